@@ -18,7 +18,7 @@ type Beginning struct {
 	MaxRounds int // the limit in force, zero: none
 }
 
-// rounds is a limit as a start has it.
+// rounds returns a limit as a start node keeps it: nil for no limit.
 func rounds(most int) *int {
 	if most <= 0 {
 		return nil
@@ -26,8 +26,8 @@ func rounds(most int) *int {
 	return &most
 }
 
-// Begin returns the objects and the row of a new root thread: pending, its head
-// its start.
+// Begin returns the objects and the row of a new root thread. It is pending, and its head is its
+// start.
 func Begin(b Beginning) ([]store.Object, store.Thread, error) {
 	row := b.Row
 	fail := func(err error) ([]store.Object, store.Thread, error) {
@@ -54,7 +54,7 @@ func Begin(b Beginning) ([]store.Object, store.Thread, error) {
 	return []store.Object{bundle, prompt, start}, row, nil
 }
 
-// A Tip is the end of a chain, as much of it as appending needs.
+// A Tip is what appending needs to know about the end of a chain.
 type Tip struct {
 	Head      dag.Hash
 	Start     dag.Hash
@@ -92,13 +92,13 @@ type Draft struct {
 	Artifacts   []dag.Hash
 	Compact     bool // the text replaces everything before it in prompts
 	ChildThread dag.Hash
-	Fork        dag.Hash   // of a join: where its paths began
+	Fork        dag.Hash   // of a join: the step at which its paths began
 	Paths       []PathHead // of a join
 	Detail      *Detail    // nil: none
 	At          int64      // Unix ms
 }
 
-// A Change is an appended step: what one batch has to carry.
+// A Change is an appended step: what a batch has to write.
 type Change struct {
 	Objects []store.Object
 	Row     store.Thread
@@ -107,8 +107,8 @@ type Change struct {
 	Content Content // of the step
 }
 
-// PathOf returns the id of the path in which the steps of a thread are done, "" for a main
-// line. What a plan spawned is a line of its own.
+// PathOf returns the id of the path that a thread's steps belong to, "" for a main line. A thread
+// that a plan spawned is a main line of its own.
 func PathOf(row store.Thread) string {
 	if row.Path == nil || row.Kind == store.KindWorker {
 		return ""
@@ -116,8 +116,7 @@ func PathOf(row store.Thread) string {
 	return row.Path.ID
 }
 
-// Append returns the change that adds d after tip to the thread of row, in the path of the
-// thread. It commits nothing.
+// Append returns the change that adds d to the thread of row, after tip. It commits nothing.
 func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	fail := func(err error) (Change, error) {
 		return Change{}, fmt.Errorf("append %s to thread %s: %w", d.Role, row.ID, err)
@@ -158,7 +157,7 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	}, nil
 }
 
-// Return codes of __end__. With any other one the thread has failed.
+// Return codes of __end__. Any other code means that the thread failed.
 const (
 	CodeDone      = 0
 	CodeCancelled = 130
@@ -171,8 +170,8 @@ func EndMeta(code int, summary string) json.RawMessage {
 	return append(b, '}')
 }
 
-// End returns the change that ends the thread of row: its last step, and the
-// status that code gives.
+// End returns the change that ends the thread of row: its last step, and the status that goes
+// with code.
 func End(row store.Thread, tip Tip, code int, summary string, at int64) (Change, error) {
 	c, err := Append(row, tip, Draft{Role: RoleEnd, Meta: EndMeta(code, summary), Text: summary, At: at})
 	if err != nil {
@@ -211,9 +210,9 @@ func InputMeta(source, gate string) json.RawMessage {
 	return append(b, '}')
 }
 
-// Fork returns the row of a fork by hand: a new root thread whose head is the
-// step at, number steps after the start. Nothing else is written: the fork
-// shares every step with the thread it came from.
+// Fork returns the row of a fork made by hand: a new root thread whose head is the step at, which
+// is number steps after the start. The fork shares every step with the thread it came from, so no
+// objects are written.
 func Fork(row store.Thread, id string, at Step, number int, now int64) store.Thread {
 	return store.Thread{
 		ID: id, Task: id, Root: id, Kind: store.KindRoot, Bundle: row.Bundle, Flow: row.Flow,

@@ -9,18 +9,18 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// Bounds of what a called thread is told of its caller, in bytes. The rest can be
-// read in the record.
+// Limits on what a called thread is told about its caller, in bytes. The rest can be read in the
+// record.
 const (
 	callerPrompt = 4 << 10
 	callerMeta   = 512
 	callerText   = 2 << 10
 )
 
-// Caller returns what a called thread's prompts say of the thread that called it
-// at head: where it is, how to read it, and a digest of it: its task, its last
-// steps by their meta and with what they left, and the text of the newest. Callers further
-// up are named by the caller's start only. It returns what the digest says can be read, too.
+// Caller returns what the prompts of a called thread say about the thread that called it at head:
+// where it is, how to read it, and a digest. The digest has the caller's task, the meta and the
+// artifacts of its last steps, and the text of the newest one. Callers further up are only named.
+// Caller also returns what the digest says can be read.
 func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, error) {
 	var lend Lending
 	fail := func(err error) (string, Lending, error) {
@@ -71,13 +71,13 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, er
 	return b.String(), lend, nil
 }
 
-// block fences a text that belongs to no step by the hash of its content.
+// block fences a text that belongs to no step with the hash of its content.
 func block(label string, h dag.Hash, text string) string {
 	text = strings.TrimRight(text, "\n")
 	return "--- " + h.Short() + " (" + label + ") ---\n" + text + "\n--- end " + h.Short() + " ---\n"
 }
 
-// cut keeps the first bytes of a text, whole characters, and says so.
+// cut shortens a text to most bytes at a character boundary, and marks it with "…".
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -17,37 +17,37 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Calls node has requests of an attempt to its model, in the order in which they were sent.
+// A Calls node holds requests of an attempt to its model, in the order they were sent.
 type Calls struct {
 	Calls []*ModelCall `json:"calls"`
 	Prev  dag.Hash     `json:"prev"` // the calls node before
 }
 
-// A ModelCall is one request to a model and what came back. Its body is cut at its messages, so that
-// a conversation is kept in bytes that grow with it, not with its square.
+// A ModelCall is one request to a model and its response. The body is split at its messages and
+// shared with the call before, so storage grows linearly with a conversation, not quadratically.
 type ModelCall struct {
 	At     int64      `json:"at"`   // Unix ms
-	Lane   string     `json:"lane"` // requests of one conversation are in one; see Lane
+	Lane   string     `json:"lane"` // requests of one conversation share a lane; see lane
 	Method string     `json:"method"`
 	Path   string     `json:"path"`  // below the base of the API
-	Model  string     `json:"model"` // that was asked for
+	Model  string     `json:"model"` // as requested
 	Type   string     `json:"type"`  // media type of the body
 	SHA256 dag.Hash   `json:"sha256"`
-	Parts  []dag.Hash `json:"parts"` // blobs: the body without its messages, then those that are new
-	Head   int        `json:"head"`  // bytes of the first part that stand before the messages
-	Keep   int        `json:"keep"`  // leading messages that the call before in the lane has too
+	Parts  []dag.Hash `json:"parts"` // blobs: the body without its messages, then the messages that are new
+	Head   int        `json:"head"`  // bytes of the first part that precede the messages
+	Keep   int        `json:"keep"`  // how many leading messages are those of the previous call in the lane
 
 	Status    int         `json:"status"`
 	ReplyType string      `json:"replyType"` // media type of the response
 	Response  dag.Hash    `json:"response"`
-	Cut       bool        `json:"cut"` // the response ended before its end, or the rest is not kept
+	Cut       bool        `json:"cut"` // the response broke off, or only its beginning is kept
 	Usage     store.Usage `json:"usage"`
-	Estimated bool        `json:"estimated"` // the response does not say what was used
+	Estimated bool        `json:"estimated"` // the response reports no usage
 }
 
-// A CallBook makes the calls nodes of an attempt.
+// A CallBook builds the calls nodes of an attempt.
 type CallBook struct {
-	calls []*ModelCall // that are in no node
+	calls []*ModelCall // in no node yet
 	open  map[*ModelCall]bool
 	last  dag.Hash // the last node
 	lanes map[string]laneEnd
@@ -60,8 +60,9 @@ type laneEnd struct {
 	hashes   []dag.Hash
 }
 
-// Ask adds a request, of which c says when and how it was sent, and the model if its body does not. It returns what
-// the reply is to be noted in, and the blobs of the body that were not returned before.
+// Ask adds a request. c says when and how it was sent, and the model if the body does not name
+// one. Ask returns the call to pass to Answer, and the blobs of the body that were not returned
+// before.
 func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	if b.lanes == nil {
 		b.lanes, b.seen, b.open = map[string]laneEnd{}, map[dag.Hash]bool{}, map[*ModelCall]bool{}
@@ -97,16 +98,16 @@ func (b *CallBook) blob(hashes []dag.Hash, blobs []store.Object, data []byte) ([
 	h := dag.Sum(data)
 	if !b.seen[h] {
 		b.seen[h] = true
-		blobs = append(blobs, store.Object{Hash: h, Data: bytes.Clone(data)}) // the body is not held by a part
+		blobs = append(blobs, store.Object{Hash: h, Data: bytes.Clone(data)}) // a part must not keep the body alive
 	}
 	return append(hashes, h), blobs
 }
 
-// maxCallsNode bounds a calls node, in bytes, well below what a node may have.
+// maxCallsNode is the largest calls node in bytes, well below what a node may have.
 const maxCallsNode = 4 << 20
 
-// Answered returns the nodes of the requests that are in none yet, as far as they and all before them are answered.
-// needs are the blobs that they name.
+// Answered returns nodes for the leading run of answered requests that are in no node yet. needs
+// are the blobs that they refer to.
 func (b *CallBook) Answered() (last dag.Hash, nodes []store.Object, needs map[dag.Hash]bool, err error) {
 	n := 0
 	for n < len(b.calls) && !b.open[b.calls[n]] {
@@ -123,12 +124,13 @@ func (b *CallBook) Answered() (last dag.Hash, nodes []store.Object, needs map[da
 	return last, nodes, needs, err
 }
 
-// Nodes returns the nodes of all requests that are in none yet, and the hash of the last node; zero when there is none.
+// Nodes returns nodes for all requests that are in none yet, and the hash of the last node, zero
+// if there is none.
 func (b *CallBook) Nodes() (last dag.Hash, nodes []store.Object, err error) {
 	return b.nodes(len(b.calls))
 }
 
-// nodes makes nodes of the first n calls that are in none.
+// nodes builds nodes from the first n calls that are in none.
 func (b *CallBook) nodes(n int) (last dag.Hash, nodes []store.Object, err error) {
 	for rest := b.calls[:n]; len(rest) > 0; {
 		n, size := 0, 0
@@ -152,8 +154,8 @@ type Exchange struct {
 	Reply []byte
 }
 
-// Exchanges puts the requests of an attempt together that end with the calls node h, in order. After an
-// error it ends. One that matches dag.ErrMalformed says that the parts do not give what was sent.
+// Exchanges yields the requests of an attempt in order, byte for byte, up to the calls node h. It
+// ends at the first error, which matches dag.ErrMalformed if the parts do not give what was sent.
 func (r *Reader) Exchanges(ctx context.Context, h dag.Hash) iter.Seq2[Exchange, error] {
 	return func(yield func(Exchange, error) bool) {
 		nodes, err := r.callsNodes(ctx, h)
@@ -176,8 +178,8 @@ func (r *Reader) Exchanges(ctx context.Context, h dag.Hash) iter.Seq2[Exchange, 
 	}
 }
 
-// ModelCalls returns the requests of an attempt that end with the calls node h, in order, without what
-// was said.
+// ModelCalls returns the requests of an attempt in order, up to the calls node h, without bodies
+// and replies.
 func (r *Reader) ModelCalls(ctx context.Context, h dag.Hash) ([]*ModelCall, error) {
 	nodes, err := r.callsNodes(ctx, h)
 	if err != nil {
@@ -190,7 +192,8 @@ func (r *Reader) ModelCalls(ctx context.Context, h dag.Hash) ([]*ModelCall, erro
 	return calls, nil
 }
 
-// callsNodes returns a calls node and those before it, the newest first. A hash cannot name what names it.
+// callsNodes returns a calls node and those before it, newest first. There can be no cycle: a
+// node cannot hold the hash of a later one.
 func (r *Reader) callsNodes(ctx context.Context, h dag.Hash) (nodes []*Calls, err error) {
 	for !h.IsZero() {
 		n, err := r.Node(ctx, h)
@@ -213,7 +216,7 @@ func (r *Reader) callsNodes(ctx context.Context, h dag.Hash) (nodes []*Calls, er
 	return nodes, nil
 }
 
-// exchange puts a request together. lanes has the messages of the last one in each lane.
+// exchange reassembles a request. lanes has the messages of the previous request in each lane.
 func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][][]byte) (Exchange, error) {
 	x := Exchange{ModelCall: *c}
 	last := lanes[c.Lane]
@@ -251,11 +254,12 @@ func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][]
 	return x, nil
 }
 
-// maxMessages bounds the messages at which a body is cut; those after it are one.
+// maxMessages is the most messages at which a body is split; the rest stays in one piece.
 const maxMessages = 20_000
 
-// CutBody cuts a request at the elements of its list messages, input or contents. Whatever the bytes are, frame with
-// the messages put in at head is body. It reads bytes, not JSON: bodies are long, and an agent waits.
+// CutBody splits a request at the elements of its list messages, input or contents. For any
+// input, frame with the messages inserted at head equals body. It scans bytes and does not decode
+// JSON: bodies are long, and an agent is waiting.
 func CutBody(body []byte) (frame []byte, head int, messages [][]byte) {
 	depth, key, list, from := 0, "", false, 0
 	for i := 0; i < len(body); i++ {
@@ -292,9 +296,9 @@ func CutBody(body []byte) (frame []byte, head int, messages [][]byte) {
 	return body, len(body), nil
 }
 
-// lane names the conversation that a request belongs to, by what stays the same in it: the path, the model,
-// the names of its tools, and the words of its instructions, but for those that differ from one run to the
-// next: with a digit, a slash or an equals sign.
+// lane names the conversation that a request belongs to by what stays the same in it: the path,
+// the model, the names of its tools, and the words of its instructions. Words with a digit, a
+// slash or an equals sign are left out, since they differ from run to run.
 func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	var f struct {
 		Model string
@@ -308,7 +312,7 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 		// Of the Gemini API.
 		SystemInstruction struct{ Parts json.RawMessage }
 	}
-	_ = json.Unmarshal(frame, &f) // as far as it is understood
+	_ = json.Unmarshal(frame, &f) // best effort
 	text := []string{said(f.System), said(f.Instructions)}
 	if words := said(f.SystemInstruction.Parts); words != "" {
 		text = append(text, words)
@@ -338,7 +342,7 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	return hex.EncodeToString(sum[:8]), f.Model
 }
 
-// said is the text of a string, or of a list of parts with a text.
+// said returns the text of a string, or of a list of parts with a text.
 func said(raw json.RawMessage) string {
 	var text string
 	var parts []struct{ Text string }

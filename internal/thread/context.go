@@ -11,68 +11,69 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// bytesPerToken is the estimate that quotas use: close for English and code,
-// generous for other scripts.
+// bytesPerToken is the estimate that quotas use: close for English and code, generous for other
+// scripts.
 const bytesPerToken = 4
 
 // A Prompt is what an agent is told, apart from the conversation.
 type Prompt struct {
-	Contract     string         // what has to be handed back, and how
+	Contract     string         // what to return, and how
 	Role         string         // who the agent is
-	Task         string         // the thread's prompt
-	TaskNode     dag.Hash       // the content that has it, or zero
-	Instructions []Instructions // what people tell every agent
-	Desk         string         // where the agent finds and leaves files
-	Inputs       string         // what the agent is given beside it
+	Task         string         // the prompt of the thread
+	TaskNode     dag.Hash       // the content node of Task, or zero
+	Instructions []Instructions // instruction files that people wrote for agents
+	Desk         string         // where the agent reads and writes files
+	Inputs       string         // files and data passed to the agent
 	Parent       string         // what called this thread, or ""
 	Notes        []string       // what people added
-	Route        string         // what is to be done now
+	Route        string         // what to do now
 
 	Quota int      // tokens for the conversation
 	Steps int      // how many steps the thread has
-	Pin   []string // roles that are always given whole
-	// Without are roles whose steps are not told at all: those who planned what the agent
-	// is to do.
+	Pin   []string // roles that are always included in full
+	// Without are roles whose steps are left out: the planner's, for an agent that carries out
+	// its plan.
 	Without []string
 	Full    bool // look past compact marks
-	// Told is a step of which Route has more than its text, or zero: it is not told again.
+	// Told is a step that Route already contains in a fuller form, so it is not repeated. Zero
+	// for none.
 	Told dag.Hash
-	// Since, when set, is the last step that the agent's session already
-	// knows: only what came after it is told.
+	// Since, when set, is the last step that the agent's session has seen: only later steps are
+	// included.
 	Since dag.Hash
-	// Talk says that Route is what a person says in a conversation: what the agent was asked
-	// is told with what happened before, and the person's words stand alone when the agent's
-	// session knows all else.
+	// Talk says that Route is what a person says in a conversation. The contract and the task
+	// then go with the history, and if the agent's session knows that already, the person's words
+	// are the whole prompt.
 	Talk bool
-	// Other says that the session is another role's: it knows the conversation, but
-	// not who the agent is now and what it has to hand back.
+	// Other says that the session is another role's: it knows the conversation, but not this role
+	// and its contract.
 	Other bool
-	// Questions are what was asked at the gates at which steps were made, by the step before.
+	// Questions are the questions that human steps answered, by the step before the answer.
 	Questions map[dag.Hash]string
 }
 
-// An Assembled prompt is its text, and what it was put together from.
+// An Assembled prompt is a text, and what it was assembled from.
 type Assembled struct {
 	Text     string
-	Uses     []ContextUse   // in which form earlier steps went in, oldest first
+	Uses     []ContextUse   // the form in which each earlier step is included, oldest first
 	Lend     Lending        // what Text says can be read
-	Contents []store.Object // that the prompt is made of and no step has
+	Contents []store.Object // contents that the prompt is made of and that belong to no step
 	pieces   []piece        // in order, together Text
 }
 
 // A piece of a prompt: a text, or the beginning of a content's text.
 type piece struct {
 	text    string
-	content dag.Hash // zero: none has it
-	named   bool     // the prompt names the content, however short it is
-	head    bool     // by which what follows is found in the next prompt
+	content dag.Hash // zero: none
+	named   bool     // the prompt names the content, however short
+	head    bool     // a mark by which the next prompt finds this text
 }
 
-// Assemble puts the prompt for a step after head together. From newest to oldest a step is
-// given whole up to 75 % of the quota, by its meta up to 100 %, and then left
-// out with a line that says so. Everything but the conversation, and pinned
-// roles, is whole. Agent text is fenced by its step's hash, which no step can
-// contain, and labelled.
+// Assemble builds the prompt for the step after head. From newest to oldest, a step is included
+// in full up to 75 % of the quota, by its meta up to 100 %, and after that it is left out, with a
+// line that says so. Everything but the conversation is always included in full, and so are
+// pinned roles. Agent text is fenced with its step's hash, which no step can contain, and
+// labelled.
 func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assembled, error) {
 	t, err := r.conversation(ctx, head, p)
 	if err != nil {
@@ -122,7 +123,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	}
 	if notes := strings.TrimRight(strings.Join(p.Notes, "\n\n"), "\n"); notes != "" {
 		begin("Notes")
-		for part := range strings.SplitAfterSeq(notes, "\n\n") { // one more adds only itself
+		for part := range strings.SplitAfterSeq(notes, "\n\n") { // so that an added note is a part of its own
 			a.add(part)
 		}
 		a.add("\n")
@@ -141,12 +142,13 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	return a, nil
 }
 
-// maxAfter is about how many pieces follow the conversation.
+// maxAfter is roughly how many pieces follow the conversation.
 const maxAfter = 16
 
 func (a *Assembled) add(text string) { a.pieces = append(a.pieces, piece{text: text}) }
 
-// An excerpt collects what a prompt tells of a conversation, from its newest step to its oldest.
+// An excerpt collects what a prompt includes of a conversation, from the newest step to the
+// oldest.
 type excerpt struct {
 	prompt Prompt
 	steps  [][]piece
@@ -154,12 +156,12 @@ type excerpt struct {
 	lend   Lending
 	broken bool // a step after the last use was skipped
 
-	repeated bool     // every step so far is an input that Route says again
-	total    int      // steps there are to tell
+	repeated bool     // every step so far is an input that Route repeats
+	total    int      // steps to include
 	seen     int      // of those, the ones reached
-	given    int      // of those, the ones told in full or by their meta
-	spent    int      // bytes of the steps given
-	summed   bool     // a summary was told: of the steps before, only pinned ones are
+	given    int      // of those, the ones included in full or by their meta
+	spent    int      // bytes of the included steps
+	summed   bool     // a summary was included: of the steps before it, only pinned ones are
 	omitted  dag.Hash // the newest step left out because the quota is used up, or zero
 }
 
@@ -173,9 +175,9 @@ func (t *excerpt) use(s Step, form string) {
 	t.broken = false
 }
 
-// conversation renders the steps before, oldest first. Of the steps left out
-// only the newest is named in the uses: everything before it is left out too,
-// but for pinned roles, and a step's detail must not grow with its thread.
+// conversation renders the earlier steps, oldest first. Of the steps left out only the newest is
+// listed in the uses: all before it, except for pinned roles, are left out too, and a step's
+// detail must not grow with its thread.
 func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*excerpt, error) {
 	t := &excerpt{prompt: p, total: p.Steps, repeated: p.Talk}
 	for s, err := range r.recall(ctx, head) {
@@ -211,7 +213,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*ex
 	return t, nil
 }
 
-// pieces returns what is told, the oldest step first.
+// pieces returns the excerpt, oldest step first.
 func (t *excerpt) pieces() []piece {
 	n := 0
 	for _, step := range t.steps {
@@ -227,8 +229,8 @@ func (t *excerpt) pieces() []piece {
 	return out
 }
 
-// skips reports whether a step is not told at all: its role is one of Without, or it is
-// one of the newest inputs, which Route says.
+// skips reports whether a step is left out entirely: its role is one of Without, or it is one of
+// the newest inputs, which Route repeats.
 func (t *excerpt) skips(s Step) bool {
 	if slices.Contains(t.prompt.Without, s.State.Role) {
 		t.broken = true
@@ -248,8 +250,8 @@ func (t *excerpt) skips(s Step) bool {
 	return t.repeated
 }
 
-// tell adds a step to t in the form that is left for it, and reports whether an earlier
-// one can still be told.
+// tell adds a step to t in the largest form that still fits, and reports whether an earlier step
+// may fit too.
 func (r *Reader) tell(ctx context.Context, t *excerpt, s *told) (more bool, err error) {
 	t.seen++
 	pinned := slices.Contains(t.prompt.Pin, s.State.Role)
@@ -260,7 +262,7 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s *told) (more bool, err 
 		return len(t.prompt.Pin) > 0, nil
 	case summary && t.prompt.Full:
 		t.broken = true
-		t.total-- // what it stands for is told itself
+		t.total-- // the steps it summarises are counted themselves
 		return true, nil
 	case summary:
 		text, err := r.Text(ctx, s.State.Compact)
@@ -280,15 +282,15 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s *told) (more bool, err 
 	return true, nil
 }
 
-// A rendition is what can be told of a step.
+// A rendition is the forms in which a step can be included.
 type rendition struct {
 	full, meta         []piece
 	fullSize, metaSize int // bytes
 	beside             aside
 }
 
-// rendered returns what can be told of a step, and remembers it where that is always the same: every
-// prompt asks again.
+// rendered returns the rendition of a step. It is cached if it is always the same, because every
+// prompt asks for it again.
 func (r *Reader) rendered(ctx context.Context, t *excerpt, s *told) (*rendition, error) {
 	question := ""
 	if len(s.State.Ancestors) > 0 && len(t.prompt.Questions) > 0 {
@@ -306,7 +308,7 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *told) (*rendition,
 		return nil, err
 	}
 	meta := ""
-	if !t.prompt.Talk { // what a conversation waits for is always the same
+	if !t.prompt.Talk { // the question of a conversation is always the same
 		meta = untold(s.Step, text)
 	}
 	beside, err := r.aside(ctx, t.lend, s.Step)
@@ -319,7 +321,7 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *told) (*rendition,
 	}
 	beside.text = why + beside.text
 	said := render(s.Step, text, meta, question, beside)
-	if same && beside.text == "" { // what is beside depends on what is told beside others
+	if same && beside.text == "" { // references depend on what else the prompt includes
 		s.said = said
 		r.remember(s.Hash, said)
 	}
@@ -344,7 +346,7 @@ func render(s Step, text, meta, question string, beside aside) *rendition {
 	return said
 }
 
-// joined joins pieces that are always texts: the fewer, the faster a prompt is put together.
+// joined merges adjacent plain texts: fewer pieces are faster to assemble.
 func joined(pieces []piece) []piece {
 	var out []piece
 	for _, p := range pieces {
@@ -360,7 +362,7 @@ func joined(pieces []piece) []piece {
 	return out
 }
 
-// failures says why the paths of a join failed: its content has no more than the kinds.
+// failures returns why the paths of a join failed. Its content has only the kinds of failure.
 func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
 	if s.State.Paths == nil {
 		return "", nil
@@ -376,8 +378,8 @@ func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
 	return b.String(), nil
 }
 
-// fit adds a step whole if three quarters of the quota hold it, or it is pinned; else by
-// its meta if the quota holds that; else it leaves the step out.
+// fit includes a step in full if it fits in three quarters of the quota or is pinned, else by its
+// meta if that fits in the quota, else not at all.
 func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 	quota := t.prompt.Quota * bytesPerToken
 	form, part, size := FormFull, said.full, said.fullSize
@@ -396,7 +398,7 @@ func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 	t.use(s, form)
 }
 
-// withText adds a text to pieces, if there is any.
+// withText appends text unless it is empty.
 func withText(pieces []piece, text string) []piece {
 	if text == "" {
 		return pieces
@@ -412,11 +414,11 @@ func length(pieces []piece) int {
 	return n
 }
 
-// fenceHead begins what is told of a step.
+// fenceHead begins the fence of a step.
 const fenceHead = "--- step "
 
-// fence wraps what a role said, as the content has it. The fence carries the step's own hash: a
-// text cannot contain the hash of the step it is part of, so it cannot end it.
+// fence wraps the content of a step. The fence carries the step's own hash, which its text cannot
+// contain, so the text cannot close the fence.
 func fence(s Step, form, text string, content dag.Hash) []piece {
 	name := s.Hash.Short()
 	label := s.State.Role

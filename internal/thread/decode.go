@@ -8,9 +8,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// DecodeState reads the payload of a state. Chains are read state by state, so what every state has
-// is read by hand; one with a further field, or with one that is not of its usual type, goes by the
-// way of all other nodes.
+// DecodeState reads the payload of a state. Chains are read state by state, so the usual fields
+// are parsed by hand; a payload with an additional field, or with an unusual type, goes through
+// decodePayload like all other nodes.
 func DecodeState(n dag.Node) (*State, error) {
 	s := new(State)
 	ok := true
@@ -25,7 +25,7 @@ func DecodeState(n dag.Node) (*State, error) {
 	return s, decodePayload(n, s)
 }
 
-// read reads one field. It reports false for what it does not know.
+// read parses one field. It reports false if it does not know the field or the value.
 func (s *State) read(key, value []byte) bool {
 	switch string(key) {
 	case "ancestors":
@@ -92,7 +92,7 @@ func readText(value []byte, text *string) bool {
 	return err == nil
 }
 
-// readList reads a list with one function for each item.
+// readList parses a list, calling read for each item.
 func readList[T any](value []byte, list *[]T, read func(*T, []byte) bool) bool {
 	ok := true
 	*list = make([]T, 0, Window)

@@ -15,18 +15,17 @@ type Side struct {
 	Steps int // how many steps it has; see Reader.Length
 }
 
-// A Difference is where two chains part, and what each has from there on.
+// A Difference is where two chains diverge, and what each has from there on.
 type Difference struct {
 	N      int      // steps in common
-	Common dag.Hash // the newest of them; the start when N is 0, zero when not even that is shared
-	Pairs  []Pair   // what comes after, oldest first
+	Common dag.Hash // the newest of them; the start if N is 0, zero if not even that is shared
+	Pairs  []Pair   // the steps after it, oldest first
 }
 
-// A Pair holds a step of each side that correspond to each other, or of one side
-// alone.
+// A Pair is two steps that correspond, one of each side, or a step without a counterpart.
 type Pair struct {
 	A, B *Placed
-	Same bool // role, meta, text and artifacts are the same, though the hashes differ
+	Same bool // role, meta, text and artifacts are equal, though the hashes differ
 }
 
 // A Placed step has its number along the chain.
@@ -35,8 +34,7 @@ type Placed struct {
 	N int
 }
 
-// Length returns how many steps the chain of head has. It reads one state for
-// every Window steps.
+// Length returns how many steps the chain at head has. It reads one state for every Window steps.
 func (r *Reader) Length(ctx context.Context, head dag.Hash) (int, error) {
 	n := 0
 	for h := head; ; {
@@ -55,17 +53,17 @@ func (r *Reader) Length(ctx context.Context, head dag.Hash) (int, error) {
 	}
 }
 
-// Diff compares two chains. What they share is found by hash and not read: the
-// longer is walked back to the length of the other, then both together until they
-// meet. After that, steps of the same role correspond to each other.
+// Diff compares two chains. The common prefix is found by hash and not read: the longer chain is
+// walked back to the length of the other, then both together until they meet. After that, steps
+// of the same role correspond to each other.
 func (r *Reader) Diff(ctx context.Context, a, b Side) (Difference, error) {
 	fail := func(err error) (Difference, error) {
 		return Difference{}, fmt.Errorf("compare %s and %s: %w", a.Head.Short(), b.Head.Short(), err)
 	}
 	left := backward{r: r, at: a.Head, seen: map[dag.Hash]int{}}
 	right := backward{r: r, at: b.Head, seen: map[dag.Hash]int{}}
-	// Lengths only say whose turn it is. Should one be wrong, the chains meet all
-	// the same: each remembers where it has been.
+	// Lengths only decide which side moves. If one is wrong the chains still meet, because each
+	// remembers its steps.
 	for left.at != right.at {
 		if n, ok := right.seen[left.at]; ok {
 			right.cut(n, left.at)
@@ -103,7 +101,7 @@ func (r *Reader) Diff(ctx context.Context, a, b Side) (Difference, error) {
 	return d, nil
 }
 
-// A backward walk remembers where it has been.
+// A backward walk remembers the steps it passed.
 type backward struct {
 	r     *Reader
 	at    dag.Hash // not read yet
@@ -129,16 +127,14 @@ func (w *backward) back(ctx context.Context) error {
 	return nil
 }
 
-// cut takes back that the walk went beyond h, its n-th place.
+// cut undoes the walk beyond h, its n-th step.
 func (w *backward) cut(n int, h dag.Hash) { w.steps, w.at = w.steps[:n], h }
 
-// maxAligned bounds the work of aligning by role; longer chains are compared by
-// position.
+// maxAligned limits the work of aligning by role; longer chains are compared by position.
 const maxAligned = 4 << 20
 
-// pair matches the steps of two chains, oldest first:
-// those that say the same at either end, then the most steps of the same role in
-// order, then by position what was done in place of something else.
+// pair matches the steps of two chains, oldest first: equal steps at either end, then the longest
+// common sequence of roles, then by position within the gaps.
 func pair(a, b []Step, common int) []Pair {
 	pairs := make([]Pair, 0, max(len(a), len(b)))
 	add := func(i, j int) {
@@ -186,8 +182,7 @@ func pair(a, b []Step, common int) []Pair {
 	return pairs
 }
 
-// byRole returns the longest list of places in a and b, rising in both, where
-// the roles are the same.
+// byRole returns a longest common subsequence of a and b by role, as pairs of indices.
 func byRole(a, b []Step) [][2]int {
 	var out [][2]int
 	if len(a)*len(b) > maxAligned {
@@ -221,8 +216,7 @@ func byRole(a, b []Step) [][2]int {
 	return out
 }
 
-// alike reports whether two steps say the same; a content's hash stands for its
-// text and artifacts.
+// alike reports whether two steps are equal; a content's hash stands for its text and artifacts.
 func alike(a, b *State) bool {
 	return a.Role == b.Role && a.Content == b.Content && bytes.Equal(a.Meta, b.Meta)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// The codecs of the two nodes that every step writes. They are written out by
-// hand, in key order; tests compare them with dag.Encode.
+// The codecs of the nodes that every step writes. They are written by hand, in key order; tests
+// compare them with dag.Encode.
 
 // Encode returns the state's node.
 func (s *State) Encode() ([]byte, error) {

@@ -24,7 +24,7 @@ const (
 
 // An Evidence is an EvidenceEntry: a pointer to bytes that prove a claim.
 type Evidence struct {
-	ID           string           `json:"id"` // of the instance's own: see [LocalID]
+	ID           string           `json:"id"` // unique within the instance: see [LocalID]
 	Kind         string           `json:"kind"`
 	Title        string           `json:"title"`
 	Summary      string           `json:"summary"`
@@ -34,27 +34,27 @@ type Evidence struct {
 	ArtifactRefs []dag.Hash       `json:"artifactRefs"`
 }
 
-// An EvidenceSource is where the bytes came from. Fields that do not belong to
-// the entry's kind are null.
+// An EvidenceSource says where the bytes came from. Fields that do not belong to the entry's kind
+// are null.
 type EvidenceSource struct {
-	Path      *string  `json:"path"` // in the working tree, with slashes
+	Path      *string  `json:"path"` // relative to the working tree, with slashes
 	StartLine *int     `json:"startLine"`
 	EndLine   *int     `json:"endLine"`
 	Command   []string `json:"command"`
-	Cwd       *string  `json:"cwd"` // in the working tree
+	Cwd       *string  `json:"cwd"` // relative to the working tree
 	ExitCode  *int     `json:"exitCode"`
 	StdoutRef dag.Hash `json:"stdoutRef"`
 	StderrRef dag.Hash `json:"stderrRef"`
 	EventsRef dag.Hash `json:"eventsRef"`
-	Blob      dag.Hash `json:"blob"` // what is kept of the bytes: anchored lines, a diff
-	// Hash is the hash of the bytes that were looked at: the whole file, all that is
-	// kept of an output. It is no ref: a file need not be kept. Not written when it
-	// is not known, and of a command that did not run to its end.
+	Blob      dag.Hash `json:"blob"` // the bytes that are kept: anchored lines, a diff
+	// Hash is the hash of the bytes that the claim rests on: the whole file, or all that is kept
+	// of an output. It is not a ref: a file need not be kept. It is left out if it is not known,
+	// and for a command that did not run to its end.
 	Hash dag.Hash `json:"hash,omitzero"`
 	Tree *string  `json:"tree"` // git tree they were taken from
 }
 
-// Refs lists the blobs that prove e, each once.
+// Refs lists the blobs that prove e, without duplicates.
 func (e Evidence) Refs() []dag.Hash {
 	var refs []dag.Hash
 	for _, s := range e.Sources {
@@ -67,19 +67,19 @@ func (e Evidence) Refs() []dag.Hash {
 	return refs
 }
 
-// Unfinished reports whether e rests on a command that was declined or cut off, or on a call of a
-// tool that was or that failed. Such an
-// entry is kept, but it proves nothing. Older records give it a hash all the same, and an
-// exit code below 0 or a summary that says that it failed.
+// Unfinished reports whether e rests on a command that was declined or interrupted, or on a tool
+// call that was declined, interrupted or failed. Such an entry is kept, but it proves nothing.
+// Older records give it a hash anyway, with an exit code below 0 or a summary that says that it
+// failed.
 func (e Evidence) Unfinished() bool {
 	return slices.ContainsFunc(e.Sources, func(s EvidenceSource) bool {
 		return s.Unfinished() || len(s.Command) > 0 && s.ExitCode == nil && strings.HasPrefix(e.Summary, "it failed")
 	})
 }
 
-// Unfinished reports whether s is a command that was declined or cut off: it has no exit
-// code, or one below 0, and what it printed no hash. The lines of a call that gave nothing
-// have no hash either.
+// Unfinished reports whether s is a command that was declined or interrupted. Its exit code is
+// missing or below 0, and its output has no hash. The lines of a tool call without a result have
+// no hash either.
 func (s EvidenceSource) Unfinished() bool {
 	if s.ExitCode != nil {
 		return *s.ExitCode < 0
@@ -87,8 +87,8 @@ func (s EvidenceSource) Unfinished() bool {
 	return (len(s.Command) > 0 || !s.EventsRef.IsZero()) && s.Hash.IsZero()
 }
 
-// Open opens what is kept of s under h, one of its refs: of events the lines that are meant, of
-// everything else all of it. Size is -1 where it is not known before it is read.
+// Open opens what is kept of s under h, one of its refs: the lines in question of a transcript,
+// all of anything else. Size is -1 if it is not known in advance.
 func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.Hash) (r io.ReadCloser, size int64,
 	err error) {
 	r, e, err := objects.Open(ctx, h)
@@ -101,7 +101,7 @@ func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.H
 	}{Lines(r, *s.StartLine, *s.EndLine), r}, -1, nil
 }
 
-// LinesMatch reports whether the lines of the transcript that s names are those that it has the hash of.
+// LinesMatch reports whether the lines of the transcript that s names have the hash that s holds.
 func (s EvidenceSource) LinesMatch(ctx context.Context, objects store.Objects) (bool, error) {
 	if s.StartLine == nil || s.EndLine == nil {
 		return false, nil
@@ -126,8 +126,8 @@ func SumLines(r io.Reader, from, to int) (dag.Hash, error) {
 	return h, nil
 }
 
-// Lines reads the lines of a text from one to another, counted from 1, with their line feeds, as
-// far as there are such.
+// Lines reads lines from to to, counted from 1, with their line feeds. Lines past the end are
+// left out.
 func Lines(r io.Reader, from, to int) io.Reader {
 	return &lineReader{in: bufio.NewReaderSize(r, 64<<10), line: 1, from: from, to: to}
 }
@@ -135,7 +135,7 @@ func Lines(r io.Reader, from, to int) io.Reader {
 type lineReader struct {
 	in             *bufio.Reader
 	line, from, to int
-	rest           []byte // of what was read last, in the buffer of in
+	rest           []byte // unread part of the last chunk, in the buffer of in
 }
 
 func (l *lineReader) Read(p []byte) (int, error) {
@@ -161,12 +161,12 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// FullID names an entry in its task. Instance names are unique there.
+// FullID returns the id of an entry in its task. Instance names are unique there.
 func FullID(instance, local string) string { return instance + "." + local }
 
 var localID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// LocalID reports whether id can name an entry among those of its instance.
+// LocalID reports whether id is valid for an entry within its instance.
 func LocalID(id string) bool { return len(id) <= 32 && localID.MatchString(id) }
 
 // Evidence returns the evidence kept under h.
@@ -174,9 +174,9 @@ func (r *Reader) Evidence(ctx context.Context, h dag.Hash) (*Evidence, error) {
 	return decodeAs[Evidence](ctx, r, h, dag.TypeEvidence)
 }
 
-// Inherited returns the evidence nodes that a forked task's threads reach, oldest
-// step first: those of the task that it comes from, whose journal is not its own,
-// and those of its own. A task that is no fork inherits none.
+// Inherited returns the evidence nodes that the threads of a forked task reach, ordered by the
+// time of their steps: those of the task it was forked from, whose journal is not its own, and
+// its own. A task that is not a fork inherits none.
 func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) ([]dag.Hash, error) {
 	row, err := index.Thread(ctx, task)
 	if err != nil || row.ForkedFrom == nil {
@@ -205,7 +205,7 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 		seen[h] = true
 		v, err := r.load(ctx, h)
 		if lost(err) {
-			continue // verify tells of it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, err
@@ -244,24 +244,24 @@ func lost(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
 }
 
-// Bounds on what is anchored, in bytes.
+// Limits on anchors, in bytes.
 const (
 	MaxAnchored   = 64 << 20 // of the file
 	MaxAnchorText = 1 << 20  // of the lines
 )
 
-// ErrAnchor says that a file or the lines in it are more than is anchored.
+// ErrAnchor is the error for a file or lines too large to anchor.
 var ErrAnchor = errors.New("more than can be anchored")
 
-// An Anchored is what was found in a file.
+// An Anchored is what Anchor found in a file.
 type Anchored struct {
-	Hash  dag.Hash // of all its bytes
-	Lines int      // how many it has
-	Text  []byte   // the lines asked for, with their line feeds
+	Hash  dag.Hash // of the whole file
+	Lines int      // in the file
+	Text  []byte   // the requested lines, with their line feeds
 }
 
-// Anchor reads a file to its end and returns its hash and its lines from start to
-// end, counted from 1. Lines that it has not are not in the text. ErrAnchor.
+// Anchor reads a file to its end and returns its hash and its lines from start to end, counted
+// from 1. Lines past the end are left out. ErrAnchor.
 func Anchor(r io.Reader, start, end int) (Anchored, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(io.LimitReader(r, MaxAnchored+1), sum), 64<<10)

@@ -6,14 +6,14 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// Files are the files of a working tree as a step left them: a node of type tree. Its bundle is a git bundle
-// of one commit, with what the commit of the base does not have; a chain of bases ends in a bundle that has
-// everything.
+// Files are the files of a working tree after a step: a node of type tree. Its git bundle has one
+// commit, without the objects that the commit of Base has; the last base of a chain has a
+// complete bundle.
 type Files struct {
 	Tree   string   `json:"tree"`   // git tree
 	Commit string   `json:"commit"` // git commit of it, made for the bundle
 	Bundle dag.Hash `json:"bundle"` // blob
-	Base   dag.Hash `json:"base"`   // the tree node before, zero: the bundle has everything
+	Base   dag.Hash `json:"base"`   // the previous tree node, zero: the bundle is complete
 }
 
 // Files returns the files kept under h.
@@ -21,8 +21,8 @@ func (r *Reader) Files(ctx context.Context, h dag.Hash) (*Files, error) {
 	return decodeAs[Files](ctx, r, h, dag.TypeTree)
 }
 
-// A Session is what a vendor's session had more after a step: a node of type session. With the bytes of those
-// before, its files can be put together elsewhere.
+// A Session is what a step added to a vendor's session: a node of type session. Together with the
+// nodes before it, it restores the session's files on another machine.
 type Session struct {
 	Agent string   `json:"agent"` // whose session it is
 	ID    string   `json:"id"`    // the vendor's

@@ -10,9 +10,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Path returns the row of one path of a fork, made at the fork point: pending,
-// its head the parent's, in a thread of its own. The chain is shared: a path
-// writes no start. Two calls differ only in now.
+// Path returns the row of one path of a fork, pending at the parent's head, in a thread of its
+// own. The chain is shared: a path writes no start. Two calls with the same arguments differ only
+// in now.
 func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thread {
 	p.Fork = parent.Head
 	row := below(parent, store.KindPath, DerivedID(forked, parent.ID, parent.Head, p.ID, p.N), now)
@@ -20,7 +20,7 @@ func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thre
 	return row
 }
 
-// below returns the row of a new thread that leaves parent at its head.
+// below returns the row of a new thread that branches off parent at its head.
 func below(parent store.Thread, kind store.ThreadKind, id string, now int64) store.Thread {
 	row := parent
 	row.ID, row.Short, row.Kind, row.Status = id, "", kind, store.Pending
@@ -30,31 +30,31 @@ func below(parent store.Thread, kind store.ThreadKind, id string, now int64) sto
 	return row
 }
 
-// PathKey returns the name of a path that is unique everywhere.
+// PathKey returns a globally unique name of a path.
 func PathKey(row store.Thread, fork, path string) string {
 	return row.Bundle.String() + "/" + row.Flow + "/" + fork + "/" + path
 }
 
-// A Child is a thread of another flow that a thread begins at its head.
+// A Child is a thread of another flow that a thread starts at its head.
 type Child struct {
 	Parent    store.Thread
 	Since     int64  // when the parent's head was made, Unix ms
-	Role      string // that calls
-	N         int    // of the children that the same role called from the same head, from 1
+	Role      string // the calling role
+	N         int    // counts the calls of this role from the same head, from 1
 	Flow      string
 	Depth     int // of the child
 	Prompt    string
-	MaxRounds int // the limit in force for the child, zero: none
+	MaxRounds int // the limit for the child, zero: none
 	Now       int64
 }
 
-// Call returns the objects and the row of a child thread: its start's parentState is the
+// Call returns the objects and the row of a child thread. The parentState of its start is the
 // parent's head.
 func Call(c Child) ([]store.Object, store.Thread, error) { return c.begin("") }
 
-// Spawn returns the objects and the row of a child thread that carries out an action of the
-// plan at the parent's head: like that of [Call], and a path of the plan's join. The child's
-// role and number are the ones of p.
+// Spawn returns the objects and the row of a child thread that carries out an action of the plan
+// at the parent's head. It is like that of [Call], and also a path of the plan's join. Role and
+// number are taken from p.
 func Spawn(c Child, p store.Path) ([]store.Object, store.Thread, error) {
 	c.Role, c.N = p.ID, p.N
 	objects, row, err := c.begin(p.ID)
@@ -83,14 +83,14 @@ func (c Child) begin(action string) ([]store.Object, store.Thread, error) {
 	return []store.Object{content, start}, row, nil
 }
 
-// A PathEnd is how a path came to its join.
+// A PathEnd is how a path ended.
 type PathEnd struct {
 	Row  store.Thread
-	Meta json.RawMessage // of its last routed step; nil: it has none of its own
+	Meta json.RawMessage // of its last routed step, nil if it has none of its own
 	Text string
 }
 
-// failure returns why the path failed, or nil. Rows of older versions do not say the kind.
+// failure returns why the path failed, or nil. Rows of older versions lack the kind.
 func (p PathEnd) failure() *PathFailure {
 	if p.Row.Status != store.Failed {
 		return nil
@@ -110,18 +110,18 @@ type JoinDraft struct {
 	Paths     []PathEnd
 	Since     int64       // when the paths were made, Unix ms
 	At        int64       // Unix ms
-	Usage     store.Usage // of the paths that the step does not follow
-	Merge     *Merge      // of the files that they changed, or nil
-	Files     dag.Hash    // tree node of the files after it, or zero
-	// Older makes the step as versions before schema 4 did: without the kinds of failures, and
-	// with the text of the path that it follows.
+	Usage     store.Usage // of the paths other than the one that the step follows
+	Merge     *Merge      // of the files that the paths changed, or nil
+	Files     dag.Hash    // tree node of the files after the step, or zero
+	// Older builds the step as versions before schema 4 did: without the kinds of failures, and
+	// with the text of the path that the step follows.
 	Older bool
 }
 
-// Join returns the change that makes the paths of a fork one thread again. row
-// stands at the fork; after is what the step follows (design §3: the main path's
-// head, that of the path that decided, or the fork point), steps steps after the
-// start. Walking back from the join reads that conversation, each step once.
+// Join returns the change that joins the paths of a fork. row's head is the fork point; after is
+// the step to follow (design §3: the head of the main path, or of the path that decided, or the
+// fork point), and steps is its number. Walking back from the join reads that conversation, each
+// step once.
 func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	fork := row.Head
 	paths := make([]PathHead, len(d.Paths))
@@ -155,8 +155,9 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	})
 }
 
-// section is what the text of a join says of a path. The last text of the path that it follows stands
-// before it; what an action came to in short stands nowhere else.
+// section is what the text of a join says about a path. The last text of the followed path
+// precedes the join, so it is not repeated; the summary of an action is nowhere else, so it
+// always is.
 func (d JoinDraft) section(p PathEnd, follows bool) string {
 	text := "## " + p.Row.Path.ID + "\n"
 	switch f := p.failure(); {
@@ -199,8 +200,8 @@ func joinMeta(d JoinDraft) (json.RawMessage, error) {
 	return dag.Marshal(map[string]any{"$status": d.Outcome, "decidedBy": by, "paths": results})
 }
 
-// Failures reads the kinds of failures of paths in the meta of a join, by path. Joins of older
-// versions say none.
+// Failures reads the kinds of failure from the meta of a join, by path. older reports a join
+// written before they were recorded.
 func Failures(meta json.RawMessage) (kinds map[string]store.FailureKind, older bool, err error) {
 	var m struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`

@@ -10,20 +10,21 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Step is a state and its name.
+// A Step is a state and its hash.
 type Step struct {
 	Hash  dag.Hash
 	State *State
 }
 
-// Walk yields the steps from head back to the first one, newest first. A head
-// that is a start has none.
+// Walk yields the steps from head back to the first one, newest first. It yields none if head is
+// a start.
 func (r *Reader) Walk(ctx context.Context, head dag.Hash) iter.Seq2[Step, error] {
 	return r.walk(ctx, head, 0)
 }
 
-// walk is Walk that has read some steps already. It reads a third of that ahead: who has come far may want
-// all, who stops soon has not much read in vain; and a state names those before it.
+// walk is Walk for a caller that has read some steps already. It prefetches a third as many: a
+// caller that has come far may want all, one that stops early wastes little. A state names those
+// before it.
 func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		read := read
@@ -83,8 +84,8 @@ func (r *Reader) Steps(ctx context.Context, head dag.Hash) ([]Step, error) {
 // textsAhead is how many texts are read at a time.
 const textsAhead = 32
 
-// WithTexts yields steps in their order, for a caller who asks for the text of each: texts are read
-// some at a time.
+// WithTexts yields steps in order, for a caller that reads the text of each. Texts are fetched in
+// groups.
 func (r *Reader) WithTexts(ctx context.Context, steps []Step) iter.Seq[Step] {
 	return func(yield func(Step) bool) {
 		for part := range slices.Chunk(steps, textsAhead) {
@@ -102,9 +103,8 @@ func (r *Reader) WithTexts(ctx context.Context, steps []Step) iter.Seq[Step] {
 	}
 }
 
-// Back returns the step n steps before head (0 is head itself). It reads one
-// state for every Window steps, not every state. The zero Step with ok false
-// means that the chain is shorter.
+// Back returns the step n steps before head (0 is head itself). It reads one state for every
+// Window steps. ok is false if the chain is shorter.
 func (r *Reader) Back(ctx context.Context, head dag.Hash, n int) (s Step, ok bool, err error) {
 	for h := head; ; {
 		s, err := r.at(ctx, h)
@@ -123,8 +123,7 @@ func (r *Reader) Back(ctx context.Context, head dag.Hash, n int) (s Step, ok boo
 	}
 }
 
-// Page returns at most limit steps, newest first, beginning skip steps before
-// head.
+// Page returns at most limit steps, newest first, starting skip steps before head.
 func (r *Reader) Page(ctx context.Context, head dag.Hash, skip, limit int) ([]Step, error) {
 	first, ok, err := r.Back(ctx, head, skip)
 	if err != nil || !ok {
@@ -142,7 +141,7 @@ func (r *Reader) Page(ctx context.Context, head dag.Hash, skip, limit int) ([]St
 	return steps, nil
 }
 
-// StartOf returns the hash of the start that the chain of head begins at.
+// StartOf returns the hash of the start of the chain at head.
 func (r *Reader) StartOf(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	s, err := r.at(ctx, head)
 	if err != nil {
@@ -154,9 +153,9 @@ func (r *Reader) StartOf(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	return s.State.Start, nil
 }
 
-// Find returns the step of the chain of head that name means: a number along
-// the chain (0 is the start, 1 the first step) or a prefix of a hash.
-// number is the step's place; the State of step 0 is nil.
+// Find returns the step of the chain at head that name refers to: a number along the chain (0 is
+// the start, 1 the first step) or a prefix of a hash. number is the step's position; the State of
+// step 0 is nil.
 func (r *Reader) Find(ctx context.Context, head dag.Hash, name string) (s Step, number int, err error) {
 	steps, err := r.Steps(ctx, head)
 	if err != nil {
@@ -192,8 +191,8 @@ func (r *Reader) Find(ctx context.Context, head dag.Hash, name string) (s Step, 
 	return all[found], found, nil
 }
 
-// stepNumber reads a step's number. Six digits and more are a hash prefix:
-// threads that long are addressed by hash.
+// stepNumber parses a step number. Six or more digits are a hash prefix: steps of such long
+// threads are addressed by hash.
 func stepNumber(s string) (int, bool) {
 	if s == "" || len(s) >= dag.MinPrefix {
 		return 0, false

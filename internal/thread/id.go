@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// NewID draws the id of a root thread: a ULID of the time and 80 random bits.
+// NewID returns a new id for a root thread: a ULID of the time and 80 random bits.
 func NewID(at time.Time, random io.Reader) (string, error) {
 	id, err := ulid.New(ulid.Timestamp(at), random)
 	if err != nil {
@@ -24,14 +24,14 @@ func NewID(at time.Time, random io.Reader) (string, error) {
 	return id.String(), nil
 }
 
-// FirstID returns the smallest id of a thread that was begun at that time (Unix ms).
+// FirstID returns the smallest possible id of a thread begun at that time (Unix ms).
 func FirstID(at int64) string {
 	var id ulid.ULID
 	id.SetTime(uint64(max(at, 0)))
 	return id.String()
 }
 
-// ParseID reads a thread id as a person types it, in either case.
+// ParseID parses a thread id as a person types it, in upper or lower case.
 func ParseID(s string) (string, error) {
 	id, err := ulid.ParseStrict(s)
 	if err != nil {
@@ -40,9 +40,9 @@ func ParseID(s string) (string, error) {
 	return id.String(), nil
 }
 
-// DerivedID returns the id of a path or child: a ULID with the time of the event
-// that made it (Unix ms) and 80 bits of the hash of what it stands for. Made
-// again after a crash it is the same id.
+// DerivedID returns the id of a path or child: a ULID of the time of the event that made it (Unix
+// ms) and 80 bits of the hash of what identifies it. It is the same when the thread is made again
+// after a crash.
 func DerivedID(at int64, parent string, head dag.Hash, name string, n int) string {
 	b := dag.AppendString([]byte{'['}, parent)
 	b = append(b, ',')
@@ -60,12 +60,12 @@ func DerivedID(at int64, parent string, head dag.Hash, name string, n int) strin
 	return id.String()
 }
 
-// minShort is how many characters a short name has at least.
+// minShort is the minimum length of a short name.
 const minShort = 4
 
-// ShortID returns the short name of the root thread id: its shortest end that no other
-// root thread of the index has, in lower case. Two who ask at once may be told the same;
-// the store takes only one of them.
+// ShortID returns the short name of a root thread: the shortest suffix of its id that no other
+// root thread in the index has, in lower case. Concurrent callers may get the same name; the
+// store accepts it once.
 func ShortID(ctx context.Context, index store.Index, id string) (string, error) {
 	id = strings.ToLower(id)
 	for n := minShort; n < len(id); n++ {

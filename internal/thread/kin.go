@@ -9,15 +9,15 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Kin are the rows of a task, and of the tasks that it was forked from by hand:
-// what the index knows about who called whom. The zero Kin knows nothing.
+// Kin are the rows of a task, and of the tasks that it was forked from by hand: who called whom,
+// as far as the index knows. The zero Kin is empty.
 type Kin struct {
 	rows  map[string]store.Thread
 	below map[string][]store.Thread // by parent, in id order
-	ended map[dag.Hash]store.Thread // calls and workers, by head
+	ended map[dag.Hash]store.Thread // finished calls and workers, by head
 }
 
-// ReadKin reads the kin of row. Tasks that were removed are left out.
+// ReadKin reads the kin of row. Removed tasks are left out.
 func ReadKin(ctx context.Context, index store.Index, row store.Thread) (Kin, error) {
 	k := Kin{map[string]store.Thread{}, map[string][]store.Thread{}, map[dag.Hash]store.Thread{}}
 	for read := map[string]bool{}; !read[row.Task]; {
@@ -53,7 +53,7 @@ func ReadKin(ctx context.Context, index store.Index, row store.Thread) (Kin, err
 	return k, nil
 }
 
-// Under returns the row of a thread and of all threads below it, a caller before what it called.
+// Under returns the row of a thread and of all threads below it, callers before what they called.
 func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, error) {
 	row, err := index.Thread(ctx, id)
 	if err != nil {
@@ -76,19 +76,19 @@ func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, e
 	return out, nil
 }
 
-// Thread returns the row of the thread id.
+// Thread returns the row of thread id.
 func (k Kin) Thread(id string) (store.Thread, bool) {
 	row, ok := k.rows[id]
 	return row, ok
 }
 
-// Below returns the paths, calls and workers of the thread id, in id order.
+// Below returns the paths, calls and workers of thread id, ordered by id.
 func (k Kin) Below(id string) []store.Thread { return k.below[id] }
 
-// Chain returns the thread that row is a path of, through any number of forks;
-// any other thread is its own. Its chain begins at its own start.
+// Chain returns the thread that row is a path of, through any number of forks, or row itself if
+// it is not a path. The chain of that thread begins at its own start.
 func (k Kin) Chain(row store.Thread) store.Thread {
-	for range k.rows { // rows that somebody edited may go round in a circle
+	for range k.rows { // edited rows may form a cycle
 		if row.Kind != store.KindPath || row.Parent == nil {
 			break
 		}
@@ -101,8 +101,8 @@ func (k Kin) Chain(row store.Thread) store.Thread {
 	return row
 }
 
-// Caller returns the thread that called the chain that row is on; that of a fork
-// by hand is the one that called what it was forked from.
+// Caller returns the thread that called the chain that row belongs to. For a fork by hand, it is
+// the caller of the thread it was forked from.
 func (k Kin) Caller(row store.Thread) (store.Thread, bool) {
 	for range k.rows {
 		row = k.Chain(row)
@@ -126,8 +126,8 @@ func (k Kin) Child(head dag.Hash) (store.Thread, bool) {
 	return row, ok
 }
 
-// Origin returns the thread from which row was forked by hand. It is not ok when row is no such fork, or
-// that thread was removed.
+// Origin returns the thread that row was forked from by hand. ok is false if row is not such a
+// fork, or if that thread was removed.
 func Origin(ctx context.Context, index store.Index, row store.Thread) (from store.Thread, ok bool, err error) {
 	if row.ForkedFrom == nil {
 		return from, false, nil

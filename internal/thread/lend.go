@@ -12,27 +12,26 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// MaxLent is how many of the steps that a prompt leaves out its agent can read: the newest.
+// MaxLent is how many of the steps that a prompt leaves out the agent can still read: the newest.
 const MaxLent = 512
 
-// Bounds of the files that a prompt names. What is above them is named without a file.
+// Limits on the files that a prompt names. Artifacts beyond them are named without a file.
 const (
 	maxLentFiles = 128
 	maxLentBytes = 64 << 20
 )
 
-// A LentFile is an artifact and the file that a prompt names for it, in the directory that
-// PLAIT_CONTEXT names.
+// A LentFile is an artifact that a prompt offers as a file, in the directory PLAIT_CONTEXT.
 type LentFile struct {
 	Path     string // with slashes
 	Artifact dag.Hash
 	Blob     dag.Hash
 }
 
-// A Chain is the step To and those before it, as far as After, which is not part of it.
+// A Chain is the steps after After up to and including To.
 type Chain struct{ To, After dag.Hash }
 
-// A Lending is what a prompt says can be read beside it.
+// A Lending is what a prompt says can be read besides it.
 type Lending struct {
 	Files  []LentFile
 	Chains []Chain // of called flows and joined paths
@@ -40,25 +39,25 @@ type Lending struct {
 	bytes int64 // of the files
 }
 
-// An aside is what a prompt says of a step beside what its role said.
+// An aside is what a prompt says about a step besides its content.
 type aside struct {
 	text string
 	lend Lending
 }
 
-// add takes over what an aside names.
+// add appends what a refers to.
 func (l *Lending) add(a aside) {
 	l.Files, l.Chains = append(l.Files, a.lend.Files...), append(l.Chains, a.lend.Chains...)
 	l.bytes += a.lend.bytes
 }
 
-// LentName returns the path of the file that is lent for an artifact of a step.
+// LentName returns the path of the file for an artifact of a step.
 func LentName(step, artifact dag.Hash, name string) string {
 	return path.Join("step-"+step.Short(), FileName(artifact, name))
 }
 
-// FileName returns the name of an artifact as a path in a directory, without what a shell or a
-// terminal takes for something else.
+// FileName returns the name of an artifact as a relative path, without characters that a shell or
+// a terminal would interpret.
 func FileName(artifact dag.Hash, name string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+=@/", r) {
@@ -72,8 +71,8 @@ func FileName(artifact dag.Hash, name string) string {
 	return safe
 }
 
-// aside returns what is said of a step beside its text: what it left, and where the steps are
-// that it called or joined. given is what is lent already.
+// aside returns the artifacts of a step, and the steps that it called or joined. given is what
+// the prompt refers to already.
 func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error) {
 	a := aside{lend: Lending{bytes: given.bytes}}
 	var b strings.Builder
@@ -109,7 +108,7 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 	}
 	for _, p := range s.State.Paths {
 		if len(s.State.Ancestors) > 0 && p.Head == s.State.Ancestors[0] || p.Head == s.State.Fork {
-			continue // its steps are told themselves, or it has none
+			continue // its steps are in the prompt themselves, or it has none
 		}
 		a.lend.Chains = append(a.lend.Chains, Chain{p.Head, s.State.Fork})
 		for own, err := range r.Walk(ctx, p.Head) {
@@ -130,13 +129,13 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 	return a, nil
 }
 
-// walkCommand is the command line by which an agent lists what it was given of a chain.
+// walkCommand is the command with which an agent lists the chain at h.
 func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Short() + "`" }
 
-// getCommand is the command line by which an agent reads one object of that.
+// getCommand is the command with which an agent reads one object of a chain.
 const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
 
-// shown is a name as a line of a prompt has it.
+// shown quotes a name if it would not be safe on a line of a prompt.
 func shown(name string) string {
 	if q := strconv.Quote(name); q != `"`+name+`"` {
 		return q
@@ -144,7 +143,7 @@ func shown(name string) string {
 	return name
 }
 
-// untold returns the fields of meta that a text, as far as it is JSON, does not say, "" for none.
+// untold returns the fields of meta that text does not contain as JSON, "" for none.
 func untold(s Step, text string) string {
 	if s.State.Role == RoleInput {
 		return ""
@@ -161,11 +160,11 @@ func untold(s Step, text string) string {
 	}
 	if strings.HasPrefix(text, "{") {
 		if canon, err := dag.Canonical([]byte(text)); err == nil {
-			json.Unmarshal(canon, &said) // what is no object says nothing
+			json.Unmarshal(canon, &said) // if it is not an object, it contains no field
 		}
 	}
 	if s.State.Role == RoleJoin {
-		delete(fields, "paths") // the text tells what each action came to
+		delete(fields, "paths") // the text has them
 	}
 	for name, value := range said {
 		if bytes.Equal(fields[name], value) {
@@ -182,14 +181,14 @@ func untold(s Step, text string) string {
 	return string(meta)
 }
 
-// Instructions is a file by which people tell agents how to work.
+// Instructions is a file with which people tell agents how to work.
 type Instructions struct {
 	Name string
 	Text string
 }
 
-// instruct adds instructions to a prompt, each fenced by the hash of its content, which the
-// contents that a prompt is made of have to be stored for.
+// instruct adds instructions to a prompt, each fenced with the hash of its content. The contents
+// must be stored with the prompt.
 func (a *Assembled) instruct(all []Instructions) error {
 	for i, one := range all {
 		content, err := NewContent(one.Text, nil)

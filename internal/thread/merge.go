@@ -5,26 +5,25 @@ import (
 	"strings"
 )
 
-// A Merge says what became, at a join, of the files that its paths changed in working
-// trees of their own.
+// A Merge says how the files that paths changed in worktrees of their own were merged at a join.
 type Merge struct {
 	From  string       `json:"from"` // git tree of the thread's files before
-	To    string       `json:"to"`   // and after; the same when none are touched
+	To    string       `json:"to"`   // and after; equal to From if nothing was written
 	Sides []MergedSide `json:"sides"`
 }
 
-// A MergedSide is what one path left. What is not merged stays on its branch.
+// A MergedSide is the changes of one path. What is not merged stays on its branch.
 type MergedSide struct {
 	Path      string   `json:"path"` // the path's id
 	Branch    string   `json:"branch"`
-	Base      string   `json:"base"` // git trees: what it began with
-	Tree      string   `json:"tree"` // and what it left
+	Base      string   `json:"base"` // git trees: where it started
+	Tree      string   `json:"tree"` // and where it ended
 	Merged    bool     `json:"merged"`
-	Conflicts []string `json:"conflicts"` // files that do not merge
-	Protected []string `json:"protected"` // files that only a person lets in
+	Conflicts []string `json:"conflicts"` // files with merge conflicts
+	Protected []string `json:"protected"` // files that only a person may approve
 }
 
-// String says in a line for each side what became of it; "" when no file was changed.
+// String returns a line for each path, "" if no files were changed.
 func (m *Merge) String() string {
 	if m == nil {
 		return ""

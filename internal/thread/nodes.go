@@ -19,14 +19,14 @@ type Start struct {
 	Action      Name     `json:"action,omitzero"`
 }
 
-// A Name is the id of a path or of a planned action, "" for none. Nodes of older versions do
-// not say it.
+// A Name is the id of a path or of a planned action, "" for none. Nodes of older versions lack
+// it.
 type Name struct {
 	ID   string
 	Said bool
 }
 
-// Named returns a name that a node says, also when it is none.
+// Named returns a name that is written, even if it is "".
 func Named(id string) Name { return Name{id, true} }
 
 // MarshalJSON writes the id, or null.
@@ -64,7 +64,7 @@ type State struct {
 	ChildThread dag.Hash        `json:"childThread"`
 	Detail      dag.Hash        `json:"detail"`
 	Fork        dag.Hash        `json:"fork"`
-	Paths       []PathHead      `json:"paths"` // nil when the step is no join
+	Paths       []PathHead      `json:"paths"` // nil unless the step is a join
 	Path        Name            `json:"path,omitzero"`
 }
 
@@ -90,24 +90,24 @@ type Artifact struct {
 	Blob      dag.Hash `json:"blob"`
 }
 
-// A Bundle is a flow and every flow it can reach by calls, each parsed and with
-// its defaults filled in.
+// A Bundle is a flow and every flow reachable from it by calls, each parsed and with its defaults
+// filled in.
 type Bundle struct {
 	Name  string                     `json:"name"`
 	Flows map[string]json.RawMessage `json:"flows"`
 }
 
-// A Detail says how a step came about.
+// A Detail says how a step was made.
 type Detail struct {
 	Agent      string       `json:"agent"`
 	Model      string       `json:"model"`
 	Instance   string       `json:"instance"`
 	Session    string       `json:"session"`
 	Attempt    string       `json:"attempt"`
-	Attempts   []Earlier    `json:"attempts"` // the ones before, that failed
+	Attempts   []Earlier    `json:"attempts"` // the failed ones before
 	StartedAt  int64        `json:"startedAt"`
 	EndedAt    int64        `json:"endedAt"`
-	Prompt     dag.Hash     `json:"prompt"` // of the exact prompt sent; see Reader.Prompt
+	Prompt     dag.Hash     `json:"prompt"` // the prompt as sent; see Reader.Prompt
 	Context    []ContextUse `json:"context"`
 	Usage      store.Usage  `json:"usage"` // of all attempts
 	Transcript dag.Hash     `json:"transcript"`
@@ -117,25 +117,25 @@ type Detail struct {
 	Exit       *int         `json:"exit"`
 	Sandbox    string       `json:"sandbox"`
 	By         *string      `json:"by"` // a person, for human steps
-	// Evidence names the evidence nodes that came with the step. Older details
-	// have none, and keep their bytes.
+	// Evidence names the evidence nodes of the step. It is left out if empty, so details from
+	// before there was evidence encode to the same bytes.
 	Evidence []dag.Hash `json:"evidence,omitempty"`
-	// Merge is of a join only: what became of files that its paths changed.
+	// Merge is set on joins only: how files that its paths changed were merged.
 	Merge *Merge `json:"merge,omitempty"`
-	// Failures is of a join only: why paths failed, in their order. Details of older joins have none.
+	// Failures is set on joins only: why paths failed, in order. Older joins lack it.
 	Failures []PathFailure `json:"failures,omitempty"`
 
-	Calls        dag.Hash `json:"calls"`        // calls node: the recorded traffic with a model
+	Calls        dag.Hash `json:"calls"`        // calls node: the recorded traffic with the model
 	Files        dag.Hash `json:"files"`        // tree node after the step
 	SessionFiles dag.Hash `json:"sessionFiles"` // session node
 }
 
-// NewDetail returns the detail of a step that was made between two times, without an attempt.
+// NewDetail returns the detail of a step that was made without an attempt.
 func NewDetail(from, to int64) *Detail {
 	return &Detail{StartedAt: from, EndedAt: to, Attempts: []Earlier{}, Context: []ContextUse{}}
 }
 
-// ByPerson returns the detail of a step that a person made, who is by, or "".
+// ByPerson returns the detail of a step that a person made. by is their name, or "".
 func ByPerson(by string, from, to int64) *Detail {
 	d := NewDetail(from, to)
 	if by != "" {
@@ -159,26 +159,26 @@ type Earlier struct {
 	Calls      dag.Hash       `json:"calls"`
 }
 
-// Forms in which a step went into a prompt.
+// Forms in which a step is included in a prompt.
 const (
 	FormFull    = "full"
 	FormMeta    = "meta"
 	FormSummary = "summary"
 	FormSession = "session" // the vendor session knows it already
-	FormLossy   = "lossy"   // a vendor session knew it, and everything before, but is lost
+	FormLossy   = "lossy"   // a vendor session knew it, and everything before it, but is lost
 	FormOmitted = "omitted"
 )
 
-// A ContextUse says in which form steps that follow one another in the chain went into a
-// prompt: From … To, the newest last. Of what was left out, known to a session or lost, only the
-// newest step is named: it stands for all before it.
+// A ContextUse says in which form consecutive steps of the chain were included in a prompt, From
+// to To, the newest last. Of steps that were left out, known to a session or lost, only the
+// newest is named: it stands for all before it.
 type ContextUse struct {
 	From dag.Hash `json:"from"`
 	To   dag.Hash `json:"to"`
 	Form string   `json:"form"`
 }
 
-// UnmarshalJSON reads a use. Details of older versions name each step.
+// UnmarshalJSON decodes a use. Details of older versions name each step.
 func (u *ContextUse) UnmarshalJSON(data []byte) error {
 	var v struct {
 		From, To, Step dag.Hash
@@ -194,7 +194,7 @@ func (u *ContextUse) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// object turns encoded node bytes into what a batch carries.
+// object returns encoded node bytes as an object of a batch.
 func object(data []byte) store.Object {
 	return store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
 }
@@ -217,8 +217,8 @@ func NewContent(text string, artifacts []dag.Hash) (store.Object, error) {
 	return object(data), nil
 }
 
-// decodePayload reads a payload into v. Missing fields of older nodes stay
-// null; unknown fields of newer ones are passed over.
+// decodePayload decodes a payload into v. Missing fields of older nodes stay null; unknown fields
+// of newer ones are ignored.
 func decodePayload(n dag.Node, v any) error {
 	return json.NewDecoder(bytes.NewReader(n.Payload)).Decode(v)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// Main returns the place in s.Paths of the path that the conversation of a join
-// went on through, or -1: s is no join, or it follows the fork point itself.
+// Main returns the index in s.Paths of the path whose conversation a join continues, or -1 if s
+// is not a join or follows the fork point itself.
 func (s *State) Main() int {
 	if len(s.Ancestors) == 0 || s.Ancestors[0] == s.Fork {
 		return -1
@@ -22,10 +22,10 @@ func (s *State) Main() int {
 	return -1
 }
 
-// Via says of each of steps, oldest first, in which path it was done: the path's id, behind
-// those of the paths around it that were joined too ("api/left"), or "" when it was done in
-// none, or in own, the path of the thread whose chain it is. Of steps that do not say their
-// path only those of paths that have been joined are known.
+// Via returns, for each of steps (oldest first), the path that it belongs to: the path's id,
+// prefixed with those of enclosing joined paths ("api/left"). It is "" for a step on no path, or
+// on own, the path of the thread whose chain it is. For steps that do not record their path, only
+// joined paths are known.
 func Via(steps []Step, own string) []string {
 	type span struct {
 		id   string
@@ -52,8 +52,8 @@ func Via(steps []Step, own string) []string {
 	return via
 }
 
-// Summarised returns how many of steps, oldest first, the newest summary stands
-// for: those before it. It is 0 without one.
+// Summarised returns how many of steps, oldest first, the newest summary replaces: those before
+// it. It is 0 without a summary.
 func Summarised(steps []Step) int {
 	for i := len(steps) - 1; i >= 0; i-- {
 		if !steps[i].State.Compact.IsZero() {
@@ -66,17 +66,17 @@ func Summarised(steps []Step) int {
 // ApproxTokens estimates how many tokens n bytes are, as quotas do.
 func ApproxTokens(n int) int { return (n + bytesPerToken - 1) / bytesPerToken }
 
-// A Use is one step of a ContextUse, with what it says to a person.
+// A Use is one step of a ContextUse, as shown to people.
 type Use struct {
 	Step  dag.Hash
-	N     int // along the chain; 0: not a step of this chain
+	N     int // number along the chain, 0: not a step of this chain
 	Role  string
 	Form  string
-	Bytes int // of the step that went in; 0 for one that was not told
+	Bytes int // what was included of the step, 0: nothing
 }
 
-// Uses looks up which earlier steps went into the prompt of the last of steps,
-// oldest first.
+// Uses looks up which earlier steps were included in the prompt of the last of steps, oldest
+// first.
 func (r *Reader) Uses(ctx context.Context, steps []Step, uses []ContextUse) ([]Use, error) {
 	at := make(map[dag.Hash]int, len(steps))
 	for i, s := range steps {

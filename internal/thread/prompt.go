@@ -10,19 +10,19 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A PromptNode says what an exact prompt is made of. Put together, the parts are Size bytes
-// and hash to SHA256.
+// A PromptNode says what a prompt consists of. The parts together are Size bytes and hash to
+// SHA256.
 type PromptNode struct {
-	SHA256 dag.Hash `json:"sha256"` // of the text; it is no ref
+	SHA256 dag.Hash `json:"sha256"` // of the text; not a ref
 	Size   int64    `json:"size"`   // bytes
 	Parts  []Part   `json:"parts"`
 }
 
-// A Part of a prompt is a text, or the bytes From … To (not included) of the text of a content
-// or of another prompt.
+// A Part of a prompt is a text, or bytes From to To (exclusive) of the text of a content or of
+// another prompt.
 type Part struct {
 	Text     string
-	Content  dag.Hash // zero: it is Text
+	Content  dag.Hash // zero: use Text
 	From, To int64
 }
 
@@ -52,25 +52,25 @@ func (p Part) MarshalJSON() ([]byte, error) {
 	}{p.Content, p.From, p.To})
 }
 
-// A KeptPrompt is one in the record, on which the next one builds.
+// A KeptPrompt is a recorded prompt that the next one builds on.
 type KeptPrompt struct {
 	Hash  dag.Hash
 	Text  string
-	Links int // prompts below it, each on the next
+	Links int // how many prompts it builds on, one after another
 
-	built bool  // it is a prompt node
-	heads []int // where in Text pieces begin that are heads
+	built bool  // it is a prompt node, not a content
+	heads []int // offsets in Text of pieces that are heads
 }
 
-// Bounds of the parts of a prompt.
+// Limits on the parts of a prompt.
 const (
-	MaxLinks = 32  // prompts below one, each on the next
-	minRange = 160 // bytes below which a text is shorter than the part that names where it is
+	MaxLinks = 32  // length of a series of prompts that build on each other
+	minRange = 160 // below this many bytes, a text is shorter than a reference to it
 )
 
-// Keep returns the node of a prompt, and the prompt as the next one can build on it. What before
-// has already is named there, if before is not nil: so a prompt takes bytes in proportion to
-// what it adds.
+// Keep returns the node of a prompt, and the prompt for the next one to build on. Parts that
+// before already has are references to it, so the node takes space in proportion to what the
+// prompt adds. before may be nil.
 func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) {
 	if len(a.Text) > dag.MaxBytes {
 		return store.Object{}, nil, fmt.Errorf("a prompt of %d bytes is over %d", len(a.Text), dag.MaxBytes)
@@ -101,18 +101,18 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 	return obj, kept, nil
 }
 
-// A span is a part of a prompt, and where else it is found.
+// A span is a range of a prompt, and where the same bytes are found.
 type span struct {
 	begin, end int      // in the prompt
 	of         dag.Hash // a content or a prompt; zero: nowhere
-	from       int      // in that
+	from       int      // offset there
 	named      bool     // see piece
 }
 
-// spans finds the pieces of a prompt in the one before it, and in contents. Pieces that follow
-// one another there are one span, as are texts that follow one another. What is in the prompt
-// before is found by its heads, since searching a long prompt costs more than all else about it;
-// spans returns those of this prompt, too.
+// spans finds the pieces of a prompt in the one before it, and in contents. Adjacent pieces that
+// are also adjacent there form one span, as do adjacent texts. The previous prompt is searched by
+// its heads only, since searching a long prompt would be the slowest step. spans also returns the
+// heads of this prompt.
 func (a *Assembled) spans(before *KeptPrompt) (spans []span, heads []int) {
 	var found []span
 	at := 0
@@ -151,7 +151,7 @@ func (a *Assembled) spans(before *KeptPrompt) (spans []span, heads []int) {
 	return spans, heads
 }
 
-// head returns where a head is first found.
+// head returns the offset of the first occurrence of a head.
 func (k *KeptPrompt) head(text string) (int, bool) {
 	for _, at := range k.heads {
 		if strings.HasPrefix(k.Text[at:], text) {
@@ -161,8 +161,8 @@ func (k *KeptPrompt) head(text string) (int, bool) {
 	return 0, false
 }
 
-// findHeads returns where in the text of a prompt that was read from the record its heads are.
-// Every line that looks like one counts, for want of better: what follows is compared.
+// findHeads returns the offsets of heads in the text of a recorded prompt. Every line that looks
+// like one counts: what follows it is compared anyway.
 func findHeads(text string) (heads []int) {
 	for begin := 0; begin < len(text); {
 		end := len(text)
@@ -179,8 +179,8 @@ func findHeads(text string) (heads []int) {
 	return heads
 }
 
-// Text puts a prompt together. of returns the whole text of a content or of a prompt. The error
-// matches dag.ErrMalformed when the parts do not give the text that the node is of.
+// Text assembles a prompt. of returns the whole text of a content or of a prompt. The error
+// matches dag.ErrMalformed if the parts do not give the recorded text.
 func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 	if p.Size < 0 || p.Size > dag.MaxBytes {
 		return "", fmt.Errorf("a prompt of %d bytes: %w", p.Size, dag.ErrMalformed)
@@ -210,8 +210,8 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 	return "", fmt.Errorf("the parts do not hash to %s: %w", p.SHA256, dag.ErrMalformed)
 }
 
-// Prompt returns the exact text of a prompt, as the details of steps name it: of a prompt node,
-// or of a content, where older versions kept it. store.ErrNotFound, store.ErrCorrupt.
+// Prompt returns the exact text of a prompt, as the details of steps name it: a prompt node, or a
+// content in records of older versions. store.ErrNotFound, store.ErrCorrupt.
 func (r *Reader) Prompt(ctx context.Context, h dag.Hash) (string, error) {
 	p, err := r.KeptPrompt(ctx, h)
 	if err != nil {
@@ -220,7 +220,7 @@ func (r *Reader) Prompt(ctx context.Context, h dag.Hash) (string, error) {
 	return p.Text, nil
 }
 
-// KeptPrompt is Prompt for one on which the next is to build.
+// KeptPrompt is Prompt for a prompt that the next one builds on.
 func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error) {
 	kept, err := r.keptPrompt(ctx, h, 0)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error
 	return kept, nil
 }
 
-// keptPrompt reads a prompt on which that many others build.
+// keptPrompt reads a prompt that above others build on.
 func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPrompt, error) {
 	n, err := r.Node(ctx, h)
 	if err != nil {

@@ -9,20 +9,20 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Reader reads nodes and remembers the ones it has read, which is always
-// right since they never change. Methods may be called concurrently.
+// A Reader reads nodes and caches them. They never change, so the cache is never stale. Methods
+// may be called concurrently.
 type Reader struct {
 	objects store.Objects
 
 	mu    sync.Mutex
 	nodes map[dag.Hash]any // *Start, *State, *Content, *Bundle
-	old   map[dag.Hash]any // those before; what is read again moves over
+	old   map[dag.Hash]any // the previous generation; what is read again moves to nodes
 	bytes int              // held by nodes
 
 	telling
 }
 
-// cacheBytes bounds each half of what a Reader holds, roughly.
+// cacheBytes limits each generation of a Reader's cache, roughly.
 const cacheBytes = 32 << 20
 
 // NewReader returns a Reader over objects.
@@ -33,8 +33,8 @@ func NewReader(objects store.Objects) *Reader {
 // Objects returns what r reads from.
 func (r *Reader) Objects() store.Objects { return r.objects }
 
-// Node returns the decoded node kept under h. A blob is store.ErrNotFound:
-// bytes an agent wrote are never taken for a node.
+// Node returns the decoded node kept under h. A blob is store.ErrNotFound: bytes that an agent
+// wrote are never taken for a node.
 func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
 	obj, err := r.objects.Get(ctx, h)
 	if err != nil {
@@ -67,8 +67,8 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	return r.decode(h, n)
 }
 
-// fetch reads those of hs that are not known in one round trip, for a caller who asks for each of them
-// next: starts, states, contents and bundles. What cannot be read is told when it is asked for.
+// fetch reads those of hs that are not cached in one round trip, for a caller about to read each
+// of them: starts, states, contents and bundles. Errors are left to those reads.
 func (r *Reader) fetch(ctx context.Context, hs []dag.Hash) {
 	var missing []dag.Hash
 	r.mu.Lock()
@@ -92,7 +92,7 @@ func (r *Reader) fetch(ctx context.Context, hs []dag.Hash) {
 	}
 }
 
-// decode returns what a start, state, content or bundle says, and keeps it.
+// decode decodes a start, state, content or bundle, and caches it.
 func (r *Reader) decode(h dag.Hash, n dag.Node) (any, error) {
 	var v any
 	var err error
@@ -119,7 +119,7 @@ func (r *Reader) decode(h dag.Hash, n dag.Node) (any, error) {
 	return v, nil
 }
 
-// knows reports whether h need not be read.
+// knows reports whether h is cached.
 func (r *Reader) knows(h dag.Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +160,7 @@ func (r *Reader) add(h dag.Hash, v any, size int) {
 	r.nodes[h] = v
 }
 
-// Remember hands r a step that the caller has just made.
+// Remember caches a step that the caller has just made.
 func (r *Reader) Remember(c Change) {
 	if c.Step.State == nil {
 		return

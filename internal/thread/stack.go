@@ -13,19 +13,18 @@ type Frame struct {
 	Hash  dag.Hash
 	Type  string // dag.TypeState or dag.TypeStart
 	Role  string // of a state
-	Flow  string // that the chain runs
+	Flow  string // of the chain
 	Depth int    // of the chain: 0 is the top
 }
 
-// Stack returns the call stack of h, a state or a start: the step itself, its
-// chain's start, the state that called that chain, its start, and so on to the
-// start that was not called. A chain that was called before its caller had a step
-// hangs on the caller's start. Every start's depth is how many starts lie above
-// it; where that is not so the record is store.ErrCorrupt.
+// Stack returns the call stack of h, a state or a start: the step itself, its chain's start, the
+// state that called that chain, its start, and so on up to the start that was not called. A chain
+// that was called before its caller had a step has the caller's start as parent. Every start's
+// depth is the number of starts above it; otherwise the record is store.ErrCorrupt.
 func (r *Reader) Stack(ctx context.Context, h dag.Hash) ([]Frame, error) {
 	fail := func(err error) ([]Frame, error) { return nil, fmt.Errorf("read call stack of %s: %w", h.Short(), err) }
 	var frames []Frame
-	below := -1 // depth of the chain below, none yet
+	below := -1 // depth of the chain below, -1: none yet
 	for at := h; ; {
 		s, err := r.at(ctx, at)
 		if err != nil {
@@ -54,7 +53,7 @@ func (r *Reader) Stack(ctx context.Context, h dag.Hash) ([]Frame, error) {
 		if start.ParentState.IsZero() {
 			return frames, nil
 		}
-		// Depth falls by one each time round, so the walk ends.
+		// Depth decreases each time, so the walk ends.
 		below, at = start.Depth, start.ParentState
 	}
 }

@@ -21,19 +21,19 @@ package thread
 
 import "strings"
 
-// Reserved roles. Flows may not name roles like these; routing looks past them.
+// Reserved roles. Flows cannot name roles like these, and routing skips them.
 const (
 	RoleEnd     = "__end__"
 	RoleInput   = "__input__"
 	RoleCompact = "__compact__"
-	RoleJoin    = "__join__" // of a plan's actions; it alone is routed
+	RoleJoin    = "__join__" // of a plan's actions; the only one that is routed
 )
 
-// Window is the most entries of ancestors: the parent and ten more (seed 001).
+// Window is the maximum length of ancestors: the parent and ten more (seed 001).
 const Window = 11
 
-// Routed reports whether routing looks at the steps of role: at those of a flow's own roles,
-// and at the join of a plan's actions.
+// Routed reports whether routing considers the steps of role: those of a flow's own roles, and
+// the join of a plan's actions.
 func Routed(role string) bool {
 	reserved := len(role) > 4 && strings.HasPrefix(role, "__") && strings.HasSuffix(role, "__")
 	return !reserved || role == RoleJoin

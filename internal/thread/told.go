@@ -8,33 +8,33 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// telling is what a Reader remembers of prompts, for the next ones: nearly all that a prompt tells
-// was told in the one before it in the thread. It is forgotten all at once.
+// telling caches what prompts are made of: nearly everything in a prompt was in the previous
+// prompt of its thread. It is dropped as a whole when full.
 type telling struct {
 	said  map[dag.Hash]*rendition // by step
 	heard int                     // bytes of said
-	past  map[dag.Hash][]told     // by head: the steps before, and it, the oldest first
-	steps int                     // of past
-	times int                     // it was forgotten
+	past  map[dag.Hash][]told     // by head: the steps up to it, oldest first
+	steps int                     // in past
+	times int                     // how often it was dropped
 }
 
-// Bounds of what is remembered.
+// Limits of the cache.
 const (
 	maxHeard = 16 << 20 // bytes of renditions
 	maxPast  = 16 << 10 // steps
 	maxTold  = 1 << 10  // steps of one thread
 )
 
-// A told is a step, and what was told of it, if that is always the same.
+// A told is a step, and its rendition if that is always the same.
 type told struct {
 	Step
 	said *rendition
 }
 
-// forget is called with r.mu held.
+// forget drops the cache. It is called with r.mu held.
 func (r *Reader) forget() { r.telling = telling{times: r.times + 1} }
 
-// remembered returns what was told of a step, or nil.
+// remembered returns the cached rendition of a step, or nil.
 func (r *Reader) remembered(step dag.Hash) *rendition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +55,8 @@ func (r *Reader) remember(step dag.Hash, said *rendition) {
 	r.heard += size
 }
 
-// recall is Walk for a prompt. What it yields is remembered for the prompts at head and after the next
-// step.
+// recall is Walk for a prompt. It caches what it yields, for prompts at head and at the step
+// after it.
 func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, error] {
 	return func(yield func(*told, error) bool) {
 		steps, times := r.takePast(head)
@@ -73,7 +73,7 @@ func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, err
 			steps = append(steps, told{Step: s})
 		}
 		from := len(steps)
-		var older []told // the newest first
+		var older []told // newest first
 		defer func() {
 			steps = steps[from:]
 			if len(older) > 0 {
@@ -103,8 +103,8 @@ func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, err
 	}
 }
 
-// takePast returns the steps that are remembered up to a head, which are the caller's from then on, and how
-// often all was forgotten.
+// takePast removes the cached steps up to head and returns them, with how often the cache was
+// dropped.
 func (r *Reader) takePast(head dag.Hash) ([]told, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,7 @@ func (r *Reader) takePast(head dag.Hash) ([]told, int) {
 	return steps, r.times
 }
 
-// keepPast remembers the steps up to a head, which are the reader's from then on, unless all was
-// forgotten since they were taken.
+// keepPast caches the steps up to head, unless the cache was dropped since they were taken.
 func (r *Reader) keepPast(head dag.Hash, steps []told, times int) {
 	steps = steps[max(0, len(steps)-maxTold):]
 	r.mu.Lock()

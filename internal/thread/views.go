@@ -24,7 +24,8 @@ import (
 //	bundles/<hash>/history/YYYY-MM-DD.jsonl threads that ended that day (UTC)
 //	workflow.yaml                           the registry
 //
-// They are drawn from the store and can be deleted; only verify reads them.
+// They can be deleted at any time and are then drawn again from the store. Only verify reads
+// them.
 type Views struct {
 	Dir   string // PLAIT_HOME
 	Index store.Index
@@ -45,7 +46,7 @@ type EndedView struct {
 	CompletedAt int64    `json:"completedAt"`
 }
 
-// Draw redraws the two views of one bundle from the store.
+// Draw redraws both views of one bundle from the store.
 func (v Views) Draw(ctx context.Context, bundle dag.Hash) error {
 	rows, err := v.Index.Threads(ctx, store.ThreadFilter{Bundle: bundle})
 	if err != nil {
@@ -75,8 +76,8 @@ func (v Views) Draw(ctx context.Context, bundle dag.Hash) error {
 // active are the statuses of threads that have not ended.
 var active = []store.Status{store.Pending, store.Running, store.Blocked}
 
-// Update is Draw after something happened to one task, without a look at every thread that ever
-// ended: the history gets the lines of those that ended since.
+// Update is Draw after a change in one task. It does not read every thread that ever ended: the
+// history only gets the lines of threads that ended since.
 func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
 	var before map[string]ActiveView
 	data, err := os.ReadFile(v.threads(bundle))
@@ -96,7 +97,7 @@ func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
 			delete(before, t.ID)
 		}
 	}
-	for id := range before { // of other tasks, whose Plait died before it drew them
+	for id := range before { // of other tasks, whose Plait died before drawing them
 		t, err := v.Index.Thread(ctx, id)
 		if err != nil { // it was removed
 			return v.Draw(ctx, bundle)
@@ -129,7 +130,7 @@ func (v Views) drawActive(bundle dag.Hash, rows []store.Thread) error {
 	return replace(v.threads(bundle), append(text, '\n'))
 }
 
-// days returns the lines of the threads that ended, by the name of their file.
+// days returns the lines of ended threads, by the name of their file.
 func days(rows []store.Thread) map[string][]EndedView {
 	days := make(map[string][]EndedView)
 	for _, t := range rows {
@@ -150,13 +151,12 @@ func historyText(lines []EndedView) []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	for _, e := range lines {
-		enc.Encode(e) // of text and numbers, into memory
+		enc.Encode(e) // cannot fail: text and numbers, into memory
 	}
 	return buf.Bytes()
 }
 
-// extend appends the lines that a history file does not have, and reports whether it could: it cannot
-// if the file was torn.
+// extend appends the lines that a history file lacks, and reports false if the file is torn.
 func extend(path string, lines []EndedView) bool {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(old) > 0 && old[len(old)-1] != '\n' {
@@ -207,8 +207,8 @@ func (v Views) DrawRegistry(ctx context.Context) error {
 	return replace(filepath.Join(v.Dir, "workflow.yaml"), b.Bytes())
 }
 
-// replace writes a view by writing anew and renaming, unless it is the same.
-// It is not synced: a view lost with the power is drawn again.
+// replace writes a view through a temporary file and a rename, unless it is unchanged. It is not
+// synced: a view lost in a power failure is drawn again.
 func replace(path string, data []byte) error {
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
