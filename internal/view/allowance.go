@@ -9,21 +9,21 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An Allowance is what a task has used of one of its limits. Zero Max stands for no limit.
+// An Allowance is how much of one of its limits a task has used. Max 0 is no limit.
 type Allowance struct {
 	Used int64 `json:"used"`
 	Max  int64 `json:"max"`
 }
 
-// Allowances are what a task has used and may use: tokens, millionths of a dollar, and the time
-// that agents are at work, in ms.
+// Allowances are the limits of a task and how much of each is used: tokens, millionths of a
+// dollar, and agent time in ms.
 type Allowances struct {
 	Tokens Allowance `json:"tokens"`
 	Cost   Allowance `json:"cost"`
 	Time   Allowance `json:"time"`
 }
 
-// Allowances reads what the task whose root thread is root has used of its limits.
+// Allowances reads how much the task whose root thread is root has used of its limits.
 func (b *Reader) Allowances(ctx context.Context, root store.Thread, now time.Time) (Allowances, error) {
 	bundle, err := b.Nodes.Bundle(ctx, root.Bundle)
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *Reader) Allowances(ctx context.Context, root store.Thread, now time.Tim
 	var set struct {
 		Limits flow.Limits `json:"limits"`
 	}
-	json.Unmarshal(root.Options, &set) // options that cannot be read keep a task from going on, and limit nothing here
+	json.Unmarshal(root.Options, &set) // unreadable options already block the task, and set no limit here
 	limits := set.Limits
 	if def, err := definition(*bundle, root.Flow); err == nil {
 		limits = def.Limits.With(set.Limits)

@@ -16,14 +16,14 @@ import (
 // An Asking is what a gate asks, as a person would say it.
 type Asking struct {
 	Headline string // one sentence
-	Code     string // the part of Headline between its two halves that is a program's: a command, a tool
-	After    string // what follows Code in the sentence
-	Body     string // what else was said with the question, "" for nothing
+	Code     string // a command or tool name that continues the sentence, "" for none
+	After    string // the end of the sentence, after Code
+	Body     string // the rest of the question, "" for none
 	Points   []string
-	Yes, No  string // what approving and denying mean, "" where the buttons say it
+	Yes, No  string // what approving and denying do, "" if the buttons say it
 }
 
-// Text is the sentence in one piece.
+// Text is the whole sentence.
 func (a Asking) Text() string {
 	if a.Code == "" {
 		return a.Headline
@@ -31,20 +31,20 @@ func (a Asking) Text() string {
 	return a.Headline + "`" + a.Code + "`" + a.After
 }
 
-// maxAsked bounds a headline, maxAskedCode the command in it, in characters.
+// maxAsked limits a headline, maxAskedCode the command in it, in characters.
 const (
 	maxAsked     = 240
 	maxAskedCode = 90
 )
 
-// Asks says what a gate asks. Nothing is decided by it: what is approved is the action, which
-// must be shown beside it.
+// Asks says what a gate asks. It is for display only: a person approves the action itself, which
+// must be shown with it.
 func Asks(g store.Gate) Asking {
 	var act gate.Action
 	var params map[string]json.RawMessage
 	if len(g.Action) > 0 {
 		if json.Unmarshal(g.Action, &act) == nil {
-			json.Unmarshal(act.Params, &params) // of another shape it says nothing here
+			json.Unmarshal(act.Params, &params) // params of another shape are ignored
 		}
 	}
 	who := cmp.Or(g.Node, "An agent")
@@ -67,7 +67,7 @@ func Asks(g store.Gate) Asking {
 	return Asking{Headline: cmp.Or(first, who+" needs an answer"), Body: rest}
 }
 
-// asksAction is what an agent wants to do.
+// asksAction phrases an action that an agent wants to take.
 func asksAction(g store.Gate, act gate.Action, who string) Asking {
 	out := Asking{Body: Question(g.Question)}
 	code := func(before, what, after string) Asking {
@@ -104,7 +104,7 @@ func asksAction(g store.Gate, act gate.Action, who string) Asking {
 	return Asking{Headline: cmp.Or(first, who+" asks for approval"), Body: rest}
 }
 
-// asksMerge is about changes of agents that cannot be merged without a person.
+// asksMerge phrases a merge that a person must decide.
 func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
 	var sides []struct {
 		Path      string
@@ -154,7 +154,7 @@ func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
 	return out
 }
 
-// asksLimit is about a limit that a task reached.
+// asksLimit phrases a limit that a task reached.
 func asksLimit(g store.Gate, params map[string]json.RawMessage) Asking {
 	var limit, why string
 	json.Unmarshal(params["limit"], &limit)
@@ -164,8 +164,7 @@ func asksLimit(g store.Gate, params map[string]json.RawMessage) Asking {
 		Yes: cmp.Or(limit, "the limit") + " is doubled and the task continues", No: "the task stays where it is"}
 }
 
-// Question is the text of a question as people are shown it: a list of one is a question by itself, and
-// has no mark.
+// Question returns a question as it is shown: a list with a single item loses its bullet.
 func Question(text string) string {
 	text = strings.TrimSpace(text)
 	for _, mark := range []string{"- ", "* ", "+ "} {
@@ -176,18 +175,18 @@ func Question(text string) string {
 	return text
 }
 
-// cutQuestion is the first line of a question, and what else was said with it.
+// cutQuestion returns the first line of a question, and the rest.
 func cutQuestion(text string) (first, rest string) {
 	text = Question(text)
 	first, rest, _ = strings.Cut(text, "\n")
 	first = strings.TrimSpace(first)
 	if short := OneLine(first, maxAsked); short != strings.Join(strings.Fields(first), " ") {
-		return short, text // all of it is below
+		return short, text // the headline is shortened, so the body has all of it
 	}
 	return strings.Join(strings.Fields(first), " "), strings.TrimSpace(rest)
 }
 
-// unwrapped is a command without the shell that it is given to: "/bin/bash -lc 'ls'" is "ls".
+// unwrapped returns a command without the shell that runs it: "/bin/bash -lc 'ls'" becomes "ls".
 func unwrapped(command string) string {
 	for _, shell := range []string{"/bin/bash -lc ", "/bin/bash -c ", "/bin/sh -c ", "bash -lc ", "bash -c ", "sh -c "} {
 		if rest, ok := strings.CutPrefix(command, shell); ok && len(rest) > 2 {
@@ -202,7 +201,7 @@ func unwrapped(command string) string {
 	return command
 }
 
-// patched are the files of a patch, in order.
+// patched returns the files of a patch, in order.
 func patched(patch string) []string {
 	var out []string
 	for l := range strings.Lines(patch) {
@@ -224,7 +223,7 @@ func patched(patch string) []string {
 	return out
 }
 
-// some names up to n of a list: "a, b and 3 more".
+// some names the first n of a list: "a, b and 3 more".
 func some(list []string, n int) string {
 	switch {
 	case len(list) == 1:

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// An Axis is a stretch of time as it is drawn: time in which agents work has its length,
-// long waits between are cut short. Shares are of the whole width, from 0 to 1.
+// An Axis is a stretch of time as it is drawn. Time in which agents work keeps its proportions;
+// long waits in between are compressed. Positions and widths are shares of the whole width, from
+// 0 to 1.
 type Axis struct {
 	Pieces []Piece `json:"pieces"` // in order, without gaps
 }
@@ -17,7 +18,7 @@ type Piece struct {
 	To    int64   `json:"to"`
 	At    float64 `json:"at"`    // where it begins
 	Width float64 `json:"width"` // how much it takes
-	Cut   bool    `json:"cut"`   // it is drawn shorter than it was: nobody worked
+	Cut   bool    `json:"cut"`   // compressed: no agent was working
 }
 
 // A Stretch is from one time to another, Unix ms.
@@ -26,13 +27,13 @@ type Stretch struct {
 	To   int64 `json:"to"`
 }
 
-// The most that all waits together, and each by itself, may take of an axis beside the time in which agents work.
+// Limits on the part of an axis that waits may take, relative to the time in which agents work.
 const (
 	waitShare  = 8 // each an eighth
 	waitsShare = 2 // all together half
 )
 
-// newAxis lays out the time from one moment to another, during busy of which agents worked.
+// newAxis lays out the time from from to to. busy is when agents worked.
 func newAxis(from, to int64, busy []Stretch) Axis {
 	to = max(to, from+1)
 	busy = union(busy, from, to)
@@ -51,7 +52,7 @@ func newAxis(from, to int64, busy []Stretch) Axis {
 		pieces = append(pieces, Piece{From: at, To: to, Cut: true})
 		waits++
 	}
-	longest := float64(to - from) // that a wait may look
+	longest := float64(to - from) // how long a wait may be drawn
 	if worked > 0 {
 		longest = float64(worked) / float64(max(waitShare, waitsShare*waits))
 	}
@@ -73,7 +74,7 @@ func newAxis(from, to int64, busy []Stretch) Axis {
 	return Axis{pieces}
 }
 
-// union is the stretches within two times, in order, as ones that do not touch.
+// union returns the parts of list between from and to, merged and in order.
 func union(list []Stretch, from, to int64) []Stretch {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b Stretch) int { return cmp.Compare(a.From, b.From) })
@@ -92,7 +93,7 @@ func union(list []Stretch, from, to int64) []Stretch {
 	return out
 }
 
-// without is what is left of s outside holes.
+// without returns the parts of s outside holes.
 func (s Stretch) without(holes []Stretch) []Stretch {
 	var out []Stretch
 	for _, h := range union(holes, s.From, s.To) {
@@ -120,22 +121,22 @@ func (a Axis) Place(t int64) float64 {
 	return 1
 }
 
-// A Tick is a time that is written on an axis.
+// A Tick is a labelled time on an axis.
 type Tick struct {
 	Since int64   `json:"since"` // ms since the axis begins
 	At    float64 `json:"at"`
 }
 
-// steps are what lies between two ticks, in ms.
+// steps are the possible distances between ticks, in ms.
 var steps = []int64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000,
 	300_000, 600_000, 900_000, 1_800_000, 3_600_000, 7_200_000, 10_800_000, 21_600_000, 43_200_000, 86_400_000}
 
-// Ticks are about n round times, none of them in a wait that is cut short.
+// Ticks returns about n round times. None is in a compressed wait.
 func (a Axis) Ticks(n int) []Tick {
 	if len(a.Pieces) == 0 {
 		return nil
 	}
-	scale := 0.0 // ms that the whole width would be without cuts
+	scale := 0.0 // ms in the whole width if nothing were compressed
 	for _, p := range a.Pieces {
 		if !p.Cut {
 			scale = max(scale, float64(p.To-p.From)/p.Width)
@@ -157,7 +158,7 @@ func (a Axis) Ticks(n int) []Tick {
 		for t := first; t <= p.To-begin; t += step {
 			at := a.Place(begin + t)
 			if k := len(out); k > 0 && at-out[k-1].At < 0.7/float64(n) {
-				continue // it would be written over the one before
+				continue // it would overlap the tick before
 			}
 			out = append(out, Tick{t, at})
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Calls are what the agent of a step asked its model, in order: in attempts that failed first.
+// Calls are the requests of a step's agent to its model, in order, with those of failed attempts
+// first.
 type Calls struct {
 	Step  dag.Hash `json:"step"`
 	N     int      `json:"n"` // along the chain
@@ -20,18 +21,18 @@ type Calls struct {
 
 // A Call is one request to a model.
 type Call struct {
-	N         int         `json:"n"` // of the step's, from 1
+	N         int         `json:"n"` // within the step, from 1
 	Attempt   string      `json:"attempt"`
 	At        int64       `json:"at"` // Unix ms
 	Lane      string      `json:"lane"`
 	Method    string      `json:"method"`
 	Path      string      `json:"path"`
 	Model     string      `json:"model"`
-	Status    int         `json:"status"` // 0: no answer came
+	Status    int         `json:"status"` // 0: there was no reply
 	Cut       bool        `json:"cut"`
 	Usage     store.Usage `json:"usage"`
 	Estimated bool        `json:"estimated"`
-	// Of a single call also what was said, byte for byte.
+	// Set if a single call was asked for: request and reply, byte for byte.
 	Request  *string `json:"request,omitempty"`
 	Response *string `json:"response,omitempty"`
 }
@@ -39,8 +40,9 @@ type Call struct {
 // ErrNoCalls is the error for a step whose calls were not recorded.
 var ErrNoCalls = errors.New("has no recorded calls")
 
-// Calls reads the calls of the step of the chain of head that step names, see [Reader.Prompt]. With one of 1 or
-// more it is that call alone, with what was said. ErrNoCalls.
+// Calls reads the model calls of a step of the chain at head; step names it as in
+// [Reader.Prompt]. With one at least 1, it reads that call alone, with its request and reply.
+// ErrNoCalls.
 func (b *Reader) Calls(ctx context.Context, head dag.Hash, step string, one int) (*Calls, error) {
 	r := b.Nodes
 	s, n, err := r.Find(ctx, head, step)

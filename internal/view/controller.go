@@ -12,23 +12,23 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Controller is how far a model's plan for a task has come.
+// A Controller is the progress of a planned task.
 type Controller struct {
 	State string `json:"state" yaml:"state"` // init planning dispatching monitoring joining blocked done failed
 	Since Time   `json:"since" yaml:"since"`
 	Goal  string `json:"goal" yaml:"goal"`   // of the newest plan
-	Round int    `json:"round" yaml:"round"` // how many plans there are
-	Done  int    `json:"done" yaml:"done"`   // of the newest plan's actions, those that have completed
+	Round int    `json:"round" yaml:"round"` // number of plans so far
+	Done  int    `json:"done" yaml:"done"`   // completed actions of the newest plan
 	Total int    `json:"total" yaml:"total"`
 }
 
-// A phase is a state of the controller since some time.
+// A phase is a state of the controller and when it began.
 type phase struct {
 	state string
 	since int64
 }
 
-// phases reads the states that the controller of a task went through.
+// phases reads the states of a task's controller, in order.
 func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error) {
 	var all []phase
 	of := store.EventFilter{Task: root.Task, Thread: root.ID, Types: event.Types(event.ControllerChanged{})}
@@ -41,7 +41,7 @@ func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error)
 	return all, err
 }
 
-// controller says how far the plan has come; nil for a task without one.
+// controller returns the progress of the plan; nil for a task without one.
 func (r TaskRecord) controller() *Controller {
 	if !r.Planned {
 		return nil
@@ -49,7 +49,7 @@ func (r TaskRecord) controller() *Controller {
 	c := &Controller{State: event.Init, Since: Time(r.Root.CreatedAt)}
 	for _, p := range slices.Backward(r.phases) {
 		if p.state == event.Blocked && r.Root.Status == store.Running {
-			continue // it goes on where it was
+			continue // the state before still holds
 		}
 		c.State, c.Since = p.state, Time(p.since)
 		break
@@ -74,7 +74,7 @@ func (r TaskRecord) controller() *Controller {
 	return c
 }
 
-// String is c in a few words: "monitoring 2/3".
+// String returns c in short: "monitoring 2/3".
 func (c *Controller) String() string {
 	switch {
 	case c == nil:
@@ -85,8 +85,8 @@ func (c *Controller) String() string {
 	return fmt.Sprintf("%s %d/%d", c.State, c.Done, c.Total)
 }
 
-// milestones are the paths, the called flows and the actions of a task. An action that
-// was begun anew is one milestone.
+// milestones returns the paths, called flows and actions of a task. An action that was started
+// again is one milestone.
 func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 	list := []Milestone{}
 	for _, t := range r.Threads {
@@ -113,7 +113,7 @@ func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 		}
 		list = append(list, m)
 	}
-	place := make(map[string]int) // those of the root's plans are in their order
+	place := make(map[string]int) // so that actions of the root's plans keep their order
 	for _, at := range r.Rounds {
 		if at.Thread == r.Root.ID {
 			for _, a := range at.Plan.Actions {

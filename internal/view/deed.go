@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Doing says what each instance did last, of events of which the newest is first.
+// Doing returns what each instance did last. newest are events, newest first.
 func Doing(newest []store.Event) map[string]string {
 	out := map[string]string{}
 	for _, ev := range newest {
@@ -28,12 +28,12 @@ func Doing(newest []store.Event) map[string]string {
 	return out
 }
 
-// Deed says one thing that an agent did, or "" where there is nothing to say:
-// that a text was begun, that a program which is the agent itself runs.
+// Deed describes one thing that an agent did, or returns "" if it is not worth mentioning: the
+// beginning of a text, or a program that is the agent itself.
 func Deed(it agent.Event) string {
 	text := plainDeed(it)
 	if text == "---" {
-		return "" // the fence of front matter
+		return "" // the delimiter of front matter
 	}
 	switch it.Kind {
 	case agent.EventMessage, agent.EventThought, agent.EventPlan:
@@ -42,7 +42,7 @@ func Deed(it agent.Event) string {
 		}
 		if it.Kind == agent.EventMessage && (strings.HasPrefix(text, "{") ||
 			strings.HasPrefix(strings.TrimSpace(it.Text), "---")) {
-			return "" // the answer: what comes of it is said
+			return "" // the answer: its result is reported as the step
 		}
 		return text
 	case agent.EventCommand:
@@ -90,8 +90,8 @@ func Deed(it agent.Event) string {
 // shellWrapper is how agents start the shell that runs a command.
 var shellWrapper = regexp.MustCompile(`^(?:/usr)?(?:/bin/)?(?:ba|z|da)?sh -l?c `)
 
-// plainDeed is what an item says on one line: a command without the shell that runs it, a heading without
-// the marks of Markdown.
+// plainDeed returns an item on one line: a command without the shell that runs it, a heading
+// without its Markdown.
 func plainDeed(it agent.Event) string {
 	if it.Kind == agent.EventCommand {
 		command := it.Text

@@ -16,13 +16,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what is shown of two texts.
+// Limits on text diffs.
 const (
-	diffTextMax = 1 << 20  // bytes of each text; longer ones are only said to differ
+	diffTextMax = 1 << 20  // bytes of each text; for longer ones the diff only says that they differ
 	diffMax     = 64 << 10 // bytes of a diff
 )
 
-// A Diff is two chains, from where they part.
+// A Diff compares two chains from where they diverge.
 type Diff struct {
 	Common Common     `json:"common"`
 	A      DiffSide   `json:"a"`
@@ -30,8 +30,8 @@ type Diff struct {
 	Steps  []DiffPair `json:"steps"`
 }
 
-// A Common is what both have: n steps, the newest of them under hash. With n 0
-// hash is the start that both have, or null.
+// A Common is the shared part: n steps, the newest of which is hash. If n is 0, hash is the
+// shared start, or null.
 type Common struct {
 	N    int      `json:"n"`
 	Hash dag.Hash `json:"hash"`
@@ -49,7 +49,7 @@ type DiffSide struct {
 	Usage   store.Usage  `json:"usage"` // of the steps after the common ones
 }
 
-// A DiffPair is two steps that correspond, or one alone.
+// A DiffPair is two steps that correspond, or a step without a counterpart.
 type DiffPair struct {
 	N     int        `json:"n"`
 	A     *DiffStep  `json:"a"`
@@ -58,7 +58,7 @@ type DiffPair struct {
 	Meta  []string   `json:"meta"`  // keys that differ
 	Files []DiffFile `json:"files"` // artifacts that differ
 	Text  string     `json:"text"`  // unified diff, "" when the texts are the same
-	Cut   bool       `json:"cut"`   // text is not all of it
+	Cut   bool       `json:"cut"`   // text is truncated
 }
 
 // A DiffStep is a step on one side.
@@ -72,12 +72,12 @@ type DiffStep struct {
 	ChildThread dag.Hash          `json:"childThread"`
 	Paths       []thread.PathHead `json:"paths"`
 	Usage       store.Usage       `json:"usage"`
-	Tree        *string           `json:"tree"` // the git tree that it left
+	Tree        *string           `json:"tree"` // the git tree after the step
 
 	text string
 }
 
-// A DiffFile is an artifact on either side.
+// A DiffFile is an artifact of either side.
 type DiffFile struct {
 	Name string    `json:"name"`
 	A    *Artifact `json:"a"`
@@ -96,7 +96,7 @@ func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	for i, what := range []Subject{left, right} {
 		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.status(ctx, what.Row), Head: what.Head,
 			Steps: what.Row.Steps}
-		if d.ID == "" { // nobody has counted
+		if d.ID == "" { // a step's chain has not been counted
 			if d.Steps, err = b.Nodes.Length(ctx, what.Head); err != nil {
 				return nil, err
 			}
@@ -152,7 +152,7 @@ func (b *Reader) diffStep(ctx context.Context, p *thread.Placed) (*DiffStep, err
 	return d, nil
 }
 
-// compare fills in how the two steps differ.
+// compare fills in the differences between the two steps.
 func (p *DiffPair) compare() {
 	if p.Same {
 		return
@@ -169,10 +169,10 @@ func (p *DiffPair) compare() {
 	p.Text, p.Cut = diffTexts(a.text, b.text)
 }
 
-// changedKeys returns the keys of two objects whose values are not the same.
+// changedKeys returns the keys whose values differ.
 func changedKeys(a, b json.RawMessage) []string {
 	var x, y map[string]json.RawMessage
-	json.Unmarshal(a, &x) // stored meta is an object; a step that is not there has none
+	json.Unmarshal(a, &x) // stored meta is an object; a missing step has none
 	json.Unmarshal(b, &y)
 	keys := []string{}
 	for _, k := range slices.Sorted(maps.Keys(x)) {
@@ -213,7 +213,7 @@ func changedFiles(a, b []Artifact) []DiffFile {
 	return out
 }
 
-// diffTexts returns a unified diff of two texts, and whether it is not all of it.
+// diffTexts returns a unified diff of two texts, and reports whether it is truncated.
 func diffTexts(a, b string) (string, bool) {
 	if a == b {
 		return "", false
@@ -229,7 +229,7 @@ func diffTexts(a, b string) (string, bool) {
 		return text, false
 	}
 	whole := strings.LastIndexByte(text[:diffMax], '\n') + 1
-	if whole == 0 { // one very long line
+	if whole == 0 { // a single very long line
 		whole = diffMax
 	}
 	return strings.ToValidUTF8(text[:whole], ""), true

@@ -6,10 +6,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A DisplayState is the state of a task, or of a part of one, as people are told.
+// A DisplayState is the state of a task, or of a part of one, as people see it.
 type DisplayState string
 
-// The states that people meet, on every surface.
+// The display states, the same everywhere.
 const (
 	DisplayQueued    DisplayState = "queued"
 	DisplayRunning   DisplayState = "running"
@@ -19,14 +19,14 @@ const (
 	DisplayCancelled DisplayState = "cancelled"
 )
 
-// A Display is how a task or a part of one stands, in one word and with one reason.
+// A Display is the state of a task or of a part of one, in one word and one reason.
 type Display struct {
 	State  DisplayState `json:"state" yaml:"state"`
-	Reason string       `json:"reason" yaml:"reason"` // one line, "" where the word says all
+	Reason string       `json:"reason" yaml:"reason"` // one line, "" if the state says it all
 }
 
-// NewDisplay returns what people are shown of something with a status, which [Interrupted] is one of.
-// question is the open question or approval at it or below it, nil for none.
+// NewDisplay returns how to show something with a status, which may be [Interrupted]. question is
+// an open question or approval at or below it, nil for none.
 func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	d := Display{State: displayStates[status]}
 	if why != nil {
@@ -43,7 +43,7 @@ func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	return d
 }
 
-// maxDisplayReason bounds a reason, in characters.
+// maxDisplayReason limits a reason, in characters.
 const maxDisplayReason = 200
 
 var displayStates = map[store.Status]DisplayState{

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An Envelope is what --json prints, once, last, and what the API answers.
+// An Envelope is the one JSON document that --json prints, and the body of an API response.
 type Envelope struct {
 	Schema string   `json:"schema"`
 	OK     bool     `json:"ok"`
@@ -15,16 +15,16 @@ type Envelope struct {
 	Error  *Failure `json:"error,omitempty"`
 }
 
-// A Failure says what went wrong.
+// A Failure describes an error.
 type Failure struct {
 	Code     string         `json:"code"`
 	Message  string         `json:"message"`
-	Hint     *string        `json:"hint,omitempty"` // what to do about it, if there is a hint
+	Hint     *string        `json:"hint,omitempty"` // what to do about it, nil if there is no advice
 	Problems []flow.Problem `json:"problems,omitempty"`
 }
 
-// NewEnvelope wraps what a verb of the command line, or a request of the API, returns.
-// The name is that of the verb: "task.show".
+// NewEnvelope wraps the result of a command or an API request. name is that of the command:
+// "task.show".
 func NewEnvelope(name string, data any) Envelope {
 	return Envelope{Schema: "plait." + name + "/1", OK: true, Data: data}
 }
@@ -35,17 +35,17 @@ func NewFailure(f Failure) Envelope { return Envelope{Schema: "plait.error/1", E
 // Answered is a gate that a person answered.
 type Answered struct {
 	store.Gate
-	Driven bool `json:"driven"` // a process goes on with it
-	// Summary says in a sentence what became of the task, "" if that is not known.
+	Driven bool `json:"driven"` // a process is driving its task
+	// Summary says in a sentence what happens with the task now, "" if that is not known.
 	Summary string `json:"summary,omitempty"`
 }
 
-// NewAnswered returns the gate g as it is shown after its answer.
+// NewAnswered returns g as shown after its answer.
 func NewAnswered(g store.Gate, driven bool) Answered {
 	return Answered{Gate: GateRow(g), Driven: driven}
 }
 
-// An Advised error says what to do about it, beside what is wrong.
+// An Advised error also says what to do about it.
 type Advised struct {
 	Err error
 	Do  string
@@ -54,7 +54,7 @@ type Advised struct {
 func (e *Advised) Error() string { return e.Err.Error() }
 func (e *Advised) Unwrap() error { return e.Err }
 
-// Advise adds to an error what to do about it.
+// Advise adds a hint to an error.
 func Advise(err error, format string, args ...any) error {
 	return &Advised{Err: err, Do: fmt.Sprintf(format, args...)}
 }

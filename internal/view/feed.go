@@ -9,35 +9,35 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A GateFeed follows the gates that a filter lets through.
+// A GateFeed follows the gates that match a filter.
 type GateFeed struct {
 	b      *Reader
 	filter GateFilter
 
-	// Heard, unless nil, is called with each gate that no longer waits.
+	// Heard, unless nil, is called with each gate that is no longer open.
 	Heard func(store.Gate)
 
 	begun bool
-	pos   int64                 // of the last event that was read
-	seen  int64                 // of the last event that there was
-	shown map[string]store.Gate // as they were handed on, while they are open
-	here  map[string]bool       // by thread: it belongs to the workspace
+	pos   int64                 // of the last event read
+	seen  int64                 // of the newest event
+	shown map[string]store.Gate // as last returned, while open
+	here  map[string]bool       // by thread: whether it belongs to the workspace
 }
 
-// GateFeed begins to follow gates. Of f, State is not read.
+// GateFeed starts following gates. f.State is ignored.
 func (b *Reader) GateFeed(f GateFilter) *GateFeed {
 	return &GateFeed{b: b, filter: f, shown: map[string]store.Gate{}, here: map[string]bool{}}
 }
 
-// Next returns what has happened to gates since the last call: each gate as it opened,
-// and as it was answered, in that order. The first call returns what is open.
+// Next returns what happened to gates since the last call: each gate as it opened and as it was
+// answered, in that order. The first call returns the open gates.
 func (f *GateFeed) Next(ctx context.Context) ([]store.Gate, error) {
 	if !f.begun {
 		return f.first(ctx)
 	}
 	for _, g := range f.shown {
 		if g.ExpiresAt != 0 && g.ExpiresAt <= time.Now().UnixMilli() {
-			f.b.gates().Gate(ctx, g.ID) // which lets it expire; where nothing can be written it stays
+			f.b.gates().Gate(ctx, g.ID) // lets it expire; in a read-only store it stays open
 		}
 	}
 	var out []store.Gate
@@ -54,7 +54,7 @@ func (f *GateFeed) Next(ctx context.Context) ([]store.Gate, error) {
 }
 
 func (f *GateFeed) first(ctx context.Context) ([]store.Gate, error) {
-	// What happens while the gates are listed is looked at twice, rather than never.
+	// Gates that change while they are listed are seen twice rather than never.
 	some, err := f.b.Store.Events(ctx, 0, store.EventFilter{Limit: 1})
 	if err == nil && len(some) > 0 {
 		f.pos, err = f.b.Store.Wait(ctx, 0)
@@ -70,7 +70,7 @@ func (f *GateFeed) first(ctx context.Context) ([]store.Gate, error) {
 	return open, err
 }
 
-// event returns what an event means for the gates that are followed.
+// event returns the gates that an event changed, if they are followed.
 func (f *GateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, error) {
 	said, ok := event.Read(ev).(event.GateChanged)
 	if !ok || said.Change == event.GateUsed || said.Gate == "" {
@@ -105,10 +105,10 @@ func (f *GateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	return out, nil
 }
 
-// follows reports whether an event is of a thread that is followed.
+// follows reports whether an event is about a followed thread.
 func (f *GateFeed) follows(ctx context.Context, ev store.Event) (bool, error) {
 	if f.filter.All || f.filter.Task != "" {
-		return true, nil // of one task only its events are read
+		return true, nil // only events of that task are read
 	}
 	here, known := f.here[ev.Thread]
 	if known {
@@ -122,8 +122,7 @@ func (f *GateFeed) follows(ctx context.Context, ev store.Event) (bool, error) {
 	return f.here[ev.Thread], nil
 }
 
-// Wait returns when something may have happened to gates, and after most, when that is
-// not zero.
+// Wait returns when a gate may have changed, or after most if that is not zero.
 func (f *GateFeed) Wait(ctx context.Context, most time.Duration) error {
 	for _, g := range f.shown {
 		if g.ExpiresAt == 0 {
@@ -151,7 +150,7 @@ func (f *GateFeed) Wait(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// Over reports whether the one task that is followed has ended.
+// Over reports whether the followed task, if there is only one, has ended.
 func (f *GateFeed) Over(ctx context.Context) (bool, error) {
 	if f.filter.Task == "" {
 		return false, nil

@@ -14,7 +14,7 @@ import (
 // Newest names the newest task of the workspace; "last~1" is the one before.
 const Newest = "last"
 
-// minPrefix is how much of an id finds it, in characters.
+// minPrefix is the minimum length of an id prefix, in characters.
 const minPrefix = 4
 
 // Find returns the thread that a person means by typed, and the step of it, "" for none:
@@ -36,7 +36,7 @@ func (b *Reader) Find(ctx context.Context, typed string) (row store.Thread, step
 	return row, step, err
 }
 
-// CutStep cuts the number of a step off: "k7f2/mend/3" is "k7f2/mend" and "3".
+// CutStep splits off the number of a step: "k7f2/mend/3" becomes "k7f2/mend" and "3".
 func CutStep(typed string) (name, step string, found bool) {
 	i := strings.LastIndexByte(typed, '/')
 	if i < 0 {
@@ -130,7 +130,7 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 		"list its parts with `plait show %s`", shortOf(row))
 }
 
-// counted splits "name~2".
+// counted parses "name~2".
 func counted(typed string) (name string, back int, err error) {
 	name, n, ok := strings.Cut(typed, "~")
 	if !ok {
@@ -142,7 +142,7 @@ func counted(typed string) (name string, back int, err error) {
 	return name, back, nil
 }
 
-// shortOf is what people are told to type for a task.
+// shortOf returns the name that people type for a task.
 func shortOf(root store.Thread) string {
 	if root.Short != "" {
 		return root.Short

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A FlowRow is a name of the registry.
+// A FlowRow is a name in the registry.
 type FlowRow struct {
 	store.Flow
 	Description string `json:"description"`
@@ -37,7 +37,7 @@ func (b *Reader) Flows(ctx context.Context) ([]FlowRow, error) {
 	return out, nil
 }
 
-// A Flow is a bundle: a flow and all that it calls.
+// A Flow is a bundle: a flow and all flows that it calls.
 type Flow struct {
 	Flows   map[string]json.RawMessage `json:"flows"` // definitions, by name
 	Hash    dag.Hash                   `json:"hash"`  // of the bundle
@@ -45,8 +45,8 @@ type Flow struct {
 	Name    string                     `json:"name"` // of the flow that calls the others
 }
 
-// Flow shows a bundle that was found under a name: history is what the registry
-// knows of that name, if anything.
+// Flow describes a bundle that was found under a name. history is the registry's entry for the
+// name, if there is one.
 func (b *Reader) Flow(ctx context.Context, name string, bundle thread.Bundle, hash dag.Hash) (*Flow, error) {
 	reg, err := b.Store.Flow(ctx, name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

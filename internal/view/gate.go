@@ -13,15 +13,15 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A GateFilter says which gates are listed.
+// A GateFilter selects gates.
 type GateFilter struct {
-	All   bool            // of every workspace
-	Task  string          // only of this task, wherever it is; "" for any
+	All   bool            // in every workspace
+	Task  string          // only of this task, in any workspace; "" for any
 	State store.GateState // only in this state, "" for any
 }
 
-// Gates lists gates, oldest first. Those whose time has passed expire at that; on a
-// read-only disk what is overdue is shown as it was left.
+// Gates lists gates, oldest first. Overdue ones expire first; in a read-only store they are
+// listed as they are.
 func (b *Reader) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) {
 	by := store.GateFilter{Task: f.Task, State: f.State}
 	found, err := b.gates().Gates(ctx, by)
@@ -50,7 +50,7 @@ func (b *Reader) Gates(ctx context.Context, f GateFilter) ([]store.Gate, error) 
 	return out, nil
 }
 
-// Gate reads one gate by its whole id, as Gates does.
+// Gate reads one gate by its full id, as Gates does.
 func (b *Reader) Gate(ctx context.Context, id string) (store.Gate, error) {
 	g, err := b.gates().Gate(ctx, id)
 	if errors.Is(err, syscall.EROFS) {
@@ -63,13 +63,13 @@ func (b *Reader) gates() *gate.Service {
 	return gate.New(gate.Config{Store: b.Store, ReadOnly: b.ReadOnly})
 }
 
-// GateRow is g as it is shown: a list without entries is a list.
+// GateRow returns g for JSON, with empty lists instead of null.
 func GateRow(g store.Gate) store.Gate {
 	g.Options = orEmpty(g.Options)
 	return g
 }
 
-// orEmpty makes a list without entries a list in JSON.
+// orEmpty returns an empty list for nil.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -77,7 +77,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// GateDiff returns the diff that is kept for a gate, or "".
+// GateDiff returns the diff of a gate, or "".
 func (b *Reader) GateDiff(ctx context.Context, g store.Gate) (string, error) {
 	if g.Diff.IsZero() {
 		return "", nil
@@ -89,7 +89,7 @@ func (b *Reader) GateDiff(ctx context.Context, g store.Gate) (string, error) {
 	return string(o.Data), nil
 }
 
-// Asker is who asks: role and instance.
+// Asker returns who asks: role and instance.
 func Asker(g store.Gate) string {
 	if g.Instance == "" || g.Instance == g.Node {
 		return cmp.Or(g.Node, string(g.Source))
@@ -97,7 +97,7 @@ func Asker(g store.Gate) string {
 	return cmp.Or(g.Node, string(g.Source)) + "/" + g.Instance
 }
 
-// About is what a gate is about: what it asks, else the action.
+// About returns what a gate is about: its question, else the action.
 func About(g store.Gate) string {
 	var act gate.Action
 	if g.Question == "" && json.Unmarshal(g.Action, &act) == nil {
@@ -106,8 +106,8 @@ func About(g store.Gate) string {
 	return Question(g.Question)
 }
 
-// Action reads the action of a gate. whole says that act is all of it; where it is
-// not, the action must be shown as it is kept: what is approved must have been seen.
+// Action reads the action of a gate. whole reports that act is complete; otherwise the stored
+// action must be shown, since people must see all that they approve.
 func Action(g store.Gate) (act gate.Action, whole bool, err error) {
 	if err := json.Unmarshal(g.Action, &act); err != nil {
 		return gate.Action{}, false, fmt.Errorf("read the action of gate %s: %w", g.ID, err)
@@ -123,7 +123,7 @@ func Action(g store.Gate) (act gate.Action, whole bool, err error) {
 	return act, inOrder(known) == inOrder(kept), nil
 }
 
-// inOrder spells a value, its keys in order.
+// inOrder formats a value with sorted keys.
 func inOrder(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -132,7 +132,7 @@ func inOrder(v any) string {
 	return string(data)
 }
 
-// A Gate is a gate of a task, without what would be done.
+// A Gate is a gate of a task, without its action.
 type Gate struct {
 	ID         string           `json:"id" yaml:"id"`
 	Kind       store.GateKind   `json:"kind" yaml:"kind"`
@@ -143,7 +143,7 @@ type Gate struct {
 	Node       string           `json:"node" yaml:"node"`         // the role or gate of the flow that asks
 	Instance   string           `json:"instance" yaml:"instance"` // whose attempt asks, or ""
 	Question   string           `json:"question" yaml:"question"`
-	Headline   string           `json:"-" yaml:"-"` // what it asks, as a person would say it
+	Headline   string           `json:"-" yaml:"-"` // what it asks in one sentence
 	Options    []string         `json:"options" yaml:"options"`
 	OpenedAt   Time             `json:"openedAt" yaml:"openedAt"`
 	ExpiresAt  Time             `json:"expiresAt" yaml:"expiresAt"`
@@ -151,25 +151,25 @@ type Gate struct {
 	By         string           `json:"by" yaml:"by"`
 	Via        store.Via        `json:"via" yaml:"via"`
 	Ref        string           `json:"instructionsRef" yaml:"instructionsRef"`
-	// AnswerWith is the first of Answers as a command line. Whoever prints the gate
-	// fills it in.
+	// AnswerWith is the first of Answers as a command line. The program that prints the gate sets
+	// it.
 	AnswerWith string   `json:"answerWith" yaml:"answerWith"`
 	Answers    []Option `json:"-" yaml:"-"` // while it is open, see [AnswersOf]
 }
 
-// AskedBy names who asks, in its place in the task: "api/review".
+// AskedBy returns who asks, by its place in the task: "api/review".
 func (g Gate) AskedBy() string {
 	who := cmp.Or(g.Instance, g.Node)
 	switch {
 	case g.Label == "" || who == "":
 		return g.Label + who
-	case path.Base(g.Label) == who: // an action has the name of its agent
+	case path.Base(g.Label) == who: // the agent of an action has the action's name
 		return g.Label
 	}
 	return g.Label + "/" + who
 }
 
-// answersNow is AnswersOf an open gate, nil for any other.
+// answersNow returns AnswersOf an open gate, nil for any other.
 func answersNow(g store.Gate) []Option {
 	if !isOpen(g) {
 		return nil

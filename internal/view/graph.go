@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Graph is a flow as nodes and the ways between them.
+// A Graph is a flow as nodes and edges.
 type Graph struct {
 	Flow  string      `json:"flow"`
 	Nodes []GraphNode `json:"nodes"`
@@ -21,17 +21,17 @@ type Graph struct {
 type GraphNode struct {
 	ID    string `json:"id"`    // unique in the graph: the name
 	Kind  string `json:"kind"`  // start role plan chat call fork join gate end
-	Label string `json:"label"` // as people know it
-	Note  string `json:"note"`  // what it is, in a few words: an access, a strategy, a question
-	Agent string `json:"agent"` // that the flow names for it, "" where it names none
-	Flow  string `json:"flow"`  // that a call calls
+	Label string `json:"label"` // as shown to people
+	Note  string `json:"note"`  // a short description: an access, a strategy, a question
+	Agent string `json:"agent"` // named by the flow, "" for none
+	Flow  string `json:"flow"`  // called by the node
 }
 
-// A GraphEdge is a way from one node to another.
+// A GraphEdge leads from one node to another.
 type GraphEdge struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
-	Label string `json:"label"` // the status or the path that leads along it
+	Label string `json:"label"` // its status or path
 	Kind  string `json:"kind"`  // route path input
 }
 
@@ -52,11 +52,11 @@ const (
 const (
 	EdgeRoute = "route" // by a status
 	EdgePath  = "path"  // from a fork to the child of a path
-	EdgeInput = "input" // by what a person says or does
+	EdgeInput = "input" // on a person's input
 )
 
-// FlowGraph is the graph of a definition. Its order is fixed: $START first, $END last, in
-// between by name. Ways to nodes that are not defined are left out.
+// FlowGraph returns the graph of a definition. Its order is fixed: $START, the nodes by name,
+// $END. Edges to undefined nodes are left out.
 func FlowGraph(d *flow.Definition) *Graph {
 	g := &Graph{Flow: d.Name, Nodes: []GraphNode{}, Edges: []GraphEdge{}}
 	names := map[string]bool{}
@@ -102,7 +102,7 @@ func FlowGraph(d *flow.Definition) *Graph {
 	}
 	for _, from := range sortedNames(d.Graph) {
 		if _, fork := d.Forks[from]; fork {
-			continue // its ways out are its paths
+			continue // its paths are its edges
 		}
 		for _, status := range sortedNames(d.Graph[from]) {
 			r := d.Graph[from][status]
@@ -127,7 +127,7 @@ func FlowGraph(d *flow.Definition) *Graph {
 	return g
 }
 
-// BundleGraphs are the graphs of a bundle: that of its flow first, then of those that it calls.
+// BundleGraphs returns the graphs of a bundle: its flow's first, then those of called flows.
 func BundleGraphs(b thread.Bundle) ([]*Graph, error) {
 	names := append([]string{b.Name}, slices.DeleteFunc(sortedNames(b.Flows),
 		func(n string) bool { return n == b.Name })...)
@@ -165,7 +165,7 @@ func DoneBy(r flow.Role) string {
 	return "default agent"
 }
 
-// JoinNote says in a few words when a join is met.
+// JoinNote says in a few words what a join needs.
 func JoinNote(j flow.JoinSpec) string {
 	text := j.Strategy
 	if j.Threshold > 0 {
@@ -177,8 +177,8 @@ func JoinNote(j flow.JoinSpec) string {
 	return text
 }
 
-// Reached are the ids of the nodes in the order in which they can be reached from the start, then
-// the rest.
+// Reached returns the ids of the nodes, first those that can be reached, in order from the start,
+// then the rest.
 func (g *Graph) Reached() []string {
 	next := map[string][]string{}
 	for _, e := range g.Edges {
@@ -186,7 +186,7 @@ func (g *Graph) Reached() []string {
 	}
 	var out []string
 	seen := map[string]bool{}
-	for _, n := range g.Nodes { // the start is the first
+	for _, n := range g.Nodes { // the first node is the start
 		todo := []string{n.ID}
 		for ; len(todo) > 0; todo = todo[1:] {
 			if seen[todo[0]] {

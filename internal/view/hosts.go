@@ -10,12 +10,12 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Host is a machine on which agents of tasks that have not ended work, or worked.
+// A Host is a machine that runs, or ran, agents of tasks that have not ended.
 type Host struct {
-	Name  string     `json:"name"`  // "" where the record does not say
-	Now   []HostWork `json:"now"`   // at work there, longest first
-	Lost  []HostWork `json:"lost"`  // cut off there, newest first
-	Ended int        `json:"ended"` // attempts that ended there by themselves
+	Name  string     `json:"name"`  // "" if not recorded
+	Now   []HostWork `json:"now"`   // running, longest first
+	Lost  []HostWork `json:"lost"`  // interrupted, newest first
+	Ended int        `json:"ended"` // number of attempts that ended normally
 }
 
 // HostWork is an attempt on a host.
@@ -29,24 +29,24 @@ type HostWork struct {
 	Agent     string `json:"agent"`
 	StartedAt Time   `json:"startedAt"`
 	EndedAt   Time   `json:"endedAt"` // 0: it has not
-	// Alone says that the record has it at work, but no process drives it: its host may be gone, and once that is
-	// certain another takes the work over.
+	// Alone says that the attempt is recorded as running, but no process drives its thread: the
+	// host may be gone. Once that is certain, another host takes over.
 	Alone bool `json:"alone"`
-	// Next is who took over work that was cut off, null while it waits.
+	// Next is the attempt that took over interrupted work, null if there is none yet.
 	Next *HostNext `json:"next"`
 }
 
-// HostNext is the attempt that came after one that was cut off.
+// HostNext is the attempt after an interrupted one.
 type HostNext struct {
 	Host    string              `json:"host"`
 	Attempt string              `json:"attempt"`
 	Status  store.AttemptStatus `json:"status"`
 }
 
-// hostTasks is how many tasks that have not ended are looked at for their hosts.
+// hostTasks limits how many unfinished tasks are searched for hosts.
 const hostTasks = 500
 
-// Hosts lists the machines at which agents of tasks that have not ended were started, by name.
+// Hosts lists the machines on which agents of unfinished tasks were started, by name.
 func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 	roots, err := b.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Newest: true, Limit: hostTasks,
 		Statuses: []store.Status{store.Pending, store.Running, store.Blocked}})
@@ -64,7 +64,7 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 		}
 		title, err := b.Title(ctx, root)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // removed meanwhile
+			continue // removed in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 	return list, nil
 }
 
-// after returns the attempt that follows on a, which was cut off; nil while there is none.
+// after returns the attempt that followed the interrupted attempt a, nil if there is none yet.
 func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 	n := 0
 	for _, b := range attempts {
@@ -111,8 +111,8 @@ func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 	return next
 }
 
-// alone returns a function that reports whether a thread of a task has no driver. Workers drive single threads,
-// others whole tasks.
+// alone returns a function that reports whether a thread of a task has no driver. Workers drive
+// single threads, other processes whole tasks.
 func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
 	if OnTeam(root) {
 		return func(thread string) bool { return !b.Driven(ctx, store.ThreadLease(thread)) }

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Items reads what an agent did, and in which role, from an event of type
-// agent.item. What does not fit is left out.
+// Items decodes an event of type agent.item: the role, and what its agent did. Items of unknown
+// form are left out.
 func Items(ev store.Event) (role string, list []agent.Event) {
 	p, _ := event.Read(ev).(event.AgentItems)
 	for _, data := range p.Items {
@@ -25,8 +25,7 @@ func Items(ev store.Event) (role string, list []agent.Event) {
 	return p.Role, list
 }
 
-// Activity are the commands that were run, the files that were changed and the tools
-// that were called during an attempt, each in order.
+// Activity lists the commands, file changes and tool calls of an attempt, each in order.
 type Activity struct {
 	Commands []Command `json:"commands"`
 	Files    []Change  `json:"files"`
@@ -36,7 +35,7 @@ type Activity struct {
 // A Command is one that an agent ran.
 type Command struct {
 	Command string `json:"command"`
-	Exit    *int   `json:"exit"`   // null when it did not end by itself
+	Exit    *int   `json:"exit"`   // null if it did not finish
 	Status  string `json:"status"` // completed failed declined
 }
 
@@ -54,7 +53,7 @@ func newActivity(items []agent.Event) *Activity {
 	return d
 }
 
-// Add takes in one thing that an agent did; what has not ended is left out.
+// Add adds one item; an unfinished one is ignored.
 func (d *Activity) Add(it agent.Event) {
 	if it.Phase != "completed" && it.Phase != "failed" && it.Phase != "declined" || it.ID == "" {
 		return
@@ -76,8 +75,8 @@ func (d *Activity) Add(it agent.Event) {
 // eventPage is how many events are read at once.
 const eventPage = 1000
 
-// Attempted returns what an agent did during an attempt, in order; nothing when its events
-// are gone.
+// Attempted returns what an agent did during an attempt, in order, or nothing if its events are
+// gone.
 func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
 	var back [][]agent.Event
 	err := b.eachItems(ctx, []string{attempt}, func(_ string, items []agent.Event) { back = append(back, items) })
@@ -85,12 +84,12 @@ func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, 
 	return slices.Concat(back...), err
 }
 
-// eachItems calls take with what each event says that was done during attempts, given by
-// their ids: of each attempt the newest event first. It reads the journal from its end back
-// to where the first of them began, so that the newest attempts are the cheapest.
+// eachItems calls take with the items of each event of the given attempts, the newest event of an
+// attempt first. It reads the journal backwards until the first of them began, so recent attempts
+// are the cheapest.
 func (b *Reader) eachItems(ctx context.Context, attempts []string,
 	take func(attempt string, items []agent.Event)) error {
-	asked := map[string]map[string]bool{} // attempts whose beginning was not reached, by thread
+	asked := map[string]map[string]bool{} // attempts whose beginning is not reached yet, by thread
 	for _, at := range attempts {
 		id, _, _ := strings.Cut(at, ".")
 		if asked[id] == nil {
@@ -101,7 +100,7 @@ func (b *Reader) eachItems(ctx context.Context, attempts []string,
 	for id, open := range asked {
 		row, err := b.Store.Thread(ctx, id)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // a fork outlives what it was forked from
+			continue // a fork outlives its origin
 		}
 		if err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// labelsOf names the threads of a task by their place in it: "api", "api/develop"; ""
-// is the root. A path that is tried again has its number after it: "api#2".
+// labelsOf returns the label of each thread of a task, its place in the task: "api",
+// "api/develop", "" for the root. A path that is retried gets a number: "api#2".
 func labelsOf(threads []store.Thread) map[string]string {
 	by := byID(threads)
 	labels := make(map[string]string, len(threads))
@@ -29,7 +29,7 @@ func byID(threads []store.Thread) map[string]store.Thread {
 
 func label(t store.Thread, by map[string]store.Thread) string {
 	var parts []string
-	for range by { // rows that somebody edited may go round in a circle
+	for range by { // edited rows may form a cycle
 		if t.Parent == nil {
 			break
 		}

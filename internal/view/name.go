@@ -7,20 +7,20 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Names gives threads the names that people type (see [Reader.Find]). It reads each task once.
+// Names maps threads to the names that people type (see [Reader.Find]). It reads each task once.
 type Names struct {
 	reader *Reader
 	labels map[string]map[string]string // by task, by thread
 	roots  map[string]store.Thread
 }
 
-// Names returns a namer that has read nothing yet.
+// Names returns a Names that has read nothing yet.
 func (b *Reader) Names() *Names {
 	return &Names{reader: b, labels: map[string]map[string]string{}, roots: map[string]store.Thread{}}
 }
 
-// Of is what people type for a thread: "k7f2", or "k7f2/api/develop" for a part. Where the record cannot
-// tell it is the id.
+// Of returns the name of a thread: "k7f2", or "k7f2/api/develop" for a part. If the record cannot
+// be read it is the id.
 func (n *Names) Of(ctx context.Context, t store.Thread) string {
 	if t.Short != "" {
 		return t.Short
@@ -49,7 +49,7 @@ func (n *Names) Of(ctx context.Context, t store.Thread) string {
 	return t.ID
 }
 
-// ByID is the name of the thread id.
+// ByID returns the name of thread id.
 func (n *Names) ByID(ctx context.Context, id string) string {
 	t, err := n.reader.Store.Thread(ctx, id)
 	if err != nil {
@@ -60,7 +60,7 @@ func (n *Names) ByID(ctx context.Context, id string) string {
 
 var ulidText = regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`)
 
-// In is text with the ids of threads replaced by their names.
+// In returns text with thread ids replaced by their names.
 func (n *Names) In(ctx context.Context, text string) string {
 	return ulidText.ReplaceAllStringFunc(text, func(id string) string { return n.ByID(ctx, id) })
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Sentence says in plain words what happened.
+// A Sentence says what happened in plain words.
 type Sentence struct {
-	Who  string // the agent or part that it is about, "" for the task
+	Who  string // the agent or part it is about, "" for the task
 	Text string
-	Deed bool       // it is one of several things that an agent did, or that became of its files
-	Asks store.Gate // that was opened, with its ID and Kind; no ID: none
+	Deed bool       // one of several things that an agent did, or that happened to its files
+	Asks store.Gate // the gate that was opened, with its ID and Kind; no ID: none
 }
 
-// A Narrator says events in sentences. It remembers which thread is which path or call, so that roles of
-// the same name are told apart.
+// A Narrator turns events into sentences. It keeps track of paths and calls, to tell roles of the
+// same name apart.
 type Narrator struct {
-	Merged func(join dag.Hash) string // what became of the files of paths; nil: nobody knows
-	Named  func(text string) string   // text with the names of threads for their ids; nil: as it is
-	// All says that what only matters afterwards is told too: evidence, plans, how a task stands.
+	Merged func(join dag.Hash) string // how the files of paths were merged; nil: not known
+	Named  func(text string) string   // replaces thread ids by names; nil: text is left alone
+	// All adds what only matters afterwards: evidence, plans, the state of the task.
 	All bool
 
 	labels map[string]string // by thread: "api", "api/develop"; none for the root
-	parts  map[string]int    // by thread: how many paths or agents it has started
+	parts  map[string]int    // by thread: number of paths or agents started
 }
 
-// NewNarrator returns one that has heard nothing yet. labels are names of parts by thread, nil for none.
+// NewNarrator returns a Narrator. labels are the names of parts by thread, nil for none.
 func NewNarrator(labels map[string]string) *Narrator {
 	if labels == nil {
 		labels = map[string]string{}
@@ -40,7 +40,7 @@ func NewNarrator(labels map[string]string) *Narrator {
 	return &Narrator{labels: labels, parts: map[string]int{}}
 }
 
-// Observe takes note of the threads that an event tells of.
+// Observe notes the threads that an event mentions.
 func (n *Narrator) Observe(ev store.Event) {
 	under := func(parent, own string) string {
 		if above := n.labels[parent]; above != "" {
@@ -63,10 +63,10 @@ func (n *Narrator) Observe(ev store.Event) {
 	}
 }
 
-// Label is the name of the part of the task that a thread is, "" for the task itself.
+// Label returns the name of a thread as a part of its task, "" for the task itself.
 func (n *Narrator) Label(thread string) string { return n.labels[thread] }
 
-// Tell hears an event and says it, in no sentence where it says little.
+// Tell returns what an event means, in no sentence if it is not worth one.
 func (n *Narrator) Tell(ev store.Event) []Sentence {
 	n.Observe(ev)
 	var out []Sentence
@@ -93,7 +93,7 @@ func (n *Narrator) Tell(ev store.Event) []Sentence {
 	return out
 }
 
-// name is who an event of a role is about.
+// name returns who an event of a role is about.
 func (n *Narrator) name(ev store.Event, role string) string {
 	role = FirstLine(role, 40)
 	switch label := n.labels[ev.Thread]; {
@@ -106,7 +106,7 @@ func (n *Narrator) name(ev store.Event, role string) string {
 	}
 }
 
-// one says an event of a task, a thread or a gate.
+// one describes an event of a task, a thread or a gate.
 func (n *Narrator) one(ev store.Event) Sentence {
 	part := func(format string, args ...any) Sentence { // about a path or a called thread
 		return Sentence{Who: n.labels[ev.Thread], Text: fmt.Sprintf(format, args...)}
@@ -157,7 +157,7 @@ func (n *Narrator) one(ev store.Event) Sentence {
 	return Sentence{}
 }
 
-// aside says what only matters afterwards.
+// aside describes what only matters afterwards.
 func (n *Narrator) aside(ev store.Event) Sentence {
 	who := n.labels[ev.Thread]
 	switch p := event.Read(ev).(type) {
@@ -200,7 +200,7 @@ func colon(text string) string {
 	return ": " + text
 }
 
-// forked says what was started beside the thread, or what it is a fork of.
+// forked describes the threads that were started, or what a thread was forked from.
 func forked(p event.ThreadForked) string {
 	list := told(strings.Join(p.Paths, ", "))
 	switch {
@@ -212,7 +212,7 @@ func forked(p event.ThreadForked) string {
 	return fmt.Sprintf("%s: %s started (%s)", told(p.Fork), number(len(p.Paths), "path"), list)
 }
 
-// joined says how paths or agents ended.
+// joined describes how paths or agents ended.
 func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 	parts := n.parts[ev.Thread]
 	if p.Join == thread.RoleJoin {
@@ -221,7 +221,7 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 			return fmt.Sprintf("%s finished: %s", number(parts, "agent"), told(p.Outcome))
 		case parts == 1:
 			return "the agent finished"
-		case parts == 0: // they were started before what was heard
+		case parts == 0: // they were started before the first event seen
 			return "the agents finished"
 		}
 		return fmt.Sprintf("all %d agents finished", parts)
@@ -233,8 +233,8 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 	return text
 }
 
-// endOf returns the state of a path or a sub-flow that is blocked or has ended. One that waits for others
-// has none: theirs are told.
+// endOf returns the state of a path or a sub-flow that is blocked or has ended, "" for one that
+// waits for others: those are reported themselves.
 func endOf(payload any) string {
 	state, why := DisplayState(""), event.Text("")
 	switch p := payload.(type) {
@@ -243,7 +243,7 @@ func endOf(payload any) string {
 			return ""
 		}
 		state, why = NewDisplay(store.Blocked, &Reason{Kind: p.Kind}, nil).State, p.Message
-		if p.Kind == store.ReasonLimit { // which is asked about
+		if p.Kind == store.ReasonLimit { // a gate asks about it
 			state = DisplayNeedsYou
 		}
 	case event.ThreadEnded:
@@ -255,7 +255,7 @@ func endOf(payload any) string {
 	return string(state) + colon(told(why))
 }
 
-// gate says what became of a question or an approval.
+// gate describes a question or an approval that changed.
 func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 	s := Sentence{Who: cmp.Or(ev.Instance, n.name(ev, p.Node))}
 	switch p.Change {
@@ -277,7 +277,7 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 	if !p.Edited.IsZero() {
 		s.Text += " with another input"
 	}
-	if p.By == "" { // nobody did it
+	if p.By == "" { // no person answered
 		s.Text = KindWord(p.Kind) + " " + s.Text
 		return s
 	}
@@ -285,7 +285,7 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 	return s
 }
 
-// KindWord is what people call a gate of a kind.
+// KindWord returns what people call gates of a kind.
 func KindWord(kind store.GateKind) string {
 	if kind == store.GateInput {
 		return "question"
@@ -293,10 +293,10 @@ func KindWord(kind store.GateKind) string {
 	return string(kind)
 }
 
-// told is one line of what an event says.
+// told returns one line of a text from an event.
 func told[S ~string](text S) string { return FirstLine(string(text), 160) }
 
-// number says how many there are of something.
+// number formats a count with its noun.
 func number(n int, what string) string {
 	switch n {
 	case 0:
@@ -307,7 +307,7 @@ func number(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// files says what became, at a join, of the files that its paths changed.
+// files describes how a join merged the files of its paths.
 func (n *Narrator) files(ev store.Event, step dag.Hash) []Sentence {
 	if n.Merged == nil {
 		return nil

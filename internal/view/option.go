@@ -2,7 +2,7 @@ package view
 
 import "github.com/plait-run/plait/internal/store"
 
-// What a person can do about what waits for one.
+// What a person can do about something that waits for them.
 const (
 	Approve = "approve" // the gate
 	Deny    = "deny"    // the gate
@@ -10,24 +10,23 @@ const (
 	Resume  = "resume"  // the thread
 )
 
-// What an option takes besides its id.
+// What an option needs besides an id.
 const (
 	NeedsText  = "text"  // the answer, or the prompt
 	NeedsLimit = "limit" // a limit and its new value
 )
 
-// An Option is one thing that a person can do to let a task go on. How it is done is
-// up to the face that shows it: a command line, a button.
+// An Option is one thing that a person can do to let a task continue. How to do it depends on who
+// shows it: a command line, a button.
 type Option struct {
 	Verb  string // Approve, Deny, Reply or Resume
 	ID    string // of the gate, or of the thread
-	Name  string // what people type for the thread; "" is ID
+	Name  string // what people type for the thread; "" means ID
 	Needs string // NeedsText, NeedsLimit, or ""
-	Value string // with NeedsLimit, one that would do, as NAME=VALUE
+	Value string // with NeedsLimit, a sensible value, as NAME=VALUE
 }
 
-// AnswersOf lists how a gate can be answered while it is open, what lets the task go on
-// first.
+// AnswersOf lists how an open gate can be answered. The first one lets the task continue.
 func AnswersOf(g store.Gate) []Option {
 	if g.Kind == store.GateInput {
 		return []Option{{Verb: Reply, ID: g.ID, Needs: NeedsText}}
@@ -35,7 +34,7 @@ func AnswersOf(g store.Gate) []Option {
 	return []Option{{Verb: Approve, ID: g.ID}, {Verb: Deny, ID: g.ID}}
 }
 
-// ResumeOf returns how a person resumes a thread that is blocked for a reason, or that is not being
+// ResumeOf returns how to resume a thread that is blocked for a reason, or that is not being
 // driven (nil).
 func ResumeOf(id string, why *store.Reason) Option {
 	switch {
@@ -48,8 +47,8 @@ func ResumeOf(id string, why *store.Reason) Option {
 	return Option{Verb: Resume, ID: id}
 }
 
-// next returns how a person lets a task go on that is not being driven, or that waits for more than a
-// gate; nil when that is not for a person to do.
+// next returns how a person lets a task continue that is not being driven, or that needs more
+// than an answer; nil if a person cannot.
 func (r TaskRecord) next() *Option {
 	switch {
 	case OnTeam(r.Root) && r.Root.Status != store.Blocked: // its workers see to it
@@ -70,7 +69,7 @@ func (r TaskRecord) next() *Option {
 	return &o
 }
 
-// resume is how a thread of the task goes on, under the name that people type.
+// resume returns how to resume a thread of the task, by the name that people type.
 func (r TaskRecord) resume(t store.Thread, why *store.Reason) Option {
 	o := ResumeOf(t.ID, why)
 	switch {

@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// A Program is one that shows the record to people. All rooms' texts name what a person may type by the program
-// that has no server; what is shown goes through Says, once, on its way out. The zero Program is that program.
+// A Program shows the record to people. Texts name commands as those of plait; Says replaces that
+// by the program's own name, once, on output. The zero Program is plait.
 type Program struct {
 	Name  string   // "" is "plait"
-	Verbs []string // what can be typed after it
+	Verbs []string // the commands it has
 }
 
-// nameInTexts is the name of the program that keeps its record on one machine.
+// nameInTexts is the program name that texts use.
 const nameInTexts = "plait"
 
-// typed is what a person may type.
+// typed matches a command line in a text.
 var typed = regexp.MustCompile(`\b` + nameInTexts + ` (--?[a-z]|[a-z]+)`)
 
-// Says returns a text with the name of the program: what it tells people to type works as it stands.
-// Words that are no verb stay.
+// Says returns a text with the name of the program in its command lines, so that they can be
+// copied. "plait" before anything but a command stays.
 func (p Program) Says(text string) string {
 	if p.name() == nameInTexts {
 		return text
@@ -34,7 +34,7 @@ func (p Program) Says(text string) string {
 	})
 }
 
-// Named returns an error whose text is what the program says, and which is err beside that.
+// Named returns an error that wraps err and has the text of p.Says.
 func (p Program) Named(err error) error {
 	if err == nil || p.Says(err.Error()) == err.Error() {
 		return err

@@ -9,33 +9,33 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Prompt is the exact prompt of a step, and how it was put together.
+// A Prompt is the exact prompt of a step, and what it was assembled from.
 type Prompt struct {
 	Step    dag.Hash `json:"step"`
 	N       int      `json:"n"` // along the chain
 	Role    string   `json:"role"`
 	Prompt  dag.Hash `json:"prompt"`
 	Bytes   int      `json:"bytes"`
-	Tokens  int      `json:"tokens"` // roughly
+	Tokens  int      `json:"tokens"` // estimate
 	Context []Use    `json:"context"`
 	Text    string   `json:"text"`
 }
 
-// A Use is one earlier step and the form in which it went in.
+// A Use is an earlier step and the form in which it was included.
 type Use struct {
 	Step   dag.Hash `json:"step"`
 	Form   string   `json:"form"` // one of thread.Form…
 	N      int      `json:"n"`    // 0: not a step of this thread
 	Role   string   `json:"role"`
-	Bytes  int      `json:"bytes"`  // of what went in, without its fence
-	Tokens int      `json:"tokens"` // roughly
+	Bytes  int      `json:"bytes"`  // as included, without the fence
+	Tokens int      `json:"tokens"` // estimate
 }
 
-// ErrNoPrompt is the error for a step that no agent was asked for.
+// ErrNoPrompt is the error for a step that no agent made.
 var ErrNoPrompt = errors.New("has no prompt: no agent was asked")
 
-// Prompt reads the prompt of the step of the chain of head that step names: a
-// number along the chain, or a prefix of a hash. ErrNoPrompt.
+// Prompt reads the prompt of a step of the chain at head. step is a number along the chain or a
+// hash prefix. ErrNoPrompt.
 func (b *Reader) Prompt(ctx context.Context, head dag.Hash, step string) (*Prompt, error) {
 	r := b.Nodes
 	s, n, err := r.Find(ctx, head, step)

@@ -7,25 +7,25 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A TaskRecord is what the record holds about a task, its lists in id order: what a
-// [Task] is made of, and what its files are drawn from.
+// A TaskRecord is what the store holds about a task, with lists ordered by id: the source of a
+// [Task] and of the task's files.
 type TaskRecord struct {
 	Root     store.Thread
 	Threads  []store.Thread
 	Attempts []store.Attempt
 	Gates    []store.Gate
 	Prompt   string // what the task is about
-	Planned  bool   // by a model
+	Planned  bool   // a model plans it
 	Rounds   []Round
 	Ends     []Finish
-	Driven   bool // by a process, now
+	Driven   bool // a process is driving it
 
 	phases []phase           // of its controller
 	awaits map[string]string // by thread, what it waits for though it needs no person
 }
 
-// TaskRecord reads what the record holds about the task id. driven says that a process
-// drives it: what runs without one is interrupted, unless it is a team's of which a worker serves. store.ErrNotFound.
+// TaskRecord reads a task. driven says that a process drives it: without one, a running task is
+// shown as interrupted, unless it is a team's and a worker serves. store.ErrNotFound.
 func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r TaskRecord, err error) {
 	r.Driven = driven
 	if r.Root, err = RootOf(ctx, b.Store, id); err != nil {
@@ -56,7 +56,7 @@ func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r Task
 	return r, err
 }
 
-// Thread returns the row of a thread of the task, the zero Thread for any other.
+// Thread returns the row of a thread of the task, or the zero Thread.
 func (r TaskRecord) Thread(id string) store.Thread {
 	for _, t := range r.Threads {
 		if t.ID == id {
@@ -75,13 +75,13 @@ func RootOf(ctx context.Context, index store.Index, task string) (store.Thread, 
 	return row, err
 }
 
-// planned reports whether the flow of row has a role that plans.
+// planned reports whether the flow of row has a plan role.
 func (b *Reader) planned(ctx context.Context, row store.Thread) (bool, error) {
 	plan, err := b.planners(ctx, row.Bundle)
 	return len(plan[row.Flow]) > 0, err
 }
 
-// Title is the title of the task whose root thread is root, as its Task has it.
+// Title returns the title of the task whose root thread is root, as in Task.
 func (b *Reader) Title(ctx context.Context, root store.Thread) (string, error) {
 	prompt, err := b.ThreadPrompt(ctx, root)
 	if err != nil {
@@ -90,7 +90,7 @@ func (b *Reader) Title(ctx context.Context, root store.Thread) (string, error) {
 	return titleOf(prompt, root), nil
 }
 
-// ThreadPrompt is what the thread whose row is root was asked.
+// ThreadPrompt returns the prompt of the thread whose row is root.
 func (b *Reader) ThreadPrompt(ctx context.Context, root store.Thread) (string, error) {
 	start, err := b.Nodes.Start(ctx, root.Start)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// roster is every instance that has tried something, in the order in which they
-// first did.
+// roster returns every instance with an attempt, ordered by the first one.
 func (r TaskRecord) roster(labels map[string]string) []Member {
 	threads := byID(r.Threads)
 	byInstance := make(map[string][]store.Attempt)
@@ -19,7 +18,7 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 		}
 		byInstance[a.Instance] = append(byInstance[a.Instance], a)
 	}
-	asks := make(map[string]bool) // attempts that a person keeps waiting
+	asks := make(map[string]bool) // attempts that wait for a person
 	for _, g := range r.Gates {
 		if isOpen(g) {
 			asks[g.Attempt] = true
@@ -37,7 +36,7 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
 			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)
 			if m.State == store.Completed && r.waits(threads[last.Thread], last, store.ReasonGate) {
-				m.State = store.Blocked // what a worker asks is a gate of its flow
+				m.State = store.Blocked // a question of an action is a gate of its flow
 			}
 		}
 		for _, a := range tried {
@@ -56,17 +55,16 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 	return members
 }
 
-// NewestAttempt is the attempt that began last. Two threads can share an instance.
+// NewestAttempt returns the attempt that began last. Two threads can share an instance.
 func NewestAttempt(tried []store.Attempt) store.Attempt {
 	return slices.MaxFunc(tried, func(a, b store.Attempt) int {
 		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N))
 	})
 }
 
-// instance is the state of an instance, by its newest attempt and the thread that
-// was for.
+// instance returns the state of an instance, given its newest attempt and the thread of that.
 func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) store.Status {
-	again := t.Head == last.From // the step it was to make is not there yet
+	again := t.Head == last.From // the step is not made yet
 	switch last.Status {
 	case store.AttemptRunning:
 		switch {
@@ -92,7 +90,7 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 		case last.Status == store.AttemptInterrupted:
 			return Interrupted
 		case again && t.Status == store.Running && r.Driven:
-			return store.Pending // it is tried again
+			return store.Pending // it will be retried
 		case again && t.Status == store.Running:
 			return Interrupted
 		}
@@ -101,12 +99,12 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 	return store.Cancelled
 }
 
-// waits reports whether a thread is blocked for a reason after an attempt, its newest.
+// waits reports whether a thread is blocked for a reason since its newest attempt.
 func (r TaskRecord) waits(t store.Thread, last store.Attempt, kind store.ReasonKind) bool {
 	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
 }
 
-// lastOf reports whether an attempt is its thread's newest.
+// lastOf reports whether an attempt is the newest of its thread.
 func (r TaskRecord) lastOf(a store.Attempt) bool {
 	for _, other := range r.Attempts {
 		if other.Thread == a.Thread && other.N > a.N {

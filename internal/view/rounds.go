@@ -14,25 +14,25 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A round is a plan that a model made, and the join of its actions.
+// A round is a plan, and the join of its actions.
 type Round struct {
-	Thread string // that planned
+	Thread string // that made the plan
 	Label  string // of that thread; "" is the root
 	N      int    // among the plans of its thread, from 1
-	By     string // instance that planned
+	By     string // instance that made the plan
 	Step   thread.Step
 	Plan   *flow.Plan
 	Join   *thread.Step // nil: not yet
 }
 
-// A finish is what a planner ends with.
+// A finish is the final output of a planner.
 type Finish struct {
 	Thread, Label, By string // as those of a Round
 	Step              thread.Step
 	Report            string
 }
 
-// planners returns the roles that plan, by the flow that they are of.
+// planners returns the plan roles of each flow of a bundle.
 func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[string]bool, error) {
 	whole, err := b.Nodes.Bundle(ctx, bundle)
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[
 			} `json:"roles"`
 		}
 		if json.Unmarshal(data, &def) != nil {
-			continue // what is not understood is not drawn
+			continue // definitions of an unknown form are skipped
 		}
 		for role, r := range def.Roles {
 			if r.Plan {
@@ -60,8 +60,8 @@ func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[
 	return plan, nil
 }
 
-// rounds reads what was planned in the threads of a task, and how it ended: for each
-// thread in order of its steps, the root first.
+// rounds reads the plans made in the threads of a task, and how they ended, each thread's in
+// order of its steps and the root's first.
 func (b *Reader) rounds(
 	ctx context.Context, root store.Thread, threads []store.Thread,
 ) (rounds []Round, ends []Finish, err error) {
@@ -74,11 +74,11 @@ func (b *Reader) rounds(
 	slices.SortFunc(threads, func(a, c store.Thread) int {
 		return cmp.Or(cmp.Compare(labels[a.ID], labels[c.ID]), cmp.Compare(a.ID, c.ID))
 	})
-	known := make(map[dag.Hash]int) // by the plan's step, its place in rounds
+	known := make(map[dag.Hash]int) // index in rounds by the plan's step
 	for _, t := range threads {
 		roles := plan[t.Flow]
 		if roles == nil || t.Path != nil && t.Path.Join == thread.RoleJoin {
-			continue // what carries out an action plans nothing
+			continue // the thread of an action does not plan
 		}
 		steps, err := b.ownSteps(ctx, t)
 		if err != nil {
@@ -105,9 +105,9 @@ func (b *Reader) rounds(
 				n++
 				p, err := new(flow.Definition).ReadPlan(meta, 0)
 				if err != nil {
-					continue // a newer Plait may understand it
+					continue // perhaps written by a newer Plait
 				}
-				// A path that is tried again has the steps of the one before.
+				// A path that is retried shares the steps of the one before.
 				at, again := known[s.Hash]
 				if !again {
 					at = len(rounds)
@@ -130,9 +130,8 @@ func (b *Reader) rounds(
 	return rounds, ends, nil
 }
 
-// ownSteps returns the steps that a thread made itself, oldest first: neither those of
-// the thread that it is a path of, nor those of its paths, whose conversation a join
-// goes on with.
+// ownSteps returns the steps that a thread made itself, oldest first: not those before its fork,
+// nor those of a path whose conversation a join continues.
 func (b *Reader) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, error) {
 	var before dag.Hash
 	if t.Path != nil && t.Kind == store.KindPath {
@@ -161,7 +160,7 @@ func (b *Reader) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, e
 	return steps, nil
 }
 
-// instanceOf returns the instance that made a step, "" when that is not known.
+// instanceOf returns the instance that made a step, "" if not known.
 func (b *Reader) instanceOf(ctx context.Context, s thread.Step) (string, error) {
 	d, err := b.Nodes.Detail(ctx, s.State.Detail)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) || err == nil && d == nil {
@@ -173,8 +172,8 @@ func (b *Reader) instanceOf(ctx context.Context, s thread.Step) (string, error) 
 	return d.Instance, nil
 }
 
-// ActionThreads returns the threads that carry out the actions of a plan, by the id of
-// the action, oldest first.
+// ActionThreads returns the threads that carry out the actions of a plan, by action id, oldest
+// first.
 func ActionThreads(threads []store.Thread, plan dag.Hash) map[string][]store.Thread {
 	by := make(map[string][]store.Thread)
 	for _, t := range threads {
@@ -198,7 +197,7 @@ func (r TaskRecord) newestPlan() *Round {
 	return nil
 }
 
-// actionOf returns the action that a thread carries out.
+// actionOf returns the action of a thread.
 func (r TaskRecord) actionOf(t store.Thread) (flow.Action, bool) {
 	if t.Path == nil {
 		return flow.Action{}, false

@@ -2,11 +2,10 @@ package view
 
 import "encoding/json"
 
-// settingsShown are the options that are shown. What is not on the list is kept back: it may
-// be somebody's secret.
+// settingsShown are the options that are shown. Others are withheld, since they may be secret.
 var settingsShown = []string{"agent", "roles", "limits", "approve", "approveExpires", "offline", "merge"}
 
-// settings are the options that a task was started with, those that say something.
+// settings returns the options that a task was started with, without empty ones.
 func settings(options json.RawMessage) map[string]any {
 	out := map[string]any{}
 	var all map[string]any
@@ -21,7 +20,7 @@ func settings(options json.RawMessage) map[string]any {
 	return out
 }
 
-// nonEmpty returns v without what says nothing, nil when nothing is left.
+// nonEmpty returns v without empty parts, nil if nothing is left.
 func nonEmpty(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

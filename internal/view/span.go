@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Span reads a stretch of time as people say it: since and until are each a date, which counts whole, a time
-// (RFC 3339), how long ago (36h), or nothing. What is not said is 0; times are in Unix ms.
+// Span parses a period. since and until are each a date (the whole day), a time (RFC 3339), an
+// age (36h), or empty. The result is in Unix ms, 0 for an empty one.
 func Span(since, until string, now time.Time) (from, to int64, err error) {
 	if since != "" {
 		at, _, err := when(since, now)

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Stack is the way from a step up to the top of its task.
+// A Stack is the path from a step up to the top of its task.
 type Stack struct {
 	Stack []Frame `json:"stack"` // the step first, the top's start last
 }
@@ -21,10 +21,10 @@ type Frame struct {
 	Role   string   `json:"role"` // of a state
 	Flow   string   `json:"flow"`
 	Depth  int      `json:"depth"`  // 0 is the top
-	Thread string   `json:"thread"` // "" where the index knows none
+	Thread string   `json:"thread"` // "" if not in the index
 }
 
-// Stack reads the way from a thread's head, or a step, up to the top.
+// Stack reads the path from a thread's head, or a step, up to the top.
 func (b *Reader) Stack(ctx context.Context, of Subject) (*Stack, error) {
 	frames, err := b.Nodes.Stack(ctx, of.Head)
 	if err != nil {
@@ -53,12 +53,12 @@ func (b *Reader) Stack(ctx context.Context, of Subject) (*Stack, error) {
 	return v, nil
 }
 
-// maxLooked bounds in how many threads with the same start a step is looked for.
+// maxLooked limits how many threads with the same start are searched for a step.
 const maxLooked = 64
 
-// ThreadOf finds the thread that a step or start belongs to, or the zero Thread:
-// the one whose agent made it; else one that ends at it; else the oldest on whose
-// chain it lies.
+// ThreadOf returns the thread that a step or start belongs to: the one whose agent made it, else
+// one that ends at it, else the oldest whose chain has it. It is the zero Thread if there is
+// none.
 func (b *Reader) ThreadOf(ctx context.Context, h dag.Hash) (store.Thread, error) {
 	r := b.Nodes
 	startHash, err := r.StartOf(ctx, h)

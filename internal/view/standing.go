@@ -7,10 +7,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// needsYouWord is DisplayNeedsYou as one word of a command line.
+// needsYouWord is DisplayNeedsYou spelled as a command line argument.
 const needsYouWord = "needs-you"
 
-// displayWords are the words for how something is displayed, each with the statuses that it may be stored with.
+// displayWords maps the word for each display state to the statuses that can be shown as it.
 var displayWords = map[string][]store.Status{
 	string(DisplayQueued):    {store.Pending},
 	string(DisplayRunning):   {store.Running},
@@ -20,8 +20,8 @@ var displayWords = map[string][]store.Status{
 	string(DisplayCancelled): {store.Cancelled},
 }
 
-// Standings lists the words by which lists are filtered: those that are displayed, then those that are
-// stored. states, if any, come last.
+// Standings lists the words that filter lists: display states, then stored statuses, then states,
+// if any.
 func Standings(states ...string) []string {
 	out := []string{string(DisplayQueued), string(DisplayRunning), needsYouWord, string(DisplayDone),
 		string(DisplayFailed), string(DisplayCancelled)}
@@ -34,15 +34,15 @@ func Standings(states ...string) []string {
 	return out
 }
 
-// standing is a word as a person wrote it, in one spelling: "needs you" is one word.
+// standing normalises a word that a person typed: "needs you" becomes one word.
 func standing(word string) string {
 	return strings.ReplaceAll(strings.ToLower(word), " ", "-")
 }
 
-// isDisplayed reports whether d is what a word says.
+// isDisplayed reports whether d is in the display state word.
 func isDisplayed(word string, d Display) bool { return standing(string(d.State)) == word }
 
-// storedAs returns the statuses that something in a displayed state may be stored with, nil for any.
+// storedAs returns the statuses that can be shown as word, nil for any.
 func storedAs(word string) []store.Status {
 	switch {
 	case word == "":

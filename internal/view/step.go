@@ -22,23 +22,23 @@ type Step struct {
 	Artifacts   []Artifact        `json:"artifacts"`
 	Ancestors   []dag.Hash        `json:"ancestors"` // newest first
 	Start       dag.Hash          `json:"start"`
-	ChildThread dag.Hash          `json:"childThread"` // where the thread ended that it called
+	ChildThread dag.Hash          `json:"childThread"` // the last step of the called thread
 	Child       string            `json:"child"`       // the id of that thread, or ""
-	Path        string            `json:"path"`        // the path that it was done in, or ""
-	Main        string            `json:"main"`        // of a join: the path that the conversation went on through, or ""
+	Path        string            `json:"path"`        // the path it belongs to, or ""
+	Main        string            `json:"main"`        // of a join: the path whose conversation it continues, or ""
 	Paths       []thread.PathHead `json:"paths"`       // of a join, else null
 	Fork        dag.Hash          `json:"fork"`
 	Compact     dag.Hash          `json:"compact"`
-	Detail      *thread.Detail    `json:"detail"` // null when no agent made it
+	Detail      *thread.Detail    `json:"detail"` // null if there is none
 	Timestamp   int64             `json:"timestamp"`
 	Usage       store.Usage       `json:"usage"`
-	Attempts    int               `json:"attempts"` // the failed ones too
-	Done        *Activity         `json:"done"`     // null when nothing is known of it
+	Attempts    int               `json:"attempts"` // including failed ones
+	Done        *Activity         `json:"done"`     // null if not known
 
 	DetailHash dag.Hash `json:"-"` // of Detail
 }
 
-// An Artifact is a file that a step left.
+// An Artifact is a file that a step produced.
 type Artifact struct {
 	Hash      dag.Hash `json:"hash"` // of its node
 	Name      string   `json:"name"`
@@ -47,7 +47,7 @@ type Artifact struct {
 	Blob      dag.Hash `json:"blob"`
 }
 
-// Failure returns why a path of a join failed, nil when it did not, or that is not known.
+// Failure returns why a path of a join failed, nil if it did not or the reason is not known.
 func (s Step) Failure(path string) *thread.PathFailure {
 	if s.Detail == nil {
 		return nil
@@ -59,23 +59,22 @@ func (s Step) Failure(path string) *thread.PathFailure {
 	return &s.Detail.Failures[i]
 }
 
-// A WholeStep is one step alone, and when asked for what it stands for.
+// A WholeStep is one step and, if asked for, the steps it summarises.
 type WholeStep struct {
 	Step
 	Covers []Covered `json:"covers,omitempty"` // of a summary
 
-	Covered int `json:"-"` // how many steps it stands for, listed or not
+	Covered int `json:"-"` // number of summarised steps, listed or not
 }
 
-// A Covered step is one that a summary stands for.
+// A Covered step is one that a summary replaces.
 type Covered struct {
 	N    int      `json:"n"`
 	Hash dag.Hash `json:"hash"`
 	Role string   `json:"role"`
 }
 
-// Step reads the step under h; with expand, of a summary, also what it stands for.
-// The path that it was done in is not looked for.
+// Step reads the step under h; with expand, also the steps it summarises. Path is not set.
 func (b *Reader) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, error) {
 	state, err := b.Nodes.State(ctx, h)
 	if err != nil {
@@ -148,7 +147,7 @@ func (b *Reader) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 	return v, nil
 }
 
-// fillDone fills in what was done in each step.
+// fillDone sets Done of each step.
 func (b *Reader) fillDone(ctx context.Context, steps []Step) error {
 	var attempts []string
 	for _, s := range steps {

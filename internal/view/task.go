@@ -20,13 +20,13 @@ const (
 	Canceled      = event.Canceled
 )
 
-// Interrupted is running without a process that sees to it.
+// Interrupted is running without a process that drives it.
 const Interrupted store.Status = "interrupted"
 
 // A Task is a task as people see it: what task.yaml says.
 type Task struct {
 	ID         string       `json:"id" yaml:"id"`
-	Short      string       `json:"short" yaml:"short"` // what people call it
+	Short      string       `json:"short" yaml:"short"` // what people type for it
 	State      string       `json:"state" yaml:"state"`
 	Title      string       `json:"title" yaml:"title"`
 	Topology   string       `json:"topology" yaml:"topology"`
@@ -37,9 +37,9 @@ type Task struct {
 	Reason     *Reason      `json:"reason" yaml:"reason"`
 	Display    Display      `json:"display" yaml:"display"`
 	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
-	// GoOn is Next as a command line. Whoever prints the task fills it in.
+	// GoOn is Next as a command line. The program that prints the task sets it.
 	GoOn       string         `json:"goOn" yaml:"goOn"`
-	Next       *Option        `json:"-" yaml:"-"` // by which the task goes on, where it takes more than a gate; else nil
+	Next       *Option        `json:"-" yaml:"-"` // how it continues if that takes more than an answer, else nil
 	Steps      int            `json:"steps" yaml:"steps"`
 	CreatedAt  Time           `json:"createdAt" yaml:"createdAt"`
 	UpdatedAt  Time           `json:"updatedAt" yaml:"updatedAt"`
@@ -59,7 +59,7 @@ type Reason struct {
 	Message string           `json:"message" yaml:"message"`
 }
 
-// An Origin says which step a task was forked from.
+// An Origin is the step that a task was forked from.
 type Origin struct {
 	Thread string `json:"thread" yaml:"thread"`
 	Step   string `json:"step" yaml:"step"`
@@ -75,18 +75,18 @@ type Member struct {
 	State    store.Status `json:"state" yaml:"state"`
 	Thread   string       `json:"thread" yaml:"thread"`
 	Label    string       `json:"label" yaml:"label"`       // of the thread
-	Attempt  string       `json:"attempt" yaml:"attempt"`   // the newest
-	Attempts int          `json:"attempts" yaml:"attempts"` // how many
+	Attempt  string       `json:"attempt" yaml:"attempt"`   // newest
+	Attempts int          `json:"attempts" yaml:"attempts"` // count
 	Tokens   int64        `json:"tokens" yaml:"tokens"`
-	// CostMicroUSD is zero where no price is known.
+	// CostMicroUSD is zero if no price is known.
 	CostMicroUSD int64 `json:"costMicroUSD" yaml:"costMicroUSD"`
-	// StartedAt is when the first attempt began, EndedAt when the newest ended, zero
-	// while it has not.
+	// StartedAt is when the first attempt began, EndedAt when the newest one ended, zero if it
+	// has not.
 	StartedAt Time `json:"startedAt" yaml:"startedAt"`
 	EndedAt   Time `json:"endedAt" yaml:"endedAt"`
 }
 
-// A MilestoneState is how far a milestone has come.
+// A MilestoneState is the progress of a milestone.
 type MilestoneState string
 
 // States of milestones.
@@ -107,10 +107,10 @@ type Milestone struct {
 	DependsOn []string       `json:"dependsOn" yaml:"dependsOn"`
 
 	Action bool   `json:"-" yaml:"-"` // of a plan
-	Thread string `json:"-" yaml:"-"` // that is at it
+	Thread string `json:"-" yaml:"-"` // that carries it out
 }
 
-// OpenGates are the gates that wait for a person.
+// OpenGates returns the gates that wait for a person.
 func (v Task) OpenGates() []Gate {
 	var open []Gate
 	for _, g := range v.Gates {
@@ -121,8 +121,8 @@ func (v Task) OpenGates() []Gate {
 	return open
 }
 
-// questionBelow returns the oldest gate that waits for a person at the thread with a label or
-// below it, or nil.
+// questionBelow returns the oldest open gate of the thread with a label or of one below it, or
+// nil.
 func (v Task) questionBelow(label string) *Gate {
 	for _, g := range v.OpenGates() {
 		if label == "" || g.Label == label || strings.HasPrefix(g.Label, label+"/") {
@@ -132,7 +132,7 @@ func (v Task) questionBelow(label string) *Gate {
 	return nil
 }
 
-// Displays are how the threads of the task stand, by id.
+// Displays returns the display of each thread of the task, by id.
 func (v Task) Displays() map[string]Display {
 	out := map[string]Display{}
 	for _, t := range v.Threads {
@@ -142,7 +142,7 @@ func (v Task) Displays() map[string]Display {
 	return out
 }
 
-// A TaskThread is one thread of a task, as its task lists it.
+// A TaskThread is a thread in its task's list.
 type TaskThread struct {
 	ID      string           `json:"id" yaml:"id"`
 	Label   string           `json:"label" yaml:"label"`
@@ -155,7 +155,7 @@ type TaskThread struct {
 	Steps   int              `json:"steps" yaml:"steps"`
 }
 
-// Usage is what all attempts together used up.
+// Usage is the total of all attempts.
 type Usage struct {
 	InputTokens       int64 `json:"inputTokens" yaml:"inputTokens"`
 	CachedInputTokens int64 `json:"cachedInputTokens" yaml:"cachedInputTokens"`
@@ -164,7 +164,7 @@ type Usage struct {
 	CostMicroUSD      int64 `json:"costMicroUSD" yaml:"costMicroUSD"`
 }
 
-// State is the state of a task by its root thread and whether a gate of it is open.
+// State returns the state of a task, given its root thread and whether it has an open gate.
 func State(root store.Thread, asks bool) string {
 	switch root.Status {
 	case store.Completed:
@@ -183,10 +183,10 @@ func State(root store.Thread, asks bool) string {
 	return Working
 }
 
-// MaxTitle bounds a title, in characters.
+// MaxTitle limits a title, in characters.
 const MaxTitle = 200
 
-// titleOf is the first line of a prompt that says something, else the flow.
+// titleOf returns the first line of a prompt that is not blank, else the flow.
 func titleOf(prompt string, root store.Thread) string {
 	for line := range strings.Lines(prompt) {
 		if t := OneLine(line, MaxTitle); t != "" {
@@ -198,7 +198,7 @@ func titleOf(prompt string, root store.Thread) string {
 
 func (r TaskRecord) Task() Task {
 	labels := labelsOf(r.Threads)
-	// By label every thread comes after the one above it.
+	// Sorted by label, a thread follows the one above it.
 	slices.SortStableFunc(r.Threads, func(a, b store.Thread) int { return cmp.Compare(labels[a.ID], labels[b.ID]) })
 	v := Task{
 		ID: r.Root.ID, Short: r.Root.Short, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
@@ -240,13 +240,13 @@ func (r TaskRecord) Task() Task {
 	return v
 }
 
-// milestoneStates are the states of milestones by the status of their thread.
+// milestoneStates maps the status of a thread to the state of its milestone.
 var milestoneStates = map[store.Status]MilestoneState{
 	store.Pending: MilestonePending, store.Running: MilestoneWorking, store.Blocked: MilestoneBlocked,
 	store.Completed: MilestoneDone, store.Failed: MilestoneFailed, store.Cancelled: MilestoneCancelled,
 }
 
-// status is a thread's status as people are told.
+// status returns the status of a thread as shown to people.
 func (r TaskRecord) status(t store.Thread) store.Status {
 	if t.Status == store.Running && !r.Driven {
 		return Interrupted

@@ -14,25 +14,25 @@ import (
 // A TaskRow is a task in a list.
 type TaskRow struct {
 	ID      string  `json:"id"`
-	Short   string  `json:"short"` // what people call it
+	Short   string  `json:"short"` // what people type for it
 	State   string  `json:"state"` // see State
 	Display Display `json:"display"`
-	// Controller is how far a model's plan has come, null when no model plans.
+	// Controller is the progress of the plan, null if the task is not planned.
 	Controller *Controller  `json:"controller"`
 	Title      string       `json:"title"`
 	Flow       string       `json:"flow"`
-	Status     store.Status `json:"status"` // of its root thread, interrupted where that is so
+	Status     store.Status `json:"status"` // of its root thread, or interrupted
 	Head       string       `json:"head"`   // "" for none
 	Steps      int          `json:"steps"`
-	Agents     int          `json:"agents"` // at work
-	Gates      int          `json:"gates"`  // that wait for a person
+	Agents     int          `json:"agents"` // running
+	Gates      int          `json:"gates"`  // open
 	Usage      store.Usage  `json:"usage"`
 	Workspace  string       `json:"workspace"`
 	CreatedAt  Time         `json:"createdAt"`
 	UpdatedAt  Time         `json:"updatedAt"`
-	// Waits are Options as command lines. Whoever prints the list fills them in.
+	// Waits is Options as command lines. The program that prints the list sets it.
 	Waits   []string `json:"waits"`
-	Options []Option `json:"-"` // what lets it go on: the first answer of each gate that waits for a person, else a resume
+	Options []Option `json:"-"` // how to let it continue: the first answer of each open gate, else a resume
 }
 
 func newTaskRow(v Task) TaskRow {
@@ -56,20 +56,20 @@ func newTaskRow(v Task) TaskRow {
 	return l
 }
 
-// A TaskFilter says which tasks are listed.
+// A TaskFilter selects tasks.
 type TaskFilter struct {
-	All      bool           // of every workspace
+	All      bool           // in every workspace
 	State    string         // only in this state, "" for any
-	Stands   string         // only those in this displayed state, one of [Standings] or a state; "" for any
-	Statuses []store.Status // only those whose root thread is stored with one of these, nil for any
-	Flow     string         // only those whose root thread is of this flow, "" for any
-	Title    string         // only those whose title has this, in any case; "" for any
+	Stands   string         // only in this state, a word of [Standings] or a state; "" for any
+	Statuses []store.Status // only with a root thread in one of these, nil for any
+	Flow     string         // only with a root thread of this flow, "" for any
+	Title    string         // only with this in the title, ignoring case; "" for any
 	After    string         // only those after this id in the list
-	Since    int64          // only those begun at this time or later, Unix ms; 0 for any
-	Limit    int            // at most so many, 0 for all
+	Since    int64          // only begun at this time or later, Unix ms; 0 for any
+	Limit    int            // maximum number, 0 for all
 }
 
-// statuses are those that the root threads of tasks in a state can have.
+// statuses returns the statuses that the root thread of a matching task can have.
 func (f TaskFilter) statuses() []store.Status {
 	switch f.State {
 	case Completed:
@@ -88,7 +88,7 @@ func (f TaskFilter) statuses() []store.Status {
 	return f.Statuses
 }
 
-// standingAs is f with Stands read: as how a task is displayed, else as its state, else as its status.
+// standingAs returns f with Stands resolved: to a display state, else a state, else a status.
 func (f TaskFilter) standingAs() TaskFilter {
 	word := standing(f.Stands)
 	f.Stands = word
@@ -101,7 +101,7 @@ func (f TaskFilter) standingAs() TaskFilter {
 	return f
 }
 
-// has reports whether a task stands as is asked for.
+// has reports whether a task is in the state that f asks for.
 func (f TaskFilter) has(v Task) bool {
 	if f.State != "" && v.State != f.State {
 		return false
@@ -112,7 +112,7 @@ func (f TaskFilter) has(v Task) bool {
 	return f.Stands == "" || string(v.Status) == f.Stands
 }
 
-// Tasks lists tasks, newest first. No more is read than is needed to fill the limit.
+// Tasks lists tasks, newest first. It reads no more than it needs to fill the limit.
 func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 	f = f.standingAs()
 	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(),
@@ -130,12 +130,12 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 		for _, row := range rows {
 			by.After = row.ID
 			if f.Since > 0 && row.ID < thread.FirstID(f.Since) {
-				return out, nil // what comes then is older still
+				return out, nil // the rest is older
 			}
 			if f.Flow != "" && row.Flow != f.Flow {
 				continue
 			}
-			if title != "" { // it costs far less than the whole task
+			if title != "" { // much cheaper than reading the whole task
 				about, err := b.Title(ctx, row)
 				if err != nil {
 					return nil, err
@@ -146,7 +146,7 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 			}
 			v, err := b.Task(ctx, row)
 			if errors.Is(err, store.ErrNotFound) {
-				continue // removed meanwhile
+				continue // removed in the meantime
 			}
 			if err != nil {
 				return nil, err
@@ -164,8 +164,8 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 	}
 }
 
-// Task reads the task whose root thread is row. Only of one that has not ended it
-// matters who drives it.
+// Task reads the task whose root thread is row. Whether a process drives it is looked up only if
+// it has not ended.
 func (b *Reader) Task(ctx context.Context, row store.Thread) (Task, error) {
 	r, err := b.TaskRecord(ctx, row.ID, !row.Ended() && b.Driven(ctx, row.ID))
 	if err != nil {

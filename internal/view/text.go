@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Safe makes text from agents and files harmless to a terminal: every control
-// character but line feed and tab, and every character that changes the
-// direction or hides text, is shown as an escape.
+// Safe escapes what is unsafe to print on a terminal: every control character other than line
+// feed and tab, and every character that changes direction or hides text.
 func Safe(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte can be a control character too
+	s = strings.ToValidUTF8(s, "\ufffd") // a single byte can be a control character too
 	clean := true
 	for _, r := range s {
 		if !harmless(r) {
@@ -40,7 +39,7 @@ func harmless(r rune) bool {
 	return r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' || r == '\ufffd'
 }
 
-// FirstLine is the first line of s, safe and at most n characters long.
+// FirstLine returns the first line of s, made safe and cut to n characters.
 func FirstLine(s string, n int) string {
 	s = strings.TrimSpace(s)
 	s, _, more := strings.Cut(s, "\n")
@@ -55,7 +54,7 @@ func FirstLine(s string, n int) string {
 	return s
 }
 
-// Shorten keeps s to n characters, with a mark where some are left out.
+// Shorten cuts s to n characters and marks the cut.
 func Shorten(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
@@ -63,8 +62,7 @@ func Shorten(s string, n int) string {
 	return s
 }
 
-// OneLine is s on one line without what a terminal would obey, at most most
-// characters long.
+// OneLine returns s on one line, made safe and cut to most characters.
 func OneLine(s string, most int) string {
 	if len(s) > 8*most {
 		s = s[:8*most]

@@ -15,27 +15,27 @@ type Thread struct {
 	Task        string            `json:"task"`
 	Kind        store.ThreadKind  `json:"kind"`
 	Flow        string            `json:"flow"`
-	Status      store.Status      `json:"status"` // interrupted where that is so
+	Status      store.Status      `json:"status"` // may be interrupted
 	Reason      *store.Reason     `json:"reason"`
 	Start       dag.Hash          `json:"start"`
 	Head        dag.Hash          `json:"head"`
 	Bundle      dag.Hash          `json:"bundle"`
-	ParentState dag.Hash          `json:"parentState"` // the state that called it
+	ParentState dag.Hash          `json:"parentState"` // the calling state
 	Depth       int               `json:"depth"`       // 0 is the top
 	Parent      *store.Parent     `json:"parent"`
 	Path        *store.Path       `json:"path"`
 	ForkedFrom  *store.ForkedFrom `json:"forkedFrom"`
 	Workspace   string            `json:"workspace"`
 	Prompt      string            `json:"prompt"`
-	Usage       store.Usage       `json:"usage"`    // of its steps, and of what is being tried
+	Usage       store.Usage       `json:"usage"`    // of its steps and running attempts
 	Steps       []Step            `json:"steps"`    // oldest first
 	Trying      []store.Attempt   `json:"trying"`   // attempts at the step after the head
-	WaitsFor    []Below           `json:"waitsFor"` // its paths and calls that have not ended
+	WaitsFor    []Below           `json:"waitsFor"` // paths and calls that have not ended
 
 	Next int `json:"next,omitempty"` // see Newest
 
-	Summarised int `json:"-"` // steps that the newest summary stands for
-	Own        int `json:"-"` // the number of the first step of a path that is its own, or 0
+	Summarised int `json:"-"` // number of steps that the newest summary replaces
+	Own        int `json:"-"` // number of the first step of its own, for a path, or 0
 }
 
 // A Below is a path or a call of a thread.
@@ -46,10 +46,10 @@ type Below struct {
 	Path   *store.Path      `json:"path"`
 	Status store.Status     `json:"status"`
 	Reason *store.Reason    `json:"reason"`
-	Steps  int              `json:"steps"` // how many
+	Steps  int              `json:"steps"` // count
 }
 
-// Thread reads all of a thread. A long one is read in parts by About and Steps.
+// Thread reads a thread with all its steps. For a long thread, use About and Steps.
 func (b *Reader) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 	v, kin, err := b.about(ctx, row)
 	if err != nil {
@@ -78,9 +78,8 @@ func (b *Reader) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 	return v, nil
 }
 
-// About reads a thread without its steps: Steps is empty, Usage that of what is
-// being tried, Summarised and Own are 0. It takes as long for ten thousand steps
-// as for one.
+// About reads a thread without its steps: Steps is empty, Usage has only running attempts,
+// Summarised and Own are 0. Its cost does not depend on the number of steps.
 func (b *Reader) About(ctx context.Context, row store.Thread) (*Thread, error) {
 	v, _, err := b.about(ctx, row)
 	return v, err
@@ -120,7 +119,7 @@ func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.K
 	return v, kin, nil
 }
 
-// trying are the attempts at the step after a thread's head.
+// trying returns the attempts at the step after a thread's head.
 func (b *Reader) trying(ctx context.Context, row store.Thread) ([]store.Attempt, error) {
 	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
 	if err != nil {
@@ -128,17 +127,16 @@ func (b *Reader) trying(ctx context.Context, row store.Thread) ([]store.Attempt,
 	}
 	out := []store.Attempt{}
 	for _, at := range attempts {
-		if at.From == row.Head && at.Status != store.AttemptDone { // no head selects all
+		if at.From == row.Head && at.Status != store.AttemptDone { // an empty filter would select all
 			out = append(out, at)
 		}
 	}
 	return out, nil
 }
 
-// Steps reads at most n steps of a thread, oldest first, from the one with the
-// number from, as they stand in Thread.Steps; n 0 means all after it. The states
-// between the head and the window are walked, their texts are not read: the newest
-// steps are the cheapest.
+// Steps reads at most n steps of a thread, oldest first, starting with number from; n 0 means all
+// of them. Between the head and the window only states are read, no texts, so the newest steps
+// are the cheapest.
 func (b *Reader) Steps(ctx context.Context, row store.Thread, from, n int) ([]Step, error) {
 	w, err := b.window(ctx, row, from, n)
 	if err != nil {
@@ -147,14 +145,14 @@ func (b *Reader) Steps(ctx context.Context, row store.Thread, from, n int) ([]St
 	return w.steps, b.fillDone(ctx, w.steps)
 }
 
-// A window is a part of a thread's chain, as it was read.
+// A window is a part of a thread's chain.
 type window struct {
 	row   store.Thread
 	kin   thread.Kin
-	from  int           // the number of the first step of tail
-	tail  []thread.Step // from there up to the head, oldest first
+	from  int           // number of the first step in tail
+	tail  []thread.Step // from there to the head, oldest first
 	total int           // steps of the thread
-	steps []Step        // the part that was asked for, without what was done in it
+	steps []Step        // the requested part, without activity
 }
 
 func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w window, err error) {
@@ -165,7 +163,7 @@ func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w w
 	if w.kin, err = thread.ReadKin(ctx, b.Store, row); err != nil || w.from > w.total {
 		return w, err
 	}
-	for s, err := range b.Nodes.Walk(ctx, row.Head) { // those up to the head tell in which path the others were done
+	for s, err := range b.Nodes.Walk(ctx, row.Head) { // the steps up to the head say on which path the others are
 		if err != nil {
 			return w, err
 		}
@@ -182,8 +180,7 @@ func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w w
 	return w, err
 }
 
-// steps reads steps of a thread, the first of which has the number first, with the
-// paths that they were done in.
+// steps reads list as steps of a thread, numbered from first, with the paths they belong to.
 func (b *Reader) steps(
 	ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int,
 ) ([]Step, error) {
@@ -205,7 +202,7 @@ func (b *Reader) steps(
 // A ThreadRow is a thread in a list.
 type ThreadRow struct {
 	store.Thread
-	Status store.Status `json:"status"` // interrupted where that is so
+	Status store.Status `json:"status"` // may be interrupted
 }
 
 // A ThreadLine is a thread in the list of threads.
@@ -216,20 +213,20 @@ type ThreadLine struct {
 	Name    string  `json:"name"` // what people type for it
 }
 
-// A ThreadFilter says which threads are listed.
+// A ThreadFilter selects threads.
 type ThreadFilter struct {
-	All    bool   // of every workspace
-	Parts  bool   // paths, calls and workers too
-	Status string // only those that stand so, one of [Standings]; "" for any
+	All    bool   // in every workspace
+	Parts  bool   // including paths, calls and workers
+	Status string // only in this state, one of [Standings]; "" for any
 	Flow   string // only those of this flow, "" for any
-	Since  int64  // only those begun at this time or later, Unix ms; 0 for any
-	Until  int64  // only those begun before this time, Unix ms; 0 for any
-	Before string // only those that stand after this id in the list
-	Limit  int    // at most so many, 0 for all
+	Since  int64  // only begun at this time or later, Unix ms; 0 for any
+	Until  int64  // only begun before this time, Unix ms; 0 for any
+	Before string // only those after this id in the list
+	Limit  int    // maximum number, 0 for all
 }
 
-// Threads lists threads, newest first: an id begins with the time when the thread was begun. next is
-// what Before has to be for those that come then, "" when these are the last.
+// Threads lists threads, newest first, which is the order of their ids. next is the value of
+// Before for the next page, "" after the last one.
 func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine, next string, err error) {
 	f.Status = standing(f.Status)
 	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace, Statuses: storedAs(f.Status)}
@@ -256,7 +253,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine
 		for _, t := range rows {
 			by.After = t.ID
 			if f.Since > 0 && t.ID < thread.FirstID(f.Since) {
-				return out, "", nil // what comes then is older still
+				return out, "", nil // the rest is older
 			}
 			l := ThreadLine{ThreadRow: ThreadRow{t, stands.of(ctx, t)}}
 			l.Display = displayOf(t, l.Status, reason(t), asked[t.ID])
@@ -278,7 +275,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine
 	}
 }
 
-// openQuestions are the questions and approvals that wait for a person, the oldest by thread and by task.
+// openQuestions returns the oldest open question or approval of each thread and of each task.
 func (b *Reader) openQuestions(ctx context.Context) (map[string]*Gate, error) {
 	open, err := b.Store.Gates(ctx, store.GateFilter{State: store.GateOpen})
 	if err != nil {
@@ -295,8 +292,8 @@ func (b *Reader) openQuestions(ctx context.Context) (map[string]*Gate, error) {
 	return by, nil
 }
 
-// Newest reads a thread with only its newest n steps (0: all), of those before the one of the number before
-// (0: of all). Next is what before has to be for the steps that stand before these, 0 when there are none.
+// Newest reads a thread with only its newest n steps (0: all) before the step number before (0:
+// the end). Next is the value of before for the steps that precede these, 0 if there are none.
 func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*Thread, error) {
 	v, err := b.About(ctx, row)
 	if err != nil {
@@ -325,22 +322,22 @@ func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*
 	return v, nil
 }
 
-// A Standing is the state of a thread that somebody lets go on: what run, resume and fork
-// print, and the API answers.
+// A Standing is the state of a thread after run, resume or fork, as they print it and the API
+// returns it.
 type Standing struct {
 	Thread  string       `json:"thread"`
-	Short   string       `json:"short"` // what people call it, "" of a part
+	Short   string       `json:"short"` // what people type for it, "" for a part
 	Task    string       `json:"task"`
 	Status  store.Status `json:"status"`
 	Display Display      `json:"display"`
 	Head    string       `json:"head"`
-	Exit    int          `json:"exit"` // the code that the command ends with; 0 of one that goes on
+	Exit    int          `json:"exit"` // the exit code of the command; 0 if the thread continues
 	Summary string       `json:"summary"`
-	// Recorded says that the thread is driven by another process, which takes in what was added.
+	// Recorded says that another process drives the thread and will act on what was added.
 	Recorded bool `json:"recorded,omitempty"`
 }
 
-// NewStanding is the state of row.
+// NewStanding returns the state of row.
 func NewStanding(row store.Thread) Standing {
 	return Standing{Thread: row.ID, Short: row.Short, Task: row.Task, Status: row.Status,
 		Display: NewDisplay(row.Status, reason(row), nil), Head: row.Head.String()}
@@ -350,10 +347,10 @@ func NewStanding(row store.Thread) Standing {
 type Digest struct {
 	Digest dag.Hash `json:"digest"`
 	Head   dag.Hash `json:"head"`
-	Thread string   `json:"thread,omitempty"` // none for a step
+	Thread string   `json:"thread,omitempty"` // "" for a step
 }
 
-// Digest folds the chain of a thread or a step.
+// Digest returns the outcome digest of the chain of a thread or a step.
 func (b *Reader) Digest(ctx context.Context, of Subject) (*Digest, error) {
 	if of.Row.ID == "" { // a thread without steps has a digest, a start has none
 		if _, err := b.Nodes.State(ctx, of.Head); err != nil {

@@ -10,24 +10,24 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Timeline is a task on an axis of time: a lane for each agent and path, on it bars for
-// attempts and marks for steps, questions and joins, and links where lanes part and meet.
+// A Timeline is a task along an axis of time. It has a lane for each agent and path, with bars
+// for attempts and marks for steps, questions and joins. Links show where lanes branch and join.
 type Timeline struct {
 	Task  string         `json:"task"`
 	From  int64          `json:"from"` // Unix ms
 	To    int64          `json:"to"`
-	Live  bool           `json:"live"` // To moves on
+	Live  bool           `json:"live"` // To is still moving
 	Axis  Axis           `json:"axis"`
-	Lanes []TimelineLane `json:"lanes"` // from top to bottom, each after the one that it lies in
+	Lanes []TimelineLane `json:"lanes"` // top to bottom, a lane after the one it belongs to
 	Links []Link         `json:"links"`
-	Cut   bool           `json:"cut"` // older steps are not in it
+	Cut   bool           `json:"cut"` // older steps are left out
 }
 
 // A TimelineLane is a thread, or one agent of a thread in which several take turns.
 type TimelineLane struct {
-	ID       string           `json:"id"` // of the thread, and after a slash the agent where it is one of several
+	ID       string           `json:"id"` // of the thread, followed by a slash and the agent if it is one of several
 	Thread   string           `json:"thread"`
-	Instance string           `json:"instance"` // "" where none has begun, or several take turns
+	Instance string           `json:"instance"` // "" if none has begun, or if several take turns
 	Name     string           `json:"name"`
 	Kind     store.ThreadKind `json:"kind"`
 	Level    int              `json:"level"`
@@ -45,11 +45,11 @@ type Bar struct {
 	Role    string              `json:"role"`
 	Agent   string              `json:"agent"`
 	Status  store.AttemptStatus `json:"status"`
-	Lost    bool                `json:"lost"` // it stands as running, and no process sees to it
+	Lost    bool                `json:"lost"` // recorded as running, but no process drives it
 	Failure *store.Failure      `json:"failure"`
 	From    int64               `json:"from"`
 	To      int64               `json:"to"`
-	Waits   []Stretch           `json:"waits"` // while a person was asked
+	Waits   []Stretch           `json:"waits"` // while it waited for a person
 	Step    dag.Hash            `json:"step"`
 	N       int                 `json:"n"`       // of the step along its chain, 0 without one
 	Outcome string              `json:"outcome"` // see [Outcome]
@@ -58,7 +58,7 @@ type Bar struct {
 
 // Kinds of marks.
 const (
-	MarkStep     = "step" // that no attempt made
+	MarkStep     = "step" // not made by an attempt
 	MarkInput    = "input"
 	MarkJoin     = "join"
 	MarkCall     = "call"
@@ -68,7 +68,7 @@ const (
 	MarkApproval = "approval"
 )
 
-// A Mark is a moment: a step that no attempt made, or a question or approval.
+// A Mark is a moment: a step not made by an attempt, or a question or approval.
 type Mark struct {
 	Kind     string          `json:"kind"`
 	At       int64           `json:"at"`
@@ -84,12 +84,12 @@ type Mark struct {
 
 // Kinds of links.
 const (
-	LinkFork = "fork" // the lower lane parts from the upper one
-	LinkJoin = "join" // and meets it again
-	LinkNext = "next" // the next step is done in the other lane
+	LinkFork = "fork" // the lower lane branches off the upper one
+	LinkJoin = "join" // and joins it again
+	LinkNext = "next" // the next step is in the other lane
 )
 
-// A Link goes from one lane to another at a time; both are places in Lanes.
+// A Link goes from one lane to another at a time. Both are indices into Lanes.
 type Link struct {
 	Kind string `json:"kind"`
 	From int    `json:"from"`
@@ -97,16 +97,16 @@ type Link struct {
 	At   int64  `json:"at"`
 }
 
-// A TimelineRecord is what a timeline is made of.
+// A TimelineRecord is the input of a timeline.
 type TimelineRecord struct {
 	Root     store.Thread
 	Threads  []store.Thread
 	Attempts []store.Attempt
 	Gates    []store.Gate
-	Chains   map[string][]ChainStep // by thread, what was done in it itself, oldest first
+	Chains   map[string][]ChainStep // by thread, its own steps, oldest first
 	Driven   bool
 	Now      int64
-	Cut      bool // chains are not whole
+	Cut      bool // chains are truncated
 }
 
 // A ChainStep is a step as a timeline needs it.
@@ -115,14 +115,14 @@ type ChainStep struct {
 	Hash    dag.Hash
 	Before  dag.Hash // the one before it
 	Role    string
-	Kind    string // of its mark, where no attempt made it
+	Kind    string // of its mark, if no attempt made it
 	Outcome string
 	At      int64
 	Joins   []string // threads
-	Child   dag.Hash // the head of the thread that did it
+	Child   dag.Hash // the head of the called thread
 }
 
-// NewTimeline lays a task out along time.
+// NewTimeline lays out a task along time.
 func NewTimeline(r TimelineRecord) Timeline {
 	t := timeliner{TimelineRecord: r, out: Timeline{Task: r.Root.ID, From: r.Root.CreatedAt, Live: !r.Root.Ended(),
 		Lanes: []TimelineLane{}, Links: []Link{}, Cut: r.Cut}, head: map[string]int{}, of: map[string]int{}}
@@ -150,15 +150,15 @@ func NewTimeline(r TimelineRecord) Timeline {
 	return t.out
 }
 
-// A timeliner lays one task out.
+// A timeliner lays out one task.
 type timeliner struct {
 	TimelineRecord
 	out   Timeline
 	below map[string][]store.Thread  // by the thread above
 	tried map[string][]store.Attempt // by thread, in order of time
 	waits map[string][]Stretch       // by attempt
-	head  map[string]int             // the lane of a thread
-	of    map[string]int             // the lane of an attempt
+	head  map[string]int             // index of a thread's lane
+	of    map[string]int             // index of an attempt's lane
 }
 
 func (t *timeliner) index() {
@@ -183,7 +183,7 @@ func (t *timeliner) index() {
 	}
 }
 
-// answered is when a gate was answered, or now.
+// answered returns when a gate was answered, or now.
 func (t *timeliner) answered(g store.Gate) int64 {
 	switch {
 	case g.AnsweredAt > 0:
@@ -191,10 +191,10 @@ func (t *timeliner) answered(g store.Gate) int64 {
 	case isOpen(g):
 		return max(t.Now, g.OpenedAt)
 	}
-	return g.OpenedAt // it was taken back
+	return g.OpenedAt // it was withdrawn
 }
 
-// last is the last moment of a task at which nobody works.
+// last returns when the last thing happened in a task.
 func (t *timeliner) last() int64 {
 	end := t.Root.EndedAt
 	if end > 0 {
@@ -212,9 +212,9 @@ func (t *timeliner) last() int64 {
 	return max(end, t.out.From)
 }
 
-// thread adds the lanes of a thread and of what lies below it.
+// thread adds the lanes of a thread and of those below it.
 func (t *timeliner) thread(row store.Thread, level int, seen map[string]bool) {
-	if seen[row.ID] { // rows that somebody edited may go round in a circle
+	if seen[row.ID] { // edited rows may form a cycle
 		return
 	}
 	seen[row.ID] = true
@@ -236,7 +236,7 @@ func (t *timeliner) thread(row store.Thread, level int, seen map[string]bool) {
 		}
 	}
 	t.out.Lanes = append(t.out.Lanes, lane)
-	// Agents that take turns and threads below stand in the order in which they began.
+	// Agents that take turns and threads below are ordered by when they began.
 	type part struct {
 		at       int64
 		instance string
@@ -252,7 +252,7 @@ func (t *timeliner) thread(row store.Thread, level int, seen map[string]bool) {
 	for _, child := range t.below[row.ID] {
 		parts = append(parts, part{at: child.CreatedAt, row: child})
 	}
-	slices.SortStableFunc(parts, func(a, b part) int { // it does not change while the task goes on
+	slices.SortStableFunc(parts, func(a, b part) int { // the order does not change as the task continues
 		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(laneName(a.row), laneName(b.row)))
 	})
 	for _, p := range parts {
@@ -269,7 +269,7 @@ func (t *timeliner) thread(row store.Thread, level int, seen map[string]bool) {
 	t.chain(row, at, inside)
 }
 
-// laneName is what people call a thread of a task.
+// laneName returns what people call a thread of a task.
 func laneName(row store.Thread) string {
 	switch {
 	case row.Path == nil:
@@ -287,9 +287,9 @@ func (t *timeliner) status(row store.Thread) store.Status {
 	return row.Status
 }
 
-// chain puts attempts and steps of a thread on its lanes.
+// chain places attempts and steps of a thread on its lanes.
 func (t *timeliner) chain(row store.Thread, at int, inside map[string]int) {
-	made := map[int]ChainStep{} // by place among the attempts
+	made := map[int]ChainStep{} // by index among the attempts
 	tried := t.tried[row.ID]
 	for _, s := range t.Chains[row.ID] {
 		by := -1
@@ -328,8 +328,8 @@ func (t *timeliner) chain(row store.Thread, at int, inside map[string]int) {
 	}
 }
 
-// gates puts questions and approvals on the lanes of those who asked. The step that an
-// answer of a flow's gate became is the same mark.
+// gates places questions and approvals on the lanes of those who asked. The step that answers a
+// gate of a flow shares its mark.
 func (t *timeliner) gates() {
 	for _, g := range t.Gates {
 		at, ok := t.of[g.Attempt]
@@ -355,7 +355,7 @@ func (t *timeliner) gates() {
 	}
 }
 
-// links ties a lane to those that it parts from, meets, and follows.
+// links connects a lane to those that it branches off, joins and follows.
 func (t *timeliner) links(at int) {
 	l := t.out.Lanes[at]
 	if t.head[l.Thread] != at {

@@ -11,10 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxTimeline bounds how many steps of each thread, and attempts of a task, are on its timeline: the newest.
+// maxTimeline limits the steps of each thread, and the attempts of a task, on its timeline. It
+// shows the newest.
 const maxTimeline = 1000
 
-// Timeline reads a task as it is laid out along time. now is when it is looked at.
+// Timeline reads the timeline of a task as of now.
 func (b *Reader) Timeline(ctx context.Context, root store.Thread, now time.Time) (Timeline, error) {
 	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.GoesOn(ctx, root),
 		Now: now.UnixMilli()}
@@ -42,11 +43,11 @@ func (b *Reader) Timeline(ctx context.Context, root store.Thread, now time.Time)
 	return NewTimeline(r), nil
 }
 
-// chain reads the newest steps that were done in a thread itself, oldest first: not those
-// before its fork, nor those of paths that the conversation went on through.
+// chain reads the newest steps that a thread made itself, oldest first: not those before its
+// fork, nor those of a path that a join continued.
 func (b *Reader) chain(ctx context.Context, row store.Thread) (list []ChainStep, whole bool, err error) {
 	n := row.Steps
-	var until, skip dag.Hash // where it began; where a path that it went on through began
+	var until, skip dag.Hash // where the thread began; where a path that a join continued began
 	switch {
 	case row.ForkedFrom != nil:
 		until = row.ForkedFrom.Step

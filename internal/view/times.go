@@ -11,7 +11,7 @@ import (
 // zero is null.
 type Time int64
 
-// MarshalYAML spells t for people.
+// MarshalYAML formats t for people.
 func (t Time) MarshalYAML() (any, error) {
 	if t == 0 {
 		return nil, nil
@@ -19,10 +19,10 @@ func (t Time) MarshalYAML() (any, error) {
 	return t.String(), nil
 }
 
-// String is t in UTC, to the second.
+// String returns t in UTC, to the second.
 func (t Time) String() string { return time.UnixMilli(int64(t)).UTC().Format(time.RFC3339) }
 
-// UnmarshalYAML reads what MarshalYAML spelled.
+// UnmarshalYAML parses what MarshalYAML writes.
 func (t *Time) UnmarshalYAML(n *yaml.Node) error {
 	if n.Tag == "!!null" {
 		*t = 0

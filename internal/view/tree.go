@@ -12,7 +12,7 @@ import (
 
 // A Tree is a thread with everything below it.
 type Tree struct {
-	ID     string           `json:"id"` // "" where the index knows none
+	ID     string           `json:"id"` // "" if not in the index
 	Flow   string           `json:"flow"`
 	Kind   store.ThreadKind `json:"kind"`
 	Status store.Status     `json:"status"`
@@ -20,8 +20,8 @@ type Tree struct {
 	Path   *store.Path      `json:"path"`
 	Head   dag.Hash         `json:"head"`
 	Steps  []TreeStep       `json:"steps"` // of a path: its own, after the fork
-	Loose  []Tree           `json:"loose"` // paths and calls that no step records (yet)
-	Cut    bool             `json:"cut"`   // there is more below than was asked for
+	Loose  []Tree           `json:"loose"` // paths and calls that no step records yet
+	Cut    bool             `json:"cut"`   // there is more below the requested depth
 }
 
 // A TreeStep is a step with what it called and joined.
@@ -30,7 +30,7 @@ type TreeStep struct {
 	Hash   dag.Hash   `json:"hash"`
 	Role   string     `json:"role"`
 	Status string     `json:"status"` // see Outcome
-	Path   string     `json:"path"`   // the path that it was done in, or ""
+	Path   string     `json:"path"`   // the path it belongs to, or ""
 	Child  *Tree      `json:"child"`
 	Paths  []TreePath `json:"paths"` // null when the step is no join
 }
@@ -41,14 +41,14 @@ type TreePath struct {
 	Status store.Status  `json:"status"`
 	Reason *store.Reason `json:"reason"`
 	Thread string        `json:"thread"`
-	Main   bool          `json:"main"`  // its steps stand before the join
+	Main   bool          `json:"main"`  // its steps precede the join
 	Steps  []TreeStep    `json:"steps"` // of the others
 	Loose  []Tree        `json:"loose"`
 	Cut    bool          `json:"cut"`
 }
 
-// Tree reads a thread, or the chain of a step, and everything below it, depth
-// levels down; a negative depth is no bound, 0 reads only the steps themselves.
+// Tree reads a thread, or the chain of a step, and what is below it, depth levels down. A
+// negative depth means all levels, 0 only the steps themselves.
 func (b *Reader) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
 	kin, err := b.kin(ctx, of.Row)
 	if err != nil {
@@ -72,11 +72,11 @@ func (b *Reader) Tree(ctx context.Context, of Subject, depth int) (*Tree, error)
 	return tree, nil
 }
 
-// maxOutcome bounds an outcome, in characters.
+// maxOutcome limits an outcome, in characters.
 const maxOutcome = 40
 
-// Outcome is how a step says that it ended, in a harmless line: the code of an
-// end, else its $status.
+// Outcome returns how a step ended, safe to print on one line: the code of an end, else its
+// $status.
 func Outcome(role string, meta json.RawMessage) string {
 	var m map[string]any
 	json.Unmarshal(meta, &m) // stored meta is an object
@@ -89,7 +89,7 @@ func Outcome(role string, meta json.RawMessage) string {
 
 const endOutcome = "code %v"
 
-// EndStatus returns the status of a thread whose end has that Outcome.
+// EndStatus returns the status of a thread with that Outcome at its end.
 func EndStatus(outcome string) store.Status {
 	switch outcome {
 	case fmt.Sprintf(endOutcome, thread.CodeDone):

@@ -14,14 +14,13 @@ type treeReader struct {
 	*thread.Reader
 	kin    thread.Kin
 	stands statuses
-	// chains and threads stand in the tree already. In a sound record none is met
-	// twice; in a forged one the tree could double with every level.
-	chains  map[[2]dag.Hash]bool // that a step records
-	threads map[string]bool      // loose ones
+	// chains and threads that are already in the tree. In a sound record none occurs twice; in a
+	// forged one the tree could double at every level.
+	chains  map[[2]dag.Hash]bool // recorded by a step
+	threads map[string]bool      // not recorded by a step
 }
 
-// read reads the chain at head down to from, which is left out; its first step
-// has the number first.
+// read reads the chain at head down to from (exclusive). first is the number of its first step.
 func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.Hash, first, depth int) (*Tree, error) {
 	tree := t.newTree(ctx, row, head)
 	startHash, err := t.StartOf(ctx, head)
@@ -60,7 +59,7 @@ func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.
 	return tree, t.loose(ctx, tree, number, known, depth)
 }
 
-// newTree is a tree without steps.
+// newTree returns a tree without steps.
 func (t *treeReader) newTree(ctx context.Context, row store.Thread, head dag.Hash) *Tree {
 	return &Tree{
 		ID: row.ID, Flow: row.Flow, Kind: row.Kind, Status: t.stands.of(ctx, row), Reason: row.Reason, Path: row.Path,
@@ -68,7 +67,7 @@ func (t *treeReader) newTree(ctx context.Context, row store.Thread, head dag.Has
 	}
 }
 
-// recorded reads a chain that a step names.
+// recorded reads a chain that a step refers to.
 func (t *treeReader) recorded(
 	ctx context.Context, row store.Thread, head, from dag.Hash, first, depth int,
 ) (*Tree, error) {
@@ -82,7 +81,7 @@ func (t *treeReader) recorded(
 	return t.read(ctx, row, head, from, first, depth)
 }
 
-// below reads what step called and joined, and notes which threads it records.
+// below reads what step called and joined, and notes the threads it records.
 func (t *treeReader) below(
 	ctx context.Context, step *TreeStep, s *thread.State, number map[dag.Hash]int, known map[string]bool, depth int,
 ) error {
@@ -118,7 +117,7 @@ func (t *treeReader) below(
 	return nil
 }
 
-// pathRow is the row of a path of the fork, as its join records it.
+// pathRow returns the row of a path of the fork, as its join records it.
 func pathRow(kin thread.Kin, p thread.PathHead, fork dag.Hash) store.Thread {
 	row, ok := kin.Thread(p.Thread)
 	if !ok {
@@ -128,8 +127,8 @@ func pathRow(kin thread.Kin, p thread.PathHead, fork dag.Hash) store.Thread {
 	return row
 }
 
-// ownFrom is the step after which a thread that began at the fork has steps of its own:
-// a spawned child has a chain of its own, from its start.
+// ownFrom returns the step before the own steps of a thread that began at the fork. A spawned
+// thread has a chain of its own, from its start.
 func ownFrom(row store.Thread, fork dag.Hash) dag.Hash {
 	if row.Kind == store.KindPath {
 		return fork
@@ -137,8 +136,8 @@ func ownFrom(row store.Thread, fork dag.Hash) dag.Hash {
 	return dag.Hash{}
 }
 
-// loose adds the threads below tree's that no step records, and those below the
-// paths that the chain goes through.
+// loose adds the threads below tree's that no step records, and those below the paths that the
+// chain follows.
 func (t *treeReader) loose(
 	ctx context.Context, tree *Tree, number map[dag.Hash]int, known map[string]bool, depth int,
 ) error {

@@ -1,21 +1,20 @@
-// Package view is what people are shown of the record: the objects that --json
-// prints, that the API answers, and that pages and texts are drawn from.
+// Package view is the read model: the objects that --json prints, that the API answers, and from
+// which pages and texts are rendered.
 //
-// In goes the record, through a Reader; out come plain values whose JSON is the
+// Its input is the record, read through a Reader; its output are plain values whose JSON is the
 // contract. Laws:
 //
-//   - One object for every face: what is printed, answered and drawn is the same
-//     value, so that none of them can say something that the others do not.
+//   - One object for all surfaces: what is printed, answered and rendered is the same
+//     value, so no surface can contradict another.
 //   - A list without entries is a list; null means that there is no such thing.
-//   - Texts in it are as agents wrote them. Whoever shows them makes them harmless
-//     first; for a terminal there is [Safe].
-//   - What a person can do is data, an [Option]: no value here has a command line in it
-//     until the face that shows it, or task, spells one.
+//   - Texts are as agents wrote them. Whoever shows them makes them safe first; for a
+//     terminal there is [Safe].
+//   - What a person can do is data, an [Option]: no value here holds a command line until
+//     the surface that shows it, or task, adds one.
 //   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
 //
-// It commits nothing, drives nothing and decides nothing. One look does touch the
-// store: a look at gates lets those expire whose time has passed, unless the Reader
-// is ReadOnly.
+// It commits nothing, drives nothing and decides nothing. One kind of read does change the store:
+// reading gates lets overdue ones expire, unless the Reader is ReadOnly.
 package view
 
 import (
@@ -26,17 +25,17 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Reader reads views. Its methods may be called concurrently, and return the
-// store's errors: store.ErrNotFound, store.ErrCorrupt.
+// A Reader reads views. Its methods may be called concurrently, and return the store's errors:
+// store.ErrNotFound, store.ErrCorrupt.
 type Reader struct {
 	Store     store.Store
 	Nodes     *thread.Reader
 	Workspace string // whose threads, tasks and gates are listed, absolute
-	ReadOnly  bool   // gates whose time has passed are shown as expired, and not changed
+	ReadOnly  bool   // overdue gates are shown as expired, and not changed
 }
 
-// here reports whether a thread belongs to the reader's workspace. A store knows it where a workspace has another
-// name in the record than here.
+// here reports whether a thread belongs to the reader's workspace. The store may know that
+// workspace by another name.
 func (b *Reader) here(row store.Thread) bool {
 	s, ok := b.Store.(interface {
 		Belongs(row store.Thread, workspace string) bool
@@ -44,7 +43,7 @@ func (b *Reader) here(row store.Thread) bool {
 	return row.Workspace == b.Workspace || ok && s.Belongs(row, b.Workspace)
 }
 
-// A Subject is what is looked at: a thread by its row, or a step alone.
+// A Subject is what to look at: a thread by its row, or a step alone.
 type Subject struct {
 	Row  store.Thread // the zero Thread for a step
 	Head dag.Hash     // of the thread, or the step
@@ -56,14 +55,13 @@ func (b *Reader) Driven(ctx context.Context, id string) bool {
 	return err == nil && held
 }
 
-// status is a thread's status as people are told: as stored, or
-// [Interrupted].
+// status returns a thread's status as shown to people: the stored one, or [Interrupted].
 func (b *Reader) status(ctx context.Context, row store.Thread) store.Status {
 	return b.statuses().of(ctx, row)
 }
 
-// A statuses tells how threads stand. It asks about each task once: of many threads of
-// one task all are interrupted, or none.
+// A statuses finds out which threads are interrupted. It asks once for each task, so that threads
+// of one task agree.
 type statuses struct {
 	b    *Reader
 	lost map[string]bool // by root
@@ -71,7 +69,7 @@ type statuses struct {
 
 func (b *Reader) statuses() statuses { return statuses{b, map[string]bool{}} }
 
-// of is a thread's status as people are told.
+// of returns a thread's status as shown to people.
 func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	if row.Status != store.Running {
 		return row.Status
@@ -91,7 +89,7 @@ func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	return row.Status
 }
 
-// kin reads what the index knows around row; of the zero Thread, nothing.
+// kin reads the kin of row, nothing for the zero Thread.
 func (b *Reader) kin(ctx context.Context, row store.Thread) (thread.Kin, error) {
 	if row.ID == "" {
 		return thread.Kin{}, nil
