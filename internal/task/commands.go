@@ -6,8 +6,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Command is the command line of a program that does what o says. Where that takes a text, the one
-// given stands for it.
+// Command returns the command line that does what o says. text is used if the command takes one.
 func Command(p view.Program, o view.Option, text string) string {
 	verb, flag := p.Says("plait "+o.Verb)+" "+cmp.Or(o.Name, o.ID), " -m "
 	if o.Verb == view.Resume {
@@ -22,10 +21,10 @@ func Command(p view.Program, o view.Option, text string) string {
 	return verb
 }
 
-// anyText stands for a text in the command lines of files and objects.
+// anyText is a placeholder for a text in the command lines of files and objects.
 const anyText = "TEXT"
 
-// withCommands is v with the command lines that let it go on.
+// withCommands returns v with the command lines that let it continue.
 func withCommands(p view.Program, v view.Task) view.Task {
 	gates := make([]view.Gate, 0, len(v.Gates))
 	for _, g := range v.Gates {
@@ -52,14 +51,14 @@ func WithCommands(p view.Program, rows []view.TaskRow) []view.TaskRow {
 	return rows
 }
 
-// A Shown is a task as it is printed: with command lines, and the place of its files.
+// A Shown is a task as it is printed: with command lines, and the location of its files.
 type Shown struct {
 	view.Task
 	Dir     string   `json:"dir"`     // absolute
-	Reports []string `json:"reports"` // by their path in dir
+	Reports []string `json:"reports"` // relative to dir
 }
 
-// Show returns the task v as a program prints it.
+// Show returns the task v as p prints it.
 func Show(p view.Program, v view.Task) (*Shown, error) {
 	dir := At(v.Workspace, v.ID)
 	reports, err := dir.reports()

@@ -11,24 +11,24 @@ import (
 
 // A Stretched is a part of events.jsonl.
 type Stretched struct {
-	Events  []store.Event // Pos is where the line begins in the file, in bytes
-	Next    int64         // where to read on, in bytes
+	Events  []store.Event // Pos is the offset of the line in the file
+	Next    int64         // offset of the rest
 	More    bool          // there is more after it
 	Size    int64         // of the file
-	Unclear int           // lines that are no events
+	Unclear int           // lines that are not events
 }
 
-// Bounds of one reading of events.jsonl, in bytes: of a line, of what is looked at,
-// and of what is kept.
+// Limits on one read of events.jsonl, in bytes: of a line, of what is scanned, and of what is
+// returned.
 const (
 	maxEventLine = 1 << 20
 	maxScan      = 32 << 20
 	maxKept      = 2 << 20
 )
 
-// Events reads at most most events from a place in events.jsonl: those that want
-// takes, all for nil. A place below zero counts from the end, and begins with a line.
-// Lines that are no events, and those of more than 1 MiB, are counted and left out.
+// Events reads at most most events from offset from in events.jsonl: those that want accepts, or
+// all if want is nil. A negative offset counts from the end, and is moved to the beginning of a
+// line. Lines that are not events, and those of more than 1 MiB, are counted and skipped.
 func (c *DirReader) Events(from int64, most int, want func(store.Event) bool) (s Stretched, err error) {
 	f, info, err := c.open(eventsFile)
 	if err != nil {
@@ -71,8 +71,8 @@ func (c *DirReader) Events(from int64, most int, want func(store.Event) bool) (s
 	return s, nil
 }
 
-// boundedLine reads a line, and tells how long it is in the file. Of one longer than
-// most there is nothing.
+// boundedLine reads a line and returns its length in the file. data is nil if it is longer than
+// most.
 func boundedLine(r *bufio.Reader, most int) (data []byte, n int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -87,7 +87,7 @@ func boundedLine(r *bufio.Reader, most int) (data []byte, n int64, err error) {
 	}
 }
 
-// readLine reads what appendLine spelled.
+// readLine decodes what appendLine writes.
 func readLine(data []byte) (store.Event, bool) {
 	var l *line
 	if json.Unmarshal(data, &l) != nil || l == nil || l.Type == "" {

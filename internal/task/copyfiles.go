@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Files of a copy are opened name by name from the directory down, and no name may be a
-// link: whoever changes names meanwhile leads nowhere. An os.Root would follow links that
-// stay inside it, and wait for a pipe that has the name of a directory.
+// Files of a copy are opened component by component from the directory down, and none may be a
+// link, so renaming files in the meantime cannot lead elsewhere. An os.Root would follow links
+// that stay inside it, and block on a pipe in place of a directory.
 
-// open opens a plain file below plain directories.
+// open opens a regular file in real directories.
 func (c *DirReader) open(name string) (*os.File, fs.FileInfo, error) {
 	in, err := c.inside(path.Dir(name))
 	if err != nil {
@@ -26,15 +26,15 @@ func (c *DirReader) open(name string) (*os.File, fs.FileInfo, error) {
 	}
 	defer in.Close()
 	if _, err := statIn(in, name); err != nil {
-		return nil, nil, err // what is none is not opened even to look at it
+		return nil, nil, err // only a regular file is opened, even to look at it
 	}
 	f, err := openIn(in, path.Base(name), 0)
 	if err != nil {
 		return nil, nil, err
 	}
-	// While the second name of another file is being removed it can still be opened, and that
-	// file looks plain already. Listing the directory waits for the end of that: then the name
-	// is gone.
+	// While a second link to another file is being removed, it can still be opened, and the file
+	// already looks as if it had one name. Listing the directory waits for the removal: then the
+	// name is gone.
 	_, err = unix.ReadDirent(int(in.Fd()), make([]byte, 4<<10))
 	var info fs.FileInfo
 	if err == nil {
@@ -61,7 +61,7 @@ func same(info fs.FileInfo, named unix.Stat_t) bool {
 	return ok && is.Dev == named.Dev && is.Ino == named.Ino
 }
 
-// inside opens a directory that is one, and so is each above it.
+// inside opens a directory. It, and each above it, must be a real one.
 func (c *DirReader) inside(dir string) (*os.File, error) {
 	at, err := c.root.Open(".")
 	for _, part := range strings.Split(dir, "/") {
@@ -76,7 +76,7 @@ func (c *DirReader) inside(dir string) (*os.File, error) {
 	return at, err
 }
 
-// openIn opens what has a name in a directory, if it is no link, for reading.
+// openIn opens a name in a directory for reading, unless it is a link.
 func openIn(dir *os.File, name string, flag int) (*os.File, error) {
 	for {
 		fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|flag, 0)
@@ -90,7 +90,7 @@ func openIn(dir *os.File, name string, flag int) (*os.File, error) {
 	}
 }
 
-// size is how many bytes a plain file below plain directories has.
+// size returns the size of a regular file in real directories.
 func (c *DirReader) size(name string) (int64, error) {
 	in, err := c.inside(path.Dir(name))
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *DirReader) size(name string) (int64, error) {
 	return is.Size, err
 }
 
-// statIn looks at a plain file of a directory.
+// statIn stats a regular file of a directory.
 func statIn(dir *os.File, name string) (is unix.Stat_t, err error) {
 	if err := unix.Fstatat(int(dir.Fd()), path.Base(name), &is, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return is, &fs.PathError{Op: "stat", Path: name, Err: err}
@@ -112,7 +112,7 @@ func statIn(dir *os.File, name string) (is unix.Stat_t, err error) {
 	return is, nil
 }
 
-// read reads a plain file whole.
+// read reads all of a regular file.
 func (c *DirReader) read(name string, most int64) ([]byte, error) {
 	f, _, err := c.open(name)
 	if err != nil {
@@ -126,8 +126,7 @@ func (c *DirReader) read(name string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// list lists at most most entries of a directory, by name; one that is not there has
-// none.
+// list lists at most most entries of a directory, by name. A missing directory has none.
 func (c *DirReader) list(dir string, most int) ([]fs.DirEntry, error) {
 	f, err := c.inside(dir)
 	switch {

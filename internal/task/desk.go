@@ -20,31 +20,32 @@ import (
 
 const (
 	sessionFile  = "session.json"
-	attemptsFile = "attempts.jsonl" // in runtime: a Stretch a line
+	attemptsFile = "attempts.jsonl" // in runtime: one Stretch per line
 )
 
-// A Session is an instance's session.json: with it a person can go on by hand.
+// A Session is an instance's session.json. A person can use it to continue the vendor's session
+// by hand.
 type Session struct {
 	Instance   string            `json:"instance"`
 	Thread     string            `json:"threadId"`
 	Parent     *store.Parent     `json:"parent"`
 	ForkedFrom *store.ForkedFrom `json:"forkedFrom"`
-	Adapter    string            `json:"adapter"` // the agent's name
+	Adapter    string            `json:"adapter"` // name of the agent
 	Cwd        string            `json:"cwd"`
-	Sandbox    string            `json:"sandbox"` // that held its newest step
+	Sandbox    string            `json:"sandbox"` // that its newest step ran in
 	Vendor     string            `json:"vendorSession"`
 	VendorFrom *VendorTurn       `json:"vendorForkedFrom"`
-	Home       string            `json:"codexHome"` // CODEX_HOME of its sessions, "" when it has none
+	Home       string            `json:"codexHome"` // CODEX_HOME of its sessions, "" for none
 }
 
-// A VendorTurn is a place in a vendor's session.
+// A VendorTurn is a point in a vendor's session.
 type VendorTurn struct {
 	Session string `json:"session"`
 	Turn    string `json:"turn"` // "": its end
 }
 
-// A Stretch says which bytes of the logs an attempt wrote. There is one for its beginning, in which they end
-// where they begin, and one for its end.
+// A Stretch says which bytes of the logs an attempt wrote. One is written when the attempt
+// begins, where start and end are equal, and one when it ends.
 type Stretch struct {
 	ID     string   `json:"id"`
 	Events [2]int64 `json:"events"` // from, to in runtime/events.jsonl
@@ -65,7 +66,7 @@ type Desk struct {
 	stretch   Stretch
 }
 
-// Desks opens the desks of instances by the rows of their threads.
+// Desks opens desks for the rows of threads.
 type Desks struct{}
 
 // Open is Dir.Open.
@@ -87,8 +88,8 @@ func (Desks) Attached(row store.Thread) []agent.Attachment {
 	return At(row.Workspace, row.Task).Attachments(cmp.Or(row.Tree, row.Workspace))
 }
 
-// Open opens the desk of an instance for an attempt: its logs for appending and
-// its artifacts and context directories empty. Artifacts stay where the attempt corrects the one before.
+// Open opens the desk of an instance for an attempt: its logs for appending, and empty
+// directories for artifacts and context. Artifacts stay if the attempt corrects the one before.
 func (d Dir) Open(row store.Thread, instance, attempt string, v agent.Vendor) (*Desk, error) {
 	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
 	root, err := d.desk(instance)
@@ -107,9 +108,10 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 	unlock, alone := lockDesk(k.root, time.Second)
 	defer unlock()
 	if v.Corrects {
-		k.artifacts, _ = k.there("artifacts") // what is no directory is made anew
+		k.artifacts, _ = k.there("artifacts") // anything but a directory is replaced
 	}
-	// What is empty stays, unless somebody draws into it who does not know of this attempt.
+	// An empty directory is kept, unless a drawing that does not know of this attempt is using
+	// it.
 	if k.artifacts == nil && alone {
 		k.artifacts, _ = k.openEmpty("artifacts")
 	}
@@ -146,7 +148,7 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 	})
 }
 
-// tell appends the stretch as far as it goes by now to a file of so many bytes.
+// tell appends the stretch so far to a file of the given size.
 func (k *Desk) tell(size int64) error {
 	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
 	line, err := json.Marshal(k.stretch)
@@ -155,13 +157,13 @@ func (k *Desk) tell(size int64) error {
 	}
 	var last [1]byte
 	if n, _ := k.stretches.ReadAt(last[:], size-1); n > 0 && last[0] != '\n' {
-		line = append([]byte("\n"), line...) // a crash left half a line
+		line = append([]byte("\n"), line...) // a crash left a partial line
 	}
 	_, err = k.stretches.Write(append(line, '\n'))
 	return err
 }
 
-// about fills in what a thread's row tells.
+// about fills in what a thread's row says.
 func (s *Session) about(row store.Thread, instance string) {
 	s.Instance, s.Thread, s.Parent, s.ForkedFrom = instance, row.ID, row.Parent, row.ForkedFrom
 	if s.Cwd = row.Tree; s.Cwd == "" {
@@ -169,7 +171,7 @@ func (s *Session) about(row store.Thread, instance string) {
 	}
 }
 
-// begin takes in what an attempt begins with. Of a session that goes on it is known where it came from.
+// begin fills in what is known when an attempt begins, including the origin of a resumed session.
 func (s *Session) begin(v agent.Vendor) {
 	s.Home = v.Home
 	switch {
@@ -180,9 +182,9 @@ func (s *Session) begin(v agent.Vendor) {
 	}
 }
 
-// empty makes a directory anew and holds it open.
+// empty replaces a directory by an empty one and holds it open.
 func (k *Desk) empty(name string) (*os.Root, error) {
-	// An agent may have taken rights away; they are ours to give back.
+	// An agent may have removed permissions from its directories.
 	fs.WalkDir(k.root.FS(), name, func(path string, e fs.DirEntry, _ error) error {
 		if e != nil && e.IsDir() {
 			k.root.Chmod(path, 0o755)
@@ -190,13 +192,13 @@ func (k *Desk) empty(name string) (*os.Root, error) {
 		return nil
 	})
 	var err error
-	for range 5 { // a view may be drawn into it just now
+	for range 5 { // a view may be drawn into it right now
 		if err = k.root.RemoveAll(name); err == nil {
 			err = k.root.Mkdir(name, 0o755)
 		}
 		if err == nil || errors.Is(err, fs.ErrExist) {
-			// Whoever draws makes the directory too, and leaves it alone once an
-			// attempt is under way, as this one is.
+			// A drawing also creates the directory, and leaves it alone once an attempt is
+			// running, as this one is.
 			var dir *os.Root
 			if dir, err = k.openEmpty(name); err == nil {
 				return dir, nil
@@ -209,7 +211,7 @@ func (k *Desk) empty(name string) (*os.Root, error) {
 	return nil, err
 }
 
-// there opens a directory as it is; a link is none.
+// there opens an existing directory, not a link.
 func (k *Desk) there(name string) (*os.Root, error) {
 	info, err := k.root.Lstat(name)
 	if err == nil && !info.IsDir() {
@@ -221,7 +223,7 @@ func (k *Desk) there(name string) (*os.Root, error) {
 	return k.root.OpenRoot(name)
 }
 
-// openEmpty opens a directory that has nothing in it, and lets its owner write.
+// openEmpty opens a directory that is empty, and makes it writable for its owner.
 func (k *Desk) openEmpty(name string) (*os.Root, error) {
 	dir, err := k.there(name)
 	if err != nil {
@@ -266,17 +268,16 @@ func (k *Desk) Agent() agent.Desk {
 		Requests: k.Requests}
 }
 
-// ArtifactsDir is where the role leaves files.
+// ArtifactsDir returns where the role leaves files.
 func (k *Desk) ArtifactsDir() string { return filepath.Join(k.Dir, "artifacts") }
 
-// ContextDir is what the agent may read of the record.
+// ContextDir returns the part of the record that the agent may read.
 func (k *Desk) ContextDir() string { return filepath.Join(k.Dir, "context") }
 
-// Artifacts returns the artifacts directory, held open since it was made.
+// Artifacts returns the artifacts directory, held open since it was created.
 func (k *Desk) Artifacts() *os.Root { return k.artifacts }
 
-// Transcript returns what was appended to events.jsonl since the desk was
-// opened, and how much that is.
+// Transcript returns what was appended to events.jsonl since the desk was opened, and its size.
 func (k *Desk) Transcript() (io.ReadCloser, int64, error) { return since(k.Raw, k.stretch.Events[0]) }
 
 // StderrLog returns what was appended to stderr.log since the desk was opened.
@@ -291,11 +292,11 @@ func since(f *os.File, from int64) (io.ReadCloser, int64, error) {
 	return io.NopCloser(io.NewSectionReader(f, from, size)), size, nil
 }
 
-// Keep writes a file for the agent to read into the context directory. Its name is a path with
-// slashes.
+// Keep writes a file into the context directory for the agent to read. name is a slash-separated
+// path.
 func (k *Desk) Keep(name string, data []byte) error { return k.Copy(name, bytes.NewReader(data)) }
 
-// Copy is Keep for what is read.
+// Copy is Keep with a reader.
 func (k *Desk) Copy(name string, from io.Reader) error {
 	f, err := k.create(name)
 	if err == nil {
@@ -315,7 +316,7 @@ func (k *Desk) create(name string) (*os.File, error) {
 	return k.context.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o444)
 }
 
-// Link gives a file in the context directory a further name.
+// Link gives a file in the context directory another name.
 func (k *Desk) Link(file, name string) error {
 	err := k.context.MkdirAll(path.Dir(name), 0o755)
 	if err == nil {
@@ -327,7 +328,7 @@ func (k *Desk) Link(file, name string) error {
 	return nil
 }
 
-// Close notes the stretch of the attempt and its vendor session, and closes the desk.
+// Close records the stretch of the attempt and its vendor session, and closes the desk.
 func (k *Desk) Close(vendor string) error {
 	err := k.tell(end(k.stretches))
 	if vendor != "" && vendor != k.session.Vendor {
@@ -338,7 +339,8 @@ func (k *Desk) Close(vendor string) error {
 	return errors.Join(err, k.close())
 }
 
-// change writes session.json if it says something else then. An unreadable one says nothing: it is a view.
+// change rewrites session.json if by changes it. An unreadable file counts as empty: it is a
+// view.
 func (k *Desk) change(by func(*Session)) error {
 	was, _, err := readPlain(k.root, sessionFile, maxView)
 	var s Session
@@ -377,9 +379,9 @@ func (k *Desk) close() error {
 	return err
 }
 
-// Left hands what an attempt added to the logs of an instance to keep, as far as
-// attempts.jsonl tells: for an attempt whose Plait died. It was the instance's
-// last one, so its stretch runs to the end of the files.
+// Left passes what an attempt added to the logs of an instance to keep, as far as attempts.jsonl
+// says. It is for an attempt whose Plait died: that was the instance's last one, so its stretch
+// ends with the files.
 func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) error) error {
 	root, err := d.desk(instance)
 	if err != nil {
@@ -391,7 +393,7 @@ func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) 
 	told = bytes.TrimSpace(told)
 	var last Stretch
 	if err != nil || json.Unmarshal(told[bytes.LastIndexByte(told, '\n')+1:], &last) != nil || last.ID != attempt {
-		return nil // it never got as far as its desk
+		return nil // it never opened its desk
 	}
 	if k.Raw, _, err = k.log("events.jsonl"); err == nil {
 		k.Stderr, _, err = k.log("stderr.log")

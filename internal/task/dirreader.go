@@ -19,20 +19,20 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A DirReader is a task directory as it lies somewhere, read without a store: plain files
-// only, each through the directory's root. Nothing in it is believed: a file may be
-// missing, broken, huge or none at all. Methods may be called concurrently.
+// A DirReader reads a task directory in any place, without a store: regular files only, each
+// through the directory's root. Its content is not trusted: a file may be missing, broken, huge,
+// or not a file. Methods may be called concurrently.
 type DirReader struct {
 	root *os.Root
 	path string
 }
 
-// errNoCopy says that a directory is none of a task.
+// errNoCopy is the error for a directory that is not a task's.
 var errNoCopy = errors.New("it is not the directory of a task: it has neither task.yaml nor events.jsonl")
 
-// OpenCopy opens a directory that was a task's, wherever it lies now.
+// OpenCopy opens a copy of a task directory.
 func OpenCopy(dir string) (*DirReader, error) {
-	info, err := os.Stat(dir) // a pipe would be waited for
+	info, err := os.Stat(dir) // opening a pipe would block
 	if err == nil && !info.IsDir() {
 		err = syscall.ENOTDIR
 	}
@@ -52,7 +52,7 @@ func OpenCopy(dir string) (*DirReader, error) {
 	return nil, fmt.Errorf("open copy of a task: %s: %w", dir, errNoCopy)
 }
 
-// Browse opens the directory for reading what people read in it. fs.ErrNotExist.
+// Browse opens the directory to show its files to people. fs.ErrNotExist.
 func (d Dir) Browse() (*DirReader, error) {
 	root, err := d.look()
 	if err != nil {
@@ -61,15 +61,15 @@ func (d Dir) Browse() (*DirReader, error) {
 	return &DirReader{root, d.Path()}, nil
 }
 
-// Close lets the directory go. Files that were opened stay open.
+// Close closes the directory. Open files stay open.
 func (c *DirReader) Close() error { return c.root.Close() }
 
-// Path is where the directory lies.
+// Path returns the path of the directory.
 func (c *DirReader) Path() string { return c.path }
 
 const taskFile = "task.yaml"
 
-// maxTaskFile bounds task.yaml, and a session.json, in bytes.
+// maxTaskFile limits task.yaml and session.json, in bytes.
 const maxTaskFile = 4 << 20
 
 // Task reads task.yaml.
@@ -85,7 +85,7 @@ func (c *DirReader) Task() (view.Task, error) {
 	return v, nil
 }
 
-// Evidence reads the index of evidence. Without one there is none.
+// Evidence reads the index of evidence. Without one there is no evidence.
 func (c *DirReader) Evidence() ([]Entry, error) {
 	var list []Entry
 	data, err := c.read(evidenceFile, maxView)
@@ -98,13 +98,13 @@ func (c *DirReader) Evidence() ([]Entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", evidenceFile, err)
 	}
-	for i, e := range list { // an agent may have written there
+	for i, e := range list { // an agent may have written the file
 		list[i].Unfinished = thread.Evidence{Summary: e.Summary, Sources: e.Sources}.Unfinished()
 	}
 	return list, nil
 }
 
-// A Worker is an instance as its session.json tells.
+// A Worker is an instance as described by its session.json.
 type Worker struct {
 	Session
 	Name    string // of its directory
@@ -113,7 +113,7 @@ type Worker struct {
 	Files   []Document
 }
 
-// maxWorkers bounds the instances that are listed.
+// maxWorkers limits the list of instances.
 const maxWorkers = 1000
 
 // Workers lists the instances, by name.
@@ -131,7 +131,7 @@ func (c *DirReader) Workers() ([]Worker, error) {
 	return out, nil
 }
 
-// Worker reads what is known of one instance.
+// Worker reads the description of one instance.
 func (c *DirReader) Worker(name string) Worker {
 	w := Worker{Name: name}
 	data, err := c.read(path.Join("agents", name, sessionFile), maxTaskFile)
@@ -153,7 +153,7 @@ func (c *DirReader) Worker(name string) Worker {
 	return w
 }
 
-// tries counts the attempts that an attempts.jsonl tells of.
+// tries counts the attempts in an attempts.jsonl.
 func tries(told []byte) int {
 	n, last := 0, ""
 	for line := range bytes.Lines(told) {
@@ -165,7 +165,7 @@ func tries(told []byte) int {
 	return n
 }
 
-// Kinds of documents: what people read in a task's directory.
+// Kinds of documents that people read in a task directory.
 const (
 	DocReport   = "reports"
 	DocContract = "contracts"
@@ -174,12 +174,12 @@ const (
 	DocNotes    = "notes of people"
 	DocArtifact = "artifacts"
 	DocEvidence = "evidence"
-	DocSession  = "sessions" // what is known of an instance, and its raw logs
+	DocSession  = "sessions" // what is known about an instance, and its raw logs
 )
 
-// A Document is a file of a task's directory that people read.
+// A Document is a file in a task directory for people to read.
 type Document struct {
-	Name string // its path inside the directory
+	Name string // path inside the directory
 	Kind string
 	Size int64 // bytes
 }
@@ -189,17 +189,17 @@ var documentKinds = map[string]string{
 	boardFile: DocBoard, notesFile: DocNotes, manifestFile: DocNotes, evidenceFile: DocEvidence,
 }
 
-// Bounds of documents: how many are listed, and how deep artifacts lie.
+// Limits on documents: how many are listed, and how deeply artifacts are nested.
 const (
 	maxDocuments     = 2000
 	maxDocumentDepth = 8
 )
 
-// sessionFiles are those of an instance that tell how it worked.
+// sessionFiles are the files of an instance that show how it worked.
 var sessionFiles = []string{"artifacts/" + finalFile, stepFile, sessionFile, "runtime/events.jsonl", "runtime/stderr.log",
 	"runtime/requests.jsonl", "runtime/" + attemptsFile}
 
-// kindOf is the kind of document that a name can be of, "" for none.
+// kindOf returns the kind of document that a name stands for, "" for none.
 func kindOf(name string) string {
 	if !fs.ValidPath(name) || name == "." {
 		return ""
@@ -223,8 +223,8 @@ func kindOf(name string) string {
 	return ""
 }
 
-// Documents lists the documents; more says that there are others. What is no plain file is
-// left out.
+// Documents lists the documents; more reports that there are others. Anything but a regular file
+// is left out.
 func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	add := func(name string) {
 		kind := kindOf(name)
@@ -237,7 +237,7 @@ func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	}
 	var walk func(dir string, depth int)
 	walk = func(dir string, depth int) {
-		entries, one := c.list(dir, max(maxDocuments-len(documents), 0)+1) // one more than there is room for
+		entries, one := c.list(dir, max(maxDocuments-len(documents), 0)+1) // one more than fits
 		if one != nil {
 			err = errors.Join(err, one)
 			return
@@ -270,8 +270,8 @@ func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	return documents, more, err
 }
 
-// Open opens a document and tells how many bytes it has. It is a plain file of the
-// directory or nothing: links are not followed. fs.ErrNotExist.
+// Open opens a document and returns its size. It must be a regular file of the directory: links
+// are not followed. fs.ErrNotExist.
 func (c *DirReader) Open(name string) (io.ReadCloser, int64, error) {
 	err := fs.ErrNotExist
 	if kindOf(name) != "" {
@@ -282,7 +282,7 @@ func (c *DirReader) Open(name string) (io.ReadCloser, int64, error) {
 		}
 		var system syscall.Errno
 		if !errors.As(err, &system) || system == syscall.ELOOP || system == syscall.ENOTDIR || system == syscall.ENXIO {
-			err = fs.ErrNotExist // it is no plain file, or became a link while it was opened
+			err = fs.ErrNotExist // not a regular file, or replaced by a link while it was opened
 		}
 	}
 	return nil, 0, fmt.Errorf("open %s: %w", name, err)

@@ -17,33 +17,33 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A DirWriter draws task directories from the store. The zero DirWriter with a Store and a
-// Reader is ready. It remembers how far it has come with each task, so that the next
-// drawing is cheap. Methods may be called concurrently.
+// A DirWriter draws task directories from the store. It is ready to use once Store and Reader are
+// set. It remembers how far it has come with each task, so that the next drawing is cheap.
+// Methods may be called concurrently.
 type DirWriter struct {
 	Store  store.Store
 	Reader *thread.Reader
-	// Program is what files say that people can type.
+	// Program is what people type, for the command lines in files.
 	Program view.Program
 
 	mu    sync.Mutex
 	tasks map[string]*drawn
 }
 
-// drawn is how far the drawing of a task has come.
+// drawn is the state of a task's drawing.
 type drawn struct {
 	mu sync.Mutex
 	progress
 }
 
-// progress is what drawn keeps; its zero value is nothing yet.
+// progress is what drawn remembers between drawings. Its zero value means that nothing is drawn.
 type progress struct {
-	laid   bool // everything was drawn once, and nothing failed since
+	laid   bool // everything was drawn once, and nothing has failed since
 	driven bool
 	events copied
-	now    map[string]activity   // by attempt that has not ended
+	now    map[string]activity   // by running attempt
 	steps  map[string]newestStep // by instance
-	dirty  map[string]bool       // instances that something happened to
+	dirty  map[string]bool       // instances with new events
 	proofs proofs
 	reports
 }
@@ -73,11 +73,10 @@ func (b *DirWriter) Forget(task string) {
 	delete(b.tasks, task)
 }
 
-// Draw brings the directory of a task up to date. driven says that a process drives
-// the task now. What cannot be drawn is told by the error, all else is drawn, and the
-// next Draw tries again. Whoever draws while others may holds a lease: two at once
-// can leave lines of events.jsonl twice, until somebody draws from the beginning.
-// store.ErrNotFound.
+// Draw brings the directory of a task up to date. driven says that a process drives the task now.
+// If a part cannot be drawn, Draw returns an error and draws the rest; the next Draw tries again.
+// Concurrent processes must hold a lease: otherwise events.jsonl can have duplicate lines until
+// it is drawn from the beginning again. store.ErrNotFound.
 func (b *DirWriter) Draw(ctx context.Context, task string, driven bool) error {
 	d := b.drawn(task)
 	d.mu.Lock()
@@ -94,8 +93,7 @@ func (b *DirWriter) Draw(ctx context.Context, task string, driven bool) error {
 	return nil
 }
 
-// Behind reports whether something has happened to a task since it was drawn, or not
-// all of it could be drawn.
+// Behind reports whether a task has changed since it was drawn, or was not drawn completely.
 func (b *DirWriter) Behind(ctx context.Context, task string) (bool, error) {
 	d := b.drawn(task)
 	d.mu.Lock()
@@ -125,11 +123,12 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 		err = lay(root, b.Program, task, view.OnTeam(row))
 	}
 	if row.Status != store.Pending || driven {
-		// Not before: it reads every step that a fork has, and to fork takes as long however many there are.
+		// Not earlier: this reads every step of a fork, and forking must not take longer the more
+		// there are.
 		err = errors.Join(err, p.proofs.inherit(ctx, b, task))
 	}
-	// The journal first: rows that are read after it are never older than what is
-	// taken for drawn.
+	// The journal first, so that the rows read after it are never older than what counts as
+	// drawn.
 	var copyErr error
 	if p.events, copyErr = copyEvents(ctx, b.Store, root, task, p.events, p.add); copyErr != nil {
 		err = errors.Join(err, copyErr)
@@ -149,13 +148,13 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	return err
 }
 
-// record reads what the record holds about a task.
+// record reads the record of a task.
 func (b *DirWriter) record(ctx context.Context, task string, driven bool) (view.TaskRecord, error) {
 	return (&view.Reader{Store: b.Store, Nodes: b.Reader}).TaskRecord(ctx, task, driven)
 }
 
-// drawInstances draws what belongs to instances: all of them the first time, then
-// those that something happened to.
+// drawInstances draws the files of instances: of all the first time, then of those with new
+// events.
 func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
 	tried := make(map[string][]store.Attempt)
 	for _, a := range r.Attempts {
@@ -174,7 +173,7 @@ func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.Tas
 	return err
 }
 
-// add takes in an event that is copied.
+// add notes an event that is copied.
 func (p *progress) add(ev store.Event) {
 	p.reports.add(ev)
 	switch said := event.Read(ev).(type) {
@@ -214,7 +213,7 @@ func (p *progress) ended(ev store.Event) {
 	p.dirty[ev.Instance] = true
 }
 
-// YAML is task.yaml.
+// YAML returns task.yaml.
 func YAML(v view.Task) ([]byte, error) {
 	var buf bytes.Buffer
 	buf.WriteString("# Drawn by Plait from its record; what is changed here is overwritten.\n")

@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// A drawn file among those of people says so in its first bytes.
+// drawnMarks are the first bytes of files that Plait draws next to files of people.
 var drawnMarks = map[string]string{
 	".md":   "---\n# Drawn by Plait from its record; what is changed here is overwritten.\n",
 	".json": "{\n  \"schema\": \"plait.",
 }
 
-// drawOwn draws a file where people have theirs, too. Another file of that name is not
-// lost: it is moved aside, to NAME.kept.EXT.
+// drawOwn draws a file where people have files too. Another file of that name is moved aside, to
+// NAME.kept.EXT.
 func drawOwn(root *os.Root, name string, data []byte) error {
 	f, _, err := openPlain(root, name, os.O_RDONLY)
 	if err != nil {
@@ -46,10 +46,10 @@ func drawOwn(root *os.Root, name string, data []byte) error {
 	return draw(root, name, data)
 }
 
-// maxAside is how many files of one name are moved aside.
+// maxAside limits how many files of one name are moved aside.
 const maxAside = 100
 
-// aside gives what has a name another one that is free.
+// aside renames a file to a free name.
 func aside(root *os.Root, name string) error {
 	ext := path.Ext(name)
 	base := strings.TrimSuffix(name, ext) + ".kept"

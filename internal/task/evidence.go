@@ -28,17 +28,17 @@ type Entry struct {
 	Summary      string                  `json:"summary"`
 	CreatedAt    int64                   `json:"createdAt"` // Unix ms
 	By           string                  `json:"by"`        // instance
-	Thread       string                  `json:"thread"`    // "": it came with the fork that the task is
+	Thread       string                  `json:"thread"`    // "": it was inherited from the task's origin
 	Sources      []thread.EvidenceSource `json:"sources"`
 	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
-	Node         dag.Hash                `json:"node"` // what the record keeps of it
-	// Unfinished says that it rests on a command or a tool call that came to nothing, and proves nothing
+	Node         dag.Hash                `json:"node"` // in the record
+	// Unfinished says that it rests on an unfinished command or tool call, and proves nothing.
 	Unfinished bool   `json:"unfinished,omitempty"`
 	Broken     string `json:"broken,omitempty"` // why the node cannot be read
 }
 
-// Evidence lists the entries of a task in the order in which they were committed,
-// those first that it has from the task that it was forked from.
+// Evidence lists the entries of a task in the order in which they were committed, inherited ones
+// first.
 func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
 	var p proofs
 	err := p.inherit(ctx, b, task)
@@ -55,19 +55,19 @@ func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) 
 	return p.list(), nil
 }
 
-// proofs are the entries of a task as far as they are known.
+// proofs are the entries of a task read so far.
 type proofs struct {
-	heir      bool // what it inherits was looked for
+	heir      bool // inherited entries were read
 	inherited []dag.Hash
-	from      []Entry // of those
+	from      []Entry // inherited
 	own       []Entry
-	unread    int // the last ones of own, of which only the event is known
+	unread    int // how many of own, at the end, are known only by their event
 	known     map[dag.Hash]bool
 	pos       int64 // of the last event
-	changed   bool  // since it was drawn
+	changed   bool  // since the last drawing
 }
 
-// inherit finds what a fork has from its origin, the first time.
+// inherit reads what a fork inherits from its origin, once.
 func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err error) {
 	if p.heir {
 		return nil
@@ -77,7 +77,7 @@ func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err er
 	return err
 }
 
-// add takes in an event of the task. Events may be told twice.
+// add notes an event of the task. Events may be repeated.
 func (p *proofs) add(ev store.Event) {
 	a, ok := event.Read(ev).(event.EvidenceAdded)
 	if !ok || ev.Pos <= p.pos {
@@ -93,12 +93,12 @@ func (p *proofs) add(ev store.Event) {
 	p.unread++
 }
 
-// read reads the nodes of what was added.
+// read reads the nodes of new entries.
 func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
 		h := p.inherited[0]
 		if p.known[h] {
-			continue // its own
+			continue // an entry of its own
 		}
 		e := Entry{Node: h}
 		if err := e.read(ctx, b.Reader); err != nil {
@@ -122,7 +122,7 @@ func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 
 func (p *proofs) list() []Entry { return append(append([]Entry{}, p.from...), p.own...) }
 
-// read fills in what the node says. One that is lost or damaged is noted.
+// read fills in an entry from its node. A missing or damaged node is noted.
 func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 	n, err := r.Evidence(ctx, e.Node)
 	switch {
@@ -139,7 +139,7 @@ func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 	return nil
 }
 
-// drawEvidence draws index.json when there is something new.
+// drawEvidence draws index.json if there are new entries.
 func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
 	if err := p.proofs.read(ctx, b); err != nil {
 		return err
@@ -155,16 +155,16 @@ func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress
 	return err
 }
 
-// Resolve finds the entry that an id means when an instance says it: a full id is one
-// of the task, any other one of the instance's own, else the only one of that name.
+// Resolve finds the entry that id refers to in a text of an instance. A full id is looked up in
+// the task; any other id is one of the instance's own, else the only one of that name.
 func Resolve(id, instance string, entries []Entry) (Entry, bool) {
 	return NewIndex(entries).Resolve(id, instance)
 }
 
-// An Index finds entries by their ids, however many there are of both.
+// An Index finds entries by id in constant time.
 type Index struct {
 	ids   map[string]Entry
-	named map[string][]Entry // by the id that their own instance calls them by; no more than two
+	named map[string][]Entry // by local id; at most two each
 }
 
 // NewIndex returns the index of entries.
@@ -196,15 +196,15 @@ func (x *Index) Resolve(id, instance string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// A Citation is an entry named in a file of the task.
+// A Citation is an entry that a file of the task cites.
 type Citation struct {
-	File     string `json:"file"`     // in the directory
+	File     string `json:"file"`     // relative to the directory
 	Instance string `json:"instance"` // whose file it is, or ""
-	ID       string `json:"id"`       // as it stands there
+	ID       string `json:"id"`       // as written
 }
 
-// Citations lists what the reports, contracts and decisions of the task cite, and each
-// final.json. Files that are no plain ones, or larger than 16 MiB, are left out.
+// Citations lists the citations in the reports, contracts and decisions of the task, and in each
+// final.json. Anything but a regular file, and files larger than 16 MiB, are left out.
 func (d Dir) Citations() ([]Citation, error) {
 	names, err := d.reports()
 	if err != nil {
@@ -243,30 +243,30 @@ func (d Dir) Citations() ([]Citation, error) {
 
 // States of the sources of evidence.
 const (
-	Fresh   = "fresh"   // the bytes are as they were
-	Moved   = "moved"   // the file has changed, but the lines are there
+	Fresh   = "fresh"   // the bytes are unchanged
+	Moved   = "moved"   // the file has changed, but still has the lines
 	Stale   = "stale"   // the file has changed
-	Gone    = "gone"    // the file is not there
-	Unknown = "unknown" // nothing tells
-	Wrong   = "wrong"   // the lines of the transcript that it names are others
+	Gone    = "gone"    // the file does not exist
+	Unknown = "unknown" // cannot be determined
+	Wrong   = "wrong"   // the lines of the transcript have changed
 
-	Unfinished = "unfinished" // the command or the tool call came to nothing: it proves nothing
+	Unfinished = "unfinished" // the command or tool call did not finish: it proves nothing
 )
 
-// A Freshness says how a source stands now. Of lines that moved it has the new place.
+// A Freshness is the current state of a source. If lines moved, it has their new place.
 type Freshness struct {
 	State     string `json:"state"`
 	StartLine int    `json:"startLine,omitempty"`
 	EndLine   int    `json:"endLine,omitempty"`
 }
 
-// Check compares each source of an entry with the working tree as it is now. What a
-// command did never becomes stale by itself; where it ran is not known without a git
-// tree. Nil for root: there is no such tree any more.
+// Check compares each source of an entry with the current working tree. The output of a command
+// never becomes stale; without a git tree it is not known what the command ran on. root is nil if
+// the tree no longer exists.
 func Check(ctx context.Context, objects store.Objects, e Entry, root *os.Root) ([]Freshness, error) {
 	states := make([]Freshness, len(e.Sources))
 	for i, s := range e.Sources {
-		err := ctx.Err() // whoever asked may have gone
+		err := ctx.Err() // the caller may be gone
 		if err != nil {
 			return nil, fmt.Errorf("check evidence %s: %w", e.ID, err)
 		}
@@ -296,7 +296,7 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 	case errors.Is(err, fs.ErrNotExist):
 		return Freshness{State: Gone}, nil
 	case errors.Is(err, thread.ErrAnchor), errors.Is(err, errNotPlain):
-		return Freshness{State: Stale}, nil // what was anchored was a file, and smaller
+		return Freshness{State: Stale}, nil // what was anchored was a smaller regular file
 	case err != nil:
 		return Freshness{State: Unknown}, nil
 	case dag.Sum(data) == s.Hash:
@@ -306,7 +306,7 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 	}
 	kept, err := objects.Get(ctx, s.Blob)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-		return Freshness{State: Stale}, nil // whoever checks the blobs tells of it
+		return Freshness{State: Stale}, nil // the check of blobs reports it
 	}
 	if err != nil {
 		return Freshness{}, err
@@ -322,7 +322,7 @@ func linesMatch(ctx context.Context, objects store.Objects, s thread.EvidenceSou
 	holds, err := s.LinesMatch(ctx, objects)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
-		return Freshness{State: Gone}, nil // whoever checks the blobs tells of it
+		return Freshness{State: Gone}, nil // the check of blobs reports it
 	case err != nil:
 		return Freshness{}, err
 	case holds:
@@ -331,7 +331,7 @@ func linesMatch(ctx context.Context, objects store.Objects, s thread.EvidenceSou
 	return Freshness{State: Wrong}, nil
 }
 
-// readWhole reads a regular file of a working tree, through links that stay in it.
+// readWhole reads a regular file of a working tree. It follows links that stay inside the tree.
 func readWhole(root *os.Root, name string) ([]byte, error) {
 	f, err := root.OpenFile(filepath.FromSlash(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -352,16 +352,16 @@ func readWhole(root *os.Root, name string) ([]byte, error) {
 	return data, err
 }
 
-// nearest returns the line of data at which lines stand whole, the one next to line
-// was when there are several, or 0. Nothing but white space is found nowhere.
+// nearest returns the number of the line at which data contains lines, the one nearest to was if
+// there are several, or 0. Lines that are all white space are never found.
 func nearest(data, lines []byte, was int) int {
 	lines = bytes.TrimSuffix(lines, []byte("\n"))
 	if len(bytes.TrimSpace(lines)) == 0 {
 		return 0
 	}
-	// Lines that repeat begin again within themselves, a million times at worst: what is
-	// known of them says how far to go back, and no byte of data is looked at twice.
-	back := make([]int32, len(lines)+1) // of each beginning, how much of its end is a shorter one
+	// This is the Knuth-Morris-Pratt search, since lines may repeat within themselves a million
+	// times: no byte of data is compared twice.
+	back := make([]int32, len(lines)+1) // for each prefix, the length of its longest border
 	for i, n := 1, int32(0); i < len(lines); i++ {
 		for n > 0 && lines[i] != lines[n] {
 			n = back[n]
@@ -371,7 +371,7 @@ func nearest(data, lines []byte, was int) int {
 		}
 		back[i+1] = n
 	}
-	best, line := 0, 1 // line is the one after what was looked at
+	best, line := 0, 1 // line is the number of the line after the one just read
 	tall := bytes.Count(lines, []byte("\n"))
 	for i, n := 0, int32(0); i < len(data); i++ {
 		for n > 0 && data[i] != lines[n] {

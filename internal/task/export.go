@@ -21,7 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// exportSchema names the form of an export; its number grows with it.
+// exportSchema names the format of an export, with its version.
 const exportSchema = "plait.export/1"
 
 // A Manifest is an export's manifest.json.
@@ -33,7 +33,7 @@ type Manifest struct {
 	Objects int        `json:"objects"` // in objects/
 	Events  int        `json:"events"`  // in index/events.jsonl
 	Skipped []Skipped  `json:"skipped"` // of the directory
-	Missing []dag.Hash `json:"missing"` // objects that the record names but has not
+	Missing []dag.Hash `json:"missing"` // objects that the record refers to but does not have
 }
 
 // A Skipped is something in the directory that was left out.
@@ -51,7 +51,7 @@ type Record interface {
 
 // Export writes a task to w as a ZIP file that can be read without Plait:
 //
-//	task/           its directory; links and what is no plain file are left out
+//	task/           its directory, regular files only
 //	objects/<hash>  the bytes of every object that the task reaches
 //	index/          threads.json, attempts.json, gates.json, events.jsonl: the rows; nodes.json: which objects are nodes
 //	manifest.json   see [Manifest]
@@ -134,7 +134,7 @@ func (p *packer) pack(task string) error {
 	return p.add("manifest.json", bytes.NewReader(data))
 }
 
-// orEmpty makes a list without entries a list in JSON.
+// orEmpty returns an empty list for nil.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -142,7 +142,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// create begins one file. None has a time: the same task gives the same bytes.
+// create begins a file without a time, so that the same task gives the same bytes.
 func (p *packer) create(name string) (io.Writer, error) {
 	h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 	h.SetMode(0o644)
@@ -160,9 +160,8 @@ func (p *packer) add(name string, r io.Reader) error {
 	return nil
 }
 
-// directory packs the files of the task's directory, in name order. A link could lead
-// anywhere, so it is not followed, and a file with a second name may be somebody
-// else's.
+// directory packs the files of the task's directory, by name. A link could lead anywhere, so it
+// is not followed, and a file with a second link may belong to somebody else.
 func (p *packer) directory(d Dir) error {
 	root, err := d.look()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,7 +184,7 @@ func (p *packer) directory(d Dir) error {
 		case e.IsDir():
 			return nil
 		case strings.HasPrefix(path.Base(name), ".") && strings.HasSuffix(name, newSuffix):
-			return nil // being written just now
+			return nil // a temporary file
 		case !utf8.ValidString(name) || strings.ContainsAny(name, `\:`):
 			return skip(name, "its name is not safe everywhere")
 		case e.Type()&fs.ModeSymlink != 0:
@@ -200,11 +199,11 @@ func (p *packer) directory(d Dir) error {
 		}
 		defer f.Close()
 		p.manifest.Files++
-		return p.add("task/"+name, io.LimitReader(f, info.Size())) // a log may grow meanwhile
+		return p.add("task/"+name, io.LimitReader(f, info.Size())) // a log may be growing
 	})
 }
 
-// objects packs all that roots reach.
+// objects packs everything reachable from roots.
 func (p *packer) objects(roots []dag.Hash) error {
 	var walker dag.Walker
 	var all []dag.Hash
@@ -263,7 +262,7 @@ func (p *packer) object(h dag.Hash) error {
 	return p.add("objects/"+h.String(), r)
 }
 
-// events packs the journal with its positions, a line each.
+// events packs the journal with its positions, one event per line.
 func (p *packer) events(task string) error {
 	w, err := p.create("index/" + eventsFile)
 	if err != nil {

@@ -13,15 +13,14 @@ import (
 	"syscall"
 )
 
-// errNotPlain says that what has the name of a file of ours is none that Plait
-// writes: a link, a pipe, or a file with a second name. It may lead elsewhere, so it
-// is never written through; it is replaced.
+// errNotPlain is the error for a link, a pipe, or a file with several links in place of a file
+// that Plait writes. Since it may lead elsewhere it is never written through, only replaced.
 var errNotPlain = errors.New("not a plain file")
 
-// openPlain opens a regular file that has one name, without following a link.
+// openPlain opens a regular file with a single link, and follows no symbolic link.
 // fs.ErrNotExist, errNotPlain.
 func openPlain(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
-	// os.Root follows links that stay inside it, so the name is looked at twice.
+	// os.Root follows links that stay inside it, so the name is checked before and after.
 	if info, err := root.Lstat(name); err == nil && !plain(info) {
 		return nil, nil, fmt.Errorf("%s is %w", name, errNotPlain)
 	}
@@ -43,14 +42,13 @@ func openPlain(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, err
 	return f, info, nil
 }
 
-// plain reports whether info is that of a regular file with one name.
+// plain reports whether info is that of a regular file with a single link.
 func plain(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return info.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
-// A stamp reports whether a file is as it was left. Nobody can set the time of its
-// last change back.
+// A stamp identifies the state of a file. It includes the change time, which nobody can set.
 type stamp struct {
 	dev, ino     uint64
 	size         int64
@@ -66,7 +64,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return stamp{uint64(st.Dev), st.Ino, st.Size, mtime, ctime}
 }
 
-// readPlain reads at most most bytes of a plain file; a longer one is an error.
+// readPlain reads a regular file of at most most bytes; a longer one is an error.
 func readPlain(root *os.Root, name string, most int64) ([]byte, stamp, error) {
 	f, info, err := openPlain(root, name, os.O_RDONLY)
 	if err != nil {
@@ -80,10 +78,10 @@ func readPlain(root *os.Root, name string, most int64) ([]byte, stamp, error) {
 	return data, stampOf(info), err
 }
 
-// maxView bounds what is read back of a view, in bytes.
+// maxView limits what is read back of a view, in bytes.
 const maxView = 16 << 20
 
-// draw replaces a view unless it says the same already.
+// draw replaces a view unless it is up to date.
 func draw(root *os.Root, name string, data []byte) error {
 	if old, _, err := readPlain(root, name, maxView); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -91,22 +89,21 @@ func draw(root *os.Root, name string, data []byte) error {
 	return replace(root, name, data)
 }
 
-// newSuffix ends the names of files that are being written.
+// newSuffix ends the names of temporary files.
 const newSuffix = ".new"
 
-// replace writes a file anew and renames it into place. Its name while it is
-// written is drawn: two processes never write the same file, and nobody can plant
-// something under it.
+// replace writes a file through a temporary one and a rename. The temporary name is random, so
+// that no two processes write the same file and nobody can prepare it.
 func replace(root *os.Root, name string, data []byte) error {
 	return replaceBy(root, name, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-// replaceBy is replace with what write writes.
+// replaceBy is replace for data that write writes.
 func replaceBy(root *os.Root, name string, write func(io.Writer) error) error {
 	return replaceWhen(root, name, write, func() bool { return true })
 }
 
-// replaceWhen is replaceBy if still holds just before the renaming.
+// replaceWhen is replaceBy that renames only if still reports true just before.
 func replaceWhen(root *os.Root, name string, write func(io.Writer) error, still func() bool) error {
 	tmp := path.Join(path.Dir(name), "."+path.Base(name)+"-"+strings.ToLower(rand.Text()[:10])+newSuffix)
 	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -126,7 +123,7 @@ func replaceWhen(root *os.Root, name string, write func(io.Writer) error, still 
 	return nil
 }
 
-// sweep removes what a crash left of files that were being written.
+// sweep removes temporary files that a crash left behind.
 func sweep(root *os.Root, dir string) {
 	entries, err := fs.ReadDir(root.FS(), dir)
 	if err != nil {
@@ -139,8 +136,7 @@ func sweep(root *os.Root, dir string) {
 	}
 }
 
-// once makes a file unless something has its name already: what a person made of
-// it stays.
+// once creates a file unless it exists: people may have changed it.
 func once(root *os.Root, name, text string) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
@@ -156,8 +152,8 @@ func once(root *os.Root, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// folder sees to it that name is a directory of root's own, and each one above it.
-// A link is taken away: what it leads to stays as it is.
+// folder makes sure that name, and each directory above it, is a real directory in root. A link
+// is removed; its target is left alone.
 func folder(root *os.Root, name string) error {
 	if dir := path.Dir(name); dir != "." {
 		if err := folder(root, dir); err != nil {
@@ -173,7 +169,7 @@ func folder(root *os.Root, name string) error {
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = root.Mkdir(name, 0o755); errors.Is(err, fs.ErrExist) {
-			err = nil // another process was quicker
+			err = nil // another process was faster
 		}
 		return err
 	}

@@ -17,13 +17,13 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Files that are drawn of an instance's newest step.
+// Files that are drawn for an instance's newest step.
 const (
-	finalFile = "final.json" // in artifacts: what it hands back, and nothing else
-	stepFile  = "step.json"  // how that came about
+	finalFile = "final.json" // in artifacts: its output, and nothing else
+	stepFile  = "step.json"  // how the step was made
 )
 
-// A Step is an instance's step.json. Large things are named by their hash; plait cas get prints
+// A Step is an instance's step.json. Large values are given by their hash; plait cas get prints
 // them.
 type Step struct {
 	Instance   string         `json:"instance"`
@@ -45,14 +45,14 @@ type Step struct {
 	Transcript dag.Hash       `json:"transcript"`
 	Stderr     dag.Hash       `json:"stderr"`
 
-	final any // what final.json says
+	final any // the content of final.json
 }
 
-// A Final is the final.json of a role that is no action of a plan. That of an action is its output as
-// it handed it in, see docs/schemas/worker-output.schema.json.
+// A Final is the final.json of a role that is not an action of a plan. An action's is its output
+// as submitted, see docs/schemas/worker-output.schema.json.
 type Final struct {
-	Meta json.RawMessage `json:"meta"` // null when it is large
-	Text *string         `json:"text"` // null when it is large: the step's content has it
+	Meta json.RawMessage `json:"meta"` // null if it is large
+	Text *string         `json:"text"` // null if it is large: see the step's content
 }
 
 // A StepArtifact is a file that was kept.
@@ -63,19 +63,19 @@ type StepArtifact struct {
 	Blob      dag.Hash `json:"blob"`
 }
 
-// Bounds of what stands in these files themselves, in bytes.
+// Limits on what these files contain themselves, in bytes.
 const (
 	maxText    = 16 << 10
 	maxSummary = 2000 // characters
 )
 
-// drawInstance draws final.json, step.json and session.json of an instance, of whose attempts
-// none is running; else it is left alone.
+// drawInstance draws final.json, step.json and session.json of an instance, unless one of its
+// attempts is running.
 func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt,
 	step newestStep) error {
 	last := view.NewestAttempt(attempts)
 	if !isInstance(last.Instance) {
-		return nil // no directory of ours can have this name
+		return nil // not a name that Plait gives
 	}
 	name := filepath.Join("agents", last.Instance)
 	if err := folder(root, filepath.Join(name, "artifacts")); err != nil {
@@ -86,9 +86,8 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 		return err
 	}
 	defer desk.Close()
-	// The directory is opened first, then it is asked whether a later attempt has
-	// begun: if not, this is the directory of the one that ended, and it stays that
-	// one, as a later attempt makes a new one.
+	// The directory is opened before checking whether a later attempt has begun. If not, it is
+	// the one of the attempt that ended, and stays so: a later attempt makes a new one.
 	artifacts, err := desk.OpenRoot("artifacts")
 	if err != nil {
 		return err
@@ -96,7 +95,7 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 	defer artifacts.Close()
 	unlock, ok := lockDesk(desk, 0)
 	if !ok {
-		return nil // its attempt begins or ends just now
+		return nil // its attempt is just beginning or ending
 	}
 	defer unlock()
 	running, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: last.Thread, Status: store.AttemptRunning})
@@ -122,7 +121,7 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 	return drawSession(desk, row, last, sandbox)
 }
 
-// step reads what a step handed back.
+// step reads the output of a step.
 func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt, step dag.Hash) (Step, error) {
 	s, err := b.Reader.State(ctx, step)
 	if err != nil {
@@ -149,7 +148,7 @@ func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt,
 		Status  string `json:"$status"`
 		Summary string `json:"summary"`
 	}
-	json.Unmarshal(s.Meta, &meta) // a summary that is no text is none
+	json.Unmarshal(s.Meta, &meta) // a summary that is not a text is ignored
 	f.Status, f.Summary = meta.Status, view.Shorten(meta.Summary, maxSummary+1)
 	if f.Summary == "" {
 		f.Summary = view.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
@@ -183,12 +182,12 @@ func drawFinal(artifacts *os.Root, f Step) error {
 	}
 	err := drawJSON(artifacts, finalFile, f.final)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // a later attempt has taken the directory away
+		return nil // a later attempt has replaced the directory
 	}
 	return err
 }
 
-// drawJSON draws v as JSON that people can read.
+// drawJSON draws v as indented JSON.
 func drawJSON(root *os.Root, name string, v any) error {
 	data, err := pretty(v)
 	if err != nil {
@@ -197,7 +196,7 @@ func drawJSON(root *os.Root, name string, v any) error {
 	return draw(root, name, data)
 }
 
-// pretty spells v as JSON that people can read.
+// pretty returns v as indented JSON.
 func pretty(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -207,7 +206,7 @@ func pretty(v any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// drawSession brings session.json up to date with the store. What only the desk knows is kept.
+// drawSession brings session.json up to date with the store. It keeps what only the desk knows.
 func drawSession(desk *os.Root, row store.Thread, last store.Attempt, sandbox string) error {
 	var s Session
 	if data, _, err := readPlain(desk, sessionFile, maxView); err != nil || json.Unmarshal(data, &s) != nil {
@@ -224,8 +223,8 @@ func drawSession(desk *os.Root, row store.Thread, last store.Attempt, sandbox st
 	return drawJSON(desk, sessionFile, s)
 }
 
-// lockDesk keeps a desk's session.json to one writer at a time. It waits as long as
-// patience: agents can hold the lock, and nothing may wait for them.
+// lockDesk locks a desk's session.json for writing. It gives up after patience: agents can hold
+// the lock, and must not block Plait.
 func lockDesk(desk *os.Root, patience time.Duration) (unlock func(), ok bool) {
 	dir, err := desk.Open(".")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// eventsFile is the task's journal as lines of JSON.
+// eventsFile is the task's journal, one JSON object per line.
 const eventsFile = "events.jsonl"
 
 // eventPage is how many events are read from the store at a time.
 const eventPage = 1000
 
-// A line is one event in events.jsonl. The position over the whole record is left
-// out: it means nothing without the store.
+// A line is one event in events.jsonl. The position in the whole journal is left out: it means
+// nothing without the store.
 type line struct {
 	Seq      int64           `json:"seq"`
 	TS       int64           `json:"ts"`
@@ -33,7 +33,7 @@ type line struct {
 	Payload  json.RawMessage `json:"payload"`
 }
 
-// appendLine spells an event. A payload that is no JSON is written as a string.
+// appendLine appends an event. A payload that is not JSON is written as a string.
 func appendLine(buf *bytes.Buffer, ev store.Event) error {
 	payload := ev.Payload
 	switch {
@@ -50,17 +50,16 @@ func appendLine(buf *bytes.Buffer, ev store.Event) error {
 	return enc.Encode(line{ev.Seq, ev.TS, ev.Type, ev.Task, ev.Thread, ev.Instance, ev.Attempt, payload})
 }
 
-// A copied is how far events.jsonl has come.
+// A copied is the state of events.jsonl.
 type copied struct {
 	pos  int64 // of the last event in it
-	left stamp // the file as it was left
+	left stamp // of the file after the last write
 }
 
-// copyEvents brings events.jsonl up to date and returns how far it has come, handing
-// each event that it reads to see. Where the file is as done says, only what is new
-// is read; otherwise all of it is compared with the journal. What is a beginning of
-// the journal, be it cut in the middle of a line, is appended to; anything else is
-// written anew.
+// copyEvents brings events.jsonl up to date, passes each event it reads to see, and returns the
+// new state. If the file is as done says, only new events are read; otherwise all of it is
+// compared with the journal. A file that is a prefix of the journal, even one that ends within a
+// line, is appended to; any other is rewritten.
 func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied,
 	see func(store.Event)) (copied, error) {
 	f, info, err := openPlain(root, eventsFile, os.O_RDWR|os.O_CREATE|os.O_APPEND)
@@ -89,8 +88,8 @@ func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task 
 	return done, nil
 }
 
-// eachLine spells the events of a task after pos, a page at a time, and returns the
-// position of the last one.
+// eachLine encodes the events of a task after pos, a page at a time, and returns the position of
+// the last one.
 func eachLine(ctx context.Context, journal store.Journal, task string, pos int64, write func([]byte) error,
 	see func(store.Event)) (int64, error) {
 	var buf bytes.Buffer
@@ -122,8 +121,8 @@ func writeTo(w io.Writer) func([]byte) error {
 	return func(data []byte) error { _, err := w.Write(data); return err }
 }
 
-// A comparison holds a file against what it should say. At the file's end it goes
-// over to appending.
+// A comparison checks that a file has the lines of the journal. At the end of the file it starts
+// appending.
 type comparison struct {
 	r       *bufio.Reader
 	f       *os.File
@@ -131,7 +130,7 @@ type comparison struct {
 	differs bool
 }
 
-// line compares, or appends.
+// line compares a line, or appends it.
 func (c *comparison) line(data []byte) error {
 	if c.differs {
 		return nil
@@ -152,7 +151,7 @@ func (c *comparison) line(data []byte) error {
 	return err
 }
 
-// agrees reports whether the file says what the journal says, and no more.
+// agrees reports whether the file has the lines of the journal, and no more.
 func (c *comparison) agrees() bool {
 	if c.differs || c.ended {
 		return !c.differs
@@ -161,7 +160,7 @@ func (c *comparison) agrees() bool {
 	return err == io.EOF
 }
 
-// rewriteEvents writes events.jsonl anew.
+// rewriteEvents writes events.jsonl from the beginning.
 func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string,
 	see func(store.Event)) (copied, error) {
 	var done copied

@@ -20,8 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Bounds of what agents are handed: how many things, and bytes of each and of the
-// manifest.
+// Limits on attachments: how many there are, and bytes of each and of the manifest.
 const (
 	maxAttachments = 64
 	maxAttachment  = 256 << 10
@@ -40,16 +39,15 @@ type entry struct {
 
 var attachmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// Attachments reads context-manifest.yaml. Paths are looked up inside tree, the
-// working tree of the agent. An entry that makes no sense is not handed on, and said
-// in its line.
+// Attachments reads context-manifest.yaml. Paths are relative to tree, the working tree of the
+// agent. An invalid entry is not attached, and its line says why.
 func (d Dir) Attachments(tree string) []agent.Attachment {
 	wrong := func(what error) []agent.Attachment {
 		return []agent.Attachment{{Line: manifestFile + " is not used: " + view.OneLine(what.Error(), 300)}}
 	}
 	root, err := d.look()
 	if err != nil {
-		return nil // then nobody wrote anything in it either
+		return nil // without a manifest there are no entries
 	}
 	defer root.Close()
 	data, _, err := readPlain(root, manifestFile, maxManifest)
@@ -104,7 +102,7 @@ func (d Dir) Attachments(tree string) []agent.Attachment {
 	return out
 }
 
-// named is what an entry is called: its id, else its place.
+// named returns the name of an entry: its id, else its position.
 func named(id string, i int) string {
 	if id == "" {
 		return fmt.Sprintf("number %d", i+1)
@@ -112,7 +110,7 @@ func named(id string, i int) string {
 	return id
 }
 
-// attach makes an attachment of an entry, its line without the reason.
+// attach returns the attachment for an entry, its line without the reason.
 func (e entry) attach(files *os.Root) (agent.Attachment, error) {
 	a := agent.Attachment{Line: "attachment " + e.ID + ": "}
 	switch {
@@ -147,7 +145,7 @@ func (e entry) attach(files *os.Root) (agent.Attachment, error) {
 	}
 	a.Line += view.OneLine(filepath.ToSlash(e.Path), 300)
 	if e.Range == nil {
-		a.Line += " in the working tree" // where the agent can read it itself
+		a.Line += " in the working tree" // the agent can read it there
 		return a, nil
 	}
 	if a.Data, err = lines(f, e.Range[0], e.Range[1]); err != nil {
@@ -158,10 +156,10 @@ func (e entry) attach(files *os.Root) (agent.Attachment, error) {
 	return a, nil
 }
 
-// maxSkipped bounds how far into a file a range may begin, in bytes.
+// maxSkipped limits the offset at which a range of a file begins, in bytes.
 const maxSkipped = 16 << 20
 
-// lines reads some lines of a file; fewer when it has fewer.
+// lines reads a range of lines of a file, fewer if the file is shorter.
 func lines(r io.Reader, from, to int) ([]byte, error) {
 	in := bufio.NewReader(io.LimitReader(r, maxSkipped))
 	var out bytes.Buffer
@@ -192,7 +190,7 @@ func lines(r io.Reader, from, to int) ([]byte, error) {
 
 var plainExtension = regexp.MustCompile(`^\.[A-Za-z0-9]+$`)
 
-// extension is how the name of a file ends, where that is harmless.
+// extension returns the extension of a file name, if it is safe.
 func extension(path string) string {
 	if ext := filepath.Ext(path); len(ext) <= 13 && plainExtension.MatchString(ext) {
 		return strings.ToLower(ext)

@@ -17,7 +17,7 @@ func lineRange(from, to int) string {
 
 func exited(code int) string { return fmt.Sprintf(" (exit %d)", code) }
 
-// visible is text without what a terminal would obey.
+// visible returns text without characters that a terminal would interpret.
 func visible(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, string(utf8.RuneError)), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
@@ -28,7 +28,7 @@ func visible(s string) string {
 	}, s)
 }
 
-// tagless is a line of Markdown in which no HTML can begin.
+// tagless returns a line of Markdown with HTML escaped.
 func tagless(line string) string {
 	var b strings.Builder
 	for i := 0; i < len(line); i++ {
@@ -42,7 +42,7 @@ func tagless(line string) string {
 	return b.String()
 }
 
-// quote makes text from agents a quotation: nothing in it reaches beyond.
+// quote returns text as a Markdown quotation that it cannot leave.
 func quote(s string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSpace(visible(s)), "\n") {
@@ -51,7 +51,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// verbatim makes text from agents a block of code, with a fence that is not in it.
+// verbatim returns text as a code block, with a fence that does not occur in it.
 func verbatim(s, lang string) string {
 	s = strings.TrimRight(visible(s), "\n")
 	fence := "```"
@@ -61,8 +61,8 @@ func verbatim(s, lang string) string {
 	return fence + lang + "\n" + s + "\n" + fence + "\n"
 }
 
-// document makes a Markdown document of an agent's the part of another one: what
-// follows it is not swallowed by anything that it leaves open.
+// document returns an agent's Markdown for use as part of another document: nothing that it
+// leaves open affects what follows.
 func document(s string) string {
 	lines := strings.Split(strings.TrimSpace(visible(s)), "\n")
 	var b strings.Builder
@@ -77,7 +77,7 @@ func document(s string) string {
 		case ok && (f.indent == 0 || f.ends(lines[i+1:])):
 			open = f
 		case ok:
-			line = line[:f.indent] + `\` + line[f.indent:] // it may be open at the end, or not
+			line = line[:f.indent] + `\` + line[f.indent:] // it may still be open at the end
 		default:
 			line = tagless(line)
 		}
@@ -92,11 +92,11 @@ func document(s string) string {
 	return b.String()
 }
 
-// A fence begins or ends a block of code.
+// A fence begins or ends a code block.
 type fence struct {
 	indent, n int
 	char      string
-	bare      bool // nothing follows
+	bare      bool // nothing follows it
 }
 
 func fenceOf(line string) (fence, bool) {
@@ -115,8 +115,8 @@ func fenceOf(line string) (fence, bool) {
 
 func (f fence) closes(open fence) bool { return f.bare && f.char == open.char && f.n >= open.n }
 
-// ends reports whether a block of code that begins with f surely ends in lines: also when
-// it is part of a list, which a line that is indented less ends.
+// ends reports whether a code block that begins with f surely ends within lines. In a list, a
+// line that is indented less ends it too.
 func (f fence) ends(lines []string) bool {
 	for _, line := range lines {
 		if strings.TrimSpace(line) == "" {
@@ -132,7 +132,7 @@ func (f fence) ends(lines []string) bool {
 	return false
 }
 
-// took spells how long something lasted, in milliseconds.
+// took formats a duration given in milliseconds.
 func took(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	switch {

@@ -16,21 +16,20 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Bounds of what a person writes for a task, in bytes: of the file, and of what is
-// read of it at once.
+// Limits on a person's notes, in bytes: of the file, and of what is read at once.
 const (
 	maxNotesFile = 4 << 20
 	maxNews      = 64 << 10
 )
 
-// A Stamp reports whether a file is as it was. The zero Stamp is that of no file.
+// A Stamp identifies the state of a file. The zero Stamp means that there is no file.
 type Stamp struct{ at stamp }
 
-// Age is how long ago the file was last changed, by the system's clock.
+// Age returns how long ago the file was last changed, by the system's clock.
 func (s Stamp) Age(now time.Time) time.Duration { return now.Sub(time.Unix(s.at.ctime.Unix())) }
 
-// Notes reads human-notes.md; where it is missing there is nothing in it. What is no
-// plain file, or too large, is refused.
+// Notes reads human-notes.md, empty if it is missing. It is an error if it is too large or not a
+// regular file.
 func (d Dir) Notes() ([]byte, error) {
 	root, err := d.look()
 	if err == nil {
@@ -46,8 +45,7 @@ func (d Dir) Notes() ([]byte, error) {
 	return nil, fmt.Errorf("read %s: %w", notesFile, err)
 }
 
-// NotesStamp returns the stamp of human-notes.md, the zero one when it cannot be
-// looked at.
+// NotesStamp returns the stamp of human-notes.md, zero if the file cannot be read.
 func (d Dir) NotesStamp() Stamp {
 	root, err := d.look()
 	if err != nil {
@@ -61,15 +59,15 @@ func (d Dir) NotesStamp() Stamp {
 	return Stamp{stampOf(info)}
 }
 
-// Known is how far human-notes.md has been read. It follows from the readings alone.
+// Known is how much of human-notes.md has been read. It depends on the events of reading alone.
 type Known struct {
 	to   int64
 	hash dag.Hash
 	cut  bool
-	text string // what is known, as far as it can be told without the file
+	text string // the text read so far, if the events still have it
 }
 
-// Unread is what is known of a file before anything was read: what Plait wrote.
+// Unread is Known before anything was read: the file as Plait wrote it.
 func Unread() Known {
 	return Known{to: int64(len(notes)), hash: dag.Sum([]byte(notes)), text: notes + earlierNotes}
 }
@@ -82,19 +80,19 @@ func (k Known) With(r event.NotesRead) Known {
 	return Known{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
 }
 
-// holds reports whether data begins with what is known.
+// holds reports whether data begins with what was read.
 func (k Known) holds(data []byte) bool {
 	return int64(len(data)) >= k.to && dag.Sum(data[:k.to]) == k.hash
 }
 
-// A noteLine is one line of the file, its end included.
+// A noteLine is one line of the file, with its line feed.
 type noteLine struct {
 	text string
-	end  int64 // where it ends in the file
+	end  int64 // offset of its end in the file
 	news bool
 }
 
-// News is what stands in human-notes.md that is not known yet.
+// News is what human-notes.md has that was not read yet.
 type News struct {
 	known  Known
 	data   []byte
@@ -103,9 +101,9 @@ type News struct {
 	cut    bool
 }
 
-// Added holds the file against what is known. Text after the known beginning is new.
-// Where the beginning was changed, new is each line that did not stand there before;
-// what was deleted is nothing. At most 64 KiB are taken, the rest next time.
+// Added compares the file with what was read. Text after the known beginning is new. If the
+// beginning was changed, each line that was not there before is new; deleted lines are ignored.
+// At most 64 KiB are returned, the rest next time.
 func (k Known) Added(data []byte) News {
 	n := News{known: k, data: data, edited: !k.holds(data)}
 	if !n.edited {
@@ -131,7 +129,7 @@ func (n *News) append() {
 	}
 }
 
-// compare finds the lines that stand there more often than they did.
+// compare finds the lines that occur more often than before.
 func (n *News) compare() {
 	stood := map[string]int{}
 	for line := range strings.Lines(n.known.text) {
@@ -145,14 +143,14 @@ func (n *News) compare() {
 		name := bare(l.text)
 		switch {
 		case name == "":
-			l.news = last && !n.cut // it keeps new paragraphs apart
+			l.news = last && !n.cut // keeps new paragraphs apart
 		case stood[name] > 0:
 			stood[name]--
 		case taken+len(line) > maxNews && taken > 0:
 			n.cut = true
 		default:
 			if len(line) > maxNews {
-				l.text = string(line[:cutAt(line, maxNews)]) + "\n" // a line that no person wrote
+				l.text = string(line[:cutAt(line, maxNews)]) + "\n" // a line too long for a person to have written
 			}
 			l.news, taken = true, taken+len(l.text)
 		}
@@ -161,13 +159,13 @@ func (n *News) compare() {
 	}
 }
 
-// bare is a line as lines are compared.
+// bare returns a line as it is compared.
 func bare(line string) string {
 	return strings.TrimRightFunc(strings.ToValidUTF8(line, "\ufffd"), unicode.IsSpace)
 }
 
-// cutAt returns where to cut data to most bytes: after a line, unless the next one is
-// very long; else after a letter.
+// cutAt returns where to cut data to at most most bytes: after a line, or after a character if
+// the line is very long.
 func cutAt(data []byte, most int) int {
 	if i := bytes.LastIndexByte(data[:most], '\n'); i >= most/2 {
 		return i + 1
@@ -180,7 +178,7 @@ func cutAt(data []byte, most int) int {
 	return most
 }
 
-// Blank reports whether there is nothing to read.
+// Blank reports whether there is nothing but white space.
 func (n News) Blank() bool {
 	for _, l := range n.lines {
 		if l.news && bare(l.text) != "" {
@@ -190,7 +188,7 @@ func (n News) Blank() bool {
 	return true
 }
 
-// More reports whether there is more than is taken at once.
+// More reports whether the file has more than is read at once.
 func (n News) More() bool { return n.cut }
 
 // Read returns what is known once all parts have been read.
@@ -208,24 +206,23 @@ func (n News) Read() Known {
 		end := n.lines[len(n.lines)-1].end
 		return Known{to: end, hash: dag.Sum(n.data[:end]), cut: true, text: string(n.data[:end])}
 	case n.Blank() && !n.edited:
-		return n.known // space may be the beginning of something
+		return n.known // white space may be the start of something
 	}
 	return Known{to: int64(len(n.data)), hash: dag.Sum(n.data), text: string(n.data)}
 }
 
-// A Part of the news goes to one place.
+// A Part of the news belongs to one gate, or is a note.
 type Part struct {
 	Gate     string // that it answers, or "": a note
-	Text     string // the answer, or the note
+	Text     string // answer or note
 	Readings []event.NotesRead
 }
 
-// Sort says what each part of the news is for. open are the gates that notes may
-// answer, closed all others of the task. A marker is a line "gate ID", or a heading
-// that holds that, or nothing but the id; six characters of it are enough where no
-// other gate begins so. What stands below the marker of an open gate answers it, up to
-// the next marker; without a marker, text answers the one gate that is open. All else
-// is a note: what stands below the marker of a closed gate too.
+// Sort assigns the news to gates. Notes may answer the gates in open; closed are all other gates
+// of the task. A marker is a line "gate ID", or a heading that contains that or is just the id;
+// the first six characters of the id are enough if no other gate begins with them. Text below the
+// marker of an open gate answers it, up to the next marker; without a marker, text answers the
+// only open gate. Everything else is a note, as is text below the marker of a closed gate.
 func (n News) Sort(open, closed []string) []Part {
 	all := append(append([]string{}, open...), closed...)
 	isOpen := func(id string) bool {
@@ -238,7 +235,7 @@ func (n News) Sort(open, closed []string) []Part {
 	}
 	const note = "note"
 	type run struct {
-		under string // a gate, note, or "" without a marker
+		under string // a gate, note, or "" before any marker
 		raw   string // with its marker
 		body  string
 		end   int64
@@ -246,7 +243,7 @@ func (n News) Sort(open, closed []string) []Part {
 	var runs []run
 	under, begin := "", true
 	if n.known.cut && !n.edited {
-		under = note // it goes on with what was cut
+		under = note // it continues what was cut
 	}
 	marked := map[string]bool{}
 	for _, l := range n.lines {
@@ -278,7 +275,7 @@ func (n News) Sort(open, closed []string) []Part {
 	k := n.known
 	for _, r := range runs {
 		if strings.TrimSpace(r.body) == "" {
-			continue // a marker whose text is still to come
+			continue // the text for the marker may still be written
 		}
 		if r.under == "" && len(open) == 1 && !marked[open[0]] {
 			r.under = open[0]
@@ -306,9 +303,8 @@ func (n News) Sort(open, closed []string) []Part {
 	return parts
 }
 
-// readings says raw, which ends at end, in events that are not too large. Of a file
-// that was edited only the last reading of all moves on, or the others would be lost
-// with it.
+// readings returns the events for raw, which ends at end, each small enough. In an edited file
+// only the last one of all advances the position, or the others would be lost with it.
 func (n News) readings(k Known, gate, raw string, end int64) []event.NotesRead {
 	to, hash := end, k.hash
 	if n.edited {
@@ -325,12 +321,11 @@ func (n News) readings(k Known, gate, raw string, end int64) []event.NotesRead {
 	return out
 }
 
-// maxReading bounds the text of one event, as it is spelled in JSON: the rest of the
-// payload has room beside it.
+// maxReading limits the text of one event in its JSON form, and leaves room for the rest of the
+// payload.
 const maxReading = store.MaxEventPayload - 1<<10
 
-// pieces cuts text into pieces whose JSON has at most most bytes; there is one at
-// least.
+// pieces cuts text into pieces whose JSON has at most most bytes. It returns at least one.
 func pieces(text string, most int) []string {
 	var out []string
 	for {
@@ -381,7 +376,7 @@ func marker(line string, ids []string) string {
 	return ""
 }
 
-// gateCalled returns the one gate whose id is word, or begins with it.
+// gateCalled returns the only gate whose id is word or begins with it.
 func gateCalled(word string, ids []string) string {
 	word = strings.ToLower(strings.Trim(word, "`*_:.,;()[]"))
 	found := ""

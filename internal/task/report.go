@@ -19,20 +19,20 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Where what a planned task came to is drawn.
+// Where the results of a planned task are drawn.
 const (
 	reportsDir   = "shared/reports"
 	contractsDir = "shared/contracts"
 	decisionsDir = "shared/decisions"
 )
 
-// reports is how far the drawing of what was planned has come.
+// reports is the state of drawing plans and reports.
 type reports struct {
-	stale bool                // something happened that they may tell of
+	stale bool                // an event may have changed them
 	said  map[string]dag.Hash // what was drawn, by file
 }
 
-// add takes in an event of the task.
+// add notes an event of the task.
 func (p *reports) add(ev store.Event) {
 	switch event.Read(ev).(type) {
 	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded,
@@ -41,8 +41,8 @@ func (p *reports) add(ev store.Event) {
 	}
 }
 
-// drawReports draws plans, what actions were asked, what they came to, and the reports
-// of planners: all of it from what is on record, so that it is the same each time.
+// drawReports draws plans, contracts, summaries of actions, and reports of planners. It uses the
+// record only, so it draws the same each time.
 func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
 	if p.laid && !p.reports.stale || len(r.Rounds)+len(r.Ends) == 0 {
 		return nil
@@ -113,7 +113,7 @@ type page struct{ bytes.Buffer }
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// newPage begins a file with what it is about: names and values.
+// newPage begins a file with front matter: names and values.
 func newPage(about ...any) *page {
 	p := &page{}
 	p.WriteString(drawnMarks[".md"])
@@ -125,10 +125,10 @@ func newPage(about ...any) *page {
 	return p
 }
 
-// plainScalar are words that YAML takes for nothing but text, other than a few.
+// plainScalar matches words that YAML always reads as strings, with a few exceptions.
 var plainScalar = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]+$`)
 
-// scalar spells a value as YAML does.
+// scalar formats a value as YAML.
 func scalar(v any) string {
 	s, ok := v.(string)
 	if !ok {
@@ -144,11 +144,11 @@ func scalar(v any) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
-	enc.Encode(s) // text can always be spelled
+	enc.Encode(s) // encoding a string cannot fail
 	return strings.TrimSpace(buf.String())
 }
 
-// moment spells Unix milliseconds.
+// moment formats Unix milliseconds.
 func moment(ms int64) string {
 	if ms == 0 {
 		return "null"
@@ -156,7 +156,7 @@ func moment(ms int64) string {
 	return time.UnixMilli(ms).UTC().Format(time.RFC3339)
 }
 
-// text is joined-summary.md.
+// text returns joined-summary.md.
 func (s Summary) text() string {
 	p := newPage("task", s.Task, "thread", s.Thread, "round", s.Round, "goal", s.Goal, "outcome", s.Outcome, "strategy",
 		s.Strategy,
@@ -182,7 +182,7 @@ func (s Summary) text() string {
 	return p.String()
 }
 
-// text is the part of a summary about an action.
+// text returns the section about an action.
 func (a ActionSummary) text() string {
 	p := &page{}
 	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, string(a.Status)), view.MaxTitle))
@@ -259,7 +259,7 @@ func comma(s string) string {
 	return ", " + s
 }
 
-// evidence is a table of what is cited.
+// evidence adds a table of cited entries.
 func (p *page) evidence(list []Cited) {
 	if len(list) == 0 {
 		return
@@ -270,7 +270,7 @@ func (p *page) evidence(list []Cited) {
 	}
 }
 
-// reportText is report.md.
+// reportText returns report.md.
 func reportText(task string, f view.Finish, entries map[string]Entry) string {
 	text := qualify(f.Report, f.By, entries)
 	p := newPage("task", task, "thread", f.Thread, "by", f.By, "step", f.Step.Hash.String(),
@@ -280,7 +280,7 @@ func reportText(task string, f view.Finish, entries map[string]Entry) string {
 	return p.String()
 }
 
-// decisionText is what was decided: a plan.
+// decisionText returns the file about a plan.
 func decisionText(task string, at view.Round, entries map[string]Entry) string {
 	j := at.Plan.Join
 	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "by", at.By,
@@ -301,7 +301,7 @@ func decisionText(task string, at view.Round, entries map[string]Entry) string {
 	return p.String()
 }
 
-// contractText is what an action was asked.
+// contractText returns the file about what an action was asked to do.
 func contractText(task string, at view.Round, a flow.Action, entries map[string]Entry) string {
 	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "action", a.ID, "agent", a.Agent,
 		"mode", a.Mode, "access", string(a.Access),
@@ -313,7 +313,7 @@ func contractText(task string, at view.Round, a flow.Action, entries map[string]
 	p.line("## What is asked\n\n%s", strings.TrimRight(quote(qualify(at.Plan.Brief(a.ID), at.By, entries)), "\n"))
 	if a.OutputSchema != nil {
 		var buf bytes.Buffer
-		json.Indent(&buf, a.OutputSchema, "", "  ") // it was read as JSON
+		json.Indent(&buf, a.OutputSchema, "", "  ") // it was parsed before
 		p.line("\n## What the result must be like\n\n%s", strings.TrimRight(verbatim(buf.String(), "json"), "\n"))
 	}
 	return p.String()
@@ -333,8 +333,8 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%gs", s)
 }
 
-// placeOf tells the threads of a task apart in the names of files. What it returns has
-// lower case letters, digits and dashes, and is never the same for two threads.
+// placeOf returns a name for a thread that is unique in the task and safe in a file name:
+// lower-case letters, digits and dashes.
 func placeOf(task, id, label string) string {
 	if id == task {
 		return ""
@@ -354,7 +354,7 @@ func placeOf(task, id, label string) string {
 	return slug + strings.ToLower(id[max(len(id)-8, 0):])
 }
 
-// file is the name of a drawn file about a thread.
+// file returns the name of a drawn file about a thread.
 func file(dir, name, place, ext string) string {
 	if place != "" {
 		name += "." + place

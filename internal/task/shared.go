@@ -17,7 +17,7 @@ const (
 	evidenceFile = "shared/evidence/index.json"
 )
 
-// sharedDirs are where reports and the like lie.
+// sharedDirs hold reports and the like.
 var sharedDirs = []string{"shared/reports", "shared/contracts", "shared/decisions"}
 
 const readme = `# Task %[1]s
@@ -60,7 +60,8 @@ Plait made this file once, reads it while the task runs, and never changes it.
 
 `
 
-// earlierNotes is what files of earlier versions say: nobody's words either.
+// earlierNotes is the text that earlier versions put into the file: not written by a person
+// either.
 const earlierNotes = `
 write the line "gate ID" above the answer; ` + "`plait gate list`" + ` shows the ids.
 
@@ -153,9 +154,8 @@ func lay(root *os.Root, p view.Program, task string, team bool) error {
 	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest))
 }
 
-// reports lists the files in shared/reports, contracts and decisions, by their path
-// inside the directory of the task. What is no plain file is left out, and what is below
-// no plain directory.
+// reports lists the regular files in shared/reports, contracts and decisions, by their path
+// inside the task directory. Links are not followed.
 func (d Dir) reports() ([]string, error) {
 	names := []string{}
 	c, err := d.Browse()

@@ -17,18 +17,16 @@ import (
 
 const boardFile = "shared/state-board.md"
 
-// The lines between which state-board.md belongs to Plait. Each stands alone on its
-// line.
+// The lines between which state-board.md belongs to Plait. Each is a line of its own.
 const (
 	blockStart = "<!-- PLAIT:STATEBOARD:START -->"
 	blockEnd   = "<!-- PLAIT:STATEBOARD:END -->"
 )
 
-// maxBoard bounds a state board whose other parts are kept, in bytes.
+// maxBoard limits the size of a state board whose other parts are kept, in bytes.
 const maxBoard = 4 << 20
 
-// drawBoard draws the block of state-board.md anew. What is outside of it stays, byte
-// for byte.
+// drawBoard redraws the block of state-board.md. The rest of the file is kept, byte for byte.
 func drawBoard(root *os.Root, block string) error {
 	for range 3 {
 		old, was, err := readPlain(root, boardFile, maxBoard)
@@ -43,7 +41,7 @@ func drawBoard(root *os.Root, block string) error {
 		drawn := true
 		write := func(w io.Writer) error { _, err := w.Write(text); return err }
 		err = replaceWhen(root, boardFile, write, func() bool {
-			// Somebody may have saved it meanwhile.
+			// A person may have saved it in the meantime.
 			info, err := root.Lstat(boardFile)
 			drawn = missing || err == nil && stampOf(info) == was
 			return drawn
@@ -52,11 +50,11 @@ func drawBoard(root *os.Root, block string) error {
 			return err
 		}
 	}
-	return nil // somebody writes it over and over; it is drawn next time
+	return nil // it keeps changing; the next drawing tries again
 }
 
-// splice puts block, without its markers, in the place of the one in text. Of
-// several it is the last that is whole; where there is none, it comes at the end.
+// splice replaces the block between the markers in text with block, the last complete one if
+// there are several. Without one, block is added at the end.
 func splice(text []byte, block string) []byte {
 	block = blockStart + "\n" + block + blockEnd + "\n"
 	from, to := -1, -1
@@ -97,7 +95,7 @@ type activity struct {
 	tokens int64
 }
 
-// add takes in what an agent did.
+// add notes what an agent did.
 func (d *activity) add(said event.AgentItems) {
 	for _, data := range said.Items {
 		var it struct {
@@ -106,7 +104,7 @@ func (d *activity) add(said event.AgentItems) {
 			Usage             *struct{ InputTokens, OutputTokens int64 }
 		}
 		if json.Unmarshal(data, &it) != nil {
-			continue // what is not understood is not shown
+			continue // items of unknown form are skipped
 		}
 		if it.Usage != nil {
 			d.tokens = it.Usage.InputTokens + it.Usage.OutputTokens
@@ -121,7 +119,7 @@ func (d *activity) add(said event.AgentItems) {
 	}
 }
 
-// boardText is the block of the state board, without its markers.
+// boardText returns the block of the state board, without its markers.
 func boardText(p view.Program, v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -185,8 +183,8 @@ func boardText(p view.Program, v view.Task, now map[string]activity) string {
 	return b.String()
 }
 
-// actionsText is the table of what the actions of plans do now. Times are those of the
-// record: the same each time.
+// actionsText returns the table of current actions. Its times are those of the record, so it is
+// the same each time.
 func actionsText(v view.Task, now map[string]activity) string {
 	var b strings.Builder
 	for _, m := range actionRows(v) {
@@ -234,7 +232,7 @@ func actionRows(v view.Task) []actionRow {
 	return list
 }
 
-// cell makes text from agents a harmless part of one line of Markdown.
+// cell makes text from agents safe in a table cell: one line, with Markdown escaped.
 func cell(s string, most int) string {
 	var b strings.Builder
 	for _, r := range view.OneLine(s, most) {

@@ -16,14 +16,14 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// summarySchema names the form of joined-summary.json.
+// summarySchema names the format of joined-summary.json, with its version.
 const summarySchema = "plait.joined-summary/1"
 
-// A Summary is a joined-summary.json: what the actions of a plan came to.
+// A Summary is a joined-summary.json: the results of a plan's actions.
 type Summary struct {
 	Schema    string          `json:"schema"`
 	Task      string          `json:"task"`
-	Thread    string          `json:"thread"` // that planned
+	Thread    string          `json:"thread"` // that made the plan
 	Goal      string          `json:"goal"`
 	Round     int             `json:"round"` // among the plans of the thread, from 1
 	Outcome   string          `json:"outcome"`
@@ -39,7 +39,7 @@ type Summary struct {
 	Evidence  []Cited         `json:"evidence"` // what is cited above
 }
 
-// An ActionSummary is what came of an action.
+// An ActionSummary is the result of an action.
 type ActionSummary struct {
 	ID          string          `json:"id"`
 	Title       string          `json:"title"`
@@ -48,8 +48,8 @@ type ActionSummary struct {
 	Access      string          `json:"access"`
 	DependsOn   []string        `json:"dependsOn"`
 	Status      store.Status    `json:"status"`  // of its thread: completed failed cancelled
-	Failure     string          `json:"failure"` // the kind of what it failed of, or ""
-	Reason      string          `json:"reason"`  // why it did not complete, where that is known
+	Failure     string          `json:"failure"` // the kind of failure, or ""
+	Reason      string          `json:"reason"`  // why it did not complete, if known
 	Thread      string          `json:"thread"`
 	Head        dag.Hash        `json:"head"`
 	Attempts    int             `json:"attempts"`
@@ -60,31 +60,31 @@ type ActionSummary struct {
 	Questions   []string        `json:"questions"`
 	NextActions []string        `json:"nextActions"`
 	Errors      []string        `json:"errors"`
-	Result      json.RawMessage `json:"result"` // null when its plan asks for none
+	Result      json.RawMessage `json:"result"` // null if the plan asks for none
 	Artifacts   []ActionFile    `json:"artifacts"`
-	Evidence    []string        `json:"evidence"` // ids of what its agent proved
-	Files       *Left           `json:"files"`    // null when it changed none in a tree of its own
+	Evidence    []string        `json:"evidence"` // ids of its agent's evidence
+	Files       *Left           `json:"files"`    // null if it changed none in a worktree of its own
 }
 
 // An ActionFile is an artifact of an action.
 type ActionFile struct {
-	Artifact  dag.Hash `json:"artifact"` // an action of a later plan has it with the input artifact:<hash>
+	Artifact  dag.Hash `json:"artifact"` // a later plan can pass it on as the input artifact:<hash>
 	Name      string   `json:"name"`
 	MediaType string   `json:"mediaType"`
 	Size      int64    `json:"size"`
 	Blob      dag.Hash `json:"blob"`
 }
 
-// A Left is what became of the files that an action changed.
+// A Left says what happened to the files that an action changed.
 type Left struct {
 	Branch    string   `json:"branch"`
 	Merged    bool     `json:"merged"`
 	Conflicts []string `json:"conflicts"`
-	Protected []string `json:"protected"` // only a person lets them in
+	Protected []string `json:"protected"` // files that only a person may approve
 }
 
-// An Overlap is a file that several actions changed, as it was shown to whoever was
-// asked about the merge.
+// An Overlap is a file that several actions changed, as shown to the person who was asked about
+// the merge.
 type Overlap struct {
 	File    string   `json:"file"`
 	Actions []string `json:"actions"`
@@ -98,7 +98,7 @@ type Cited struct {
 	Source string `json:"source"` // in words
 }
 
-// summary puts together what a joined round came to.
+// summary returns the results of a joined round.
 func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Round,
 	entries map[string]Entry) (Summary, error) {
 	var meta struct {
@@ -108,7 +108,7 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 			Meta json.RawMessage `json:"meta"`
 		} `json:"paths"`
 	}
-	json.Unmarshal(at.Join.State.Meta, &meta) // what is not understood is not drawn
+	json.Unmarshal(at.Join.State.Meta, &meta) // meta of unknown form is skipped
 	detail, err := b.detail(ctx, at.Join.State.Detail)
 	if err != nil {
 		return Summary{}, err
@@ -156,10 +156,10 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 	return s, nil
 }
 
-// says fills in what an action's agent handed back.
+// says fills in what an action's agent submitted.
 func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 	var said map[string]any
-	json.Unmarshal(meta, &said) // an agent that handed back nothing said nothing
+	json.Unmarshal(meta, &said) // output of unknown form is skipped
 	list := func(key string) []string {
 		out := []string{}
 		all, _ := said[key].([]any)
@@ -178,11 +178,11 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 	}
 	s.Questions, s.NextActions, s.Errors = list("questions"), list("nextActions"), list("errors")
 	if result, ok := said["result"]; ok {
-		s.Result, _ = json.Marshal(result) // it was JSON
+		s.Result, _ = json.Marshal(result) // it was JSON before
 	}
 }
 
-// tried fills in how an action was tried, and what files it left.
+// tried fills in the attempts of an action and the files they changed.
 func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round,
 	threads []store.Thread) error {
 	for _, a := range r.Attempts {
@@ -203,7 +203,7 @@ func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskReco
 	if n := len(threads); n > 0 && threads[n-1].Reason != nil && s.Failure == "" {
 		s.Reason = string(threads[n-1].Reason.Kind) + ": " + threads[n-1].Reason.Message
 	}
-	// What a fork by hand has from before it is not in its index: the steps tell.
+	// What a fork has from before it is not in its own index, but in its steps.
 	known := s.Attempts > 0
 	for h := s.Head; !h.IsZero() && h != at.Step.Hash; {
 		step, ok, err := b.Reader.Back(ctx, h, 0)
@@ -226,7 +226,7 @@ func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskReco
 	return nil
 }
 
-// left fills in the files of the newest step of an action, and what its steps used.
+// left fills in the files of an action's newest step, and the usage of its steps.
 func (b *DirWriter) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
 	if s.StartedAt == 0 || known {
 		c, err := b.Reader.Content(ctx, step.State.Content)
@@ -253,7 +253,7 @@ func (b *DirWriter) left(ctx context.Context, s *ActionSummary, step thread.Step
 	return nil
 }
 
-// detail reads a detail; one that a step does not have is empty.
+// detail reads a detail; without one it is empty.
 func (b *DirWriter) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
 	d, err := b.Reader.Detail(ctx, h)
 	if err == nil && d == nil || errors.Is(err, store.ErrNotFound) {
@@ -262,8 +262,8 @@ func (b *DirWriter) detail(ctx context.Context, h dag.Hash) (*thread.Detail, err
 	return d, err
 }
 
-// overlapsOf returns the files that several actions of a round changed, where a person was
-// asked about their merge.
+// overlapsOf returns the files that several actions of a round changed, if a person was asked
+// about their merge.
 func overlapsOf(r view.TaskRecord, at view.Round) []Overlap {
 	out := []Overlap{}
 	for _, g := range r.Gates {
@@ -278,7 +278,7 @@ func overlapsOf(r view.TaskRecord, at view.Round) []Overlap {
 		if json.Unmarshal(g.Action, &act) != nil {
 			continue
 		}
-		out = out[:0] // the newest that was asked counts
+		out = out[:0] // only the newest question counts
 		for _, name := range slices.Sorted(maps.Keys(act.Params.Overlaps)) {
 			out = append(out, Overlap{name, act.Params.Overlaps[name]})
 		}
@@ -286,7 +286,7 @@ func overlapsOf(r view.TaskRecord, at view.Round) []Overlap {
 	return out
 }
 
-// texts are what agents said in a summary.
+// texts returns what agents wrote in a summary.
 func (s Summary) texts() []string {
 	texts := []string{s.Goal}
 	for _, a := range s.Actions {
@@ -296,7 +296,7 @@ func (s Summary) texts() []string {
 	return texts
 }
 
-// qualify makes the citations that an instance makes of its own evidence whole ids.
+// qualify replaces an instance's citations of its own evidence by full ids.
 func qualify(text, instance string, entries map[string]Entry) string {
 	return flow.EachCitation(text, func(c, id string) string {
 		full := thread.FullID(instance, id)
@@ -320,7 +320,7 @@ func cited(texts []string, entries map[string]Entry) []Cited {
 	return out
 }
 
-// sources says where bytes came from.
+// sources describes where the bytes of an entry came from.
 func sources(e Entry) string {
 	var parts []string
 	for _, s := range e.Sources {

@@ -1,28 +1,27 @@
-// Package task lays out the task directory: plain files about one task, for
-// people, grep and other tools.
+// Package task lays out the task directory: plain files about one task, for people, grep and
+// other tools.
 //
 //	.plait/tasks/<task>/
-//	  README.md                          what this is and how to read it
-//	  task.yaml                          where the task stands
-//	  events.jsonl                       what happened to it
-//	  shared/                            notes of people, state board, evidence, reports
-//	  agents/<instance>/session.json     who worked here
-//	  agents/<instance>/runtime/         events.jsonl, stderr.log, requests.jsonl; attempts.jsonl: which bytes are whose
-//	  agents/<instance>/artifacts/       what the last attempt left, and final.json
-//	  agents/<instance>/context/         what the agent may read of the record
+//	    README.md                          what this is and how to read it
+//	    task.yaml                          the state of the task
+//	    events.jsonl                       what happened to it
+//	    shared/                            notes of people, state board, evidence, reports
+//	    agents/<instance>/session.json     who worked here
+//	    agents/<instance>/runtime/         raw logs; attempts.jsonl: which bytes are whose
+//	    agents/<instance>/artifacts/       files of the last attempt, and final.json
+//	    agents/<instance>/context/         what the agent may read of the record
 //
-// In go names, bytes, the store and values of view, out come paths and open files: a [Dir] lays
-// the directory out, a [Desk] is where an attempt works, a [DirWriter] draws the rest from
-// the store, [Export] packs it with the record. Laws:
+// A [Dir] lays the directory out, a [Desk] is where an attempt works, a [DirWriter] draws the
+// other files from the store, and [Export] packs the directory with the record. Laws:
 //
 //   - Raw logs and events.jsonl are only appended to; all else is replaced by writing
 //     anew and renaming.
-//   - Nothing here is read back to decide anything but what people wrote: notes and
-//     the manifest of what agents are handed. All but that and the logs is drawn again
-//     from the store.
-//   - What people wrote is never written over.
-//   - Every path is made here, and nowhere else. Agents can write in the workspace: all
-//     is opened through its os.Root, so that no link they plant leads out of it.
+//   - Nothing here is read back to make a decision except what people wrote: notes and
+//     the manifest of attachments. All but that and the logs can be drawn again from the
+//     store.
+//   - Files that people wrote are never overwritten.
+//   - Every path is made here, and nowhere else. Agents can write in the workspace:
+//     everything is opened through its os.Root, so that no link they plant leads out.
 //
 // It never changes the store.
 package task
@@ -50,7 +49,7 @@ func (d Dir) rel() string { return filepath.Join(".plait", "tasks", d.task) }
 // Path returns the directory's path.
 func (d Dir) Path() string { return filepath.Join(d.workspace, d.rel()) }
 
-// open opens the directory, and makes it when it is not there.
+// open opens the directory, creating it if necessary.
 func (d Dir) open() (*os.Root, error) {
 	workspace, err := os.OpenRoot(d.workspace)
 	if err != nil {
@@ -85,7 +84,7 @@ func (d Dir) Create(p view.Program, team bool) error {
 	return nil
 }
 
-// look opens the directory if it is there. fs.ErrNotExist.
+// look opens an existing directory. fs.ErrNotExist.
 func (d Dir) look() (*os.Root, error) {
 	workspace, err := os.OpenRoot(d.workspace)
 	if err != nil {
@@ -97,14 +96,14 @@ func (d Dir) look() (*os.Root, error) {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err) // links that lead nowhere, too
+		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err) // includes dangling links
 	case !info.IsDir():
-		return nil, fmt.Errorf("%s is not a directory: %w", d.Path(), fs.ErrNotExist) // a pipe would be waited for
+		return nil, fmt.Errorf("%s is not a directory: %w", d.Path(), fs.ErrNotExist) // opening a pipe would block
 	}
 	return workspace.OpenRoot(d.rel())
 }
 
-// Remove deletes the directory and all in it.
+// Remove deletes the directory and everything in it.
 func (d Dir) Remove() error {
 	workspace, err := os.OpenRoot(d.workspace)
 	if errors.Is(err, os.ErrNotExist) {
@@ -120,12 +119,13 @@ func (d Dir) Remove() error {
 	return nil
 }
 
-// A length in an expression makes it slow to compile, which every command waits for.
+// A length in the expression would make it slow to compile, and every command would wait for
+// that.
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 func isInstance(name string) bool { return len(name) <= 63 && instanceName.MatchString(name) }
 
-// desk opens the directory of an instance, and makes it when it is not there.
+// desk opens the directory of an instance, creating it if necessary.
 func (d Dir) desk(instance string) (*os.Root, error) {
 	if !isInstance(instance) {
 		return nil, fmt.Errorf("bad instance name %q", instance)
