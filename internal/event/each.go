@@ -9,8 +9,8 @@ import (
 // page is how many events are read from the journal at a time.
 const page = 1000
 
-// Each calls do with the events that f lets through and that come after pos, in their order, until it
-// returns an error. pos is that of the last one then.
+// Each calls do with the events after pos that f selects, in order, until do returns an error. It
+// returns the position of the last one.
 func Each(ctx context.Context, journal store.Journal, f store.EventFilter, pos *int64,
 	do func(store.Event) error) error {
 	f.Limit = page

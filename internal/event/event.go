@@ -1,13 +1,11 @@
-// Package event declares what can happen to a task: the types of events and what each of
-// them says.
+// Package event declares what can happen to a task: the types of events and the payload of each.
 //
-// In goes a payload; out comes the row of the journal that a batch carries, and back from
-// it the payload. Laws:
+// New turns a payload into a row of the journal, Read turns it back. Laws:
 //
-//   - A type is spelled here and nowhere else.
-//   - An event always fits into the journal: texts are cut, and what is too large even then
-//     says so.
-//   - An event that is not known, or not understood, is none: readers pass it over.
+//   - The name of a type is written here and nowhere else.
+//   - An event always fits into the journal: texts are cut, and a payload that is still too
+//     large is replaced by a mark.
+//   - Readers skip events that they do not know or understand.
 //
 // The package never decides that something has happened, and never commits.
 package event
@@ -20,22 +18,22 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Payload is what an event says. Its Go type, with what stands in it, is the event's type.
+// A Payload is the content of an event. Its Go type determines the event's type.
 type Payload interface{ event() string }
 
-// New returns the event of a thread that says p. at is when it happened, Unix ms.
+// New returns an event of a thread with payload p. at is its time in Unix ms.
 func New(row store.Thread, at int64, p Payload) store.Event {
 	return store.Event{TS: at, Type: p.event(), Task: row.Task, Thread: row.ID, Payload: encode(p)}
 }
 
-// OfAttempt returns the event of an attempt, and of its instance, that says p.
+// OfAttempt returns an event of an attempt and its instance with payload p.
 func OfAttempt(row store.Thread, a store.Attempt, at int64, p Payload) store.Event {
 	ev := New(row, at, p)
 	ev.Instance, ev.Attempt = a.Instance, a.ID
 	return ev
 }
 
-// tooLarge stands for a payload that does not fit into the journal.
+// tooLarge replaces a payload that does not fit into the journal.
 var tooLarge = json.RawMessage(`{"cut":true}`)
 
 func encode(p Payload) json.RawMessage {
@@ -54,8 +52,7 @@ func encode(p Payload) json.RawMessage {
 	}
 }
 
-// Read returns what an event says, nil when its type is not known or its payload is not
-// understood.
+// Read returns the payload of an event, nil if its type is unknown or it cannot be decoded.
 func Read(ev store.Event) Payload {
 	decode, ok := decoders[ev.Type]
 	if !ok {
@@ -91,7 +88,7 @@ func All() []string {
 	return types
 }
 
-// Types returns the types of events, for a filter of the journal.
+// Types returns the types of payloads, for a filter of the journal.
 func Types(of ...Payload) []string {
 	types := make([]string, len(of))
 	for i, p := range of {
@@ -100,13 +97,13 @@ func Types(of ...Payload) []string {
 	return types
 }
 
-// Type returns the type of an event that says p.
+// Type returns the type of events with payload p.
 func Type(p Payload) string { return p.event() }
 
-// Is reports whether ev is an event of the type of p.
+// Is reports whether ev has the type of p.
 func Is(ev store.Event, p Payload) bool { return ev.Type == p.event() }
 
-// decoders read payloads, by type.
+// decoders decode payloads, by type.
 var decoders = readers()
 
 func readers() map[string]func([]byte) (Payload, error) {
@@ -131,19 +128,20 @@ func one[P Payload](of P) form {
 	}}
 }
 
-// MaxText is how much of a text an event or a reason holds, in bytes.
+// MaxText is the maximum length of a text in an event or a reason, in bytes.
 const MaxText = 2000
 
-// A Text is a text that an event has the beginning of.
+// A Text is a text of which an event holds the beginning.
 type Text string
 
 // MarshalJSON writes at most MaxText bytes of t.
 func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(Clip(string(t), MaxText)) }
 
-// Brief returns a text as short as the journal and rows keep it, see MaxText.
+// Brief cuts a text to MaxText.
 func Brief(s string) string { return Clip(store.Text(s), MaxText) }
 
-// Clip cuts s to at most n bytes, at the end of a letter. What was cut ends with an ellipsis.
+// Clip cuts s to at most n bytes at a character boundary. A text that was cut ends with an
+// ellipsis.
 func Clip(s string, n int) string {
 	const mark = "…"
 	if len(s) <= n {

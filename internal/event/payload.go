@@ -33,7 +33,7 @@ func forms() []form {
 	return all
 }
 
-// TaskCreated says that a task exists.
+// TaskCreated says that a task was created.
 type TaskCreated struct {
 	Flow   string   `json:"flow"`
 	Bundle dag.Hash `json:"bundle"`
@@ -42,7 +42,8 @@ type TaskCreated struct {
 
 func (TaskCreated) event() string { return "task.created" }
 
-// TaskImported says that a task, with all events before this one, came from an export or from another record.
+// TaskImported says that a task and all events before this one were imported from an export or
+// another record.
 type TaskImported struct {
 	From string `json:"from"`
 	By   string `json:"by"`
@@ -50,14 +51,14 @@ type TaskImported struct {
 
 func (TaskImported) event() string { return "task.imported" }
 
-// States of a task that no thread has: the first two are those that TaskUpdated tells of.
+// States of a task that no thread has. The first two are those of TaskUpdated.
 const (
 	Working       = "working"
 	InputRequired = "input-required"
 	Canceled      = "canceled"
 )
 
-// TaskUpdated says that a task has come to another state, or what is wished of it.
+// TaskUpdated says that a task changed its state, or what was requested of it.
 type TaskUpdated struct {
 	State  string       `json:"state,omitempty"`
 	Wanted store.Wanted `json:"wanted,omitempty"`
@@ -74,7 +75,7 @@ type TaskEnded struct {
 
 func (p TaskEnded) event() string { return "task." + p.State }
 
-// TaskState returns the State of TaskEnded for the status of a root thread that has ended.
+// TaskState returns the State of TaskEnded for the final status of a root thread.
 func TaskState(status store.Status) string {
 	if status == store.Cancelled {
 		return Canceled
@@ -82,7 +83,7 @@ func TaskState(status store.Status) string {
 	return string(status)
 }
 
-// ControllerChanged says to which state a thread has come whose roles plan (seed 004, §5).
+// ControllerChanged says that a thread with plan roles changed its state (seed 004, §5).
 type ControllerChanged struct {
 	State string   `json:"state"`
 	Head  dag.Hash `json:"head"`
@@ -90,7 +91,7 @@ type ControllerChanged struct {
 
 func (ControllerChanged) event() string { return "controller.state.changed" }
 
-// Phase returns the event that a thread that plans has come to a state, none when it does not plan.
+// Phase returns the event for a new state of a thread with plan roles, none for any other thread.
 func Phase(row store.Thread, plans bool, now int64, state string) []store.Event {
 	if !plans {
 		return nil
@@ -98,7 +99,7 @@ func Phase(row store.Thread, plans bool, now int64, state string) []store.Event 
 	return []store.Event{New(row, now, ControllerChanged{State: state, Head: row.Head})}
 }
 
-// States of a thread whose roles plan.
+// States of a thread with plan roles.
 const (
 	Init        = "init"
 	Planning    = "planning"
@@ -122,16 +123,15 @@ type ThreadStarted struct {
 
 func (ThreadStarted) event() string { return "thread.started" }
 
-// ThreadForked says that a thread was divided into paths, or that it was forked by hand from
-// another one.
+// ThreadForked says that a thread was split into paths, or was forked by hand from another one.
 type ThreadForked struct {
 	Fork    string   `json:"fork,omitempty"`
 	Join    string   `json:"join,omitempty"`
 	Head    dag.Hash `json:"head,omitzero"`
-	Paths   []string `json:"paths,omitempty"`   // their ids
+	Paths   []string `json:"paths,omitempty"`   // ids
 	Threads []string `json:"threads,omitempty"` // of the paths, in the same order
 
-	From string   `json:"from,omitempty"` // by hand: the other thread
+	From string   `json:"from,omitempty"` // of a fork by hand: the other thread
 	Step dag.Hash `json:"step,omitzero"`
 	N    int      `json:"n,omitempty"` // of the step, along the chain
 }
@@ -149,7 +149,7 @@ type ThreadJoined struct {
 
 func (ThreadJoined) event() string { return "thread.joined" }
 
-// JoinDecided says what a join has come to, before its losers have ended.
+// JoinDecided says how a join was decided, before its losers have ended.
 type JoinDecided struct {
 	Join      string   `json:"join"`
 	Outcome   string   `json:"outcome"`
@@ -159,7 +159,7 @@ type JoinDecided struct {
 
 func (JoinDecided) event() string { return "join.decided" }
 
-// ThreadBlocked says that a thread does not go on without a person.
+// ThreadBlocked says that a thread cannot continue without a person.
 type ThreadBlocked struct {
 	Kind    store.ReasonKind `json:"kind"`
 	Message Text             `json:"message"`
@@ -169,13 +169,13 @@ func (ThreadBlocked) event() string { return "thread.blocked" }
 
 // ThreadResumed says that a thread runs again.
 type ThreadResumed struct {
-	From store.Status `json:"from"` // its status before
+	From store.Status `json:"from"` // its previous status
 	Head dag.Hash     `json:"head"`
 }
 
 func (ThreadResumed) event() string { return "thread.resumed" }
 
-// ThreadCompacted says that a summary stands for the steps before it.
+// ThreadCompacted says that a summary replaces the steps before it.
 type ThreadCompacted struct {
 	Step  dag.Hash `json:"step"`
 	N     int      `json:"n"`
@@ -203,7 +203,7 @@ type ThreadRemoved struct{}
 
 func (ThreadRemoved) event() string { return "thread.removed" }
 
-// AttemptStarted says that a try at a step begins.
+// AttemptStarted says that an attempt at a step begins.
 type AttemptStarted struct {
 	Role  string   `json:"role"`
 	Agent string   `json:"agent"`
@@ -213,7 +213,7 @@ type AttemptStarted struct {
 
 func (AttemptStarted) event() string { return "attempt.started" }
 
-// AttemptCompleted says which step a try became.
+// AttemptCompleted says which step an attempt became.
 type AttemptCompleted struct {
 	Role   string      `json:"role"`
 	Step   dag.Hash    `json:"step"`
@@ -224,13 +224,14 @@ type AttemptCompleted struct {
 
 func (AttemptCompleted) event() string { return "attempt.completed" }
 
-// AttemptFailed says why a try did not become a step.
+// AttemptFailed says why an attempt did not become a step.
 type AttemptFailed struct {
 	Interrupted bool              `json:"-"`
 	Role        string            `json:"role"`
 	Kind        store.FailureKind `json:"kind"`
 	Message     Text              `json:"message"`
-	// Heard are the wishes that it heard of, and whose session goes on: no step stands for them yet.
+	// Heard lists requests that were passed to the agent while it worked, if its session will be
+	// resumed: no step records them yet.
 	Heard []string `json:"heard,omitempty"`
 }
 
@@ -249,14 +250,14 @@ type AgentStarted struct {
 
 func (AgentStarted) event() string { return "agent.started" }
 
-// AgentEnded says what came of an instance's work: it handed something back (completed), asks a
-// person or waits for one (blocked), gives up (failed), or is not wanted any more (cancelled). A called
-// flow is one too.
+// AgentEnded says how an instance's work ended: with an output (completed), with a question or
+// waiting for a person (blocked), with an error (failed), or because it is no longer needed
+// (cancelled). A called flow counts as one too.
 type AgentEnded struct {
 	State   store.Status     `json:"-"` // completed, failed, blocked or cancelled
 	Role    string           `json:"role"`
 	Status  string           `json:"status,omitempty"` // of its step
-	Kind    store.ReasonKind `json:"kind,omitempty"`   // without a step: why
+	Kind    store.ReasonKind `json:"kind,omitempty"`   // if there is no step: why
 	Message Text             `json:"message,omitempty"`
 	Child   string           `json:"child,omitempty"`
 	Step    dag.Hash         `json:"step,omitzero"`
@@ -265,7 +266,7 @@ type AgentEnded struct {
 
 func (p AgentEnded) event() string { return "agent." + string(p.State) }
 
-// AgentItems says what an agent did: each item is an agent.Event.
+// AgentItems says what an agent did. Each item is an agent.Event.
 type AgentItems struct {
 	Role  string            `json:"role"`
 	Items []json.RawMessage `json:"items"`
@@ -273,7 +274,7 @@ type AgentItems struct {
 
 func (AgentItems) event() string { return "agent.item" }
 
-// ArtifactWritten says which files an agent left, and why others are not kept.
+// ArtifactWritten says which files an agent left, and why others were not kept.
 type ArtifactWritten struct {
 	Names   []string `json:"names"`
 	Skipped []string `json:"skipped"`
@@ -281,7 +282,7 @@ type ArtifactWritten struct {
 
 func (ArtifactWritten) event() string { return "artifact.written" }
 
-// EvidenceAdded says that there is a further entry of evidence.
+// EvidenceAdded says that there is a new entry of evidence.
 type EvidenceAdded struct {
 	ID    string   `json:"id"` // full
 	Kind  string   `json:"kind"`
@@ -298,7 +299,7 @@ type NotesRefused struct {
 
 func (NotesRefused) event() string { return "notes.refused" }
 
-// LimitReached says that a limit holds a thread up.
+// LimitReached says that a limit stops a thread.
 type LimitReached struct {
 	Limit   string `json:"limit"`
 	Message Text   `json:"message"`
@@ -308,19 +309,19 @@ func (LimitReached) event() string { return "limit.reached" }
 
 // NotesRead says that text was read from human-notes.md.
 type NotesRead struct {
-	From   int64    `json:"from"` // the bytes known before
-	To     int64    `json:"to"`   // the bytes known since
+	From   int64    `json:"from"` // bytes read before
+	To     int64    `json:"to"`   // bytes read now
 	Hash   dag.Hash `json:"hash"` // of those
 	Text   string   `json:"text"`
-	Gate   string   `json:"gate"`   // that it answers, or ""
-	Edited bool     `json:"edited"` // what was known before had been changed
-	More   bool     `json:"more"`   // the text goes on in the next event
-	Cut    bool     `json:"cut"`    // there was more to read, which goes on with this
+	Gate   string   `json:"gate"`   // that the text answers, or ""
+	Edited bool     `json:"edited"` // what was read before has been changed
+	More   bool     `json:"more"`   // the text continues in the next event
+	Cut    bool     `json:"cut"`    // there was more to read, which this continues
 }
 
 func (NotesRead) event() string { return "notes.read" }
 
-// A Change is what happened to a gate: the state that it came to, or one of those below.
+// A Change is what happened to a gate: its new state, or one of those below.
 type Change string
 
 // The changes that are not states.
@@ -329,8 +330,8 @@ const (
 	GateUsed    Change = "used"
 )
 
-// GateChanged says that a gate was opened (blocked), answered, used or withdrawn, or that its
-// time is up. That a flow's gate was used names its step.
+// GateChanged says that a gate was opened (blocked), answered, used or withdrawn, or has expired.
+// When a flow's gate is used, it names the step.
 type GateChanged struct {
 	Change   Change           `json:"-"`
 	Gate     string           `json:"gate"`
@@ -341,7 +342,7 @@ type GateChanged struct {
 	State    store.GateState  `json:"state"`
 	By       string           `json:"by"`
 	Via      store.Via        `json:"via"`
-	Edited   dag.Hash         `json:"edited,omitzero"`  // digest of what was approved in the place of what was asked for
+	Edited   dag.Hash         `json:"edited,omitzero"`  // digest of the action that was approved instead
 	Status   string           `json:"status,omitempty"` // of the step
 	Step     dag.Hash         `json:"step,omitzero"`
 	N        int              `json:"n,omitempty"`
@@ -349,12 +350,12 @@ type GateChanged struct {
 
 func (p GateChanged) event() string { return "gate." + string(p.Change) }
 
-// shorter cuts what a gate asks.
+// shorter cuts the question of a gate.
 func (p GateChanged) shorter() (Payload, bool) {
 	was := p.Question
 	p.Question = Clip(was, len(was)/2)
 	return p, was != ""
 }
 
-// MaxQuestion is how much an event repeats of what a gate asks, in bytes. The row has it all.
+// MaxQuestion limits the question in an event, in bytes. The row has all of it.
 const MaxQuestion = 8 << 10
