@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Brief returns what the agent of an action is asked: the whole prompt of a thread that was spawned. It
-// names the action, so that no two actions of a plan are asked the same.
+// Brief returns the prompt of the agent of an action, which is the whole prompt of a spawned
+// thread. It names the action, so that no two actions of a plan have the same prompt.
 func (p *Plan) Brief(id string) string {
 	a, _ := p.Action(id)
 	var b strings.Builder
@@ -24,12 +24,12 @@ func (p *Plan) Brief(id string) string {
 	return b.String()
 }
 
-// WorkerFlow is the name of the built-in flow that a spawned action runs. It is part of every bundle
-// in which a role plans.
+// WorkerFlow is the name of the built-in flow that a spawned action runs. Every bundle with a
+// plan role contains it.
 const WorkerFlow = worker
 
-// SpawnedAction returns the definition that the thread of a spawned action runs: d, which is the flow
-// [WorkerFlow], with the action in place of its role worker.
+// SpawnedAction returns the definition that the thread of a spawned action runs: d, which is the
+// flow [WorkerFlow], with the action in place of its role worker.
 func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 	a, _ := p.Action(id)
 	role := d.Roles[worker]
@@ -48,7 +48,7 @@ func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 		action: id, Roles: map[string]Role{id: role}, Graph: map[string]map[string]Route{}, Gates: d.Gates,
 	}
 	if a.OutputSchema == nil {
-		n.schemas.Store(id, d.compiled(worker)) // compiled once for all actions, which takes long
+		n.schemas.Store(id, d.compiled(worker)) // compiling is slow, so it is done once for all actions
 	}
 	for node, routes := range d.Graph {
 		own := make(map[string]Route, len(routes))
@@ -66,11 +66,12 @@ func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 	return n
 }
 
-// ActionID returns the id of the action that d was made for, or "" for a flow as it was written.
+// ActionID returns the id of the action that d was made for, or "" for any other flow.
 func (d *Definition) ActionID() string { return d.action }
 
-// ForkedAction returns the definition that a forked action runs in the thread that planned it. d is that
-// thread's, w the flow [WorkerFlow]. Where a worker ends with code 0, the path reaches its join.
+// ForkedAction returns the definition that a forked action runs in the thread that planned it. d
+// is that of the thread, w the flow [WorkerFlow]. Where a worker ends with code 0, the path
+// reaches its join.
 func (d *Definition) ForkedAction(w *Definition, p *Plan, id string) *Definition {
 	n := w.SpawnedAction(p, id)
 	n.brief, n.planners = p.Brief(id), d.Plans()
@@ -90,8 +91,8 @@ func (d *Definition) ForkedAction(w *Definition, p *Plan, id string) *Definition
 	return n
 }
 
-// withResult returns the schema output of workers with the demand that a success has a property
-// result, of the schema result.
+// withResult returns the schema output of workers, which then requires a property result with the
+// schema result if the action succeeds.
 func withResult(output, result json.RawMessage) json.RawMessage {
 	var whole, properties, own map[string]json.RawMessage
 	if json.Unmarshal(output, &whole) != nil || json.Unmarshal(whole["properties"], &properties) != nil ||

@@ -27,7 +27,7 @@ var agentKeys = map[string][]string{
 	"replay":  {"recording"},
 }
 
-// ACPAgents are the agents of kind acp that are known by name. Each is one without a definition, too.
+// ACPAgents are the known agents of kind acp. Each can be used without a definition.
 var ACPAgents = []string{"claude-acp", "codex-acp", "copilot", "gemini", "kimi", "opencode", "qwen"}
 
 var (
@@ -35,8 +35,8 @@ var (
 	passName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
 )
 
-// DecodeAgent reads one agent definition, as written below agents: in a configuration file
-// or in a role. The problems name file; node's own lines are used.
+// DecodeAgent reads one agent definition from an agents mapping in a configuration file, or from
+// a role. The problems name file and use node's lines.
 func DecodeAgent(node *yaml.Node, file string) (Agent, []Problem) {
 	r := newReader(nil, file)
 	r.normalize(node, []string{file})
@@ -44,7 +44,7 @@ func DecodeAgent(node *yaml.Node, file string) (Agent, []Problem) {
 	return a, sorted(file, r.problems)
 }
 
-// agent decodes and checks an agent definition in a tree that was normalized.
+// agent decodes and checks an agent definition in a normalized tree.
 func (r *reader) agent(n *yaml.Node) Agent {
 	var a Agent
 	keys := map[string]*yaml.Node{}
@@ -85,7 +85,7 @@ func (r *reader) agent(n *yaml.Node) Agent {
 	return a
 }
 
-// agentKind checks what a kind needs and what it has no use for.
+// agentKind checks the keys that a kind requires or cannot have.
 func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 	known, ok := agentKeys[a.Kind]
 	switch {
@@ -117,7 +117,7 @@ func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 	}
 }
 
-// acp checks which agent of the protocol is meant: one that is known, or any other by its command.
+// acp checks that an agent of kind acp is known, or has a command.
 func (r *reader) acp(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 	names := strings.Join(ACPAgents, ", ")
 	switch {
@@ -222,7 +222,7 @@ func (r *reader) config(n *yaml.Node) map[string]any {
 		r.report(n, codeWrongType, "config must be a mapping, not %s", kindOf(rn))
 		return nil
 	}
-	// By way of JSON, so that a definition that comes back from JSON is equal.
+	// Through JSON, so that a definition read back from JSON is equal.
 	data, err := json.Marshal(r.free(n, 0))
 	if err != nil {
 		r.report(n, codeWrongType, "config: %v", err)

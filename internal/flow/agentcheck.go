@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// CheckAgents reports the agents that roles of a flow name and that are none of known. data is the file
-// that the flow was read from: it has their places.
+// CheckAgents reports the agents that roles of a flow name but that are not in known. data is the
+// flow file, for positions.
 func CheckAgents(def *Definition, file string, data []byte, known []string) []Problem {
 	var problems []Problem
 	for name, role := range def.Roles {
@@ -29,7 +29,7 @@ func CheckAgents(def *Definition, file string, data []byte, known []string) []Pr
 	return sorted(file, problems)
 }
 
-// agentNode is where a role of a file names its agent, nil where that is in another file.
+// agentNode returns where a role of a file names its agent, nil if that is in another file.
 func agentNode(data []byte, role string) *yaml.Node {
 	n, err := yamldoc.Parse(data)
 	if err != nil || n == nil {

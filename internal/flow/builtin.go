@@ -10,8 +10,7 @@ import (
 //go:embed builtin/*.yaml builtin/schemas/*.json
 var builtin embed.FS
 
-// BuiltIn returns the definition of a flow that comes with Plait, and whether
-// there is one of that name.
+// BuiltIn returns the definition of a built-in flow, and whether there is one of that name.
 func BuiltIn(name string) (*Definition, bool) {
 	file := path.Join("builtin", name+".yaml")
 	if _, err := builtin.ReadFile(file); err != nil {
@@ -21,7 +20,7 @@ func BuiltIn(name string) (*Definition, bool) {
 	return def, def != nil && !Failed(problems)
 }
 
-// BuiltIns returns the names of the flows that come with Plait, in order.
+// BuiltIns returns the names of the built-in flows, sorted.
 func BuiltIns() []string {
 	entries, _ := builtin.ReadDir("builtin")
 	var names []string
@@ -33,9 +32,8 @@ func BuiltIns() []string {
 	return names
 }
 
-// Schemas returns the JSON Schemas that are published, by their names: "flow" of a flow file, for
-// editors; of what agents of a planned task output "actions" of a plan role, "worker-output" of an
-// action's agent.
+// Schemas returns the published JSON Schemas by name: "flow" for flow files, "actions" for the
+// output of a plan role, and "worker-output" for the output of an action's agent.
 func Schemas() map[string]json.RawMessage {
 	schemas := map[string]json.RawMessage{}
 	for _, name := range []string{"actions", "flow", "worker-output"} {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Statuses of a call role's step whose schema does not accept what the called flow handed
-// back, or that has none: how the called thread ended.
+// Statuses of a call role's step that say how the called thread ended, if the role has no schema
+// or its schema does not accept the output of the called flow.
 const (
 	CallDone      = "done"
 	CallFailed    = "failed"
@@ -19,10 +19,10 @@ const (
 
 var callStatuses = []string{CallCancelled, CallDone, CallFailed}
 
-// maxFlows bounds the flows that one flow reaches by calls.
+// maxFlows limits the flows reachable from one flow by calls.
 const maxFlows = 256
 
-// checkCalls checks what can be checked of a call without the called flow.
+// checkCalls checks a call as far as possible without the called flow.
 func checkCalls(d *draft) {
 	for _, r := range d.roles {
 		if r.flow == nil {
@@ -39,7 +39,7 @@ func checkCalls(d *draft) {
 	}
 }
 
-// badCall says what is wrong with the name of a called flow.
+// badCall returns what is wrong with the name of a called flow, or "".
 func badCall(name string) string {
 	switch {
 	case name == "":
@@ -57,17 +57,17 @@ func isPath(name string) bool {
 	return strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml"
 }
 
-// LoadAll reads the flow in file and every flow that it reaches by calls, each once; flows
-// may call each other in a circle. The first of flows is the one in file. In all of them
-// [Role.Flow] is the name of one of flows, and no two have one name. There are no flows when one
-// of the problems is an error. Problems name the file they are in, those of file come first.
+// LoadAll reads the flow in file and every flow reachable from it by calls, each once; flows may
+// call each other recursively. The flow in file is the first of flows. In all of them [Role.Flow]
+// is the name of one of flows, and names are unique. flows is nil if one of the problems is an
+// error. Problems name their file; those of file come first.
 //
-// A called flow is looked for beside the calling file, then as find finds names, then among what
-// kept returns, then among the built-in flows; a path is taken from the calling file.
+// A called flow is searched beside the calling file, then with find, then with kept, then among
+// the built-in flows; a path is relative to the calling file.
 //
-// find is [Find] with its last argument filled in; it must name a file the same way always. kept
-// returns a flow that is kept elsewhere than in files, with those it calls, itself first and each
-// Role.Flow settled, or none. Either may be nil.
+// find is [Find] with its last argument bound; it must always return the same name for a file.
+// kept returns a flow that is not stored in a file, followed by those it calls, with each
+// Role.Flow resolved, or nothing. Either may be nil.
 func LoadAll(src Source, file string, find func(dir, name string) (file string, ok bool),
 	kept func(name string) ([]*Definition, error)) (flows []*Definition, problems []Problem) {
 	c := &closure{find: find, stored: kept, loaded: map[string]*draft{}, origin: map[string]string{},
@@ -88,7 +88,7 @@ func LoadAll(src Source, file string, find func(dir, name string) (file string, 
 	return c.flows, problems
 }
 
-// LoadBuiltIn returns a flow that comes with Plait, first, and those that it calls.
+// LoadBuiltIn returns a built-in flow, followed by those that it calls.
 func LoadBuiltIn(name string) ([]*Definition, bool) {
 	if _, ok := BuiltIn(name); !ok {
 		return nil, false
@@ -108,24 +108,24 @@ func unreadable(file string, err error) Problem {
 	return Problem{File: file, Line: 1, Col: 1, Code: codeUnreadable, Message: err.Error()}
 }
 
-// A closure is a flow and all flows that it reaches by calls, while they are looked up.
+// A closure is a flow and all flows reachable from it by calls, while they are loaded.
 type closure struct {
 	find         func(dir, name string) (string, bool)
 	stored       func(name string) ([]*Definition, error)
 	todo         []*draft
 	loaded       map[string]*draft      // by file
-	flows        []*Definition          // in the order they were met
-	origin       map[string]string      // name → what it was read from, for people
+	flows        []*Definition          // in the order in which they were found
+	origin       map[string]string      // name → where it was read from, for messages
 	known        map[string]*Definition // by name
-	storedByName map[string]*Definition // by the name they were called by
+	storedByName map[string]*Definition // by the name in the call
 	problems     []Problem
 }
 
-// load reads a flow file once. The draft is nil when the file cannot be understood.
+// load reads a flow file, once. The draft is nil if the file cannot be parsed.
 func (c *closure) load(src Source, file string) (*draft, error) {
 	key := filepath.Clean(file)
 	if _, own := src.(builtInSource); own {
-		key = "\x00" + key // no file of a person is taken for it
+		key = "\x00" + key // so that it cannot be confused with a file on disk
 	}
 	if d, ok := c.loaded[key]; ok {
 		return d, nil
@@ -148,7 +148,7 @@ func (c *closure) load(src Source, file string) (*draft, error) {
 	return d, nil
 }
 
-// add adds a flow. If its name is taken by another flow, it returns where that one is from.
+// add adds a flow. If another flow has its name, add returns where that one is from.
 func (c *closure) add(def *Definition, origin string) (taken string) {
 	switch have, ok := c.known[def.Name]; {
 	case have == def || def.Name == "":
@@ -161,7 +161,7 @@ func (c *closure) add(def *Definition, origin string) (taken string) {
 	return ""
 }
 
-// resolveCalls looks up every flow that the roles of d call, and that their plans need.
+// resolveCalls finds every flow that the roles of d call, and that their plans need.
 func (c *closure) resolveCalls(d *draft) {
 	if len(d.def.Plans()) > 0 {
 		c.addWorkerFlow(d)
@@ -189,7 +189,7 @@ func (c *closure) resolveCalls(d *draft) {
 	}
 }
 
-// addWorkerFlow adds the flow that the actions of plans run, which is always the built-in one.
+// addWorkerFlow adds the flow that the actions of plans run. It is always the built-in one.
 func (c *closure) addWorkerFlow(d *draft) {
 	if next, err := c.load(builtInSource{}, builtInFile(WorkerFlow)); err == nil && next != nil {
 		if taken := c.add(next.def, "the built-in flow"); taken != "" {
@@ -199,7 +199,8 @@ func (c *closure) addWorkerFlow(d *draft) {
 	}
 }
 
-// findCallee finds the flow that a role calls. Without one, the reason is among the problems.
+// findCallee finds the flow that a role calls. If there is none, the reason is among the
+// problems.
 func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition, origin string) {
 	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
 		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name,
@@ -236,7 +237,7 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition
 	return next.def, file
 }
 
-// findFile finds the file of a flow that d calls. Built-in flows call only built-in ones.
+// findFile finds the file of a flow that d calls. Built-in flows call only built-in flows.
 func (c *closure) findFile(d *draft, name string) (file string, ok bool) {
 	if _, own := d.src.(builtInSource); own || c.find == nil {
 		return "", false
@@ -250,9 +251,8 @@ func (c *closure) findFile(d *draft, name string) (file string, ok bool) {
 	return c.find(dir, name)
 }
 
-// addStored adds a flow that is kept elsewhere than in files, and all that it calls. It returns
-// settled when nothing else may be looked for: the flow was found, or the look-up failed, which is
-// reported.
+// addStored adds a flow that is not stored in files, and all flows that it calls. settled means
+// that the search is over: the flow was found, or an error was reported.
 func (c *closure) addStored(d *draft, r roleSite, name string) (def *Definition, settled bool) {
 	if _, own := d.src.(builtInSource); own || c.stored == nil {
 		return nil, false
@@ -271,7 +271,7 @@ func (c *closure) addStored(d *draft, r roleSite, name string) (def *Definition,
 		have, ok := c.known[f.Name]
 		switch {
 		case ok && sameFlow(have, f):
-			flows[i] = have // two that are kept call the same third one
+			flows[i] = have // two stored flows call the same third one
 		case i > 0:
 			if taken := c.add(f, "what is kept under "+name); taken != "" {
 				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the "+
@@ -289,8 +289,8 @@ func sameFlow(a, b *Definition) bool {
 	return xerr == nil && yerr == nil && bytes.Equal(x, y)
 }
 
-// mayCall bounds the paths of called files as includes are bounded; beyond that, the flows of the
-// project a file lies in are open to it.
+// mayCall limits the paths of called files as includes are limited. Outside of that, only the
+// flows of the file's own project are allowed.
 func (r *reader) mayCall(target string) bool {
 	if isWithin(r.boundary, target) {
 		return true
@@ -307,8 +307,8 @@ func (r *reader) mayCall(target string) bool {
 	return false
 }
 
-// isAbove reports whether dir is at or below top, both clean. Of two that begin with different
-// numbers of ".." only the one with nothing after them is known.
+// isAbove reports whether dir is top or below it; both are clean. Of two that begin with
+// different numbers of "..", that is known only if nothing follows the dots of top.
 func isAbove(top, dir string) bool {
 	for strings.HasPrefix(top+"/", "../") && strings.HasPrefix(dir+"/", "../") {
 		top, dir = strings.TrimPrefix(top[2:], "/"), strings.TrimPrefix(dir[2:], "/")

@@ -3,8 +3,8 @@ package flow
 // ChatFlow is the built-in flow of a conversation with one agent.
 const ChatFlow = "chat"
 
-// checkChatRole reports what a chat role cannot have: its output is not parsed, and no other flow
-// does its work.
+// checkChatRole reports what a chat role cannot have: its output is not parsed, and it cannot be
+// a call.
 func (d *draft) checkChatRole(site *roleSite) {
 	for _, other := range []struct {
 		key  string
@@ -16,7 +16,7 @@ func (d *draft) checkChatRole(site *roleSite) {
 	}
 }
 
-// checkChats looks for routes from chat roles: what a person says next leads on.
+// checkChats reports routes from chat roles: the person's next input decides what follows.
 func checkChats(d *draft) {
 	for _, r := range d.roles {
 		if n, ok := d.node(r.name); ok && d.def.Roles[r.name].Chat && len(n.routes) > 0 {

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// check runs every rule. Each is a function of its own that looks at the whole draft; the
-// order does not matter, problems are sorted afterwards.
+// check runs every rule. Each is a function that looks at the whole draft. Their order does not
+// matter, since problems are sorted afterwards.
 func (d *draft) check() {
 	if resolve(d.root).Kind != yaml.MappingNode {
 		return
@@ -28,12 +28,12 @@ func (d *draft) check() {
 	}
 }
 
-// maxName bounds names of flows and roles, in characters.
+// maxName limits names of flows and roles, in characters.
 const maxName = 64
 
-// IsName reports whether a flow may be called name: it has letters, digits, '.', '_' and '-', and
-// begins with one of the first two. Regular expressions of such classes would take a third of
-// the time in which a command starts.
+// IsName reports whether name is valid for a flow: letters, digits, '.', '_' and '-', beginning
+// with a letter or digit. It does not use a regular expression, since compiling one would take a
+// third of the start-up time of a command.
 func IsName(name string) bool { return name != "" && name[0] != '_' && isRoleName(name) }
 
 // isRoleName is IsName for roles, which may begin with '_'.
@@ -68,7 +68,7 @@ func checkName(d *draft) {
 	}
 }
 
-// expectedName is the name a project-local file gives its flow.
+// expectedName returns the name that a project's flow file must have.
 func expectedName(file string) (name string, local bool) {
 	file = slashed(file)
 	dir, base := path.Split(file)
@@ -111,7 +111,7 @@ func (d *draft) isJoin(name string) bool { _, ok := d.def.Joins[name]; return ok
 
 func (d *draft) isGate(name string) bool { _, ok := d.def.Gates[name]; return ok }
 
-// isNode reports whether a name can be in the graph, beside the reserved ones.
+// isNode reports whether a name is that of a node, not counting the reserved ones.
 func (d *draft) isNode(name string) bool {
 	return d.isRole(name) || d.isFork(name) || d.isJoin(name) || d.isGate(name)
 }
@@ -123,7 +123,7 @@ func (d *draft) didYouMean(name string) string {
 	return ""
 }
 
-// checkSchemas compiles each frontmatter and looks for variants that do not fix $status.
+// checkSchemas compiles each frontmatter and reports variants that do not fix $status.
 func checkSchemas(d *draft) {
 	for i := range d.roles {
 		r := &d.roles[i]
@@ -191,8 +191,8 @@ func walkCauses(e *jsonschema.ValidationError, f func(*jsonschema.ValidationErro
 	}
 }
 
-// checkReservedProperties looks for a field named _body, which is the text below the front
-// matter.
+// checkReservedProperties reports a field named _body, which is reserved for the text after the
+// front matter.
 func checkReservedProperties(d *draft) {
 	for _, r := range d.roles {
 		if r.schemaNode != nil {
@@ -273,7 +273,7 @@ func checkReservedNodes(d *draft) {
 	}
 }
 
-// checkTargets reports names in the graph that are no node.
+// checkTargets reports names in the graph that are not nodes.
 func checkTargets(d *draft) {
 	for _, n := range d.nodes {
 		if !strings.HasPrefix(n.name, "$") && !d.isNode(n.name) {
@@ -309,7 +309,7 @@ func (d *draft) notInGraph(key *yaml.Node, what, name string) {
 	}
 }
 
-// checkStatuses compares the statuses a role can have with what its node routes.
+// checkStatuses compares the statuses that a role can have with those that its node routes.
 func checkStatuses(d *draft) {
 	for _, r := range d.roles {
 		n, ok := d.node(r.name)
@@ -344,7 +344,7 @@ func checkStatuses(d *draft) {
 	}
 }
 
-// unique returns what is in any of the lists, in order of the alphabet.
+// unique returns the union of lists, sorted.
 func unique(lists ...[]string) []string {
 	all := slices.Concat(lists...)
 	slices.Sort(all)

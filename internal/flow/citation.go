@@ -9,8 +9,8 @@ const citationMark = "evidence:"
 
 var citation = regexp.MustCompile(citationMark + `[a-z0-9][a-z0-9-]*(\.[a-z0-9][a-z0-9-]*)?`)
 
-// Citations returns the ids that a text cites as evidence:<id>, each once, in the
-// order of the text. An id without a full stop is one of whoever says it.
+// Citations returns the ids that a text cites as evidence:<id>, without duplicates, in order. An
+// id without a dot belongs to the author of the text.
 func Citations(text string) []string {
 	var ids []string
 	seen := make(map[string]bool)
@@ -23,8 +23,7 @@ func Citations(text string) []string {
 	return ids
 }
 
-// EachCitation returns text with each citation replaced by what repl returns for it and
-// the id that it cites.
+// EachCitation returns text with each citation replaced by the result of repl for it and its id.
 func EachCitation(text string, repl func(cited, id string) string) string {
 	return citation.ReplaceAllStringFunc(text, func(c string) string {
 		return repl(c, strings.TrimPrefix(c, citationMark))

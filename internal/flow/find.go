@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// flowDirs are the directories that hold a project's flows, the first one first.
+// flowDirs are the directories with a project's flows, in order of precedence.
 var flowDirs = []string{filepath.Join(".plait", "flows"), ".workflows"}
 
-// Find looks up the file of a flow. A name with a slash or a YAML ending is a path, taken from
-// dir; any other is looked for in .plait/flows and .workflows of dir and of each directory
-// above it up to the repository root, the one with .git. Without a repository only dir itself
-// is searched: the directories above belong to no project. stat reports whether a path exists.
+// Find looks up the file of a flow. A name with a slash or a YAML extension is a path relative to
+// dir. Any other is searched in .plait/flows and .workflows of dir and of each directory above it
+// up to the repository root, the one with .git. Without a repository only dir itself is searched:
+// the directories above belong to no project. stat reports whether a path exists.
 func Find(dir, name string, stat func(path string) bool) (file string, ok bool) {
 	if name == "" {
 		return "", false
@@ -40,7 +40,7 @@ func Find(dir, name string, stat func(path string) bool) (file string, ok bool) 
 	return "", false
 }
 
-// firstExisting returns the first file that exists of those a flow can have at base.
+// firstExisting returns the first existing file of those that a flow at base can have.
 func firstExisting(base string, stat func(string) bool) (string, bool) {
 	for _, f := range []string{base + ".yaml", base + ".yml", filepath.Join(base, "index.yaml")} {
 		if stat(f) {
@@ -64,13 +64,13 @@ func searchDirs(dir string, stat func(string) bool) []string {
 	}
 }
 
-// ProjectFiles lists the files of flows that Find finds by name from dir, those of dir first.
+// ProjectFiles lists the files of flows that Find finds by name from dir, those in dir first.
 func ProjectFiles(dir string, stat func(path string) bool) []string {
 	var files []string
 	for _, d := range searchDirs(dir, stat) {
 		for _, flows := range flowDirs {
 			for _, form := range []string{"*.yaml", "*.yml", "*/index.yaml"} {
-				// Below d, whose own name is not a pattern. The forms are good ones.
+				// Relative to d, whose name is not a pattern. The patterns are valid.
 				found, _ := fs.Glob(os.DirFS(d), path.Join(filepath.ToSlash(flows), form))
 				for _, file := range found {
 					files = append(files, filepath.Join(d, filepath.FromSlash(file)))
@@ -81,7 +81,7 @@ func ProjectFiles(dir string, stat func(path string) bool) []string {
 	return files
 }
 
-// FileName is the name by which Find finds the file of a flow.
+// FileName returns the name under which Find finds the file of a flow.
 func FileName(file string) string {
 	if filepath.Base(file) == "index.yaml" {
 		return filepath.Base(filepath.Dir(file))

@@ -32,7 +32,7 @@ const (
 	Suspend = "$SUSPEND"
 )
 
-// Reserved roles of steps: one that holds what a person added, and the join of a plan's actions.
+// Reserved roles of steps: a person's input, and the join of a plan's actions.
 const (
 	InputRole = "__input__"
 	JoinRole  = "__join__"
@@ -54,7 +54,7 @@ type Definition struct {
 	Joins       map[string]JoinSpec         `json:"joins"`
 	Gates       map[string]GateSpec         `json:"gates"`
 
-	action    string   // the action whose definition this is
+	action    string   // the action that this is the definition of
 	brief     string   // of a forked action
 	planners  []string // of the thread that a forked action was planned in
 	schemas   sync.Map // role → *compiled
@@ -68,25 +68,25 @@ type Role struct {
 	Capabilities []string `json:"capabilities"`
 	Procedure    string   `json:"procedure"`
 	Output       string   `json:"output"`
-	// Flow is the flow that does the role's work in a child thread: its name in the bundle.
-	// Empty: an agent does.
+	// Flow is the flow that does the role's work in a child thread, by its name in the bundle. If
+	// it is empty, an agent does.
 	Flow string `json:"flow"`
-	// Agent is nil when the role leaves the choice to the configuration.
+	// Agent is nil if the role leaves the choice to the configuration.
 	Agent  *AgentRef `json:"agent"`
 	Access Access    `json:"access"`
-	// Sandbox replaces key by key the agent's own.
+	// Sandbox overrides the agent's own, key by key.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
-	// Timeout bounds one attempt; 0 is none of its own.
+	// Timeout limits one attempt; 0 means that the role sets none.
 	Timeout Duration `json:"timeout"`
 	Retry   Retry    `json:"retry"`
-	// Chat says that the role talks with a person: what it says is its step, as it is, and then
-	// the thread waits for what the person says next, which the role answers. It is never routed
+	// Chat says that the role talks with a person. Its output becomes the step as it is; then the
+	// thread waits for the person's next input, which the role answers. The role is never routed
 	// and has no Frontmatter.
 	Chat bool `json:"chat,omitempty"`
-	// Plan says that the role plans: its output is actions for agents. Its Frontmatter
-	// is one of [Schemas].
+	// Plan says that the role plans: its output is actions for agents, and its Frontmatter is one
+	// of [Schemas].
 	Plan bool `json:"plan,omitempty"`
-	// Frontmatter is the JSON Schema of meta, nil when the role has none.
+	// Frontmatter is the JSON Schema of meta, nil if the role has none.
 	Frontmatter json.RawMessage `json:"frontmatter"`
 }
 
@@ -102,14 +102,14 @@ func (r *Role) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// An AgentRef is a configured agent's name or an agent defined in place. As JSON it is a
-// string or an object.
+// An AgentRef is the name of a configured agent, or an agent defined inline. Its JSON is a string
+// or an object.
 type AgentRef struct {
 	Name   string
 	Inline *Agent
 }
 
-// MarshalJSON writes the object when there is one, else the name.
+// MarshalJSON writes the inline agent if there is one, else the name.
 func (a AgentRef) MarshalJSON() ([]byte, error) {
 	if a.Inline != nil {
 		return json.Marshal(a.Inline)
@@ -126,7 +126,7 @@ func (a *AgentRef) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &a.Inline)
 }
 
-// An Agent is one agent definition, the same in a role and in a configuration file.
+// An Agent is an agent definition, the same in a role and in a configuration file.
 type Agent struct {
 	Kind    string            `json:"kind"`
 	Agent   string            `json:"agent,omitempty"` // of kind acp: one of ACPAgents, or "" for Command
@@ -136,27 +136,27 @@ type Agent struct {
 	Pass    []string          `json:"pass"`
 	// Exit maps an exit code, in decimal, to the $status it means.
 	Exit map[string]string `json:"exit"`
-	// Idle is how long the agent may be silent; 0 is for ever.
+	// Idle is how long the agent may be silent; 0 means forever.
 	Idle   Duration       `json:"idle"`
 	Model  string         `json:"model"`
 	Effort string         `json:"effort"`
 	Path   string         `json:"path"`
 	Config map[string]any `json:"config"`
-	// Sandbox is what the agent's commands may do beyond the role's access.
+	// Sandbox is what the agent's commands may do in addition to the role's access.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
 	// MCP names the servers of the user's own configuration that the agent may use.
 	MCP []string `json:"mcp,omitempty"`
-	// Recording is the recorded attempt that a replay agent plays.
+	// Recording is the recorded attempt that a replay agent replays.
 	Recording string `json:"recording"`
-	// Global says that the agent is told what the user tells agents in all projects.
+	// Global says that the agent gets the user's instructions for all projects.
 	Global bool `json:"globalInstructions,omitempty"`
 	ModelServer
 }
 
-// Access is what an agent may do to the working tree.
+// Access is what an agent may do in the working tree.
 type Access string
 
-// The accesses; Read is the default.
+// The access levels; Read is the default.
 const (
 	Read  Access = "read"
 	Write Access = "write"
@@ -175,8 +175,8 @@ type Route struct {
 	Code     int    `json:"code"`
 }
 
-// Limits bound a thread. 0 is no limit, except that [Parse] fills in the defaults of
-// [DefaultLimits] for what a file leaves at 0.
+// Limits are the limits of a thread. 0 is no limit, but [Parse] fills in [DefaultLimits] where a
+// file has 0.
 type Limits struct {
 	MaxRounds       int      `json:"maxRounds"`
 	MaxDepth        int      `json:"maxDepth"`
@@ -190,7 +190,7 @@ type Limits struct {
 	MaxAttempts     int      `json:"maxAttempts"`
 }
 
-// DefaultLimits returns the limits of a flow that sets none.
+// DefaultLimits returns the limits of a flow that does not set any.
 func DefaultLimits() Limits {
 	return Limits{
 		MaxRounds: 40, MaxDepth: 4, MaxConcurrent: 4,
@@ -216,8 +216,8 @@ func (l *Limits) fill() {
 	}
 }
 
-// Context says how much of the conversation an agent is given: Tokens is the quota, Pin the
-// roles whose steps are always whole.
+// Context limits how much of the conversation an agent is given. Tokens is the quota; the steps
+// of the roles in Pin are always included in full.
 type Context struct {
 	Tokens int      `json:"tokens"`
 	Pin    []string `json:"pin"`
@@ -227,8 +227,8 @@ type Context struct {
 type Retry struct {
 	// Max is the number of retries after the first attempt.
 	Max int `json:"max"`
-	// Interrupted says whether an attempt that a crash cut off runs again by itself; nil
-	// leaves it to the role's access.
+	// Interrupted says whether an interrupted attempt is retried automatically; if nil, it
+	// depends on the role's access.
 	Interrupted *bool `json:"interrupted"`
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Fork strategies.
 const (
-	Parallel = "parallel" // paths run side by side
+	Parallel = "parallel" // all paths run concurrently
 	Serial   = "serial"   // one after the other, in order
 )
 
@@ -21,39 +21,39 @@ const (
 	SuccessCountThreshold = "SUCCESS_COUNT_THRESHOLD"
 )
 
-// What happens to the paths that still run when a join is decided.
+// What happens to the paths that are still running when a join is decided.
 const (
 	CancelLosers  = "cancel"
 	WaitForLosers = "wait"
 )
 
-// A ForkSpec is a node at which one thread becomes several paths (seed 002).
+// A ForkSpec is a node at which one thread splits into several paths (seed 002).
 type ForkSpec struct {
 	Strategy string       `json:"forkStrategy"` // Parallel or Serial
 	Paths    []BranchPath `json:"forkPaths"`
 	Join     string       `json:"join"` // the join with the same path ids
 }
 
-// A BranchPath is one way out of a fork: the role it begins with, and what that
-// role is told. An empty prompt means the route's, and if that is empty the thread's.
+// A BranchPath is one way out of a fork: its first role, and the prompt of that. An empty prompt
+// means the route's, and if that is empty too, the thread's.
 type BranchPath struct {
 	ID     string `json:"pathId"`
 	Child  string `json:"childNodeId"`
 	Prompt string `json:"prompt"`
 }
 
-// A JoinSpec is a node at which paths become one thread again (seed 002).
+// A JoinSpec is a node at which paths join into one thread (seed 002).
 type JoinSpec struct {
 	PathIDs   []string `json:"forkPathIds"` // the fork's, in the same order
 	Strategy  string   `json:"joinStrategy"`
 	Threshold int      `json:"threshold"`  // paths, only with SuccessCountThreshold
-	Timeout   Duration `json:"timeout"`    // from the fork; 0: for ever
+	Timeout   Duration `json:"timeout"`    // since the fork; 0: forever
 	Main      string   `json:"mainPathId"` // whose conversation continues
 	Losers    string   `json:"losers"`     // CancelLosers or WaitForLosers
 }
 
-// Branch returns the fork that a path id belongs to, and the path. Path ids are
-// unique in a definition.
+// Branch returns the fork that a path id belongs to, and the path. Path ids are unique in a
+// definition.
 func (d *Definition) Branch(path string) (fork string, p BranchPath, ok bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
 		for _, p := range d.Forks[name].Paths {
@@ -65,7 +65,7 @@ func (d *Definition) Branch(path string) (fork string, p BranchPath, ok bool) {
 	return "", BranchPath{}, false
 }
 
-// Statuses of paths, as [Resolve] reads them; any other is still at work.
+// Statuses of paths, as [Resolve] reads them; a path with any other is still running.
 const (
 	PathCompleted = "completed"
 	PathFailed    = "failed"
@@ -79,8 +79,7 @@ const (
 	TimedOut = "timeout"
 )
 
-// A PathState is the state of a path. Ended orders the ends: the lower number was
-// first.
+// A PathState is the state of a path. Ended gives the order in which paths ended.
 type PathState struct {
 	ID     string
 	Status string
@@ -89,17 +88,17 @@ type PathState struct {
 
 // A Resolution is the state of a join.
 type Resolution struct {
-	// Outcome is Joined, NotMet or TimedOut; "" when it is not decided yet.
+	// Outcome is Joined, NotMet or TimedOut; "" if the join is not decided yet.
 	Outcome string
-	// DecidedBy is the path whose end decided, "" when the outcome needed every path.
+	// DecidedBy is the path whose end decided, "" if all paths together did.
 	DecidedBy string
-	// Cancel are the paths that are to be cancelled now.
+	// Cancel are the paths to cancel now.
 	Cancel []string
 }
 
-// Resolve decides a join by the table of design §3. Paths that ended before the join
-// waited count. A cancelled path counts as failed. It looks at the ends in their order, so
-// that what was decided once stays decided, whatever ends later.
+// Resolve decides a join by the table of design §3. Paths that ended before the join waited
+// count, and a cancelled path counts as failed. It considers the ends in order, so a decision
+// stays the same whatever ends later.
 func Resolve(j JoinSpec, paths []PathState, timedOut bool) Resolution {
 	var ended []PathState
 	for _, p := range paths {
@@ -142,8 +141,8 @@ func (p PathState) ended() bool {
 	return p.Status == PathCompleted || p.Status == PathFailed || p.Status == PathCancelled
 }
 
-// verdict returns the outcome of a join of n paths, or "" when it is still open, and how many
-// ends of one kind decided it.
+// verdict returns the outcome of a join of n paths, or "" if it is still open, and how many paths
+// with the same status decided it.
 func (j JoinSpec) verdict(completed, failed, n int) (outcome string, needed int) {
 	toJoin, have, toFail, against := n, completed, 1, failed
 	switch j.Strategy {

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// checkNodeNames holds forks, joins and gates to the rules of role names: all are nodes of one
+// checkNodeNames applies the rules of role names to forks, joins and gates: all are nodes of one
 // graph.
 func checkNodeNames(d *draft) {
 	seen := map[string]string{}
@@ -38,7 +38,7 @@ func checkNodeNames(d *draft) {
 	}
 }
 
-// checkForkPaths looks at each path by itself.
+// checkForkPaths checks each path by itself.
 func checkForkPaths(d *draft) {
 	owner := map[string]string{}
 	for _, f := range d.forks {
@@ -65,7 +65,7 @@ func checkForkPaths(d *draft) {
 
 // checkPairs compares the two ends of each fork.
 func checkPairs(d *draft) {
-	dangling := false // a join whose ids are not known may be any fork's
+	dangling := false // a join whose ids are unknown may belong to any fork
 	for _, j := range d.joins {
 		dangling = dangling || j.fork == nil && j.damaged
 	}
@@ -93,7 +93,7 @@ func checkPairs(d *draft) {
 	}
 }
 
-// checkJoins looks at each join by itself.
+// checkJoins checks each join by itself.
 func checkJoins(d *draft) {
 	for _, j := range d.joins {
 		ids := map[string]bool{}
@@ -119,7 +119,7 @@ func checkJoins(d *draft) {
 	}
 }
 
-// checkForkNodes looks at what the graph says of forks and joins.
+// checkForkNodes checks the edges of forks and joins.
 func checkForkNodes(d *draft) {
 	for _, f := range d.forks {
 		if n, ok := d.node(f.name); ok {
@@ -149,7 +149,7 @@ func checkForkNodes(d *draft) {
 	}
 }
 
-// checkPaths follows each path: it must reach its join and may lead nowhere else.
+// checkPaths follows each path: it must reach its join and nothing outside.
 func checkPaths(d *draft) {
 	if d.graph == nil || d.ambiguous() {
 		return
@@ -189,7 +189,7 @@ type pathChecker struct {
 	*draft
 	graph    *graph
 	at       map[edge]*yaml.Node
-	back     map[string][]string // node → those that lead to it
+	back     map[string][]string // node → its predecessors
 	reported map[*yaml.Node]bool // an edge that leaves two forks at once is one problem
 }
 
@@ -202,9 +202,9 @@ func (p *pathChecker) reportEscape(e edge, format string, args ...any) {
 	p.report(n, codePathEscapes, format, args...)
 }
 
-// fork reports the edges that leave the paths of f and those that enter them. A node that is
-// both inside and outside is reported as one of the two: when it leads out of the path, the edge to it
-// is what leaves; otherwise the edge from outside is what enters.
+// fork reports the edges that leave the paths of f and those that enter them. If a node is both
+// inside and outside, only one edge is reported: the one to the node if the node leads out of the
+// path, otherwise the one from outside.
 func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
 	outside := p.graph.reachableOutside(f.name)
 	var left []string
@@ -249,7 +249,8 @@ func (p *pathChecker) fork(f *forkSite, walks []walk, inside map[string]bool) {
 	}
 }
 
-// leadingTo returns the nodes from which one of nodes can be reached without passing f or its join.
+// leadingTo returns the nodes from which one of nodes can be reached without passing f or its
+// join.
 func (p *pathChecker) leadingTo(nodes []string, f *forkSite) map[string]bool {
 	seen := map[string]bool{}
 	for todo := nodes; len(todo) > 0; todo = todo[1:] {
@@ -263,7 +264,7 @@ func (p *pathChecker) leadingTo(nodes []string, f *forkSite) map[string]bool {
 	return seen
 }
 
-// edgeNodes returns the place of each edge in the files.
+// edgeNodes returns the position of each edge in the files.
 func (d *draft) edgeNodes() map[edge]*yaml.Node {
 	at := map[edge]*yaml.Node{}
 	for _, n := range d.nodes {

@@ -8,38 +8,38 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// maxPaths bounds the paths of one fork: aliases make a long list of few bytes.
+// maxPaths limits the paths of a fork: with aliases, a few bytes make a long list.
 const maxPaths = 256
 
-// A forkSite is a fork on its way in. It is damaged when its paths could not all be read:
-// what only follows from that is not worth reporting.
+// A forkSite is a fork being parsed. If it is damaged, not all of its paths could be read, and
+// problems that only follow from that are not reported.
 type forkSite struct {
 	name    string
 	key     *yaml.Node
-	paths   []pathSite // beside ForkSpec.Paths
+	paths   []pathSite // parallel to ForkSpec.Paths
 	damaged bool
-	older   string    // its forkId, when its path ids are made of that
+	older   string    // its forkId, if its path ids are derived from that
 	join    *joinSite // nil when it has none
-	twice   bool      // more than one join has its paths
+	twice   bool      // several joins have its paths
 	ForkSpec
 }
 
-// A pathSite has the places of a path's parts.
+// A pathSite has the positions of a path's parts.
 type pathSite struct{ id, child, prompt *yaml.Node }
 
-// A joinSite is a join on its way in.
+// A joinSite is a join being parsed.
 type joinSite struct {
 	name      string
 	key       *yaml.Node
-	ids       []*yaml.Node // beside JoinSpec.PathIDs
+	ids       []*yaml.Node // parallel to JoinSpec.PathIDs
 	strategy  *yaml.Node
 	threshold *yaml.Node
 	main      *yaml.Node
 	damaged   bool
-	unread    bool // its threshold is no number
+	unread    bool // its threshold is not a number
 	byFork    bool // its only id is a forkId
 	fork      *forkSite
-	extra     bool // its fork has another join already
+	extra     bool // its fork already has a join
 	JoinSpec
 }
 
@@ -126,7 +126,7 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 	}
 }
 
-// items returns the nodes of a list.
+// items returns the items of a list.
 func (r *reader) items(n *yaml.Node, what string) []*yaml.Node {
 	rn := resolve(n)
 	if rn.Kind == yaml.SequenceNode {
@@ -169,7 +169,7 @@ func (d *draft) forkPaths(f *forkSite, n *yaml.Node) {
 	f.damaged = f.damaged || len(d.problems) > before && len(f.paths) == 0
 }
 
-// path adds a path. Its id is checked here, where its place is known.
+// path adds a path. It checks the id, since its position is known here.
 func (d *draft) path(f *forkSite, at pathSite, p BranchPath) {
 	if at.child != nil {
 		p.Child = d.text(at.child, "childNodeId")
@@ -271,7 +271,7 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	}
 }
 
-// choice reads one of a few words; the first is the default. Another word is reported as code.
+// choice reads one of words; the first is the default. Any other word is reported as code.
 func (d *draft) choice(n *yaml.Node, what, code string, words ...string) string {
 	rn := resolve(n)
 	if isNull(rn) || isBroken(rn) {
@@ -285,9 +285,9 @@ func (d *draft) choice(n *yaml.Node, what, code string, words ...string) string 
 	return words[0]
 }
 
-// pair finds the fork of each join: the one with the same ids, else with the same first id,
-// else with any id of it, so that a slip in one list is reported as what it is. It fills in
-// the definition.
+// pair finds the fork of each join: the one with the same ids, else with the same first id, else
+// with any of its ids, so that a typo in one list is reported as such. It then fills in the
+// definition.
 func (d *draft) pair() {
 	for _, j := range d.joins {
 		d.convertJoin(j)
@@ -331,8 +331,8 @@ func (d *draft) pair() {
 	}
 }
 
-// convertJoin gives a join that names its fork as the older format did, by a forkId, or by that as its
-// only path id, the path ids that were made of it.
+// convertJoin fills in the path ids of a join in the older format, which names its fork by a
+// forkId, or by that as its only path id.
 func (d *draft) convertJoin(j *joinSite) {
 	if len(j.PathIDs) != 1 {
 		return
@@ -359,7 +359,7 @@ func (f *forkSite) pathIDs() []string {
 	return ids
 }
 
-// set keeps a map nil until something is in it, as it comes back from JSON.
+// set leaves a map nil until it has an entry, as in a definition read from JSON.
 func set[V any](m *map[string]V, name string, v V) {
 	if *m == nil {
 		*m = map[string]V{}

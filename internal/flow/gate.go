@@ -9,11 +9,11 @@ import (
 
 // Kinds of gates.
 const (
-	GateApproval = "approval" // a person says yes or no
+	GateApproval = "approval" // a person approves or rejects
 	GateInput    = "input"    // a person answers in words
 )
 
-// Statuses of a gate's step, which its node routes, beside [GateSpec.OnTimeout].
+// Statuses of a gate's step that its node routes, in addition to [GateSpec.OnTimeout].
 const (
 	Approved = "approved"
 	Rejected = "rejected"
@@ -24,16 +24,17 @@ const (
 type GateSpec struct {
 	Kind     string `json:"kind"`     // GateApproval or GateInput
 	Question string `json:"question"` // Liquid
-	// Options are answers to choose from; nil when there are none to offer.
+	// Options are suggested answers; nil if there are none.
 	Options []string `json:"options"`
-	// Timeout is how long the gate waits; 0 is for ever.
+	// Timeout is how long the gate waits; 0 means forever.
 	Timeout Duration `json:"timeout"`
-	// OnTimeout is the status of the gate's step when no answer comes in time: an approval's is
-	// Rejected when the file names none, an input's without a timeout may be empty.
+	// OnTimeout is the status of the gate's step if there is no answer in time. The default is
+	// Rejected for an approval, and "" for an input without a timeout.
 	OnTimeout string `json:"onTimeout"`
 }
 
-// Statuses returns what a step of the gate can be routed on, each once, OnTimeout's last.
+// Statuses returns the statuses that a step of the gate can have, without duplicates, OnTimeout
+// last.
 func (g GateSpec) Statuses() []string {
 	list := []string{Approved, Rejected}
 	if g.Kind == GateInput {
@@ -45,12 +46,12 @@ func (g GateSpec) Statuses() []string {
 	return list
 }
 
-// A gateSite is a gate being read.
+// A gateSite is a gate being parsed.
 type gateSite struct {
 	name     string
 	key      *yaml.Node
 	question *yaml.Node
-	unread   bool // its kind or its onTimeout is not known: nothing to say about its routes
+	unread   bool // its kind or onTimeout is unknown, so its routes are not checked
 	GateSpec
 }
 
@@ -121,7 +122,7 @@ func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 	}
 }
 
-// options reads answers to choose from, each of which must be a different one.
+// options reads suggested answers, which must be distinct.
 func (d *draft) options(g *gateSite, n *yaml.Node) []string {
 	list := d.list(n, "options", d.word)
 	seen := map[string]bool{}

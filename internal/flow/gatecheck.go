@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// checkGates looks at what the graph says of gates.
+// checkGates checks the edges of gates.
 func checkGates(d *draft) {
 	for _, g := range d.gates {
 		n, ok := d.node(g.name)
@@ -42,14 +42,14 @@ func checkGates(d *draft) {
 }
 
 const (
-	// maxChecks bounds the checks of templates that several routes reach.
+	// maxChecks limits the checks of templates that several routes reach.
 	maxChecks = 4096
 	// maxRoutesPerGate bounds the routes that are kept for one gate.
 	maxRoutesPerGate = 64
 )
 
-// An incomingRoute is how a node is reached: the scope of the last row of the table that is no
-// gate's, and the last gate passed since, or "".
+// An incomingRoute is one way to reach a node: the scope of the last node that is not a gate, and
+// the last gate passed since, or "".
 type incomingRoute struct {
 	from *scope
 	gate string
@@ -58,7 +58,7 @@ type incomingRoute struct {
 // A templateChecker checks a template against the data of every route that reaches it.
 type templateChecker struct {
 	*draft
-	budget int // checks left for further routes; the first is always checked
+	budget int // checks left for additional routes; the first is always checked
 }
 
 func (l *templateChecker) check(ways []incomingRoute, n *yaml.Node, src string) {
@@ -81,9 +81,9 @@ func (l *templateChecker) check(ways []incomingRoute, n *yaml.Node, src string) 
 	}
 }
 
-// checkGates checks the templates of gates. A gate's question sees what the routes to it see; its
-// own routes see that and the answer. leading has the routes to forks and gates that pass no gate;
-// those that do are added.
+// checkGates checks the templates of gates. A gate's question can use the data of the routes to
+// it; its own routes can use that and the answer. leading has the routes to forks and gates that
+// pass no gate; those that do are added.
 func (l *templateChecker) checkGates(leading map[string][]incomingRoute) {
 	behind := l.routesBehindGates(leading)
 	for _, g := range l.gates {
@@ -106,8 +106,8 @@ func (l *templateChecker) checkGates(leading map[string][]incomingRoute) {
 	}
 }
 
-// routesBehindGates returns the routes that pass each gate: one for each row of the table that leads
-// to it, by itself or through other gates.
+// routesBehindGates returns the routes that pass each gate: one for each row of the graph that
+// leads to it, directly or through other gates.
 func (l *templateChecker) routesBehindGates(leading map[string][]incomingRoute) map[string][]incomingRoute {
 	var todo []incomingRoute
 	next := map[string][]string{} // gate → gates

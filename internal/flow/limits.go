@@ -2,8 +2,8 @@ package flow
 
 import "go.yaml.in/yaml/v4"
 
-// DecodeLimits reads a limits mapping as written in a configuration file. What it does not
-// set stays 0. The problems name file; node's own lines are used.
+// DecodeLimits reads a limits mapping in a configuration file. Missing limits stay 0. The
+// problems name file and use node's lines.
 func DecodeLimits(node *yaml.Node, file string) (Limits, []Problem) {
 	d := &draft{reader: newReader(nil, file), def: &Definition{}}
 	d.normalize(node, []string{file})
@@ -11,7 +11,7 @@ func DecodeLimits(node *yaml.Node, file string) (Limits, []Problem) {
 	return d.def.Limits, sorted(file, d.problems)
 }
 
-// With returns l with what over sets in its place.
+// With returns l overridden by the limits that over sets.
 func (l Limits) With(over Limits) Limits {
 	return l.each(over, func(base, over int64) int64 {
 		if over != 0 {

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// A lineIndex is a file's bytes and the offsets at which its lines begin.
+// A lineIndex is a file's content and the offsets of its lines.
 type lineIndex struct {
 	data  []byte
 	lines []int
@@ -21,7 +21,7 @@ func newLineIndex(data []byte) *lineIndex {
 	return t
 }
 
-// position turns a byte offset into line and column, both from 1, columns in characters.
+// position converts a byte offset to line and column, both from 1, columns in characters.
 func (t *lineIndex) position(offset int) (line, col int) {
 	offset = min(offset, len(t.data))
 	i, exact := slices.BinarySearch(t.lines, offset)
@@ -31,7 +31,7 @@ func (t *lineIndex) position(offset int) (line, col int) {
 	return i + 1, utf8.RuneCount(t.data[t.lines[i]:offset]) + 1
 }
 
-// offset turns a line and a column into a byte offset, at most the end.
+// offset converts a line and a column to a byte offset, at most the end.
 func (t *lineIndex) offset(line, col int) int {
 	if line > len(t.lines) {
 		return len(t.data)

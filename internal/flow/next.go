@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// A Step is what routing sees of a step: who did it, its meta and its text. The step of a
-// join has Paths too.
+// A Step is a step as routing sees it: its role, meta and text. The step of a join has Paths too.
 type Step struct {
 	Role  string
 	Meta  map[string]any
@@ -18,16 +17,16 @@ type Step struct {
 	Paths map[string]PathResult
 }
 
-// A PathResult is what a join's routes see of a path. A cancelled one has a status only. The
-// text of an action's is its [Outcome].
+// A PathResult is a path as a join's routes see it. A cancelled path has a status only. The text
+// of an action is its [Outcome].
 type PathResult struct {
 	Status  string
-	Failure string // the kind of what a failed path failed of, "" where it is not known
+	Failure string // the kind of failure, "" if not known
 	Meta    map[string]any
 	Text    string
 }
 
-// At is what routing knows of a thread beside its steps: its flow's name, its own prompt, and,
+// At is what routing knows of a thread besides its steps: its flow's name, its own prompt, and,
 // inside a fork, the id of its path.
 type At struct {
 	Flow   string
@@ -38,8 +37,8 @@ type At struct {
 // A Decision is what comes next: [Run], [Call], [Fork], [AtJoin], [Gate], [Blocked] or [End].
 type Decision interface{ decision() }
 
-// Run says that Role is next. Location is empty when the route names none; when a suspended
-// role runs again it is empty too, and the role stays where it was.
+// Run says that Role is next. Location is empty if the route names none. It is also empty if a
+// suspended role runs again: the role then stays where it was.
 type Run struct {
 	Role     string
 	Prompt   string
@@ -54,8 +53,8 @@ type Call struct {
 	Location string
 }
 
-// Fork says that the paths of the fork Node are next. While a thread's last step leads to a
-// fork, Next says so, until the step of the join follows.
+// Fork says that the paths of the fork Node are next. It is returned as long as a thread's last
+// step leads to a fork, until there is the step of the join.
 //
 // The fork of a plan has the plan role as its node, [JoinRole] as its join, and a path for each
 // action.
@@ -75,8 +74,8 @@ func (j AtJoin) Summary() string { return "reached join " + j.Join }
 // Gate says that the thread waits for a person at the gate Node. Their answer is a step: its Role
 // is Node, its meta {$status, answer} with one of [GateSpec.Statuses], its Body the answer.
 //
-// Question is the gate's, then, each below an empty line, what the route to it adds and what a
-// person added since the step before. The rest is as in [GateSpec].
+// Question is the gate's question, then, as paragraphs of their own, what the route to it adds
+// and what a person added since the step before. The other fields are as in [GateSpec].
 type Gate struct {
 	Node      string
 	Kind      string
@@ -90,8 +89,8 @@ type Gate struct {
 
 // Kinds of [Blocked].
 const (
-	BlockedInput = "input" // a role talks with a person, who has not said anything since
-	BlockedRoute = "route" // the table has no route; Reason says why
+	BlockedInput = "input" // a role talks with a person, who has not answered yet
+	BlockedRoute = "route" // the graph has no route; Reason says why
 )
 
 // Blocked says that the thread cannot continue without a person.
@@ -114,18 +113,19 @@ func (Gate) decision()    {}
 func (Blocked) decision() {}
 func (End) decision()     {}
 
-// Next decides what follows. last is the last routed step that is no gate and what comes after
-// it: the steps of gates, and the reserved ones, of which only [InputRole] counts. Before the first
-// such step, last has those of gates and inputs only, or nothing. After the join of a plan, last is
-// the step that planned, then the step of [JoinRole], then what comes after it.
+// Next decides what follows. last is the last routed step that is not a gate, and the steps after
+// it: those of gates, and reserved ones, of which only [InputRole] counts. Before the first such
+// step, last has only those of gates and inputs, or nothing. After the join of a plan, last is
+// the step that planned, then the step of [JoinRole], then the steps after it.
 //
-// In the thread of an action, d is what [Definition.SpawnedAction] or [Definition.ForkedAction] made of it.
+// In the thread of an action, d is the result of [Definition.SpawnedAction] or
+// [Definition.ForkedAction].
 //
-// After the step of a gate its own row of the table counts. That row sees what the gate was reached
-// with, and answer and status of the gate besides; what a person added before the gate's step was
-// part of its question.
+// After the step of a gate, the gate's own row of the graph decides. Its templates see the data
+// with which the gate was reached, and also the answer and status of the gate; what a person
+// added before the gate's step was part of its question.
 //
-// Next changes nothing; the caller must not change d, last or what they hold during the call.
+// Next changes nothing; the caller must not change d, last or their contents during the call.
 func Next(d *Definition, at At, last []Step) Decision {
 	step, join, passed, inputs := d.sortSteps(last)
 	r := d.startRow(at)
@@ -133,7 +133,7 @@ func Next(d *Definition, at At, last []Step) Decision {
 		r = row{node: step.Role, at: at, vars: variables(at, *step), strict: true}
 		r.status, _ = step.Meta["$status"].(string)
 		switch {
-		case d.brief != "" && d.Graph[step.Role] == nil: // the plan that the action is of
+		case d.brief != "" && d.Graph[step.Role] == nil: // the plan of the action
 			return d.toRole(at.Path, joinParagraphs(d.brief, inputs...), "")
 		case d.Roles[step.Role].Plan && r.status != Suspend:
 			if on := d.afterPlan(&r, step, join, inputs); on != nil {
@@ -165,11 +165,11 @@ func Next(d *Definition, at At, last []Step) Decision {
 	return followRoute(d, r, inputs)
 }
 
-// maxSaid is how much of what a role said beside its question the question repeats, in bytes.
+// maxSaid limits how much of a role's output its question repeats, in bytes.
 const maxSaid = 4 << 10
 
-// suspendQuestion returns what a role asks that suspended itself: the reason, then what else it said,
-// if its output was not one JSON object.
+// suspendQuestion returns the question of a role that suspended itself: the reason, then the rest
+// of its output, unless the output was a single JSON object.
 func suspendQuestion(role, reason, body string) string {
 	body = strings.TrimSpace(body)
 	switch {
@@ -181,13 +181,13 @@ func suspendQuestion(role, reason, body string) string {
 	return joinParagraphs(reason, body)
 }
 
-// A row is a row of the table: what a status of a node leads to, and what its templates see.
+// A row is a row of the graph: the target of a status of a node, and what its templates see.
 type row struct {
 	node   string
 	status string
-	at     At // past an end its Prompt is what the person added
+	at     At // past an end, its Prompt is what the person added
 	vars   map[string]any
-	strict bool // a variable that is not there is an error
+	strict bool // a missing variable is an error
 }
 
 // A gatePassage is the step of an answered gate, and what a person added before it.
@@ -196,8 +196,8 @@ type gatePassage struct {
 	inputs []string
 }
 
-// sortSteps takes the last steps apart: the one that counts, nil at the start, the join of what it
-// planned, the gates passed after that, and what a person added after all of them.
+// sortSteps splits the last steps: the one that counts, nil at the start; the join of its plan;
+// the gates passed after that; and what a person added after all of them.
 func (d *Definition) sortSteps(last []Step) (step, join *Step, passed []gatePassage, inputs []string) {
 	for i := range last {
 		s := &last[i]
@@ -216,7 +216,7 @@ func (d *Definition) sortSteps(last []Step) (step, join *Step, passed []gatePass
 	return step, join, passed, inputs
 }
 
-// startRow returns the row that a thread begins with.
+// startRow returns the row for the start of a thread.
 func (d *Definition) startRow(at At) row {
 	return row{node: Start, status: "new", at: at, vars: map[string]any{"prompt": at.Prompt}}
 }
@@ -227,8 +227,8 @@ func (d *Definition) endsDespiteInput(r row, inputs []string) bool {
 	return len(inputs) > 0 && r.at.Path == "" && r.node != Start && d.Graph[r.node][r.status].Role == EndNode
 }
 
-// restart returns the row by which a thread continues past its end: $START's "resume" or "new", with
-// the added text in place of the thread's prompt.
+// restart returns the row with which a thread continues past its end: $START's "resume" or "new",
+// with the added text in place of the thread's prompt.
 func (d *Definition) restart(at At, inputs []string) row {
 	at.Prompt = strings.Join(inputs, "\n\n")
 	r := d.startRow(at)
@@ -238,7 +238,7 @@ func (d *Definition) restart(at At, inputs []string) row {
 	return r
 }
 
-// afterGate returns the row of a gate that was reached by r and answered with step.
+// afterGate returns the row of a gate that was reached through r and answered with step.
 func (r row) afterGate(step *Step) row {
 	vars := maps.Clone(r.vars)
 	status, _ := step.Meta["$status"].(string)
@@ -246,8 +246,8 @@ func (r row) afterGate(step *Step) row {
 	return row{node: step.Role, status: status, at: r.at, vars: vars, strict: r.strict}
 }
 
-// followRoute decides by the route of r. inputs are what a person added since; they go below the
-// prompt or the question that the route leads to.
+// followRoute decides by the route of r. inputs are what a person added since; they are appended
+// to the prompt or question that the route leads to.
 func followRoute(d *Definition, r row, inputs []string) Decision {
 	route, ok := d.Graph[r.node][r.status]
 	if !ok {
@@ -313,7 +313,7 @@ func followRoute(d *Definition, r row, inputs []string) Decision {
 	if strings.TrimSpace(prompt) == "" {
 		return noRoute("%s.prompt is empty when rendered", where)
 	}
-	// A template fills in what an agent said: it must not lead out of the tree.
+	// The template may contain agents' output, and must not lead out of the tree.
 	location = strings.TrimSpace(location)
 	if location != "" && !filepath.IsLocal(filepath.FromSlash(location)) {
 		return noRoute("%s.location: %q leads out of the working tree", where, location)
@@ -351,13 +351,13 @@ func joinParagraphs(text string, more ...string) string {
 	return strings.Join(more, "\n\n")
 }
 
-// noRoute returns the decision of a table that cannot be followed.
+// noRoute returns the decision for a graph that has no route.
 func noRoute(format string, args ...any) Blocked {
 	return Blocked{Reason: fmt.Sprintf(format, args...), Kind: BlockedRoute}
 }
 
-// variables returns what the templates of a step's routes see. A role's own fields win over the
-// names the flow adds, except _body, which no schema may use.
+// variables returns the variables of the templates of a step's routes. A role's own fields
+// override the names that the flow adds, except _body, which schemas cannot use.
 func variables(at At, step Step) map[string]any {
 	status, _ := step.Meta["$status"].(string)
 	vars := map[string]any{"prompt": at.Prompt, "status": status}
@@ -379,7 +379,7 @@ func variables(at At, step Step) map[string]any {
 		}
 		vars["paths"] = paths
 		if vars["decidedBy"] == nil {
-			vars["decidedBy"] = "" // no one path decided: a template can say so
+			vars["decidedBy"] = "" // decided by all paths: templates can still use the name
 		}
 	}
 	return vars
@@ -390,13 +390,13 @@ func firstLine(s string) string {
 	return strings.TrimSpace(line)
 }
 
-// isReserved reports whether a name is of the form that flows may not give to roles.
+// isReserved reports whether a name is one that roles of flows cannot have.
 func isReserved(name string) bool {
 	return len(name) > 4 && strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
 }
 
-// Leads reports whether the graph goes on from a role with a status: by a row, or since a person is
-// asked.
+// Leads reports whether the graph continues from a role with a status: by a row, or because a
+// person is asked.
 func (d *Definition) Leads(role, status string) bool {
 	_, ok := d.Graph[role][status]
 	return ok || status == Suspend

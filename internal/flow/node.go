@@ -13,12 +13,12 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// An entry is one key of a mapping, its own or merged in by "<<".
+// An entry is one key of a mapping, its own or merged by "<<".
 type entry struct{ key, val *yaml.Node }
 
 func resolve(n *yaml.Node) *yaml.Node {
-	// An alias points to an anchored node, never to another alias; the bound is for trees
-	// that no parser made.
+	// An alias points to an anchored node, never to another alias; the limit is for trees that
+	// were not made by a parser.
 	for i := 0; n.Kind == yaml.AliasNode && n.Alias != nil && i < 8; i++ {
 		n = n.Alias
 	}
@@ -31,8 +31,8 @@ func isNull(n *yaml.Node) bool {
 
 func isBroken(n *yaml.Node) bool { return n.Tag == tagBroken }
 
-// entries returns the keys of a mapping: its own in order, then what it merges, where the
-// earlier one wins. Keys that are no scalars were reported and are left out.
+// entries returns the keys of a mapping: its own in order, then merged ones, where the first
+// wins. Keys that are not scalars were reported and are left out.
 func (r *reader) entries(n *yaml.Node) []entry {
 	n = resolve(n)
 	if n.Kind != yaml.MappingNode {
@@ -41,8 +41,8 @@ func (r *reader) entries(n *yaml.Node) []entry {
 	if es, ok := r.merged[n]; ok {
 		return es
 	}
-	r.merged[n] = nil            // a mapping that merges itself finds itself empty
-	pairs, _ := yamldoc.Pairs(n) // normalize reported the keys that are left out
+	r.merged[n] = nil            // a mapping that merges itself sees itself as empty
+	pairs, _ := yamldoc.Pairs(n) // normalize reported invalid keys
 	var own, more []entry
 	seen := map[string]bool{}
 	for _, p := range pairs {
@@ -85,7 +85,7 @@ func (r *reader) mergedFrom(v *yaml.Node) []entry {
 	return nil
 }
 
-// mapping is entries with a complaint when n is something else. A null is an empty mapping.
+// mapping is entries, but reports a node that is not a mapping. A null is an empty mapping.
 func (r *reader) mapping(n *yaml.Node, what string) []entry {
 	rn := resolve(n)
 	if rn.Kind != yaml.MappingNode && !isNull(rn) && !isBroken(rn) {
@@ -94,7 +94,7 @@ func (r *reader) mapping(n *yaml.Node, what string) []entry {
 	return r.entries(rn)
 }
 
-// object hands each key of n to its function and reports the keys that have none.
+// object calls the function of each key of n and reports keys without one.
 func (r *reader) object(n *yaml.Node, what string, fields map[string]func(entry)) {
 	for _, e := range r.mapping(n, what) {
 		k := resolve(e.key).Value
@@ -114,8 +114,9 @@ func nearest[V any](k string, among map[string]V) string {
 	return Nearest(k, slices.Sorted(maps.Keys(among)))
 }
 
-// Nearest is the one of some words that k was most likely meant to be, "" when none is near: less
-// than half of it may be wrong, or letters may be left out. Of words that are equally near, one of the same length is.
+// Nearest returns the word that k was most likely meant to be, "" if none is similar: fewer than
+// half of its letters may be wrong, or letters may be missing. Among equally similar words, it
+// prefers one of the same length.
 func Nearest(k string, among []string) string {
 	best, dist := "", 3
 	for _, c := range among {
@@ -128,8 +129,8 @@ func Nearest(k string, among []string) string {
 	return best
 }
 
-// distance is the number of edits between a and b, given up early for long keys. An edit adds, drops or
-// changes a letter, or exchanges two that stand side by side.
+// distance returns the number of edits between a and b; it stops early for long keys. An edit
+// adds, drops or changes a letter, or swaps two adjacent ones.
 func distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {
 		return 99
@@ -175,7 +176,7 @@ func kindOf(n *yaml.Node) string {
 	return "text"
 }
 
-// text reads a string; null is the empty one.
+// text reads a string; null is "".
 func (r *reader) text(n *yaml.Node, what string) string {
 	rn := resolve(n)
 	if rn.Kind == yaml.ScalarNode {
@@ -192,7 +193,7 @@ func (r *reader) text(n *yaml.Node, what string) string {
 	return ""
 }
 
-// word reads a string that may be written as a number or boolean: an argument, a status.
+// word reads a string that may be written as a number or a boolean: an argument, a status.
 func (r *reader) word(n *yaml.Node, what string) string {
 	rn := resolve(n)
 	if rn.Kind == yaml.ScalarNode && !isNull(rn) {
@@ -263,8 +264,8 @@ func (r *reader) duration(n *yaml.Node, what string) Duration {
 	return d
 }
 
-// free reads a value of any shape as JSON has it. Aliases count each time they are used, so a
-// few lines cannot grow into a heap.
+// free reads a value of any type as JSON. Aliases count each time they are used, so a few lines
+// cannot expand without limit.
 func (r *reader) free(n *yaml.Node, depth int) any {
 	rn := resolve(n)
 	if depth > maxNesting {
@@ -303,7 +304,8 @@ func (r *reader) free(n *yaml.Node, depth int) any {
 	return v
 }
 
-// child finds the node at a JSON pointer's parts below n, or the deepest one on the way.
+// child returns the node at the parts of a JSON pointer below n, or the deepest existing one on
+// the way.
 func (r *reader) child(n *yaml.Node, parts []string) *yaml.Node {
 	for _, p := range parts {
 		rn := resolve(n)

@@ -17,9 +17,9 @@ func Load(src Source, file string) (*Definition, []Problem) {
 	return Parse(src, file, data)
 }
 
-// Parse reads a flow from data, the content of file; src reads what it includes and may be
-// nil when nothing may be included. It returns every problem it finds, in the order of the
-// file. The definition is nil when one of them is an error; warnings leave it whole.
+// Parse reads a flow from data, the content of file. Includes are read through src, which may be
+// nil if they are not allowed. Parse returns every problem it finds, in the order of the file.
+// The definition is nil if one of them is an error, but not for warnings.
 func Parse(src Source, file string, data []byte) (*Definition, []Problem) {
 	r := newReader(src, file)
 	d := r.draft(data)
@@ -30,7 +30,7 @@ func Parse(src Source, file string, data []byte) (*Definition, []Problem) {
 	return d.def, problems
 }
 
-// draft reads and checks data; nil when there is nothing to look at.
+// draft reads and checks data; it returns nil if data cannot be parsed.
 func (r *reader) draft(data []byte) *draft {
 	root := r.document(r.main, data)
 	if root == nil {
@@ -42,34 +42,34 @@ func (r *reader) draft(data []byte) *draft {
 	return d
 }
 
-// A draft is a definition on its way in, with the nodes its parts came from.
+// A draft is a definition being parsed, with the nodes of its parts.
 type draft struct {
 	*reader
 	def     *Definition
 	root    *yaml.Node
-	name    *yaml.Node // nil when there is none
-	graph   *yaml.Node // the key, nil when there is none
-	roles   []roleSite // in the order of the file
+	name    *yaml.Node // nil if missing
+	graph   *yaml.Node // the key, nil if missing
+	roles   []roleSite // in file order
 	nodes   []nodeSite
 	forks   []*forkSite
 	joins   []*joinSite
 	gates   []*gateSite
 	pins    []*yaml.Node
-	blind   bool            // part of the graph could not be read: nothing to say about ways through it
-	filters map[string]bool // which filter names the engine knows
+	blind   bool            // part of the graph could not be read, so reachability is not checked
+	filters map[string]bool // whether the template engine has a filter
 }
 
 type roleSite struct {
 	name        string
 	key         *yaml.Node
 	val         *yaml.Node
-	frontmatter *yaml.Node // the key, nil when the role has none
+	frontmatter *yaml.Node // the key, nil if missing
 	schemaNode  *yaml.Node
 	schema      *schema
 	agent       *yaml.Node // the key
-	flow        *yaml.Node // what a call role calls
-	plan        *yaml.Node // the key, nil when it is no plan role
-	chat        *yaml.Node // the key, nil when it is no chat role
+	flow        *yaml.Node // the flow that a call role calls
+	plan        *yaml.Node // the key, nil if it is not a plan role
+	chat        *yaml.Node // the key, nil if it is not a chat role
 	sandbox     *yaml.Node // the key
 }
 
@@ -77,7 +77,7 @@ type nodeSite struct {
 	name   string
 	key    *yaml.Node
 	routes []routeSite
-	unread bool // its routes are of a form that was refused
+	unread bool // its routes have an unsupported form
 }
 
 type routeSite struct {
@@ -91,7 +91,7 @@ type routeSite struct {
 	Route
 }
 
-// oldKeys are the shapes of flows before version 1, by the key that gives them away.
+// oldKeys describes flow formats before version 1, by a key that identifies them.
 var oldKeys = map[string]string{
 	"moderator":  "the moderator table became graph: {node: {status: {role, prompt}}}",
 	"edges":      "edges became graph: {node: {status: {role, prompt}}}",
@@ -222,7 +222,7 @@ func (d *draft) decodeRoles(n *yaml.Node) {
 	}
 }
 
-// oldRoleKeys are role keys of older formats.
+// oldRoleKeys describes role keys of older formats.
 var oldRoleKeys = map[string]string{
 	"systemPrompt": "it became goal and procedure",
 	"schema":       "it became frontmatter",

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// An edge of the graph is a route, its key the status, or leads from a fork to the child of a
-// path, its key the path's id.
+// An edge of the graph is a route, whose key is the status, or leads from a fork to the child of
+// a path, with the path's id as key.
 type edge struct{ from, key, to string }
 
-// A newGraph is the graph of a definition as edges, in a fixed order, made once for many walks.
+// A graph has the edges of a definition in a fixed order. newGraph builds it once for many walks.
 type graph struct {
 	*Definition
-	edges  map[string][]edge // by the node they lead out of
+	edges  map[string][]edge // by source node
 	forkOf map[string]string // join → fork
 	nodes  []string          // those with edges
 }
@@ -22,7 +22,7 @@ func (d *Definition) newGraph() *graph {
 	t := &graph{Definition: d, edges: map[string][]edge{}, forkOf: map[string]string{}}
 	for _, node := range slices.Sorted(maps.Keys(d.Graph)) {
 		if _, fork := d.Forks[node]; fork {
-			continue // its edges are its paths
+			continue // its paths are its edges
 		}
 		t.nodes = append(t.nodes, node)
 		for _, status := range slices.Sorted(maps.Keys(d.Graph[node])) {
@@ -45,8 +45,8 @@ func (d *Definition) newGraph() *graph {
 	return t
 }
 
-// A walk is the set of nodes on a path: every node from its child to its join, those of the
-// forks inside it too.
+// A walk is the set of nodes on a path: every node from its child to its join, including those of
+// forks in between.
 type walk struct {
 	from   map[string]string // predecessor of each visited node; "" for the path's entry node
 	joined bool              // the path's own join was reached
@@ -54,12 +54,12 @@ type walk struct {
 	out    []edge            // to $END, to the fork itself, or to another fork's join
 }
 
-// walk follows path p of a fork. A join inside the path is entered only once its fork was met: an edge
-// to it from elsewhere would leave the path.
+// walk follows path p of a fork. It enters a join inside the path only after its fork: an edge to
+// it from elsewhere would leave the path.
 func (d *graph) walk(fork string, p BranchPath) walk {
 	w := walk{from: map[string]string{}}
 	join := d.Forks[fork].Join
-	waiting := map[string][]edge{} // edges to joins whose forks were not met yet, by fork
+	waiting := map[string][]edge{} // edges to joins whose forks were not reached yet, by fork
 	var todo []string
 	enter := func(node, from string) {
 		if _, seen := w.from[node]; seen {
@@ -87,7 +87,7 @@ func (d *graph) walk(fork string, p BranchPath) walk {
 			case e.to == join:
 				w.joined = true
 			case e.to == Start || e.to == Suspend:
-				w.open = true // reported: no nodes to lead to
+				w.open = true // reported: there are no nodes to lead to
 			case e.to == EndNode || e.to == fork:
 				w.out = append(w.out, e)
 			case other != "" && !met:
@@ -103,7 +103,7 @@ func (d *graph) walk(fork string, p BranchPath) walk {
 	return w
 }
 
-// route returns how the walk reached node, for people: "a → b → c".
+// route returns how the walk reached node: "a → b → c".
 func (w walk) route(node string) string {
 	var names []string
 	for n := node; n != "" && len(names) < 12; n = w.from[n] {
@@ -113,8 +113,8 @@ func (w walk) route(node string) string {
 	return strings.Join(names, " → ")
 }
 
-// reachableOutside returns the nodes that are reachable from $START without entering the paths of
-// fork, which then leads straight to its join. For "", no fork, it returns all reachable nodes.
+// reachableOutside returns the nodes reachable from $START if fork leads straight to its join,
+// without its paths. For fork "", it returns all reachable nodes.
 func (d *graph) reachableOutside(fork string) map[string]bool {
 	seen := map[string]bool{Start: true}
 	for todo := []string{Start}; len(todo) > 0; todo = todo[1:] {
@@ -132,8 +132,8 @@ func (d *graph) reachableOutside(fork string) map[string]bool {
 	return seen
 }
 
-// Inside returns the roles that can run inside a path, those of forks inside it too, in
-// order of the alphabet. Without such a path there are none.
+// Inside returns the roles that can run inside a path, including those of nested forks, sorted.
+// It returns none if there is no such path.
 func (d *Definition) Inside(path string) []string {
 	fork, p, ok := d.Branch(path)
 	if !ok {

@@ -13,12 +13,12 @@ import (
 
 // Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
 const (
-	Planned  = "planned"  // its actions are dispatched; the flow has no part in it
+	Planned  = "planned"  // its actions are dispatched; the graph is not used
 	Finished = "finished" // the graph continues from there
-	Asked    = "ask"      // a person is asked, and the role runs again with the answer
+	Asked    = "ask"      // a person is asked, then the role runs again with the answer
 )
 
-// Statuses of an action's agent: it has done what it was asked, or a person must answer first.
+// Statuses of an action's agent: it did what was asked, or a person must answer first.
 const (
 	Success       = "success"
 	WorkerBlocked = "blocked"
@@ -28,16 +28,16 @@ const (
 const (
 	Spawn  = "spawn"  // a child thread with a fresh context
 	Forked = "fork"   // a path that inherits the conversation
-	worker = "worker" // the built-in flow and role that an action is carried out by
+	worker = "worker" // the built-in flow and role that carry out an action
 )
 
-// What follows a plan's join.
+// What happens after a plan's join.
 const (
 	thenEnd  = "end"
 	failPlan = "plan"
 )
 
-// A Plan is what a plan role decided, with every default filled in. As JSON it has the form of the
+// A Plan is what a plan role decided, with every default filled in. Its JSON has the form of the
 // schema "actions".
 type Plan struct {
 	SessionGoal string   `json:"sessionGoal"`
@@ -52,25 +52,25 @@ type Action struct {
 	ID           string          `json:"id"`
 	Mode         string          `json:"mode"`
 	Title        string          `json:"title"`
-	Agent        string          `json:"agent"` // "": the task's
+	Agent        string          `json:"agent"` // "": the task's default
 	Prompt       string          `json:"prompt"`
 	Access       Access          `json:"access"`
 	DependsOn    []string        `json:"dependsOn"`
 	Inputs       []string        `json:"inputs"` // evidence:<id> or artifact:<hash>
 	OutputSchema json.RawMessage `json:"outputSchema"`
-	Timeout      float64         `json:"timeout"` // seconds; 0: no bound of its own
+	Timeout      float64         `json:"timeout"` // seconds; 0: no limit of its own
 }
 
 // A PlanJoin says when the actions of a plan are done.
 type PlanJoin struct {
 	Strategy  string  `json:"joinStrategy"`
 	Threshold int     `json:"threshold"`
-	Main      string  `json:"mainPathId"` // a forked action, "" when there is none
-	Timeout   float64 `json:"timeout"`    // seconds; 0: for ever
+	Main      string  `json:"mainPathId"` // a forked action, "" for none
+	Timeout   float64 `json:"timeout"`    // seconds; 0: forever
 	Losers    string  `json:"losers"`
 }
 
-// PlanStatus returns the $status that the form of a plan role's output means, or "".
+// PlanStatus returns the $status that a plan role's output implies, or "".
 func PlanStatus(meta map[string]any) string {
 	switch {
 	case meta["actions"] != nil:
@@ -102,8 +102,7 @@ func (d *draft) setPlanRole(site *roleSite, role *Role) {
 	site.schema.alts = site.schema.expand(site.schema.root, nil, 0)
 }
 
-// Plans returns the roles that plan, in order of the alphabet; for a forked action those of the
-// thread that planned it.
+// Plans returns the plan roles, sorted; for a forked action, those of the thread that planned it.
 func (d *Definition) Plans() []string {
 	if d.brief != "" {
 		return d.planners
@@ -117,9 +116,9 @@ func (d *Definition) Plans() []string {
 	return roles
 }
 
-// ReadPlan reads the plan in the meta of a step of a plan role whose $status is [Planned]. The error
-// is made to be read by the planner: one line for each thing that is wrong. most bounds the
-// actions; 0 is no bound.
+// ReadPlan reads the plan in the meta of a step of a plan role whose $status is [Planned]. The
+// error is written for the planner, with one line per problem. most limits the actions; 0 is no
+// limit.
 func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
 	p, wrong := d.CheckPlan(meta, most)
 	if len(wrong) > 0 {
@@ -128,8 +127,8 @@ func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
 	return p, nil
 }
 
-// CheckPlan reads the plan in the meta of a step as far as it can be read, and lists all that is wrong
-// with it, each with its place. A nil plan is none at all.
+// CheckPlan reads the plan in the meta of a step as far as possible, and lists all problems with
+// their positions. The plan is nil if there is none at all.
 func (d *Definition) CheckPlan(meta map[string]any, most int) (*Plan, []string) {
 	p, err := decodePlan(meta)
 	if p == nil {
@@ -143,8 +142,8 @@ func (d *Definition) CheckPlan(meta map[string]any, most int) (*Plan, []string) 
 	return p, append(wrong, p.badSchemas(most)...)
 }
 
-// RecordedPlan is [Definition.ReadPlan] for a step of the record: the schemas of its actions were
-// looked at when it was made, which takes long, and are not again.
+// RecordedPlan is [Definition.ReadPlan] for a recorded step. It does not compile the schemas of
+// actions again, which is slow and was done when the step was made.
 func (d *Definition) RecordedPlan(meta map[string]any) (*Plan, error) {
 	p, err := decodePlan(meta)
 	if err != nil {
@@ -156,7 +155,7 @@ func (d *Definition) RecordedPlan(meta map[string]any) (*Plan, error) {
 	return p, nil
 }
 
-// PlanError is the error that says what is wrong with a plan.
+// PlanError returns an error that lists the problems of a plan.
 func PlanError(wrong []string) error {
 	const many = 100
 	if len(wrong) > many {
@@ -165,15 +164,15 @@ func PlanError(wrong []string) error {
 	return errors.New(strings.Join(wrong, "\n"))
 }
 
-// decodePlan reads a plan and fills in its defaults. With an error the plan is what could be read all
-// the same, nil when nothing could.
+// decodePlan reads a plan and fills in its defaults. With an error, the plan is what could be
+// read anyway, nil if nothing could.
 func decodePlan(meta map[string]any) (*Plan, error) {
 	data, err := json.Marshal(meta)
 	if err != nil {
 		return nil, fmt.Errorf("the plan is no JSON: %w", err)
 	}
 	p := new(Plan)
-	var shape *json.UnmarshalTypeError // the rest was read
+	var shape *json.UnmarshalTypeError // the other fields were decoded
 	if err = json.Unmarshal(data, p); err != nil {
 		err = fmt.Errorf("the plan cannot be read: %w", err)
 		if !errors.As(err, &shape) {
@@ -198,7 +197,7 @@ func (p *Plan) setDefaults() {
 	p.Join.Strategy = firstNonBlank(p.Join.Strategy, AllCompleted)
 	losers := CancelLosers
 	if p.Join.Strategy == AllCompleted || p.Join.Strategy == AllFailed {
-		losers = WaitForLosers // what has been paid for is not thrown away
+		losers = WaitForLosers // results that were paid for are not thrown away
 	}
 	p.Join.Losers = firstNonBlank(p.Join.Losers, losers)
 	p.Then, p.OnFailed = firstNonBlank(p.Then, failPlan), firstNonBlank(p.OnFailed, "block")
@@ -206,7 +205,7 @@ func (p *Plan) setDefaults() {
 
 var actionID = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// badSchemas lists what is wrong with the schemas of a plan's actions, of those that may be in a plan.
+// badSchemas lists the problems of the schemas of a plan's first actions, up to most.
 func (p *Plan) badSchemas(most int) (wrong []string) {
 	for i, a := range p.Actions {
 		if a.OutputSchema == nil || most > 0 && i >= most {
@@ -221,7 +220,7 @@ func (p *Plan) badSchemas(most int) (wrong []string) {
 	return wrong
 }
 
-// problems lists what is wrong with a plan by itself, but for its schemas.
+// problems lists the problems of a plan itself, without its schemas.
 func (p *Plan) problems(most int) (wrong []string) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if most > 0 && len(p.Actions) > most {
@@ -279,7 +278,7 @@ func (p *Plan) problems(most int) (wrong []string) {
 	return wrong
 }
 
-// cycle returns actions that depend on each other in a circle, or nil.
+// cycle returns actions that depend on each other in a cycle, or nil.
 func (p *Plan) cycle() []string {
 	after := p.After()
 	const open, closed = 1, 2
@@ -297,7 +296,7 @@ func (p *Plan) cycle() []string {
 		way = append(way, id)
 		for _, dep := range after[id] {
 			if dep == id {
-				continue // said by itself
+				continue // reported separately
 			}
 			if ring := visit(dep); ring != nil {
 				return ring
@@ -315,13 +314,13 @@ func (p *Plan) cycle() []string {
 	return nil
 }
 
-// workerNodes lists the nodes of the flow of workers, except the role whose place an action takes.
+// workerNodes lists the nodes of the worker flow, except the role that an action replaces.
 var workerNodes = sync.OnceValue(func() []string {
 	d, _ := BuiltIn(WorkerFlow)
 	return slices.Sorted(maps.Keys(d.Gates))
 })
 
-// takenIDs reports action ids that are names of nodes of d or of the flow of workers.
+// takenIDs reports action ids that are names of nodes of d or of the worker flow.
 func (d *Definition) takenIDs(p *Plan) (wrong []string) {
 	for i, a := range p.Actions {
 		_, role := d.Roles[a.ID]
@@ -333,7 +332,7 @@ func (d *Definition) takenIDs(p *Plan) (wrong []string) {
 	return wrong
 }
 
-// After returns what each action depends on, by id.
+// After returns the dependencies of each action, by id.
 func (p *Plan) After() map[string][]string {
 	after := map[string][]string{}
 	for _, a := range p.Actions {
@@ -344,7 +343,7 @@ func (p *Plan) After() map[string][]string {
 	return after
 }
 
-// Action returns the action with an id.
+// Action returns the action with the given id.
 func (p *Plan) Action(id string) (Action, bool) {
 	i := slices.IndexFunc(p.Actions, func(a Action) bool { return a.ID == id })
 	if i < 0 {

@@ -27,9 +27,9 @@ func toDuration(s float64) Duration {
 	return max(Duration(s*float64(time.Second)), 0)
 }
 
-// Outcome returns the output of an action's agent in short: its summary, and the evidence that it
-// submitted. It is the text of the action's [PathResult]. The agent's own evidence is cited as
-// others must cite it: with the name of its instance.
+// Outcome returns a short form of an action's output: its summary, and the evidence that it
+// submitted. It is the text of the action's [PathResult]. Citations of the agent's own evidence
+// are qualified with its instance, so that others can use them.
 func Outcome(instance string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
 	text = EachCitation(strings.TrimSpace(text), func(c, id string) string {
@@ -52,8 +52,8 @@ func Outcome(instance string, meta map[string]any) string {
 	return text
 }
 
-// afterPlan decides what follows the step of a plan role. It returns nil when the step's row of the
-// table decides; r then has the variables for it.
+// afterPlan decides what follows the step of a plan role. It returns nil if the step's row of the
+// graph decides; r then has the variables for it.
 func (d *Definition) afterPlan(r *row, step, join *Step, inputs []string) Decision {
 	switch r.status {
 	case Finished:
@@ -81,7 +81,7 @@ func (d *Definition) afterPlan(r *row, step, join *Step, inputs []string) Decisi
 	switch {
 	case err != nil:
 		return noRoute("the plan of %s: %v", step.Role, err)
-	case join == nil && len(inputs) > 0: // a person says more about a plan that was not begun
+	case join == nil && len(inputs) > 0: // a person comments on a plan that was not started
 		return d.toRole(step.Role, joinParagraphs("A person says of your plan:", inputs...), "")
 	case join == nil:
 		return p.fork(step.Role)
@@ -100,7 +100,7 @@ func (d *Definition) afterPlan(r *row, step, join *Step, inputs []string) Decisi
 	return noRoute("the join of the plan of %s: %s", step.Role, outcome)
 }
 
-// Replans reports whether the role plans again when the join of its plan is not met.
+// Replans reports whether the role plans again if the join of its plan is not met.
 func (p *Plan) Replans() bool { return p.OnFailed == failPlan }
 
 // Continues reports whether the flow continues after the join of f with an outcome.

@@ -6,25 +6,25 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A Price is what a model's tokens cost, in US dollars per million, which is millionths of a
-// dollar for each.
+// A Price is what a model's tokens cost, in US dollars per million tokens, which is millionths of
+// a dollar per token.
 type Price struct {
-	Input  float64 // of what was not cached
+	Input  float64 // of uncached input
 	Cached float64
 	Output float64
 }
 
-// Prices are known by the model's name.
+// Prices maps model names to prices.
 type Prices map[string]Price
 
-// Cost returns what a use of a model costs in millionths of a dollar, 0 when its price is not
-// known. input counts the cached tokens too.
+// Cost returns the cost of using a model in millionths of a dollar, 0 if its price is not known.
+// input includes the cached tokens.
 func (p Prices) Cost(model string, input, cached, output int64) int64 {
 	price := p[model]
 	return int64(math.Round(float64(input-cached)*price.Input + float64(cached)*price.Cached + float64(output)*price.Output))
 }
 
-// DecodePrice reads the price of a model as written in a configuration file.
+// DecodePrice reads the price of a model in a configuration file.
 func DecodePrice(node *yaml.Node, file string) (Price, []Problem) {
 	r := newReader(nil, file)
 	r.normalize(node, []string{file})

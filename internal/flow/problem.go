@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// A Problem is one thing that is wrong with a file, or worth a warning. Line and Col count
-// from 1, Col in characters. Code never changes its meaning; docs/flow-format.md lists them all.
+// A Problem is an error in a file, or a warning. Line and Col count from 1, Col in characters.
+// The meaning of a Code never changes; docs/flow-format.md lists them all.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
@@ -18,12 +18,12 @@ type Problem struct {
 	Warning bool   `json:"warning"`
 }
 
-// String is the form compilers print: "file:line:col: CODE: message".
+// String formats p like a compiler: "file:line:col: CODE: message".
 func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Col, p.Code, p.Message)
 }
 
-// Failed reports whether one of the problems is an error.
+// Failed reports whether any of the problems is an error.
 func Failed(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }
@@ -90,11 +90,11 @@ const (
 	codeCallNameTaken     = "CALL_NAME_TAKEN"
 )
 
-// maxProblems bounds a report: a longer one would not be read.
+// maxProblems limits a report: a longer one would not be read.
 const maxProblems = 500
 
-// sorted orders problems by place, the main file first, and drops repetitions: an anchored
-// part that is used twice has its problems once.
+// sorted orders problems by position, those of the main file first, and drops duplicates: an
+// anchored part that is used twice has its problems once.
 func sorted(main string, problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		if a.File != b.File && (a.File == main || b.File == main) {
@@ -109,7 +109,7 @@ func sorted(main string, problems []Problem) []Problem {
 	return slices.Compact(problems)
 }
 
-// An InvalidError holds everything that is wrong with files a person wrote.
+// An InvalidError holds the problems of files that a person wrote.
 type InvalidError struct{ Problems []Problem }
 
 func (e *InvalidError) Error() string {

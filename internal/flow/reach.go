@@ -2,8 +2,8 @@ package flow
 
 import "slices"
 
-// ambiguous reports whether a part of the graph could not be read or has two meanings: then nothing
-// is said about what can be reached.
+// ambiguous reports whether a part of the graph could not be read or has two meanings: then
+// reachability is not checked.
 func (d *draft) ambiguous() bool {
 	return d.blind ||
 		slices.ContainsFunc(d.forks, func(f *forkSite) bool { return f.damaged || d.isRole(f.name) }) ||
@@ -14,7 +14,7 @@ func (d *draft) ambiguous() bool {
 		})
 }
 
-// hasRoutes reports whether a name is one of those that the graph routes: all but forks.
+// hasRoutes reports whether the graph has routes for a node of this kind: all but forks.
 func (d *draft) hasRoutes(name string) bool {
 	return d.isRole(name) || d.isJoin(name) || d.isGate(name)
 }
@@ -22,7 +22,7 @@ func (d *draft) hasRoutes(name string) bool {
 // checkReachable reports nodes that cannot be reached from $START.
 func checkReachable(d *draft) {
 	if _, ok := d.def.Graph[Start]; !ok || d.ambiguous() {
-		return // without a start nothing is reachable
+		return // without a start everything is unreachable
 	}
 	seen := d.def.newGraph().reachableOutside("")
 	for _, n := range d.nodes {
@@ -38,8 +38,8 @@ func checkReachable(d *draft) {
 }
 
 // checkCanEnd reports nodes from which $END cannot be reached. An edge to an unknown node counts
-// as one that ends: it has a code of its own. So does a conversation, which ends when the
-// person ends it.
+// as an end: it has a code of its own. So does a conversation, which ends when the person ends
+// it.
 func checkCanEnd(d *draft) {
 	if d.graph == nil || d.ambiguous() || len(d.nodes) == 0 {
 		return

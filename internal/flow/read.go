@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// A Source is how files are read. Names are slash-separated: the name handed to [Load], and
-// names made from it for includes.
+// A Source reads files. Names are slash-separated: the name passed to [Load], and names derived
+// from it for includes.
 type Source interface {
 	ReadFile(name string) ([]byte, error)
 }
@@ -26,19 +26,19 @@ const (
 	maxNodes        = 100_000
 )
 
-// A reader turns files into one tree of nodes, remembers where each node is, and collects
+// A reader turns files into one tree of nodes, remembers where each node is from, and collects
 // problems.
 type reader struct {
 	src      Source
 	main     string
-	boundary string // the directory that includes may not leave
+	boundary string // the directory that includes cannot leave
 	texts    map[string]*lineIndex
 	files    map[*yaml.Node]string // owner file of nodes that are not main's
 	merged   map[*yaml.Node][]entry
 	includes int
-	nodes    int // spent on free-form values, aliases expanded
+	nodes    int // nodes read for free-form values, aliases expanded
 	problems []Problem
-	meant    map[string]bool // keys that were misspelt, as they should be
+	meant    map[string]bool // correct spellings of misspelt keys
 }
 
 func newReader(src Source, file string) *reader {
@@ -49,7 +49,7 @@ func newReader(src Source, file string) *reader {
 	}
 }
 
-// boundary is the flow directory a project-local file lies in, else the file's own directory.
+// boundary returns the flow directory of a project's flow file, else the file's own directory.
 func boundary(file string) string {
 	dir := path.Dir(slashed(file))
 	for d := dir; d != "." && d != "/"; d = path.Dir(d) {
@@ -94,8 +94,8 @@ func (r *reader) warn(n *yaml.Node, code, format string, args ...any) {
 	})
 }
 
-// document parses data as the one YAML document of file. It returns nil when there is none;
-// the reason is then among the problems.
+// document parses data, which must be a single YAML document. It returns nil if it is not; the
+// reason is among the problems.
 func (r *reader) document(file string, data []byte) *yaml.Node {
 	at := func(line, col int, code, format string, args ...any) {
 		r.add(Problem{
@@ -136,8 +136,8 @@ func (r *reader) setFile(n *yaml.Node, file string) {
 	}
 }
 
-// normalize walks the raw tree once: it reports duplicate keys and unknown tags, and replaces each
-// !include by what it includes.
+// normalize walks the raw tree once. It reports duplicate keys and unknown tags, and replaces
+// each !include by the file it names.
 func (r *reader) normalize(n *yaml.Node, stack []string) {
 	if n.Tag == "!include" {
 		r.include(n, stack)
@@ -164,12 +164,13 @@ func (r *reader) normalize(n *yaml.Node, stack []string) {
 	}
 }
 
-// include replaces n by what it names: the node of a YAML file, or the text of another file.
+// include replaces n by the file it names: the node of a YAML file, or the text of any other
+// file.
 func (r *reader) include(n *yaml.Node, stack []string) {
 	from := stack[len(stack)-1]
 	bad := func(format string, args ...any) {
 		r.report(n, codeBadInclude, format, args...)
-		// What is left is a value that no later check complains about a second time.
+		// The remaining value is one that later checks do not report again.
 		*n = yaml.Node{Kind: yaml.ScalarNode, Tag: tagBroken, Line: n.Line, Column: n.Column}
 	}
 	if n.Kind != yaml.ScalarNode || n.Value == "" {
@@ -231,7 +232,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 	r.files[n] = name
 }
 
-// tagBroken marks the place of something already reported.
+// tagBroken marks a node that was already reported.
 const tagBroken = "!broken"
 
 func isWithin(dir, name string) bool {

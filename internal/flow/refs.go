@@ -4,14 +4,14 @@ import (
 	"strings"
 )
 
-// A ref is one use of a variable in a Liquid expression: its name and the path below it.
+// A ref is a use of a variable in a Liquid expression: its name and the path after it.
 type ref struct {
 	name   string
 	path   []segment
 	offset int // in bytes, in the expression
 }
 
-// A segment is one link of a path: a property, an index, or something only known when rendered.
+// A segment is one link of a path: a property, an index, or something known only at rendering.
 type segment struct {
 	name    string
 	index   bool
@@ -32,15 +32,15 @@ func (r ref) String() string {
 	return b.String()
 }
 
-// liquidWords are no variables.
+// liquidWords are not variables.
 var liquidWords = map[string]bool{
 	"true": true, "false": true, "nil": true, "null": true, "blank": true, "empty": true,
 	"and": true, "or": true, "contains": true, "in": true, "reversed": true,
 }
 
 // references lists the variables and the filters of a Liquid expression that the engine has
-// parsed, in their order. The engine compiles expressions to functions and keeps no tree of
-// them, so they are read here, token by token.
+// parsed, in order. The engine compiles expressions to functions and has no syntax tree, so the
+// tokens are read again here.
 func references(expr string) (refs []ref, filters []string) {
 	s := refScanner{expr: expr, chain: -1}
 	for s.at < len(expr) && s.token() {
@@ -59,13 +59,13 @@ type refScanner struct {
 	filters []string
 }
 
-// An openIndex is a "[" whose "]" is still to come.
+// An openIndex is a "[" without its "]".
 type openIndex struct {
 	chain int      // the chain that the index belongs to, -1 for none
 	key   *segment // nil unless the index begins with a literal
 }
 
-// token reads one token; it reports false when the rest cannot be read.
+// token reads one token; it reports false if the rest cannot be read.
 func (s *refScanner) token() bool {
 	switch c := s.expr[s.at]; {
 	case c == ' ' || c == '\t' || c == '\n' || c == '\r':
@@ -101,7 +101,7 @@ func (s *refScanner) token() bool {
 	return true
 }
 
-// peek returns the character n behind the current one, 0 at the end.
+// peek returns the character n after the current one, 0 at the end.
 func (s *refScanner) peek(n int) byte {
 	if s.at+n < len(s.expr) {
 		return s.expr[s.at+n]
@@ -111,7 +111,7 @@ func (s *refScanner) peek(n int) byte {
 
 func (s *refScanner) step(n, chain int, last byte) { s.at, s.chain, s.last = s.at+n, chain, last }
 
-// literal is the key of an index if it is the first thing in it.
+// literal records the key of an index if it is the first token in it.
 func (s *refScanner) literal(key segment) {
 	if n := len(s.stack); n > 0 && s.last == '[' {
 		s.stack[n-1].key = &key
@@ -142,7 +142,7 @@ func (s *refScanner) word() {
 	s.step(n, chain, 'a')
 }
 
-// closeIndex adds the index that ends to its chain and returns the chain, -1 for none.
+// closeIndex adds the current index to its chain and returns the chain, -1 for none.
 func (s *refScanner) closeIndex() int {
 	n := len(s.stack)
 	if n == 0 {

@@ -7,14 +7,14 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A Sandbox is what the commands of an agent may do beyond what the role's access allows.
+// A Sandbox is what the commands of an agent may do in addition to the role's access.
 type Sandbox struct {
-	// Write are further places that may be written: absolute, below "~/", or in the thread's tree.
+	// Write lists additional writable places: absolute, below "~/", or in the thread's tree.
 	Write []string `json:"write"`
 	// Network is NetworkOn, NetworkOff, or "" for the default, which is off.
 	Network string            `json:"network"`
 	Env     map[string]string `json:"env"`
-	Pass    []string          `json:"pass"` // names of Plait's own variables
+	Pass    []string          `json:"pass"` // variables of Plait's own environment
 }
 
 // The values of Sandbox.Network.
@@ -23,7 +23,7 @@ const (
 	NetworkOff = "off"
 )
 
-// With returns s with the keys that over has in place of its own. Either may be nil.
+// With returns s overridden by the keys of over. Either may be nil.
 func (s *Sandbox) With(over *Sandbox) *Sandbox {
 	if s == nil || over == nil {
 		if s == nil {
@@ -47,7 +47,7 @@ func (s *Sandbox) With(over *Sandbox) *Sandbox {
 	return &out
 }
 
-// Unboxed says why an agent of a kind cannot have a sandbox; "" when it can.
+// Unboxed says why an agent of a kind cannot have a sandbox; "" if it can.
 func Unboxed(kind string) string {
 	if kind == "command" {
 		return "nothing bounds what an agent of kind command does, so it can have no sandbox; its variables are its " +
@@ -71,7 +71,7 @@ func (r *reader) sandbox(n *yaml.Node) *Sandbox {
 	return s
 }
 
-// places reads the list of what may be written.
+// places reads the list of writable places.
 func (r *reader) places(n *yaml.Node) []string {
 	return r.list(n, "write", func(c *yaml.Node, what string) string {
 		s := r.text(c, what)
@@ -100,7 +100,7 @@ func (r *reader) network(n *yaml.Node) string {
 	return s
 }
 
-// checkSandbox reports a role's sandbox that cannot be kept.
+// checkSandbox reports a role's sandbox that cannot be enforced.
 func (d *draft) checkSandbox(site *roleSite, role Role) {
 	switch s := role.Sandbox; {
 	case s == nil:

@@ -15,18 +15,18 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// A schema is a role's frontmatter as a document, read for what can be said without a value:
-// its variants, their statuses and their fields.
+// A schema is a role's frontmatter, analysed without a value: its variants, their statuses and
+// their fields.
 type schema struct {
 	root any
 	alts []alternative
-	work int // spent on expanding; a schema that refers to itself has no end of ways
+	work int // amount of expansion so far; a recursive schema would have no end
 }
 
-// An alternative is one way to satisfy a schema: parts that all hold at once.
+// An alternative is one way to satisfy a schema: parts that must all hold.
 type alternative struct {
 	parts  []map[string]any
-	branch []string // JSON pointer of the oneOf or anyOf branch; nil for a schema without
+	branch []string // JSON pointer of the oneOf or anyOf branch; nil without branches
 }
 
 const (
@@ -45,7 +45,7 @@ func readSchema(data json.RawMessage) (*schema, error) {
 	return s, nil
 }
 
-// deref follows "#/…" references within the document; others lead nowhere.
+// deref follows "#/…" references within the document; it does not follow others.
 func (s *schema) deref(x any) map[string]any {
 	m, _ := x.(map[string]any)
 	for range maxExpansion {
@@ -77,7 +77,7 @@ func (s *schema) deref(x any) map[string]any {
 	return m
 }
 
-// expand lists the ways to satisfy x. nil means that there are too many to tell.
+// expand lists the ways to satisfy x. nil means that there are too many.
 func (s *schema) expand(x any, branch []string, depth int) []alternative {
 	m := s.deref(x)
 	s.work++
@@ -106,7 +106,7 @@ func (s *schema) expand(x any, branch []string, depth int) []alternative {
 		var among []alternative
 		for i, b := range list {
 			at := append(slices.Clone(branch), k, strconv.Itoa(i))
-			// A branch of another shape is the compiler's to report.
+			// A branch of another type is reported by the compiler.
 			if one := s.expand(b, at, depth+1); one != nil {
 				among = append(among, one...)
 			} else {
@@ -138,8 +138,8 @@ func cross(a, b []alternative) []alternative {
 	return out
 }
 
-// statuses returns what $status can be in a; open when it is not fixed, bad when it is fixed
-// to something that is no text.
+// statuses returns the possible values of $status in a. open means that it is not fixed, bad that
+// it is fixed to something other than a string.
 func (a alternative) statuses() (list []string, open, bad bool) {
 	for _, p := range a.parts {
 		props, _ := p["properties"].(map[string]any)
@@ -166,7 +166,8 @@ func (a alternative) statuses() (list []string, open, bad bool) {
 	return nil, true, false
 }
 
-// statuses returns all that can be routed on; open when some variant leaves $status free.
+// statuses returns all statuses that can be routed. open means that some variant leaves $status
+// free.
 func (s *schema) statuses() (list []string, open bool) {
 	if s.alts == nil {
 		return nil, true
@@ -194,8 +195,8 @@ func (s *schema) with(status string) []alternative {
 	return out
 }
 
-// field looks name up in the alternatives: the schemas it can have, and whether any of them
-// has it. An alternative that says nothing of its fields, or allows others, has every one.
+// field looks up name in the alternatives: its possible schemas, and whether any alternative has
+// it. An alternative that lists no fields, or allows others, has every field.
 func field(alts []alternative, name string) (schemas []any, found bool) {
 	for _, a := range alts {
 		said := false
@@ -227,7 +228,7 @@ func field(alts []alternative, name string) (schemas []any, found bool) {
 	return schemas, found
 }
 
-// below looks seg up in values of the given schemas.
+// below looks up seg in values of the given schemas.
 func (s *schema) below(schemas []any, g segment) (next []any, found bool) {
 	if g.dynamic || g.name == "size" || g.name == "first" || g.name == "last" {
 		return nil, true
@@ -247,7 +248,7 @@ func (s *schema) below(schemas []any, g segment) (next []any, found bool) {
 	return next, found || len(schemas) == 0
 }
 
-// items returns the schemas of a list's entries; nil when nothing is said.
+// items returns the schemas of a list's items; nil if they are not restricted.
 func (s *schema) items(schemas []any) (out []any) {
 	for _, x := range schemas {
 		it, ok := s.deref(x)["items"].(map[string]any)
@@ -265,7 +266,7 @@ type compiled struct {
 	err    error
 }
 
-// compiled returns the place of a role's compiled schema.
+// compiled returns the entry for a role's compiled schema.
 func (d *Definition) compiled(role string) *compiled {
 	c, ok := d.schemas.Load(role)
 	if !ok {
@@ -300,9 +301,9 @@ func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
 	return c.Compile(schemaURL)
 }
 
-// Validate reports whether meta is what role must output. A step that suspends itself,
-// {$status: "$SUSPEND", reason}, always is. The error is made to be read by the agent: one
-// line for each thing that is wrong, each with its place.
+// Validate checks that meta is a valid output of role. A suspended step, {$status: "$SUSPEND",
+// reason}, always is. The error is written for the agent, with one line per problem and its
+// position.
 func (d *Definition) Validate(role string, meta map[string]any) error {
 	r, ok := d.Roles[role]
 	if !ok {
@@ -324,7 +325,7 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	if c.err != nil {
 		return fmt.Errorf("schema of role %s: %w", role, c.err)
 	}
-	// The validator knows JSON's types only.
+	// The validator accepts only the types of encoding/json.
 	data, err := json.Marshal(meta)
 	if err != nil {
 		return fmt.Errorf("meta is no JSON: %w", err)
@@ -346,8 +347,9 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// leaves lists the innermost errors. Of a oneOf it keeps the variant that $status chose: what
-// is wrong with the others does not help. Nor does what no variant allows, when none fits.
+// leaves lists the innermost errors. Of a oneOf it keeps those of the variant that $status
+// selects: errors of other variants do not help, nor do properties that are only disallowed
+// because no variant matches.
 func leaves(e *jsonschema.ValidationError) []string {
 	if len(e.Causes) == 0 {
 		at := "/" + strings.Join(e.InstanceLocation, "/")
@@ -383,7 +385,7 @@ func leaves(e *jsonschema.ValidationError) []string {
 	return out
 }
 
-// choice reports whether none of several variants fits.
+// choice reports whether e says that no variant matches.
 func choice(e *jsonschema.ValidationError) bool {
 	switch e.ErrorKind.(type) {
 	case *kind.OneOf, *kind.AnyOf:
@@ -399,9 +401,9 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 	return slices.ContainsFunc(e.Causes, wrongStatus)
 }
 
-// Statuses returns what role's steps can be routed on, in order of the alphabet: what its
-// schema fixes, what its command's exit codes mean, and how a call can end. A role that
-// fixes nothing has the statuses its graph lists. The statuses of a gate are its answers.
+// Statuses returns the statuses of role's steps, sorted: those that its schema fixes, those of
+// its command's exit codes, and those of calls. A role that fixes none has the statuses in the
+// graph. The statuses of a gate are its answers.
 func (d *Definition) Statuses(role string) []string {
 	if g, ok := d.Gates[role]; ok {
 		return unique(g.Statuses())

@@ -18,19 +18,19 @@ import (
 	liquidrender "github.com/osteele/liquid/render"
 )
 
-// The two engines: unknown variables are errors in one and empty in the other. They are set up
-// once and only read afterwards, so templates may be parsed and rendered concurrently.
+// The two engines: in one, unknown variables are errors, in the other they are empty. They are
+// set up once and only read afterwards, so templates may be parsed and rendered concurrently.
 var (
 	strictEngine = newEngine(true)
 	laxEngine    = newEngine(false)
 	plainEngine  = liquid.NewEngine()
 )
 
-// textFilter is put at the end of every {{ }}: it writes maps and lists as JSON, where the
-// engine would print Go's own form, and numbers as people write them.
+// textFilter is appended to every {{ }}. It writes maps and lists as JSON, where the engine would
+// use Go's format, and numbers as people write them.
 const textFilter = "plait_text"
 
-// maxRendered bounds a rendered template.
+// maxRendered limits a rendered template.
 const maxRendered = 8 << 20
 
 func newEngine(strict bool) *liquid.Engine {
@@ -38,7 +38,7 @@ func newEngine(strict bool) *liquid.Engine {
 	if strict {
 		e.StrictVariables()
 	}
-	// The engine's own include opens files.
+	// The engine's own include would open files.
 	e.RegisterTag("include", func(liquidrender.Context) (string, error) {
 		return "", errors.New("include is refused in a template")
 	})
@@ -80,7 +80,7 @@ func matches(have, want any) bool {
 	return plainText(have) == plainText(want)
 }
 
-// dateFilter refuses the time of rendering: a decision must be the same when it is taken again.
+// dateFilter rejects "now": a decision must be the same when it is made again.
 func dateFilter(v any, format func(string) string) (string, error) {
 	if s, ok := v.(string); ok && (s == "now" || s == "today") {
 		return "", fmt.Errorf("%q is not the same twice", s)
@@ -88,7 +88,7 @@ func dateFilter(v any, format func(string) string) (string, error) {
 	return plainEngine.ParseAndRenderString("{{ v | date: f }}", map[string]any{"v": v, "f": format("%a, %b %d, %y")})
 }
 
-// plainText is how a value reads in a prompt.
+// plainText returns a value as text for a prompt.
 func plainText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -118,12 +118,12 @@ func jsonText(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// render fills in a template. With strict, a variable that vars does not have is an error.
+// render fills in a template. If strict, a variable that is not in vars is an error.
 func (d *Definition) render(src string, vars map[string]any, strict bool) (out string, err error) {
 	if !strings.Contains(src, "{{") && !strings.Contains(src, "{%") {
 		return src, nil
 	}
-	// The engine panics on some inputs, such as a number that does not fit.
+	// The engine panics on some inputs, such as a number that overflows.
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = "", fmt.Errorf("render template: %v", p)
@@ -144,7 +144,7 @@ func (d *Definition) render(src string, vars map[string]any, strict bool) (out s
 	return b.String(), nil
 }
 
-// template parses a template once for each definition: it is done for every step.
+// template parses a template once per definition, since it is used for every step.
 func (d *Definition) template(src string, strict bool) (*liquid.Template, error) {
 	type key struct {
 		src    string
@@ -178,20 +178,21 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// An object is a map as templates see it. The engine walks a bare map in Go's random order; it
-// asks a value with these methods for its entries instead, each [key, value], here by name.
+// An object is a map for templates. The engine iterates over a plain map in random order; of an
+// object, it reads the entries with these methods, sorted by key.
 type object map[string]any
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (o object) Len() int { return len(o) }
 
-// Index returns entry i in the order of the keys.
+// Index returns entry i as [key, value], sorted by key.
 func (o object) Index(i int) any {
 	k := slices.Sorted(maps.Keys(o))[i]
 	return []any{k, o[k]}
 }
 
-// bindable makes whole numbers integers, which the engine compares and prints as such.
+// bindable converts whole numbers to integers, so that the engine compares and prints them as
+// such.
 func bindable(v any) any {
 	switch v := v.(type) {
 	case float64:
@@ -222,10 +223,10 @@ func bindable(v any) any {
 	return v
 }
 
-// maxRange bounds a loop over a range, whose ends may come from an agent.
+// maxRange limits a loop over a range, whose ends may come from an agent.
 const maxRange = 10_000
 
-// withText puts the text filter at the end of each {{ }}, and a limit on loops over ranges.
+// withText appends the text filter to each {{ }}, and limits loops over ranges.
 func withText(src string) string {
 	var b strings.Builder
 	eachToken(src, func(t parser.Token) {
@@ -250,12 +251,12 @@ func withText(src string) string {
 	return b.String()
 }
 
-// eachToken calls f with the tokens of src in order; the content of raw blocks comes as text.
+// eachToken calls f with the tokens of src in order. The content of raw blocks is passed as text.
 func eachToken(src string, f func(parser.Token)) {
 	inside := ""
 	for _, t := range parser.Scan(src, parser.SourceLoc{}, nil) {
 		switch {
-		case t.Source == "": // the trim marks, which are also part of their token
+		case t.Source == "": // trim marks are also part of the adjacent token
 			continue
 		case inside != "":
 			if t.Type == parser.TagTokenType && t.Name == "end"+inside {
@@ -276,7 +277,7 @@ var (
 	quotation = regexp.MustCompile(`"\((.*?)\) \| ` + textFilter + `"`)
 )
 
-// cleanError turns the engine's error into one that quotes the template as its author wrote it.
+// cleanError returns the engine's error with the template as its author wrote it.
 func cleanError(err error) error {
 	s := quotation.ReplaceAllString(err.Error(), `"$1"`)
 	s = wrapped.ReplaceAllString(s, "$1 ")

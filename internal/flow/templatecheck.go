@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// checkTemplates parses every prompt and location and looks up each variable in them. The
-// engine's strict mode is no check: it does not look into conditions, loops and arguments.
+// checkTemplates parses every prompt and location and looks up their variables. The engine's
+// strict mode would not check conditions, loops and arguments.
 func checkTemplates(d *draft) {
 	roles := map[string]roleSite{}
 	for _, r := range d.roles {
@@ -41,7 +41,7 @@ func checkTemplates(d *draft) {
 	}
 	looks := &templateChecker{draft: d, budget: maxChecks}
 	looks.checkGates(leading)
-	// The prompt of a path sees what the route to its fork sees.
+	// The prompt of a path sees the data of the route to its fork.
 	for _, f := range d.forks {
 		for i, p := range f.Paths {
 			looks.check(leading[f.name], f.paths[i].prompt, p.Prompt)
@@ -49,8 +49,8 @@ func checkTemplates(d *draft) {
 	}
 }
 
-// scopeOf says what the routes of a node can refer to. r is its role, join the result when
-// it is a join.
+// scopeOf returns what the routes of a node can refer to. r is its role, join the result if it is
+// a join.
 func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	sc := &scope{draft: d, node: "role " + node, status: status}
 	switch {
@@ -67,7 +67,7 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 		if r.flow != nil && slices.Contains(callStatuses, status) {
 			sc.alts = append(sc.alts, callResult().alts...)
 		}
-		// An unknown status has a code of its own and no fields to look in.
+		// An unknown status has a code of its own, and no fields to look up.
 		sc.open = len(sc.alts) == 0
 		if a := d.def.Roles[node].Agent; a != nil && a.Inline != nil && a.Inline.Kind == "command" {
 			sc.extra = "exitCode"
@@ -78,13 +78,12 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	return sc
 }
 
-// callResult is the output of a call role when its schema does not accept what the called
-// flow did.
+// callResult is the output of a call role whose schema does not accept the called flow's output.
 func callResult() *schema {
 	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})
 }
 
-// outcome is what a join's routes can refer to. What a path's meta holds is not looked into.
+// outcome is what a join's routes can refer to. The meta of paths is not analysed.
 func (j *joinSite) outcome() *schema {
 	paths := map[string]any{}
 	for _, id := range j.PathIDs {
@@ -103,18 +102,18 @@ func fieldsOf(properties map[string]any) *schema {
 // A scope is what a route's templates can refer to.
 type scope struct {
 	*draft
-	node, status string // node with what it is: "role x"
-	start        bool   // only prompt is known, and the rest is a warning
-	open         bool   // everything is known
+	node, status string // node with its kind: "role x"
+	start        bool   // only prompt is known, and problems are warnings
+	open         bool   // every variable is known
 	schema       *schema
 	alts         []alternative
 	extra        string
-	gate         string           // the gate whose routes see this, "" for a row's own
+	gate         string           // the gate whose routes see this, "" for other nodes
 	locals       map[string][]any // name → schemas, nil for any
 	shadowed     []shadowed
 
 	val    *yaml.Node
-	cursor int // where in the raw file the next token is looked for
+	cursor int // where in the raw file to look for the next token
 }
 
 type shadowed struct {
@@ -158,7 +157,7 @@ func (s *scope) template(n *yaml.Node, src string) {
 			return
 		}
 	}
-	// What the tokens alone do not show: blocks that do not end, unknown tags, bad arguments.
+	// The tokens alone do not show unclosed blocks, unknown tags and bad arguments.
 	if line, err := compileTemplate(src); err != nil {
 		s.reportAt(s.lineOf(line), codeBadTemplate, false, "%v", err)
 	}
@@ -235,7 +234,7 @@ func (s *scope) bind(name string, schemas []any) {
 	s.locals[name] = schemas
 }
 
-// typeOf returns the schemas of an expression that is one plain path; nil is anything.
+// typeOf returns the schemas of an expression that is a plain path; nil means any type.
 func (s *scope) typeOf(expr string) []any {
 	refs, filters := references(expr)
 	if len(refs) != 1 || len(filters) > 0 || refs[0].String() != strings.TrimSpace(expr) {
@@ -287,7 +286,7 @@ func (s *scope) expression(t parser.Token, expr string) {
 	}
 }
 
-// lookup returns the schemas r's value can have, nil for any, and whether it is known.
+// lookup returns the possible schemas of r's value, nil for any, and whether it is known.
 func (s *scope) lookup(r ref) ([]any, bool) {
 	schemas, ok := s.locals[r.name]
 	if !ok {
@@ -324,7 +323,7 @@ func (d *draft) hasFilter(name string) bool {
 	return known
 }
 
-// knownFilter asks the engine itself.
+// knownFilter asks the engine.
 func knownFilter(name string) (known bool) {
 	defer func() {
 		if recover() != nil {
@@ -349,9 +348,9 @@ func (s *scope) reportAt(at position, code string, warning bool, format string, 
 	})
 }
 
-// seek finds the next occurrence of a token's text in the template's file, so a
-// problem can point at it however the text was quoted. -1 when it is spelled differently
-// there: folded, or with escapes.
+// seek finds the next occurrence of a token's text in the template's file, so that a problem can
+// point at it however the text was quoted. It returns -1 if it is written differently there:
+// folded, or with escapes.
 func (s *scope) seek(source string) int {
 	t := s.texts[s.fileOf(s.val)]
 	if s.cursor < 0 {
@@ -374,7 +373,7 @@ func (s *scope) place(start, offset int) position {
 	return position{line, col}
 }
 
-// lineOf is the place of a template's own line, counted from 0.
+// lineOf returns the position of a template's own line, counted from 0.
 func (s *scope) lineOf(line int) position {
 	if s.val.Style&yaml.LiteralStyle == 0 {
 		return position{max(s.val.Line, 1), max(s.val.Column, 1)}
@@ -382,7 +381,7 @@ func (s *scope) lineOf(line int) position {
 	t := s.texts[s.fileOf(s.val)]
 	at := s.val.Line + line
 	if mark := t.offset(s.val.Line, s.val.Column); mark < len(t.data) && t.data[mark] == '|' {
-		at++ // the text of a block begins on the line after its mark
+		at++ // the text of a block begins on the line after its indicator
 	}
 	start, col := t.offset(at, 1), 1
 	for start < len(t.data) && t.data[start] == ' ' {

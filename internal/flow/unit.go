@@ -22,7 +22,7 @@ func (d Duration) String() string { return time.Duration(d).String() }
 // MarshalJSON writes Go's text form, "2h0m0s".
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads what MarshalJSON writes.
+// UnmarshalJSON parses what MarshalJSON writes.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {

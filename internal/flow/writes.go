@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Writes reports whether one of the roles writes, or one of a flow that they call. called returns
-// a flow of the same bundle, nil when there is none.
+// Writes reports whether one of the roles, or of a flow that they call, can change files. called
+// returns a flow of the same bundle, or nil.
 func (d *Definition) Writes(roles []string, called func(name string) *Definition) bool {
 	return d.writes(roles, called, map[string]bool{})
 }
