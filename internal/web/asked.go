@@ -12,31 +12,31 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An asked is a gate as a page shows it. What is approved must have been seen: an action
-// that has parts which are not known here is shown as it is kept, too.
+// An asked is a gate as a page shows it. A person must see all that they approve, so an action
+// with unknown parts is also shown as stored.
 type asked struct {
 	G       store.Gate
 	Ask     view.Asking
 	Answers []view.Option // a button for each
-	Agent   string        // that asks, "" where the flow does
+	Agent   string        // the agent that asks, "" if the flow does
 	Action  gate.Action
-	Cwd     string // where it would be done, when that is not the working tree of who asks
-	Open    bool   // the parameters are part of what must be seen
-	Exactly string // the action as it is kept, where Action is not all of it
-	Diff    string // that is kept for it
-	Lost    string // why what is kept for it cannot be shown: it is not to be approved then
-	Forged  bool   // the digest is not that of the action
-	Input   string // that can be approved in another form, "" where it cannot
+	Cwd     string // where the action would run, if that is not the agent's working tree
+	Open    bool   // the parameters must be seen and are shown unfolded
+	Exactly string // the stored action, if Action is not all of it
+	Diff    string // stored with the gate
+	Lost    string // why the diff cannot be shown; the gate cannot be approved then
+	Forged  bool   // the digest does not match the action
+	Input   string // what can be edited before approving, "" if nothing can
 	Now     time.Time
 	Read    bool
 }
 
-// spelled are the types of actions whose parameters the headline and its points tell in words.
+// spelled are the types of actions whose headline and points say all that the parameters do.
 var spelled = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNode: true, gate.Attempt: true}
 
 func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
 	a := asked{G: g, Ask: view.Asks(g), Answers: view.AnswersOf(g), Now: time.Now(), Read: s.cfg.ReadOnly}
-	a.Ask.Headline = strings.TrimPrefix(a.Ask.Headline, g.Node+" asks: ") // who asks stands below it
+	a.Ask.Headline = strings.TrimPrefix(a.Ask.Headline, g.Node+" asks: ") // the page shows who asks below
 	if len(g.Action) > 0 {
 		var whole bool
 		if a.Action, whole, _ = view.Action(g); !whole {
@@ -71,7 +71,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
 	return a, err
 }
 
-// Who is the role that asks, and the agent that does it.
+// Who returns the role that asks, and its agent.
 func (a asked) Who() string {
 	who := cmp.Or(a.G.Node, string(a.G.Source))
 	switch {
@@ -85,7 +85,7 @@ func (a asked) Who() string {
 	return who
 }
 
-// asks are the open gates of a task.
+// asks returns the open gates of a task.
 func (s *Server) asks(ctx context.Context, id string) ([]asked, error) {
 	open, err := s.views.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
 	if err != nil {
@@ -102,8 +102,8 @@ func (s *Server) asks(ctx context.Context, id string) ([]asked, error) {
 	return out, nil
 }
 
-// became says in a sentence what became of a task that was let go on, as soon as that can be
-// told: a moment later it may have stopped again.
+// became says in a sentence what a task did after it was resumed, as soon as it is known: it may
+// stop again a moment later.
 func (s *Server) became(ctx context.Context, id string) string {
 	for last := time.Now().Add(becomes); ; {
 		select {
@@ -144,5 +144,5 @@ func (s *Server) became(ctx context.Context, id string) string {
 	}
 }
 
-// becomes is how long it is waited for what becomes of a task.
+// becomes is how long became waits.
 const becomes = time.Second

@@ -11,27 +11,27 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A callsPage is what the agent of a step asked its model.
+// A callsPage shows the requests of a step's agent to its model.
 type callsPage struct {
 	*view.Calls
 	At     string // the page of the step's calls
-	Thread string // that the step is looked at from, "" when none was said
+	Thread string // whose page led here, "" if not known
 	One    *oneCall
 }
 
-// A oneCall is a request with its response, as far as a page has them.
+// A oneCall is a request with its response, shortened for the page.
 type oneCall struct {
 	view.Call
 	Asked, Said heard
 }
 
-// A heard text is the beginning of what was said.
+// A heard text is the beginning of a request or response.
 type heard struct {
 	Text string
 	Cut  bool
 }
 
-// maxHeard is how much of a request, and of its response, a page has, in bytes.
+// maxHeard limits how much of a request or response a page shows, in bytes.
 const maxHeard = 256 << 10
 
 func hear(text *string) heard {
@@ -46,7 +46,7 @@ func hear(text *string) heard {
 	return h
 }
 
-// calls reads the calls of a step, or the one that is asked for.
+// calls reads the calls of a step, or the one that is requested.
 func (s *Server) calls(r *http.Request) (*view.Calls, dag.Hash, error) {
 	h, err := hash(r)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) calls(r *http.Request) (*view.Calls, dag.Hash, error) {
 	return v, h, err
 }
 
-// stepCalls answers with the calls of a step.
+// stepCalls returns the calls of a step.
 func (s *Server) stepCalls(w http.ResponseWriter, r *http.Request) error {
 	v, _, err := s.calls(r)
 	if err != nil {

@@ -17,12 +17,12 @@ type changes struct {
 	Files          []changedFile
 	Added, Removed int
 	Agents         []agentChanges
-	MoreAgents     int            // steps that changed files and whose patches are not read
+	MoreAgents     int            // steps whose patches are not read
 	Apart          []agentChanges // what was not merged
-	Why            string         // why there are none
+	Why            string         // why there are no changes
 }
 
-// agentChanges are files that one agent changed, or that are on a branch.
+// agentChanges are the files that one agent changed, or that are on a branch.
 type agentChanges struct {
 	Name, Note     string
 	Files          []changedFile
@@ -36,7 +36,7 @@ func (c *agentChanges) add(files []changedFile) {
 	}
 }
 
-// maxPatched is how many steps' patches a page has.
+// maxPatched limits how many steps' patches a page shows.
 const maxPatched = 40
 
 // A treed is a change from one git tree to another.
@@ -46,7 +46,7 @@ type treed struct {
 	lane     string
 }
 
-// changes reads what a task changed, from the trees that its record has.
+// changes reads what a task changed, from the recorded trees.
 func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timeline) (*changes, error) {
 	rows, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Task: root.ID})
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 	out := &changes{}
 	var own, each []treed
 	var apart []thread.MergedSide
-	known := false // there are trees at all
+	known := false // whether any tree is recorded
 	for _, lane := range tl.Lanes {
 		for _, h := range stepsOf(lane) {
 			state, err := s.cfg.Reader.State(ctx, h)
@@ -121,7 +121,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 	return out, ctx.Err()
 }
 
-// stepsOf are the steps on a lane.
+// stepsOf returns the steps on a lane.
 func stepsOf(l view.TimelineLane) (list []dag.Hash) {
 	for _, b := range l.Bars {
 		if !b.Step.IsZero() {
@@ -136,7 +136,7 @@ func stepsOf(l view.TimelineLane) (list []dag.Hash) {
 	return list
 }
 
-// agentsChanges fills in what each agent changed.
+// agentsChanges fills in the changes of each agent.
 func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *changes, each []treed) error {
 	slices.SortStableFunc(each, func(a, b treed) int { return cmp.Compare(a.at, b.at) })
 	for i, one := range each {
@@ -156,7 +156,7 @@ func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *chan
 	return ctx.Err()
 }
 
-// netChanges fills in what became of the files of the task's own tree, from its first step to its last.
+// netChanges fills in the changes of the task's own tree from its first step to its last.
 func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes, own []treed) error {
 	if len(own) == 0 {
 		return nil
@@ -175,7 +175,7 @@ func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes
 	return ctx.Err()
 }
 
-// patched is the patch from one tree to another; why says why it cannot be shown.
+// patched returns the patch from one tree to another; why says why it cannot be shown.
 func (s *Server) patched(ctx context.Context, row store.Thread, from, to string) (files []changedFile, why string) {
 	if text, ok := s.patches.get(from, to); ok {
 		return splitPatch(text), ""
@@ -191,14 +191,14 @@ func (s *Server) patched(ctx context.Context, row store.Thread, from, to string)
 	return splitPatch(text), ""
 }
 
-// A patchCache keeps patches between git trees, which never change.
+// A patchCache caches patches between git trees, which never change.
 type patchCache struct {
 	mu   sync.Mutex
 	kept map[[2]string]string
 	size int
 }
 
-// maxCached is how many bytes of patches are kept.
+// maxCached limits the cache, in bytes.
 const maxCached = 16 << 20
 
 func (c *patchCache) get(from, to string) (string, bool) {

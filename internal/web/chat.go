@@ -24,14 +24,14 @@ func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "chats", page{Title: "Chats", Nav: "chats", Types: moves, Body: body})
 }
 
-// A turn is one step of a conversation: what a person or the agent said.
+// A turn is one step of a conversation, by a person or the agent.
 type turn struct {
 	view.Step
 	Person bool
-	Last   bool // nothing was said after it
+	Last   bool // the last one
 }
 
-// spokenPart is what an agent said, without the front matter that stands before it.
+// spokenPart returns an agent's text without its front matter.
 func spokenPart(text string) string {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(text, "\r\n"), "---\n")
 	if !ok {
@@ -43,13 +43,13 @@ func spokenPart(text string) string {
 	return text
 }
 
-// A trial is an attempt at the next turn, and what was seen of it so far.
+// A trial is an attempt at the next turn, and its activity so far.
 type trial struct {
 	store.Attempt
 	Items []doneItem
 }
 
-// shownDeeds is how much of a running attempt a page has.
+// shownDeeds limits the activity of a running attempt that a page shows.
 const shownDeeds = 50
 
 func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
@@ -80,9 +80,9 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Older        int
 		Trying       []trial
 		Gates        []asked
-		Waiting      []store.Wish // what was said and nobody has heard yet
+		Waiting      []store.Wish // messages that the agent has not received yet
 		Over, Driven bool
-		Ours         bool // this server is at work
+		Ours         bool // this server drives it
 		Said         string
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
@@ -128,16 +128,16 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// unheard returns what was said to a task and has not been taken in.
+// unheard returns the messages to a task that were not processed yet.
 func (s *Server) unheard(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	open, err := s.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	return slices.DeleteFunc(open, func(w store.Wish) bool { return w.Kind != store.WishInput }), err
 }
 
-// seen is what events, in order, tell of what an attempt has done lately.
+// seen returns the recent activity of an attempt from events in order.
 func seen(events []store.Event, attempt string) []doneItem {
 	var all []doneItem
-	at := map[string]int{} // of one thing, the newest that was said of it
+	at := map[string]int{} // index of the newest update of each item
 	for _, ev := range events {
 		if ev.Attempt != attempt {
 			continue
@@ -158,8 +158,7 @@ func seen(events []store.Event, attempt string) []doneItem {
 	return all[max(0, len(all)-shownDeeds):]
 }
 
-// merged is what is known of one thing after the next that was said of it: updates bring
-// only what is new.
+// merged returns an item after an update, which has only what changed.
 func merged(old, now agent.Event) agent.Event {
 	if now.Phase == "updated" && now.Kind != agent.EventPlan {
 		now.Output = tailOf(old.Output + now.Output)
@@ -172,7 +171,7 @@ func merged(old, now agent.Event) agent.Event {
 	return now
 }
 
-// shownOutput is how much of the output of what still runs a page has. Bytes.
+// shownOutput limits the output of a running item that a page shows, in bytes.
 const shownOutput = 16 << 10
 
 func tailOf(s string) string {

@@ -8,12 +8,12 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// A citer says where a citation of evidence leads, "" for one that there is no entry for,
-// and whether it proves anything.
+// A citer returns the link for a citation of evidence, "" if there is no such entry, and whether
+// the entry proves anything.
 type citer func(id string) (link string, proves bool)
 
-// cited makes links of citations in the text of clean HTML, and marks those that lead
-// nowhere or prove nothing. A link of the text's own stays what it is.
+// cited turns citations in the text of clean HTML into links, and marks those without an entry or
+// without proof. Links of the text's own are left alone.
 func cited(html string, cite citer) template.HTML {
 	if cite == nil || !strings.Contains(html, "evidence:") {
 		return template.HTML(html)
@@ -49,17 +49,17 @@ func cited(html string, cite citer) template.HTML {
 	return template.HTML(out.String())
 }
 
-// Bounds of the Markdown that is drawn. Reading takes more than its length: for each
-// quotation and list a line is in, for each mark in a paragraph that may belong to any
-// other, for each cell of a table, also those that a row leaves out.
+// Limits on Markdown that is rendered. Parsing takes more than linear time: for each quotation
+// and list around a line, for each mark in a paragraph that may match any other, and for each
+// cell of a table, including those that a row leaves out.
 const (
 	maxProse      = 128 << 10 // bytes
 	maxProseDepth = 40        // of a line
 	maxProseMarks = 3000      // of a paragraph
-	maxProseCells = 50_000    // of all tables, if each went on to the end
+	maxProseCells = 50_000    // of all tables, if each ran to the end of the text
 )
 
-// readable reports whether Markdown is drawn, and not shown as it is.
+// readable reports whether Markdown is rendered, rather than shown as it is.
 func readable(source []byte) bool {
 	if len(source) > maxProse {
 		return false
@@ -90,13 +90,13 @@ func readable(source []byte) bool {
 	return wide < 2 || wide*bytes.Count(source, []byte("\n")) <= maxProseCells
 }
 
-// isRule reports whether a line is drawn across the page.
+// isRule reports whether a line is a thematic break.
 func isRule(line []byte) bool {
 	marks := bytes.Trim(line, " \t\r\n")
 	return len(bytes.Trim(marks, "- \t")) == 0 || len(bytes.Trim(marks, "* \t")) == 0
 }
 
-// depth is how many quotations and lists the beginning of a line may be in.
+// depth returns how many quotations and lists the beginning of a line may open.
 func depth(lead []byte) int {
 	n, spaces := 0, 0
 	for _, c := range lead {

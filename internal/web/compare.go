@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// subject finds what somebody wants to compare: a thread by its id, or a step by its hash.
+// subject finds one side of a comparison: a thread by its id, or a step by its hash.
 func (s *Server) subject(ctx context.Context, name string) (view.Subject, error) {
 	if h, err := dag.ParseHash(name); err == nil {
 		return view.Subject{Head: h}, nil
@@ -46,34 +46,34 @@ func (s *Server) diffThreads(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "thread.diff", v)
 }
 
-// A pick is one side of a comparison: a task or a part of one, and how far it is compared.
+// A pick is one side of a comparison: a task or a part of one, and its last step to compare.
 type pick struct {
 	Name, Step string // of the fields
 	Label      string
 	Chosen     string // the id of a thread, or the hash of a step
 	Title      string
 	Tasks      []option
-	Steps      []option // that the chosen thread can be compared up to
-	At         string   // the step that is chosen
+	Steps      []option // steps of the chosen thread
+	At         string   // the chosen step
 }
 
-// An option is one of those that can be picked.
+// An option is one of the choices.
 type option struct {
 	Value, Text string
 	Chosen      bool
 }
 
-// Bounds of what can be picked.
+// Limits on the choices.
 const (
 	pickedTasks = 100
 	pickedSteps = 200
 )
 
-// A comparison is the page that compares two.
+// A comparison is the page that compares two threads.
 type comparison struct {
 	A, B                  pick
 	V                     *view.Diff
-	Same, Differ, OneSide int // steps after the common ones
+	Same, Differ, OneSide int // number of steps after the common ones
 }
 
 func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
@@ -109,7 +109,7 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// fillPick lists what one side can be, and how far.
+// fillPick lists the choices for one side.
 func (s *Server) fillPick(ctx context.Context, p *pick, tasks []view.TaskRow) error {
 	found := false
 	for _, t := range tasks {
@@ -151,7 +151,7 @@ func (s *Server) fillPick(ctx context.Context, p *pick, tasks []view.TaskRow) er
 		p.Steps = append(p.Steps, option{h, fmt.Sprintf("step %d · %s", st.N, st.Role), h == p.At})
 		known = known || h == p.At
 	}
-	if !known { // of what was chosen before
+	if !known { // chosen before, but not in the list
 		p.At = ""
 	}
 	return nil

@@ -17,15 +17,14 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// CopyConfig says which copy is shown.
+// CopyConfig configures the display of a copy.
 type CopyConfig struct {
 	Copy    *task.DirReader
 	Program view.Program // what people type
 }
 
-// NewCopy returns a server that shows the copy of one task's directory: what its plain
-// files say, without a store, and nothing that could be changed. It touches nothing, and
-// keeps no secret beyond its end.
+// NewCopy returns a server that shows a copy of a task directory. It reads regular files only and
+// needs no store, changes nothing, and keeps its secret in memory.
 func NewCopy(cfg CopyConfig) *Server {
 	s := &Server{cfg: Config{ReadOnly: true, Program: cfg.Program}, copy: cfg.Copy, mux: http.NewServeMux(), work: &work{}, beat: heartbeat}
 	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })
@@ -33,7 +32,7 @@ func NewCopy(cfg CopyConfig) *Server {
 	return s
 }
 
-// copyRoutes is everything that can be asked of a copy.
+// copyRoutes are the routes of a copy.
 func (s *Server) copyRoutes() []route {
 	get := func(path, about string, do func(http.ResponseWriter, *http.Request) error, query ...field) route {
 		return route{Method: http.MethodGet, Path: path, About: about, Query: query, do: do}
@@ -56,18 +55,18 @@ func (s *Server) handCopied(w http.ResponseWriter, r *http.Request) error {
 	return handDocument(w, r, s.copy)
 }
 
-// copyTabs are the parts of a copy.
+// copyTabs are the tabs of a copy.
 var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"},
 	{"sessions", "/sessions"}}
 
-// A copied is the page of a part of a copy. What cannot be read is told in Problems; the
-// rest is shown.
+// A copied is the page of one tab of a copy. What cannot be read is listed in Problems; the rest
+// is shown.
 type copied struct {
 	Task      view.Task
 	Dir, Tab  string
 	Tabs      []crumb
 	Problems  []string
-	Result    string // what the task ended with, "" where nothing tells
+	Result    string // the task's final output, "" if not known
 	ResultBy  string // the agent
 	Documents documents
 	Evidence  proofs
@@ -78,7 +77,7 @@ type copied struct {
 	Items     []doneItem
 }
 
-// copied returns what answers with a part of the copy.
+// copied returns the handler of a tab.
 func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		from := int64(0)
@@ -128,8 +127,8 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 	}
 }
 
-// copiedResult is what the agent that worked last in a task's main thread handed in, as its directory
-// has it, and which agent that is.
+// copiedResult returns the output of the agent that worked last in a task's main thread, as
+// stored in its directory, and which agent that is.
 func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
 	var last view.Member
 	for _, m := range v.Roster {
@@ -144,7 +143,7 @@ func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, shownText))
 	var final struct{ Text, Summary string }
-	if err != nil || json.Unmarshal(data, &final) != nil { // it is cut, or no longer what was written
+	if err != nil || json.Unmarshal(data, &final) != nil { // truncated, or changed since
 		return "", ""
 	}
 	return cmp.Or(spokenPart(final.Text), final.Summary), last.Instance
@@ -177,7 +176,7 @@ func (b *copied) of(name string, c *task.DirReader, from int64) error {
 // readCopy shows one file of the copy.
 func (s *Server) readCopy(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("path")
-	entries, _ := s.copy.Evidence() // citations lead nowhere then, and are marked
+	entries, _ := s.copy.Evidence() // without entries, citations are marked as broken
 	v, err := readDocument(s.copy, name, "", citing(entries, name, "/evidence"))
 	if err != nil {
 		return err

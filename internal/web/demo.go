@@ -11,24 +11,24 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Demo is how the first task of a workspace can be done without an account: agents that look at
-// the project and change nothing.
+// A Demo is an offer to run a first task without an account: its agents look at the project and
+// change nothing.
 type Demo struct {
-	Codex bool // it is installed: the demo is the flow orchestrate, with a scripted model
+	Codex bool // Codex is installed: the demo is the flow orchestrate with a scripted model
 }
 
-// The demo with Codex: a flow, and the scenario of the model.
+// The demo with Codex: a flow, and the scenario of its model.
 const (
 	demoFlow   = "orchestrate"
 	demoPrompt = "Look at this project and report what is in it"
 )
 
-// demoPrograms is the flow of the demo without Codex: the same, done by programs.
+// demoPrograms is the flow of the demo without Codex: the same work, done by programs.
 //
 //go:embed demo.yaml
 var demoPrograms []byte
 
-// beginDemo begins the demo. It needs no consent: its commands are Plait's own.
+// beginDemo starts the demo. It needs no consent, since its commands are Plait's own.
 func (s *Server) beginDemo(w http.ResponseWriter, r *http.Request) error {
 	if err := said(r, &struct{}{}); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// stands is the state of a thread that goes on.
+// stands returns the state of a thread after a request.
 func stands(row store.Thread, summary string) view.Standing {
 	v := view.NewStanding(row)
 	v.Summary = summary
@@ -32,7 +32,8 @@ func notStarted(row store.Thread, err error) error {
 	return &p
 }
 
-// A wanted is what is said of what a thread is to do. The table of routes has what of it a route takes.
+// A wanted is the parameters of a request about a thread. The table of routes says which ones a
+// route takes.
 type wanted struct {
 	At      string `json:"at"`
 	Text    string `json:"text"`
@@ -40,7 +41,7 @@ type wanted struct {
 	InPlace bool   `json:"inPlace"`
 }
 
-// toDo reads which thread a request is about, and what is said of it.
+// toDo returns the thread of a request, and the request's parameters.
 func toDo(r *http.Request, find func(*http.Request) (store.Thread, error)) (row store.Thread, body wanted, err error) {
 	if row, err = find(r); err == nil {
 		err = said(r, &body)
@@ -53,14 +54,15 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// What was begun is brought to its end, whether or not somebody waits for the answer.
+	// Cancelling is completed even if the client is gone.
 	if row, err = s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
 		return err
 	}
 	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
 }
 
-// resumeTask lets a task go on. What is said to it, or to a part of it, is told to whoever drives it.
+// resumeTask resumes a task, or passes text to the process that drives it. The text is for the
+// task or for a part of it.
 func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	row, body, err := toDo(r, s.row)
 	if err != nil {
@@ -94,13 +96,13 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	summary := ""
-	if row.Flow != flow.ChatFlow { // there the answer tells
+	if row.Flow != flow.ChatFlow { // in a conversation, the answer says enough
 		summary = "Resumed. " + s.became(r.Context(), row.Root)
 	}
 	return answer(w, "resume", stands(row, summary))
 }
 
-// stopTask stops what this server does with a task, as an interrupt does on a terminal.
+// stopTask interrupts what this server does with a task, like Ctrl-C on a terminal.
 func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
 	row, _, err := toDo(r, s.taskRow)
 	if err != nil {
@@ -112,7 +114,7 @@ func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "task.stop", stands(row, "Stopping. The task can be resumed."))
 }
 
-// forkThread makes a task that goes on from a step, and lets it.
+// forkThread creates a task that continues from a step, and drives it.
 func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	row, body, err := toDo(r, s.row)
 	if err != nil {
@@ -134,9 +136,9 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 		next.ForkedFrom.Step.Short())))
 }
 
-// revertTask takes a conversation back to one of its steps: a fork takes its place, in the
-// same working tree, and it is cancelled. Files stay as they are. The fork comes first: when
-// this ends in between there are both, and nothing is lost.
+// revertTask takes a conversation back to one of its steps: a fork in the same working tree
+// replaces it, and it is cancelled. Files are left alone. The fork is made first: after a crash
+// in between, both exist and nothing is lost.
 func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	row, body, err := toDo(r, s.taskRow)
 	if err != nil {
@@ -146,7 +148,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("only a conversation can be reverted; fork the task instead")
 	}
 	ctx := context.WithoutCancel(r.Context())
-	letGo, err := s.work.hold(row.ID) // nobody goes on in it, or reverts it too
+	letGo, err := s.work.hold(row.ID) // so that it is neither continued nor reverted concurrently
 	if err != nil {
 		return err
 	}
@@ -211,7 +213,7 @@ func (s *Server) verifyThread(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "verify", report)
 }
 
-// A verified is what the check of a thread, or of a task, came to.
+// A verified is the result of verifying a thread or a task.
 type verified struct {
 	verify.Report
 	Row            store.Thread
@@ -219,7 +221,7 @@ type verified struct {
 	Threads, Steps int
 	Took           time.Duration
 	At             time.Time
-	Altered, Gone  []verify.Problem // what is wrong, and what is missing
+	Altered, Gone  []verify.Problem // which objects were altered, and which are missing
 }
 
 func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {

@@ -15,14 +15,14 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// documents are what people read in a task's directory.
+// documents are the files in a task directory for people to read.
 type documents struct {
 	Groups []group
 	More   bool
-	Wrong  string // why some of it cannot be listed
+	Wrong  string // why the list is incomplete
 }
 
-// A group is documents of one kind.
+// A group is the documents of one kind.
 type group struct {
 	Kind      string
 	Documents []document
@@ -30,11 +30,11 @@ type group struct {
 
 type document struct {
 	task.Document
-	Read, Load string // addresses
+	Read, Load string // URLs
 }
 
-// listDocuments lists what there is to read in a task's directory, if it is there. base is
-// before the addresses.
+// listDocuments lists the documents in a task directory, if it exists. base is the prefix of
+// their URLs.
 func listDocuments(dir task.Dir, base string) (documents, error) {
 	c, err := dir.Browse()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,13 +51,13 @@ func listDocuments(dir task.Dir, base string) (documents, error) {
 	return docs, nil
 }
 
-// A session is how one agent worked, with the files that tell more.
+// A session is the work of one agent, with links to more files.
 type session struct {
 	task.Worker
 	Files []document
 }
 
-// newSession names the addresses of what an agent left. base is before them.
+// newSession returns the session of an agent, with its URLs below base.
 func newSession(w task.Worker, base string) session {
 	v := session{Worker: w}
 	for _, f := range w.Files {
@@ -66,7 +66,7 @@ func newSession(w task.Worker, base string) session {
 	return v
 }
 
-// listSessions lists how the agents of a task worked, if its directory is there.
+// listSessions lists the sessions of a task's agents, if its directory exists.
 func listSessions(dir task.Dir, base string) ([]session, error) {
 	c, err := dir.Browse()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +88,7 @@ func newDocument(p task.Document, base string) document {
 	return document{p, base + "/read/" + escaped(p.Name), base + "/files/" + escaped(p.Name)}
 }
 
-// documentsIn lists what there is to read, by kind. What cannot be listed is told by the
-// error, beside the rest.
+// documentsIn lists the documents by kind. If there is an error, the list is incomplete.
 func documentsIn(c *task.DirReader, base string) (documents, error) {
 	list, more, err := c.Documents()
 	docs := documents{More: more}
@@ -103,7 +102,7 @@ func documentsIn(c *task.DirReader, base string) (documents, error) {
 	return docs, err
 }
 
-// escaped is a path as it stands in a URL.
+// escaped escapes a path for a URL.
 func escaped(name string) string {
 	parts := strings.Split(name, "/")
 	for i := range parts {
@@ -112,7 +111,7 @@ func escaped(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// shownText is how much of a file a page has, in bytes.
+// shownText limits how much of a file a page shows, in bytes.
 const shownText = 1 << 20
 
 // A reading is the page of one file.
@@ -123,11 +122,11 @@ type reading struct {
 	Prose                  template.HTML
 	Text                   string
 	Binary, Cut            bool
-	Tail                   bool // it is the end of the file that is shown
+	Tail                   bool // only the end of the file is shown
 }
 
-// readDocument reads a file for its page. What is no text is not shown: no image is, and
-// nothing that a browser would take for a page.
+// readDocument reads a file for its page. Only text is shown: no images, and nothing that a
+// browser could interpret.
 func readDocument(c *task.DirReader, name, base string, cite citer) (reading, error) {
 	v := reading{Name: name, Load: base + "/files/" + escaped(name)}
 	f, n, err := c.Open(name)
@@ -145,14 +144,14 @@ func readDocument(c *task.DirReader, name, base string, cite citer) (reading, er
 	if err != nil {
 		return v, err
 	}
-	if v.Tail { // from the next line on
+	if v.Tail { // start with a whole line
 		if _, rest, ok := bytes.Cut(data, []byte("\n")); ok {
 			data = rest
 		}
 	}
 	v.Size, v.Cut = n, n > int64(len(data)) && !v.Tail
 	for i := 0; v.Cut && i < utf8.UTFMax && !utf8.Valid(data); i++ {
-		data = data[:len(data)-1] // a character was cut
+		data = data[:len(data)-1] // remove a partial character
 	}
 	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
 		v.Binary, v.Cut = true, false
@@ -172,7 +171,7 @@ func readDocument(c *task.DirReader, name, base string, cite citer) (reading, er
 	return v, err
 }
 
-// frontMatter parts a text from what is said about it above.
+// frontMatter splits a text into front matter and body.
 func frontMatter(text string) (head, rest string, ok bool) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	if !strings.HasPrefix(text, "---\n") {
@@ -181,7 +180,7 @@ func frontMatter(text string) (head, rest string, ok bool) {
 	return strings.Cut(text[len("---\n"):], "\n---\n")
 }
 
-// readPage shows one file of a task's directory.
+// readPage shows one file of a task directory.
 func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// blob hands out the bytes under a hash, as a download.
+// blob serves the bytes under a hash as a download.
 func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
 	h, err := hash(r)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
 	return hand(w, cmp.Or(r.URL.Query().Get("name"), h.String()), n.Size, data)
 }
 
-// taskFile hands out a file of a task's directory: one of those that its page lists.
+// taskFile serves a file of a task directory, if its page lists it.
 func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
 	return handDocument(w, r, dir)
 }
 
-// handDocument hands out the file that a path names.
+// handDocument serves the file at a path.
 func handDocument(w http.ResponseWriter, r *http.Request, dir *task.DirReader) error {
 	name := r.PathValue("path")
 	f, n, err := dir.Open(name)

@@ -7,30 +7,31 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A drawing is a graph as its page draws it: numbers and texts, no markup.
+// A drawing is a graph laid out for a page, without markup.
 type drawing struct {
-	Name  string // for who cannot see it
+	Name  string // for screen readers
 	W, H  int
 	Boxes []node
 	Lines []arrow
-	Large bool // it is too large to be drawn
+	Large bool // it is too large to draw
 
-	Folded []folded // the same as a list
+	Folded []folded // the graph as a list
 }
 
-// A folded node is one of the list that stands in for a drawing.
+// A folded is a node in the list that replaces a drawing.
 type folded struct {
 	Text, Kind, Link string
 	To               []leads
 }
 
-// leads says where a node leads, and by what.
+// leads is an edge in the list: its target and label.
 type leads struct{ Label, To string }
 
-// maxFolded bounds the list that stands in for a drawing.
+// maxFolded limits the list that replaces a drawing.
 const maxFolded = 500
 
-// Size is how wide the drawing is, as a class: where its letters would be too small, the list is shown.
+// Size returns the width of the drawing as a CSS class: on narrow screens, where its text would
+// be too small, the list is shown instead.
 func (d drawing) Size() string {
 	switch {
 	case d.Large || d.W > 2000:
@@ -66,22 +67,22 @@ func (d *drawing) fold(g *view.Graph, link func(view.GraphNode) string) {
 type node struct {
 	view.GraphNode
 	X, Y, W, H int    // in px
-	Text, Sub  string // short enough for its box
+	Text, Sub  string // shortened to fit
 	Link       string
-	Title      string // all of it
+	Title      string // the full text
 }
 
 // An arrow is how an edge is drawn.
 type arrow struct {
-	D, Head string // the path, and the points of its head
+	D, Head string // SVG path, and the points of its head
 	Kind    string
 	Back    bool
 	Label   string
-	X, Y    int // of the label's middle
+	X, Y    int // middle of the label
 	Title   string
 }
 
-// Sizes of what is drawn, in px and characters.
+// Sizes in px and characters.
 const (
 	nodeText  = 14
 	smallText = 12
@@ -92,7 +93,7 @@ const (
 	maxLabel  = 30
 )
 
-// draw lays a graph out. link returns the address of a node, "" for none.
+// draw lays out a graph. link returns the URL of a node, "" for none.
 func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	d := drawing{Name: "The graph of " + g.Flow}
 	d.fold(g, link)
@@ -110,7 +111,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		l.boxes = append(l.boxes, box{w: b.W, h: b.H})
 		d.Boxes = append(d.Boxes, b)
 	}
-	merged := map[[2]int]int{} // statuses that lead the same way are one line
+	merged := map[[2]int]int{} // statuses with the same target share an arrow
 	var all [][]string
 	for _, e := range g.Edges {
 		from, known := at[e.From]
@@ -144,7 +145,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		if w.from == w.to {
 			b := &l.boxes[w.from]
 			b.port = b.w / 2
-			b.w += 34 + textWidth(d.Lines[i].Label, smallText) // its loop stands beside it
+			b.w += 34 + textWidth(d.Lines[i].Label, smallText) // room for its loop
 			continue
 		}
 		l.ways[i].label = len(l.boxes)
@@ -164,7 +165,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	return d
 }
 
-// madeBy is what a node is, in words: who does it, how a join is met.
+// madeBy describes a node: who does it, or what a join needs.
 func madeBy(n view.GraphNode) string {
 	switch {
 	case strings.HasPrefix(n.Agent, "command ["):
@@ -179,7 +180,7 @@ func madeBy(n view.GraphNode) string {
 	return n.Note
 }
 
-// line draws a way: curves between layers, straight through them.
+// line draws an edge: curves between layers, straight through them.
 func (d *drawing) line(l *layout, w way, i int) {
 	out := &d.Lines[i]
 	from := d.Boxes[w.from]
@@ -226,16 +227,16 @@ func (d *drawing) line(l *layout, w way, i int) {
 	}
 }
 
-// titled says all that there is to say of a node.
+// titled returns all that is known of a node.
 func titled(n view.GraphNode) string {
 	return strings.TrimSuffix(n.Label+" ("+n.Kind+") · "+madeBy(n), " · ")
 }
 
-// Middle is the middle of the texts.
+// Middle returns the horizontal middle of the texts.
 func (n node) Middle() int { return n.X + n.W/2 }
 
-// Base is the line that the name stands on.
+// Base returns the baseline of the name.
 func (n node) Base() int { return n.Y + 19 }
 
-// Below is the line that what it is stands on.
+// Below returns the baseline of the description.
 func (n node) Below() int { return n.Y + 36 }

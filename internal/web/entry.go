@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// entryPath is where other processes of the same person ask a server for a one-time URL. A GET with a nonce
-// proves that the server knows the secret, before anybody sends it: another process may have its port by
-// now. A POST with the cookie returns the URL.
+// entryPath is where other processes of the same user ask a server for a one-time URL. A GET with
+// a nonce makes the server prove that it knows the secret before the secret is sent: another
+// process may have taken its port. A POST with the cookie returns the URL.
 const entryPath = "/entry"
 
-// A Running is a server that is there already.
+// A Running is a server that is already running.
 type Running struct {
 	Addr      string `json:"addr"`
 	Workspace string `json:"workspace"`
@@ -30,10 +30,10 @@ type Running struct {
 	secret string
 }
 
-// runFile is where a server says in a home that it is there.
+// runFile returns the file in which a server announces itself.
 func runFile(home string) string { return filepath.Join(home, "ui.json") }
 
-// announce says in home where this server is, and returns what takes that back.
+// announce writes the address of this server to home, and returns a function that undoes it.
 func announce(home string, r Running) (func(), error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -61,11 +61,11 @@ func announce(home string, r Running) (func(), error) {
 	}, nil
 }
 
-// entryTime is how long a server has to answer that it is there.
+// entryTime is how long a server has to answer.
 const entryTime = 2 * time.Second
 
-// FindRunning returns the server of a home that shows a workspace and can change things, nil when there
-// is none, or only something else at its address.
+// FindRunning returns the running server of a home that shows a workspace and is not read-only,
+// nil if there is none or if its address is used by another program.
 func FindRunning(ctx context.Context, home, workspace string) *Running {
 	var r Running
 	data, err := os.ReadFile(runFile(home))
@@ -83,12 +83,13 @@ func FindRunning(ctx context.Context, home, workspace string) *Running {
 	return &r
 }
 
-// URL returns a one-time URL that leads to a page of the server.
+// URL returns a one-time URL of a page of the server.
 func (r *Running) URL(ctx context.Context, page string) (string, error) {
 	return r.ask(ctx, http.MethodPost, url.Values{"page": {page}})
 }
 
-// ask sends a request to the server, with the secret only where it would change something.
+// ask sends a request to the server. It sends the secret only with requests that change
+// something.
 func (r *Running) ask(ctx context.Context, method string, q url.Values) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, entryTime)
 	defer cancel()
@@ -114,14 +115,14 @@ func (r *Running) ask(ctx context.Context, method string, q url.Values) (string,
 	return strings.TrimSpace(string(body)), err
 }
 
-// proof shows that who makes it knows the secret, for one nonce and one address only.
+// proof returns proof that its maker knows the secret, for one nonce and one address.
 func proof(secret, addr, nonce string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(h, "plait ui\n%s\n%s\n", addr, nonce)
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// entry answers at entryPath.
+// entry serves entryPath.
 func (g *guard) entry(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch page, nonce := q.Get("page"), q.Get("nonce"); {

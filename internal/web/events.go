@@ -10,11 +10,11 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// streamTime bounds one write of a stream: a reader that does not read is let go.
+// streamTime limits one write to a stream: a client that does not read is disconnected.
 const streamTime = 10 * time.Second
 
-// events streams the journal: server-sent events, each with its position as id, so that a
-// reader that comes back says where it was and misses nothing.
+// events streams the journal as server-sent events. The position of each is its id, so that a
+// client that reconnects misses nothing.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	filter := store.EventFilter{Task: q.Get("task"), Thread: q.Get("thread"), Types: q["type"]}
@@ -38,7 +38,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	if write("retry: 1000\nid: %d\nevent: ready\ndata: {}\n\n", pos) != nil {
-		return nil // whoever asked has gone
+		return nil // the client is gone
 	}
 	beat := time.NewTicker(s.beat)
 	defer beat.Stop()
@@ -48,7 +48,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 			if s.ended.Err() != nil {
 				write("event: done\ndata: {}\n\n")
 			}
-			return nil // the reader comes back
+			return nil // the client reconnects
 		}
 		pos = at
 		for _, ev := range events {
@@ -72,9 +72,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// from is the position that a stream begins after: where the reader was, where it asks to
-// begin, or now. What is still to come was not seen by anybody: the reader was following
-// another record, and begins now.
+// from returns the position after which a stream begins: the last one that the client saw, the
+// one it asks for, or the current one. A position in the future belongs to another record; the
+// stream then begins now.
 func (s *Server) from(r *http.Request) (int64, error) {
 	now, err := s.cfg.Store.Wait(r.Context(), -1)
 	if err != nil {

@@ -19,46 +19,45 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// proofs are the entries of evidence that a page has.
+// proofs are the entries of evidence on a page.
 type proofs struct {
 	Entries []proved
 	More    int
 }
 
-// A proved is an entry of evidence with its sources in words.
+// A proved is an entry of evidence with its sources described.
 type proved struct {
 	task.Entry
 	Sources []source
 	Files   []kept // artifacts that it is about
 }
 
-// A source is where the bytes of an entry came from, in words, and whether they are as
-// they were.
+// A source describes where the bytes of an entry came from, and whether they are unchanged.
 type source struct {
 	Words, Command string
 	Fresh, State   string
 	Parts          []kept
 }
 
-// A kept is what the record keeps of a source.
+// A kept is what the record stores of a source.
 type kept struct {
 	Name, Text, Load string
 	Diff, Cut        bool
 }
 
-// Bounds of a page: entries, and bytes of what is kept.
+// Limits of a page: entries, and bytes of stored content.
 const (
 	shownEntries = 300
 	shownKept    = 32 << 10
 	shownSources = 20
-	checkTime    = 3 * time.Second // for all that files are read for; the rest is not checked
+	checkTime    = 3 * time.Second // for reading all files; the rest is not checked
 )
 
-// proved sets out entries. workspace is where their files are, "" if not known.
+// proved describes entries. workspace is the directory of their files, "" if not known.
 func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace string) (proofs, error) {
 	var root *os.Root
 	if workspace != "" {
-		if r, err := os.OpenRoot(workspace); err == nil { // else it is gone: nothing can be looked at
+		if r, err := os.OpenRoot(workspace); err == nil { // otherwise it no longer exists, and nothing can be checked
 			root = r
 			defer root.Close()
 		}
@@ -99,7 +98,7 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 	return out, nil
 }
 
-// artifacts names artifacts, and where their bytes are had. Where there is no record that is nothing.
+// artifacts lists artifacts with links to their bytes. Without a store it returns nothing.
 func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]kept, error) {
 	if s.cfg.Store == nil {
 		return nil, nil
@@ -120,8 +119,8 @@ func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]kept, error)
 	return out, nil
 }
 
-// freshness is the state of a source, and the same in words. list is nil where nothing was
-// looked at.
+// freshness returns the state of a source, and the same in words. list is nil if nothing was
+// checked.
 func freshness(list []task.Freshness, i int) (state, words string) {
 	if list == nil {
 		return task.Unknown, "not checked here; plait task evidence check does"
@@ -140,7 +139,7 @@ func freshness(list []task.Freshness, i int) (state, words string) {
 	}
 }
 
-// inWords says what a source is.
+// inWords describes a source.
 func inWords(kind string, s thread.EvidenceSource) string {
 	switch {
 	case len(s.Command) > 0:
@@ -189,7 +188,7 @@ func lines(from, to int) string {
 	return fmt.Sprintf("lines %d to %d", from, to)
 }
 
-// kept reads what the record keeps of a source. Where there is no record that is nothing.
+// kept reads what the record stores of a source. Without a store it returns nothing.
 func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, error) {
 	if s.cfg.Store == nil {
 		return nil, nil
@@ -229,8 +228,7 @@ func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, e
 	return out, nil
 }
 
-// citing resolves citations in a file of a task's directory: base is the address of its
-// evidence.
+// citing returns a citer for a file of a task directory. base is the URL of its evidence.
 func citing(entries []task.Entry, name, base string) citer {
 	by := ""
 	if parts := strings.Split(path.Clean(name), "/"); len(parts) > 1 && parts[0] == "agents" {

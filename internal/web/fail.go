@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// fail answers an error: as JSON where JSON was asked for, as a page for a browser, else
-// as a line of text.
+// fail responds with an error: as JSON if JSON was requested, as a page for a browser, else as a
+// line of text.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
 	p := *asProblem(err)
 	p.text = s.cfg.Program.Says(p.text)
@@ -28,7 +28,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err erro
 	fmt.Fprintln(w, visible(p.text))
 }
 
-// nothing answers what is on no route.
+// nothing responds to unknown paths.
 func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
 	p := &problem{http.StatusNotFound, "not_found", "there is nothing at this address"}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {

@@ -8,27 +8,27 @@ import (
 	"unicode"
 )
 
-// A field of an output, as people read it: a name with a text, or with fields of its own.
+// An outputField is a field of an output: a name with a text, or with fields of its own.
 type outputField struct {
-	Name string // "" of an entry of a list
+	Name string // "" for an item of a list
 	Text string
-	Long bool // the text has lines
+	Long bool // the text has several lines
 	Of   []outputField
 }
 
-// maxFields bounds how many fields of one output a page has, maxDeep how deep they lie.
+// maxFields limits how many fields of an output a page shows, maxDeep how deeply they are nested.
 const (
 	maxFields = 200
 	maxDeep   = 5
 )
 
-// outputFields sets out the fields of a JSON object in their order, but for those that are left out.
-// What is no object, or has more than a page can have, has none: it is shown as it is.
+// outputFields returns the fields of a JSON object in order, except those in without. It returns
+// nil if data is not an object or has too many fields; it is then shown as it is.
 func outputFields(data []byte, without ...string) []outputField {
 	if len(data) > maxPretty || !json.Valid(data) {
 		return nil
 	}
-	d := json.NewDecoder(bytes.NewReader(data)) // by its tokens the keys are in their order
+	d := json.NewDecoder(bytes.NewReader(data)) // tokens keep the keys in order
 	d.UseNumber()
 	if t, _ := d.Token(); t != json.Delim('{') {
 		return nil
@@ -41,7 +41,7 @@ func outputFields(data []byte, without ...string) []outputField {
 	return slices.DeleteFunc(out, func(f outputField) bool { return slices.Contains(without, f.Name) })
 }
 
-// fieldsOf reads what is left of an object or a list of valid JSON.
+// fieldsOf reads the rest of an object or a list of valid JSON.
 func fieldsOf(d *json.Decoder, named bool, deep int, room *int) []outputField {
 	var out []outputField
 	for d.More() {
@@ -72,11 +72,11 @@ func fieldsOf(d *json.Decoder, named bool, deep int, room *int) []outputField {
 			out = append(out, f)
 		}
 	}
-	d.Token() // its end
+	d.Token() // the closing delimiter
 	return out
 }
 
-// Label is the name of a field in words: "sessionGoal" is "Session goal".
+// Label returns the name of a field in words: "sessionGoal" is "Session goal".
 func (f outputField) Label() string {
 	var b strings.Builder
 	before := ' '

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// found looks a flow up as plait run does, but for paths: what a URL or a body says is never a
-// path of a file.
+// found looks up a flow as plait run does, but by name only: nothing in a request is ever used as
+// a path of a file.
 func (s *Server) found(ctx context.Context, name string) (control.Found, error) {
 	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return control.Found{}, notFound("there is no flow %q", name)
@@ -32,10 +32,10 @@ func (s *Server) found(ctx context.Context, name string) (control.Found, error) 
 type flowLine struct {
 	Name, Description string
 	From              string   // where it was found
-	Problems          int      // that its file has, so that it cannot be run
-	Hash              dag.Hash // of the bundle, where it is known
-	Timestamp         int64    // ms, of one in the registry
-	Earlier           int      // versions
+	Problems          int      // errors in its file that keep it from running
+	Hash              dag.Hash // of the bundle, if known
+	Timestamp         int64    // ms, of a flow in the registry
+	Earlier           int      // number of versions
 }
 
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
@@ -55,10 +55,10 @@ type shownFlow struct {
 	Source            string // JSON
 }
 
-// A shownRole is a role and who does it.
+// A shownRole is a role and its agent.
 type shownRole struct {
 	Name   string
-	By     string // an agent's name, or what kind of one it is; "" for the default one
+	By     string // an agent's name or kind; "" for the default agent
 	Script string // the program that does it
 	flow.Role
 }
@@ -68,7 +68,7 @@ type shownGate struct {
 	Name, Kind, Question string
 }
 
-// shownRoles are the roles of a flow, in the order in which they can be reached.
+// shownRoles returns the roles of a flow, in the order in which they can be reached.
 func shownRoles(d *flow.Definition, g *view.Graph) []shownRole {
 	var out []shownRole
 	for _, name := range g.Reached() {
@@ -95,11 +95,11 @@ func shownRoles(d *flow.Definition, g *view.Graph) []shownRole {
 // A flowBody is the page of a flow.
 type flowBody struct {
 	V      *view.Flow
-	Asked  string // by which name it was asked for
+	Asked  string // the requested name
 	Flows  []shownFlow
 	Files  []shownFile
 	Warned []flow.Problem
-	Wrong  []flow.Problem // so that it cannot be run
+	Wrong  []flow.Problem // errors that keep it from running
 }
 
 func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
@@ -156,7 +156,7 @@ func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "flow", p)
 }
 
-// shortFile is a file's path as seen from the workspace.
+// shortFile returns a file's path relative to the workspace.
 func (s *Server) shortFile(file string) string {
 	if rel, err := filepath.Rel(s.cfg.Workspace, file); err == nil && filepath.IsLocal(rel) {
 		return rel
@@ -164,7 +164,7 @@ func (s *Server) shortFile(file string) string {
 	return file
 }
 
-// A shownFile is a file that a flow was read from.
+// A shownFile is a source file of a flow.
 type shownFile struct{ Name, Text string }
 
 func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {

@@ -20,31 +20,31 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A guard stands before every route: nothing is looked at before it has agreed.
+// A guard checks every request first.
 //
-// A page is answered when the Host is one of ours, which keeps names that were made to
-// point here away; when the request carries the cookie, which only who was given the
-// one-time URL has; and, if it would change something, when a page of ours sent it.
+// It lets a request pass if its Host is one of ours, which protects against DNS rebinding; if it
+// has the cookie, which only the one-time URL gives out; and, if it would change something, if
+// one of our pages sent it.
 type guard struct {
 	hosts  map[string]bool
-	cookie string // name; cookies are shared by all ports of a host
+	cookie string // name; all ports of a host share cookies
 	secret string // its value
 	addr   string
 	// program is what people type.
 	program view.Program
 
 	mu     sync.Mutex
-	tokens map[string]string // of one-time URLs that were not used yet, with the page that each leads to
+	tokens map[string]string // of unused one-time URLs, with the page of each
 }
 
-// mostTokens bounds one-time URLs that are not used.
+// mostTokens limits unused one-time URLs.
 const mostTokens = 100
 
 // secretBytes is the length of secrets, in bytes.
 const secretBytes = 32
 
-// newGuard returns the guard of a listener. The cookie's value is kept in a file of home
-// that only its owner can read, so that open pages outlive a restart.
+// newGuard returns the guard of a listener. The cookie's value is kept in a file in home that
+// only its owner can read, so that open pages survive a restart.
 func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -59,7 +59,7 @@ func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) 
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		g.hosts[name+":"+port] = true
 		if port == "80" {
-			g.hosts[name] = true // browsers leave it out
+			g.hosts[name] = true // browsers omit the default port
 		}
 	}
 	if home == "" {
@@ -77,7 +77,7 @@ func drawn() string {
 	return hex.EncodeToString(b)
 }
 
-// keptSecret reads the secret in a file, and makes both when there is none.
+// keptSecret reads the secret in a file, creating both if necessary.
 func keptSecret(file string) (string, error) {
 	for range 2 {
 		f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
@@ -88,8 +88,8 @@ func keptSecret(file string) (string, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("read the page's secret: %w", err)
 		}
-		// Another process may be doing the same: the name appears with the whole
-		// secret behind it, and of two the first stays.
+		// Another process may do the same. The file appears with its content complete, and the
+		// first one is kept.
 		if err := placeSecret(file); err != nil {
 			return "", fmt.Errorf("keep the page's secret: %w", err)
 		}
@@ -116,7 +116,7 @@ func readSecret(f *os.File) (string, error) {
 	return s, nil
 }
 
-// placeSecret makes a secret and gives it the name file, unless one has that name.
+// placeSecret creates a file with a new secret, unless it exists.
 func placeSecret(file string) error {
 	f, err := os.CreateTemp(filepath.Dir(file), ".ui.key-*") // 0600
 	if err != nil {
@@ -133,7 +133,7 @@ func placeSecret(file string) error {
 	return err
 }
 
-// url is where a browser begins, to be led to a page. It works once.
+// url returns a URL that logs a browser in and redirects to a page. It works once.
 func (g *guard) url(page string) string {
 	token := drawn()
 	g.mu.Lock()
@@ -146,7 +146,7 @@ func (g *guard) url(page string) string {
 	return u.String()
 }
 
-// wrap returns h behind the guard.
+// wrap returns h with the guard in front.
 func (g *guard) wrap(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := w.Header()
@@ -177,12 +177,12 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 	})
 }
 
-// pagePolicy lets a page of ours use what this server sends and nothing else.
+// pagePolicy allows our pages to use only what this server sends.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ours reports whether a page of ours sent a request that would change something, or no
-// page at all. A browser says where such a request comes from.
+// ours reports whether a request that would change something was sent by one of our pages, or by
+// no page at all. Browsers say where such a request comes from.
 func ours(r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true
@@ -200,7 +200,7 @@ func ours(r *http.Request) bool {
 	return true
 }
 
-// known reports whether a request carries the cookie.
+// known reports whether a request has the cookie.
 func (g *guard) known(r *http.Request) bool {
 	for _, c := range r.CookiesNamed(g.cookie) {
 		if subtle.ConstantTimeCompare([]byte(c.Value), []byte(g.secret)) == 1 {
@@ -210,7 +210,7 @@ func (g *guard) known(r *http.Request) bool {
 	return false
 }
 
-// enter trades the token of the one-time URL for the cookie.
+// enter exchanges the token of the one-time URL for the cookie.
 func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		g.refuse(w, http.StatusMethodNotAllowed, "the address is for a browser to open")
@@ -225,7 +225,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	g.mu.Unlock()
-	if !fits && !g.known(r) { // a page that is known already may be opened by the old address
+	if !fits && !g.known(r) { // a browser that is logged in may reuse the URL
 		g.refuse(w, http.StatusUnauthorized,
 			"this address was used already; run plait ui again, or use the window that is open")
 		return
@@ -235,7 +235,7 @@ func (g *guard) enter(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, start, http.StatusSeeOther)
 }
 
-// refuse answers in plain text: there is no page to show.
+// refuse responds in plain text: there is no page to show.
 func (g *guard) refuse(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)

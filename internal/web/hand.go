@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxName bounds the name of a download, in characters.
+// maxName limits the name of a download, in characters.
 const maxName = 100
 
-// harmless is a name that no system takes for anything but that of a file here.
+// harmless returns a name that is safe as a file name on every system.
 func harmless(name string) string {
 	name = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) || c == utf8.RuneError || strings.ContainsRune(`/\:*?"<>|%`, c) {
@@ -33,12 +33,11 @@ func harmless(name string) string {
 	return name
 }
 
-// devices are names that are never files on some systems.
+// devices are reserved names on some systems.
 var devices = regexp.MustCompile(`^(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³])$`)
 
-// hand sends bytes of an agent as a download: no browser takes them for a page of ours.
-// When they end too soon or are not what they should be, so does the answer, which then
-// is shorter than it says.
+// hand sends bytes of an agent as a download, so that no browser takes them for one of our pages.
+// If from is short or corrupt, the response is shorter than announced.
 func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
 	name = harmless(name)
 	head := w.Header()
@@ -46,14 +45,14 @@ func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
 	head.Set("Content-Length", fmt.Sprint(n))
 	head.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
 	head.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	io.CopyN(w, from, n) // the answer has begun: there is nothing else to say
+	io.CopyN(w, from, n) // the response has begun, so errors cannot be reported
 	return nil
 }
 
-// A diffLine is a line of a patch and what it does.
+// A diffLine is a line of a patch and its kind.
 type diffLine struct{ Kind, Text string }
 
-// maxDiffLines and maxDiffBytes are how much of a patch a page has.
+// maxDiffLines and maxDiffBytes limit how much of a patch a page shows.
 const (
 	maxDiffLines = 4000
 	maxDiffBytes = 512 << 10

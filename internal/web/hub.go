@@ -10,25 +10,23 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A hub reads the journal once for all pages that follow it: however many are open, the
-// store is asked by one reader.
+// A hub reads the journal once for all open pages, so that the store has a single reader.
 type hub struct {
 	journal store.Journal
 
 	mu   sync.Mutex
-	pos  int64         // of the newest event that was read
-	ring []store.Event // the newest, oldest first: ringSize of them or up to twice as many
+	pos  int64         // of the newest event read
+	ring []store.Event // the newest events, oldest first: up to twice ringSize
 	news chan struct{} // closed when there is more
-	gone error         // why no more will come
+	gone error         // why no more will follow
 }
 
-// ringSize is how many events pages can be behind without asking the store.
+// ringSize is how many events a page can lag behind without reading the store.
 const ringSize = 4096
 
 func newHub(journal store.Journal) *hub { return &hub{journal: journal, news: make(chan struct{})} }
 
-// run reads the journal until ctx ends. What cannot be read is asked for again: pages that
-// are open outlive it.
+// run reads the journal until ctx ends. It retries after errors: open pages outlive them.
 func (h *hub) run(ctx context.Context) {
 	pos := int64(-1)
 	for ctx.Err() == nil {
@@ -46,15 +44,15 @@ func (h *hub) run(ctx context.Context) {
 	close(h.news)
 }
 
-// read takes in what comes after pos when there is something, and returns up to where; pos
-// below zero is the beginning of following.
+// read waits for events after pos, adds them, and returns the new position. A negative pos means
+// to begin at the end.
 func (h *hub) read(ctx context.Context, pos int64) (int64, error) {
 	now, err := h.journal.Wait(ctx, pos)
 	if err != nil {
 		return pos, err
 	}
 	if pos < 0 {
-		h.add(nil, now) // whoever came before has something to read
+		h.add(nil, now) // wakes pages that were waiting already
 		return now, nil
 	}
 	events, err := h.journal.Events(ctx, pos, store.EventFilter{Limit: ringSize})
@@ -66,15 +64,15 @@ func (h *hub) read(ctx context.Context, pos int64) (int64, error) {
 	return pos, nil
 }
 
-// readAgain is how long a hub waits before it asks again for what could not be read.
+// readAgain is how long a hub waits after an error.
 const readAgain = time.Second
 
-// add takes in what came up to pos.
+// add adds the events up to pos.
 func (h *hub) add(events []store.Event, pos int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ring = append(h.ring, events...)
-	if over := len(h.ring) - ringSize; over >= ringSize { // readers may still have the old one
+	if over := len(h.ring) - ringSize; over >= ringSize { // copied, since readers may hold the old slice
 		h.ring = slices.Clone(h.ring[over:])
 	}
 	h.pos = pos
@@ -82,14 +80,14 @@ func (h *hub) add(events []store.Event, pos int64) {
 	h.news = make(chan struct{})
 }
 
-// readAtOnce bounds how many events are read at once for a page that is far behind.
+// readAtOnce limits how many events are read at once for a page that is far behind.
 const readAtOnce = 1000
 
-// ready is the news that there is more already.
+// ready is a channel that reports more events immediately.
 var ready = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// after returns events after pos that the filter lets through, in order, where the
-// reader then stands, and what tells that there is more. It does not wait.
+// after returns the events after pos that the filter selects, in order, the reader's new
+// position, and a channel that is closed when there are more. It does not wait.
 func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events []store.Event, at int64,
 	more <-chan struct{}, err error) {
 	h.mu.Lock()
@@ -98,7 +96,7 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 	switch {
 	case err != nil || pos >= upTo:
 		return nil, pos, news, err
-	case len(ring) == 0 || ring[0].Pos > pos+1: // further back than is kept
+	case len(ring) == 0 || ring[0].Pos > pos+1: // before the oldest event in the ring
 		f.Limit = readAtOnce
 		if events, err = h.journal.Events(ctx, pos, f); err != nil {
 			return nil, pos, news, err
@@ -123,7 +121,7 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 	return events, upTo, news, nil
 }
 
-// lets reports whether a filter lets an event through.
+// lets reports whether a filter selects an event.
 func lets(f store.EventFilter, ev store.Event) bool {
 	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false
@@ -131,6 +129,6 @@ func lets(f store.EventFilter, ev store.Event) bool {
 	return len(f.Types) == 0 || slices.Contains(f.Types, ev.Type)
 }
 
-// heartbeat is how often a stream that has nothing to say says so, to be told apart from
-// one that is dead.
+// heartbeat is how often an idle stream sends a comment, so that clients can tell it from a dead
+// one.
 const heartbeat = 15 * time.Second

@@ -13,22 +13,22 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A questioned task is one with what it asks.
+// A questioned task is one with its questions.
 type questioned struct {
 	ID, Short, Title, Flow string
 	Asked                  []asked
 }
 
-// A turn of a person is a conversation that waits for what they say.
+// A yourTurn is a conversation that waits for the person.
 type yourTurn struct {
 	view.TaskRow
-	Last string // what the agent said last
+	Last string // the agent's last text
 }
 
-// recently is how far back failures are in the inbox.
+// recently is how far back the inbox shows failures.
 const recently = 7 * 24 * time.Hour
 
-// Bounds of the inbox: gates, conversations, tasks that failed, and tasks that have not ended.
+// Limits of the inbox: gates, conversations, failed tasks, and unfinished tasks.
 const (
 	shownGates  = 100
 	shownTurns  = 20
@@ -36,17 +36,17 @@ const (
 	shownLive   = 200
 )
 
-// An inbox is what needs a person, and beside it what runs and what failed.
+// An inbox lists what needs a person, and next to it what is running and what failed.
 type inbox struct {
 	Questions       []questioned
 	MoreGates       int
-	Stuck           []view.TaskRow // that nobody works at, and that ask nothing
+	Stuck           []view.TaskRow // not driven, and without a question
 	Chats           []yourTurn
 	Running, Failed []view.TaskRow
-	More            bool // there are more that have not ended
-	First           bool // there is no task at all yet
+	More            bool // there are more unfinished ones
+	First           bool // there is no task yet
 	Demo            bool // a demo can be started
-	Codex           bool // the demo uses it
+	Codex           bool // the demo uses Codex
 	Count           int
 	Now             time.Time
 }
@@ -119,10 +119,10 @@ func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, 
 			q := questioned{ID: g.Task}
 			if i := slices.IndexFunc(live, func(t view.TaskRow) bool { return t.ID == g.Task }); i >= 0 {
 				q.Title, q.Short, q.Flow = live[i].Title, live[i].Short, live[i].Flow
-			} else { // an older one
+			} else { // not in the list of recent tasks
 				row, err := s.cfg.Store.Thread(ctx, g.Task)
 				if errors.Is(err, store.ErrNotFound) {
-					continue // removed meanwhile
+					continue // removed in the meantime
 				}
 				if err == nil {
 					q.Short, q.Flow = row.Short, row.Flow
@@ -145,7 +145,7 @@ func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, 
 	return nil
 }
 
-// lastSaid is the text of a thread's last step that says something.
+// lastSaid returns the last text of a thread that is not empty.
 func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 	row, err := s.cfg.Store.Thread(ctx, id)
 	if err != nil || row.Head.IsZero() {
@@ -163,7 +163,7 @@ func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 	return "", nil
 }
 
-// A needed is what needs a person: open gates, and tasks that nobody works at and that ask nothing.
+// A needed lists what needs a person: open gates, and tasks that are not driven and ask nothing.
 type needed struct {
 	open []store.Gate
 	rows map[string]bool // by task
@@ -195,19 +195,19 @@ func (s *Server) needs(ctx context.Context) (needed, error) {
 	return out, nil
 }
 
-// An answered gate, in the list of them.
+// An answered is an answered gate in the list of answers.
 type answered struct {
 	G      store.Gate
 	Ask    view.Asking
 	Title  string // of its task
 	Short  string
-	Answer string // in a word
+	Answer string // in one word
 }
 
-// shownAnswers is how many answers their page has.
+// shownAnswers limits the list of answers.
 const shownAnswers = 200
 
-// verdicts are what people are told of gates that are no longer open.
+// verdicts are the words for gates that are no longer open.
 var verdicts = map[store.GateState]string{store.GateApproved: "approved", store.GateRejected: "denied",
 	store.GateAnswered: "answered", store.GateExpired: "expired", store.GateWithdrawn: "withdrawn"}
 
@@ -218,7 +218,7 @@ func verdictOf(g store.Gate) string {
 	return verdicts[g.State]
 }
 
-// answersPage lists what was answered: who, when, and by which way.
+// answersPage lists the answers: who, when, and through which channel.
 func (s *Server) answersPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
 	gates, err := s.views.Gates(ctx, view.GateFilter{})

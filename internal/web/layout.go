@@ -6,22 +6,22 @@ import (
 	"unicode"
 )
 
-// A layout places boxes in layers, so that ways lead downwards: circles are broken, each
-// box stands as high as the longest way to it lets it, boxes of a layer are ordered by
-// where their neighbours stand, and then moved under each other. It is the same for the
-// same drawing, always, and its time is bounded by maxBoxes and maxBends.
+// A layout arranges boxes in layers (the Sugiyama method): cycles are broken so that edges lead
+// downwards, each box gets the layer after the lowest of its predecessors, boxes of a layer are
+// ordered by their neighbours, and then moved below each other. It is deterministic, and its time
+// is limited by maxBoxes and maxBends.
 //
-// A label is a box of its own in the middle of its way, so that nothing lies on it.
+// A label is a box of its own in the middle of its edge, so that nothing overlaps it.
 type layout struct {
 	boxes []box
 	ways  []way
-	w, h  int // of all of it, in px
+	w, h  int // total, in px
 }
 
-// Bounds of a drawing.
+// Limits of a drawing.
 const (
-	maxBoxes = 2000 // more are not laid out
-	maxBends = 6000 // of all long ways; those after that lead straight on
+	maxBoxes = 2000 // larger drawings are not laid out
+	maxBends = 6000 // of all long edges; further ones are drawn straight
 )
 
 // Distances, in px.
@@ -29,20 +29,20 @@ const (
 	boxGap   = 22 // between boxes of a layer
 	layerGap = 26 // between layers
 	margin   = 12
-	bendSize = 14 // room that a way that passes through a layer has
+	bendSize = 14 // room for an edge that passes through a layer
 )
 
-// A box is what is placed: a node of the drawing, a label, or a bend of a long way.
+// A box is placed in the layout: a node of the drawing, a label, or a bend of a long edge.
 type box struct {
 	w, h  int
-	x, y  int // of its upper left corner, when it is laid out
-	port  int // where ways come and go, from its left; 0: in its middle
+	x, y  int // of its upper left corner, once laid out
+	port  int // where edges attach, from its left; 0: in the middle
 	layer int
 	order int  // in its layer
-	bend  bool // of a long way
+	bend  bool // of a long edge
 }
 
-// mid is where ways come and go, from the left of the box.
+// mid returns where edges attach, from the left of the box.
 func (b box) mid() int {
 	if b.port != 0 {
 		return b.port
@@ -50,19 +50,19 @@ func (b box) mid() int {
 	return b.w / 2
 }
 
-// A way leads from one box to another.
+// A way is an edge from one box to another.
 type way struct {
 	from, to int
-	label    int  // the box of its label, or -1
-	back     bool // it leads upwards: it closes a circle
+	label    int  // index of the label's box, or -1
+	back     bool // reversed: it closes a cycle
 	via      []int
 }
 
-// link is a way as the layers see it: downwards, one layer at a time.
+// A link is an edge between adjacent layers, downwards.
 type link struct{ up, down int }
 
-// place lays boxes out. Ways from a box to itself are left out of it. It reports whether
-// there were few enough.
+// place lays out the boxes. Edges from a box to itself are ignored. It reports false if there are
+// too many boxes.
 func (l *layout) place() bool {
 	if len(l.boxes) > maxBoxes {
 		return false
@@ -77,10 +77,10 @@ func (l *layout) place() bool {
 	return true
 }
 
-// breakCircles turns ways round until none leads back: those that lead to a box that is
-// still being walked from.
+// breakCircles reverses edges until there is no cycle: those that lead to a box on the current
+// path of a depth-first walk.
 func (l *layout) breakCircles() {
-	out := make([][]int, len(l.boxes)) // ways, by where they begin
+	out := make([][]int, len(l.boxes)) // edges, by source
 	for i, w := range l.ways {
 		if w.from != w.to {
 			out[w.from] = append(out[w.from], i)
@@ -115,7 +115,7 @@ func (l *layout) breakCircles() {
 	}
 }
 
-// ends are the boxes of a way, the upper one first.
+// ends returns the boxes of an edge, the upper one first.
 func (w way) ends() (up, down int) {
 	if w.back {
 		return w.to, w.from
@@ -123,7 +123,7 @@ func (w way) ends() (up, down int) {
 	return w.from, w.to
 }
 
-// rank gives each of the first n boxes the layer after the lowest of those above it; between
+// rank gives each of the first n boxes the layer after the lowest of its predecessors; between
 // layers of boxes there is one for labels.
 func (l *layout) rank(n int) {
 	above := make([]int, n)
@@ -151,7 +151,7 @@ func (l *layout) rank(n int) {
 	}
 }
 
-// split puts each label and the bends of long ways into the layers that they pass.
+// split puts each label and the bends of long edges into the layers that they pass.
 func (l *layout) split() []link {
 	var links []link
 	bends := 0
@@ -163,7 +163,7 @@ func (l *layout) split() []link {
 		}
 		at := l.boxes[up].layer + 1
 		if w.back {
-			at = l.boxes[down].layer - 1 // a label stands where its way begins
+			at = l.boxes[down].layer - 1 // a label is placed where its edge begins
 		}
 		prev := up
 		for layer := l.boxes[up].layer + 1; layer < l.boxes[down].layer; layer++ {
@@ -188,7 +188,7 @@ func (l *layout) split() []link {
 	return links
 }
 
-// layers are the boxes of each layer, in the order in which they came.
+// layers returns the boxes of each layer, in order of insertion.
 func (l *layout) layers() [][]int {
 	var layers [][]int
 	for i, b := range l.boxes {
@@ -209,11 +209,11 @@ func (l *layout) number(layers [][]int) {
 	}
 }
 
-// sweeps is how often layers are ordered anew, down and up.
+// sweeps is how often layers are reordered, down and up.
 const sweeps = 12
 
-// order sorts each layer by the middle of where its neighbours in the layers before stand,
-// and keeps the order with the fewest crossings.
+// order sorts each layer by the average position of its neighbours in the adjacent layer, and
+// keeps the order with the fewest crossings.
 func (l *layout) order(layers [][]int, links []link) {
 	ups, downs := l.neighbours(links)
 	best, least := clone(layers), l.crossings(links)
@@ -266,7 +266,7 @@ func clone(layers [][]int) [][]int {
 	return out
 }
 
-// neighbours are the boxes above and below each box.
+// neighbours returns the boxes above and below each box.
 func (l *layout) neighbours(links []link) (ups, downs [][]int) {
 	ups, downs = make([][]int, len(l.boxes)), make([][]int, len(l.boxes))
 	for _, k := range links {
@@ -276,7 +276,7 @@ func (l *layout) neighbours(links []link) (ups, downs [][]int) {
 	return ups, downs
 }
 
-// crossings counts the links that cross, layer by layer. Links that pass layers are left out.
+// crossings counts the links that cross, layer by layer. Links that skip layers are left out.
 func (l *layout) crossings(links []link) int {
 	between := map[int][]link{}
 	most := 0
@@ -310,8 +310,8 @@ func (l *layout) crossings(links []link) int {
 	return n
 }
 
-// coordinates places layers below each other, and boxes as near below their neighbours as
-// their order lets them.
+// coordinates places layers below each other, and boxes as close to their neighbours as the order
+// allows.
 func (l *layout) coordinates(layers [][]int, links []link) {
 	y := margin
 	for _, layer := range layers {
@@ -322,14 +322,14 @@ func (l *layout) coordinates(layers [][]int, links []link) {
 		x := 0
 		for _, b := range layer {
 			if l.boxes[b].bend {
-				l.boxes[b].h = tall // it leads through the layer
+				l.boxes[b].h = tall // it passes through the layer
 			}
 			l.boxes[b].x, l.boxes[b].y = x, y+(tall-l.boxes[b].h)/2
 			x += l.boxes[b].w + boxGap
 		}
 		y += tall + layerGap
 		if tall == 0 {
-			y -= layerGap * 2 / 3 // nothing stands there
+			y -= layerGap * 2 / 3 // an empty layer needs less room
 		}
 	}
 	ups, downs := l.neighbours(links)
@@ -358,9 +358,8 @@ func (l *layout) coordinates(layers [][]int, links []link) {
 	}
 }
 
-// settle moves the boxes of a layer to where the middle of their neighbours is, as near as
-// can be without changing their order or touching: wishes that contradict each other are
-// pooled to their mean.
+// settle moves the boxes of a layer towards the average of their neighbours, without changing
+// their order or overlapping. Conflicting positions are averaged.
 func (l *layout) settle(layer []int, next [][]int) {
 	type pool struct{ sum, weight, first float64 }
 	var pools []pool
@@ -377,7 +376,7 @@ func (l *layout) settle(layer []int, next [][]int) {
 			}
 			wish, weight = float64(sum)/float64(len(next[b]))-float64(l.boxes[b].mid()), 1
 			if l.boxes[b].bend {
-				weight = 4 // long ways are to be straight
+				weight = 4 // to keep long edges straight
 			}
 		}
 		pools = append(pools, pool{(wish - offset[i]) * weight, weight, float64(i)})
@@ -402,8 +401,8 @@ func (l *layout) settle(layer []int, next [][]int) {
 	}
 }
 
-// textWidth is about how wide a text is, in px, for letters of a size: wide letters count
-// twice, and so does what nobody knows the width of.
+// textWidth estimates the width of a text in px at a font size. Wide characters count twice, and
+// so do unknown ones.
 func textWidth(text string, size int) int {
 	units := 0
 	for _, r := range text {

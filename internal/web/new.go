@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A beginning is what is said of a task that is to be begun.
+// A beginning is a request to start a task.
 type beginning struct {
 	Flow     string `json:"flow"`
 	Prompt   string `json:"prompt"`
@@ -28,18 +28,18 @@ type beginning struct {
 	Approve  string `json:"approve"`
 	Merge    string `json:"merge"`
 	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas or lines
-	Record   bool   `json:"record"`   // what agents ask their models is kept
-	Worktree string `json:"worktree"` // one of those of this repository; "": the workspace
-	Check    bool   `json:"check"`    // only whether it can be begun
+	Record   bool   `json:"record"`   // record model traffic
+	Worktree string `json:"worktree"` // one of this repository's; "": the workspace
+	Check    bool   `json:"check"`    // validate only
 }
 
-// A prepared task can be begun.
+// A prepared task can be started.
 type prepared struct {
 	found control.Found
 	spec  control.Spec
 }
 
-// prepare holds what is said of a task to what can be begun: nothing is changed by it.
+// prepare validates a request to start a task. It changes nothing.
 func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
 	var p prepared
 	if strings.TrimSpace(b.Prompt) == "" && !b.Check {
@@ -60,7 +60,7 @@ func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
 			return p, badRequest("invalid value %q for %s: use %s", of.value, of.name, strings.Join(of.values[1:], ", "))
 		}
 	}
-	if b.Check && b.Agent != "" && !slices.Contains(s.cfg.Agents, b.Agent) { // who begins it is told by Begin
+	if b.Check && b.Agent != "" && !slices.Contains(s.cfg.Agents, b.Agent) { // otherwise Begin reports it
 		return p, badRequest("no agent is called %q: use %s", b.Agent, strings.Join(s.cfg.Agents, ", "))
 	}
 	limits, err := readLimits(b.Limits)
@@ -78,7 +78,7 @@ func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
 	return p, nil
 }
 
-// readLimits reads NAME=VALUE pairs.
+// readLimits parses NAME=VALUE pairs.
 func readLimits(text string) (flow.Limits, error) {
 	var lines strings.Builder
 	for _, pair := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }) {
@@ -102,14 +102,14 @@ func readLimits(text string) (flow.Limits, error) {
 	return l, nil
 }
 
-// beginTask begins a task as plait run does, and drives it here; with check it only says whether
-// that can be done.
+// beginTask starts a task as plait run does, and drives it here; with check it only validates the
+// request.
 func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 	var body beginning
 	if err := said(r, &body); err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(r.Context()) // what was begun is there whole
+	ctx := context.WithoutCancel(r.Context()) // a task that was created is also recorded in full
 	p, err := s.prepare(ctx, body)
 	if err != nil {
 		return err
@@ -147,15 +147,15 @@ func (s *Server) beginAndDrive(ctx context.Context, w http.ResponseWriter, spec 
 	return answer(w, "run", stands(row, "The task has started."))
 }
 
-// A newTask is the page on which a task is begun.
+// A newTask is the page for starting a task.
 type newTask struct {
 	Groups []flowGroup
-	Flow   string // that is chosen
+	Flow   string // the selected one
 	Prompt string
-	Trees  []string // worktrees it can be done in
+	Trees  []string // worktrees to choose from
 }
 
-// newPage shows the form of a new task. flow and prompt of the query fill it in.
+// newPage shows the form for a new task. The query can fill in flow and prompt.
 func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
 	if s.cfg.ReadOnly {
 		return &problem{http.StatusForbidden, "read_only", "this server only shows; start plait ui without --read-only"}
@@ -165,7 +165,7 @@ func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
-	known = slices.DeleteFunc(known, func(l flowLine) bool { // those that others start
+	known = slices.DeleteFunc(known, func(l flowLine) bool { // flows that only other flows start
 		return l.From == fromPlait && l.Name == actionFlow && q.Get("flow") != l.Name
 	})
 	body := newTask{Groups: grouped(known), Flow: cmp.Or(q.Get("flow"), "solo"), Prompt: q.Get("prompt"),
@@ -177,11 +177,11 @@ func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
 		Crumbs: []crumb{{"Tasks", "/tasks"}, {"New task", ""}}})
 }
 
-// worktrees are the git worktrees of a repository beside the one at dir, as git has noted them. What a
-// body names is held to this list: it is never any path.
+// worktrees returns the other git worktrees of the repository at dir. A request can only name one
+// of these, never any other path.
 func worktrees(dir string) []string {
 	var out []string
-	notes, _ := filepath.Glob(filepath.Join(dir, ".git", "worktrees", "*", "gitdir")) // the form is a good one
+	notes, _ := filepath.Glob(filepath.Join(dir, ".git", "worktrees", "*", "gitdir")) // the pattern is valid
 	for _, note := range notes {
 		data, err := os.ReadFile(note)
 		tree := filepath.Dir(strings.TrimSpace(string(data)))
@@ -195,13 +195,13 @@ func worktrees(dir string) []string {
 	return out
 }
 
-// A flowGroup is flows that come from one place.
+// A flowGroup is flows from one source.
 type flowGroup struct {
 	Name  string
 	Flows []flowLine
 }
 
-// grouped puts flows under where they come from, in the order in which names are looked up.
+// grouped groups flows by source, in order of precedence.
 func grouped(known []flowLine) []flowGroup {
 	out := []flowGroup{{Name: fromProject}, {Name: fromRegistry}, {Name: fromPlait}}
 	for i := range out {
@@ -214,18 +214,18 @@ func grouped(known []flowLine) []flowGroup {
 	return slices.DeleteFunc(out, func(g flowGroup) bool { return len(g.Flows) == 0 })
 }
 
-// Where flows come from, as people are told.
+// Sources of flows, as shown to people.
 const (
 	fromProject  = "This project"
 	fromRegistry = "Registered"
 	fromPlait    = "Built in"
 )
 
-// flowSources are where flows come from by what control calls it.
+// flowSources maps control's names of sources to those.
 var flowSources = map[string]string{control.FromProject: fromProject, control.FromRegistry: fromRegistry,
 	control.FromBuiltIn: fromPlait}
 
-// knownFlows are the flows that can be asked for by name, each once.
+// knownFlows lists the flows that can be started by name, without duplicates.
 func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
 	known, err := s.cfg.Control.Flows(ctx, s.cfg.Workspace)
 	if err != nil {
@@ -243,11 +243,11 @@ func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
 			f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, k.Name)
 			var invalid *flow.InvalidError
 			switch {
-			case !flow.IsName(k.Name): // it cannot be asked for
+			case !flow.IsName(k.Name): // it cannot be started by name
 				continue
 			case errors.As(err, &invalid):
 				line.Problems = len(invalid.Problems)
-			case errors.Is(err, store.ErrNotFound): // removed meanwhile
+			case errors.Is(err, store.ErrNotFound): // removed in the meantime
 				continue
 			case err != nil:
 				line.Problems = 1
@@ -264,5 +264,5 @@ func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
 	return out, nil
 }
 
-// actionFlow is the built-in flow that plans start for each of their actions.
+// actionFlow is the built-in flow that plans run for each action.
 const actionFlow = "worker"

@@ -11,11 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// notesEvery is how often the notes of tasks are looked at that ask something and that nobody drives:
-// one look at a file for each.
+// notesEvery is how often the notes of tasks with an open question that are not driven are
+// checked: one stat of a file for each.
 const notesEvery = 2 * time.Second
 
-// A noteWatch lets tasks go on whose questions were answered in their notes.
+// A noteWatch resumes tasks whose questions were answered in their notes.
 type noteWatch struct {
 	*Server
 	pos    int64                   // in the journal
@@ -23,7 +23,7 @@ type noteWatch struct {
 	seen   map[string]task.Stamp   // of their notes
 }
 
-// watchNotes looks until ctx ends. What cannot be read now is looked at again.
+// watchNotes checks notes until ctx ends. It retries after errors.
 func (s *Server) watchNotes(ctx context.Context) {
 	w := &noteWatch{Server: s, asking: map[string]store.Thread{}, seen: map[string]task.Stamp{}}
 	tick := time.NewTicker(notesEvery)
@@ -42,7 +42,7 @@ func (s *Server) watchNotes(ctx context.Context) {
 	}
 }
 
-// news takes in which tasks ask something, and reports whether that is known.
+// news updates the tasks that have a question, and reports whether that succeeded.
 func (w *noteWatch) news(ctx context.Context, first bool) bool {
 	f := store.EventFilter{Limit: 1, Types: append(event.Types(event.ThreadRemoved{}), gateTypes()...)}
 	last, err := w.cfg.Store.Events(ctx, w.pos, f)
@@ -78,7 +78,7 @@ func (w *noteWatch) end(ctx context.Context) (int64, error) {
 	return w.cfg.Store.Wait(ctx, 0)
 }
 
-// look reads the notes of a task when they have changed, and lets it go on when they answered it.
+// look reads the notes of a task if they changed, and resumes the task if they answered it.
 func (w *noteWatch) look(ctx context.Context, id string, row store.Thread) {
 	stamp := task.At(row.Workspace, id).NotesStamp()
 	if before, known := w.seen[id]; known && before == stamp || w.work.drives(id) || w.views.Driven(ctx, id) {
@@ -90,11 +90,11 @@ func (w *noteWatch) look(ctx context.Context, id string, row store.Thread) {
 	}
 	w.seen[id] = stamp
 	if answered {
-		w.work.drive(row, control.Resume{}) // whoever is quicker drives it
+		w.work.drive(row, control.Resume{}) // another process may be faster
 	}
 }
 
-// gateTypes are the events after which other tasks may ask something.
+// gateTypes lists the events that can change which tasks have a question.
 func gateTypes() []string {
 	return event.Types(
 		event.GateChanged{Change: event.GateBlocked}, event.GateChanged{Change: event.Change(store.GateAnswered)},

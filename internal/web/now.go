@@ -9,19 +9,19 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// newest returns the newest events that the filter lets through, newest first.
+// newest returns the newest events that the filter selects, newest first.
 func (s *Server) newest(ctx context.Context, f store.EventFilter) ([]store.Event, error) {
 	f.Newest, f.Limit = true, shownEvents
 	return s.cfg.Store.Events(ctx, 0, f)
 }
 
-// doing says what each instance of a task did last.
+// doing returns what each instance of a task did last.
 func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
 	events, err := s.newest(ctx, store.EventFilter{Task: id, Types: event.Types(event.AgentItems{})})
 	return view.Doing(events), err
 }
 
-// A happening is an event as a page tells it.
+// A happening is an event as a page shows it.
 type happening struct {
 	Pos, TS int64
 	Type    string
@@ -29,8 +29,8 @@ type happening struct {
 	Texts   []string
 }
 
-// told says events of a task in sentences, in their order. One that this version does not know is shown
-// as it is.
+// told describes events of a task in sentences, in order. An event that this version does not
+// know is shown as it is.
 func told(events []store.Event, t view.Task, named func(string) string) []happening {
 	labels := map[string]string{}
 	for _, th := range t.Threads {
@@ -48,7 +48,7 @@ func told(events []store.Event, t view.Task, named func(string) string) []happen
 		if event.Read(ev) == nil {
 			h.Texts = []string{line(160, string(ev.Payload))}
 		}
-		if len(h.Texts) > 0 || h.Type != event.Types(event.AgentItems{})[0] { // it did nothing to tell of yet
+		if len(h.Texts) > 0 || h.Type != event.Types(event.AgentItems{})[0] { // there is something to show
 			out = append(out, h)
 		}
 	}

@@ -8,8 +8,7 @@ import (
 
 var pathField = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// openAPI answers the OpenAPI document of the API. It is made of the table of routes: there
-// is no other list.
+// openAPI serves the OpenAPI document, which is generated from the table of routes.
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 	paths := map[string]map[string]any{}
 	for _, r := range s.routes() {

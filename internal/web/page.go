@@ -23,28 +23,28 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A page is what every page has.
+// A page has what all pages share.
 type page struct {
 	Title   string
-	Nav     string // which part of the page it is
+	Nav     string // the current part of the site
 	Crumbs  []crumb
-	Waiting int    // things that need a person
-	Search  string // what was searched for
-	Follow  string // the task that the page follows, "" for all, "-" for none
-	Stream  string // the query of the stream for it
-	Types   string // of the events after which it is drawn anew, "" for all that pages show
-	Read    bool   // nothing can be changed
-	Copy    bool   // there is one task only
+	Waiting int    // number of things that need a person
+	Search  string // the search text
+	Follow  string // the task to follow, "" for all, "-" for none
+	Stream  string // the query of its event stream
+	Types   string // events after which it is reloaded, "" for the default
+	Read    bool   // read-only
+	Copy    bool   // it shows a copy of one task
 	Hosts   bool   // several machines share the record
 	Agents  []string
 	Now     time.Time
 	Body    any
 }
 
-// A crumb is a step on the way to a page.
+// A crumb is a link in the breadcrumb.
 type crumb struct{ Text, Link string }
 
-// parse returns the templates in the words of a program: those of the frame, and each page beside it.
+// parse parses the templates for a program: the frame with each page.
 func parse(p view.Program) (map[string]*template.Template, error) {
 	read := func(t *template.Template, file string) error {
 		text, err := assets.ReadFile(file)
@@ -83,15 +83,14 @@ func parse(p view.Program) (map[string]*template.Template, error) {
 	return all, nil
 }
 
-// The types of events after which a page is drawn anew: all of them, or all but what an agent
-// does.
+// The types of events after which a page is reloaded: all, or all except agents' activity.
 var (
 	follows = strings.Join(event.All(), " ")
 	moves   = strings.Join(slices.DeleteFunc(event.All(),
 		func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
 )
 
-// show draws a page. It is drawn whole before anything is sent.
+// show renders a page. It is complete before anything is sent.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) error {
 	all, err := s.templates()
 	if err != nil {
@@ -117,15 +116,15 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	io.WriteString(w, visible(out.String())) // whoever asked may have gone
+	io.WriteString(w, visible(out.String())) // the client may be gone
 	return nil
 }
 
-// visible makes a page say what it hides: characters that turn the direction of text, or
-// are none, are shown as escapes. Nothing of a page's own has any.
+// visible escapes characters that change the direction of text, or are invisible. Pages
+// themselves have none.
 func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
 
-// shows are what templates can say beside fields.
+// shows are the functions that templates can use.
 var shows = template.FuncMap{
 	"ago":        ago,
 	"ms":         func(ms int64) time.Time { return time.UnixMilli(ms) },
@@ -157,8 +156,7 @@ var shows = template.FuncMap{
 	"prose":      func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }
 
-// toldAs is what people are told of statuses that are kept under other names. Where one word is not
-// enough to know how something stands, what is kept is shown.
+// toldAs maps stored statuses to the words for people. Others are shown as stored.
 var toldAs = map[string]string{
 	string(store.Completed): string(view.DisplayDone), string(store.Pending): string(view.DisplayQueued),
 	view.Created: string(view.DisplayQueued), view.Working: string(view.DisplayRunning),
@@ -171,7 +169,7 @@ func word(status any) string {
 	return cmp.Or(toldAs[text], text)
 }
 
-// ticked is a sentence as it is shown: what stands between backticks is a program's.
+// ticked formats a sentence: text in backticks is code.
 func ticked(text string) template.HTML {
 	parts := strings.Split(template.HTMLEscapeString(text), "`")
 	if len(parts)%2 == 0 {
@@ -183,7 +181,7 @@ func ticked(text string) template.HTML {
 	return template.HTML(strings.Join(parts, ""))
 }
 
-// ago says how long ago t was.
+// ago formats how long ago t was.
 func ago(now, t time.Time) string {
 	if t.IsZero() || t.Unix() <= 0 {
 		return "–"
@@ -201,7 +199,7 @@ func ago(now, t time.Time) string {
 	return t.Format("2006-01-02")
 }
 
-// took says how long something took, in ms.
+// took formats a duration given in ms.
 func took(from, to int64) string {
 	if from == 0 || to == 0 {
 		return "–"
@@ -209,7 +207,7 @@ func took(from, to int64) string {
 	return lasted(to - from)
 }
 
-// short is a hash or an id as people see it.
+// short shortens a hash or an id for people.
 func short(v any) string {
 	switch v := v.(type) {
 	case dag.Hash:
@@ -226,7 +224,7 @@ func short(v any) string {
 	return fmt.Sprint(v)
 }
 
-// count spells a number in groups of three.
+// count formats a number in groups of three digits.
 func count(n int64) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -235,7 +233,7 @@ func count(n int64) string {
 	return text
 }
 
-// dollars spells millionths of a dollar, to the hundredth of a cent.
+// dollars formats millionths of a dollar, to a hundredth of a cent.
 func dollars(micro int64) string { return fmt.Sprintf("$%.4f", float64(micro)/1e6) }
 
 func size(n int64) string {
@@ -248,7 +246,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%d MB", n/1_000_000)
 }
 
-// line is the first line of a text that says something, no longer than n characters.
+// line returns the first line of a text that is not blank, at most n characters long.
 func line(n int, text string) string {
 	for l := range strings.Lines(text) {
 		if l = strings.TrimSpace(l); l != "" {
@@ -258,10 +256,10 @@ func line(n int, text string) string {
 	return ""
 }
 
-// maxPretty bounds the texts that are set out anew, in bytes.
+// maxPretty limits the texts that pretty formats, in bytes.
 const maxPretty = 1 << 20
 
-// pretty is a text as it is read best: JSON on lines of its own.
+// pretty formats JSON with indentation; other text is unchanged.
 func pretty(text string) string {
 	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) &&
 		widened(t) <= 4*maxPretty {
@@ -273,8 +271,8 @@ func pretty(text string) string {
 	return text
 }
 
-// utterance is a text of a step: JSON set out, else Markdown, whose citations lead to the
-// evidence of the task. by is the instance that speaks, "" for the task itself.
+// utterance formats a text of a step: JSON with indentation, else Markdown with citations linked
+// to the evidence of the task. by is the instance that wrote it, "" for the task itself.
 func utterance(text, task, by string) (template.HTML, error) {
 	if set := pretty(text); set != text {
 		return template.HTML("<pre>" + template.HTMLEscapeString(set) + "</pre>"), nil
@@ -283,12 +281,12 @@ func utterance(text, task, by string) (template.HTML, error) {
 		if by != "" && !strings.Contains(id, ".") {
 			id = by + "." + id
 		}
-		return "/tasks/" + task + "?tab=evidence#" + id, true // what a step may cite was looked at when it was handed in
+		return "/tasks/" + task + "?tab=evidence#" + id, true // citations of a step were checked when it was submitted
 	})
 	return `<div class="prose">` + html + "</div>", err
 }
 
-// many says how many of something there are.
+// many formats a count with its noun.
 func many(n int, what string) string {
 	if n != 1 {
 		what += "s"
@@ -296,7 +294,7 @@ func many(n int, what string) string {
 	return count(int64(n)) + " " + what
 }
 
-// widened is about how long a JSON text is once it is set out: what is nested deep grows.
+// widened estimates the length of a JSON text once indented: deep nesting makes it grow.
 func widened(text string) int {
 	n, depth, quoted := len(text), 0, false
 	for i := 0; i < len(text); i++ {

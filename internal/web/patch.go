@@ -7,21 +7,21 @@ import (
 
 // A changedFile is a file of a patch.
 type changedFile struct {
-	Path, From     string // From where it was renamed
+	Path, From     string // From if it was renamed
 	What           string // added, deleted, renamed, changed
 	Added, Removed int    // lines
 	Binary         bool
-	Text           string   // its part of the patch, from the first hunk on
+	Text           string   // its hunks
 	By             []string // agents that changed it
 }
 
-// Long reports whether a file's changes are folded at first.
+// Long reports whether the changes of a file are folded at first.
 func (f changedFile) Long() bool { return f.Added+f.Removed > foldedLines }
 
-// foldedLines is how many changed lines of a file are open at first.
+// foldedLines is how many changed lines a file may have to be unfolded at first.
 const foldedLines = 60
 
-// splitPatch takes a patch of git apart.
+// splitPatch splits a git patch into files.
 func splitPatch(patch string) []changedFile {
 	var out []changedFile
 	var f *changedFile
@@ -39,7 +39,7 @@ func splitPatch(patch string) []changedFile {
 			out = append(out, changedFile{What: "changed"})
 			f, hunk = &out[len(out)-1], false
 			rest = strings.TrimSpace(rest)
-			if i := strings.LastIndex(rest, " b/"); i >= 0 { // what follows says it better where it can
+			if i := strings.LastIndex(rest, " b/"); i >= 0 { // later lines are more precise, if present
 				f.Path = rest[i+3:]
 			}
 			continue
@@ -66,7 +66,7 @@ func splitPatch(patch string) []changedFile {
 	return out
 }
 
-// head reads a line of the head of a file's part.
+// head parses a header line of a file.
 func (f *changedFile) head(l string) {
 	switch word, rest, _ := strings.Cut(l, " "); {
 	case strings.HasPrefix(l, "new file"):
@@ -86,7 +86,7 @@ func (f *changedFile) head(l string) {
 	}
 }
 
-// unquoted is a path as git writes it, without its quotes.
+// unquoted returns a path as git writes it, without quotes.
 func unquoted(name string) string {
 	if strings.HasPrefix(name, `"`) {
 		if plain, err := strconv.Unquote(name); err == nil {
@@ -96,13 +96,13 @@ func unquoted(name string) string {
 	return name
 }
 
-// Bounds of a page: files of one patch, and bytes of their lines together.
+// Limits of a page: files of a patch, and bytes of all their lines.
 const (
 	maxFiles      = 200
 	maxFilesBytes = 400 << 10
 )
 
-// shownFiles are the files that a page has, those past its bounds without their lines.
+// shownFiles returns the files for a page, without lines beyond its limits.
 func shownFiles(files []changedFile) []changedFile {
 	out := append([]changedFile{}, files[:min(len(files), maxFiles)]...)
 	room := maxFilesBytes

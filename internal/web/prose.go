@@ -19,12 +19,12 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// prose draws Markdown of agents and people. What would be markup of its own, an image or
-// a link to anything but the web and a mail address, is text; and what is drawn is held
-// against a list of what may stand in it, whatever drew it.
+// prose renders Markdown of agents and people. Raw HTML, images, and links to anything but web
+// and mail addresses become text. The output is then checked against a list of allowed tags,
+// whatever produced it.
 //
-// What would take long to read, or does not pass, is shown as it is. Citations of evidence lead to where cite
-// says; nil: they are text.
+// Text that would take long to render, or that fails the check, is shown as it is. Citations of
+// evidence are linked with cite, if it is not nil.
 func prose(source []byte, cite citer) (template.HTML, error) {
 	if readable(source) {
 		var out strings.Builder
@@ -38,7 +38,7 @@ func prose(source []byte, cite citer) (template.HTML, error) {
 	return cited("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
 }
 
-// markdown reads and draws; it is made once.
+// markdown is created once.
 var markdown = sync.OnceValue(func() goldmark.Markdown {
 	return goldmark.New(
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)),
@@ -48,15 +48,15 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 	)
 })
 
-// mayStand is the list of the tags that may stand in drawn text, each with all that is in it. No element
-// has an id, a class or a style, nothing is loaded, and nothing can be sent.
+// mayStand matches each allowed tag with all its attributes. Elements have no id, class or style;
+// nothing is loaded, and nothing can be submitted.
 var mayStand = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^<(/?(p|h[1-6]|em|strong|del|code|pre|blockquote|ul|ol|li|table|thead|tbody|tr|th|td)` +
 		`|br|hr|ol start="[0-9]+"|t[hd] align="(left|center|right)"` +
 		`|a href="(https?|mailto):[^"<>]*" rel="noopener noreferrer nofollow"|/a)>$`)
 })
 
-// clean reports whether no tag stands in drawn text but those that may.
+// clean reports whether rendered text has only allowed tags.
 func clean(html string) bool {
 	for {
 		_, tag, found := strings.Cut(html, "<")
@@ -70,7 +70,7 @@ func clean(html string) bool {
 	}
 }
 
-// lower makes headings one lower: the highest is the page's own.
+// lower demotes headings by one level, below the page's own.
 type lower struct{}
 
 func (lower) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
@@ -81,7 +81,7 @@ func (lower) Transform(doc *ast.Document, _ text.Reader, _ parser.Context) {
 	}
 }
 
-// inert draws as text what Markdown can say beyond text.
+// inert renders everything beyond plain formatting as text.
 type inert struct{}
 
 func (d inert) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
@@ -94,7 +94,7 @@ func (d inert) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(extast.KindTaskCheckBox, d.checkBox)
 }
 
-// fencedCode does not say which language it is: that would be a class.
+// fencedCode leaves out the language, which would be a class.
 func (inert) fencedCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
 		w.WriteString("<pre><code>")
@@ -132,7 +132,7 @@ func asItIs(w util.BufWriter, source []byte, parts *text.Segments) {
 	}
 }
 
-// image is what stands for an image, and where it would come from.
+// image renders an image as its text and URL.
 func (inert) image(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if !entering {
 		fmt.Fprintf(w, " (image: %s)", template.HTMLEscapeString(string(node.(*ast.Image).Destination)))
@@ -140,8 +140,7 @@ func (inert) image(w util.BufWriter, _ []byte, node ast.Node, entering bool) (as
 	return ast.WalkContinue, nil
 }
 
-// link is a link where it leads to the web or a mail address, else its text and where it
-// would lead.
+// link renders a link to a web or mail address as such, and any other as its text and target.
 func (inert) link(w util.BufWriter, _ []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	to := node.(*ast.Link).Destination
 	switch address := outward(to); {
@@ -190,8 +189,8 @@ func anchor(w util.BufWriter, to string) {
 	fmt.Fprintf(w, `<a href="%s" rel="noopener noreferrer nofollow">`, util.EscapeHTML([]byte(to)))
 }
 
-// outward is an address of the web or of mail, as it is written, or "" for any other and for one that
-// cannot be read.
+// outward returns a web or mail address as written, "" for any other one and for one that cannot
+// be parsed.
 func outward(to []byte) string {
 	u, err := url.Parse(string(util.URLEscape(to, true)))
 	if err == nil && (u.Scheme == "mailto" || (u.Scheme == "http" || u.Scheme == "https") && u.Host != "") {

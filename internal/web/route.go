@@ -24,19 +24,19 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A route is one thing that can be asked for. The table of routes is all there is: the mux,
-// the OpenAPI document and the tests of the guard are made of it.
+// A route is one endpoint. The mux, the OpenAPI document and the tests of the guard are all
+// generated from the table of routes.
 type route struct {
 	Method string
-	Path   string // as http.ServeMux reads it
+	Path   string // in the syntax of http.ServeMux
 	About  string // for the OpenAPI document
-	Answer string // the schema of what comes back, "" for a page
-	// Query and Body name what can be said, with what it means.
+	Answer string // the schema of the response, "" for a page
+	// Query and Body list the parameters and their meaning.
 	Query, Body []field
 	do          func(w http.ResponseWriter, r *http.Request) error
 }
 
-// A field is one thing that can be said in a query or a body.
+// A field is a parameter in a query or a body.
 type field struct {
 	Name, Type, About string
 	Required          bool
@@ -45,7 +45,7 @@ type field struct {
 // api reports whether a route answers in JSON.
 func (r route) api() bool { return strings.HasPrefix(r.Path, "/api/") }
 
-// maxBody bounds what is read of a request, in bytes.
+// maxBody limits the body of a request, in bytes.
 const maxBody = 1 << 20
 
 // handle returns the handler of a route.
@@ -67,7 +67,7 @@ func (s *Server) handle(rt route) http.Handler {
 			}
 		}
 		if !rt.api() && s.copy == nil {
-			// A page follows from before what it is drawn from: nothing is missed between.
+			// The position is read before the data, so that the page misses no event.
 			pos, err := s.cfg.Store.Wait(r.Context(), -1)
 			if err != nil {
 				s.fail(w, r, rt, err)
@@ -81,7 +81,7 @@ func (s *Server) handle(rt route) http.Handler {
 	})
 }
 
-// A problem is an error that says which status it is.
+// A problem is an error with an HTTP status.
 type problem struct {
 	code int
 	name string
@@ -98,7 +98,7 @@ func notFound(format string, args ...any) error {
 	return &problem{http.StatusNotFound, "not_found", fmt.Sprintf(format, args...)}
 }
 
-// asProblem maps an error to how it is answered.
+// asProblem maps an error to a response.
 func asProblem(err error) *problem {
 	var p *problem
 	var held *store.HeldError
@@ -124,12 +124,12 @@ func asProblem(err error) *problem {
 	return &problem{http.StatusInternalServerError, "failed", err.Error()}
 }
 
-// answer writes what a route of the API comes to.
+// answer writes the result of a route of the API.
 func answer(w http.ResponseWriter, name string, data any) error {
 	return sendJSON(w, http.StatusOK, view.NewEnvelope(name, data))
 }
 
-// sendJSON spells a value whole before anything of it is sent.
+// sendJSON encodes a value completely before sending anything.
 func sendJSON(w http.ResponseWriter, code int, v any) error {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -139,18 +139,19 @@ func sendJSON(w http.ResponseWriter, code int, v any) error {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)
-	w.Write(out.Bytes()) // whoever asked may have gone
+	w.Write(out.Bytes()) // the client may be gone
 	return nil
 }
 
-// posKey is under what a request has the position that its page follows from.
+// posKey is the context key for the position that a page follows from.
 type posKey struct{}
 
-// bodyTime bounds how long a body may take to come.
+// bodyTime limits how long reading a body may take.
 const bodyTime = 20 * time.Second
 
-// hear reads the body of a request and holds it to the table: one JSON object, each of
-// its keys once and known, each value of the right kind. None at all is an empty one.
+// hear reads and validates the body of a request: one JSON object in which each key occurs once,
+// is listed in the table, and has a value of the right type. A missing body counts as an empty
+// object.
 func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
 	conn := http.NewResponseController(w)
 	if err := conn.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
@@ -193,7 +194,7 @@ func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// said reads a body that was heard.
+// said decodes a body that hear has read.
 func said(r *http.Request, into any) error {
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return badRequest("the body: %v", err)
@@ -201,7 +202,7 @@ func said(r *http.Request, into any) error {
 	return nil
 }
 
-// yes reads a field of a query that is true or false.
+// yes returns a boolean parameter of the query.
 func yes(r *http.Request, name string) (bool, error) {
 	switch v := r.URL.Query().Get(name); v {
 	case "", "false":

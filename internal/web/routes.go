@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Fields that several routes have.
+// Fields shared by several routes.
 var (
 	taskField  = field{Name: "task", Type: "string", About: "the id of a task"}
 	stateField = field{Name: "state", Type: "string",
@@ -26,7 +26,7 @@ var (
 	textField  = field{Name: "text", Type: "string", About: "what the person says"}
 )
 
-// routes is everything that can be asked for.
+// routes returns all routes.
 func (s *Server) routes() []route {
 	return slices.Concat(s.pageRoutes(), s.taskRoutes(), s.threadRoutes(), s.otherRoutes())
 }
@@ -41,7 +41,7 @@ func post(path, about, answers string, do handler, body ...field) route {
 	return route{Method: http.MethodPost, Path: path, About: about, Answer: answers, Body: body, do: do}
 }
 
-// pageRoutes are the pages, and what they link to.
+// pageRoutes are the pages, and the files that they link to.
 func (s *Server) pageRoutes() []route {
 	return []route{
 		get("/{$}", "what needs you, what runs, and what failed", "", s.inboxPage),
@@ -78,7 +78,7 @@ func (s *Server) pageRoutes() []route {
 	}
 }
 
-// taskRoutes are what the API answers about tasks.
+// taskRoutes are the API routes for tasks.
 func (s *Server) taskRoutes() []route {
 	return []route{
 		get("/api/v1/tasks", "one page of tasks, newest first; next is the before of the page after it, or empty",
@@ -108,7 +108,7 @@ func (s *Server) taskRoutes() []route {
 	}
 }
 
-// threadRoutes are what the API answers about threads and steps.
+// threadRoutes are the API routes for threads and steps.
 func (s *Server) threadRoutes() []route {
 	return []route{
 		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField,
@@ -139,7 +139,7 @@ func (s *Server) threadRoutes() []route {
 	}
 }
 
-// otherRoutes are what the API answers about the rest: itself, events, gates and flows.
+// otherRoutes are the other API routes: the server itself, events, gates and flows.
 func (s *Server) otherRoutes() []route {
 	return []route{
 		get("/api/v1/openapi.json", "this document", "", s.openAPI),

@@ -9,7 +9,7 @@ import (
 //go:embed static page
 var assets embed.FS
 
-// kinds are the media types of what pages are drawn with.
+// kinds are the media types of static files.
 var kinds = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml"}
 
@@ -21,6 +21,6 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 		return notFound("there is no file %q", name)
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Write(data) // whoever asked may have gone
+	w.Write(data) // the client may be gone
 	return nil
 }

@@ -18,47 +18,47 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A chosen thing of a task: a step, an attempt that made none (yet), or a question.
+// A chosen is the selected item of a task: a step, an attempt without a step, or a question.
 type chosen struct {
-	Step    *view.WholeStep // nil of the others
-	Attempt *store.Attempt  // nil of the others
-	Gate    *view.Gate      // nil of the others
+	Step    *view.WholeStep // or nil
+	Attempt *store.Attempt  // or nil
+	Gate    *view.Gate      // or nil
 
 	Title       string
 	State       view.DisplayState
 	Outcome     string
-	Short       string // what people call the step
-	Thread      string // that a fork goes on from, "" when none is known
+	Short       string // the name of the step that people type
+	Thread      string // that a fork continues, "" if not known
 	Task, By    string // the instance that made it
 	Took, Agent string
 	shownPrompt
-	Agents []string // that can do what follows
+	Agents []string // agents to choose from for the fork
 	Output *output
 	activity
-	Calls string // the page of what it asked its model, "" when that is not recorded
-	Alone bool   // it is a page of its own
+	Calls string // URL of its model calls, "" if they are not recorded
+	Alone bool   // shown on a page of its own
 	Read  bool
-	whole bool // nothing of it is cut
+	whole bool // nothing is shortened
 }
 
-// A shownPrompt is what an agent was asked, as a page has it.
+// A shownPrompt is an agent's prompt, shortened for a page.
 type shownPrompt struct {
 	Prompt     *view.Prompt
 	PromptText string
 	PromptCut  bool
 }
 
-// An activity is what was done for a step, beside what was said.
+// An activity is what was done in a step, besides its text.
 type activity struct {
 	Files    []changedFile
 	FilesWhy string
 	Evidence []crumb
 	Items    []doneItem
-	Untold   int // that came before Items
+	Untold   int // number of items before Items
 	Failures []string
 }
 
-// Key tells what is chosen from all else.
+// Key identifies the selected item.
 func (c *chosen) Key() string {
 	switch {
 	case c.Step != nil:
@@ -69,7 +69,7 @@ func (c *chosen) Key() string {
 	return "at-" + c.Gate.ID
 }
 
-// choose reads what is chosen of a task: a step by its hash, an attempt or a gate by its id.
+// choose reads the selected item of a task: a step by its hash, an attempt or a gate by its id.
 func (s *Server) choose(ctx context.Context, row store.Thread, key string) (*chosen, error) {
 	switch {
 	case strings.HasPrefix(key, "g-"):
@@ -91,7 +91,7 @@ func (s *Server) choose(ctx context.Context, row store.Thread, key string) (*cho
 	return s.chosenStep(ctx, own, h, false)
 }
 
-// maxPrompt is how much of a prompt a page has, in bytes.
+// maxPrompt limits how much of a prompt a page shows, in bytes.
 const maxPrompt = 128 << 10
 
 func (c *chosen) prompt(text string) {
@@ -101,8 +101,8 @@ func (c *chosen) prompt(text string) {
 	c.PromptText = text
 }
 
-// chosenStep reads a step. row is the thread that it is looked at from, the zero Thread when none is known. Of
-// what is not wholly read long texts have their beginning.
+// chosenStep reads a step. row is the thread whose page it is shown on, or the zero Thread. Long
+// texts are shortened unless whole is set.
 func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, whole bool) (*chosen, error) {
 	v, err := s.views.Step(ctx, h, false)
 	if err != nil {
@@ -153,7 +153,7 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	for _, h := range d.Evidence {
 		e, err := s.cfg.Reader.Evidence(ctx, h)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
-			continue // verify tells of it
+			continue // verify reports it
 		}
 		if err != nil {
 			return nil, err
@@ -164,7 +164,7 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	return c, nil
 }
 
-// stepName is what people call a step: "k7f2/3", "k7f2/mend/3".
+// stepName returns the name of a step that people type: "k7f2/3", "k7f2/mend/3".
 func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string, error) {
 	root := row
 	if row.Root != row.ID {
@@ -180,14 +180,14 @@ func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string,
 	return fmt.Sprintf("%s/%d", name, n), nil
 }
 
-// stepTitles are the names of steps that no role made.
+// stepTitles are the titles of steps that no role made.
 var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added",
 	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
 
-// stepTitle is a role as people call it.
+// stepTitle returns a role as shown to people.
 func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
 
-// did takes in what an agent did.
+// did adds what an agent did.
 func (c *chosen) did(items []agent.Event, err error) error {
 	c.Items = doneItems(items)
 	c.Untold = max(0, len(c.Items)-shownDone)
@@ -195,7 +195,7 @@ func (c *chosen) did(items []agent.Event, err error) error {
 	return err
 }
 
-// chosenAttempt reads an attempt that is not a step, or not yet.
+// chosenAttempt reads an attempt without a step.
 func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string) (*chosen, error) {
 	own, _, _ := strings.Cut(id, ".")
 	list, err := s.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task, Thread: own})
@@ -207,7 +207,7 @@ func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string)
 		return nil, notFound("task %s has no attempt %q", row.ID, id)
 	}
 	a := list[i]
-	if a.Status == store.AttemptDone { // it was running when the page was drawn
+	if a.Status == store.AttemptDone { // it was running when the page was rendered
 		if h, err := s.madeBy(ctx, a); err != nil || !h.IsZero() {
 			if err != nil {
 				return nil, err
@@ -232,7 +232,7 @@ func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string)
 	return c, c.did(s.views.Attempted(ctx, a.ID))
 }
 
-// madeBy is the step that an attempt made, zero for none.
+// madeBy returns the step that an attempt made, zero for none.
 func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) {
 	row, err := s.cfg.Store.Thread(ctx, a.Thread)
 	if err != nil {
@@ -250,7 +250,8 @@ func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) 
 	return dag.Hash{}, nil
 }
 
-// chosenGate reads a question or an approval, open or not. It is answered at the top of the page.
+// chosenGate reads a question or an approval, open or not. Open ones are answered at the top of
+// the page.
 func (s *Server) chosenGate(ctx context.Context, row store.Thread, id string) (*chosen, error) {
 	v, err := s.views.Task(ctx, row)
 	if err != nil {
@@ -290,10 +291,10 @@ type doneItem struct {
 	Long bool
 }
 
-// shownDone is how much of what an agent did in a step its page has: what it did last.
+// shownDone limits the activity that a step's page shows: the newest items.
 const shownDone = 500
 
-// doneItems sets out what an agent did, but for what it only began.
+// doneItems returns what an agent did, without items that it only began.
 func doneItems(items []agent.Event) []doneItem {
 	var out []doneItem
 	for _, it := range items {
@@ -338,7 +339,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, http.StatusOK, "step", p)
 }
 
-// attemptN names an attempt by its number: "attempt 2".
+// attemptN returns the name of an attempt: "attempt 2".
 func attemptN(id string) string {
 	_, n, _ := strings.Cut(id, ".")
 	return "attempt " + n

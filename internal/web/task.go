@@ -19,13 +19,13 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// tabs are the parts of a task's page.
+// tabs are the tabs of a task's page.
 var tabs = []string{"overview", "reports", "sessions", "evidence", "events"}
 
-// shownEvents is how many of a task's events its page has.
+// shownEvents limits the events on a task's page.
 const shownEvents = 200
 
-// A taskBody is the page of a task, with what its tab shows.
+// A taskBody is the page of a task with its current tab.
 type taskBody struct {
 	Task         *view.Task
 	Bundle       string
@@ -33,12 +33,12 @@ type taskBody struct {
 	Tab          string
 	Gates        []asked
 	Over, Driven bool
-	Ours         bool   // this server is at work
-	Said         string // what went wrong when this server drove it
-	InTurn       string // why agents that change files wait for each other, "" where they do not
+	Ours         bool   // this server drives it
+	Said         string // why this server stopped driving it
+	InTurn       string // why agents that change files run one at a time, "" if they do not
 	Elapsed      string
-	Left         []string // what it may still use
-	Fork         string   // the step that a fork goes on from, "" for none
+	Left         []string // the rest of its limits
+	Fork         string   // the step that a fork continues from, "" for none
 	Prompt       string
 	overview
 	Evidence  proofs
@@ -48,7 +48,7 @@ type taskBody struct {
 	Sessions  []session
 }
 
-// An overview is what the first tab of a task's page shows.
+// An overview is the content of the first tab.
 type overview struct {
 	Result  *output
 	Changes *changes
@@ -57,7 +57,7 @@ type overview struct {
 	Chosen  *chosen
 }
 
-// A doing is an agent at work.
+// A doing is a running agent.
 type doing struct{ Name, Link, Since, Text string }
 
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
@@ -91,13 +91,13 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
 	if body.Tab == "overview" || body.Tab == "events" {
-		p.Types = follows // they show what agents do meanwhile
+		p.Types = follows // it shows agents' activity
 	}
 	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
 	return s.show(w, r, http.StatusOK, "task", p)
 }
 
-// fillHead reads what stands at the top of a task's page, whatever its tab.
+// fillHead reads the top of a task's page, the same for all tabs.
 func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread) error {
 	now := time.Now()
 	end := row.EndedAt
@@ -137,7 +137,7 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread)
 	return nil
 }
 
-// fillTab reads what the tab of a task's page shows. at is what is chosen of its timeline.
+// fillTab reads the content of a tab. at is the selected item of the timeline.
 func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, at string) error {
 	dir := task.At(row.Workspace, row.ID)
 	body.Dir = dir.Path()
@@ -189,7 +189,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 			return err
 		}
 		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart) == 0 {
-			body.Changes = nil // that there are none says nothing yet
+			body.Changes = nil // for a running task, no changes mean nothing yet
 		}
 	}
 	if body.Running, err = s.running(ctx, tl); err != nil {
@@ -211,7 +211,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 	return nil
 }
 
-// running are the agents at work.
+// running returns the running agents.
 func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error) {
 	if !tl.Live {
 		return nil, nil
@@ -232,7 +232,7 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error)
 	return out, nil
 }
 
-// usual is what is chosen of a timeline where nobody chose: what is worked at, else the last step.
+// usual returns the default selection in a timeline: what is running, else the last step.
 func usual(tl view.Timeline) string {
 	best, at := "", int64(-1)
 	for _, l := range tl.Lanes {
@@ -242,7 +242,7 @@ func usual(tl view.Timeline) string {
 				key = b.Step.String()
 			}
 			if b.Status == store.AttemptRunning && !b.Lost {
-				t = tl.To + 1 - b.From + tl.From // the one that began first stays chosen
+				t = tl.To + 1 - b.From + tl.From // so that the one that began first stays selected
 			}
 			if t >= at {
 				best, at = key, t
@@ -252,20 +252,20 @@ func usual(tl view.Timeline) string {
 	return best
 }
 
-// An output is what a step or a task ended with, as people read it.
+// An output is the output of a step or a task, formatted for people.
 type output struct {
 	Prose  template.HTML
 	Fields []outputField
 	Plan   *planned
-	Raw    string // what can be set out neither way
+	Raw    string // what could not be formatted
 	Cut    bool
 }
 
-// maxSaid bounds the text of a result or a step, in bytes.
+// maxSaid limits the text of a result or a step, in bytes.
 const maxSaid = 256 << 10
 
-// newOutput sets out the text and the fields of a step. by is the instance that made it. Of what need not be whole a
-// page has the beginning.
+// newOutput formats the text and the fields of a step. by is the instance that made it. Unless
+// whole is set, the text is shortened.
 func newOutput(text string, meta []byte, task, by string, whole bool) (*output, error) {
 	o := &output{Fields: outputFields(meta, "$status")}
 	trimmed := strings.TrimSpace(text)
@@ -294,7 +294,7 @@ func newOutput(text string, meta []byte, task, by string, whole bool) (*output, 
 	return o, err
 }
 
-// A planned output is what a planner wants to be done, as people read it.
+// A planned is a planner's output, formatted for people.
 type planned struct {
 	SessionGoal string
 	Actions     []struct {
@@ -303,7 +303,7 @@ type planned struct {
 	}
 }
 
-// plannedIn reads a plan, nil where a text is none.
+// plannedIn parses a plan, nil if a text is not one.
 func plannedIn(text string) *planned {
 	var p planned
 	if len(text) > maxPretty || !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &p) != nil {
@@ -315,7 +315,7 @@ func plannedIn(text string) *planned {
 	return &p
 }
 
-// result is what a task ended with: the last step that says something; nil for nothing.
+// result returns the output of a task: its last step that is not empty, or nil.
 func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) {
 	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
 		if err != nil {
@@ -336,7 +336,7 @@ func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) 
 	return nil, nil
 }
 
-// exportTask hands out a task as a ZIP file. It is written whole before anything is sent.
+// exportTask serves a task as a ZIP file. The file is complete before anything is sent.
 func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {
@@ -361,7 +361,7 @@ func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
 	return hand(w, "plait-"+callName(row)+".zip", size, f)
 }
 
-// callName is the short id of a task, else its whole one.
+// callName returns the short id of a task, else the full one.
 func callName(row store.Thread) string {
 	if row.Short != "" {
 		return row.Short

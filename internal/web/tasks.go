@@ -16,11 +16,11 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// displays are the states that people are told, in the order in which tasks can be listed by them.
+// displays are the display states, in the order in which tasks can be filtered by them.
 var displays = []view.DisplayState{view.DisplayNeedsYou, view.DisplayRunning, view.DisplayQueued, view.DisplayDone,
 	view.DisplayFailed, view.DisplayCancelled}
 
-// states are those of before, which the API still lists tasks by.
+// states are the older states, which the API still accepts.
 var states = []string{"", view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
 
 // Sizes of a page of tasks.
@@ -29,13 +29,13 @@ const (
 	maxTasks   = 1000
 )
 
-// listed are tasks in a table.
+// listed is a table of tasks.
 type listed struct {
 	Tasks []view.TaskRow
 	Now   time.Time
 }
 
-// taskFilter reads which tasks are asked for.
+// taskFilter reads the filter of a request.
 func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 	q := r.URL.Query()
 	f = view.TaskFilter{Title: q.Get("q"), Flow: q.Get("flow")}
@@ -64,7 +64,7 @@ func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 	return f, err
 }
 
-// pageOfTasks reads one page of a list, and the id that the next one comes after: "" for none.
+// pageOfTasks reads one page of a list, and the id after which the next one begins, "" for none.
 func (s *Server) pageOfTasks(ctx context.Context, f view.TaskFilter) (rows []view.TaskRow, next string, err error) {
 	n := f.Limit
 	f.Limit++
@@ -87,7 +87,7 @@ func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "task.list", map[string]any{"tasks": task.WithCommands(s.cfg.Program, rows), "next": next})
 }
 
-// A choice is one of several pages of a list.
+// A choice is one of several views of a list.
 type choice struct {
 	Text, Link string
 	Here       bool
@@ -122,9 +122,9 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		All, Filtered, First       bool
 		States                     []choice
 		Flows                      []string
-		Everywhere                 string // the link to the tasks of every workspace, or of this one only
+		Everywhere                 string // the link to the tasks of all workspaces, or back
 		List                       listed
-		Next                       template.URL // of the page after this one
+		Next                       template.URL // URL of the next page
 	}{State: q.Get("state"), Flow: f.Flow, Query: f.Title, All: f.All, List: listed{Now: time.Now()}}
 	if f.After != "" {
 		body.Newest = link()

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// shownSteps is how many steps of a thread a page has.
+// shownSteps limits the steps on a thread's page.
 const shownSteps = 100
 
 func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
@@ -38,14 +38,14 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Name         string
 		Count        int // steps of the thread
 		Older, Newer int
-		Whole        bool // every step is here, so that what they used can be told
+		Whole        bool // every step is on the page, so their usage can be added up
 		Took         string
 		Display      view.Display
 		Statuses     map[int]string
 		From         crumb  // what it was forked from
-		By           string // the instance that speaks in it
+		By           string // the instance that makes its steps
 		Ended        bool
-		Said         string // what went wrong when this server did something with the task
+		Said         string // why this server stopped working on the task
 	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps,
 		Older: older, Newer: newer, Statuses: map[int]string{}}
 	for _, st := range v.Steps {
@@ -77,8 +77,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Body: body, Crumbs: crumbs})
 }
 
-// window reads which steps of a thread are shown: from which on, and from which on those
-// before and after it are, 0 for none.
+// window returns the number of the first step to show, and those of the pages before and after, 0
+// for none.
 func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	from = max(1, steps-shownSteps+1)
 	if said := r.URL.Query().Get("from"); said != "" {
@@ -95,7 +95,7 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	return from, older, newer, nil
 }
 
-// stepLink leads to a step of a thread: to the page that has it.
+// stepLink returns the URL of a step on the page of its thread.
 func stepLink(thread string, n int) string {
 	if n < 1 {
 		return "/threads/" + thread + "?from=1"
@@ -103,7 +103,7 @@ func stepLink(thread string, n int) string {
 	return fmt.Sprintf("/threads/%s?from=%d#s%d", thread, (n-1)/shownSteps*shownSteps+1, n)
 }
 
-// threadName is what people call a thread.
+// threadName returns the name of a thread that people type.
 func threadName(row store.Thread) string {
 	switch {
 	case row.Path != nil:
@@ -114,7 +114,7 @@ func threadName(row store.Thread) string {
 	return "Main thread"
 }
 
-// stands is how a thread stands, as its task's page says it.
+// stands returns the display of a thread, as on its task's page.
 func (s *Server) stands(ctx context.Context, row store.Thread) (view.Display, error) {
 	root, err := s.cfg.Store.Thread(ctx, row.Task)
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Server) stands(ctx context.Context, row store.Thread) (view.Display, er
 	return task.Displays()[row.ID], err
 }
 
-// speaker is the instance that makes the steps of a thread, "" where each role is one.
+// speaker returns the instance that makes the steps of a thread, "" if it depends on the role.
 func speaker(row store.Thread) string {
 	if row.Path == nil {
 		return ""
@@ -132,7 +132,7 @@ func speaker(row store.Thread) string {
 	return row.Path.ID
 }
 
-// origin names the step that a thread was forked from by hand.
+// origin returns a link to the step that a thread was forked from by hand.
 func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) {
 	n, err := s.cfg.Reader.Length(ctx, f.Step)
 	if err != nil {
@@ -140,15 +140,15 @@ func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) 
 	}
 	c := crumb{Text: fmt.Sprintf("thread %s at step %d", short(f.Thread), n), Link: stepLink(f.Thread, n)}
 	if _, err := s.cfg.Store.Thread(ctx, f.Thread); errors.Is(err, store.ErrNotFound) {
-		c.Link = "" // a fork outlives what it was forked from
+		c.Link = "" // a fork outlives its origin
 	} else if err != nil {
 		return crumb{}, err
 	}
 	return c, nil
 }
 
-// way is how a thread is reached from its task: the stack of its callers, each with the
-// step that it stood at.
+// way returns the breadcrumb of a thread: the stack of its callers, each with its step at the
+// call.
 func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 	back := []crumb{{threadName(row), ""}}
 	for row.Parent != nil && len(back) <= 100 {
@@ -174,7 +174,7 @@ func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
 	return back, nil
 }
 
-// number reads a number of a query, between bounds; fallback stands for none.
+// number parses a number in a query between least and most. fallback is used if there is none.
 func number(r *http.Request, name string, fallback, least, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -13,14 +13,14 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Sizes of a timeline, in px. What lies along time is in shares of its width, so that it fits any.
+// Sizes of a timeline, in px. Positions along time are shares of its width, so that it fits any.
 const (
 	laneTall  = 30
 	barTall   = 14
 	maxIndent = 6
 )
 
-// A strip is a timeline as it is drawn: numbers and texts, no markup.
+// A strip is a timeline laid out for a page, without markup.
 type strip struct {
 	Height  int
 	Lanes   []stripLane
@@ -30,17 +30,17 @@ type strip struct {
 	Cuts    []stripTick
 	Live    bool
 	Cut     bool
-	Summary string // for who cannot see it
+	Summary string // for screen readers
 }
 
-// A stripLane is a name beside the drawing.
+// A stripLane is the label of a lane.
 type stripLane struct {
 	Name, Title, Link string
 	State             view.DisplayState
 	Indent            int
 	Took              string
 	Tokens            int64
-	Cost              int64 // in millionths of a dollar, 0 where no price is known
+	Cost              int64 // in millionths of a dollar, 0 if no price is known
 	Items             []stripItem
 }
 
@@ -51,7 +51,7 @@ type stripLine struct {
 	Y1, Y2 int
 }
 
-// A stripItem is a bar or a mark, which can be chosen.
+// A stripItem is a bar or a mark that can be selected.
 type stripItem struct {
 	Key, Link string
 	Class     string
@@ -61,8 +61,8 @@ type stripItem struct {
 	Top       int // of a bar
 	Tall      int
 	Lane      int
-	Label     string // in a bar
-	Words     string // all that it says
+	Label     string // inside a bar
+	Words     string // full description
 	Waits     []stripWait
 	Chosen    bool
 	Hatched   bool
@@ -75,11 +75,11 @@ type stripTick struct{ X, W, Text string }
 
 func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 
-// rowMiddle is the height of a lane's line.
+// rowMiddle returns the vertical position of a lane's line.
 func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
 
-// drawTimeline makes a timeline ready to be drawn. titles say more of threads, chosen is the
-// item that is chosen.
+// drawTimeline lays out a timeline. titles are additional descriptions of threads, chosen is the
+// selected item.
 func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) strip {
 	d := strip{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
 	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
@@ -135,7 +135,7 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 	return d
 }
 
-// links draws what ties lanes together; what lies on each other is drawn once.
+// links draws the lines between lanes, without duplicates.
 func (d *strip) links(tl view.Timeline, at func(int64) string) {
 	seen := map[string]int{}
 	for _, l := range tl.Links {
@@ -150,14 +150,14 @@ func (d *strip) links(tl view.Timeline, at func(int64) string) {
 	}
 }
 
-// shownTicks is about how many times are written on an axis.
+// shownTicks is roughly how many times are labelled on an axis.
 const shownTicks = 7
 
-// shortestSaid is the shortest wait, in ms, whose length is written on the axis.
+// shortestSaid is the shortest wait, in ms, whose length is labelled.
 const shortestSaid = 500
 
 func (d *strip) axis(tl view.Timeline) {
-	var said []float64 // where the length of a wait is written
+	var said []float64 // where the length of a wait is labelled
 	for _, p := range tl.Axis.Pieces {
 		if !p.Cut {
 			continue
@@ -176,7 +176,7 @@ func (d *strip) axis(tl view.Timeline) {
 	}
 }
 
-// clock is a time on an axis that begins with 0.
+// clock formats a time on an axis that begins with 0.
 func clock(ms int64) string {
 	t := time.Duration(ms) * time.Millisecond
 	switch {
@@ -190,7 +190,7 @@ func clock(ms int64) string {
 	return fmt.Sprintf("%d:%02d h", int(t.Hours()), int(t.Minutes())%60)
 }
 
-// lasted is how long something took, in ms, as people say it.
+// lasted formats a duration given in ms for people.
 func lasted(ms int64) string {
 	t := time.Duration(max(ms, 0)) * time.Millisecond
 	switch {
@@ -208,7 +208,7 @@ func lasted(ms int64) string {
 	return fmt.Sprintf("%d days", int(t.Hours())/24)
 }
 
-// worked is how long agents worked on a lane, in ms.
+// worked returns the working time on a lane, in ms.
 func worked(l view.TimelineLane) (ms int64) {
 	for _, b := range l.Bars {
 		ms += b.To - b.From
@@ -219,14 +219,14 @@ func worked(l view.TimelineLane) (ms int64) {
 	return ms
 }
 
-// laneState is how the agent or the path of a lane stands.
+// laneState returns the state of a lane's agent or path.
 func laneState(l view.TimelineLane) view.DisplayState {
 	for _, m := range l.Marks {
 		if m.State == store.GateOpen {
 			return view.DisplayNeedsYou
 		}
 	}
-	if n := len(l.Bars); n > 0 && l.ID != l.Thread { // one of several
+	if n := len(l.Bars); n > 0 && l.ID != l.Thread { // one of several agents
 		return attemptState(l.Bars[n-1])
 	}
 	return view.NewDisplay(l.Status, nil, nil).State
@@ -246,7 +246,7 @@ func attemptState(b view.Bar) view.DisplayState {
 	return view.DisplayFailed
 }
 
-// barClass says how a bar looks.
+// barClass returns the CSS class of a bar.
 func barClass(b view.Bar) string {
 	if b.Lost {
 		return string(store.AttemptInterrupted)
@@ -254,7 +254,7 @@ func barClass(b view.Bar) string {
 	return string(b.Status)
 }
 
-// barLabel is what is written in a bar: what its lane does not say.
+// barLabel returns the text in a bar: what its lane does not say already.
 func barLabel(l view.TimelineLane, b view.Bar) string {
 	if b.Role != l.Name {
 		return b.Role
@@ -262,7 +262,7 @@ func barLabel(l view.TimelineLane, b view.Bar) string {
 	return b.Outcome
 }
 
-// barStates are the outcomes of attempts in words.
+// barStates describe the outcomes of attempts.
 var barStates = map[store.AttemptStatus]string{store.AttemptRunning: "running", store.AttemptDone: "done",
 	store.AttemptFailed: "failed", store.AttemptInterrupted: "interrupted", store.AttemptCancelled: "cancelled",
 	store.AttemptSuperseded: "replaced"}
@@ -303,7 +303,7 @@ func markClass(m view.Mark) string {
 	return m.Kind
 }
 
-// gateStates are what became of questions, in words.
+// gateStates describe the states of questions.
 var gateStates = map[store.GateState]string{store.GateOpen: "waits for you", store.GateApproved: "approved",
 	store.GateRejected: "denied", store.GateAnswered: "answered", store.GateExpired: "expired",
 	store.GateWithdrawn: "withdrawn"}
@@ -334,7 +334,7 @@ func markWords(l view.TimelineLane, m view.Mark) string {
 	return strings.Join(parts, ", ")
 }
 
-// showTimeline answers with a task on an axis of time.
+// showTimeline returns the timeline of a task.
 func (s *Server) showTimeline(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {

@@ -1,24 +1,23 @@
 // Package web is the page and the HTTP API: what needs a person, what is happening, what
 // happened, why, and what it cost.
 //
-// In goes a store with its controller, or the copy of one task's directory; out comes a
-// Server, which shows and follows tasks, threads, conversations, gates and flows, begins
-// tasks and lets them go on, and listens on an address of this machine. Laws:
+// A Server shows a store through its controller, or a copy of one task's directory. It shows and
+// follows tasks, threads, conversations, gates and flows, starts and resumes tasks, and listens
+// on an address of this machine. Laws:
 //
-//   - Nothing is answered before the guard has agreed: a Host of ours, the cookie of the
-//     one-time URL, and no state changed for another page.
-//   - A GET changes nothing. A gate whose time has passed is shown as expired, and
-//     left for its driver to record.
-//   - Pages and API come from the same table of routes, and the OpenAPI document from it.
-//   - What agents said is text. No markup of theirs becomes markup of a page; files of
-//     theirs are downloads, read through os.Root.
-//   - Pages follow the journal through one reader, however many are open, and what they
-//     have is bounded, however long a thread or a text is.
-//   - One thing is done with a task at a time, and what is done ends with the server: the
-//     task is left to be resumed.
+//   - The guard checks every request first: a Host of ours, the cookie of the one-time URL,
+//     and no changes on behalf of another site's page.
+//   - A GET changes nothing. An overdue gate is shown as expired, and left for its driver
+//     to record.
+//   - Pages and API come from the same table of routes, and so does the OpenAPI document.
+//   - What agents said is text. None of their markup becomes markup of a page; their files
+//     are downloads, read through os.Root.
+//   - Pages follow the journal through a single reader, however many are open, and their
+//     size is limited, however long a thread or a text is.
+//   - A task has one job at a time, and jobs end with the server: the task can be resumed.
 //
-// It listens on no other machine's behalf, sends nothing anywhere, and decides nothing:
-// what a person does here is a record, as on the command line.
+// It listens for no other machine, sends nothing anywhere, and decides nothing: what a person
+// does here is recorded, as on the command line.
 package web
 
 import (
@@ -40,29 +39,29 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Config says what is shown.
+// Config configures a Server.
 type Config struct {
 	Store     store.Store
 	Control   *control.Controller
 	Reader    *thread.Reader
 	Dirs      *task.DirWriter
 	Workspace string   // whose tasks are shown first
-	Home      string   // where the page's secret is kept; "": it lasts as long as the server
+	Home      string   // where the cookie's secret is kept; "": in memory
 	ReadOnly  bool     // nothing can be changed
-	Agents    []string // that tasks can be done by, by name
-	// Consent is asked before a flow is begun whose files may say which commands are run:
-	// its error is why not. nil: any flow may be.
+	Agents    []string // names of agents to choose from
+	// Consent is called before a flow is started whose files may say which commands run. Its
+	// error says why not. nil: any flow may run.
 	Consent func(control.Found) error
-	// Offline names the scenario of a scripted model that the agents of a flow work with
-	// where it is begun here; "", or nil, for real ones.
+	// Offline returns the scenario of a scripted model to use with a flow that is started here;
+	// "", or a nil func, means real models.
 	Offline func(flow string) string
-	// Person is who answers here, for the record.
+	// Person is who answers, for the record.
 	Person string
-	// Start is the page that the one-time URL leads to; "" is the inbox.
+	// Start is the page that the one-time URL redirects to; "" is the inbox.
 	Start string
-	// Demo is how the demo is done that is offered while there is no task; nil: none is.
+	// Demo is the demo offered while there is no task; nil for none.
 	Demo *Demo
-	// Hosts says that several machines share the record, and so that people want to see them.
+	// Hosts says that several machines share the record, so the page lists them.
 	Hosts bool
 	// Program is what people type.
 	Program view.Program
@@ -71,19 +70,19 @@ type Config struct {
 // A Server shows a store.
 type Server struct {
 	cfg   Config
-	copy  *task.DirReader // what is shown where there is no store, else nil
+	copy  *task.DirReader // what is shown if there is no store, else nil
 	views *view.Reader
 	work  *work
 	hub   *hub
 	mux   *http.ServeMux
-	ended context.Context // when streams have to end
-	beat  time.Duration   // between signs of life of a stream
+	ended context.Context // done when streams have to end
+	beat  time.Duration   // time between heartbeats of a stream
 
 	patches   patchCache
 	templates func() (map[string]*template.Template, error) // parsed once
 }
 
-// New returns a server. It touches nothing.
+// New returns a server. It has no side effects.
 func New(cfg Config) *Server {
 	s := &Server{
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
@@ -94,7 +93,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// register lets a table of routes be answered.
+// register adds routes to the mux.
 func (s *Server) register(routes []route) {
 	for _, r := range routes {
 		s.mux.Handle(r.Method+" "+r.Path, s.handle(r))
@@ -119,10 +118,10 @@ func Listen(addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// shutdownTime is how long a server that ends waits for requests that are under way.
+// shutdownTime is how long a server waits for active requests when it shuts down.
 const shutdownTime = 3 * time.Second
 
-// Serve answers on l until ctx ends. ready is called once with the one-time URL.
+// Serve serves l until ctx ends. ready is called once with the one-time URL.
 func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url string)) error {
 	g, err := newGuard(l.Addr(), s.cfg.Home, s.cfg.Program)
 	if err != nil {
@@ -151,7 +150,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	defer stop()
 	srv := &http.Server{
 		Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		DisableGeneralOptionsHandler: true, // it would answer before the guard
+		DisableGeneralOptionsHandler: true, // it would respond before the guard
 	}
 	over := make(chan error, 1)
 	go func() { over <- srv.Serve(l) }()

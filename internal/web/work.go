@@ -8,26 +8,26 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// work is what this server does with tasks, one goroutine each.
+// work runs this server's jobs, one goroutine per task.
 type work struct {
 	control *control.Controller
-	ctx     context.Context // ends with the server: what is driven then is left to be resumed
+	ctx     context.Context // ends with the server, which interrupts the jobs
 
 	mu    sync.Mutex
-	ended bool            // nothing begins any more
-	jobs  map[string]*job // by task; those that are over stay when they ended badly
+	ended bool            // no more jobs may start
+	jobs  map[string]*job // by task; failed ones are kept
 	under sync.WaitGroup
 }
 
-// A job is what is being done with a task, or how it ended.
+// A job is running work on a task, or how it ended.
 type job struct {
 	stop context.CancelFunc
-	said bool // somebody has said something to the task since its driver looked last, perhaps
+	said bool // there may be new input that its driver has not seen
 	over bool
 	err  error
 }
 
-// drive lets the task of a thread go on in the background. What r says is for the thread.
+// drive drives the task of a thread in the background. r is for the thread.
 func (w *work) drive(row store.Thread, r control.Resume) error {
 	r.Wait = true // answers are given here
 	return w.begin(row.Root, func(ctx context.Context) error {
@@ -36,8 +36,8 @@ func (w *work) drive(row store.Thread, r control.Resume) error {
 	})
 }
 
-// unheard notes that somebody has said something to a task that this server drives: its driver may be
-// about to end, and may not look again.
+// unheard notes new input for a task that this server drives: its driver may be about to end and
+// miss it.
 func (w *work) unheard(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *work) unheard(id string) {
 	}
 }
 
-// hear drives a task once more when something that was said to it meanwhile still waits.
+// hear drives a task once more if it still has unprocessed input.
 func (w *work) hear(ctx context.Context, id string) error {
 	if !w.control.HasOpenInput(ctx, id) {
 		return nil
@@ -55,8 +55,8 @@ func (w *work) hear(ctx context.Context, id string) error {
 	return err
 }
 
-// begin does something with a task in the background: one thing at a time. How it ends
-// badly is kept for said.
+// begin starts a job for a task in the background; a task has one job at a time. Its error is
+// kept for said.
 func (w *work) begin(id string, do func(context.Context) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 	return nil
 }
 
-// end waits for what is under way when ctx has ended. Nothing begins after it.
+// end waits for running jobs after ctx has ended. No job starts after it.
 func (w *work) end() {
 	w.mu.Lock()
 	w.ended = true
@@ -94,7 +94,7 @@ func (w *work) end() {
 	w.under.Wait()
 }
 
-// take makes a job of a task that has none. w.mu is held.
+// take creates the job of a task that has none. w.mu is held.
 func (w *work) take(id string) (context.Context, *job, error) {
 	if w.ended || w.ctx.Err() != nil {
 		return nil, nil, &problem{503, "ending", "this server ends"}
@@ -111,8 +111,7 @@ func (w *work) take(id string) (context.Context, *job, error) {
 	return ctx, j, nil
 }
 
-// hold keeps everybody else away from a task until it is let go, and the server from its
-// end.
+// hold keeps a task to the caller until letGo is called, and keeps the server from ending.
 func (w *work) hold(id string) (letGo func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -130,8 +129,7 @@ func (w *work) hold(id string) (letGo func(), err error) {
 	}, nil
 }
 
-// stop stops what this server does with a task, and reports whether it does anything. The
-// task is left to be resumed.
+// stop interrupts the job of a task, and reports whether there is one. The task can be resumed.
 func (w *work) stop(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +141,7 @@ func (w *work) stop(id string) bool {
 	return true
 }
 
-// drives reports whether this server does something with a task now.
+// drives reports whether this server has a running job for a task.
 func (w *work) drives(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,8 +149,7 @@ func (w *work) drives(id string) bool {
 	return j != nil && !j.over
 }
 
-// said tells why what this server did with a task came to no end, "" when it did or none is
-// known.
+// said returns the error of the last job of a task, "" if it has none.
 func (w *work) said(id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
