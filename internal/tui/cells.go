@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// What stands out. Bubble Tea leaves the colours out where NO_COLOR says so.
+// Styles. Bubble Tea drops the colours if NO_COLOR is set.
 var (
 	bold   = lipgloss.NewStyle().Bold(true)
 	dim    = lipgloss.NewStyle().Faint(true)
@@ -22,7 +22,7 @@ var (
 	busy   = lipgloss.NewStyle().Foreground(lipgloss.Cyan)
 )
 
-// stateStyle is how a state is drawn. Its word always stands beside it.
+// stateStyle returns the style of a state. The state is always shown as a word too.
 func stateStyle(s view.DisplayState) lipgloss.Style {
 	switch s {
 	case view.DisplayNeedsYou:
@@ -37,7 +37,7 @@ func stateStyle(s view.DisplayState) lipgloss.Style {
 	return dim
 }
 
-// mark is a state in one column.
+// mark returns a one-column symbol of a state.
 func mark(s view.DisplayState) string {
 	switch s {
 	case view.DisplayNeedsYou:
@@ -54,7 +54,7 @@ func mark(s view.DisplayState) string {
 	return dim.Render("·")
 }
 
-// fit keeps a line to n columns, with a mark where some of it is left out.
+// fit truncates a line to n columns, with a mark.
 func fit(s string, n int) string { return ansi.Truncate(s, max(n, 0), "…") }
 
 // pad makes a line n columns wide.
@@ -63,8 +63,7 @@ func pad(s string, n int) string {
 	return s + strings.Repeat(" ", max(n-ansi.StringWidth(s), 0))
 }
 
-// text is what an agent or a file says, as lines of at most n columns. Nothing in it is obeyed by
-// a terminal.
+// text wraps an agent's text or a file to n columns, made safe for a terminal.
 func text(s string, n int) []string {
 	s = strings.ReplaceAll(view.Safe(strings.TrimRight(s, "\n")), "\t", "    ")
 	if s == "" {
@@ -73,10 +72,10 @@ func text(s string, n int) []string {
 	return strings.Split(ansi.Wrap(s, max(n, 8), " "), "\n")
 }
 
-// line is what an agent says, on one line.
+// line returns an agent's text on one line.
 func line(s string, n int) string { return fit(view.OneLine(s, max(n, 1)), n) }
 
-// elapsed spells how long something takes: 0:07, 12:30, 1:02:03.
+// elapsed formats a duration: 0:07, 12:30, 1:02:03.
 func elapsed(d time.Duration) string {
 	s := max(int(d.Seconds()), 0)
 	if s < 3600 {
@@ -85,7 +84,7 @@ func elapsed(d time.Duration) string {
 	return fmt.Sprintf("%d:%02d:%02d", s/3600, s/60%60, s%60)
 }
 
-// age spells how long ago something was, in few columns: now, 5m, 3h, 2d.
+// age formats how long ago something was, in few columns: now, 5m, 3h, 2d.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -98,7 +97,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// cost spells what something used up: dollars where they are known, else tokens.
+// cost formats usage: dollars if known, else tokens.
 func cost(tokens, micro int64) string {
 	switch {
 	case micro >= 10_000:
@@ -117,7 +116,7 @@ func cost(tokens, micro int64) string {
 	return fmt.Sprintf("%.1fM tok", float64(tokens)/1e6)
 }
 
-// count spells a number of things.
+// count formats a number of things.
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

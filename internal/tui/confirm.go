@@ -10,16 +10,17 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A confirm is a line that asks before something is done: for a yes, or for words that may be left out.
+// A confirm is a line that asks before something is done: for a yes, or for a text that may be
+// empty.
 type confirm struct {
 	text string
-	yes  string // what y or Enter does, in words
-	asks bool   // for words
+	yes  string // what y or Enter does
+	asks bool   // for a text
 	more textinput.Model
 	do   func(more string) []order
 }
 
-// askFork asks for what a fork is to be told.
+// askFork asks for the text of a fork.
 func askFork(thread string, n int, role string) *confirm {
 	c := &confirm{text: fmt.Sprintf("Fork after step %d (%s):", n, view.OneLine(role, 20)), asks: true,
 		more: newLine("more input (optional) · Enter forks · Esc does not"),
@@ -28,7 +29,7 @@ func askFork(thread string, n int, role string) *confirm {
 	return c
 }
 
-// key takes in a key. over says that the line is to go.
+// key handles a key. over means that the line is done.
 func (c *confirm) key(k tea.KeyPressMsg) (todo []order, over bool) {
 	switch name := k.String(); {
 	case name == "esc":
@@ -41,7 +42,7 @@ func (c *confirm) key(k tea.KeyPressMsg) (todo []order, over bool) {
 	case name == "y":
 		return c.do(""), true
 	}
-	return nil, true // any other key is a no
+	return nil, true // any other key means no
 }
 
 func (c *confirm) line() string {

@@ -23,25 +23,26 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A desk does what models order: it reads the record and acts for the person at the keyboard.
+// A desk carries out the orders of models: it reads the record and acts for the person at the
+// keyboard.
 type desk struct {
 	cfg  Config
-	ctx  context.Context // of what it does; ends with the screen
-	task string          // that is followed alone, or ""
+	ctx  context.Context // for its work; ends with the screen
+	task string          // the only task to follow, or ""
 	send func(tea.Msg)
 
 	mu    sync.Mutex
-	jobs  map[string]context.CancelCauseFunc // what is driven here, by task
+	jobs  map[string]context.CancelCauseFunc // tasks driven here
 	under sync.WaitGroup
 
-	reading sync.Mutex // one reads events at a time
-	pos     int64      // of the last event that was read
+	reading sync.Mutex // held while reading events
+	pos     int64      // of the last event read
 }
 
-// maxTasks bounds a list of tasks.
+// maxTasks limits a list of tasks.
 const maxTasks = 200
 
-// do carries an order out, and returns what came of it.
+// do carries out an order, and returns the resulting message.
 func (d *desk) do(o order) tea.Msg {
 	switch o := o.(type) {
 	case readAll:
@@ -101,7 +102,7 @@ func (d *desk) do(o order) tea.Msg {
 	return nil
 }
 
-// lookTime is how long an approval must have been on the screen before a key counts for it.
+// lookTime is how long an approval must have been on the screen before keys count for it.
 const lookTime = 400 * time.Millisecond
 
 // overview reads what needs a person in this workspace, and its tasks.
@@ -120,7 +121,7 @@ func (d *desk) overview() overview {
 	return o
 }
 
-// asked reads a gate with what is shown beside it.
+// asked reads a gate and its diff.
 func (d *desk) asked(g store.Gate) (asked, error) {
 	a := asked{gate: g, program: d.cfg.Program}
 	root, err := d.cfg.Store.Thread(d.ctx, g.Task)
@@ -138,7 +139,7 @@ func (d *desk) asked(g store.Gate) (asked, error) {
 // shownTurns is how many of the newest steps of a task are read with it.
 const shownTurns = 12
 
-// read reads how a task stands.
+// read reads the state of a task.
 func (d *desk) read(r *taskRead) error {
 	r.driven = d.cfg.Views.Driven(d.ctx, r.id)
 	rec, err := d.cfg.Views.TaskRecord(d.ctx, r.id, r.driven)
@@ -176,17 +177,17 @@ func (d *desk) read(r *taskRead) error {
 	return nil
 }
 
-// newestItems is how many events are looked at for what agents did last.
+// newestItems is how many events are searched for agents' last activity.
 const newestItems = 300
 
-// doing says what each instance of a task did last.
+// doing returns what each instance of a task did last.
 func (d *desk) doing(task string) (map[string]string, error) {
 	events, err := d.cfg.Store.Events(d.ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: newestItems,
 		Types: event.Types(event.AgentItems{})})
 	return view.Doing(events), err
 }
 
-// step reads a step whole.
+// step reads all of a step.
 func (d *desk) step(o readStep) (step, error) {
 	out := step{thread: o.thread, n: o.n}
 	row, err := d.cfg.Store.Thread(d.ctx, o.thread)
@@ -242,7 +243,8 @@ func (d *desk) step(o readStep) (step, error) {
 	return out, nil
 }
 
-// goOn lets a task go on here until it has ended or needs a person, or tells whoever drives it.
+// goOn drives a task until it has ended or needs a person, or passes the text to the process that
+// drives it.
 func (d *desk) goOn(o goOn) tea.Msg {
 	row, err := d.cfg.Store.Thread(d.ctx, o.task)
 	if err != nil {
@@ -257,7 +259,7 @@ func (d *desk) goOn(o goOn) tea.Msg {
 	d.mu.Unlock()
 	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
 		if how.Prompt == "" {
-			return nil // it does already
+			return nil // it is being driven already
 		}
 		if row.Flow == flow.ChatFlow {
 			return did{err: errors.New("it is still at work on what you said before")}
@@ -293,7 +295,7 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	return driven{now, d.happened(), d.cfg.Program.Named(err)}
 }
 
-// stop stops what is done here with a task, and waits for that.
+// stop interrupts a task driven here, and waits for that.
 func (d *desk) stop(task string) {
 	d.mu.Lock()
 	end := d.jobs[task]
@@ -313,7 +315,7 @@ func (d *desk) stop(task string) {
 	}
 }
 
-// happened reads the events that are new, and returns what is said of them.
+// happened reads new events, and returns the lines to print for them.
 func (d *desk) happened() []string {
 	if d.cfg.Say == nil || d.task == "" {
 		return nil
@@ -322,7 +324,7 @@ func (d *desk) happened() []string {
 	defer d.reading.Unlock()
 	events, err := d.cfg.Store.Events(context.WithoutCancel(d.ctx), d.pos, store.EventFilter{Task: d.task})
 	if err != nil {
-		return nil // the next look finds them, or says why not
+		return nil // the next read finds them, or reports why not
 	}
 	var lines []string
 	for _, ev := range events {
@@ -334,7 +336,7 @@ func (d *desk) happened() []string {
 	return lines
 }
 
-// follow tells of news until the screen ends.
+// follow reports news until the screen ends.
 func (d *desk) follow() {
 	for pos := int64(0); ; {
 		d.send(news{d.happened()})
@@ -345,7 +347,7 @@ func (d *desk) follow() {
 		if err == nil {
 			pos = last
 		}
-		select { // a burst of events is looked at once
+		select { // so that a burst of events is read at once
 		case <-time.After(newsEvery):
 		case <-d.ctx.Done():
 			return
@@ -353,11 +355,11 @@ func (d *desk) follow() {
 	}
 }
 
-// newsEvery is the time between two looks at the record.
+// newsEvery is the time between two reads of the record.
 const newsEvery = 150 * time.Millisecond
 
-// harmless reports whether an error of driving only says that the task was stopped here, or that another
-// process was quicker.
+// harmless reports whether an error of driving only means that the task was stopped here, or that
+// another process drives it.
 func harmless(err error) bool {
 	var held *store.HeldError
 	return errors.Is(err, engine.ErrInterrupted) || errors.Is(err, context.Canceled) || errors.As(err, &held)

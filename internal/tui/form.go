@@ -9,12 +9,12 @@ import (
 	"github.com/plait-run/plait/internal/control"
 )
 
-// A form begins a task: what is to be done, by which flow, and whether with a scripted model.
+// A form starts a task: its prompt, its flow, and whether to use a scripted model.
 type form struct {
 	flows     []control.KnownFlow
 	flow      int
-	scenarios []string // each with a tab and what it is
-	offline   int      // the scenario of that number, counted from 1; 0: none
+	scenarios []string // each with a tab and its description
+	offline   int      // number of the chosen scenario, from 1; 0: none
 	prompt    textinput.Model
 	note      string
 	sent      bool
@@ -22,7 +22,7 @@ type form struct {
 	width, height int
 }
 
-// newForm is one that is not filled in.
+// newForm returns an empty form.
 func newForm(flows []control.KnownFlow, scenarios []string) form {
 	f := form{flows: flows, scenarios: scenarios}
 	if len(flows) == 0 {
@@ -36,7 +36,7 @@ func newForm(flows []control.KnownFlow, scenarios []string) form {
 	return f
 }
 
-// again is the form to be filled in.
+// again returns the form for filling it in.
 func (f form) again() *form {
 	f.prompt = newLine("what is to be done")
 	f.prompt.Focus()
@@ -48,7 +48,7 @@ func (f *form) resize(width, height int) {
 	f.prompt.SetWidth(max(width-3, 8))
 }
 
-// key takes in a key. back says that the form is to be left.
+// key handles a key. back means to leave the form.
 func (f *form) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	if f.sent {
 		return nil, k.String() == "esc"
@@ -79,7 +79,7 @@ func (f *form) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	return nil, false
 }
 
-// scenario is the scripted model that is chosen, "" for none.
+// scenario returns the chosen scripted model, "" for none.
 func (f *form) scenario() string {
 	if f.offline == 0 {
 		return ""
@@ -88,7 +88,7 @@ func (f *form) scenario() string {
 	return name
 }
 
-// lines draws the form.
+// lines renders the form.
 func (f *form) lines() []string {
 	out := []string{bold.Render("NEW TASK"), "", f.prompt.View(), "", dim.Render("flow")}
 	var rows []string

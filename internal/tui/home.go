@@ -16,10 +16,10 @@ type home struct {
 	gates   []store.Gate
 	driving map[string]bool
 	loaded  bool
-	cursor  string // the id of a gate or task, "" for none
+	cursor  string // id of a gate or task, "" for none
 }
 
-// ids are the rows that the cursor can stand on, in order.
+// ids returns the rows that can be selected, in order.
 func (h *home) ids() []string {
 	var out []string
 	for _, g := range h.gates {
@@ -31,7 +31,7 @@ func (h *home) ids() []string {
 	return out
 }
 
-// gate returns the gate that the cursor stands on.
+// gate returns a gate in the list.
 func (h *home) gate(id string) (store.Gate, bool) {
 	i := slices.IndexFunc(h.gates, func(g store.Gate) bool { return g.ID == id })
 	if i < 0 {
@@ -40,7 +40,7 @@ func (h *home) gate(id string) (store.Gate, bool) {
 	return h.gates[i], true
 }
 
-// row returns a task of the list, the zero row for none.
+// row returns a task in the list, or the zero row.
 func (h *home) row(id string) view.TaskRow {
 	for _, t := range h.tasks {
 		if t.ID == id {
@@ -50,7 +50,7 @@ func (h *home) row(id string) view.TaskRow {
 	return view.TaskRow{}
 }
 
-// under is the task that the cursor stands on, or whose question it stands on.
+// under returns the selected task, or the task of the selected question.
 func (h *home) under() string {
 	if g, ok := h.gate(h.cursor); ok {
 		return g.Task
@@ -58,8 +58,8 @@ func (h *home) under() string {
 	return h.row(h.cursor).ID
 }
 
-// take takes in what was read. The cursor stays where it is; where that row is gone it goes to
-// the one that has its place, but never to an approval, which nobody has asked to look at.
+// take updates the list. The selection stays; if its row is gone it moves to the row in its
+// place, but never to an approval, which the person has not asked to see.
 func (h *home) take(o overview) {
 	was := slices.Index(h.ids(), h.cursor)
 	first := !h.loaded
@@ -80,7 +80,7 @@ func (h *home) take(o overview) {
 	}
 }
 
-// move moves the cursor by so many rows.
+// move moves the selection by so many rows.
 func (h *home) move(by int) {
 	ids := h.ids()
 	if len(ids) == 0 {
@@ -93,7 +93,7 @@ func (h *home) move(by int) {
 	h.cursor = ids[min(max(at+by, 0), len(ids)-1)]
 }
 
-// lines draws the list.
+// lines renders the list.
 func (h *home) lines(now time.Time, width, height int, focus bool) []string {
 	if !h.loaded {
 		return []string{dim.Render("reading the record …")}
@@ -126,7 +126,7 @@ func (h *home) lines(now time.Time, width, height int, focus bool) []string {
 	return window(out, cursor, height)
 }
 
-// gateLine is a question in a line: the question first, then who asks in which task.
+// gateLine renders a question on one line: the question first, then who asks in which task.
 func (h *home) gateLine(g store.Gate, now time.Time, width int) string {
 	sign := asks.Render("? ")
 	if g.Kind == store.GateApproval {
@@ -141,7 +141,7 @@ func (h *home) gateLine(g store.Gate, now time.Time, width int) string {
 	return fit("  "+sign+pad(line((&question{asked: asked{gate: g}}).headline(), room), room)+"  "+dim.Render(tail), width)
 }
 
-// taskLine is a task in a line: name, state, title, why, age, cost.
+// taskLine renders a task on one line: name, state, title, reason, age, cost.
 func taskLine(t view.TaskRow, here bool, now time.Time, width int) string {
 	spent := cost(t.Usage.Tokens(), t.Usage.CostMicroUSD)
 	tail := fmt.Sprintf("%8s %4s", spent, age(now.Sub(time.UnixMilli(int64(t.UpdatedAt)))))
@@ -159,7 +159,7 @@ func taskLine(t view.TaskRow, here bool, now time.Time, width int) string {
 	return fit(head+pad(title, room)+" "+dim.Render(tail), width)
 }
 
-// selected marks a line that the cursor stands on, in text too.
+// selected marks the selected line, with a character too.
 func selected(l string, width int, focus bool) string {
 	l = "▸" + strings.TrimPrefix(l, " ")
 	if !focus {
@@ -168,7 +168,7 @@ func selected(l string, width int, focus bool) string {
 	return marked.Render(pad(plain(l), width))
 }
 
-// window are at most n of the lines, with the one at the cursor among them.
+// window returns at most n of the lines, including the one at cursor.
 func window(lines []string, cursor, n int) []string {
 	if len(lines) <= n {
 		return lines

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// key takes in a key: it goes to the pane on top.
+// key passes a key to the pane on top.
 func (s *screen) key(k tea.KeyPressMsg) []order {
 	name := k.String()
 	if s.leaving {
@@ -137,11 +137,11 @@ func (s *screen) taskKey(name string) []order {
 	return nil
 }
 
-// tryAgain lets the task go on, or makes another try at what failed.
+// tryAgain resumes the task, or retries what failed.
 func (s *screen) tryAgain() []order {
 	switch r := s.task.read; {
 	case r == nil:
-	case r.driven && !r.ended(): // what has ended is let go soon
+	case r.driven && !r.ended(): // a task that has ended is released soon
 		s.note = "It is running already."
 	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
 		return []order{retry{s.task.id}}
@@ -153,7 +153,7 @@ func (s *screen) tryAgain() []order {
 	return nil
 }
 
-// cancel asks whether the task shall end.
+// cancel asks whether to cancel the task.
 func (s *screen) cancel() {
 	switch r := s.task.read; {
 	case r == nil:
@@ -165,8 +165,8 @@ func (s *screen) cancel() {
 	}
 }
 
-// openAt opens what the cursor stands on: a question, or the newest step of an agent, to fork it where
-// that is wanted.
+// openAt opens what is selected: a question, or the newest step of an agent, to fork it if forks
+// is set.
 func (s *screen) openAt(tab int, forks bool) []order {
 	id, b := s.task.on()
 	switch {
@@ -180,7 +180,7 @@ func (s *screen) openAt(tab int, forks bool) []order {
 	return []order{s.step.of}
 }
 
-// quit ends the screen, but asks first where something would stop with it.
+// quit ends the screen, but asks first if that would stop a task.
 func (s *screen) quit() []order {
 	if len(s.home.driving) == 0 {
 		return []order{quit{}}
@@ -189,7 +189,7 @@ func (s *screen) quit() []order {
 	return nil
 }
 
-// leave takes in the answer to what becomes of tasks that run here.
+// leave handles the answer to leaveText.
 func (s *screen) leave(name string) []order {
 	switch name {
 	case "s", "ctrl+c":
@@ -208,7 +208,7 @@ func (s *screen) leave(name string) []order {
 	return nil
 }
 
-// leaveText asks what becomes of n tasks that run in this terminal.
+// leaveText asks what to do with n tasks that run in this terminal.
 func leaveText(n int, detaches bool) string {
 	keys := "s stop (resume later)"
 	if detaches {
@@ -217,7 +217,7 @@ func leaveText(n int, detaches bool) string {
 	return fmt.Sprintf("%s here. %s · k keep watching", count(n, "task runs", "tasks run"), keys)
 }
 
-// lines draws the screen.
+// lines renders the screen.
 func (s *screen) lines() []string {
 	body := max(s.height-3, 1)
 	var main []string
@@ -233,7 +233,7 @@ func (s *screen) lines() []string {
 	return append(append([]string{s.head(), ""}, main...), s.foot())
 }
 
-// head says where one is and what there is to do.
+// head renders the title line: where one is, and what needs attention.
 func (s *screen) head() string {
 	running := 0
 	for _, t := range s.home.tasks {
@@ -251,7 +251,7 @@ func (s *screen) head() string {
 	return fit(pad(left, room)+" "+right, s.width)
 }
 
-// foot is the note of the last deed, or else which keys do what.
+// foot renders the result of the last action, or else the keys.
 func (s *screen) foot() string {
 	switch {
 	case s.confirm != nil:
@@ -275,7 +275,7 @@ func (s *screen) foot() string {
 	return dim.Render(fit(keys, s.width))
 }
 
-// top draws the pane that has the keys.
+// top renders the active pane.
 func (s *screen) top(width, height int) []string {
 	switch {
 	case s.form != nil:
@@ -290,7 +290,7 @@ func (s *screen) top(width, height int) []string {
 	return s.home.lines(s.now, width, height, true)
 }
 
-// pair draws the pane that has the keys beside the one that it was opened from.
+// pair renders the active pane next to the one that it was opened from.
 func (s *screen) pair(height int) []string {
 	width, _ := s.pane()
 	var left, right []string

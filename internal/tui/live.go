@@ -15,26 +15,26 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A Run says how one task is shown below what has scrolled by.
+// A Run says how to show one task below the scrollback.
 type Run struct {
-	Task   string // "": the first line that is typed begins it, by the flow called Flow
+	Task   string // "": the first line that is typed starts one, with Flow
 	Flow   string
 	Watch  bool           // another process drives it: leaving stops nothing
-	Silent bool           // nobody can answer here: it ends where a person is needed
-	After  int64          // the position of the last event that was told
-	Resume control.Resume // how it goes on, where it is driven here
+	Silent bool           // nobody can answer here: it ends when a person is needed
+	After  int64          // position of the last event that was printed
+	Resume control.Resume // how to drive it, if it is driven here
 }
 
 // An End is how a live view ended.
 type End struct {
-	Row      store.Thread // as it was last driven here
+	Row      store.Thread // as last driven here
 	Err      error        // of driving it
 	Left     bool         // the person left before its end
-	Detached bool         // it goes on in a process of its own
+	Detached bool         // it continues in another process
 }
 
-// live is one task below what has scrolled by: its tree, and the question that is being answered. It
-// is pure: messages in, orders and lines out.
+// live shows one task below the scrollback: its tree, and the question being answered. It is
+// pure: messages in, orders and lines out.
 type live struct {
 	run           Run
 	detaches      bool
@@ -43,16 +43,16 @@ type live struct {
 
 	read     *taskRead
 	q        *question
-	talk     textinput.Model // of a conversation
+	talk     textinput.Model // input line of a conversation
 	talks    bool
-	told     int      // steps of a conversation that were printed
-	declined []string // questions that the person went back from: none opens again by itself
+	told     int      // number of conversation steps printed
+	declined []string // questions that the person left unanswered: they do not open again by themselves
 	working  bool     // this process drives it
 	leaving  bool
 	reading  bool
 	again    bool
-	stuck    bool // nothing goes on until something is answered
-	stale    bool // what is being read was so before that
+	stuck    bool // it does not continue without an answer
+	stale    bool // the read in progress was started before that
 	note     string
 	end      End
 }
@@ -66,7 +66,7 @@ func newLive(r Run, detaches bool, now time.Time) *live {
 	return l
 }
 
-// begin is what is to be done first.
+// begin returns the first orders.
 func (l *live) begin() []order {
 	if !l.working {
 		return nil
@@ -86,10 +86,10 @@ func (l *live) update(msg any) []order {
 	return todo
 }
 
-// room is how many rows a question may take: some of the tree stays above it.
+// room is how many rows a question may use: some of the tree stays visible.
 func (l *live) room() int { return max(l.height-6, 3) }
 
-// lowest is how many rows a terminal must have for a question to be seen.
+// lowest is how many rows a terminal needs to show a question.
 const lowest = 8
 
 func (l *live) take(msg any) []order {
@@ -99,7 +99,7 @@ func (l *live) take(msg any) []order {
 	case tick:
 		l.now = time.Time(m)
 		if l.run.Watch {
-			return l.look() // a process that dies tells nobody
+			return l.look() // a process that dies sends no news
 		}
 	case news:
 		return append(l.keep(m.lines), l.look()...)
@@ -139,7 +139,7 @@ func (l *live) take(msg any) []order {
 	return nil
 }
 
-// keep lets lines stay above, none broken within a word.
+// keep prints lines above the live view, broken between words.
 func (l *live) keep(lines []string) []order {
 	if len(lines) == 0 || l.talks {
 		return nil
@@ -185,7 +185,7 @@ func (l *live) takeTask(m taskRead) []order {
 	return append(todo, l.offer()...)
 }
 
-// turns prints what was answered in a conversation.
+// turns prints the new answers of a conversation.
 func (l *live) turns(m taskRead) []order {
 	if !l.talks {
 		return nil
@@ -203,8 +203,8 @@ func (l *live) turns(m taskRead) []order {
 	return []order{keep{lines}}
 }
 
-// offer opens the oldest question that wants words, where nothing else has the keys. An approval
-// waits for the person to come to it.
+// offer opens the oldest question that needs text, if nothing else has the focus. An approval
+// never opens by itself.
 func (l *live) offer() []order {
 	if l.q != nil || l.leaving || l.talks || l.read == nil {
 		return nil
@@ -222,7 +222,7 @@ func (l *live) open(a asked) []order {
 	return []order{settle{a.gate.ID, a.gate.Digest}}
 }
 
-// next opens the question after the one that is open, in the order in which they were asked.
+// next opens the question after the open one, in the order in which they were asked.
 func (l *live) next() []order {
 	if l.read == nil || len(l.read.asked) == 0 {
 		return nil
@@ -250,19 +250,19 @@ func (l *live) answered(m answered) []order {
 	return todo
 }
 
-// driven takes in that nothing goes on here without a person, or at all.
+// driven handles the end of driving: the task needs a person, or has ended.
 func (l *live) driven(m driven) []order {
 	l.working = false
 	l.end.Row, l.end.Err = m.row, m.err
 	todo := l.keep(m.lines)
 	waits := m.row.Status == store.Blocked && m.err == nil && !l.run.Silent
-	if l.talks && l.leaving { // what it was to wait for is over
+	if l.talks && l.leaving { // what it waited for is over
 		l.end.Left, waits = true, false
 	}
 	if !waits {
 		return append(todo, quit{})
 	}
-	if !l.talks { // what is asked is answered here, and it goes on
+	if !l.talks { // questions are answered here, and the task continues
 		l.stuck, l.stale = true, l.reading
 	}
 	return append(todo, l.look()...)
@@ -294,7 +294,7 @@ func (l *live) key(k tea.KeyPressMsg) []order {
 	return nil
 }
 
-// say takes in a key of what is said in a conversation.
+// say handles a key of the input line of a conversation.
 func (l *live) say(k tea.KeyPressMsg) []order {
 	if k.String() != "enter" {
 		l.talk, _ = l.talk.Update(k)
@@ -317,7 +317,7 @@ func (l *live) say(k tea.KeyPressMsg) []order {
 	return append(todo, goOn{l.run.Task, said})
 }
 
-// quit leaves, but asks first where something would stop with it.
+// quit leaves, but asks first if that would stop the task.
 func (l *live) quit() []order {
 	if l.working {
 		l.leaving = true
@@ -343,7 +343,8 @@ func (l *live) leave(name string) []order {
 	return nil
 }
 
-// Live shows a task until it has ended, waits for what cannot be answered here, or is left.
+// Live shows a task until it has ended, waits for something that cannot be answered here, or the
+// person leaves.
 func Live(ctx context.Context, cfg Config, r Run) (End, error) {
 	d := newDesk(cfg, r.Task)
 	d.pos = r.After

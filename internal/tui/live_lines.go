@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// lines draws what moves. It is never as high as the terminal.
+// lines renders the live view, always lower than the terminal.
 func (l *live) lines() []string {
 	if l.talks {
 		return l.talkLines()
@@ -36,7 +36,7 @@ func (l *live) lines() []string {
 	return all[max(len(all)-l.height+1, 0):]
 }
 
-// waiting are the questions that are open, a line each, and the key that opens the first.
+// waiting renders the open questions, one per line, with the key that opens the first.
 func (l *live) waiting() []string {
 	var out []string
 	for _, a := range l.read.asked {
@@ -51,7 +51,7 @@ func (l *live) waiting() []string {
 	return out
 }
 
-// tree is the task as at most n lines: what has ended is folded first.
+// tree renders the task in at most n lines. What has ended is folded first.
 func (l *live) tree(n int) []string {
 	all := tree(l.read.task, l.read.doing)
 	folded := 0
@@ -74,7 +74,7 @@ func (l *live) tree(n int) []string {
 	return out
 }
 
-// talkLines draws a conversation: what is going on, and the line to type in.
+// talkLines renders a conversation: its activity, and the input line.
 func (l *live) talkLines() []string {
 	var out []string
 	switch {

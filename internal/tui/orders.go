@@ -10,55 +10,55 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An order is something that a model wants done: a read or a deed. A model never does it itself.
+// An order is something for a desk to do: a read or an action. Models never do it themselves.
 type order interface{ order() }
 
 type (
-	// readAll reads what needs a person, and the tasks. It is answered with an overview.
+	// readAll reads what needs a person, and the tasks. Its reply is overview.
 	readAll struct{}
-	// readTask reads how a task stands: taskRead.
+	// readTask reads the state of a task: taskRead.
 	readTask struct{ id string }
-	// readGate reads a question whole: gateRead.
+	// readGate reads a whole question: gateRead.
 	readGate struct{ id string }
-	// readStep reads step n of a thread, its newest in a role where n is 0: stepRead.
+	// readStep reads step n of a thread, its newest in a role if n is 0: stepRead.
 	readStep struct {
 		thread, role string
 		n            int
 	}
-	// settle tells after a moment that a question has been on the screen: settled.
+	// settle reports, after a moment, that a question has been on the screen: settled.
 	settle struct {
 		gate   string
 		digest dag.Hash
 	}
-	// answer answers a gate, for what was on the screen: answered.
+	// answer answers a gate as it was on the screen: answered.
 	answer struct {
 		gate, task string
 		with       gate.Answer
 	}
-	// begin begins a task: begun.
+	// begin starts a task: begun.
 	begin struct{ flow, prompt, offline string }
-	// retry tries a task again, which may make a fork of it: begun.
+	// retry retries a task, possibly as a fork: begun.
 	retry struct{ task string }
-	// fork begins a task at step n of a thread, with more input or "": begun.
+	// fork starts a task from step n of a thread, with more input or "": begun.
 	fork struct {
 		thread string
 		n      int
 		prompt string
 	}
-	// goOn lets a task go on here, or tells whoever drives it what is said: driven.
+	// goOn drives a task here, or passes say to the process that drives it: driven.
 	goOn struct{ task, say string }
-	// drive lets a task go on here as it was asked to: driven.
+	// drive drives a task here as requested: driven.
 	drive struct {
 		task string
 		how  control.Resume
 	}
-	// stop stops what is done here with a task, which can be resumed.
+	// stop interrupts a task driven here, which can be resumed.
 	stop struct{ task string }
-	// detach hands a task to a process of its own.
+	// detach hands a task to a background process.
 	detach struct{ task string }
-	// cancel ends a task.
+	// cancel cancels a task.
 	cancel struct{ task string }
-	// keep prints lines above what moves.
+	// keep prints lines above the live view.
 	keep struct{ lines []string }
 	// quit ends the screen.
 	quit struct{}
@@ -81,28 +81,28 @@ func (cancel) order()   {}
 func (keep) order()     {}
 func (quit) order()     {}
 
-// What a model is told.
+// Messages to models.
 type (
-	// news says that something happened; lines are what of it is to stay on the screen.
+	// news reports that something happened; lines are what to print about it.
 	news struct{ lines []string }
-	// tick moves the clock.
+	// tick updates the clock.
 	tick time.Time
 	// overview is what needs a person, and the tasks, newest first.
 	overview struct {
 		tasks   []view.TaskRow
 		gates   []store.Gate
-		driving map[string]bool // here
+		driving map[string]bool // tasks driven here
 		err     error
 	}
 	taskRead struct {
 		id      string
 		task    view.Task
-		doing   map[string]string // what each instance did last
+		doing   map[string]string // each instance's last activity
 		asked   []asked
-		turns   []turn // the newest steps of its root thread
-		result  string // the text that they ended with
-		driven  bool   // by some process
-		driving bool   // by this one
+		turns   []turn // newest steps of its root thread
+		result  string // its final text
+		driven  bool   // by any process
+		driving bool   // by this process
 		err     error
 	}
 	gateRead struct {
@@ -118,20 +118,20 @@ type (
 		gate store.Gate
 		err  error
 	}
-	// driven says that this process has done what it could with a task.
+	// driven reports that this process has stopped driving a task.
 	driven struct {
 		row   store.Thread
-		lines []string // what stays of its end
+		lines []string // to print about its end
 		err   error
 	}
-	// begun says which task was begun, or is tried again, and how it is to be driven.
+	// begun says which task was started or is retried, and how to drive it.
 	begun struct {
 		row  store.Thread
 		how  control.Resume
-		said string // what was done, "" where it was only begun
+		said string // what was done, "" for a plain start
 		err  error
 	}
-	// did says what came of another deed.
+	// did reports the result of any other action.
 	did struct {
 		what string
 		err  error
@@ -146,7 +146,7 @@ type turn struct {
 	text   string
 }
 
-// A step is one step of a thread with all that a pane shows of it.
+// A step is one step of a thread with everything that its pane shows.
 type step struct {
 	thread, role, agent, status string
 	n, of                       int
@@ -154,5 +154,5 @@ type step struct {
 	tokens, micro               int64
 	output, prompt, fields      string
 	diff                        string // of the files
-	noDiff                      string // why there is none
+	noDiff                      string // why there is no diff
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A Plain asks line by line, one question after the other, and moves nothing that it has written: for
-// screen readers and for terminals that can do no more.
+// A Plain asks one question after the other, line by line, and never redraws: for screen readers
+// and simple terminals.
 type Plain struct {
 	cfg   Config
 	typed chan string
 
-	mu     sync.Mutex // one writes at a time
-	prompt string     // that waits for a line
+	mu     sync.Mutex // held while writing
+	prompt string     // the prompt that waits for a line
 }
 
-// maxTyped bounds a line that is typed, in bytes.
+// maxTyped limits a line of input, in bytes.
 const maxTyped = 1 << 20
 
-// NewPlain returns one that reads lines from cfg.In until its end.
+// NewPlain returns a Plain that reads lines from cfg.In until its end.
 func NewPlain(cfg Config) *Plain {
 	p := &Plain{cfg: cfg, typed: make(chan string)}
 	go func() {
@@ -43,7 +43,7 @@ func NewPlain(cfg Config) *Plain {
 	return p
 }
 
-// Write writes what is shown beside the questions. A prompt that it interrupts is written again.
+// Write prints other output. If it interrupts a prompt, the prompt is printed again.
 func (p *Plain) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,7 +57,7 @@ func (p *Plain) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// ask writes a prompt, after which a line is waited for. With "", none is any more.
+// ask prints a prompt and notes that a line is awaited; "" means none is.
 func (p *Plain) ask(prompt string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,7 @@ func (p *Plain) ask(prompt string) {
 	io.WriteString(p.cfg.Out, prompt)
 }
 
-// Line asks for one line. io.EOF when there is no more.
+// Line asks for one line. It returns io.EOF at the end of the input.
 func (p *Plain) Line(ctx context.Context, prompt string) (string, error) {
 	p.ask(prompt)
 	defer p.ask("")
@@ -82,8 +82,8 @@ func (p *Plain) Line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// Ask asks what is open, and what will be, until ctx ends, the task that is asked for has ended, or
-// there is no more to read. done is told of each answer; nil: nobody.
+// Ask asks open questions, and those that follow, until ctx ends, task has ended, or there is no
+// more input. done, if not nil, is called with each answer.
 func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,7 +164,7 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 	}
 }
 
-// changed are the open gates after what has happened to some.
+// changed returns the open gates after an update.
 func changed(open, news []store.Gate) []store.Gate {
 	for _, g := range news {
 		open = slices.DeleteFunc(open, func(o store.Gate) bool { return o.ID == g.ID })
@@ -175,10 +175,10 @@ func changed(open, news []store.Gate) []store.Gate {
 	return open
 }
 
-// plainWidth is how wide text is where nobody says how wide the terminal is.
+// plainWidth is the width of text if that of the terminal is not known.
 const plainWidth = 78
 
-// show writes a question whole, and asks for its answer.
+// show prints a question and asks for its answer.
 func (p *Plain) show(ctx context.Context, g store.Gate) *question {
 	d := newDesk(p.cfg, "")
 	d.ctx = ctx
@@ -196,8 +196,8 @@ func (p *Plain) show(ctx context.Context, g store.Gate) *question {
 	return q
 }
 
-// code is what must be typed with a yes. It belongs to one approval: what was typed for another, or
-// ahead, approves nothing.
+// code returns what must be typed with a yes. It is different for each approval, so that input
+// meant for another, or typed ahead, approves nothing.
 func (q *question) code() string { return strings.TrimPrefix(q.gate.ID, "g-")[:4] }
 
 func (p *Plain) askFor(q *question) {
@@ -208,7 +208,7 @@ func (p *Plain) askFor(q *question) {
 	p.ask("Your answer: ")
 }
 
-// answer sends what a line says. The zero Gate says that it decided nothing.
+// answer handles a line of input. It returns the zero Gate if the line decided nothing.
 func (p *Plain) answer(ctx context.Context, q *question, typed string) (store.Gate, error) {
 	typed = strings.TrimSpace(strings.ToValidUTF8(typed, "\ufffd"))
 	with := gate.Answer{By: p.cfg.Person, Via: store.ViaCLI, Digest: q.gate.Digest}

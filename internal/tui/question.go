@@ -13,30 +13,30 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An asked is an open question or approval, with the diff that is kept for it.
+// An asked is an open question or approval, with its diff.
 type asked struct {
 	gate store.Gate
 	diff string
-	task string // its short name
-	// title is what the task is about.
+	task string // short name
+	// title is the title of the task.
 	title   string
 	program view.Program // what people type
 }
 
-// A question is a pane in which one question is answered, or one approval given. It holds what was
-// read when it was opened and nothing newer: an answer counts for that, and for its digest.
+// A question is a pane for one question or approval. It shows what was read when it was opened,
+// and the answer counts for that, by its digest.
 type question struct {
 	asked
 	now    time.Time
 	typed  textinput.Model
-	reason bool   // why it is denied is being typed
-	ready  bool   // it has been looked at for a moment: no key that was typed before counts
+	reason bool   // typing the reason of a denial
+	ready  bool   // it has been visible for a moment: keys typed before do not count
 	note   string // why a key did nothing
-	gone   string // why it cannot be answered any more
-	sent   bool   // an answer is on its way
+	gone   string // why it can no longer be answered
+	sent   bool   // the answer is being sent
 
 	width, height int
-	top, seen     int // first line that is shown, how many have been
+	top, seen     int // first visible line, and how many lines were visible so far
 }
 
 func newQuestion(a asked, now time.Time) *question {
@@ -47,7 +47,7 @@ func newQuestion(a asked, now time.Time) *question {
 	return q
 }
 
-// newLine is a line to type in, as long as answers may be.
+// newLine returns an input line for an answer.
 func newLine(hint string) textinput.Model {
 	t := textinput.New()
 	t.Prompt, t.Placeholder, t.CharLimit = "› ", hint, 1<<16
@@ -57,10 +57,10 @@ func newLine(hint string) textinput.Model {
 	return t
 }
 
-// approval reports whether an action waits for a yes or a no.
+// approval reports whether the question is an approval.
 func (q *question) approval() bool { return q.gate.Kind == store.GateApproval }
 
-// resize says how many columns and rows the pane has, and notes what is seen.
+// resize sets the size of the pane, and notes what is visible.
 func (q *question) resize(width, height int) {
 	if width != q.width {
 		q.seen = 0
@@ -80,7 +80,7 @@ func (q *question) headline() string {
 	return view.About(q.gate)
 }
 
-// body is everything that is to be seen before an answer.
+// body returns everything that must be seen before an answer.
 func (q *question) body() []string {
 	var out []string
 	for _, l := range text(q.headline(), q.width) {
@@ -118,7 +118,7 @@ func (q *question) body() []string {
 			add("command", act.Command)
 			add("in", act.Cwd)
 			add("tool", act.Tool)
-			if act.Type != gate.FlowNode { // it says where the flow stands, and the question again
+			if act.Type != gate.FlowNode { // for those it only repeats the question and where the flow is
 				add("with", string(act.Params))
 			}
 			out = append(out, patch(act.Diff, q.width)...)
@@ -134,7 +134,7 @@ func (q *question) body() []string {
 	return out
 }
 
-// patch is a diff as lines, with what was added and removed in colour.
+// patch returns a diff as lines, with additions and deletions in colour.
 func patch(diff string, n int) []string {
 	var out []string
 	for _, l := range text(diff, n) {
@@ -151,7 +151,7 @@ func patch(diff string, n int) []string {
 	return out
 }
 
-// foot is where an answer is typed, and which keys do what.
+// foot renders the input line and the keys.
 func (q *question) foot() []string {
 	out := []string{""}
 	if q.note != "" {
@@ -180,7 +180,7 @@ func (q *question) foot() []string {
 	return append(out, dim.Render(fit(keys, q.width)))
 }
 
-// lines draws the pane.
+// lines renders the pane.
 func (q *question) lines() []string {
 	body, foot := q.body(), q.foot()
 	room := max(q.height-len(foot), 1)
@@ -191,7 +191,7 @@ func (q *question) lines() []string {
 // typing reports whether keys are text.
 func (q *question) typing() bool { return q.gone == "" && !q.sent && (q.reason || !q.approval()) }
 
-// key takes in a key. back says that the pane is to be left.
+// key handles a key. back means to leave the pane.
 func (q *question) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	q.note = ""
 	switch name := k.String(); {
@@ -221,7 +221,7 @@ func (q *question) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	return nil, false
 }
 
-// approve says yes to exactly what is shown, once all of it was.
+// approve approves exactly what is shown, once all of it was visible.
 func (q *question) approve() []order {
 	switch {
 	case !q.whole():
@@ -235,7 +235,7 @@ func (q *question) approve() []order {
 	return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Approve: true, Digest: q.gate.Digest}}}
 }
 
-// send sends what was typed: an answer, or the reason of a no.
+// send sends the text: an answer, or the reason of a denial.
 func (q *question) send() []order {
 	said := q.typed.Value()
 	if q.reason {
@@ -250,7 +250,7 @@ func (q *question) send() []order {
 	return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Text: choice(said, q.gate.Options), Digest: q.gate.Digest}}}
 }
 
-// choice is the option whose number was typed, else what was typed.
+// choice returns the option with the number that was typed, else the text itself.
 func choice(said string, options []string) string {
 	said = strings.TrimSpace(said)
 	if len(said) == 1 && said[0] >= '1' && int(said[0]-'1') < len(options) {
@@ -264,7 +264,7 @@ func choice(said string, options []string) string {
 	return said
 }
 
-// check compares what is shown with what is there now.
+// check compares what is shown with the current state.
 func (q *question) check(open []store.Gate) {
 	for _, g := range open {
 		if g.ID != q.gate.ID {
@@ -280,7 +280,7 @@ func (q *question) check(open []store.Gate) {
 	}
 }
 
-// since spells how long ago a time in Unix milliseconds was.
+// since formats how long ago a time in Unix milliseconds was.
 func since(now time.Time, ms int64) string {
 	if a := age(now.Sub(time.UnixMilli(ms))); a != "now" {
 		return a + " ago"

@@ -10,32 +10,32 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A screen is the full screen: a home, a task on it, and on that a question, a step or a form. It is
-// pure: messages in, orders and lines out.
+// A screen is the full screen: the home list, a task on top of it, and on that a question, a step
+// or a form. It is pure: messages in, orders and lines out.
 type screen struct {
 	workspace     string
-	blank         form // that a new task begins with
-	detaches      bool // a task can be handed to a process of its own
+	blank         form // an empty form
+	detaches      bool // a task can be handed to a background process
 	width, height int
 	now           time.Time
 
 	home    home
 	task    *taskPane
-	beside  *taskPane // of the list, where it is wide
+	beside  *taskPane // next to the list on a wide screen
 	q       *question
 	step    *stepPane
 	form    *form
 	confirm *confirm
 	leaving bool
-	note    string // what the last deed came to
+	note    string // result of the last action
 
-	// What is being read, so that no two reads of one thing are under way; again says that there
-	// was news meanwhile.
+	// Reads in progress, so that nothing is read twice at once; again says that there was news in
+	// the meantime.
 	reading map[string]bool
 	again   map[string]bool
 }
 
-// wideAt is the width from which two panes stand side by side.
+// wideAt is the width from which two panes are shown side by side.
 const wideAt = 120
 
 func newScreen(workspace string, blank form, detaches bool, now time.Time) *screen {
@@ -43,10 +43,10 @@ func newScreen(workspace string, blank form, detaches bool, now time.Time) *scre
 		reading: map[string]bool{}, again: map[string]bool{}}
 }
 
-// begin is what is to be done first.
+// begin returns the first orders.
 func (s *screen) begin() []order { return nil }
 
-// update takes in a message, and returns what is to be done.
+// update handles a message, and returns orders.
 func (s *screen) update(msg any) []order {
 	todo := s.take(msg)
 	s.layout()
@@ -67,7 +67,7 @@ func (s *screen) take(msg any) []order {
 		} else {
 			s.home.take(m)
 			if s.leaving && len(m.driving) == 0 {
-				return []order{quit{}} // what kept it open is over
+				return []order{quit{}} // what it waited for is over
 			}
 			if s.q != nil {
 				s.q.check(m.gates)
@@ -112,7 +112,7 @@ func (s *screen) take(msg any) []order {
 	return nil
 }
 
-// look reads again what is shown.
+// look reads what is shown again.
 func (s *screen) look() []order {
 	todo := s.want("", readAll{})
 	if id := s.shown(); id != "" {
@@ -121,7 +121,7 @@ func (s *screen) look() []order {
 	return todo
 }
 
-// shown is the task that is shown, if only beside the list.
+// shown returns the visible task, including one beside the list.
 func (s *screen) shown() string {
 	if s.task != nil {
 		return s.task.id
@@ -132,7 +132,7 @@ func (s *screen) shown() string {
 	return ""
 }
 
-// preview reads the task beside the list where it is another one now.
+// preview reads the task beside the list if it has changed.
 func (s *screen) preview() []order {
 	id := s.shown()
 	if id == "" || s.task != nil && s.task.read != nil || s.beside != nil && s.beside.id == id {
@@ -141,7 +141,7 @@ func (s *screen) preview() []order {
 	return s.want(id, readTask{id})
 }
 
-// want orders a read, once at a time.
+// want orders a read unless it is in progress.
 func (s *screen) want(what string, o order) []order {
 	if s.reading[what] {
 		s.again[what] = true
@@ -151,7 +151,7 @@ func (s *screen) want(what string, o order) []order {
 	return []order{o}
 }
 
-// read takes note that a read has ended, and orders it anew where there was news meanwhile.
+// read notes the end of a read, and repeats it if there was news in the meantime.
 func (s *screen) read(what string, o order) []order {
 	delete(s.reading, what)
 	if !s.again[what] {
@@ -195,7 +195,7 @@ func (s *screen) open(m gateRead) []order {
 		return nil
 	}
 	if s.q == nil || s.q.gate.ID != m.gate.ID {
-		return nil // another one was opened meanwhile, or none
+		return nil // another one was opened in the meantime, or none
 	}
 	s.q = newQuestion(m.asked, s.now)
 	if m.gate.State != store.GateOpen {
@@ -205,7 +205,7 @@ func (s *screen) open(m gateRead) []order {
 	return []order{settle{m.gate.ID, m.gate.Digest}}
 }
 
-// ask opens the pane of a question, which is read whole first.
+// ask opens the pane of a question, after reading it.
 func (s *screen) ask(id string) []order {
 	s.q = &question{asked: asked{gate: store.Gate{ID: id}}, now: s.now, gone: "reading …"}
 	return []order{readGate{id}}
@@ -224,11 +224,11 @@ func (s *screen) answered(m answered) []order {
 		s.q = nil
 	}
 	s.note = decided[m.gate.State] + " " + m.gate.ID
-	// Where nobody drives the task, this process does.
+	// If no process drives the task, this one does.
 	return append([]order{goOn{m.gate.Task, ""}}, s.look()...)
 }
 
-// decided is what a person did, by what became of the gate.
+// decided describes an answer, by the state of its gate.
 var decided = map[store.GateState]string{store.GateAnswered: "answered", store.GateApproved: "approved",
 	store.GateRejected: "denied"}
 
@@ -248,7 +248,7 @@ func (s *screen) begun(m begun) []order {
 	return append([]order{drive{m.row.ID, m.how}}, s.look()...)
 }
 
-// paste puts text where one is typed, and nowhere else: no key is ever pasted.
+// paste inserts text into an input line, and is ignored elsewhere: keys cannot be pasted.
 func (s *screen) paste(m tea.PasteMsg) {
 	switch {
 	case s.leaving:
@@ -265,7 +265,7 @@ func (s *screen) paste(m tea.PasteMsg) {
 	}
 }
 
-// layout tells the panes how much room they have.
+// layout sets the sizes of the panes.
 func (s *screen) layout() {
 	width, height := s.pane()
 	if s.q != nil {
@@ -285,7 +285,7 @@ func (s *screen) layout() {
 	}
 }
 
-// pane is the size of the pane that has the keys.
+// pane returns the size of the active pane.
 func (s *screen) pane() (width, height int) {
 	width, height = s.width, max(s.height-3, 1)
 	if s.width >= wideAt {
@@ -294,5 +294,5 @@ func (s *screen) pane() (width, height int) {
 	return width, height
 }
 
-// left is the width of the left one of two panes.
+// left returns the width of the left one of two panes.
 func (s *screen) left() int { return s.width * 9 / 20 }

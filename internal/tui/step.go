@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// What a step pane shows, one at a time.
+// The tabs of a step pane.
 const (
 	tabOutput = iota
 	tabPrompt
@@ -18,14 +18,14 @@ const (
 
 var tabNames = [tabs]string{"Output", "Prompt", "Fields", "Changes"}
 
-// A stepPane is one step of a task.
+// A stepPane shows one step of a task.
 type stepPane struct {
-	of   readStep // what was asked for
+	of   readStep // the requested step
 	step *step    // nil: not yet
-	gone string   // why there is none
+	gone string   // why it cannot be shown
 	tab  int
 	top  int
-	// forks says that it was opened to be forked, which is asked once it is there.
+	// forks says to ask about forking it once it is read.
 	forks bool
 
 	width, height int
@@ -38,7 +38,7 @@ func (p *stepPane) resize(width, height int) {
 
 func (p *stepPane) room() int { return max(p.height-3, 1) }
 
-// body is the text of the tab.
+// body returns the text of the tab.
 func (p *stepPane) body() []string {
 	if p.step == nil {
 		return nil
@@ -63,7 +63,7 @@ func (p *stepPane) body() []string {
 	return out
 }
 
-// lines draws the pane.
+// lines renders the pane.
 func (p *stepPane) lines() []string {
 	switch {
 	case p.gone != "":
@@ -100,7 +100,7 @@ func (p *stepPane) lines() []string {
 	return append(out, body[min(p.top, end):end]...)
 }
 
-// key takes in a key.
+// key handles a key.
 func (p *stepPane) key(name string) []order {
 	switch name {
 	case "right", "tab":
@@ -137,7 +137,7 @@ func (p *stepPane) key(name string) []order {
 	return nil
 }
 
-// take takes in what was read, if it is what is wanted now.
+// take shows a step that was read, if it is still the requested one.
 func (p *stepPane) take(r stepRead) {
 	if r.thread != p.of.thread || p.of.n != 0 && r.n != p.of.n {
 		return

@@ -16,21 +16,21 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// plain is a line without its colours.
+// plain returns a line without colours.
 func plain(s string) string { return ansi.Strip(s) }
 
-// A taskPane is one task: what it asks, its tree, and what it came to.
+// A taskPane shows one task: its questions, its tree, and its result.
 type taskPane struct {
 	id      string
 	read    *taskRead // nil: not yet
 	cursor  string    // see keys
 	talk    textinput.Model
 	talking bool
-	top     int // lines scrolled away to read on below the tree
-	most    int // that can be
+	top     int // lines scrolled to read on below the tree
+	most    int // maximum of top
 }
 
-// resize says how many columns and rows the pane has.
+// resize sets the size of the pane.
 func (p *taskPane) resize(now time.Time, width, height int) {
 	p.talk.SetWidth(max(width-3, 8))
 	p.most = max(len(p.lines(now, width, math.MaxInt32, false))-height, 0)
@@ -41,7 +41,7 @@ func newTaskPane(id string) *taskPane {
 	return &taskPane{id: id, talk: newLine("say something to the task")}
 }
 
-// branches is the tree as it stands.
+// branches returns the current tree.
 func (p *taskPane) branches() []branch {
 	if p.read == nil {
 		return nil
@@ -49,7 +49,7 @@ func (p *taskPane) branches() []branch {
 	return tree(p.read.task, p.read.doing)
 }
 
-// keys name the rows that the cursor can stand on: questions by their id, agents by thread and role.
+// keys identifies the rows that can be selected: questions by id, agents by thread and role.
 func (p *taskPane) keys() []string {
 	if p.read == nil {
 		return nil
@@ -66,7 +66,7 @@ func (p *taskPane) keys() []string {
 
 func (b branch) key() string { return b.thread + " " + b.role + " " + b.name }
 
-// take takes in what was read. Where the cursor's row is gone it stands on the first agent.
+// take updates the pane. If the selected row is gone, the first agent is selected.
 func (p *taskPane) take(r taskRead) {
 	p.read = &r
 	if !slices.Contains(p.keys(), p.cursor) {
@@ -84,7 +84,7 @@ func (p *taskPane) move(by int) {
 	}
 	at := max(slices.Index(keys, p.cursor), 0) + by
 	if at >= len(keys) {
-		p.top = min(p.top+at-len(keys)+1, p.most) // below the tree there is more to read
+		p.top = min(p.top+at-len(keys)+1, p.most) // there is more to read below the tree
 	} else if p.top > 0 && by < 0 {
 		p.top = max(p.top+by, 0)
 		return
@@ -92,7 +92,7 @@ func (p *taskPane) move(by int) {
 	p.cursor = keys[min(max(at, 0), len(keys)-1)]
 }
 
-// on returns the question, or else the agent, that the cursor stands on.
+// on returns the selected question, or else the selected agent.
 func (p *taskPane) on() (gate string, b branch) {
 	if p.read == nil {
 		return "", branch{}
@@ -113,7 +113,7 @@ func (p *taskPane) on() (gate string, b branch) {
 // talks reports whether the task is a conversation.
 func (p *taskPane) talks() bool { return p.read != nil && p.read.task.Flow == flow.ChatFlow }
 
-// ended reports whether nothing more happens in the task.
+// ended reports whether the task has ended for good.
 func (r *taskRead) ended() bool {
 	switch r.task.Display.State {
 	case view.DisplayDone, view.DisplayCancelled:
@@ -122,7 +122,7 @@ func (r *taskRead) ended() bool {
 	return r.task.Status == store.Failed
 }
 
-// head says in two lines what the task is and how it stands.
+// head renders the title and state of the task in two lines.
 func (r *taskRead) head(now time.Time, width int) []string {
 	t := r.task
 	took := elapsed(now.Sub(time.UnixMilli(int64(t.CreatedAt))))
@@ -149,7 +149,7 @@ func (r *taskRead) head(now time.Time, width int) []string {
 	}
 }
 
-// can says which keys do something with the task as it stands.
+// can lists the keys that apply to the task in its state.
 func (p *taskPane) can() string {
 	keys := "↑↓ Enter open · d changes · F fork · t talk"
 	switch r := p.read; {
@@ -166,7 +166,7 @@ func (p *taskPane) can() string {
 	return keys + " · Esc back"
 }
 
-// lines draws the pane.
+// lines renders the pane.
 func (p *taskPane) lines(now time.Time, width, height int, focus bool) []string {
 	if p.read == nil {
 		return []string{dim.Render("reading …")}
@@ -194,7 +194,7 @@ func (p *taskPane) lines(now time.Time, width, height int, focus bool) []string 
 		foot = 2
 	}
 	room := max(height-len(head)-foot, 1)
-	if top := min(p.top, max(len(out)-room, 0)); top > 0 { // beyond the tree there is more to read
+	if top := min(p.top, max(len(out)-room, 0)); top > 0 { // there is more to read below the tree
 		out = out[top : top+room]
 	}
 	out = append(head, window(out, cursor, room)...)
@@ -204,7 +204,7 @@ func (p *taskPane) lines(now time.Time, width, height int, focus bool) []string 
 	return out
 }
 
-// said is the result, or of a conversation what was said last.
+// said renders the result, or the newest part of a conversation.
 func (p *taskPane) said(width int) []string {
 	if p.talks() {
 		out := []string{""}
@@ -219,7 +219,7 @@ func (p *taskPane) said(width int) []string {
 	return nil
 }
 
-// turnLines is what was said in a conversation once.
+// turnLines renders a turn of a conversation.
 func turnLines(t turn, width int) []string {
 	var out []string
 	for i, l := range text(t.text, width-2) {
@@ -235,7 +235,7 @@ func turnLines(t turn, width int) []string {
 	return append(out, "")
 }
 
-// askLine is a question of the task that is shown in a line.
+// askLine renders a question of the task on one line.
 func askLine(a asked, width int) string {
 	q := question{asked: a}
 	sign := "? "
@@ -247,7 +247,7 @@ func askLine(a asked, width int) string {
 	return fit("  "+asks.Render(sign+pad(line(q.headline(), room), room))+dim.Render(tail), width)
 }
 
-// speak takes in a key while the talk line has them.
+// speak handles a key of the input line.
 func (p *taskPane) speak(k tea.KeyPressMsg) []order {
 	switch k.String() {
 	case "esc":

@@ -13,22 +13,22 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A branch is a line of a task's tree: an agent, or a part of the task that no agent is at yet.
+// A branch is a line of a task's tree: an agent, or a part of the task that has no agent yet.
 type branch struct {
-	guide  string // what leads to it from the line above
+	guide  string // line drawing to its left
 	name   string
 	agent  string
 	state  view.DisplayState
-	doing  string // what it does, or did last
+	doing  string // its current or last activity
 	began  time.Time
 	ended  time.Time
 	tokens int64
-	micro  int64  // in dollars, 0 where no price is known
-	thread string // whose step it makes, "" while there is none
+	micro  int64  // millionths of a dollar, 0 if no price is known
+	thread string // thread of its step, "" if there is none yet
 	role   string
 }
 
-// A limb is a thread of a task with the agents that work in it.
+// A limb is a thread of a task with its agents.
 type limb struct {
 	name    string
 	thread  *view.TaskThread
@@ -37,8 +37,8 @@ type limb struct {
 	below   []*limb
 }
 
-// tree is a task as lines: its agents under the parts of the task that they work in. doing says, by
-// instance, what each did last.
+// tree renders a task as branches: its agents below the parts of the task that they work in.
+// doing is each instance's last activity.
 func tree(t view.Task, doing map[string]string) []branch {
 	root := &limb{}
 	limbs := map[string]*limb{"": root}
@@ -81,16 +81,16 @@ func tree(t view.Task, doing map[string]string) []branch {
 	return out
 }
 
-// grow adds the lines of limbs that hang under the one that lead belongs to.
+// grow adds the branches of limbs below the one that lead belongs to.
 func grow(out *[]branch, limbs []*limb, lead string, doing map[string]string) {
-	// In the order in which they began, those that have not last.
+	// In the order in which they began; those that have not begun are last.
 	slices.SortStableFunc(limbs, func(a, b *limb) int { return cmp.Compare(a.began(), b.began()) })
 	for i, l := range limbs {
 		guide, next := "├ ", "│ "
 		if i == len(limbs)-1 {
 			guide, next = "└ ", "  "
 		}
-		if len(l.members) == 1 { // most parts have one agent: one line tells of both
+		if len(l.members) == 1 { // most parts have one agent: they share a line
 			b := agentBranch(l.members[0], lead+guide, l.name, doing)
 			if role := l.members[0].Role; role != l.name && role != "worker" {
 				b.name += "/" + role
@@ -114,7 +114,7 @@ func grow(out *[]branch, limbs []*limb, lead string, doing map[string]string) {
 	}
 }
 
-// began is when the first agent of a limb did, or never.
+// began returns when the first agent of a limb began, or a time far in the future.
 func (l *limb) began() int64 {
 	first := int64(math.MaxInt64)
 	for _, m := range l.members {
@@ -126,7 +126,7 @@ func (l *limb) began() int64 {
 	return first
 }
 
-// head is the line of a limb that has more than one agent, or none yet.
+// head returns the branch of a limb with several agents, or none yet.
 func (l *limb) head(guide string) branch {
 	b := branch{guide: guide, name: l.name, state: view.DisplayQueued, doing: l.waits}
 	if l.thread != nil {
@@ -135,7 +135,7 @@ func (l *limb) head(guide string) branch {
 	return b
 }
 
-// agentBranch is the line of an agent.
+// agentBranch returns the branch of an agent.
 func agentBranch(m view.Member, guide, name string, doing map[string]string) branch {
 	b := branch{guide: guide, name: name, agent: m.Agent, state: memberState(m.State), doing: doing[m.Instance],
 		tokens: m.Tokens, micro: m.CostMicroUSD, thread: m.Thread, role: m.Role, began: time.UnixMilli(int64(m.StartedAt))}
@@ -148,16 +148,16 @@ func agentBranch(m view.Member, guide, name string, doing map[string]string) bra
 	return b
 }
 
-// memberState is how an agent stands, as people are told.
+// memberState returns the display state of an agent.
 func memberState(s store.Status) view.DisplayState {
 	if s == store.Blocked {
-		return view.DisplayNeedsYou // an agent is only held up by a person
+		return view.DisplayNeedsYou // only a person can unblock an agent
 	}
 	return view.NewDisplay(s, nil, nil).State
 }
 
-// lines draws branches of a tree, each on a line that is n columns wide: name, agent, what it does,
-// cost and time. What matters least goes first where it is narrow.
+// treeLines renders branches as lines of n columns: name, agent, activity, cost and time. If
+// there is little room, the least important columns are dropped first.
 func treeLines(all []branch, now time.Time, n int) []string {
 	names, agents, costs := 0, 0, 0
 	for _, b := range all {
@@ -179,7 +179,7 @@ func treeLines(all []branch, now time.Time, n int) []string {
 func (b branch) line(now time.Time, n, names, agents, costs int) string {
 	took := ""
 	switch {
-	case b.agent == "": // nobody is at it
+	case b.agent == "": // no agent yet
 	case !b.ended.IsZero():
 		took = elapsed(b.ended.Sub(b.began))
 	default:

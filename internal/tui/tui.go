@@ -1,15 +1,18 @@
-// Package tui is Plait in a terminal: what needs a person, what is happening and what happened, live,
-// and every question answered with a key where it is seen.
+// Package tui is Plait in a terminal: what needs a person, what is happening and what happened,
+// live, with every question answered with a key where it is shown.
 //
-// In goes the record and what can be done with it (a Config); out come three faces of it: Screen, one
-// screen for the day; Live, the tree of one task under what has scrolled by; and Plain, lines and
-// nothing else, for terminals and people that want no more. Laws:
+// A Config has the record and the actions. There are three ways to show it: Screen, a full
+// screen; Live, the tree of one task below the scrollback; and Plain, lines only, for terminals
+// and people that want no more. Laws:
 //
-//   - Models are pure: a message in, orders and lines out. A desk does what they order.
-//   - Focus never comes to an approval by itself, and nothing that is typed or pasted as text approves.
-//   - A key counts for the digest that was on the screen, once it has been there whole and for a moment.
-//   - What agents said is text: nothing in it is obeyed by a terminal.
-//   - What is driven here stops with the screen, and can be resumed. The terminal is left as it was.
+//   - Models are pure: a message in, orders and lines out. A desk carries out the orders.
+//   - Focus never moves to an approval by itself, and text that is typed or pasted never
+//     approves.
+//   - A key counts for the digest that was on the screen, once it was completely visible
+//     for a moment.
+//   - What agents said is text: a terminal interprets none of it.
+//   - What is driven here stops with the screen, and can be resumed. The terminal is
+//     restored.
 package tui
 
 import (
@@ -29,29 +32,29 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Config says what is shown and what can be done.
+// Config says what to show and how to act.
 type Config struct {
 	Store     store.Store
 	Views     *view.Reader
 	Book      *gate.Service
 	Control   *control.Controller
 	Workspace string              // whose tasks are shown
-	All       bool                // those of every workspace
+	All       bool                // show tasks of every workspace
 	Person    string              // who answers, for the record
-	Flows     []control.KnownFlow // that a task can be begun with
-	Scenarios []string            // of models that are scripted, with which it can be begun offline
-	// Drive lets a task go on until it has ended or needs a person, in the workspace that it belongs to.
+	Flows     []control.KnownFlow // flows for new tasks
+	Scenarios []string            // scripted models for offline tasks
+	// Drive drives a task until it has ended or needs a person, in its own workspace.
 	Drive func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error)
-	// Begin makes a task, offline with a scenario. It is not driven yet.
+	// Begin creates a task, offline with a scenario. It does not drive it.
 	Begin func(ctx context.Context, flow, prompt, offline string) (store.Thread, error)
-	// Detach lets a task go on in a process of its own; nil: that cannot be.
+	// Detach drives a task in a background process; nil if that is not possible.
 	Detach func(ctx context.Context, task string) error
-	// Say is what stays on the screen of an event, "" for nothing; nil: of none.
+	// Say returns what to print for an event, "" for nothing; nil prints nothing.
 	Say func(store.Event) string
 	// Program is what people type.
 	Program view.Program
 
-	In  io.Reader // a terminal; nil: nobody answers
+	In  io.Reader // a terminal; nil: nobody can answer
 	Out io.Writer
 }
 
@@ -62,11 +65,11 @@ type model interface {
 	lines() []string
 }
 
-// A program runs a model on a terminal. It is the one part that knows Bubble Tea's loop.
+// A program runs a model on a terminal. It is the only part that knows Bubble Tea's loop.
 type program struct {
 	model  model
 	desk   *desk
-	full   bool // the whole screen, else below what has scrolled by
+	full   bool // full screen, else below the scrollback
 	ending *bool
 	queue  *queue
 }
@@ -75,7 +78,7 @@ func (p program) Init() tea.Cmd {
 	return tea.Batch(clock(), func() tea.Msg { return tick(time.Now()) }, p.carryOut(p.model.begin()))
 }
 
-// clock tells the time once a second.
+// clock sends the time once a second.
 func clock() tea.Cmd { return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tick(t) }) }
 
 func (p program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -93,8 +96,7 @@ func (p program) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return p, todo
 }
 
-// carryOut lets orders be carried out, each when it can be; those that must keep their order one after
-// the other.
+// carryOut returns a command that carries out orders, concurrently unless their order matters.
 func (p program) carryOut(orders []order) tea.Cmd {
 	var cmds []tea.Cmd
 	for _, o := range orders {
@@ -108,7 +110,7 @@ func (p program) carryOut(orders []order) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// A queue is of orders that are carried out one after the other.
+// A queue carries out orders one after the other.
 type queue struct {
 	mu   sync.Mutex
 	list []order
@@ -125,7 +127,7 @@ func (q *queue) add(o order) {
 	}
 }
 
-// run carries out what comes until ctx ends.
+// run carries out orders until ctx ends.
 func (q *queue) run(ctx context.Context, do func(order)) {
 	for {
 		q.mu.Lock()
@@ -152,7 +154,7 @@ func (p program) View() tea.View {
 	return v
 }
 
-// run runs a model until it ends, and stops what is driven here with it. ctx ends it early.
+// run runs a model until it ends, and then stops what is driven here. ctx ends it early.
 func run(ctx context.Context, cfg Config, d *desk, m model, full bool) error {
 	inner, stop := context.WithCancelCause(ctx)
 	d.ctx = inner
@@ -189,7 +191,7 @@ func newDesk(cfg Config, task string) *desk {
 	return &desk{cfg: cfg, task: task, jobs: map[string]context.CancelCauseFunc{}}
 }
 
-// Screen shows everything of a workspace until the person leaves. With task, it stands on that one.
+// Screen shows a workspace until the person leaves. If task is not "", it is selected.
 func Screen(ctx context.Context, cfg Config, task string) error {
 	s := newScreen(cfg.Workspace, newForm(cfg.Flows, cfg.Scenarios), cfg.Detach != nil, time.Now())
 	if task != "" {
@@ -198,7 +200,7 @@ func Screen(ctx context.Context, cfg Config, task string) error {
 	return run(ctx, cfg, newDesk(cfg, ""), s, true)
 }
 
-// wrap breaks lines between words, so that a terminal breaks none within.
+// wrap breaks lines between words, so that a terminal does not break words.
 func wrap(lines []string, n int) []string {
 	var out []string
 	for _, l := range lines {
