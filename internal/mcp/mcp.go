@@ -1,20 +1,19 @@
-// Package mcp lets a model's program (Claude Code, Codex, any client of the Model Context
-// Protocol) start tasks, follow them, answer their questions and read what came of them.
+// Package mcp lets an MCP client (Claude Code, Codex, any client of the Model Context Protocol)
+// start tasks, follow them, answer their questions and read their results.
 //
-// In goes the record with its controller; out comes a Server with seven tools, spoken to over
-// standard input and output (https://modelcontextprotocol.io, revisions 2025-06-18 to 2026-07-28).
-// Laws:
+// A Server has seven tools and speaks over standard input and output
+// (https://modelcontextprotocol.io, revisions 2025-06-18 to 2026-07-28). Laws:
 //
-//   - What a person must approve stays with a person. No tool takes access, trust or approvals as
-//     an argument, and only the user's own configuration says who may answer what, see
-//     [config.Answering].
-//   - Only tasks that were started here, of this workspace, are answered and read.
-//   - A flow is asked for by its name. One from a file of the project is started only when a person
-//     has agreed to that very file: a model may just have written it.
+//   - What a person must approve stays with a person. No tool takes access, trust or
+//     approvals as an argument, and only the user's own configuration says who may answer
+//     what, see [config.Answering].
+//   - Only tasks of this workspace that were started through MCP are answered and read.
+//   - Flows are started by name. One from a file of the project is started only if a person
+//     has approved that very file: a model may just have written it.
 //   - A task outlives the client: it is driven elsewhere, by the [Driver].
-//   - No tool waits for longer than a client does: thirty seconds.
+//   - No tool waits longer than clients do: thirty seconds.
 //
-// It drives nothing, keeps nothing, and has no state between two calls: what a tool needs is in its
+// It drives nothing, keeps nothing, and has no state between calls: what a tool needs is in its
 // arguments and in the record.
 package mcp
 
@@ -31,27 +30,28 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Config says what can be started and read.
+// Config configures a Server.
 type Config struct {
 	Store     store.Store
 	Control   *control.Controller
 	Views     *view.Reader
-	Dirs      *task.DirWriter // evidence is read through it
+	Dirs      *task.DirWriter // to read evidence
 	Workspace string          // where tasks are started, absolute
 	Driver    Driver
-	Answering config.Answering // who answers what tasks ask
-	// Consent returns why a flow may not be started: nobody has agreed to the files that it is from.
+	Answering config.Answering // who answers the questions of tasks
+	// Consent returns an error if a flow may not be started because nobody has approved its
+	// files.
 	Consent func(control.Found) error
-	// Offline names the scenario of a scripted model that the agents of a flow work with; "" for real ones.
+	// Offline returns the scenario of a scripted model for a flow; "" for real models.
 	Offline func(flow string) string
-	Init    func() error // makes the workspace ready for a first task
+	Init    func() error // prepares the workspace for a first task
 	Person  string       // who answers, for the record
 	Version string       // of Plait
 	Program view.Program // what people type
 }
 
-// A Driver lets a task go on. It returns when somebody drives the task or it has come to rest, and
-// does not wait for its end. The task goes on when ctx has ended.
+// A Driver lets a task continue. It returns once the task is being driven or has stopped, and
+// does not wait for its end. The task continues after ctx has ended.
 type Driver interface {
 	Drive(ctx context.Context, root store.Thread) error
 }
@@ -67,7 +67,7 @@ Start a task with start_task, then call wait_task until it is done or needs some
 answer, open_questions says what is asked: answer what you may, and tell your user about the rest. When it
 is done, read_task has its result, its steps and the evidence for what it says.`
 
-// New returns a server. It touches nothing.
+// New returns a server. It has no side effects.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, sdk: sdk.NewServer(&sdk.Implementation{Name: "plait", Title: "Plait", Version: cfg.Version},
 		&sdk.ServerOptions{Instructions: instructions, Capabilities: &sdk.ServerCapabilities{}})}
@@ -92,7 +92,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// told is a tool whose errors name the program that people type.
+// told wraps a tool so that its errors name the program that people type.
 func told[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, args In) (*sdk.CallToolResult, Out, error) {
 		res, out, err := do(ctx, req, args)
@@ -100,7 +100,7 @@ func told[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandle
 	}
 }
 
-// Serve answers the client at the other end of in and out until it hangs up or ctx ends.
+// Serve serves the client connected to in and out until it disconnects or ctx ends.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
 	if ctx.Err() != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A question is what a task asks.
+// A question is an open question of a task.
 type question struct {
 	ID       string   `json:"id"`
 	Kind     string   `json:"kind" jsonschema:"question: it wants words; approval: it wants a yes or a no"`
@@ -56,7 +56,7 @@ func (s *Server) openQuestions(ctx context.Context, _ *sdk.CallToolRequest, args
 	return nil, list, nil
 }
 
-// how says in words who can answer a gate, and by what.
+// how describes who can answer a gate, and how.
 func (s *Server) how(g store.Gate) string {
 	switch s.who(g) {
 	case config.ByModel:
@@ -67,7 +67,7 @@ func (s *Server) how(g store.Gate) string {
 	return s.cfg.Program.Says("tell your user, who can: " + command(g))
 }
 
-// command is what a person types to answer a gate.
+// command returns the command with which a person answers a gate.
 func command(g store.Gate) string {
 	if g.Kind == store.GateApproval {
 		return fmt.Sprintf("plait approve %s (or: plait deny %s)", g.ID, g.ID)
@@ -75,7 +75,7 @@ func command(g store.Gate) string {
 	return fmt.Sprintf("plait answer %s -m TEXT", g.ID)
 }
 
-// who may answer a gate here.
+// who returns who may answer a gate here.
 func (s *Server) who(g store.Gate) config.Answerer {
 	if g.Kind == store.GateApproval {
 		return s.cfg.Answering.Approvals
@@ -94,11 +94,11 @@ type answered struct {
 	Next     string `json:"next"`
 }
 
-// form is the name of what a person is asked through the client.
+// form is the name of the request to a person through the client.
 const form = "answer"
 
-// answer answers a gate: a model's own words where the user's configuration lets it, else what the person at
-// the client says.
+// answer answers a gate: with the model's own words if the user's configuration allows it, else
+// with what the person at the client says.
 func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answerArgs) (*sdk.CallToolResult, answered, error) {
 	fail := func(err error) (*sdk.CallToolResult, answered, error) { return nil, answered{}, err }
 	g, err := s.cfg.Views.Gate(ctx, args.Question)
@@ -140,11 +140,11 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 	return nil, v, nil
 }
 
-// patience is how long whoever drives a task has to take an answer in.
+// patience is how long a task's driver has to process an answer.
 const patience = 3 * time.Second
 
-// goOn sees to it that a task goes on after an answer. Whoever drives it may take the answer in, or may have been about
-// to let go of the task when it came.
+// goOn makes sure that a task continues after an answer. Its driver may process the answer, or
+// may have been about to stop when it came.
 func (s *Server) goOn(ctx context.Context, root store.Thread, gate string) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if !s.cfg.Views.Driven(ctx, root.ID) {
@@ -157,7 +157,7 @@ func (s *Server) goOn(ctx context.Context, root store.Thread, gate string) error
 	return nil
 }
 
-// client is the program that calls, by its own name.
+// client returns the name of the calling program.
 func client(req *sdk.CallToolRequest) string {
 	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
 		return "model in " + view.OneLine(p.ClientInfo.Name, 60)
@@ -165,13 +165,14 @@ func client(req *sdk.CallToolRequest) string {
 	return ""
 }
 
-// elicits reports whether the client can ask the person who uses it.
+// elicits reports whether the client can ask its user.
 func elicits(req *sdk.CallToolRequest) bool {
 	p := req.Session.InitializeParams()
 	return p != nil && p.Capabilities != nil && p.Capabilities.Elicitation != nil
 }
 
-// askPerson returns what the person at the client said to a gate; else, in ask, the form that asks.
+// askPerson returns what the person at the client answered, or, in ask, the form to ask them
+// with.
 func (s *Server) askPerson(req *sdk.CallToolRequest, g store.Gate, suggested string) (said gate.Answer, ask *sdk.CallToolResult, err error) {
 	got, _ := req.Params.InputResponses[form].(*sdk.ElicitResult)
 	if got == nil {
@@ -199,10 +200,11 @@ func (s *Server) askPerson(req *sdk.CallToolRequest, g store.Gate, suggested str
 	return said, nil, nil
 }
 
-// maxShown bounds what a client's form shows of an action, in bytes: nobody approves what they have not seen.
+// maxShown limits what a client's form shows of an action, in bytes: a person must see all that
+// they approve.
 const maxShown = 4 << 10
 
-// formOf is what a person is asked about a gate.
+// formOf returns the form for a gate.
 func formOf(g store.Gate, suggested string) (*sdk.ElicitParams, error) {
 	if g.Kind == store.GateInput {
 		answer := map[string]any{"type": "string", "title": "Answer", "minLength": 1}

@@ -47,7 +47,7 @@ type evidenceLine struct {
 	Proves  bool   `json:"proves" jsonschema:"false for what was declined, interrupted, or cannot be read"`
 }
 
-// Bounds of what one call returns.
+// Limits on the result of one call.
 const (
 	maxText  = 48 << 10 // bytes of a text
 	maxLines = 100      // of a list
@@ -79,7 +79,7 @@ func (s *Server) readTask(ctx context.Context, _ *sdk.CallToolRequest, args read
 	return nil, v, err
 }
 
-// result is the newest step that says something.
+// result reads the newest step with a text.
 func (s *Server) result(ctx context.Context, root store.Thread, v *reading) error {
 	for st, err := range s.cfg.Views.Nodes.Walk(ctx, root.Head) {
 		if err != nil {
@@ -151,7 +151,7 @@ func fields(meta json.RawMessage) any {
 	return meta
 }
 
-// cut bounds a text, and says so.
+// cut shortens a text and marks the cut.
 func cut(text string) string {
 	if len(text) <= maxText {
 		return text

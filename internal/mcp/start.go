@@ -13,10 +13,11 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// StartedBy marks, in the options of a task, that it was started here.
+// StartedBy marks, in the options of a task, that it was started through MCP.
 const StartedBy = "mcp"
 
-// defaultFlow is what is started where no flow is named: a model plans, agents do.
+// defaultFlow is the flow to start if none is named: a model plans, and agents carry out the
+// plan.
 const defaultFlow = "orchestrate"
 
 type flowLine struct {
@@ -51,7 +52,7 @@ type startArgs struct {
 	Flow   string `json:"flow,omitempty" jsonschema:"a name from list_flows; default orchestrate: a planner and a team of agents"`
 }
 
-// startTask begins a task, and hands it to the driver.
+// startTask starts a task and hands it to the driver.
 func (s *Server) startTask(ctx context.Context, _ *sdk.CallToolRequest, args startArgs) (*sdk.CallToolResult, taskStatus, error) {
 	fail := func(err error) (*sdk.CallToolResult, taskStatus, error) { return nil, taskStatus{}, err }
 	name := args.Flow
@@ -61,7 +62,7 @@ func (s *Server) startTask(ctx context.Context, _ *sdk.CallToolRequest, args sta
 	if strings.TrimSpace(args.Prompt) == "" {
 		return fail(errors.New("prompt is empty: say what is to be done"))
 	}
-	// Never the path of a file.
+	// A name is never used as a path of a file.
 	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return fail(fmt.Errorf("%q is not the name of a flow: list_flows has the names", name))
 	}

@@ -17,7 +17,7 @@ type taskArgs struct {
 	Task string `json:"task,omitempty" jsonschema:"the id that start_task returned; default: the newest task that was started here"`
 }
 
-// A taskStatus is how a task stands.
+// A taskStatus is the state of a task.
 type taskStatus struct {
 	Task      string      `json:"task"`
 	Title     string      `json:"title"`
@@ -32,7 +32,7 @@ type taskStatus struct {
 	Questions int         `json:"questions" jsonschema:"open questions and approvals"`
 	Next      string      `json:"next" jsonschema:"what to call next"`
 
-	resting bool // it does not go on without somebody
+	resting bool // it does not continue without a person
 }
 
 // An agentLine is one agent of a task.
@@ -52,7 +52,7 @@ func (s *Server) taskStatus(ctx context.Context, _ *sdk.CallToolRequest, args ta
 	return nil, v, err
 }
 
-// task returns the root thread of the task that is meant, of those that were started here.
+// task returns the root thread of a task that was started through MCP.
 func (s *Server) task(ctx context.Context, typed string) (store.Thread, error) {
 	if typed == "" {
 		return s.newest(ctx)
@@ -70,7 +70,7 @@ func (s *Server) task(ctx context.Context, typed string) (store.Thread, error) {
 	return row, nil
 }
 
-// newest returns the newest task that was started here.
+// newest returns the newest task that was started through MCP.
 func (s *Server) newest(ctx context.Context) (store.Thread, error) {
 	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: s.cfg.Workspace, Limit: 50}
 	for {
@@ -90,13 +90,13 @@ func (s *Server) newest(ctx context.Context) (store.Thread, error) {
 	}
 }
 
-// mine reports whether a task was started by a server of this workspace.
+// mine reports whether a task was started through MCP in this workspace.
 func (s *Server) mine(root store.Thread) bool {
 	o, err := record.OptionsOf(root)
 	return err == nil && o.StartedBy == StartedBy && root.Workspace == s.cfg.Workspace
 }
 
-// status reads how a task stands.
+// status reads the state of a task.
 func (s *Server) status(ctx context.Context, root store.Thread) (taskStatus, error) {
 	root, err := s.cfg.Store.Thread(ctx, root.ID)
 	if err != nil {
@@ -120,13 +120,13 @@ func (s *Server) status(ctx context.Context, root store.Thread) (taskStatus, err
 		v.Agents = append(v.Agents, agentLine{m.Instance, m.Agent, string(m.State), m.Title})
 	}
 	v.resting = root.Ended() || v.Questions > 0 || !s.cfg.Views.Driven(ctx, root.ID)
-	if v.Next = s.cfg.Program.Says(next(t)); !v.resting { // what was answered may not have been taken in yet
+	if v.Next = s.cfg.Program.Says(next(t)); !v.resting { // an answer may not have been processed yet
 		v.State, v.Reason, v.Next = string(view.DisplayRunning), "", "call wait_task"
 	}
 	return v, nil
 }
 
-// next says in words what a client does about a task.
+// next says in words what a client can do about a task.
 func next(t view.Task) string {
 	switch {
 	case len(t.OpenGates()) > 0:
@@ -146,13 +146,14 @@ type waitArgs struct {
 	Seconds int    `json:"seconds,omitempty" jsonschema:"how long to wait at most, 1 to 30; default 25"`
 }
 
-// Bounds of how long a client waits, in seconds.
+// Limits on how long a client waits, in seconds.
 const (
 	mostSeconds    = 30
 	defaultSeconds = 25
 )
 
-// waitTask waits until a task goes on no more without somebody. It tells the client of every step.
+// waitTask waits until a task does not continue without a person. It reports progress after every
+// step.
 func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args waitArgs) (*sdk.CallToolResult, taskStatus, error) {
 	root, err := s.task(ctx, args.Task)
 	if err != nil {
@@ -175,7 +176,7 @@ func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args wa
 		}
 		if now := progress(v); token != nil && now != told {
 			told = now
-			// A client that does not hear it asks again.
+			// A client that misses it asks again.
 			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: now,
 				Progress: float64(v.Steps)})
 		}
@@ -188,10 +189,10 @@ func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args wa
 	}
 }
 
-// tick is how long news is waited for at most: that a driver has let go of a task is none.
+// tick is the longest wait for an event: a driver that stops writes none.
 const tick = 500 * time.Millisecond
 
-// news waits until the journal goes on after seen, ctx ends, or a tick has passed.
+// news waits for an event after seen, the end of ctx, or a tick.
 func (s *Server) news(ctx context.Context, seen int64) (int64, error) {
 	short, cancel := context.WithTimeout(ctx, tick)
 	defer cancel()
@@ -202,7 +203,7 @@ func (s *Server) news(ctx context.Context, seen int64) (int64, error) {
 	return last, err
 }
 
-// progress is how far a task is, in a line.
+// progress returns the progress of a task on one line.
 func progress(v taskStatus) string {
 	working := 0
 	for _, a := range v.Agents {
