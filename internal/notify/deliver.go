@@ -14,11 +14,11 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// desktop are the variables by which a program finds the person's screen. With those that every child
-// gets they are all that it has of Plait's environment.
+// desktop are the variables with which a program finds the person's screen. It gets these and the
+// ones that every child process gets, and no others.
 var desktop = []string{"DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 
-// Bounds of what is said back, and of how long a program may take to end.
+// Limits on the output of a program, and on the time it may take to end.
 const (
 	maxSaid   = 64 << 10
 	stopGrace = 500 * time.Millisecond
@@ -43,7 +43,8 @@ func (s *Sender) command(n Notification, body []byte) error {
 	return nil
 }
 
-// variables are what a program need not read from standard input, each on one line.
+// variables returns environment variables for a program that does not read standard input, each
+// value on one line.
 func variables(n Notification) []string {
 	var q Question
 	if n.Question != nil {
@@ -73,14 +74,14 @@ func (s *Sender) post(body []byte) error {
 		return fmt.Errorf("call the webhook: %w", withoutAddress(err))
 	}
 	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxSaid)) // so that the connection can be used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxSaid)) // so that the connection can be reused
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return fmt.Errorf("call the webhook: status %d", res.StatusCode)
 	}
 	return nil
 }
 
-// withoutAddress leaves out the address of a request that failed: it may be secret.
+// withoutAddress removes the address from an error of a request: it may be secret.
 func withoutAddress(err error) error {
 	var failed *url.Error
 	if errors.As(err, &failed) {

@@ -1,14 +1,14 @@
 // Package notify tells a person who is elsewhere that a task needs them or has ended.
 //
-// In go the journal of a task while it is driven, and what the person has configured; out come a
-// program that is run and a request that is sent, once for each event.
+// It follows the journal of a task while it is driven, and runs the configured program and sends
+// the configured request, once for each event. Laws:
 //
-// Laws:
-//
-//   - Nothing here holds up a task or fails it. What goes wrong is in the debug log and nowhere else.
-//   - Whoever drives the task tells of what happens meanwhile, and never of what was before.
-//   - What is sent is bounded: in time, in how much at once, and in how much may wait.
-//   - The program gets no credential of Plait's environment, and the request follows no redirect.
+//   - Notifications never delay a task or make it fail. Errors go to the debug log only.
+//   - The process that drives a task reports what happens while it does, never what
+//     happened before.
+//   - Sending is limited: in time, in concurrency, and in the length of the queue.
+//   - The program gets no credentials from Plait's environment, and the request follows no
+//     redirects.
 //
 // The package reads no configuration file, and decides nothing about a task.
 package notify
@@ -26,17 +26,17 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Schema names the form of a Notification.
+// Schema names the format of a Notification, with its version.
 const Schema = "plait.notification/1"
 
-// Bounds of what is sent.
+// Limits on sending.
 const (
 	defaultPatience = 10 * time.Second
 	atOnce          = 4
 	maxPending      = 64
 )
 
-// A Notification is what a person is told.
+// A Notification is the JSON that is sent.
 type Notification struct {
 	Schema    string    `json:"schema"`
 	Event     string    `json:"event"` // config.OnNeedsYou, config.OnDone or config.OnFailed
@@ -44,8 +44,8 @@ type Notification struct {
 	Short     string    `json:"short"`
 	Title     string    `json:"title"`
 	Flow      string    `json:"flow"`
-	Reason    string    `json:"reason"`   // one line, "" when there is none
-	Question  *Question `json:"question"` // null when nothing is asked
+	Reason    string    `json:"reason"`   // one line, "" if there is none
+	Question  *Question `json:"question"` // null if there is none
 	Workspace string    `json:"workspace"`
 	At        int64     `json:"at"` // Unix ms
 }
@@ -57,21 +57,21 @@ type Question struct {
 	Text string         `json:"text"` // of an approval without a question, the action
 }
 
-// Config says how a person is told.
+// Config configures a Sender.
 type Config struct {
 	To       config.Notify
 	Dir      string        // where the program runs
 	Log      *slog.Logger  // nil: none
-	Patience time.Duration // how long a program or a request may take; zero: 10 s
+	Patience time.Duration // limit for a program or a request; zero: 10 s
 }
 
-// A Sender sends notifications, several at once.
+// A Sender sends notifications concurrently.
 type Sender struct {
 	cfg    Config
 	client *http.Client
 	slots  chan struct{}
 
-	ctx   context.Context // of all that is sent
+	ctx   context.Context // for everything that is being sent
 	stop  context.CancelFunc
 	under sync.WaitGroup
 
@@ -80,7 +80,7 @@ type Sender struct {
 	closed  bool
 }
 
-// NewSender returns a sender; it sends nothing yet. Close ends it.
+// NewSender returns a Sender. Close stops it.
 func NewSender(cfg Config) *Sender {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -97,7 +97,8 @@ func NewSender(cfg Config) *Sender {
 	return s
 }
 
-// Send sends n if the person wants to hear of it, and returns at once. What is too much is dropped.
+// Send sends n if the person wants to be notified of it, and returns immediately. If the queue is
+// full, n is dropped.
 func (s *Sender) Send(n Notification) {
 	if !slices.Contains(s.cfg.To.On, n.Event) {
 		return
@@ -150,7 +151,8 @@ func (s *Sender) failed(way string, n Notification, err error) {
 	s.cfg.Log.Warn("notification failed", "way", way, "task", n.Task, "event", n.Event, "error", err.Error())
 }
 
-// Close waits for what is being sent, as long as one notification may take, and ends what is left then.
+// Close waits for notifications being sent, for at most the time that one may take, and then
+// cancels the rest.
 func (s *Sender) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	maxLastLook = 2 * time.Second // what a drive waits for at its end
+	maxLastLook = 2 * time.Second // at the end of a drive
 	maxReason   = 200             // characters
 )
 
-// A watcher tells of what happens to one task while it is driven.
+// A watcher reports what happens to one task while it is driven.
 type watcher struct {
 	reader  *view.Reader
 	sender  *Sender
 	task    string
 	pos     int64                // in the journal
-	blocked *event.ThreadBlocked // what holds the task up, nil for nothing
-	at      int64                // when that began
+	blocked *event.ThreadBlocked // what blocks the task, nil for nothing
+	at      int64                // since when
 }
 
-// Watch sends what happens to the task whose root thread is row from now on, until the function that it
-// returns is called when the task is not driven any more.
+// Watch sends notifications about the task whose root thread is row, from now on. The caller
+// calls the function it returns when the task is no longer driven.
 func Watch(ctx context.Context, reader *view.Reader, sender *Sender, row store.Thread) (stop func()) {
 	w := &watcher{reader: reader, sender: sender, task: row.ID}
 	last, err := reader.Store.Events(ctx, 0, store.EventFilter{Task: row.ID, Newest: true, Limit: 1})
@@ -58,7 +58,7 @@ func (w *watcher) missed(err error) {
 	w.sender.cfg.Log.Warn("notifications missed", "task", w.task, "error", err.Error())
 }
 
-// follow sends what happens until following ends. What it has begun to read it tells.
+// follow sends notifications until following ends. It finishes what it has begun to read.
 func (w *watcher) follow(ctx, following context.Context) {
 	var seen int64
 	for following.Err() == nil && w.catchUp(ctx) == nil {
@@ -69,13 +69,13 @@ func (w *watcher) follow(ctx, following context.Context) {
 	}
 }
 
-// catchUp sends what has happened since it was last called.
+// catchUp sends notifications for the events since the last call.
 func (w *watcher) catchUp(ctx context.Context) error {
 	types := event.Types(event.GateChanged{Change: event.GateBlocked}, event.ThreadBlocked{}, event.ThreadResumed{},
 		event.TaskEnded{State: string(store.Completed)}, event.TaskEnded{State: string(store.Failed)})
 	of := store.EventFilter{Task: w.task, Types: types}
 	err := event.Each(ctx, w.reader.Store, of, &w.pos, func(ev store.Event) error {
-		w.hear(ctx, ev) // what cannot be told is not told twice either
+		w.hear(ctx, ev) // on an error, the event is not retried either
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -84,14 +84,14 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	return err
 }
 
-// hear sends an event that a person wants to know of.
+// hear sends a notification if an event calls for one.
 func (w *watcher) hear(ctx context.Context, ev store.Event) {
 	switch p := event.Read(ev).(type) {
 	case event.GateChanged:
 		g, err := w.reader.Store.Gate(ctx, p.Gate)
 		if err != nil {
 			w.missed(err)
-		} else if g.State == store.GateOpen { // else nobody is needed any more
+		} else if g.State == store.GateOpen { // otherwise the person is no longer needed
 			text := view.About(g)
 			w.send(ctx, config.OnNeedsYou, ev.TS, text, &Question{ID: g.ID, Kind: g.Kind, Text: text})
 		}
@@ -113,8 +113,8 @@ func (w *watcher) hear(ctx context.Context, ev store.Event) {
 	}
 }
 
-// stands sends that the task does not go on although nothing is asked. Only when it is not driven any
-// more is that known: until then another part of it may.
+// stands notifies that the task is blocked without a question. This is known only once it is no
+// longer driven: until then another part may still be running.
 func (w *watcher) stands(ctx context.Context) {
 	if w.blocked == nil {
 		return
@@ -133,7 +133,7 @@ func (w *watcher) stands(ctx context.Context) {
 		return
 	}
 	if len(open) > 0 {
-		return // which was told
+		return // it was reported before
 	}
 	shown := view.NewDisplay(store.Blocked, &view.Reason{Kind: w.blocked.Kind, Message: string(w.blocked.Message)}, nil)
 	what := config.OnFailed
@@ -151,7 +151,7 @@ func (w *watcher) send(ctx context.Context, what string, at int64, reason string
 	}
 	title, err := w.reader.Title(ctx, row)
 	if err != nil {
-		w.missed(err) // it is told all the same
+		w.missed(err) // it is reported anyway
 	}
 	w.sender.Send(Notification{
 		Schema: Schema, Event: what, Task: row.ID, Short: row.Short, Title: title, Flow: row.Flow,
