@@ -22,7 +22,7 @@ const (
 	maxNode       = 8 << 20
 )
 
-// A Manifest is what is read of an export's manifest.json.
+// A Manifest is the part of an export's manifest.json that is read.
 type Manifest struct {
 	Schema  string     `json:"schema"`
 	Task    string     `json:"task"`
@@ -32,9 +32,9 @@ type Manifest struct {
 	Missing []dag.Hash `json:"missing"`
 }
 
-// Unpack puts an export of a task, a ZIP file or the directory that it was unpacked into, into a store that is
-// empty, and returns what its manifest says. What is wrong with it matches store.ErrCorrupt; what its nodes and
-// rows say is not looked at: that is what verify is for.
+// Unpack reads an export of a task, a ZIP file or an unpacked directory, into an empty store, and
+// returns its manifest. The error matches store.ErrCorrupt if the export is damaged. The content
+// of nodes and rows is not checked: verify does that.
 func Unpack(ctx context.Context, from fs.FS, to store.Store) (Manifest, error) {
 	u := unpacker{ctx: ctx, from: from, to: to}
 	if err := u.unpack(); err != nil {
@@ -48,12 +48,12 @@ type unpacker struct {
 	from     fs.FS
 	to       store.Store
 	manifest Manifest
-	nodes    map[dag.Hash]bool // nil: an older export, which does not say which objects are nodes
+	nodes    map[dag.Hash]bool // nil: an older export, which does not list its nodes
 	batch    []store.Object
 	held     int
 }
 
-// damaged says that the export is not what was written.
+// damaged returns the error for an export that is not what was written.
 func damaged(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, store.ErrCorrupt)...)
 }
@@ -92,7 +92,7 @@ func (u *unpacker) json(name string, into any) error {
 	return nil
 }
 
-// readNodes reads which objects are nodes.
+// readNodes reads the list of nodes.
 func (u *unpacker) readNodes() error {
 	if _, err := fs.Stat(u.from, "index/nodes.json"); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -131,7 +131,7 @@ func (u *unpacker) objects() error {
 	return u.flush()
 }
 
-// object puts one object, if its bytes are those that its name says.
+// object stores one object, if its bytes match its name.
 func (u *unpacker) object(h dag.Hash) error {
 	name := path.Join("objects", h.String())
 	f, err := u.from.Open(name)
@@ -177,7 +177,7 @@ func (u *unpacker) flush() error {
 	return nil
 }
 
-// rows puts the rows and events of the task, and nothing that claims to be of another.
+// rows stores the rows and events of the task, and refuses those of any other.
 func (u *unpacker) rows() error {
 	var r taskRows
 	task := u.manifest.Task

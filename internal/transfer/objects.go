@@ -11,18 +11,19 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// What one batch of objects may hold, and up to which size a blob comes in one.
+// Limits on a batch of objects, and the size up to which a blob is in one.
 const (
 	maxObjects     = 500
 	maxObjectBytes = 4 << 20
 	maxSmall       = 256 << 10
 )
 
-// young is how long after it was put here an object is safe from gc, whose grace is longer.
+// young is how long after it was written an object is safe from gc, whose grace period is longer.
 const young = 20 * time.Minute
 
-// objects gives To all that roots reach in From. A task that is there lacks objects at most; for one that is
-// not, even what To has is put again: nothing names it yet, and gc may just be about to take it.
+// objects copies everything reachable from roots in From to To. For a task that is in To, only
+// missing objects are copied; for any other, all are written again: no row refers to them yet, so
+// gc may be about to delete them.
 func (c *carrier) objects(ctx context.Context, roots []dag.Hash, pin string, there bool) error {
 	var w dag.Walker
 	var batch []store.Object
@@ -62,7 +63,7 @@ func (c *carrier) objects(ctx context.Context, roots []dag.Hash, pin string, the
 	return flush()
 }
 
-// has reports whether h need not be put.
+// has reports whether h need not be copied.
 func (c *carrier) has(ctx context.Context, h dag.Hash, there bool) (bool, error) {
 	if at, ok := c.put[h]; ok && time.Since(at) < young {
 		return true, nil
@@ -73,7 +74,8 @@ func (c *carrier) has(ctx context.Context, h dag.Hash, there bool) (bool, error)
 	return c.cfg.To.Has(ctx, h)
 }
 
-// read returns an object of From and what it names. Of a large blob it returns nothing: it is streamed.
+// read returns an object of From and its refs. It returns no data for a large blob, which is
+// streamed.
 func (c *carrier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []dag.Hash, large bool, err error) {
 	r, entry, err := c.cfg.From.Open(ctx, h)
 	if errors.Is(err, store.ErrNotFound) {
@@ -97,7 +99,7 @@ func (c *carrier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []
 	return o, n.Refs, false, nil
 }
 
-// stage streams a large blob. It is pinned until the rows of its task are there.
+// stage streams a large blob. It is pinned until the rows of its task are committed.
 func (c *carrier) stage(ctx context.Context, h dag.Hash, pin string) (int64, error) {
 	r, _, err := c.cfg.From.Open(ctx, h)
 	if err != nil {

@@ -28,7 +28,8 @@ type taskRows struct {
 }
 
 func readTask(ctx context.Context, s store.Store, id string) (r taskRows, err error) {
-	// The journal first and last: an answer to a gate needs no lease, and comes with an event.
+	// The journal is read first and again last: an answer to a gate needs no lease, and comes
+	// with an event.
 	for before := -1; before != len(r.events) || before < 0; {
 		before = len(r.events)
 		if r.threads, err = s.Threads(ctx, store.ThreadFilter{Task: id}); err != nil {
@@ -63,7 +64,7 @@ func readTask(ctx context.Context, s store.Store, id string) (r taskRows, err er
 	return r, nil
 }
 
-// root is the row of the task itself.
+// root returns the row of the task's root thread.
 func (r taskRows) root() store.Thread {
 	for _, t := range r.threads {
 		if t.Root == t.ID {
@@ -73,7 +74,7 @@ func (r taskRows) root() store.Thread {
 	return store.Thread{}
 }
 
-// roots returns the hashes that the rows name.
+// roots returns the hashes that the rows refer to.
 func (r taskRows) roots() []dag.Hash {
 	var all []dag.Hash
 	for _, t := range r.threads {
@@ -97,14 +98,14 @@ func (r taskRows) roots() []dag.Hash {
 	return slices.DeleteFunc(all, dag.Hash.IsZero)
 }
 
-// What is seen of a task in the record that it is carried into.
+// seen is what To already has of a task.
 type seen struct {
 	there  bool
-	events int // that are there already
+	events int // number of events
 }
 
-// compare looks for the task in To: that it is there with all that From has of it, or not at all but for
-// events of an import that was cut off. Else why says how it differs.
+// compare looks for the task in To. Either To has all that From has of it, or nothing but events
+// of an interrupted import; otherwise why says how it differs.
 func (c *carrier) compare(ctx context.Context, rows taskRows) (s seen, why string, err error) {
 	id := rows.root().ID
 	_, err = c.cfg.To.Thread(ctx, id)
@@ -135,7 +136,8 @@ func (c *carrier) compare(ctx context.Context, rows taskRows) (s seen, why strin
 	return s, why, err
 }
 
-// sameEvent compares what two events say. Positions are a record's own.
+// sameEvent reports whether two events are equal, except for their positions, which differ
+// between records.
 func sameEvent(a, b store.Event) bool {
 	return a.Seq == b.Seq && a.TS == b.TS && a.Type == b.Type && a.Thread == b.Thread && a.Instance == b.Instance &&
 		a.Attempt == b.Attempt && bytes.Equal(a.Payload, b.Payload)
@@ -159,14 +161,15 @@ func (c *carrier) compareRows(ctx context.Context, rows taskRows) (string, error
 	return "", nil
 }
 
-// What one batch of events may hold: a task's are committed with its rows if they fit.
+// Limits on a batch of events: those of a task are committed with its rows if they fit.
 const (
 	maxEvents     = 4000
 	maxEventBytes = 8 << 20
 )
 
-// commit gives To the rows, and the events beyond those that it has. More events than fit into a batch come
-// first, in portions: without rows they are nobody's, and the next import goes on after them.
+// commit writes the rows to To, and the events after those that it has. If the events do not fit
+// into a batch, most are written first: without rows they belong to no task, and the next import
+// continues after them.
 func (c *carrier) commit(ctx context.Context, rows taskRows, have int) error {
 	rest := rows.events[have:]
 	for len(rest) > maxEvents || size(rest) > maxEventBytes {
@@ -208,7 +211,7 @@ func (c *carrier) commit(ctx context.Context, rows taskRows, have int) error {
 		if !errors.Is(err, store.ErrConflict) {
 			return err
 		}
-		// Another task may have been given the short name meanwhile: then it is asked for again.
+		// Another task may have taken the short name in the meantime: a new one is chosen.
 		short := slices.IndexFunc(b.Threads, func(t store.ThreadChange) bool { return t.Row.ID == id })
 		if next, lookErr := thread.ShortID(ctx, c.cfg.To, id); lookErr != nil || next == b.Threads[short].Row.Short {
 			return err
@@ -216,7 +219,8 @@ func (c *carrier) commit(ctx context.Context, rows taskRows, have int) error {
 	}
 }
 
-// moved is a row as it is in To: with a short name that is free there, and the workspace that was asked for.
+// moved returns a row as it is in To: with a short name that is free there, and the requested
+// workspace.
 func (c *carrier) moved(ctx context.Context, t store.Thread) (store.Thread, error) {
 	if c.cfg.Workspace != "" {
 		t.Tree = Within(c.cfg.Workspace, t)
@@ -248,8 +252,8 @@ func (c *carrier) moved(ctx context.Context, t store.Thread) (store.Thread, erro
 	return t, err
 }
 
-// Within returns the working tree of a thread as it is when the thread belongs to another workspace: the same
-// place inside it. A tree elsewhere is not gone to: "", the workspace itself.
+// Within returns the working tree of a thread after the move to another workspace: the same place
+// inside it, or "", the workspace itself, if the tree is elsewhere.
 func Within(workspace string, t store.Thread) string {
 	rel, err := filepath.Rel(t.Workspace, t.Tree)
 	if t.Tree == "" || t.Workspace == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {

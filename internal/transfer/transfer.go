@@ -1,16 +1,14 @@
-// Package transfer carries tasks from one record into another, and out of an export into a record.
+// Package transfer copies tasks from one record into another, and from an export into a record.
+// It reports what was copied, what existed already, and what was refused. Laws:
 //
-// In go two stores, or an export and a store; out comes what was carried, what was there already,
-// and what was refused. Laws:
+//   - The caller verifies the source first: this package checks hashes only.
+//   - Objects are written before the rows that refer to them, and a task's rows in one
+//     batch: a task exists completely or not at all.
+//   - Nothing is overwritten. A task that has continued since it was copied counts as
+//     present; one that differs is refused.
+//   - Every operation can be repeated, and continues where it was interrupted.
 //
-//   - What is carried is verified first, by whoever calls: this package looks at hashes only.
-//   - Objects come before the rows that name them, and a task's rows come in one batch: it is there
-//     wholly or not at all.
-//   - What is there is never overwritten. A task that has gone on since it was carried is there; one
-//     that differs is refused.
-//   - Everything can be repeated, and goes on where it was cut off.
-//
-// Nothing is deleted here, nothing is driven, and no file of a workspace is read or written.
+// Nothing is deleted, nothing is driven, and no file of a workspace is read or written.
 package transfer
 
 import (
@@ -25,46 +23,46 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// Config says what is carried, and where to.
+// Config says what to copy, and where.
 type Config struct {
 	From, To store.Store
-	// Workspace is the directory that the tasks belong to in To; "": the one that they have in From.
+	// Workspace is the directory that the tasks belong to in To; "": the same as in From.
 	Workspace string
-	// Source names what is imported, for the record and for people: such a task is not driven until
-	// a person resumes it. "": it goes on as it would in From.
+	// Source names what is imported, for the record and for people: an imported task is not
+	// driven until a person resumes it. "": it continues as it would in From.
 	Source   string
 	By       string // who imports
 	Now      func() time.Time
-	Progress func(done, total int) // tasks; may be nil
+	Progress func(done, total int) // in tasks; may be nil
 }
 
-// The ways in which it can end for a task or a flow.
+// Results for a task or a flow.
 const (
 	Imported = "imported"
-	There    = "there"   // with all that From has of it
-	Differs  = "differs" // To has something else under its name, which stays
-	Driven   = "driven"  // somebody drives it in From or in To
+	There    = "there"   // To has all that From has of it
+	Differs  = "differs" // To has something else under its name, and keeps it
+	Driven   = "driven"  // it is being driven in From or in To
 )
 
-// A Report is what became of each task and each name in the registry.
+// A Report is the result for each task and each name in the registry.
 type Report struct {
-	Tasks   []Item `json:"tasks"`   // in id order
-	Flows   []Item `json:"flows"`   // in name order
-	Objects int    `json:"objects"` // that were put into To
-	Bytes   int64  `json:"bytes"`   // of those
+	Tasks   []Item `json:"tasks"`   // by id
+	Flows   []Item `json:"flows"`   // by name
+	Objects int    `json:"objects"` // objects written to To
+	Bytes   int64  `json:"bytes"`   // their size
 }
 
 // An Item is one task, or one name in the registry.
 type Item struct {
-	ID     string   `json:"id"`              // of a task, else the name
-	Short  string   `json:"short,omitempty"` // in To
+	ID     string   `json:"id"`              // of a task; of a flow, its name
+	Short  string   `json:"short,omitempty"` // name in To
 	State  string   `json:"state"`
 	Why    string   `json:"why,omitempty"`
 	Head   dag.Hash `json:"head,omitzero"`
 	Digest dag.Hash `json:"digest,omitzero"` // the outcome digest, the same in both
 }
 
-// Refused returns the items that were not carried and are not there.
+// Refused returns the items that were not copied and are not present.
 func (r Report) Refused() []Item {
 	var out []Item
 	for _, list := range [][]Item{r.Tasks, r.Flows} {
@@ -77,9 +75,9 @@ func (r Report) Refused() []Item {
 	return out
 }
 
-// Tasks carries all tasks of From, in id order, and its registry. A task that is refused keeps no other
-// from being carried. Each that was carried is verified in To, with all that it reaches: an error that
-// matches store.ErrCorrupt says that To does not have what From has.
+// Tasks copies all tasks of From, by id, and its registry. A refused task does not keep others
+// from being copied. Each copied task is verified in To, with everything it reaches; an error
+// that matches store.ErrCorrupt says that To is missing something.
 func Tasks(ctx context.Context, cfg Config) (Report, error) {
 	c := carrier{cfg: cfg, report: Report{Tasks: []Item{}, Flows: []Item{}}, put: map[dag.Hash]time.Time{}, to: cfg.To}
 	rows, err := cfg.From.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot})
@@ -102,15 +100,15 @@ func Tasks(ctx context.Context, cfg Config) (Report, error) {
 	return c.report, nil
 }
 
-// A carrier is one import or export under way.
+// A carrier is one transfer.
 type carrier struct {
 	cfg    Config
 	report Report
-	put    map[dag.Hash]time.Time // objects that came into To, and when
-	to     store.Store            // To, under the lease of the task
+	put    map[dag.Hash]time.Time // objects written to To, and when
+	to     store.Store            // To, with the lease of the task
 }
 
-// task carries one task under its lease in both records, so that nobody moves it meanwhile.
+// task copies one task under its lease in both records, so that it does not change meanwhile.
 func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
 	item := Item{ID: root.ID, Head: root.Head}
 	var held *store.HeldError
@@ -124,7 +122,7 @@ func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
 			return item, err
 		}
 		defer lease.Release()
-		c.to = store.Under(c.cfg.To, lease) // the last is that of To
+		c.to = store.Under(c.cfg.To, lease) // the lease of To is the last
 	}
 	rows, err := readTask(ctx, c.cfg.From, root.ID)
 	if err != nil {
@@ -136,7 +134,8 @@ func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
 		item.State, item.Why = Differs, why
 		return item, err
 	}
-	// Objects of one that is there may be missing: an import was cut off, or a backup is older.
+	// Even a task that is present may lack objects: an import was interrupted, or a backup is
+	// older.
 	before := c.report.Objects
 	if err := c.objects(ctx, rows.roots(), root.ID, seen.there); err != nil {
 		return item, err
@@ -151,7 +150,7 @@ func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
 	return item, c.confirm(ctx, &item, c.report.Objects > before)
 }
 
-// confirm makes sure that To has the task as From has it. changed says that something of it was put.
+// confirm verifies that To has the task as From has it. changed says that something was written.
 func (c *carrier) confirm(ctx context.Context, item *Item, changed bool) error {
 	kept, err := c.cfg.To.Thread(ctx, item.ID)
 	if err != nil {
@@ -182,7 +181,7 @@ func (c *carrier) confirm(ctx context.Context, item *Item, changed bool) error {
 	return nil
 }
 
-// registry carries the names of flows.
+// registry copies the names of flows.
 func (c *carrier) registry(ctx context.Context) error {
 	c.to = c.cfg.To
 	flows, err := c.cfg.From.Flows(ctx)
