@@ -69,7 +69,7 @@ func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
 func (a *app) deliverCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: deliverAnswer + " OFFERED HANDED", Hidden: true, Args: exactly(2, "two files"),
-		Short: "Serve the tool by which an agent hands back its answer",
+		Short: "Serve the tool with which an agent submits its answer",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return acp.Deliver(cmd.Context(), args[0], args[1], os.Stdin, os.Stdout)
 		},

@@ -69,7 +69,7 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 		}
 		return host.Agent(cfg)
 	}
-	return nil, fmt.Errorf("unknown kind %q; there are acp, claude, codex, codex-exec, command, model and replay", def.Kind)
+	return nil, fmt.Errorf("unknown kind %q: use acp, claude, codex, codex-exec, command, model or replay", def.Kind)
 }
 
 // modelAddress returns where the models of --offline are. For a replay it is an address where nothing listens: the

@@ -27,7 +27,7 @@ func (a *app) isolate(ctx context.Context) error {
 
 func (a *app) makeCell(ctx context.Context) error {
 	if os.Geteuid() == 0 {
-		return errors.New("the worker runs as root, who is kept from nothing; start it as a user of its own")
+		return errors.New("a worker cannot run as root, which nothing restricts: start it as a user of its own")
 	}
 	hide, err := a.hidden()
 	if err != nil {

@@ -84,7 +84,7 @@ type Verb struct {
 // Main runs the verb that args name and returns the exit code.
 func (p Program) Main(args []string) int {
 	if err := proc.BecomeSubreaper(); err != nil {
-		fmt.Fprintln(os.Stderr, p.Name+": warning: orphans of agents may outlive them:", err)
+		fmt.Fprintln(os.Stderr, p.Name+": warning: processes of agents may outlive them:", err)
 	}
 	began := time.Now()
 	ctx, stop := interruptible()
@@ -205,7 +205,7 @@ a task: you can show it, fork it from any step, resume it after a crash, and ver
 	flags.BoolVar(&a.json, "json", false, "print JSON: one object, or one a line for streams")
 	flags.StringVar(&expr, "jq", "", "print only what this jq `expression` selects from the JSON data")
 	flags.StringVar(&a.color, "color", "auto", "use colour: auto, always or never")
-	flags.BoolVar(&a.plain, "plain", false, "on a terminal, write line by line and move nothing")
+	flags.BoolVar(&a.plain, "plain", false, "on a terminal, print plain lines and never redraw")
 	flags.BoolVar(&a.verbose, "verbose", false, "also print the debug log to stderr")
 	flags.StringVar(&a.home, "home", "",
 		"directory of the record (default $PLAIT_HOME, else $XDG_DATA_HOME/plait)")

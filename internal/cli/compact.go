@@ -13,8 +13,8 @@ func (a *app) threadCompactCmd() *cobra.Command {
 	var f driveFlags
 	cmd := &cobra.Command{
 		Use:   "compact THREAD [--agent A]",
-		Short: "Have an agent summarise a conversation",
-		Long: `Have an agent summarise the conversation so far. The summary becomes a step; later prompts
+		Short: "Summarise a conversation with an agent",
+		Long: `Let an agent summarise the conversation so far. The summary becomes a step; later prompts
 contain the task, the summary and the output of pinned roles. Nothing is lost: plait thread
 show --expand prints the summarised steps, plait resume --context full ignores the summary,
 and a fork from before it undoes it.`,

@@ -26,7 +26,7 @@ func (a *app) openLog(home string) {
 	if err := f.open(); err == nil {
 		a.logFile, out = f, f
 	} else if a.verbose {
-		fmt.Fprintln(a.err, "plait: warning: no debug log is kept:", err)
+		fmt.Fprintln(a.err, "plait: warning: cannot write the debug log:", err)
 	}
 	switch {
 	case a.verbose && out != nil:

@@ -272,7 +272,7 @@ func (d *demo) ended(ctx context.Context, row store.Thread) error {
 	}
 	return d.print(d.cmd, v, func(out io.Writer) {
 		if v.Exit == exitPerson {
-			fmt.Fprintln(d.err, "Nobody can answer here. Run plait demo on a terminal, or plait demo --yes, "+
+			fmt.Fprintln(d.err, "The demo needs you, but there is no terminal. Run plait demo on a terminal, or plait demo --yes, "+
 				"which answers automatically.")
 			return
 		}

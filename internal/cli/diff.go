@@ -43,6 +43,6 @@ that are not shared. The exit code is 0 whether or not they differ.`,
 			return a.print(cmd, v, func(out io.Writer) { a.writeDiff(out, v, whole) })
 		},
 	}
-	cmd.Flags().BoolVar(&whole, "full", false, "print each text's difference whole")
+	cmd.Flags().BoolVar(&whole, "full", false, "print the full diff of each text")
 	return cmd
 }

@@ -41,7 +41,7 @@ func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 			same++
 		}
 		if same > 0 {
-			fmt.Fprintf(out, "\n%s\n", st.dim(fmt.Sprintf("=    %s that say the same", count(same, "step"))))
+			fmt.Fprintf(out, "\n%s\n", st.dim(fmt.Sprintf("=    %s with the same content", count(same, "step"))))
 			i += same
 			continue
 		}

@@ -63,7 +63,7 @@ func (a *app) driven(cmd *cobra.Command, w *workplace, row, end store.Thread, er
 	var taken *control.TakenError
 	if errors.As(err, &taken) { // it goes on, but not here
 		name := w.view().Names().Of(context.WithoutCancel(cmd.Context()), taken.Row)
-		return view.Advise(err, "see how it goes on with `plait show %s`, or `plait logs -f %s`", name, name)
+		return view.Advise(err, "follow it with `plait show %s` or `plait logs -f %s`", name, name)
 	}
 	if err != nil && !errors.Is(err, engine.ErrInterrupted) {
 		return err

@@ -10,7 +10,7 @@ import (
 func (a *app) forwardCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: gatewayForward + " SOCKET PROGRAM [ARG...]", Hidden: true, DisableFlagParsing: true,
-		Short: "Run a program whose only network is the way to its model",
+		Short: "Run a program that can reach only its model",
 		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := gateway.Forward(cmd.Context(), args[0], args[1], args[2:])

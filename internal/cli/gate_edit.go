@@ -80,7 +80,7 @@ func (a *app) editor(cmd *cobra.Command, input json.RawMessage) ([]byte, error) 
 	run := exec.CommandContext(cmd.Context(), "sh", "-c", line+` "$1"`, "sh", f.Name())
 	run.Stdin, run.Stdout, run.Stderr = a.in, a.err, a.err
 	if err := run.Run(); err != nil {
-		return nil, fmt.Errorf("the editor %q: %w", line, err)
+		return nil, fmt.Errorf("run editor %q: %w", line, err)
 	}
 	data, err := os.ReadFile(f.Name())
 	if err == nil && bytes.Equal(bytes.TrimSpace(data), bytes.TrimSpace(text.Bytes())) {

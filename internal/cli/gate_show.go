@@ -18,7 +18,7 @@ import (
 func (a *app) gateShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "show ID",
-		Short:   "Show a question or an approval: what exactly is asked, by whom, and the answer",
+		Short:   "Show a question or an approval in full",
 		Example: "  plait gate show g-35aeb9441b",
 		Args:    exactly(1, "the id of one question or approval"), ValidArgsFunction: a.completeGates(""),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -34,18 +34,18 @@ func (a *app) importCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE.zip|DIR",
 		Short: "Import an exported task, or all tasks of another record",
-		Long: `Import a task that plait task export wrote (the file, or the directory that it was unpacked into),
-or all tasks and named flows of another record: a directory such as ~/.local/share/plait.
+		Long: `Import a task from plait task export (the file, or the directory that it was unpacked into), or all
+tasks and named flows of another record, in a directory such as ~/.local/share/plait.
 
-What is imported is verified first; if anything is altered or missing, nothing is imported and the
-exit code is 6. A task is imported wholly or not at all. Nothing that is here is overwritten: a task
-that differs from the one here is refused (exit code 7), and the others are imported. Run it again
-after an interruption: it goes on where it stopped.
+The source is verified first; if anything is altered or missing, nothing is imported and the exit
+code is 6. A task is imported completely or not at all. Nothing is overwritten: a task that differs
+from the one here is refused (exit code 7), and the others are imported. After an interruption, run
+it again: it continues where it stopped.
 
 Imported tasks can be read, verified and forked like any other. They run nothing until you continue
-them with plait resume --trust. A task from a file belongs to this workspace, tasks of another record
-to the directories that they had; --workspace says otherwise. The files of a workspace are not part of
-a record, nor are the raw logs of attempts that never ended.`,
+them with plait resume --trust. A task from a file belongs to this workspace, and tasks of another record
+to the same directories as there, unless --workspace names one. Files of workspaces are not part of a
+record, nor are the raw logs of attempts that never ended.`,
 		Example: `  plait import 01K0ABCDEFGHJKMNPQRSTVWXYZ.zip
   plait import /mnt/old/plait --workspace .`,
 		Args: exactly(1, "a file or a directory"),
@@ -92,9 +92,9 @@ func (a *app) exportCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "export DIR",
 		Short: "Export the whole record into a directory",
-		Long: `Write all tasks and named flows into a record in a directory, which plait reads with --home DIR. The
-record is verified first. A directory that already has a record keeps what it has, and gets what it
-lacks: run it again after an interruption. Tasks that differ there are refused (exit code 7).
+		Long: `Write all tasks and named flows to a record in a directory, which plait reads with --home DIR. The
+record is verified first. A record in the directory is kept, and what it lacks is added, so run it
+again after an interruption. Tasks that differ there are refused (exit code 7).
 For a single task use plait task export.`,
 		Example: `  plait export /mnt/backup/plait`,
 		Args:    exactly(1, "one directory"),
@@ -162,7 +162,7 @@ func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Confi
 		for _, p := range report.Problems {
 			fmt.Fprintln(a.err, p.Hash.String()+"  "+safe(p.What))
 		}
-		return res, fmt.Errorf("integrity %s, completeness %s, %d problems; nothing was carried: %w", report.Integrity,
+		return res, fmt.Errorf("integrity %s, completeness %s, %d problems; nothing was copied: %w", report.Integrity,
 			report.Completeness, len(report.Problems), store.ErrCorrupt)
 	}
 	res.Verified = report.Objects
@@ -185,7 +185,7 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 		for _, it := range res.Refused() {
 			fmt.Fprintf(a.err, "not %s: %s: %s\n", done, safe(it.ID), safe(it.Why))
 		}
-		fmt.Fprintf(out, "%d tasks %s, %d there already, %d refused; %d objects, %s\n", count[transfer.Imported], done,
+		fmt.Fprintf(out, "%d tasks %s, %d already there, %d refused; %d objects, %s\n", count[transfer.Imported], done,
 			count[transfer.There], len(res.Refused()), res.Objects, size(res.Bytes))
 	})
 }

@@ -67,7 +67,7 @@ func (w *workplace) agreedBefore(f control.Found) error {
 	if err != nil || t.Agreed(all) {
 		return err
 	}
-	return fmt.Errorf("flow %s, or the configuration of the project, is from files that your user has not agreed to as they are: "+
+	return fmt.Errorf("your user has not approved the files of flow %s, or the configuration of the project, in their current form: "+
 		"they can add the flow with plait flow add, or run it once with plait run", f.Bundle.Name)
 }
 

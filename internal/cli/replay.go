@@ -24,8 +24,8 @@ from the record too. The agents work in a copy of the files that the task began 
 own files stay as they are. It needs bubblewrap, no account, and costs nothing.
 
 The replay is a task of its own. At the end its outcome digest is compared with the recorded
-one; the exit code is 6 if they differ. A request that was not recorded like that is reported:
-it is answered by the next one of its conversation, or, if there is none, refused.
+one; the exit code is 6 if they differ. A request that differs from the recorded ones is
+reported: it gets the next answer of its conversation, or is refused if there is none.
 
 With --from STEP --model MODEL another model is asked from that step on, for real: a fork.`,
 		Example: `  plait replay k7f2
@@ -65,7 +65,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 			return a.replay(cmd, w, r, f.quiet)
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "with --model: the first `step` to do anew, its number or hash")
+	cmd.Flags().StringVar(&from, "from", "", "with --model: the first `step` to run again, its number or hash")
 	cmd.Flags().StringVar(&model, "model", "", "with --from: the `model` to ask from that step on")
 	cmd.Flags().BoolVar(&programs, "run-commands", false, "run programs again instead of using what they printed")
 	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")

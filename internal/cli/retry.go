@@ -58,6 +58,6 @@ The fork is a new task; the original is unchanged.`,
 	}
 	f.add(cmd, a)
 	f.addWorkspace(cmd)
-	cmd.Flags().StringVar(&from, "from", "", "the `step` to do again: its number, or the beginning of its hash")
+	cmd.Flags().StringVar(&from, "from", "", "the `step` to run again: its number, or the beginning of its hash")
 	return cmd
 }

@@ -68,7 +68,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
 	cmd.Flags().StringVar(&f.merge, "merge", "",
 		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; keep: leave them on branches")
-	cmd.Flags().BoolVar(&f.record, "record", false, "keep what agents ask their models, and the answers")
+	cmd.Flags().BoolVar(&f.record, "record", false, "record agents' requests to their models, and the responses")
 	cmd.Flags().BoolVar(&f.keep, "keep-files", false, "keep the files that each step leaves in the record (see plait task pull)")
 	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
 	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
@@ -328,8 +328,8 @@ With -p MORE you answer what it asks; a task that is done is continued in a fork
 has an id of its own. An interrupted attempt is retried automatically if its role only
 reads; otherwise --again allows it.
 
-A task that belongs to a directory of another machine continues in a copy of it here: say where
-with --workspace. A task that was imported runs what its flow says only with --trust.`,
+A task of another machine continues in a copy of its directory: name the copy with --workspace. An
+imported task runs commands of its flow only with --trust.`,
 		Example: `  plait resume k7f2
   plait resume k7f2 -p "v1.2.0"
   plait resume k7f2 --limit maxTokens=200000`,

@@ -164,7 +164,7 @@ func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool
 		}
 		a.writeStep(out, st, &v.Step, true)
 		if v.Covered > 0 && !expand {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("stands for %s before it (--expand lists them)",
+			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("summarises %s before it (--expand lists them)",
 				count(v.Covered, "step"))))
 		}
 		fmt.Fprintf(out, "\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s\n",

@@ -15,7 +15,7 @@ import (
 
 // formMeans says what the forms mean that do not say it themselves.
 var formMeans = map[string]string{
-	thread.FormSummary: "stands for everything before it",
+	thread.FormSummary: "replaces everything before it",
 	thread.FormSession: "the session knew it, and everything before it",
 	thread.FormLossy:   "a session that is lost knew it, and everything before it",
 	thread.FormOmitted: "left out, and everything before it that is not listed",
@@ -54,7 +54,7 @@ func writeUses(out io.Writer, st style, v *view.Prompt) {
 			st.dim(what))
 	}
 	if len(v.Context) == 0 {
-		fmt.Fprintln(out, "  no earlier step went into it")
+		fmt.Fprintln(out, "  no earlier step is included")
 	}
 	fmt.Fprintf(out, "%s\n", st.dim(strings.Repeat("─", 60)))
 }

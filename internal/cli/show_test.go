@@ -297,7 +297,7 @@ func TestShowWhatASummaryStandsFor(t *testing.T) {
 	if m.data(&v, "thread", "show", root.row.ID); len(v.Steps) != 4 {
 		t.Errorf("--json has %d steps, want all", len(v.Steps))
 	}
-	contains(t, m.plait("thread", "show", summary.Short()), "in short", "stands for 2 steps before it")
+	contains(t, m.plait("thread", "show", summary.Short()), "in short", "summarises 2 steps before it")
 	contains(t, m.plait("thread", "show", summary.Short(), "--expand"), "1  one", "2  two", "3  __compact__")
 	var w view.WholeStep
 	if m.data(&w, "thread", "show", summary.String(), "--expand"); len(w.Covers) != 2 || w.Covers[1].Role != "two" || w.N != 3 {

@@ -16,8 +16,8 @@ func (a *app) taskBranchesCmd() *cobra.Command {
 		Use:   "branches [TASK]",
 		Short: "List or remove the Git branches with agents' changes",
 		Long: `List the Git branches below plait/ in this workspace, or of one task. Each has the changes of
-one agent. Plait removes a branch when it has merged it, so those listed were not merged, or
-not by Plait.
+one agent. Plait removes a branch once it has merged it, so those listed were not merged by
+Plait.
 
 --prune removes the branches that are merged: by Plait, or because another branch contains the
 commit. With --force it removes the others too. A branch that is checked out, or whose task has

@@ -48,8 +48,8 @@ func (a *app) evidenceCheckCmd() *cobra.Command {
 tool calls with the transcripts, and look up every citation (evidence:ID) in the reports,
 contracts, decisions and final.json files of the task.
 
-The exit code is 6 if content is damaged, or if a citation names nothing or a command or tool
-call that was declined or interrupted; 1 if a file has changed or is gone; and 0 otherwise.`,
+The exit code is 6 if content is damaged, or if a citation names missing evidence, or a command
+or tool call that was declined or interrupted; 1 if a file has changed or is gone; and 0 otherwise.`,
 		Example: `  plait task evidence check
   plait task evidence check k7f2`,
 		Args: atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),

@@ -16,8 +16,7 @@ func (a *app) taskWatchCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch [TASK]",
 		Short: "Watch a task that another process runs",
-		Long: `Watch a task that another process runs, as that process shows it, until the task ends or the
-process does. If stderr is not a terminal, and with --json, earlier events are printed first.
+		Long: `Watch a task that another process runs, until the task or that process ends. If stderr is not a terminal, and with --json, earlier events are printed first.
 Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 130 after Ctrl-C.`,
 		Example: `  plait task watch
   plait task watch k7f2`,

@@ -152,7 +152,7 @@ Ctrl-C. The printed address works once.`,
 		},
 	}
 	cmd.Flags().StringVar(&f.addr, "addr", f.addr, "`address` on this machine to listen on; port 0 is any free one")
-	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, and open no browser")
+	cmd.Flags().BoolVar(&printOnly, "print", false, "print the address, but open no browser")
 	return cmd
 }
 

@@ -73,7 +73,7 @@ is missing). The exit code is 6 if either fails.`,
 				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness,
 					report.Objects)
 				if n := report.Unchecked; n > 0 {
-					fmt.Fprintf(out, "%d steps of older versions do not say in which path they were done: "+
+					fmt.Fprintf(out, "%d steps of older versions do not record their path: "+
 						"how they were reached is unchecked\n", n)
 				}
 			})

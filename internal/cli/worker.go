@@ -63,15 +63,15 @@ func (a *app) workerCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Work on the team's tasks until stopped",
-		Long: `Work on tasks that were begun with run --on team, together with other workers on the same record, until
-a signal. On SIGTERM or Ctrl-C it begins nothing further, finishes the steps under way and exits; after --grace, or at a second
-signal, agents are stopped, and other workers continue. When it dies, others continue after 30 seconds.
+		Long: `Work on tasks started with run --on team, together with other workers on the same record. On SIGTERM
+or Ctrl-C it starts nothing new, finishes running steps and exits; after --grace, or on a second
+signal, it stops its agents, and other workers continue. If it dies, others continue after 30 seconds.
 
-Agents are started in namespaces of their own, which end with the worker, and see of this machine's files the system's
-and their task's. A worker that cannot give them that does not start, unless --unsafe-agents allows it.
+Agents run in namespaces of their own, which end with the worker, and see only the system's files and
+those of their task. A worker that cannot isolate them does not start, unless --unsafe-agents is given.
 
-The engine decides which worker does what, and when: all workers of a record use the same one. With local each
-worker looks for itself.`,
+The engine distributes the work: all workers of a record must use the same one. With local, each
+worker looks for work itself.`,
 		Example: `  plait worker
   plait worker --labels gpu,linux --max-agents 4 --listen 127.0.0.1:9090`,
 		Args: exactly(0, "no arguments"),
@@ -84,11 +84,11 @@ worker looks for itself.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.engine, "engine", engines[0], "`engine` that all workers share: "+strings.Join(engines, ", "))
-	flags.StringVar(&f.name, "name", "", "`name` of this worker, which no other has (default: the host's)")
-	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks may need, such as gpu,linux")
+	flags.StringVar(&f.name, "name", "", "unique `name` of this worker (default: the host's)")
+	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks can require, such as gpu,linux")
 	flags.IntVar(&f.most, "max-agents", 0, "run at most `N` agents at once (default: maxAgents of the configuration)")
 	flags.StringVar(&f.listen, "listen", "", "serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
-	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` steps under way may take after a signal")
+	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` running steps may take after a signal")
 	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -175,7 +175,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	err = e.Serve(ctx, dispatch.Host{ID: f.name, Labels: f.labels, Slots: slotsOf(f, w)}, worker)
 	close(drained)
 	if err == nil && errors.Is(context.Cause(ctx), engine.ErrInterrupted) {
-		fmt.Fprintf(a.err, "worker %s: stopped, nothing is left to do here\n", f.name)
+		fmt.Fprintf(a.err, "worker %s: stopped; no work is left here\n", f.name)
 	}
 	return err
 }
