@@ -63,7 +63,7 @@ func TestCopyPages(t *testing.T) {
 		{"/reports", "/read/shared/reports/a%20%231%3F%25.json"}, {"/read/shared/reports/a%20%231%3F%25.json", "  &#34;a&#34;: ["},
 		{"/read/shared/reports/report.md", "<h2>Found</h2>"}, {"/read/shared/reports/report.md", `<a href="/evidence#work.cmd-1">evidence:work.cmd-1</a>`},
 		{"/read/shared/reports/report.md", "evidence:none.x-1 (not there)"}, {"/read/shared/reports/report.md", "&lt;b&gt;bold"}, {"/read/shared/reports/report.md", "<pre>x: 1</pre>"},
-		{"/read/shared/reports/picture.svg", "<pre>&lt;svg onload"}, {"/read/shared/reports/picture.png", "It is no text"}, {"/read/shared/reports/long.txt", "There is more"},
+		{"/read/shared/reports/picture.svg", "<pre>&lt;svg onload"}, {"/read/shared/reports/picture.png", "This file is not text"}, {"/read/shared/reports/long.txt", "There is more"},
 		{"/evidence", "A command was run in api and ended with exit code 1"}, {"/evidence", "go test ./..."}, {"/evidence", "The file a/b.go, lines 3 to 9"}, {"/evidence", "not checkable"},
 		{"/events", "gate.blocked"}, {"/events?from=-100000", "task.created"}, {"/sessions", "/sessions/plan"}, {"/sessions/plan", "scripted"}, {"/sessions/plan", "the thing"},
 	} {

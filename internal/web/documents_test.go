@@ -44,7 +44,7 @@ func TestReading(t *testing.T) {
 		at + "?tab=evidence":                          {`id="` + id + `"`, "A command was run", "exit code 1", "make check", "<summary>what it printed</summary><pre>&lt;b&gt;no", "There is more", "not checkable"},
 		at + "/read/shared/reports/a.md":              {"<h2>A</h2>", link + id, "evidence:nobody.x-1 (not there)"},
 		at + "/read/agents/plan/artifacts/mine.md":    {link},
-		at + "/read/agents/plan/artifacts/deep/x.png": {"It is no text"},
+		at + "/read/agents/plan/artifacts/deep/x.png": {"This file is not text"},
 		at + "/read/shared/state-board.md":            {"<table>"},
 		at + "?tab=sessions": {at + "/read/agents/plan/session.json", at + "/read/agents/plan/step.json",
 			at + "/read/agents/plan/artifacts/final.json", at + "/read/agents/plan/runtime/events.jsonl", "scripted"},
