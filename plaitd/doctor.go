@@ -82,10 +82,10 @@ func examineDirect(ctx context.Context, c *pgx.Conn, direct string) cli.Finding 
 		_, err = listener.WaitForNotification(ctx)
 	}
 	if err != nil {
-		f.Text = "what others tell is not heard at " + shown(direct) + ": " + err.Error()
+		f.Text = "notifications do not arrive at " + shown(direct) + ": " + err.Error()
 		return f
 	}
-	return cli.Finding{What: "direct", OK: true, Text: "what others tell is heard at " + shown(direct)}
+	return cli.Finding{What: "direct", OK: true, Text: "notifications arrive at " + shown(direct)}
 }
 
 // settings are what matters of a server's.
@@ -138,7 +138,7 @@ func (s settings) findings(where string, conns int) []cli.Finding {
 	if s.standbys == "" {
 		standby = cli.Finding{What: "replication", Warning: true,
 			Text: "synchronous_standby_names is empty: a failover to another server can lose the newest commits",
-			Do:   "set it if a standby may take over; a managed service may do it by other means"}
+			Do:   "set it if a standby may take over; a managed service may replicate in another way"}
 	}
 	clock := cli.Finding{What: "clocks", OK: true, Text: "differ by " + s.skew.String()}
 	if s.skew.Abs() > maxSkew {
@@ -181,10 +181,10 @@ func examineVersions(ctx context.Context, b *s3.Bucket) []cli.Finding {
 		return nil // not everybody who may use a bucket may ask, and not every server knows of versions
 	case kept == s3.VersionsStay:
 		return []cli.Finding{{What: "versions", Warning: true,
-			Text: "the bucket keeps old versions for ever: what gc deletes stays, and costs",
-			Do:   "have a rule of its lifecycle end them when no backup of the database is as old: see bucket.md"}}
+			Text: "the bucket keeps old versions forever: what gc deletes stays, and costs money",
+			Do:   "add a lifecycle rule that ends them once no backup of the database is as old: see bucket.md"}}
 	case kept == s3.VersionsEnd:
-		return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes stays until a rule of the bucket ends it"}}
+		return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes is kept until a lifecycle rule ends it"}}
 	}
 	return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes is gone at once: mind the order of backups"}}
 }

@@ -42,7 +42,7 @@ func (r rights) finding() cli.Finding {
 	switch {
 	case r.super:
 		return cli.Finding{What: "role", Warning: true,
-			Text: r.role + " is a superuser: whoever learns its password has everything on the server",
+			Text: r.role + " is a superuser: anyone with its password controls the whole server",
 			Do:   "name a role in PLAIT_STORE that owns its database, and nothing else"}
 	case !r.there && r.create:
 		return good("may create the schema of the record")
@@ -54,7 +54,7 @@ func (r rights) finding() cli.Finding {
 	case r.writes && r.takes:
 		return good("may write and delete, and not migrate")
 	case r.writes:
-		return good("may do what a worker does: add to the record, and take nothing back")
+		return good("may do what a worker does: add to the record, but change or delete no history")
 	}
 	return cli.Finding{What: "role", Text: r.role + " may not write to the record",
 		Do: "run plaitd migrate --worker " + r.role + " as the owner of the record"}
