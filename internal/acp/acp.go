@@ -1,22 +1,23 @@
 // Package acp is the agent kind acp: any agent that speaks the Agent Client Protocol, version 1
 // (https://agentclientprotocol.com), on its standard input and output.
 //
-// In go a definition and a Request; out come events, in one normalised form, and a Result. How agents
-// differ is data: see [Kinds]. Laws:
+// It turns session updates into events in one normalised form and a Result. The differences
+// between agents are data: see [Kinds]. Laws:
 //
-//   - The modes and options by which an agent asks are set after each session/new, load and resume: some begin with
-//     a model that approves.
-//   - Its model is reached through a gateway where the agent can be pointed elsewhere: the key stays with Plait.
-//   - Behind a wall (see package sandbox) the role's access is enforced for all that it runs, and what stays
-//     behind the wall is not asked for. Without one each command and each change is asked for, and an agent that
-//     does not ask is not started.
-//   - Each byte that it says is in the desk's logs before it is understood. What is not understood is kept and
-//     passed over.
-//   - When Run returns, no process of the attempt is left: agents' children have sessions of their own, and
-//     are found by their tag.
-//   - What an agent hands back by the tool deliver is its answer; see [Deliver].
+//   - The modes and options that control approvals are set after each session/new, load and
+//     resume: some agents begin in a mode that approves automatically.
+//   - Its model is reached through a gateway if the agent can be configured for that: the key
+//     stays with Plait.
+//   - Behind a wall (see package sandbox) the role's access is enforced for everything it runs,
+//     and needs no approval. Without a wall each command and each change does, and an agent
+//     that does not ask is not started.
+//   - Each byte of its output is in the desk's logs before it is parsed. Unknown messages are
+//     logged and ignored.
+//   - When Run returns, no process of the attempt is left: agents' children have sessions of
+//     their own, and are found by their tag.
+//   - The answer is what an agent submits with the tool deliver; see [Deliver].
 //
-// The files and terminals of the client are not offered: an agent uses its own, behind the wall.
+// The client's files and terminals are not offered: an agent uses its own, behind the wall.
 package acp
 
 import (
@@ -38,24 +39,25 @@ import (
 // A Config is the definition of one agent.
 type Config struct {
 	Kind    string   // the name of one of [Kinds], or ""
-	Command []string // the command line of any other
+	Command []string // the command line of any other agent
 	Model   string
 	Path    string            // the program, or the directory it was installed to; "" looks for it
 	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // further variables
+	Env     map[string]string // additional variables
 	Pass    []string          // names of Plait's own variables to pass to it
 	Write   []string          // directories that it may write beyond the role's access, absolute
 	Network bool              // its commands may use the network
-	// Endpoint is the base of the API where its model is, with the version; "" for its vendor's own.
+	// Endpoint is the base URL of its model's API, with the version; "" for its vendor's own.
 	Endpoint string
 }
 
-// A HostConfig says where agents run.
+// A HostConfig configures a Host.
 type HostConfig struct {
 	sandbox.Config
-	// Deliver is the command line that serves [Deliver]: the files are added. Nil: answers are taken from texts.
+	// Deliver is the command line that serves [Deliver], to which the files are appended. Nil:
+	// answers are taken from texts.
 	Deliver []string
-	Grace   time.Duration // how long an agent may take to end by itself, 0: 2.5 s
+	Grace   time.Duration // how long an agent may take to exit, 0: 2.5 s
 }
 
 // A Host is where agents run. It may be used concurrently.
@@ -67,7 +69,7 @@ type Host struct {
 	versions map[string]string // by program
 }
 
-// NewHost returns a host. It only looks for what makes walls.
+// NewHost returns a host. It only checks what walls need.
 func NewHost(cfg HostConfig) *Host {
 	if cfg.Grace == 0 {
 		cfg.Grace = 2500 * time.Millisecond
@@ -89,8 +91,8 @@ var (
 	_ agent.Shaper     = (*Agent)(nil)
 )
 
-// Agent checks cfg and returns its agent. That the program is not there, or cannot reach its model, is
-// an error: it is found before anything is begun.
+// Agent checks cfg and returns its agent. It is an error if the program is not installed or
+// cannot reach its model, so that this is found before anything starts.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
 		return nil, fmt.Errorf("acp agent: dir %q leaves the working tree", cfg.Dir)
@@ -108,7 +110,7 @@ func (h *Host) Agent(cfg Config) (*Agent, error) {
 	return &Agent{h, cfg, kind}, nil
 }
 
-// Continues reports whether the session was opened in the task's home, and can be loaded by now.
+// Continues reports whether the session was opened in the task's home and can be loaded.
 func (a *Agent) Continues(req agent.Request) bool {
 	if req.Session == "" {
 		return false
@@ -117,7 +119,7 @@ func (a *Agent) Continues(req agent.Request) bool {
 	return err == nil && a.kept(req.Home, req.Session) && !(a.kind.LoadsLater && info.ModTime().Truncate(time.Minute).Equal(time.Now().Truncate(time.Minute)))
 }
 
-// kept reports whether the agent has written down a session: one that is killed early has not.
+// kept reports whether the agent has saved a session: one that is killed early has not.
 func (a *Agent) kept(home, session string) bool {
 	if a.kind.Kept == "" {
 		return true
@@ -134,19 +136,19 @@ func (a *Agent) kept(home, session string) bool {
 	})
 }
 
-// Instructions returns nothing: what a user tells an agent in all projects is not read.
+// Instructions returns nothing: the user's instructions for an agent are not used.
 func (a *Agent) Instructions() string { return "" }
 
-// SessionHome returns the directory that has an agent's own state about a task.
+// SessionHome returns the directory of an agent's own state for a task.
 func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "acp-"+a.kind.Name) }
 
-// Shapes reports whether an answer can be handed back by the tool deliver.
+// Shapes reports whether an answer can be submitted with the tool deliver.
 func (a *Agent) Shapes(schema json.RawMessage) bool {
 	_, err := newDelivery(schema)
 	return len(a.host.cfg.Deliver) > 0 && err == nil
 }
 
-// mark is the file that says that a session was opened in a home.
+// mark returns the file that records that a session was opened in a home.
 func (a *Agent) mark(home, session string) string {
 	return filepath.Join(a.SessionHome(home), "plait-sessions", strings.Map(func(r rune) rune {
 		if r == '/' || r == '\\' || r == 0 {
@@ -165,10 +167,10 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, agent.Final("%v", err)
 	}
-	s, err := a.site(p, a.host.Login(a.kind, a.cfg), req)
+	s, err := a.setup(p, a.host.Login(a.kind, a.cfg), req)
 	if err != nil {
 		return agent.Result{}, err
 	}
 	defer s.close()
-	return newTalk(s, req, emit).run(ctx)
+	return newConversation(s, req, emit).run(ctx)
 }

@@ -26,30 +26,30 @@ const (
 	maxFailed = 3           // requests to the model in a row
 )
 
-// A talk is one attempt at work.
-type talk struct {
-	site *site
-	req  agent.Request
-	emit func(agent.Event) error
-	conn *jsonrpc.Conn
+// A conversation is one attempt in progress.
+type conversation struct {
+	setup *setup
+	req   agent.Request
+	emit  func(agent.Event) error
+	conn  *jsonrpc.Conn
 
-	ctx     context.Context // ends with the attempt's work
-	stop    context.CancelCauseFunc
-	asking  sync.WaitGroup
-	patient *agent.Patience
-	logging sync.Mutex // guards the desk's requests
+	ctx      context.Context // ends with the attempt's work
+	stop     context.CancelCauseFunc
+	asking   sync.WaitGroup
+	watchdog *agent.Watchdog
+	logging  sync.Mutex // guards the desk's requests
 
-	mu      sync.Mutex // guards what follows
-	session string
-	live    bool            // the prompt was sent: what is said before is old
-	failed  gateway.Failure // of its model, when its turn was over
-	lines   int             // of the raw log
-	news    news
-	told    agent.Usage // by the last event
-	emitErr error
+	mu       sync.Mutex // guards what follows
+	session  string
+	live     bool            // the prompt was sent: earlier updates are of the past
+	failed   gateway.Failure // of its model, at the end of its turn
+	lines    int             // of the raw log
+	updates  updateLog
+	reported agent.Usage // by the last event
+	emitErr  error
 }
 
-// What an attempt came to, as far as the agent says.
+// An ending is the outcome of an attempt according to the agent.
 type ending struct {
 	stop  string // its stop reason
 	model string
@@ -57,24 +57,24 @@ type ending struct {
 	err   error
 }
 
-func newTalk(s *site, req agent.Request, emit func(agent.Event) error) *talk {
-	return &talk{site: s, req: req, emit: emit, news: newNews(s), patient: agent.NewPatience(req.Limits)}
+func newConversation(s *setup, req agent.Request, emit func(agent.Event) error) *conversation {
+	return &conversation{setup: s, req: req, emit: emit, updates: newUpdateLog(s), watchdog: agent.NewWatchdog(req.Limits)}
 }
 
-// title is the agent's name, for people.
-func (t *talk) title() string { return t.site.agent.kind.Title }
+// title returns the agent's name, for people.
+func (t *conversation) title() string { return t.setup.agent.kind.Title }
 
-// Sent logs what is said to the agent.
-func (t *talk) Sent(_ jsonrpc.Message, line []byte) {
+// Sent logs a message to the agent.
+func (t *conversation) Sent(_ jsonrpc.Message, line []byte) {
 	if t.req.Desk.Requests != nil {
 		t.logging.Lock()
 		defer t.logging.Unlock()
-		t.req.Desk.Requests.Write(append(slices.Clone(line), '\n')) // a log that cannot be written is found by the raw one
+		t.req.Desk.Requests.Write(append(slices.Clone(line), '\n')) // if logging fails, the raw log reports it
 	}
 }
 
-// run starts the agent, has it answer the prompt, and ends it.
-func (t *talk) run(ctx context.Context) (agent.Result, error) {
+// run starts the agent, sends the prompt, waits for the answer, and ends the agent.
+func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.ctx, t.stop = context.WithCancelCause(ctx)
 	defer t.stop(nil)
 	stdin, in := io.Pipe()
@@ -89,9 +89,9 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 		defer close(over)
 		defer t.conn.End()
 		res, runErr = proc.Run(alive, proc.Config{
-			Path: t.site.path, Args: t.site.args, Dir: t.site.dir, Env: t.site.env, Stdin: stdin, Stdout: t.req.Desk.Raw,
+			Path: t.setup.path, Args: t.setup.args, Dir: t.setup.dir, Env: t.setup.env, Stdin: stdin, Stdout: t.req.Desk.Raw,
 			Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30, Signals: []syscall.Signal{},
-			Grace: t.site.agent.host.cfg.Grace, Tag: t.req.Tag, Started: func(pid int, start int64) {
+			Grace: t.setup.agent.host.cfg.Grace, Tag: t.req.Tag, Started: func(pid int, start int64) {
 				if t.req.Started != nil {
 					t.req.Started(agent.Process{PID: pid, Start: start})
 				}
@@ -100,7 +100,7 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 		stdin.Close()
 	}()
 	var watching sync.WaitGroup
-	watching.Go(func() { t.patient.Watch(t.ctx, t.stop) })
+	watching.Go(func() { t.watchdog.Watch(t.ctx, t.stop) })
 	watching.Go(t.giveUp)
 	end := t.converse()
 	t.use(end)
@@ -121,14 +121,15 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	return t.outcome(ctx, why, end, res)
 }
 
-// errFailing is why an attempt ends whose requests to the model failed again and again.
+// errFailing is why an attempt ends after repeated failures of the model.
 var errFailing = errors.New("the model fails")
 
-// giveUp ends the attempt after some failed requests in a row: agents ask again for minutes, each in its own way.
-func (t *talk) giveUp() {
+// giveUp ends the attempt after several failed requests in a row: agents retry for minutes, each
+// in its own way.
+func (t *conversation) giveUp() {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for t.site.failed().Times < maxFailed {
+	for t.setup.failed().Times < maxFailed {
 		select {
 		case <-t.ctx.Done():
 			return
@@ -138,31 +139,31 @@ func (t *talk) giveUp() {
 	t.stop(errFailing)
 }
 
-// use tells what was used, when that is more than was told.
-func (t *talk) use(end ending) {
+// use emits the usage if it has grown.
+func (t *conversation) use(end ending) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if used := t.used(end); used != t.told {
-		t.told = used
+	if used := t.used(end); used != t.reported {
+		t.reported = used
 		t.send([]agent.Event{{Kind: agent.EventUsage, Usage: &used}})
 	}
 }
 
-// hangUp ends the agent: closing its input does, or killing all that has its tag.
-func (t *talk) hangUp(over <-chan struct{}, kill func()) {
+// hangUp ends the agent by closing its input, or by killing everything with its tag.
+func (t *conversation) hangUp(over <-chan struct{}, kill func()) {
 	t.conn.HangUp()
-	if !t.site.agent.kind.Stays {
+	if !t.setup.agent.kind.Stays {
 		select {
 		case <-over:
-		case <-time.After(t.site.agent.host.cfg.Grace):
+		case <-time.After(t.setup.agent.host.cfg.Grace):
 		}
 	}
 	kill()
 	<-over
 }
 
-// converse opens the session and has the prompt answered.
-func (t *talk) converse() (end ending) {
+// converse opens the session and sends the prompt.
+func (t *conversation) converse() (end ending) {
 	starting, done := context.WithTimeout(t.ctx, startTime)
 	defer done()
 	if end.err = t.open(starting); end.err != nil {
@@ -172,30 +173,31 @@ func (t *talk) converse() (end ending) {
 	t.live = true
 	t.mu.Unlock()
 	prompt := t.req.Prompt
-	if t.site.delivery != nil {
+	if t.setup.delivery != nil {
 		prompt += deliverNote
 	}
 	if end = t.prompt(prompt); end.err == nil && end.stop == "end_turn" && t.missing() {
 		more := t.prompt(deliverAgain) // once
-		more.usage = add(end.usage, more.usage, t.site.agent.kind.Usage)
+		more.usage = add(end.usage, more.usage, t.setup.agent.kind.Usage)
 		end = more
 	}
 	return end
 }
 
-// missing reports whether the answer was to be handed back, and was neither that nor said as an object.
-func (t *talk) missing() bool {
-	if t.site.delivery == nil || t.site.delivery.came() {
+// missing reports whether a structured answer was required, and was neither submitted nor written
+// as an object.
+func (t *conversation) missing() bool {
+	if t.setup.delivery == nil || t.setup.delivery.came() {
 		return false
 	}
-	if answer := t.news.answer; strings.HasPrefix(answer, "---\n") && strings.Contains(answer, "\n---\n") {
-		return false // front matter, which is checked when the attempt is over
+	if answer := t.updates.answer; strings.HasPrefix(answer, "---\n") && strings.Contains(answer, "\n---\n") {
+		return false // front matter, which is checked after the attempt
 	}
-	_, err := frontMatter([]byte(t.news.answer), "")
+	_, err := frontMatter([]byte(t.updates.answer), "")
 	return err != nil
 }
 
-// An opened session, as agents tell of it.
+// An opened session, as reported by the agent.
 type opened struct {
 	SessionID string `json:"sessionId"`
 	Modes     struct {
@@ -211,8 +213,8 @@ type opened struct {
 	} `json:"models"`
 }
 
-// open introduces Plait, opens or loads the session, and sets how it asks.
-func (t *talk) open(ctx context.Context) error {
+// open initialises the connection, opens or loads the session, and sets its mode.
+func (t *conversation) open(ctx context.Context) error {
 	var agentIs struct {
 		Version      int `json:"protocolVersion"`
 		Capabilities struct {
@@ -231,8 +233,8 @@ func (t *talk) open(ctx context.Context) error {
 	if agentIs.Version != version {
 		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
 	}
-	a := t.site.agent
-	params := map[string]any{"cwd": t.site.dir, "mcpServers": t.site.delivery.servers(a.kind, a.host.cfg.Deliver)}
+	a := t.setup.agent
+	params := map[string]any{"cwd": t.setup.dir, "mcpServers": t.setup.delivery.servers(a.kind, a.host.cfg.Deliver)}
 	method := "session/new"
 	if t.req.Session != "" {
 		params["sessionId"] = t.req.Session
@@ -256,7 +258,7 @@ func (t *talk) open(ctx context.Context) error {
 		return fmt.Errorf("%s opened a session without a name", t.title())
 	}
 	t.mu.Lock()
-	t.session, t.news.model = o.SessionID, o.Models.Current
+	t.session, t.updates.model = o.SessionID, o.Models.Current
 	t.mu.Unlock()
 	if err := t.settle(ctx, o); err != nil {
 		return err
@@ -270,9 +272,10 @@ func (t *talk) open(ctx context.Context) error {
 	return nil
 }
 
-// settle sets how the agent asks. That it cannot be set is an error: the agent would ask as it likes.
-func (t *talk) settle(ctx context.Context, o opened) error {
-	set := t.site.setting
+// settle sets how the agent asks for approval. It is an error if that fails: the agent would ask
+// as it likes.
+func (t *conversation) settle(ctx context.Context, o opened) error {
+	set := t.setup.setting
 	if set.Mode != "" {
 		if err := t.conn.Call(ctx, t, "session/set_mode", map[string]any{"sessionId": o.SessionID, "modeId": set.Mode}, nil); err != nil {
 			return fmt.Errorf("set the mode %s: %w", set.Mode, err)
@@ -287,11 +290,12 @@ func (t *talk) settle(ctx context.Context, o opened) error {
 	return nil
 }
 
-// prompt has a prompt answered. When the attempt must end, the agent is told, and has a second to say so.
-func (t *talk) prompt(text string) (end ending) {
+// prompt sends a prompt and waits for the end of the turn. If the attempt must end, the agent is
+// told to cancel, and has a second to do so.
+func (t *conversation) prompt(text string) (end ending) {
 	var r struct {
-		Stop  string `json:"stopReason"`
-		Usage *spent `json:"usage"`
+		Stop  string       `json:"stopReason"`
+		Usage *tokenCounts `json:"usage"`
 	}
 	answered := make(chan error, 1)
 	patient, leave := context.WithCancel(context.WithoutCancel(t.ctx))
@@ -303,7 +307,7 @@ func (t *talk) prompt(text string) (end ending) {
 	select {
 	case end.err = <-answered:
 	case <-t.ctx.Done():
-		t.conn.Notify(t, "session/cancel", map[string]any{"sessionId": t.session}) // its end says the rest
+		t.conn.Notify(t, "session/cancel", map[string]any{"sessionId": t.session}) // the response says the rest
 		select {
 		case end.err = <-answered:
 		case <-time.After(cancelled):
@@ -312,19 +316,19 @@ func (t *talk) prompt(text string) (end ending) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.send(t.news.flush())
-	t.send(t.news.refusals())
-	t.failed = t.site.failed() // not what it asks for itself from now on
-	end.stop, end.model, end.usage = r.Stop, t.news.model, t.news.used
+	t.send(t.updates.flush())
+	t.send(t.updates.refusals())
+	t.failed = t.setup.failed() // not of its own requests after that
+	end.stop, end.model, end.usage = r.Stop, t.updates.model, t.updates.used
 	if r.Usage != nil {
-		end.usage = r.Usage.usage(t.site.agent.kind.Usage)
+		end.usage = r.Usage.usage(t.setup.agent.kind.Usage)
 	}
 	return end
 }
 
-// line understands a line that is logged already.
-func (t *talk) line(line []byte, cut bool) error {
-	t.patient.Heard()
+// line handles a line that was logged already.
+func (t *conversation) line(line []byte, cut bool) error {
+	t.watchdog.Active()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines++
@@ -338,14 +342,14 @@ func (t *talk) line(line []byte, cut bool) error {
 	case m.IsRequest():
 		t.answer(m)
 	case m.Method == "session/update" && t.live:
-		t.send(t.news.update(m.Params, t.lines))
+		t.send(t.updates.update(m.Params, t.lines))
 	}
-	t.patient.Running(t.news.working())
+	t.watchdog.SetTools(t.updates.working())
 	return t.emitErr
 }
 
-// send tells of what happened. t.mu is held.
-func (t *talk) send(events []agent.Event) {
+// send emits events. t.mu is held.
+func (t *conversation) send(events []agent.Event) {
 	for _, e := range events {
 		if t.emitErr == nil {
 			if t.emitErr = t.emit(e); t.emitErr != nil {
@@ -355,8 +359,8 @@ func (t *talk) send(events []agent.Event) {
 	}
 }
 
-// answer answers what the agent asks of its client. t.mu is held.
-func (t *talk) answer(m jsonrpc.Message) {
+// answer answers a request of the agent to its client. t.mu is held.
+func (t *conversation) answer(m jsonrpc.Message) {
 	if m.Method != "session/request_permission" {
 		t.conn.Refuse(t, m.ID, jsonrpc.NoMethod, "not offered: "+m.Method)
 		return
@@ -366,21 +370,21 @@ func (t *talk) answer(m jsonrpc.Message) {
 		t.conn.Refuse(t, m.ID, jsonrpc.InvalidRequest, "this permission cannot be read")
 		return
 	}
-	t.send(t.news.flush())
-	events, tool := t.news.merge(p.Call, t.lines)
+	t.send(t.updates.flush())
+	events, tool := t.updates.merge(p.Call, t.lines)
 	t.send(events)
-	act := tool.action(t.site.dir)
+	act := tool.action(t.setup.dir)
 	t.asking.Go(func() { t.permit(m, p, tool.title(), act) })
 }
 
-// An update is one thing that an agent tells while it works.
+// An update is a session update of the agent.
 type update struct {
 	Kind    string          `json:"sessionUpdate"`
 	Entries json.RawMessage `json:"entries"`
 	call
 }
 
-// text is the text of a piece of content.
+// text returns the text of a content block.
 func text(content json.RawMessage) string {
 	var c struct {
 		Type string `json:"type"`

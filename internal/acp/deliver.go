@@ -16,32 +16,32 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// The names under which a model hands back an answer.
+// Names for submitting an answer.
 const (
 	deliverTool   = "deliver"
 	deliverServer = "plait"
-	deliverText   = "text" // in the place of [agent.Body]
+	deliverText   = "text" // replaces [agent.Body]
 )
 
-// deliverNote is what a prompt ends with when its answer is to be handed back.
+// deliverNote ends a prompt whose answer must be submitted.
 const deliverNote = "\n\nTo answer, call the tool deliver of the MCP server plait, once, when your work is done: its arguments are the\n" +
 	"properties of that object, without the dollar sign, and text in the place of " + agent.Body + "."
 
-// deliverAgain is said when it was not.
+// deliverAgain is the prompt if it was not.
 const deliverAgain = "You have not handed back your answer. Call the tool deliver of the MCP server plait now, and do nothing else."
 
-// A delivery is how one attempt's answer is handed back: by a tool that every agent can be given. Models take no dollar
-// signs in the names of arguments.
+// A delivery is how the answer of an attempt is submitted: with an MCP tool, which every agent
+// can use. Models do not accept dollar signs in the names of arguments.
 type delivery struct {
 	Schema json.RawMessage   `json:"schema"` // of the role
 	Tool   json.RawMessage   `json:"tool"`   // of the tool's arguments
-	Names  map[string]string `json:"names"`  // of the role's properties, by that of the argument
+	Names  map[string]string `json:"names"`  // from arguments to the role's properties
 
 	offered, handed string // files
 }
 
-// newDelivery makes the tool's arguments out of a role's schema. An error says that it has no properties to be handed
-// back by.
+// newDelivery derives the tool's arguments from a role's schema. It is an error if the schema has
+// no properties.
 func newDelivery(schema json.RawMessage) (*delivery, error) {
 	var root struct {
 		Type       string                     `json:"type"`
@@ -83,7 +83,7 @@ func newDelivery(schema json.RawMessage) (*delivery, error) {
 	return d, err
 }
 
-// suspendable lets a status ask for a person.
+// suspendable adds the status that asks a person.
 func suspendable(status json.RawMessage) json.RawMessage {
 	var s map[string]any
 	if json.Unmarshal(status, &s) != nil {
@@ -99,7 +99,7 @@ func suspendable(status json.RawMessage) json.RawMessage {
 	return out
 }
 
-// offer writes down what is to be handed back, where the tool finds it.
+// offer writes the tool's description to where the server finds it.
 func (d *delivery) offer(dir, attempt string) error {
 	name := strings.NewReplacer("/", "_", ".", "_").Replace(attempt)
 	d.offered, d.handed = filepath.Join(dir, name+".offered.json"), filepath.Join(dir, name+".json")
@@ -121,7 +121,7 @@ func (d *delivery) offer(dir, attempt string) error {
 	return nil
 }
 
-// servers are the MCP servers of a session, as session/new takes them.
+// servers returns the MCP servers of a session, in the form of session/new.
 func (d *delivery) servers(k Kind, command []string) []any {
 	if d == nil || len(k.MCP) > 0 {
 		return []any{}
@@ -129,7 +129,7 @@ func (d *delivery) servers(k Kind, command []string) []any {
 	return []any{map[string]any{"name": deliverServer, "command": command[0], "args": d.line(command), "env": []any{}}}
 }
 
-// arguments are those by which an agent takes the server otherwise.
+// arguments returns the arguments for agents that take the server in another way.
 func (d *delivery) arguments(k Kind, command []string) []string {
 	if d == nil {
 		return nil
@@ -137,7 +137,7 @@ func (d *delivery) arguments(k Kind, command []string) []string {
 	program, err1 := json.Marshal(command[0])
 	args, err2 := json.Marshal(d.line(command))
 	if err1 != nil || err2 != nil {
-		return nil // texts always can be
+		return nil // cannot happen: these are texts
 	}
 	var out []string
 	for _, arg := range k.MCP {
@@ -146,18 +146,19 @@ func (d *delivery) arguments(k Kind, command []string) []string {
 	return out
 }
 
-// line is what the server is started with.
+// line returns the command line of the server.
 func (d *delivery) line(command []string) []string {
 	return append(append([]string{}, command[1:]...), d.offered, d.handed)
 }
 
-// came reports whether an answer was handed back.
+// came reports whether an answer was submitted.
 func (d *delivery) came() bool {
 	_, err := os.Stat(d.handed)
 	return err == nil
 }
 
-// answer is what was handed back, as front matter and text; said is what the agent said beside it.
+// answer returns the submitted answer as front matter and text; said is the agent's text besides
+// it.
 func (d *delivery) answer(said string) ([]byte, error) {
 	data, err := os.ReadFile(d.handed)
 	if err != nil {
@@ -166,7 +167,8 @@ func (d *delivery) answer(said string) ([]byte, error) {
 	return frontMatter(data, said)
 }
 
-// frontMatter is an answer in one object, its text in [agent.Body], as front matter and text.
+// frontMatter returns an answer in one object, with its text in [agent.Body], as front matter and
+// text.
 func frontMatter(object []byte, said string) ([]byte, error) {
 	var meta map[string]json.RawMessage
 	if err := json.Unmarshal(object, &meta); err != nil {
@@ -184,7 +186,7 @@ func frontMatter(object []byte, said string) ([]byte, error) {
 	return fmt.Appendf(nil, "---\n%s\n---\n\n%s", head, body), nil
 }
 
-// take turns a tool's arguments into the answer, or says what is wrong with them.
+// take converts a tool's arguments to the answer, or says what is wrong with them.
 func (d *delivery) take(arguments json.RawMessage) ([]byte, error) {
 	var given map[string]json.RawMessage
 	if err := json.Unmarshal(arguments, &given); err != nil {
@@ -207,7 +209,8 @@ func (d *delivery) take(arguments json.RawMessage) ([]byte, error) {
 	return json.Marshal(meta)
 }
 
-// check holds an answer against the role's schema. An answer that asks for a person always fits.
+// check validates an answer against the role's schema. An answer that asks a person is always
+// valid.
 func (d *delivery) check(answer map[string]json.RawMessage) error {
 	meta := map[string]any{}
 	for name, raw := range answer {
@@ -221,8 +224,8 @@ func (d *delivery) check(answer map[string]json.RawMessage) error {
 	return def.Validate(deliverTool, meta)
 }
 
-// Deliver serves the tool deliver over in and out: what offered says, into the file handed. It returns when the
-// client hangs up.
+// Deliver serves the tool deliver over in and out, as described in the file offered, and writes
+// the answer to the file handed. It returns when the client disconnects.
 func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out io.WriteCloser) error {
 	data, err := os.ReadFile(offered)
 	if err != nil {
@@ -248,7 +251,7 @@ func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out 
 	return s.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
 }
 
-// replace writes a file whole.
+// replace writes a file atomically.
 func replace(file string, data []byte) error {
 	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
 		return fmt.Errorf("keep the answer: %w", err)

@@ -31,7 +31,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		for _, kind := range Kinds {
 			r, w := io.Pipe()
-			tk := newTalk(&site{agent: &Agent{kind: kind}, dir: "/ws"}, agent.Request{
+			tk := newConversation(&setup{agent: &Agent{kind: kind}, dir: "/ws"}, agent.Request{
 				Ask: func(context.Context, agent.Question) (agent.Answer, error) { return agent.Answer{}, nil },
 			}, func(e agent.Event) error {
 				if _, err := json.Marshal(e); err != nil {

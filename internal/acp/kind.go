@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// APIs by which agents ask models.
+// APIs that agents use.
 const (
 	Messages  = "messages"  // Anthropic
 	Responses = "responses" // OpenAI
@@ -17,75 +17,79 @@ const (
 	Gemini    = "gemini"    // Google
 )
 
-// A Kind is what is known of one agent: how it differs from others, as data. In texts of Args, Env and Files
-// {home} stands for the agent's own directory, {url} for the address of its gateway without the version of the
-// API, {token} for what it shows there, {model} for the model, and {cache} for a directory that all tasks share.
+// A Kind describes how an agent differs from others. In Args, Env and Files, {home} stands for
+// the agent's own directory, {url} for the URL of its gateway without the version of the API,
+// {token} for its token there, {model} for the model, and {cache} for a directory that all tasks
+// share.
 type Kind struct {
-	Name    string // by which people call it
+	Name    string // as people call it
 	Title   string
 	Package Package // zero: it is found by its command
 	Args    []string
 	Env     map[string]string
-	Files   map[string]string // that are there before it starts, below its home
-	Routes  []Route           // to its model, the preferred one first; none: it finds it by itself
-	Tokens  []string          // variables with a login of its own: who passes one lets it go direct
-	// MCP are arguments by which it is given the server of the tool deliver, where session/new does not do it: {command}
-	// and {args} in them are JSON.
+	Files   map[string]string // files to create below its home before it starts
+	Routes  []Route           // to its model, the preferred one first; none: it configures itself
+	Tokens  []string          // variables with a login of its own: if one is passed, it goes direct
+	// MCP are arguments that configure the server of the tool deliver, if session/new does not:
+	// {command} and {args} in them are JSON.
 	MCP []string
-	// Free makes it work without questions, where a wall bounds it; Ask makes it ask for each command and change.
+	// Free lets it work without asking, behind a wall; Ask makes it ask for each command and
+	// change.
 	Free, Ask Setting
-	// Silent says that it runs commands or changes files without a question: without a wall it is not started.
+	// Silent says that it runs commands or changes files without asking: it is not started
+	// without a wall.
 	Silent bool
-	// Kept is the form of the file below its home that is there once a session can be loaded: {id} is the session's,
-	// * any name; "" is not known.
+	// Kept is a pattern of a file below its home that exists once a session can be loaded: {id}
+	// is the session's id, * any name; "" means not known.
 	Kept string
-	// LoadsLater says that a session can only be loaded in a later minute of the clock than it began in.
+	// LoadsLater says that a session can only be loaded in a later minute than it began in.
 	LoadsLater bool
-	// Stays says that it does not end when its input does.
+	// Stays says that it does not exit when its input is closed.
 	Stays bool
 	Usage Usage
-	// Exit finds the exit code in what a command gave, where the agent says it in no field.
+	// Exit matches the exit code in a command's output, if no field has it.
 	Exit *regexp.Regexp
-	// Notice is the form of pieces of text that it says by itself and not its model.
+	// Notice matches pieces of text that come from the agent itself, not from its model.
 	Notice *regexp.Regexp
-	// Failed is the form of a piece of text by which it says that its model could not be asked, and ends its turn well.
+	// Failed matches a piece of text with which it reports that its model failed, before it ends
+	// its turn as usual.
 	Failed *regexp.Regexp
 }
 
-// A Package is how npm has an agent.
+// A Package is the npm package of an agent.
 type Package struct {
 	Name    string
-	Version string // with which Plait is tested
-	Program string // in the directory it was installed to, a pattern
-	Node    bool   // it is a script, run by Node 22 or newer
+	Version string // that Plait is tested with
+	Program string // a pattern in the directory it was installed to
+	Node    bool   // it is a script that needs Node 22 or newer
 }
 
-// A Route is one way in which an agent can be pointed at a model.
+// A Route is one way to configure the model of an agent.
 type Route struct {
 	API   string
 	Env   map[string]string
 	Files map[string]string
 }
 
-// A Setting is what is set in a new or loaded session.
+// A Setting is set in a new or loaded session.
 type Setting struct {
 	Mode    string            // session/set_mode, "" for none
 	Options map[string]string // session/set_config_option
 }
 
-// A Usage says what the tokens mean that an agent reports.
+// A Usage says what an agent's token counts mean.
 type Usage string
 
-// What agents report. Where there is a gateway, none of it counts.
+// Meanings of token counts. They are not used if there is a gateway.
 const (
 	Unreported Usage = ""
-	OfTurn     Usage = "turn"    // of the turn, input without what was cached
-	OfProcess  Usage = "process" // of all turns of the process, input with what was cached
-	OfLast     Usage = "last"    // of the last request: of no use
-	InChunks   Usage = "chunks"  // in empty chunks of text, one a request
+	OfTurn     Usage = "turn"    // of the turn, input without cached tokens
+	OfProcess  Usage = "process" // of all turns of the process, input including cached tokens
+	OfLast     Usage = "last"    // of the last request: useless
+	InChunks   Usage = "chunks"  // in empty text chunks, one per request
 )
 
-// Named returns what is known of an agent.
+// Named returns the description of an agent.
 func Named(name string) (Kind, bool) {
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == name })
 	if i < 0 {
@@ -94,7 +98,7 @@ func Named(name string) (Kind, bool) {
 	return Kinds[i], true
 }
 
-// Names are the agents that are known.
+// Names returns the known agents.
 func Names() []string {
 	var names []string
 	for _, k := range Kinds {
@@ -103,7 +107,7 @@ func Names() []string {
 	return names
 }
 
-// kindOf returns what is known of the agent that a definition means.
+// kindOf returns the description of the agent in a definition.
 func kindOf(c Config) (Kind, error) {
 	switch k, ok := Named(c.Kind); {
 	case c.Kind != "" && len(c.Command) > 0:
@@ -118,7 +122,7 @@ func kindOf(c Config) (Kind, error) {
 	return Kind{Name: "command", Title: c.Command[0], Args: c.Command[1:]}, nil
 }
 
-// setting returns what is to be set for an attempt.
+// setting returns the setting of an attempt.
 func (k Kind) setting(walled bool, access agent.Access) Setting {
 	if walled || access == agent.Full {
 		return k.Free
@@ -126,7 +130,7 @@ func (k Kind) setting(walled bool, access agent.Access) Setting {
 	return k.Ask
 }
 
-// Install says how to get an agent.
+// Install says how to install an agent.
 func (k Kind) Install() string {
 	if k.Package.Name == "" {
 		return "correct the agent's command"

@@ -2,12 +2,12 @@ package acp
 
 import "regexp"
 
-// Kinds are the agents that are known, with what was seen of them.
+// Kinds are the known agents, as observed.
 var Kinds = []Kind{
 	{
 		Name: "copilot", Title: "GitHub Copilot", Package: Package{Name: "@github/copilot", Version: "1.0.102",
 			Program: "node_modules/@github/copilot-*/copilot"},
-		// Without other agents: there would be unrecorded ones. AGENTS.md is in the prompt already.
+		// No sub-agents, which would not be recorded. The prompt already includes AGENTS.md.
 		Args: []string{"--acp", "--no-custom-instructions", "--disable-builtin-mcps", "--no-auto-update", "--no-remote",
 			"--allow-tool=plait", "--excluded-tools=task,read_agent,list_agents,write_agent"},
 		Env: map[string]string{"COPILOT_HOME": "{home}", "COPILOT_PKG_CACHE_HOME": "{cache}", "COPILOT_AUTO_UPDATE": "false"},
@@ -18,7 +18,7 @@ var Kinds = []Kind{
 				"COPILOT_PROVIDER_BASE_URL": "{url}/v1", "COPILOT_PROVIDER_API_KEY": "{token}", "COPILOT_MODEL": "{model}"}},
 		},
 		Tokens: []string{"COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"},
-		// What session/new names it takes by http only.
+		// In session/new it accepts only servers over http.
 		MCP:   []string{`--additional-mcp-config={"mcpServers":{"plait":{"type":"local","command":{command},"args":{args},"tools":["*"]}}}`},
 		Free:  Setting{Options: map[string]string{"allow_all": "on"}},
 		Ask:   Setting{Options: map[string]string{"allow_all": "off"}},
@@ -84,7 +84,7 @@ var Kinds = []Kind{
 		Routes: []Route{{API: Responses, Env: map[string]string{"PLAIT_CODEX_TOKEN": "{token}"},
 			Files: map[string]string{"config.toml": "model = \"{model}\"\nmodel_provider = \"plait\"\n[model_providers.plait]\nname = \"plait\"\n" +
 				"base_url = \"{url}/v1\"\nenv_key = \"PLAIT_CODEX_TOKEN\"\nwire_api = \"responses\"\n[analytics]\nenabled = false\n"}}},
-		// Without a wall its commands would run in a sandbox of its own, unasked.
+		// Without a wall its commands would run in a sandbox of its own, without asking.
 		Free: Setting{Mode: "agent-full-access"}, Ask: Setting{Mode: "read-only"}, Silent: true, Usage: OfTurn,
 		Notice: regexp.MustCompile(`^Warning: Model metadata for .* not found\. .*\s*$`),
 	},

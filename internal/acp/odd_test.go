@@ -279,12 +279,12 @@ func TestKeyStays(t *testing.T) {
 		for i := range k.Routes {
 			a := &Agent{l.host, Config{Model: "m", Env: map[string]string{"ANTHROPIC_API_KEY": key}, Pass: []string{"OPENAI_API_KEY"}}, k}
 			y := l.Request("it")
-			s := &site{agent: a, home: a.SessionHome(y.Req.Home)}
+			s := &setup{agent: a, home: a.SessionHome(y.Req.Home)}
 			var err error
 			if s.gateway, err = gateway.Open(gateway.Config{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.furnish(s, y.Req, Login{route: &k.Routes[i]}, map[string]string{}); err != nil {
+			if err := a.prepareHome(s, y.Req, Login{route: &k.Routes[i]}, map[string]string{}); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(strings.Join(s.env, " "), key) {

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// outcome is what came of the attempt.
-func (t *talk) outcome(ctx context.Context, why error, end ending, res proc.Result) (agent.Result, error) {
+// outcome returns the result or failure of the attempt.
+func (t *conversation) outcome(ctx context.Context, why error, end ending, res proc.Result) (agent.Result, error) {
 	f := &agent.Failure{Kind: agent.Infra, Session: t.session, Model: t.model(end), Usage: t.used(end)}
 	fail := func(kind, format string, args ...any) (agent.Result, error) {
 		f.Kind, f.Message = kind, t.title()+" "+fmt.Sprintf(format, args...)
@@ -25,16 +25,16 @@ func (t *talk) outcome(ctx context.Context, why error, end ending, res proc.Resu
 	case ctx.Err() != nil:
 		return fail(agent.Cancelled, "was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
 	case errors.Is(why, agent.ErrTimeout), errors.Is(why, agent.ErrIdle):
-		return fail(agent.TimedOut, "%s", t.req.Stopped(why))
+		return fail(agent.TimedOut, "%s", t.req.Explain(why))
 	case errors.Is(why, errFailing):
 		return fail(t.blame(f), "was stopped: its model failed %d times in a row: %s", maxFailed, t.status())
 	case why != nil:
-		return agent.Result{}, why // a question could not be put
+		return agent.Result{}, why // a question could not be asked
 	case errors.As(end.err, &own):
 		return agent.Result{}, own
 	case errors.As(end.err, &said):
 		if !t.live {
-			f.Session = "" // it cannot be continued: the next attempt begins a new one
+			f.Session = "" // it cannot be continued: the next attempt starts a new one
 		}
 		kind := t.blame(f)
 		f.Final = f.Final || said.Code == authRequired
@@ -51,14 +51,14 @@ func (t *talk) outcome(ctx context.Context, why error, end ending, res proc.Resu
 	return t.ended(f, fail, end, res)
 }
 
-// ended is what came of a turn that was ended.
-func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...any) (agent.Result, error), end ending,
+// ended returns the outcome of a turn that ended.
+func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, args ...any) (agent.Result, error), end ending,
 	res proc.Result) (agent.Result, error) {
-	output, err := []byte(t.news.answer), error(nil)
-	d := t.site.delivery
+	output, err := []byte(t.updates.answer), error(nil)
+	d := t.setup.delivery
 	handed := d != nil && d.came()
 	if handed {
-		if output, err = d.answer(t.news.answer); err != nil {
+		if output, err = d.answer(t.updates.answer); err != nil {
 			return fail(agent.InvalidOutput, "handed back what cannot be read: %v", err)
 		}
 	} else if object, err := frontMatter(output, ""); d != nil && err == nil {
@@ -66,13 +66,13 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 	}
 	empty := strings.TrimSpace(string(output)) == ""
 	switch {
-	case empty && t.news.refused != "":
-		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.news.refused)
-	case empty && t.news.broken != "":
-		return fail(t.blame(f), "says: %s", agent.Clip(t.news.broken, 2000))
+	case empty && t.updates.refused != "":
+		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.updates.refused)
+	case empty && t.updates.broken != "":
+		return fail(t.blame(f), "says: %s", agent.Clip(t.updates.broken, 2000))
 	case empty && t.failed.Times > 0:
 		return fail(t.blame(f), "ended its turn without an answer: its model failed: %s", t.status())
-	case t.failed.Times > 0 && !handed: // what it says then is of before, or why it failed
+	case t.failed.Times > 0 && !handed: // its last text is older, or explains the failure
 		return fail(t.blame(f), "ended its turn though its model failed (%s): %s", t.status(),
 			agent.Clip(strings.TrimSpace(string(output)), 2000))
 	case end.stop == "refusal":
@@ -84,9 +84,9 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 	case empty:
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
-	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.site.box.String(), Exit: &res.Exit}
-	if t.news.words {
-		out.Sandbox += t.site.gateway.Bypassed()
+	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.setup.box.String(), Exit: &res.Exit}
+	if t.updates.words {
+		out.Sandbox += t.setup.gateway.Bypassed()
 	}
 	if res.Signal != 0 {
 		out.Exit = nil
@@ -94,9 +94,9 @@ func (t *talk) ended(f *agent.Failure, fail func(kind, format string, args ...an
 	return out.Clipped(), nil
 }
 
-// blame returns of what kind a failure is by what the gateway saw, and sets whether it is final. Agents tell of it
-// in words of their own, if at all.
-func (t *talk) blame(f *agent.Failure) string {
+// blame returns the kind of a failure as seen by the gateway, and sets whether it is final.
+// Agents describe failures in their own words, if at all.
+func (t *conversation) blame(f *agent.Failure) string {
 	switch t.failed.Status {
 	case http.StatusPaymentRequired:
 		f.Final = true
@@ -110,8 +110,8 @@ func (t *talk) blame(f *agent.Failure) string {
 	return agent.Infra
 }
 
-// status is what the model's server answered last, for people.
-func (t *talk) status() string {
+// status returns the last response of the model's server, for people.
+func (t *conversation) status() string {
 	status := t.failed.Status
 	return fmt.Sprintf("%d %s", status, http.StatusText(status))
 }
@@ -120,28 +120,29 @@ func (t *talk) status() string {
 const authRequired = -32000
 
 // advice says what to do about an error.
-func (t *talk) advice(e *jsonrpc.Error) string {
+func (t *conversation) advice(e *jsonrpc.Error) string {
 	if len(e.Data) > 0 && string(e.Data) != "null" {
 		return " (" + agent.Clip(string(e.Data), 500) + ")"
 	}
 	if e.Code == authRequired {
-		return "; " + t.site.agent.host.Login(t.site.agent.kind, Config{}).Do
+		return "; " + t.setup.agent.host.Login(t.setup.agent.kind, Config{}).Do
 	}
 	return ""
 }
 
-// model is the model's name: as the definition says, else as the agent does.
-func (t *talk) model(end ending) string {
-	if t.site.agent.cfg.Model != "" {
-		return t.site.agent.cfg.Model
+// model returns the model's name: from the definition, else as the agent reports it.
+func (t *conversation) model(end ending) string {
+	if t.setup.agent.cfg.Model != "" {
+		return t.setup.agent.cfg.Model
 	}
 	return end.model
 }
 
-// used is what the attempt used: by the gateway's count, else as the agent says.
-func (t *talk) used(end ending) agent.Usage {
-	if t.site.gateway != nil {
-		u := t.site.gateway.Used()
+// used returns the usage of the attempt: as counted by the gateway, else as reported by the
+// agent.
+func (t *conversation) used(end ending) agent.Usage {
+	if t.setup.gateway != nil {
+		u := t.setup.gateway.Used()
 		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
 	}
 	return end.usage

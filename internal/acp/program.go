@@ -23,28 +23,29 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Program is an agent that was found.
+// A Program is an installed agent.
 type Program struct {
-	Line    []string // how it is started, without the arguments of its kind
+	Line    []string // command line without the arguments of its kind
 	Path    string   // where it was found
-	Version string   // "" when it does not say
+	Version string   // "" if not reported
 }
 
-// A MissingError says that an agent was not found.
+// A MissingError is the error if an agent is not installed.
 type MissingError struct{ Kind Kind }
 
 func (e *MissingError) Error() string { return e.Kind.Title + " is not installed; " + e.Kind.Install() }
 
-// CacheDir is where `make` and people may install an agent for Plait alone: one directory for each version, as npm
-// lays it out.
+// CacheDir is where `make` and people may install an agent for Plait alone, in one directory per
+// version with npm's layout.
 func (k Kind) CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", k.Name) }
 
-// nodeVersion is the Node that `make agents` installs for those that need one: npm has it as a package.
+// nodeVersion is the Node that `make agents` installs, from npm, for agents that need it.
 const nodeVersion = "22.23.3"
 
-// Find looks for an agent: at path when that is not empty, else in PATH, else in CacheDir, and asks it for its version.
+// Find looks for an agent: at path if that is not empty, else in PATH, else in CacheDir. It asks
+// the agent for its version.
 func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
-	if k.Package.Name == "" { // by its command
+	if k.Package.Name == "" { // found by its command
 		found, err := h.look(k.Title)
 		if err != nil {
 			return Program{}, fmt.Errorf("find the agent %q: %w; correct its command", k.Title, err)
@@ -69,7 +70,7 @@ func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
 	return p, nil
 }
 
-// look finds a program by its name in the PATH, or by its path.
+// look finds a program by its name in PATH, or by its path.
 func (h *Host) look(name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return exec.LookPath(name)
@@ -81,7 +82,7 @@ func (h *Host) look(name string) (string, error) {
 	return found, nil
 }
 
-// locate finds an agent that is known, and what runs it.
+// locate finds a known agent, and what runs it.
 func (h *Host) locate(k Kind, path string) (Program, error) {
 	var p Program
 	switch found, err := h.look(k.Binary()); {
@@ -109,7 +110,7 @@ func (h *Host) locate(k Kind, path string) (Program, error) {
 	return p, nil
 }
 
-// Binary is what an agent is called in PATH.
+// Binary returns the name of an agent in PATH.
 func (k Kind) Binary() string {
 	if name := map[string]string{"claude-acp": "claude-agent-acp"}[k.Name]; name != "" {
 		return name
@@ -117,15 +118,16 @@ func (k Kind) Binary() string {
 	return k.Name
 }
 
-// installed returns the program that path means: a file, or where npm installed it, "" for none.
+// installed returns the program for path, which is that file or the directory where npm installed
+// it, or "".
 func (k Kind) installed(path string) string {
 	return proc.Installed(path, k.Package.Program, k.Package.Node)
 }
 
 var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 
-// version returns an agent's version: that of the package which a script is in, else as it says. What an agent
-// unpacks on its first start is there afterwards.
+// version returns an agent's version: that of the script's package, else as it reports. It also
+// lets an agent unpack itself, as some do on first start.
 func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
 	for dir := filepath.Dir(p.Path); k.Package.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		var pkg struct{ Name, Version string }
@@ -153,13 +155,13 @@ func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
 	return version, nil
 }
 
-// fill puts an attempt's values into a text of a kind.
+// fill replaces placeholders in a text of a kind.
 func (k Kind) fill(text, home, url, token, model string) string {
 	return strings.NewReplacer("{home}", home, "{url}", url, "{token}", token, "{model}", model,
 		"{cache}", filepath.Join(k.CacheDir(), "unpacked")).Replace(text)
 }
 
-// Advice is what to say about the program's version, "" when it is the one that was tried.
+// Advice returns a remark about the program's version, "" if it is the tested one.
 func (k Kind) Advice(p Program) string {
 	if k.Package.Version == "" || p.Version == k.Package.Version {
 		return ""
@@ -167,17 +169,17 @@ func (k Kind) Advice(p Program) string {
 	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Package.Version)
 }
 
-// A Login says how the model is reached.
+// A Login says how to reach the model.
 type Login struct {
 	OK   bool
 	Text string
-	Do   string // what to do when it is not OK
+	Do   string // what to do if it is not OK
 
-	route    *Route // nil: by itself
+	route    *Route // nil: the agent's own way
 	upstream gateway.Upstream
 }
 
-// keys are where people have what an API wants, and where it is when they do not say.
+// keys are the environment variables for each API, and the default URL.
 var keys = map[string]struct{ key, url, vendor string }{
 	Messages:  {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"},
 	Responses: {"OPENAI_API_KEY", "OPENAI_BASE_URL", "https://api.openai.com/v1"},
@@ -185,8 +187,8 @@ var keys = map[string]struct{ key, url, vendor string }{
 	Gemini:    {"GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"},
 }
 
-// Login returns how an agent reaches its model: by a login of its own that is passed to it, else by the first of
-// its routes for which there is a key.
+// Login returns how an agent reaches its model: with a login of its own that is passed to it,
+// else through the first of its routes that has a key.
 func (h *Host) Login(k Kind, c Config) Login {
 	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
 	for i, r := range k.Routes {
@@ -236,7 +238,8 @@ func (h *Host) Login(k Kind, c Config) Login {
 	return Login{Text: k.Title + " has no key for a model", Do: do}
 }
 
-// passes is the variable with a login of the agent's own that a person passes to it, "" for none.
+// passes returns the variable with a login of the agent's own that a person passes to it, "" for
+// none.
 func (h *Host) passes(k Kind, c Config) string {
 	for _, name := range k.Tokens {
 		if c.Env[name] != "" || slices.Contains(c.Pass, name) && h.cfg.Getenv(name) != "" {
@@ -246,7 +249,7 @@ func (h *Host) passes(k Kind, c Config) string {
 	return ""
 }
 
-// known says of an attempt that it has a session with a name.
+// known records that an attempt has a session with a name.
 func (a *Agent) known(req agent.Request, session string) error {
 	mark := a.mark(req.Home, session)
 	if _, err := os.Stat(mark); err == nil {

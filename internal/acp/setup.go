@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/sandbox"
 )
 
-// A site is what was prepared for one attempt.
-type site struct {
+// A setup is the environment of one attempt.
+type setup struct {
 	agent    *Agent
 	gateway  *gateway.Gateway // nil: direct
 	box      sandbox.Box
@@ -24,30 +24,30 @@ type site struct {
 	args     []string
 	env      []string
 	setting  Setting
-	delivery *delivery // nil: the answer is what it says
+	delivery *delivery // nil: the answer is its text
 }
 
-func (s *site) close() {
+func (s *setup) close() {
 	if s.gateway != nil {
-		s.gateway.Close() // what it served has ended
+		s.gateway.Close() // its log is complete
 	}
 }
 
-// failed is how the last requests to the model failed, as far as a gateway saw them.
-func (s *site) failed() gateway.Failure {
+// failed returns the last failures of requests to the model, as seen by the gateway.
+func (s *setup) failed() gateway.Failure {
 	if s.gateway == nil {
 		return gateway.Failure{}
 	}
 	return s.gateway.Failed()
 }
 
-// site makes the agent's home ready, opens the gateway and puts the command line together.
-func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err error) {
+// setup prepares the agent's home, opens the gateway and builds the command line.
+func (a *Agent) setup(p Program, login Login, req agent.Request) (_ *setup, err error) {
 	if req.Home == "" {
 		return nil, errors.New("run an agent of the kind acp: the request names no home")
 	}
 	k := a.kind
-	s := &site{agent: a, home: a.SessionHome(req.Home)}
+	s := &setup{agent: a, home: a.SessionHome(req.Home)}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -72,7 +72,7 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err er
 			"or give the role access: full", k.Title)
 	}
 	s.setting = k.setting(s.box.Walled, req.Access)
-	if err := a.furnish(s, req, login, env); err != nil {
+	if err := a.prepareHome(s, req, login, env); err != nil {
 		return nil, err
 	}
 	if req.Shaped {
@@ -87,8 +87,8 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (_ *site, err er
 	return s, nil
 }
 
-// furnish writes the agent's files and sets its environment. env is what caches need.
-func (a *Agent) furnish(s *site, req agent.Request, login Login, env map[string]string) error {
+// prepareHome writes the agent's files and sets its environment. env are the variables of caches.
+func (a *Agent) prepareHome(s *setup, req agent.Request, login Login, env map[string]string) error {
 	k, url, token := a.kind, "", ""
 	if s.gateway != nil {
 		url, token = s.box.URL(), s.gateway.Token()
@@ -96,10 +96,10 @@ func (a *Agent) furnish(s *site, req agent.Request, login Login, env map[string]
 	fill := func(text string) string { return k.fill(text, s.home, url, token, a.cfg.Model) }
 	files := maps.Clone(k.Files)
 	maps.Copy(env, a.cfg.Env)
-	for name, value := range k.Env { // after the definition's: its state stays with the task
+	for name, value := range k.Env { // after the definition's, since its state belongs to the task
 		env[name] = fill(value)
 	}
-	if login.route != nil { // last: no key of the definition gets there
+	if login.route != nil { // last, so that no key of the definition gets through
 		for _, at := range keys {
 			delete(env, at.key)
 		}

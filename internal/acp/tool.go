@@ -13,7 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A call is what an agent says of a tool that it uses. What it does not say is not changed by it.
+// A call is what an agent reports about a tool call. Missing fields leave earlier values
+// unchanged.
 type call struct {
 	ID        string          `json:"toolCallId"`
 	Title     string          `json:"title"`
@@ -29,15 +30,15 @@ type call struct {
 	} `json:"locations"`
 }
 
-// A tool is one that an agent uses.
+// A tool is a tool call of the agent.
 type tool struct {
 	call
-	begun, ended bool // as it was told
+	begun, ended bool // events were emitted
 	declined     bool // by a person
-	passed       bool // its model has spoken since it began
+	passed       bool // the model has responded since it began
 }
 
-// take adds what is told to what is known.
+// take adds an update.
 func (u *tool) take(c call) {
 	u.Title, u.Name, u.Status = cmp.Or(c.Title, u.Title), cmp.Or(c.Name, u.Name), cmp.Or(c.Status, u.Status)
 	if c.Kind != "" && (c.Kind != "other" || u.Kind == "") {
@@ -55,11 +56,11 @@ func (u *tool) take(c call) {
 		Tool bool `json:"is_mcp_tool_call"`
 	}
 	if json.Unmarshal(c.Meta, &meta) == nil && meta.Tool {
-		u.Kind = "other" // one agent calls it execute, and it is no command
+		u.Kind = "other" // one agent calls it execute, though it is not a command
 	}
 }
 
-// An input is what tools take, as far as it matters here.
+// An input has the arguments of tools that matter here.
 type input struct {
 	Command  json.RawMessage `json:"command"`
 	Cmd      json.RawMessage `json:"cmd"`
@@ -70,11 +71,11 @@ type input struct {
 }
 
 func (u *tool) input() (in input) {
-	json.Unmarshal(u.Input, &in) // what it does not have is empty
+	json.Unmarshal(u.Input, &in) // missing fields stay empty
 	return in
 }
 
-// command is the command line that a tool runs, "" when it is none.
+// command returns the command line of a tool, "" if it is not a command.
 func (u *tool) command() string {
 	if u.Kind != "execute" {
 		return ""
@@ -82,7 +83,7 @@ func (u *tool) command() string {
 	return cmp.Or(u.line(), u.title())
 }
 
-// line is the command line that a tool's input names, "" for none.
+// line returns the command line in a tool's input, "" for none.
 func (u *tool) line() string {
 	in := u.input()
 	for _, raw := range []json.RawMessage{in.Command, in.Cmd} {
@@ -98,7 +99,8 @@ func (u *tool) line() string {
 	return ""
 }
 
-// known reports whether enough was told of a tool to say that it began: some tell the directory of a command first.
+// known reports whether enough is known to report its beginning: some agents send the directory
+// of a command first.
 func (u *tool) known() bool {
 	if u.Kind == "execute" {
 		return u.line() != ""
@@ -106,13 +108,13 @@ func (u *tool) known() bool {
 	return u.Status == "in_progress" || len(u.Input) > 2
 }
 
-// title is what a tool is called, for people.
+// title returns the name of a tool, for people.
 func (u *tool) title() string { return agent.Clip(cmp.Or(u.Title, u.Name, u.Kind, "a tool"), 500) }
 
 // edits reports whether a tool changes files.
 func (u *tool) edits() bool { return u.Kind == "edit" || u.Kind == "delete" || u.Kind == "move" }
 
-// A part is a piece of what a tool shows.
+// A part is an item of a tool's content.
 type part struct {
 	Type    string          `json:"type"`
 	Content json.RawMessage `json:"content"`
@@ -122,11 +124,11 @@ type part struct {
 }
 
 func (u *tool) parts() (list []part) {
-	json.Unmarshal(u.Content, &list) // what is not of the form is no part
+	json.Unmarshal(u.Content, &list) // content of another form has no parts
 	return list
 }
 
-// files are the files that a tool changes, with their diffs as far as they are told.
+// files returns the files that a tool changes, with their diffs if known.
 func (u *tool) files() []agent.File {
 	var files []agent.File
 	for _, p := range u.parts() {
@@ -155,7 +157,7 @@ func (u *tool) files() []agent.File {
 	return files
 }
 
-// event tells of a tool.
+// event returns an event of a tool.
 func (u *tool) event(phase string) agent.Event {
 	e := agent.Event{ID: u.ID, Phase: phase}
 	switch {
@@ -174,7 +176,7 @@ func (u *tool) event(phase string) agent.Event {
 	return e
 }
 
-// action is exactly what a tool would do.
+// action returns exactly what a tool would do.
 func (u *tool) action(dir string) agent.Action {
 	a := agent.Action{Type: "tool_call", Tool: cmp.Or(u.Name, u.title()), Params: u.Input, Cwd: dir}
 	switch {
@@ -189,15 +191,15 @@ func (u *tool) action(dir string) agent.Action {
 		}
 	}
 	if len(a.Params) == 0 {
-		a.Params = u.Content // all that is told
+		a.Params = u.Content // everything that is known
 	}
 	return a
 }
 
-// maxOutput is how much of what a tool gave an event holds, in bytes. The whole is in the raw log.
+// maxOutput limits a tool's output in an event, in bytes. The raw log has all of it.
 const maxOutput = 8 << 10
 
-// output is what a tool gave.
+// output returns the output of a tool.
 func (u *tool) output() string {
 	var b strings.Builder
 	for _, p := range u.parts() {
@@ -211,7 +213,7 @@ func (u *tool) output() string {
 			Output  any `json:"output"`
 			Message any `json:"message"`
 		}
-		json.Unmarshal(u.Output, &o) // it may be a text
+		json.Unmarshal(u.Output, &o) // it may be a string
 		for _, v := range []any{o.Content, o.Output, o.Message} {
 			if s, ok := v.(string); ok && b.Len() == 0 {
 				b.WriteString(s)
@@ -228,8 +230,8 @@ func (u *tool) output() string {
 	return s
 }
 
-// exit is the exit code of a command, nil when it is not told: in a field of what it gave, else by the form in which
-// the agent says it.
+// exit returns the exit code of a command, nil if not known: from a field of its output, else by
+// the agent's pattern.
 func (u *tool) exit(form *regexp.Regexp, output string) *int {
 	for _, raw := range []json.RawMessage{u.Output, u.Meta} {
 		var o any

@@ -10,27 +10,27 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// News is what an agent has told so far. Its owner guards it.
-type news struct {
+// An updateLog collects the session updates of an agent. Its owner locks it.
+type updateLog struct {
 	kind    Kind
-	said    strings.Builder // the message that is being said
+	message strings.Builder // the current message
 	thought strings.Builder
 	tools   map[string]*tool
-	answer  string // the last message that was said to its end
-	refused string // what a person said no to, when nothing was said since
-	broken  string // what the agent says is why its model could not be asked, when nothing was said since
-	words   bool   // something was said at all
+	answer  string // the last complete message
+	refused string // what a person denied, if there was no message since
+	broken  string // the agent's reason why its model failed, if there was no message since
+	words   bool   // there was a message
 	model   string
 	used    agent.Usage
 }
 
-func newNews(s *site) news {
-	return news{kind: s.agent.kind, tools: map[string]*tool{}}
+func newUpdateLog(s *setup) updateLog {
+	return updateLog{kind: s.agent.kind, tools: map[string]*tool{}}
 }
 
-// update takes in what stands at a line of the raw log, and returns what happened. Kinds that are not known are
-// in the raw log only.
-func (n *news) update(params json.RawMessage, line int) []agent.Event {
+// update handles a session update at a line of the raw log, and returns its events. Updates of
+// unknown kinds are only in the raw log.
+func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 	var p struct {
 		Update update `json:"update"`
 	}
@@ -41,7 +41,7 @@ func (n *news) update(params json.RawMessage, line int) []agent.Event {
 	switch u.Kind {
 	case "agent_message_chunk":
 		var meta struct {
-			Usage *spent `json:"usage"`
+			Usage *tokenCounts `json:"usage"`
 		}
 		if json.Unmarshal(u.Meta, &meta) == nil && meta.Usage != nil && n.kind.Usage == InChunks {
 			n.used = add(n.used, meta.Usage.usage(n.kind.Usage), n.kind.Usage)
@@ -55,9 +55,9 @@ func (n *news) update(params json.RawMessage, line int) []agent.Event {
 			n.answer, n.broken = "", said
 			return events
 		}
-		return n.say(&n.said, &n.thought, agent.EventMessage, said)
+		return n.say(&n.message, &n.thought, agent.EventMessage, said)
 	case "agent_thought_chunk":
-		return n.say(&n.thought, &n.said, agent.EventThought, text(u.Content))
+		return n.say(&n.thought, &n.message, agent.EventThought, text(u.Content))
 	case "tool_call", "tool_call_update":
 		events := n.flush()
 		more, _ := n.merge(u.call, line)
@@ -68,8 +68,8 @@ func (n *news) update(params json.RawMessage, line int) []agent.Event {
 	return nil
 }
 
-// say takes in a piece of text. What was said of the other sort is over.
-func (n *news) say(to, other *strings.Builder, kind, piece string) []agent.Event {
+// say adds a piece of text. It ends the text of the other kind.
+func (n *updateLog) say(to, other *strings.Builder, kind, piece string) []agent.Event {
 	if piece == "" {
 		return nil
 	}
@@ -89,38 +89,38 @@ func (n *news) say(to, other *strings.Builder, kind, piece string) []agent.Event
 	return events
 }
 
-// flush ends the message and the thought that are being said.
-func (n *news) flush() []agent.Event {
+// flush ends the current message and thought.
+func (n *updateLog) flush() []agent.Event {
 	var events []agent.Event
 	if s := n.thought.String(); s != "" {
 		events = append(events, agent.Event{Kind: agent.EventThought, Phase: "completed", Text: s})
 	}
-	if s := n.said.String(); s != "" {
+	if s := n.message.String(); s != "" {
 		events = append(events, agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: s})
 		n.answer, n.refused, n.broken, n.words = s, "", "", true
 	}
-	n.said.Reset()
+	n.message.Reset()
 	n.thought.Reset()
 	return events
 }
 
-// working counts the tools that work. One that began before the model spoke again does not, whatever its agent
-// says of it: some never tell that a tool has ended.
-func (n *news) working() int {
+// working counts the running tools. One that began before the model responded again does not
+// count, since some agents never report that a tool has ended.
+func (n *updateLog) working() int {
 	count := 0
 	for _, u := range n.tools {
-		if (u.begun || u.Status == "in_progress") && !u.ended && !u.passed { // not all tell which command it is
+		if (u.begun || u.Status == "in_progress") && !u.ended && !u.passed { // some agents do not say which command it is
 			count++
 		}
 	}
 	return count
 }
 
-// declined notes that a person said no.
-func (n *news) declined(what string) { n.refused, n.answer = what, "" }
+// declined notes that a person declined.
+func (n *updateLog) declined(what string) { n.refused, n.answer = what, "" }
 
-// refusals ends the tools that a person said no to, where the agent tells nothing more of them.
-func (n *news) refusals() []agent.Event {
+// refusals ends the tools that a person declined, if the agent sends no more updates for them.
+func (n *updateLog) refusals() []agent.Event {
 	var events []agent.Event
 	for _, id := range slices.Sorted(maps.Keys(n.tools)) {
 		if u := n.tools[id]; u.declined && !u.ended {
@@ -131,9 +131,9 @@ func (n *news) refusals() []agent.Event {
 	return events
 }
 
-// merge takes in what is told of a tool. One that was not announced is: some agents do not, and a question can
-// overtake its tool.
-func (n *news) merge(c call, line int) ([]agent.Event, *tool) {
+// merge applies an update of a tool call. It adds a call that was not announced: some agents do
+// not announce calls, and a permission request can come before its call.
+func (n *updateLog) merge(c call, line int) ([]agent.Event, *tool) {
 	u := n.tools[c.ID]
 	if u == nil {
 		u = &tool{call: call{ID: c.ID}}
@@ -158,7 +158,7 @@ func (n *news) merge(c call, line int) ([]agent.Event, *tool) {
 		if e.Kind == agent.EventCommand && !u.declined {
 			e.Exit = u.exit(n.kind.Exit, e.Output)
 			if e.Exit != nil {
-				e.Phase = "completed" // it ran to its end
+				e.Phase = "completed" // it completed
 			}
 		}
 		events = append(events, e)
@@ -166,8 +166,8 @@ func (n *news) merge(c call, line int) ([]agent.Event, *tool) {
 	return events, u
 }
 
-// A spent is what an agent says that it used.
-type spent struct {
+// tokenCounts is the usage that an agent reports.
+type tokenCounts struct {
 	Input      int64 `json:"inputTokens"`
 	Output     int64 `json:"outputTokens"`
 	Cached     int64 `json:"cachedReadTokens"`
@@ -175,8 +175,8 @@ type spent struct {
 	Thought    int64 `json:"thoughtTokens"`
 }
 
-// usage puts it in one form: with input that counts what was cached.
-func (s *spent) usage(of Usage) agent.Usage {
+// usage converts the counts to one form: input includes cached tokens.
+func (s *tokenCounts) usage(of Usage) agent.Usage {
 	u := agent.Usage{InputTokens: s.Input, CachedInputTokens: max(s.Cached, s.CachedAlso), OutputTokens: s.Output, ReasoningTokens: s.Thought}
 	switch of {
 	case Unreported, OfLast:
@@ -187,9 +187,9 @@ func (s *spent) usage(of Usage) agent.Usage {
 	return u
 }
 
-// add is what two turns of one process used.
+// add combines the usage of two turns of one process.
 func add(a, b agent.Usage, of Usage) agent.Usage {
-	if of == OfProcess { // the later has the earlier in it
+	if of == OfProcess { // the later one includes the earlier one
 		return b
 	}
 	return agent.Usage{InputTokens: a.InputTokens + b.InputTokens, CachedInputTokens: a.CachedInputTokens + b.CachedInputTokens,

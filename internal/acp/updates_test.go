@@ -8,7 +8,7 @@ import (
 // TestWorking holds that a tool works from its beginning to its end, and that one whose end is never told stops counting
 // once the model speaks.
 func TestWorking(t *testing.T) {
-	n := news{tools: map[string]*tool{}}
+	n := updateLog{tools: map[string]*tool{}}
 	for i, step := range []struct {
 		update string
 		want   int

@@ -6,8 +6,8 @@ import (
 )
 
 // Protected reports whether a file of a working tree is one from which Plait, git or an agent
-// takes programs or instructions: a person has to agree to its change. name is relative to the
-// tree, with slashes. Case does not count, since some file systems ignore it.
+// takes programs or instructions, so that a person must approve its change. name is a
+// slash-separated path in the tree. Case is ignored, as on some file systems.
 func Protected(name string) bool {
 	for part := range strings.SplitSeq(path.Clean(name), "/") {
 		switch part = strings.ToLower(part); {

@@ -8,81 +8,81 @@ import (
 	"time"
 )
 
-// Why a Patience ended an attempt.
+// Why a Watchdog ended an attempt.
 var (
 	ErrTimeout = errors.New("timeout")
 	ErrIdle    = errors.New("idle")
 )
 
-// Limits bound the time of an attempt. Zero: none.
+// Limits are the time limits of an attempt. Zero means none.
 type Limits struct {
 	Timeout time.Duration // wall time
 	Idle    time.Duration // time without output
 }
 
-// Stopped says what somebody did who was stopped because of ErrTimeout or ErrIdle.
-func (l Limits) Stopped(why error) string {
+// Explain describes an agent that was stopped with ErrTimeout or ErrIdle: "was stopped: …".
+func (l Limits) Explain(why error) string {
 	if errors.Is(why, ErrIdle) {
 		return fmt.Sprintf("was stopped: it said nothing for %v (idle limit)", l.Idle)
 	}
 	return fmt.Sprintf("was stopped: it ran longer than its timeout of %v", l.Timeout)
 }
 
-// A Patience measures the time that an attempt takes and the time in which nothing is heard of it. The time in
-// which a person is asked counts for neither, and silence while a tool runs is none. It may be used concurrently.
-// Make one with NewPatience when the attempt begins.
-type Patience struct {
+// A Watchdog measures how long an attempt takes and how long it has been idle. Neither clock runs while a person is
+// asked, and the idle clock does not run while a tool does. It may be used concurrently. Create one with NewWatchdog
+// when the attempt begins.
+type Watchdog struct {
 	Limits
 	began time.Time
 
-	mu     sync.Mutex
-	asked  int       // questions that are open
-	tools  int       // tools that run
-	heard  time.Time // when something last happened, or the last question was answered
-	from   time.Time // when the first open question was asked
-	paused time.Duration
+	mu         sync.Mutex
+	questions  int       // open ones
+	tools      int       // running ones
+	lastActive time.Time // when something last happened or a question was answered
+	from       time.Time // when the first open question was asked
+	paused     time.Duration
 }
 
-// NewPatience returns the patience with an attempt that begins now.
-func NewPatience(l Limits) *Patience {
+// NewWatchdog returns the watchdog of an attempt that begins now.
+func NewWatchdog(l Limits) *Watchdog {
 	now := time.Now()
-	return &Patience{Limits: l, began: now, heard: now}
+	return &Watchdog{Limits: l, began: now, lastActive: now}
 }
 
-// Heard says that something happened.
-func (p *Patience) Heard() {
+// Active resets the idle clock.
+func (p *Watchdog) Active() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = time.Now()
+	p.lastActive = time.Now()
 }
 
-// Running says how many tools run: while there are any, silence does not count.
-func (p *Patience) Running(tools int) {
+// SetTools sets the number of running tools. While there are any, the idle clock does not run.
+func (p *Watchdog) SetTools(tools int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tools = tools
 }
 
-// Asking says that a person is asked, until the function that it returns is called.
-func (p *Patience) Asking() (answered func()) {
+// Pause stops both clocks while a person is asked, until the function that it returns is called.
+func (p *Watchdog) Pause() (answered func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.asked == 0 {
+	if p.questions == 0 {
 		p.from = time.Now()
 	}
-	p.asked++
+	p.questions++
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.asked--; p.asked == 0 {
-			p.heard = time.Now()
-			p.paused += p.heard.Sub(p.from)
+		if p.questions--; p.questions == 0 {
+			p.lastActive = time.Now()
+			p.paused += p.lastActive.Sub(p.from)
 		}
 	}
 }
 
 // Watch calls stop with [ErrTimeout] or [ErrIdle] once one of the limits is reached. It returns when ctx ends.
-func (p *Patience) Watch(ctx context.Context, stop func(error)) {
+func (p *Watchdog) Watch(ctx context.Context, stop func(error)) {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -90,22 +90,22 @@ func (p *Patience) Watch(ctx context.Context, stop func(error)) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := p.Over(); err != nil {
+			if err := p.Expired(); err != nil {
 				stop(err)
 			}
 		}
 	}
 }
 
-// Over returns [ErrTimeout] or [ErrIdle] when one of the limits is reached, else nil.
-func (p *Patience) Over() error {
+// Expired returns [ErrTimeout] or [ErrIdle] if one of the limits is reached, else nil.
+func (p *Watchdog) Expired() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.asked > 0:
+	case p.questions > 0:
 	case p.Timeout > 0 && time.Since(p.began)-p.paused > p.Timeout:
 		return ErrTimeout
-	case p.tools == 0 && p.Idle > 0 && time.Since(p.heard) > p.Idle:
+	case p.tools == 0 && p.Idle > 0 && time.Since(p.lastActive) > p.Idle:
 		return ErrIdle
 	}
 	return nil

@@ -28,7 +28,7 @@ const sizesName = "sizes.json"
 // keepSession keeps in the record the session in which a step was done, where the task keeps its files and the
 // agent's sessions can be carried: what its files hold beyond the step before in the same session.
 func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
-	carrier, ok := p.worker.Agent.(agent.Carrier)
+	carrier, ok := p.worker.Agent.(agent.SessionExporter)
 	home := e.home(c.Row.Task)
 	if !c.Options.KeepFiles || !ok || session == "" || home == "" {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 
 // Bounds of what an attempt is given to read beside what its prompt names.
 const (
-	maxLentSteps   = 4 * thread.MaxLent
+	maxLentSteps   = 4 * thread.MaxExported
 	maxLentObjects = 32 << 20 // bytes
 	maxLentFiles   = 256
 	maxLentBytes   = 32 << 20 // of files
@@ -60,7 +60,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 		var err error
 		switch u.Form {
 		case thread.FormOmitted, thread.FormSession: // its earlier turns were told of files, which were taken away
-			err = l.chain(ctx, thread.Chain{To: u.To}, thread.MaxLent)
+			err = l.chain(ctx, thread.Chain{To: u.To}, thread.MaxExported)
 		case thread.FormMeta:
 			err = l.meta(ctx, u)
 		}
@@ -89,7 +89,7 @@ func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
 		}
 	}
 	for _, chain := range append(p.given.named.Chains, c.Lent.Chains...) {
-		if err := l.chain(ctx, chain, thread.MaxLent); err != nil {
+		if err := l.chain(ctx, chain, thread.MaxExported); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func (l *lender) callers(ctx context.Context, c *Thread) error {
 			err = l.node(ctx, at, start.Prompt)
 		}
 		if err == nil && !h.IsZero() {
-			err = l.chain(ctx, thread.Chain{To: h}, thread.MaxLent)
+			err = l.chain(ctx, thread.Chain{To: h}, thread.MaxExported)
 		}
 		if err != nil || h.IsZero() {
 			return err
@@ -185,7 +185,7 @@ func (l *lender) step(ctx context.Context, s thread.Step) error {
 		}
 		if err == nil && l.files < maxLentFiles && l.bytes+a.Size <= maxLentBytes {
 			l.files, l.bytes = l.files+1, l.bytes+a.Size
-			err = l.file(ctx, thread.LentFile{Path: thread.LentName(s.Hash, h, a.Name), Artifact: h, Blob: a.Blob})
+			err = l.file(ctx, thread.ExportedFile{Path: thread.ExportName(s.Hash, h, a.Name), Artifact: h, Blob: a.Blob})
 		}
 		if err != nil {
 			return err
@@ -213,7 +213,7 @@ func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
 }
 
 // file exports the bytes of an artifact, as a file of its path and as one of its hash.
-func (l *lender) file(ctx context.Context, f thread.LentFile) error {
+func (l *lender) file(ctx context.Context, f thread.ExportedFile) error {
 	if l.paths[f.Path] {
 		return nil
 	}

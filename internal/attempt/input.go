@@ -27,12 +27,12 @@ type input struct {
 	file  string
 	line  string
 	data  []byte
-	files []thread.LentFile
+	files []thread.ExportedFile
 }
 
 // has adds an artifact, as a file in the directory dir.
 func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
-	f := thread.LentFile{Path: dir + "/" + thread.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
+	f := thread.ExportedFile{Path: dir + "/" + thread.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
 	in.files = append(in.files, f)
 	in.line += fmt.Sprintf("\n  (the file %q, %s, %d bytes, is \"$PLAIT_CONTEXT/%s\", artifact:%s)", a.Name,
 		a.MediaType, a.Size, f.Path, h)

@@ -69,7 +69,7 @@ type conversation struct {
 type briefing struct {
 	attachments []agent.Attachment
 	inputs      []input
-	named       thread.Lending // what the prompt says can be read
+	named       thread.Exports // what the prompt says can be read
 }
 
 // leftovers are what an attempt leaves beside its answer.
@@ -117,14 +117,14 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		route, who = told+route, who+agents
 	}
 	ask := thread.Prompt{
-		Told:     p.results.join,
+		InRoute:  p.results.join,
 		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Route: route,
 		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
-		Talk: role.Chat,
+		Conversation: role.Chat,
 	}
 	if c.Def.ActionID() != "" {
-		ask.Without = c.Def.Plans()
+		ask.OmitRoles = c.Def.Plans()
 	}
 	p.Row = e.nextRow(c, d.Role, w)
 	if err := e.chooseSession(ctx, c, p, &ask); err != nil {
@@ -169,7 +169,7 @@ func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask th
 		return err
 	}
 	p.Objects = append(prompt.Contents, kept)
-	p.uses, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Lend, p.Prompt.Hash
+	p.uses, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Exports, p.Prompt.Hash
 	return nil
 }
 

@@ -44,7 +44,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	}
 	if e.cfg.Host.Cell != nil {
 		write := []string{worktree.Of(c.Row), desk.Artifacts, req.Home, scratch}
-		req.Around = func(path string, args []string, needs agent.Needs) (string, []string) {
+		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
 			read := append(slices.Clone(needs.Read), c.Row.Workspace, desk.Context, e.cfg.Host.Bin)
 			return e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
 		}

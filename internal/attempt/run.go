@@ -139,7 +139,7 @@ func (e *Runner) work(
 	}
 	if s, ok := p.worker.Agent.(agent.Steerer); ok && s.Steers() && !p.summary {
 		p.listens = e.listen(ctx, c.Row, c.heard)
-		req.More = p.listens.more
+		req.Additions = p.listens.more
 		defer p.listens.stop()
 	}
 	c.heard = nil
@@ -324,7 +324,7 @@ func (e *Runner) keepLog(ctx context.Context, p *Prepared, open func() (io.ReadC
 func detail(p *Prepared, result agent.Result) *thread.Detail {
 	d := &thread.Detail{
 		Agent: p.worker.Name, Model: result.Model, Instance: p.Row.Instance, Session: result.Session,
-		Attempt: p.Row.ID, Attempts: []thread.Earlier{}, StartedAt: p.Row.StartedAt, EndedAt: p.Row.EndedAt,
+		Attempt: p.Row.ID, Attempts: []thread.EarlierAttempt{}, StartedAt: p.Row.StartedAt, EndedAt: p.Row.EndedAt,
 		Prompt: p.Row.Prompt, Context: p.uses, Usage: p.Row.Usage,
 		Transcript: p.Row.Transcript, Stderr: p.Row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
 		Evidence: p.kept.evidence, Calls: p.Row.Calls,
@@ -340,7 +340,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 		d.Context = []thread.ContextUse{}
 	}
 	for _, a := range p.tries.earlier {
-		d.Attempts = append(d.Attempts, thread.Earlier{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript,
+		d.Attempts = append(d.Attempts, thread.EarlierAttempt{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript,
 			Calls: a.Calls})
 		d.Usage = d.Usage.Add(a.Usage)
 	}

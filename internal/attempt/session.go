@@ -148,7 +148,7 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 	default:
 		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
 		if a, ok := p.worker.Agent.(agent.Forker); ok && s.agent == p.worker.Name && a.Forks(req) {
-			p.in.from, ask.Since, ask.Other = req.From, s.knows, s.role != p.Row.Role
+			p.in.from, ask.Since, ask.OtherRole = req.From, s.knows, s.role != p.Row.Role
 			return nil
 		}
 	}
@@ -159,7 +159,7 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 // bringSession restores a session that is no longer in its home from the record, as it was after the step up to
 // which it knows the thread.
 func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home string) error {
-	carrier, ok := p.worker.Agent.(agent.Carrier)
+	carrier, ok := p.worker.Agent.(agent.SessionExporter)
 	if !ok || s.gone || s.knows.IsZero() || home == "" {
 		return nil
 	}

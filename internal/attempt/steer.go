@@ -82,7 +82,7 @@ func (e *Runner) passOn(ctx context.Context, l *listener, row store.Thread) {
 				continue
 			}
 			select {
-			case l.more <- agent.Addition{Text: w.Text, Heard: func() { l.note(w) }}:
+			case l.more <- agent.Addition{Text: w.Text, Delivered: func() { l.note(w) }}:
 				told[w.ID] = true
 			case <-ctx.Done():
 				return

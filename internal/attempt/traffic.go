@@ -216,7 +216,7 @@ type recorder struct {
 	done chan struct{}
 
 	// Owned by the jobs, which run one after the other, and by close.
-	book  thread.CallBook
+	book  thread.CallRecorder
 	small []store.Object
 	bytes int
 	pins  []dag.Hash
@@ -241,7 +241,7 @@ func (r *recorder) ask(a *asked, c *agent.Call, at int64) {
 	m := thread.ModelCall{At: at, Method: c.Method, Path: c.Path, Model: c.Model(), Type: c.Type, Cut: true}
 	r.jobs <- func() {
 		var blobs []store.Object
-		a.entry, blobs = r.book.Ask(m, c.Body)
+		a.entry, blobs = r.book.Request(m, c.Body)
 		r.keep(blobs)
 	}
 }
@@ -250,7 +250,7 @@ func (r *recorder) answer(a *asked, reply agent.Reply, used store.Usage) {
 	r.jobs <- func() {
 		m := a.entry
 		m.Status, m.ReplyType, m.Cut, m.Usage, m.Estimated = reply.Status, reply.Type, reply.Cut, used, reply.Estimated
-		r.keep(r.book.Answer(m, reply.Body))
+		r.keep(r.book.Response(m, reply.Body))
 		r.publish()
 	}
 }

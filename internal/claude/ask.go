@@ -6,7 +6,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A control is what Claude Code asks of the program that started it.
+// A control is a request of Claude Code to the program that started it.
 type control struct {
 	Subtype  string          `json:"subtype"`
 	ToolName string          `json:"tool_name"`
@@ -14,17 +14,17 @@ type control struct {
 	ToolUse  string          `json:"tool_use_id"`
 	Reason   string          `json:"description"`
 
-	// Of an elicitation.
+	// Set for an elicitation.
 	Server  string          `json:"mcp_server_name"`
 	Message string          `json:"message"`
 	Mode    string          `json:"mode"`
 	Schema  json.RawMessage `json:"requested_schema"`
 }
 
-// control answers what Claude Code asks: whether a tool may be used, and forms of MCP servers, by a person. What is not
-// known is refused.
-func (t *talk) control(m message) {
-	t.beside.Go(func() {
+// control answers requests of Claude Code: permission to use a tool, and forms of MCP servers,
+// both by asking a person. Other requests are refused.
+func (t *conversation) control(m message) {
+	t.background.Go(func() {
 		response := map[string]any{"subtype": "success", "request_id": m.RequestID}
 		switch m.Request.Subtype {
 		case "can_use_tool":
@@ -34,14 +34,14 @@ func (t *talk) control(m message) {
 		default:
 			response["subtype"], response["error"] = "error", "nobody can answer that here"
 		}
-		t.say(encode(map[string]any{"type": "control_response", "response": response}))
+		t.send(encode(map[string]any{"type": "control_response", "response": response}))
 	})
 }
 
-// permit is the answer whether a tool may be used.
-func (t *talk) permit(c control) map[string]any {
+// permit answers a request for permission to use a tool.
+func (t *conversation) permit(c control) map[string]any {
 	input, allowed, said := t.ask(c)
-	if t.ctx.Err() != nil { // answered too late
+	if t.ctx.Err() != nil { // it is too late to answer
 		allowed, said = false, "The attempt ends."
 	}
 	if !allowed {
@@ -50,27 +50,27 @@ func (t *talk) permit(c control) map[string]any {
 	return map[string]any{"behavior": "allow", "updatedInput": input}
 }
 
-// ask puts to a person whether a tool may be used with exactly this input, or with what they make of it. It returns
+// ask asks a person to allow a tool with exactly this input, or with an edited one. It returns
 // the input that is allowed.
-func (t *talk) ask(c control) (input json.RawMessage, allowed bool, said string) {
+func (t *conversation) ask(c control) (input json.RawMessage, allowed bool, said string) {
 	if t.req.Ask == nil {
 		return nil, false, "Nobody can be asked. Do without it."
 	}
-	defer t.patient.Asking()()
+	defer t.watchdog.Pause()()
 	var in struct {
 		Command string `json:"command"`
 	}
-	json.Unmarshal(c.Input, &in) // what it does not have is empty
-	act := agent.Action{Type: "tool_call", Tool: c.ToolName, Params: c.Input, Cwd: t.site.dir}
+	json.Unmarshal(c.Input, &in) // missing fields stay empty
+	act := agent.Action{Type: "tool_call", Tool: c.ToolName, Params: c.Input, Cwd: t.setup.dir}
 	switch c.ToolName {
 	case "Bash":
-		act = agent.Action{Type: "command", Command: in.Command, Cwd: t.site.dir, Params: c.Input}
+		act = agent.Action{Type: "command", Command: in.Command, Cwd: t.setup.dir, Params: c.Input}
 	case "Edit", "Write", "NotebookEdit":
 		act.Type = "file_change"
 	}
 	answer, err := t.req.Ask(t.ctx, agent.Question{Text: c.Reason, Action: act, Editable: c.ToolUse != ""})
 	switch {
-	case t.ctx.Err() != nil: // whatever the person said, nothing may begin now
+	case t.ctx.Err() != nil: // whatever the answer is, nothing may start now
 		return nil, false, "The attempt ends."
 	case err != nil:
 		t.stop(err)
@@ -86,8 +86,9 @@ func (t *talk) ask(c control) (input json.RawMessage, allowed bool, said string)
 	return nil, false, "A person said no. Do without it, or do it differently."
 }
 
-// instead notes that a tool gets another input than the model gave it, before Claude Code is told.
-func (t *talk) instead(id string, input json.RawMessage) {
+// instead records that a tool gets another input than the model gave it, before Claude Code
+// receives it.
+func (t *conversation) instead(id string, input json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.edited[id] = input

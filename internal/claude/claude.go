@@ -1,21 +1,21 @@
-// Package claude is the agent kind claude: Anthropic's Claude Code, by its stream of JSON on standard
-// input and output.
+// Package claude is the agent kind claude: Anthropic's Claude Code, through its JSON stream on
+// standard input and output.
 //
-// In go a definition and a Request; out come events, in one normalised form, and a Result. What is
-// written here about Claude Code was seen from version [Version]. Laws:
+// It turns the stream into events in one normalised form and a Result. What is written here about
+// Claude Code was observed in version [Version]. Laws:
 //
-//   - It runs in a private home for each task, with settings of our own: no hooks, plugins, MCP servers
-//     or settings of the project or the user, no sub-agents, no updates.
-//   - Its model is reached through a gateway: the key stays with Plait, the agent has a token of its
-//     attempt. Only who has no key, but a login of Claude's, goes direct.
-//   - Behind a wall (see [proc.Wall]) the role's access is enforced for all that it runs, and what
-//     stays behind the wall is not asked for. Without one each command and each change is asked for.
-//   - Each byte that it says is in the desk's logs before it is understood. What is not understood is
-//     kept and passed over.
+//   - It runs in a private home for each task, with our own settings: no hooks, plugins, MCP
+//     servers or settings of the project or the user, no sub-agents, no updates.
+//   - Its model is reached through a gateway: the key stays with Plait, and the agent has a
+//     token for its attempt. Only users with a Claude login instead of a key go direct.
+//   - Behind a wall (see [proc.Wall]) the role's access is enforced for everything it runs, and
+//     needs no approval. Without a wall each command and each change does.
+//   - Each byte of its output is in the desk's logs before it is parsed. Unknown messages are
+//     logged and ignored.
 //   - When Run returns, no process of the attempt is left.
 //
-// It writes nothing below the workspace but the desk's logs and artifacts, and never answers for a
-// person: what nobody can answer is refused.
+// It writes nothing in the workspace but the desk's logs and artifacts, and never answers for a
+// person: questions that no person can answer are refused.
 package claude
 
 import (
@@ -38,28 +38,28 @@ import (
 // Version is the release of Claude Code that this package is tested with.
 const Version = "2.1.330"
 
-// Install says how to get it.
+// Install says how to install it.
 const Install = "install it with `npm install -g @anthropic-ai/claude-code@" + Version + "`, or set path: in the agent's definition"
 
-// A Config is the definition of one agent. Its zero value is a good one.
+// A Config is the definition of one agent. Its zero value is usable.
 type Config struct {
 	Model   string            // "" is Claude Code's default
 	Effort  string            // low, medium, high, xhigh or max
 	Path    string            // the program, or the directory it was installed to; "" looks for it
 	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // further variables
+	Env     map[string]string // additional variables
 	Pass    []string          // names of Plait's own variables to pass to it
 	Write   []string          // directories that it may write beyond the role's access, absolute
 	Network bool              // its commands may use the network
 	MCP     []string          // names of MCP servers in the user's own settings that it may use
-	// Endpoint is where its model is, "" for Anthropic's own, or what ANTHROPIC_BASE_URL says.
+	// Endpoint is the URL of its model; "" means ANTHROPIC_BASE_URL, or Anthropic's own.
 	Endpoint string
 }
 
-// A HostConfig says where agents run.
+// A HostConfig configures a Host.
 type HostConfig struct {
 	sandbox.Config
-	Grace time.Duration // between two steps of stopping, 0: proc.DefaultGrace
+	Grace time.Duration // between two signals when stopping, 0: proc.DefaultGrace
 }
 
 // A Host is where agents run. It may be used concurrently.
@@ -71,7 +71,7 @@ type Host struct {
 	versions map[string]string // by program
 }
 
-// NewHost returns a host. It only looks for what makes walls.
+// NewHost returns a host. It only checks what walls need.
 func NewHost(cfg HostConfig) *Host {
 	return &Host{cfg: cfg, box: sandbox.NewHost(cfg.Config), versions: map[string]string{}}
 }
@@ -92,8 +92,8 @@ var (
 	_ agent.Steerer    = (*Agent)(nil)
 )
 
-// Agent checks cfg and returns its agent. That the program is not there, or cannot reach its model, is
-// an error: it is found before anything is begun.
+// Agent checks cfg and returns its agent. It is an error if the program is not installed or
+// cannot reach its model, so that this is found before anything starts.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
 		return nil, fmt.Errorf("claude agent: dir %q leaves the working tree", cfg.Dir)
@@ -115,10 +115,10 @@ func (h *Host) Agent(cfg Config) (*Agent, error) {
 	return &Agent{h, cfg, servers}, nil
 }
 
-// Instructions returns nothing: what a user tells Claude in all projects is not read.
+// Instructions returns nothing: the user's instructions for Claude are not used.
 func (a *Agent) Instructions() string { return "" }
 
-// Steers reports that what people add reaches the turn that runs.
+// Steers reports true: what people add reaches the current turn.
 func (a *Agent) Steers() bool { return true }
 
 // SessionHome returns CLAUDE_CONFIG_DIR of a task.
@@ -133,17 +133,17 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, agent.Final("%v", err)
 	}
-	s, err := a.site(p, a.host.Login(a.cfg), req)
+	s, err := a.setup(p, a.host.Login(a.cfg), req)
 	if err != nil {
 		return agent.Result{}, err
 	}
 	defer s.close()
-	t := newTalk(s, req, emit)
+	t := newConversation(s, req, emit)
 	return t.run(ctx)
 }
 
-// A site is what was prepared for one attempt.
-type site struct {
+// A setup is the environment of one attempt.
+type setup struct {
 	program Program
 	gateway *gateway.Gateway // nil: direct
 	home    string           // CLAUDE_CONFIG_DIR
@@ -153,24 +153,24 @@ type site struct {
 	env     []string
 	box     sandbox.Box
 	session string
-	schema  json.RawMessage // that a shaped answer fits, nil: it is not shaped
-	form    json.RawMessage // in which the answer comes, see package shape
-	asked   json.RawMessage // the form as the model is asked for it
+	schema  json.RawMessage // of a structured answer, nil: none
+	form    json.RawMessage // the form of the answer, see package shape
+	asked   json.RawMessage // the form as sent to the model
 	grace   time.Duration
 }
 
-func (s *site) close() {
+func (s *setup) close() {
 	if s.gateway != nil {
-		s.gateway.Close() // what it served has ended
+		s.gateway.Close() // its log is complete
 	}
 }
 
-// site makes the task's home ready, opens the gateway and puts the command line together.
-func (a *Agent) site(p Program, login Login, req agent.Request) (*site, error) {
+// setup prepares the task's home, opens the gateway and builds the command line.
+func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error) {
 	if req.Home == "" {
 		return nil, errors.New("run Claude Code: the request names no home")
 	}
-	s := &site{program: p, home: a.SessionHome(req.Home), grace: a.host.cfg.Grace}
+	s := &setup{program: p, home: a.SessionHome(req.Home), grace: a.host.cfg.Grace}
 	var err error
 	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
 		return nil, agent.Final("cannot run Claude Code: %v", err)
@@ -216,18 +216,18 @@ func (a *Agent) site(p Program, login Login, req agent.Request) (*site, error) {
 	return s, nil
 }
 
-// full reports whether a role may do everything.
+// full reports whether a role has full access.
 func full(req agent.Request) bool { return req.Access == agent.Full }
 
-// environ sets the environment, env is what caches need.
-func (a *Agent) environ(s *site, req agent.Request, env map[string]string) {
+// environ sets the environment. env are the variables of caches.
+func (a *Agent) environ(s *setup, req agent.Request, env map[string]string) {
 	maps.Copy(env, map[string]string{
 		"CLAUDE_CONFIG_DIR":                        s.home,
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_MAX_RETRIES": "3",
-		"IS_SANDBOX": "1", // else it does not work without questions as root
+		"IS_SANDBOX": "1", // otherwise it refuses to run without permission prompts as root
 	})
 	maps.Copy(env, a.cfg.Env)
-	if s.gateway != nil { // last: no key of the definition gets there
+	if s.gateway != nil { // last, so that no key of the definition gets through
 		delete(env, "ANTHROPIC_AUTH_TOKEN")
 		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.gateway.Token(), s.box.URL()
 	}

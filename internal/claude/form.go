@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A form is what an MCP server wants to know of a person, by the restricted JSON Schema that the protocol has for it.
+// A form is what an MCP server asks of a person, in the restricted JSON Schema of the protocol.
 type form struct {
 	Fields   map[string]field `json:"properties"`
 	Required []string         `json:"required"`
@@ -25,18 +25,19 @@ type field struct {
 	Default     json.RawMessage `json:"default"`
 }
 
-// maxFilled is how often a person is asked to fill in one form.
+// maxFilled limits how often a person is asked to fill in one form.
 const maxFilled = 3
 
-// fill puts a form to a person: an approval whose input are the values of its fields. It returns the answer to the
-// server. What asks for more than values, such as a visit to a page, is declined.
-func (t *talk) fill(c control) map[string]any {
+// fill asks a person to fill in a form: an approval whose input is the values of its fields. It
+// returns the answer to the server. Requests for anything but values, such as opening a URL, are
+// declined.
+func (t *conversation) fill(c control) map[string]any {
 	declined := map[string]any{"action": "decline"}
 	var f form
 	if t.req.Ask == nil || c.Mode != "" && c.Mode != "form" || json.Unmarshal(c.Schema, &f) != nil || len(f.Fields) == 0 {
 		return declined
 	}
-	defer t.patient.Asking()()
+	defer t.watchdog.Pause()()
 	q := agent.Question{Text: c.Message + "\n\n" + f.String(), Editable: true,
 		Action: agent.Action{Type: "form", Tool: "mcp__" + c.Server, Params: f.empty()}}
 	for range maxFilled {
@@ -63,7 +64,7 @@ func (t *talk) fill(c control) map[string]any {
 	return declined
 }
 
-// String lists the fields, a line each.
+// String lists the fields, one per line.
 func (f form) String() string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(f.Fields)) {
@@ -86,7 +87,7 @@ func (f form) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// empty are the values before anybody has filled them in: the defaults, and null.
+// empty returns the initial values: defaults, and null.
 func (f form) empty() json.RawMessage {
 	values := map[string]json.RawMessage{}
 	for name, one := range f.Fields {
@@ -97,7 +98,7 @@ func (f form) empty() json.RawMessage {
 	return bytes.TrimSpace(encode(values))
 }
 
-// values are what was filled in: what is null was not.
+// values returns the values that were filled in. Null means not filled in.
 func (f form) values(given json.RawMessage) (map[string]any, error) {
 	var values map[string]any
 	if err := json.Unmarshal(given, &values); err != nil {
@@ -124,7 +125,7 @@ func (f form) values(given json.RawMessage) (map[string]any, error) {
 	return values, nil
 }
 
-// holds reports whether v is of the field's type. Types that are not known hold anything but what cannot be compared.
+// holds reports whether v has the field's type. Unknown types accept any comparable value.
 func (f field) holds(v any) bool {
 	switch v := v.(type) {
 	case string:

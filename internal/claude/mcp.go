@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// settings are those of every home: nothing of a project or of the user. What a server of the user's does is asked for,
-// also behind a wall.
+// settings returns the settings of every home: nothing of a project or of the user. Calls of the
+// user's servers need approval, even behind a wall.
 func settings(servers []string) string {
 	s := map[string]any{"includeCoAuthoredBy": false, "cleanupPeriodDays": 3650}
 	if len(servers) > 0 {
@@ -26,10 +26,10 @@ func settings(servers []string) string {
 	return strings.TrimSuffix(string(encode(s)), "\n")
 }
 
-// oddName is what Claude Code does not keep of the name of a server.
+// oddName matches what Claude Code replaces in the name of a server.
 var oddName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// servers returns the MCP servers of these names from the user's own settings of Claude Code.
+// servers returns the named MCP servers from the user's own settings of Claude Code.
 func (h *Host) servers(names []string) (map[string]any, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -58,8 +58,8 @@ func (h *Host) servers(names []string) (map[string]any, error) {
 	return chosen, nil
 }
 
-// mcp returns the command line's part about MCP servers, and the variables that it refers to: values that may be
-// secrets are on no command line and on no disk.
+// mcp returns the command line arguments for MCP servers, and the variables that they refer to:
+// values may be secret, so they are not on the command line or on disk.
 func (h *Host) mcp(servers map[string]any) (args, env []string) {
 	if len(servers) == 0 {
 		return nil, nil
@@ -100,7 +100,7 @@ func (h *Host) mcp(servers map[string]any) (args, env []string) {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
-// expand replaces ${NAME} and ${NAME:-default} by what the user's environment has.
+// expand replaces ${NAME} and ${NAME:-default} from the user's environment.
 func (h *Host) expand(text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		found := variable.FindStringSubmatch(m)

@@ -11,38 +11,38 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A message is one line that Claude Code says.
+// A message is one line of Claude Code's output.
 type message struct {
 	Type    string     `json:"type"`
 	Subtype string     `json:"subtype"`
 	UUID    string     `json:"uuid"`
 	Model   string     `json:"model"` // of system/init
 	Parent  string     `json:"parent_tool_use_id"`
-	Message spoken     `json:"message"`
+	Message apiMessage `json:"message"`
 	Done    effect     `json:"tool_use_result"`
 	Meta    []toolMeta `json:"tool_result_meta"`
 
-	// Of a control_request.
+	// Set for a control_request.
 	RequestID string  `json:"request_id"`
 	Request   control `json:"request"`
 
-	// Of a command_lifecycle: how far a line that was said has come.
+	// Set for a command_lifecycle: the delivery state of a line.
 	Command string `json:"command_uuid"`
 	State   string `json:"state"`
 
-	// Of system/api_retry.
+	// Set for system/api_retry.
 	Attempt int    `json:"attempt"`
 	Error   string `json:"error"`
 
 	result
 }
 
-type spoken struct {
+type apiMessage struct {
 	Model   string          `json:"model"`
 	Content json.RawMessage `json:"content"`
 }
 
-// A block is a part of what was said.
+// A block is a part of a message's content.
 type block struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
@@ -56,7 +56,7 @@ type block struct {
 	IsError   bool            `json:"is_error"`
 }
 
-// toolMeta says of a tool's result whether the tool ran.
+// toolMeta says whether the tool of a result ran.
 type toolMeta struct {
 	ID          string `json:"id"`
 	NotExecuted string `json:"non_execution_kind"`
@@ -74,7 +74,7 @@ type effect struct {
 	Content string `json:"content"`
 }
 
-// UnmarshalJSON takes anything: a tool that failed has a text in the place of an effect.
+// UnmarshalJSON accepts anything: a failed tool has a text instead of an effect.
 func (e *effect) UnmarshalJSON(data []byte) error {
 	type plain effect
 	var p plain
@@ -103,15 +103,15 @@ type result struct {
 	} `json:"usage"`
 }
 
-// A tool is one that runs.
+// A tool is a running tool.
 type tool struct {
 	input json.RawMessage
 	kind  string // of its events
 	text  string
 }
 
-// take acts on a message. What is said in a sub-agent is not ours.
-func (t *talk) take(m message) {
+// take handles a message. Messages of sub-agents are ignored.
+func (t *conversation) take(m message) {
 	switch {
 	case m.Parent != "":
 	case m.Type == "system" && m.Subtype == "init":
@@ -119,28 +119,28 @@ func (t *talk) take(m message) {
 	case m.Type == "system" && m.Subtype == "api_retry":
 		t.event(agent.Event{Kind: agent.EventError, WillRetry: true,
 			Text: fmt.Sprintf("the model's server answered %q: try %d", m.Error, m.Attempt)})
-	case m.Type == "assistant" && m.Message.Model == "<synthetic>": // a failure, which its result tells
+	case m.Type == "assistant" && m.Message.Model == "<synthetic>": // a failure, which the result reports
 	case m.Type == "assistant":
-		t.hear()
+		t.delivered()
 		t.turn = m.UUID
 		t.assistant(m.Message)
 	case m.Type == "user":
 		t.outputs(m)
 		t.use()
 	case m.Type == "command_lifecycle":
-		t.handed(m)
+		t.commandState(m)
 	case m.Type == "control_request":
 		t.control(m)
 	case m.Type == "result":
-		if given := m.Shaped; t.site.form != nil && len(given) > 0 {
-			t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: t.site.body(given)})
+		if given := m.Shaped; t.setup.form != nil && len(given) > 0 {
+			t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: t.setup.body(given)})
 		}
 		t.end(m.result)
 	}
 }
 
-// assistant tells of what the model said and of the tools that it uses.
-func (t *talk) assistant(said spoken) {
+// assistant emits events for the model's text and the tools that it uses.
+func (t *conversation) assistant(said apiMessage) {
 	t.model = cmp.Or(said.Model, t.model)
 	for _, b := range blocks(said.Content) {
 		switch b.Type {
@@ -150,8 +150,8 @@ func (t *talk) assistant(said spoken) {
 		case "thinking":
 			t.event(agent.Event{Kind: agent.EventThought, Phase: "completed", Text: b.Thinking})
 		case "tool_use":
-			if t.site.form != nil && b.Name == structured {
-				t.given = b.ID
+			if t.setup.form != nil && b.Name == structured {
+				t.shapedCall = b.ID
 				continue
 			}
 			t.begin(b)
@@ -159,14 +159,14 @@ func (t *talk) assistant(said spoken) {
 	}
 }
 
-// begin tells that a tool is used.
-func (t *talk) begin(b block) {
+// begin emits an event for the start of a tool.
+func (t *conversation) begin(b block) {
 	var in struct {
 		Command  string `json:"command"`
 		FilePath string `json:"file_path"`
 		Notebook string `json:"notebook_path"`
 	}
-	json.Unmarshal(b.Input, &in) // what it does not have is empty
+	json.Unmarshal(b.Input, &in) // missing fields stay empty
 	u := tool{input: b.Input, kind: agent.EventTool, text: b.Name}
 	e := agent.Event{ID: b.ID, Phase: "started"}
 	switch b.Name {
@@ -186,11 +186,11 @@ func (t *talk) begin(b block) {
 	t.event(e)
 }
 
-// outputs tells what tools gave.
-func (t *talk) outputs(m message) {
+// outputs emits events for results of tools.
+func (t *conversation) outputs(m message) {
 	for _, b := range blocks(m.Message.Content) {
-		if t.given != "" && b.ToolUseID == t.given {
-			t.turn = m.UUID // a branch has the whole of it
+		if t.shapedCall != "" && b.ToolUseID == t.shapedCall {
+			t.turn = m.UUID // so that a branch has all of it
 		}
 		u, running := t.tools[b.ToolUseID]
 		if b.Type != "tool_result" || !running {
@@ -228,9 +228,9 @@ func (t *talk) outputs(m message) {
 	}
 }
 
-// carried makes u what the tool did where a person gave it another input, and returns what the model had asked for; ""
-// where it got what it asked for.
-func (t *talk) carried(id string, u *tool) (asked string) {
+// carried sets u to what the tool did if a person edited its input, and returns what the model
+// had asked for, else "".
+func (t *conversation) carried(id string, u *tool) (asked string) {
 	t.mu.Lock()
 	input := t.edited[id]
 	delete(t.edited, id)
@@ -251,20 +251,21 @@ func (t *talk) carried(id string, u *tool) (asked string) {
 
 var exitLine = regexp.MustCompile(`^(?:Error: )?Exit code ([0-9]{1,3})\b`)
 
-// exitOf returns the exit code of a command and its phase. One that failed says its code in the first line.
+// exitOf returns the exit code of a command and its phase. A failed command has its code in the
+// first line.
 func exitOf(failed bool, output string) (*int, string) {
 	if !failed {
 		zero := 0
 		return &zero, "completed"
 	}
 	if found := exitLine.FindStringSubmatch(output); found != nil {
-		code, _ := strconv.Atoi(found[1]) // three digits are a number
+		code, _ := strconv.Atoi(found[1]) // three digits are always valid
 		return &code, "completed"
 	}
 	return nil, "failed"
 }
 
-// file is a changed file, with its diff.
+// file returns the changed file with its diff.
 func (e effect) file() agent.File {
 	f := agent.File{Path: e.FilePath, Change: "update"}
 	if e.Type == "create" {
@@ -281,7 +282,7 @@ func (e effect) file() agent.File {
 	return f
 }
 
-// blocks are the parts of a content.
+// blocks returns the blocks of a content.
 func blocks(content json.RawMessage) []block {
 	var list []block
 	if json.Unmarshal(content, &list) != nil {
@@ -290,7 +291,7 @@ func blocks(content json.RawMessage) []block {
 	return list
 }
 
-// textOf is a content as text.
+// textOf returns the text of a content.
 func textOf(content json.RawMessage) string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {

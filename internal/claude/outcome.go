@@ -11,25 +11,25 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// outcome is what came of the attempt.
-func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.Result, error) {
-	f := &agent.Failure{Kind: agent.Infra, Session: t.site.session, Model: t.model, Usage: t.used()}
+// outcome returns the result or failure of the attempt.
+func (t *conversation) outcome(ctx context.Context, why error, res proc.Result) (agent.Result, error) {
+	f := &agent.Failure{Kind: agent.Infra, Session: t.setup.session, Model: t.model, Usage: t.used()}
 	fail := func(kind, format string, args ...any) (agent.Result, error) {
 		f.Kind, f.Message = kind, fmt.Sprintf(format, args...)
 		return agent.Result{}, f
 	}
 	if t.turn == "" {
-		f.Session = "" // nothing of it was kept: it cannot be continued
+		f.Session = "" // nothing of it was saved, so it cannot be continued
 	}
 	r := t.result
-	stopped := r == nil || r.IsError // what it says once it was stopped does not count
+	stopped := r == nil || r.IsError // a result after a stop does not count
 	switch {
 	case stopped && ctx.Err() != nil:
 		return fail(agent.Cancelled, "Claude Code was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
 	case stopped && (errors.Is(why, agent.ErrTimeout) || errors.Is(why, agent.ErrIdle)):
-		return fail(agent.TimedOut, "Claude Code %s", t.req.Stopped(why))
+		return fail(agent.TimedOut, "Claude Code %s", t.req.Explain(why))
 	case r == nil && why != nil && !errors.Is(why, errOver):
-		return agent.Result{}, why // a question could not be put
+		return agent.Result{}, why // a question could not be asked
 	case r == nil && res.Signal != 0:
 		return fail(agent.Infra, "Claude Code was killed by signal %v before it had answered", res.Signal)
 	case r == nil:
@@ -38,16 +38,16 @@ func (t *talk) outcome(ctx context.Context, why error, res proc.Result) (agent.R
 		f.Kind, f.Final, f.Message = kindOf(r)
 		return agent.Result{}, f
 	}
-	text := t.site.text(cmp.Or(r.Result, t.answer), r.Shaped)
+	text := t.setup.text(cmp.Or(r.Result, t.answer), r.Shaped)
 	if strings.TrimSpace(text) == "" {
 		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
 	}
-	out := agent.Result{Output: []byte(text), Session: t.site.session, Turn: t.turn, Model: t.model, Usage: t.used(),
-		Sandbox: t.site.box.String() + t.site.gateway.Bypassed(), Exit: &res.Exit}
+	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model, Usage: t.used(),
+		Sandbox: t.setup.box.String() + t.setup.gateway.Bypassed(), Exit: &res.Exit}
 	return out.Clipped(), nil
 }
 
-// kindOf is what kind of failure the end of a turn is.
+// kindOf returns the kind of failure for the end of a turn.
 func kindOf(r *result) (kind string, final bool, text string) {
 	text = r.Result
 	if text == "" {
@@ -71,16 +71,17 @@ func kindOf(r *result) (kind string, final bool, text string) {
 	return agent.Infra, false, text
 }
 
-// used is what the attempt used: by the gateway's count, else as Claude Code says.
-func (t *talk) used() agent.Usage {
-	if t.site.gateway != nil {
-		u := t.site.gateway.Used()
+// used returns the usage of the attempt: as counted by the gateway, else as reported by Claude
+// Code.
+func (t *conversation) used() agent.Usage {
+	if t.setup.gateway != nil {
+		u := t.setup.gateway.Used()
 		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
 	}
 	return t.spent
 }
 
-// plus is what was used with what a turn used beside it.
+// plus adds the usage of a turn.
 func plus(u agent.Usage, r result) agent.Usage {
 	of := r.Usage
 	u.InputTokens += of.Input + of.Created + of.Cached

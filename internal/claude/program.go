@@ -16,21 +16,21 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Program is a Claude Code that was found.
+// A Program is an installed Claude Code.
 type Program struct {
 	Path    string // the native binary
 	Version string // "2.1.330"
 }
 
-// ErrMissing says that no Claude Code was found.
+// ErrMissing is the error if Claude Code is not installed.
 var ErrMissing = errors.New("Claude Code is not installed; " + Install) //lint:ignore ST1005 a name
 
-// CacheDir is where `make test` and people may install a Claude Code for Plait alone: one directory for
-// each version, as npm lays it out.
+// CacheDir is where `make test` and people may install a Claude Code for Plait alone, in one
+// directory per version with npm's layout.
 func CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", "claude") }
 
-// Find looks for the program: at path when that is not empty, else in PATH, else in CacheDir, and asks it for
-// its version.
+// Find looks for the program: at path if that is not empty, else in PATH, else in CacheDir. It
+// asks the program for its version.
 func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 	var p Program
 	switch {
@@ -67,13 +67,14 @@ func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 	return p, nil
 }
 
-// native returns the native program that path means: a file, or where npm installed it, "" for none.
+// native returns the native program for path, which is that file or the directory where npm
+// installed it, or "".
 func native(path string) string {
 	return proc.Installed(path, "node_modules/@anthropic-ai/claude-code-*/claude", false)
 }
 
-// Advice is what to say about the program's version, "" when it is the one that was tried. An error says that
-// it is too old.
+// Advice returns a remark about the program's version, "" if it is the tested one. The error says
+// that it is too old.
 func (p Program) Advice() (string, error) {
 	switch order := proc.CompareVersions(p.Version, Version); {
 	case order < 0:
@@ -84,22 +85,22 @@ func (p Program) Advice() (string, error) {
 	return "", nil
 }
 
-// A Login says how the model is reached.
+// A Login says how to reach the model.
 type Login struct {
 	OK   bool
 	Text string
-	Do   string // what to do when it is not OK
+	Do   string // what to do if it is not OK
 
 	url, key string
 	bearer   bool
-	direct   bool // by Claude's own login: it cannot go through a gateway
+	direct   bool // with Claude's own login, which cannot go through a gateway
 }
 
-// anthropic is where Anthropic's models are.
+// anthropic is the URL of Anthropic's API.
 const anthropic = "https://api.anthropic.com"
 
-// Login returns how an agent reaches its model: by a key of the environment, else by the login of the user's own
-// Claude Code.
+// Login returns how an agent reaches its model: with a key from the environment, else with the
+// login of the user's own Claude Code.
 func (h *Host) Login(c Config) Login {
 	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
 	if c.Endpoint != "" {
@@ -121,7 +122,7 @@ func (h *Host) Login(c Config) Login {
 	return Login{Text: "Claude Code is not logged in", Do: "set ANTHROPIC_API_KEY, run `claude` and log in, or try it with --offline"}
 }
 
-// credentials is the file in which the user's own Claude Code keeps its login.
+// credentials returns the file with the login of the user's own Claude Code.
 func (h *Host) credentials() string {
 	dir := h.cfg.Getenv("CLAUDE_CONFIG_DIR")
 	if dir == "" {
@@ -130,7 +131,7 @@ func (h *Host) credentials() string {
 	return filepath.Join(dir, ".credentials.json")
 }
 
-// lendLogin links the user's login into a home: what is renewed there is renewed for all.
+// lendLogin links the user's login into a home, so that renewing it there renews it for all.
 func (h *Host) lendLogin(home string) error {
 	link := filepath.Join(home, ".credentials.json")
 	if to, err := os.Readlink(link); err == nil && to == h.credentials() {

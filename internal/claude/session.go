@@ -17,12 +17,12 @@ func (a *Agent) Continues(req agent.Request) bool {
 	return findSession(a.SessionHome(req.Home), req.Session) != ""
 }
 
-// Forks reports whether the other session is there to be copied.
+// Forks reports whether the other session exists and can be copied.
 func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && findSession(a.SessionHome(req.From.Home), req.From.Session) != ""
 }
 
-// SessionFiles names the file of a session, and the home that it is in.
+// SessionFiles returns the file of a session, and its home.
 func (a *Agent) SessionFiles(home, session string) (dir string, files []string) {
 	dir = a.SessionHome(home)
 	file := findSession(dir, session)
@@ -38,15 +38,15 @@ func findSession(home, session string) string {
 	if session == "" || strings.ContainsAny(session, `*?[\/`) {
 		return ""
 	}
-	found, _ := filepath.Glob(filepath.Join(home, "projects", "*", session+".jsonl")) // the form is good
+	found, _ := filepath.Glob(filepath.Join(home, "projects", "*", session+".jsonl")) // the pattern is valid
 	if len(found) == 0 {
 		return ""
 	}
 	return found[0]
 }
 
-// sessionArgs says in which session the attempt works.
-func (s *site) sessionArgs(req agent.Request) []string {
+// sessionArgs returns the arguments for the session of the attempt.
+func (s *setup) sessionArgs(req agent.Request) []string {
 	if s.session = req.Session; s.session != "" {
 		return []string{"--resume", s.session}
 	}
@@ -61,7 +61,7 @@ func (s *site) sessionArgs(req agent.Request) []string {
 	return args
 }
 
-// lendSession copies a session of another home into this one, from where it is forked.
+// lendSession copies a session of another home into this one, to fork it.
 func (a *Agent) lendSession(home string, b agent.Branch) error {
 	other := a.SessionHome(b.Home)
 	if other == home {

@@ -8,16 +8,16 @@ import (
 	"github.com/plait-run/plait/internal/agent/shape"
 )
 
-// structured is the tool by which the model gives an answer of a form.
+// structured is the tool with which the model gives a structured answer.
 const structured = "StructuredOutput"
 
-// Shapes reports whether a schema can be put in the form of a tool's input.
+// Shapes reports whether a schema can be used as the schema of a tool's input.
 func (a *Agent) Shapes(schema json.RawMessage) bool {
 	_, _, err := forms(schema)
 	return err == nil
 }
 
-// forms returns the form of an answer by a schema, and that form as the model is asked for it.
+// forms returns the form of an answer with a schema, and that form as sent to the model.
 func forms(schema json.RawMessage) (form, asked json.RawMessage, err error) {
 	if form, err = shape.Strict(schema); err != nil {
 		return nil, nil, err
@@ -26,8 +26,8 @@ func forms(schema json.RawMessage) (form, asked json.RawMessage, err error) {
 	return form, asked, err
 }
 
-// shape notes in which form the answer is to come.
-func (s *site) shape(req agent.Request) error {
+// shape sets the form of the answer.
+func (s *setup) shape(req agent.Request) error {
 	if !req.Shaped {
 		return nil
 	}
@@ -39,9 +39,9 @@ func (s *site) shape(req agent.Request) error {
 	return nil
 }
 
-// text is the answer to a request: what was said, or what was given in the form that was asked for. The model may
-// have said something all the same.
-func (s *site) text(said string, given json.RawMessage) string {
+// text returns the answer to a request: the structured one if there is one, else the text. The
+// model may have written text as well.
+func (s *setup) text(said string, given json.RawMessage) string {
 	if s.form == nil || len(given) == 0 || string(given) == "null" {
 		return said
 	}
@@ -52,11 +52,11 @@ func (s *site) text(said string, given json.RawMessage) string {
 	return string(out)
 }
 
-// body is the text in what was given in the form that was asked for.
-func (s *site) body(given json.RawMessage) string {
+// body returns the text in a structured answer.
+func (s *setup) body(given json.RawMessage) string {
 	var fields map[string]json.RawMessage
 	var text string
-	json.Unmarshal(shape.Unplain(s.form, given), &fields) // what it does not have is empty
+	json.Unmarshal(shape.Unplain(s.form, given), &fields) // missing fields stay empty
 	json.Unmarshal(fields[agent.Body], &text)
 	return text
 }

@@ -8,20 +8,20 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// An addition is what a person added, on its way to the model.
+// An addition is a person's message on its way to the model.
 type addition struct {
 	agent.Addition
-	begun bool // Claude Code has taken it into a turn
+	started bool // it is part of a turn
 }
 
-// speak says the prompt, and then what people add. What comes once it has answered is left to whoever works next.
-func (t *talk) speak(ctx context.Context) {
-	t.say(userLine("", t.req.Prompt))
+// sendPrompts sends the prompt, and then what people add. What comes after the answer is left to the next agent.
+func (t *conversation) sendPrompts(ctx context.Context) {
+	t.send(userLine("", t.req.Prompt))
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case said, ok := <-t.req.More:
+		case said, ok := <-t.req.Additions:
 			if !ok {
 				return
 			}
@@ -29,13 +29,13 @@ func (t *talk) speak(ctx context.Context) {
 			if !t.add(id, said) {
 				return
 			}
-			t.say(userLine(id, said.Text))
+			t.send(userLine(id, said.Text))
 		}
 	}
 }
 
-// add notes what a person added, before it is said. It reports false when Claude Code has answered.
-func (t *talk) add(id string, said agent.Addition) bool {
+// add registers a message before it is sent. It reports false if Claude Code has already answered.
+func (t *conversation) add(id string, said agent.Addition) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.answered {
@@ -45,8 +45,8 @@ func (t *talk) add(id string, said agent.Addition) bool {
 	return true
 }
 
-// handed notes how far what a person added has come: queued, then started with the model's next request.
-func (t *talk) handed(m message) {
+// commandState handles a change in the state of a message: queued, then started with the model's next request.
+func (t *conversation) commandState(m message) {
 	t.mu.Lock()
 	a := t.added[m.Command]
 	t.mu.Unlock()
@@ -55,32 +55,32 @@ func (t *talk) handed(m message) {
 	case m.State == "queued":
 		t.event(agent.Event{Kind: agent.EventProgress, Text: "told: " + a.Text})
 	case m.State == "started":
-		a.begun = true
+		a.started = true
 	}
 }
 
-// hear notes that the model answers: it has before it what was begun.
-func (t *talk) hear() {
+// delivered reports messages as delivered: the model is answering, so it has received those that were started.
+func (t *conversation) delivered() {
 	t.mu.Lock()
 	var heard []*addition
 	for id, a := range t.added {
-		if a.begun {
+		if a.started {
 			heard = append(heard, a)
 			delete(t.added, id)
 		}
 	}
 	t.mu.Unlock()
 	for _, a := range heard {
-		a.Heard()
+		a.Delivered()
 	}
 }
 
-// end takes the end of a turn. What was added too late for it makes a further turn, whose answer then counts.
-func (t *talk) end(r result) {
+// end handles the end of a turn. A message that came too late for it starts another turn, whose answer then counts.
+func (t *conversation) end(r result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.spent = plus(t.spent, r)
-	if t.ctx.Err() != nil { // it was told to stop
+	if t.ctx.Err() != nil { // it was interrupted
 		select {
 		case t.halted <- struct{}{}:
 		default:
@@ -92,8 +92,8 @@ func (t *talk) end(r result) {
 		return
 	}
 	t.answered = true
-	t.in.Close() // it ends when nothing more can be said
+	t.in.Close() // it exits when its input is closed
 	if len(t.added) > 0 {
-		t.stop(errOver) // it would fail once more
+		t.stop(errOver) // another turn would fail again
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// Tools by what a role may do. None starts another agent: there would be unrecorded ones.
+// Tools by access. None starts another agent, which would not be recorded.
 var (
 	readTools  = []string{"Read", "Grep", "Glob"}
 	runTools   = []string{"Bash"}
@@ -15,8 +15,8 @@ var (
 	netTools   = []string{"WebFetch", "WebSearch"}
 )
 
-// commandLine puts together how Claude Code is started.
-func (a *Agent) commandLine(s *site, req agent.Request) {
+// commandLine builds the command line of Claude Code.
+func (a *Agent) commandLine(s *setup, req agent.Request) {
 	tools := slices.Clone(readTools)
 	switch {
 	case s.box.Walled || req.Access == agent.Write || full(req):

@@ -144,7 +144,7 @@ func (a *app) examineCodex(ctx context.Context) []Finding {
 		login = codex.Login{Text: err.Error()}
 	}
 	out = append(out, Finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
-	out = append(out, examineReads(h.Reads(ctx, p))...)
+	out = append(out, examineReads(h.CanRead(ctx, p))...)
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
 		out = append(out, Finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses its own",
 			Do: "install bubblewrap if commands of agents fail to start"})

@@ -57,7 +57,7 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 				var stop func()
 				ctx, stop = drives.begin(ctx)
 				defer stop()
-				feed.Heard = drives.hear
+				feed.Closed = drives.hear
 			}
 			err = a.tellGates(ctx, feed, once)
 			if cmd.Context().Err() != nil {
@@ -134,7 +134,7 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 			return nil
 		}
 		// This comes after Next: Wait does not return for an end that Next has read past.
-		if last, err = f.Over(ctx); err != nil {
+		if last, err = f.Ended(ctx); err != nil {
 			return err
 		}
 		if last {

@@ -42,10 +42,10 @@ func (n *narrator) describe(ev store.Event) string {
 	var lines []string
 	for _, s := range n.Tell(ev) {
 		text := s.Text
-		if s.Deed {
+		if s.Detail {
 			text = "  " + text
 		}
-		if s.Who != "" || s.Deed {
+		if s.Who != "" || s.Detail {
 			text = column(s.Who) + " " + text
 		}
 		if s.Asks.ID != "" {

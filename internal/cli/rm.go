@@ -92,7 +92,7 @@ func (a *app) toRemove(ctx context.Context, args []string, status string) (*work
 	if status == "" {
 		return w, rows, nil
 	}
-	lines, err := w.view().Tasks(ctx, view.TaskFilter{Stands: status})
+	lines, err := w.view().Tasks(ctx, view.TaskFilter{Word: status})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -56,7 +56,7 @@ Below the list are the commands that answer what needs you.`,
 		Args: atMost(1, "one text to search titles for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			err := oneOf("state", strings.ReplaceAll(f.Stands, " ", "-"), taskStandings...)
+			err := oneOf("state", strings.ReplaceAll(f.Word, " ", "-"), taskStandings...)
 			if err != nil {
 				return err
 			}
@@ -82,7 +82,7 @@ Below the list are the commands that answer what needs you.`,
 				return err
 			}
 			lines = task.WithCommands(a.named, lines)
-			narrowed := f.Stands != "" || f.Flow != "" || f.Title != "" || since != "" || before != ""
+			narrowed := f.Word != "" || f.Flow != "" || f.Title != "" || since != "" || before != ""
 			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) {
 				if quiet {
 					names(out, shorts(lines))
@@ -94,15 +94,15 @@ Below the list are the commands that answer what needs you.`,
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&f.All, "all", false, "in every workspace")
-	cmd.Flags().StringVar(&f.Stands, "state", "", "only in this `state`: queued, running, needs-you, done, failed, cancelled")
-	cmd.Flags().StringVar(&f.Stands, "status", "", "the same as --state")
+	cmd.Flags().StringVar(&f.Word, "state", "", "only in this `state`: queued, running, needs-you, done, failed, cancelled")
+	cmd.Flags().StringVar(&f.Word, "status", "", "the same as --state")
 	cmd.Flags().StringVar(&f.Flow, "flow", "", "only of this `flow`")
 	cmd.Flags().StringVar(&since, "since", "", "only started since: a date, a `time` (RFC 3339), or a duration ago (24h)")
 	cmd.Flags().StringVar(&before, "before", "", "only older than this `task`")
 	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N` tasks, 0 for all")
 	cmd.Flags().MarkHidden("status")
 	for _, flag := range []string{"state", "status"} {
-		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.Standings(), cobra.ShellCompDirectiveNoFileComp))
+		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	}
 	cmd.RegisterFlagCompletionFunc("flow", a.completeFlows)
 	cmd.RegisterFlagCompletionFunc("before", a.completeThreads())
@@ -110,7 +110,7 @@ Below the list are the commands that answer what needs you.`,
 }
 
 // taskStandings are the words that task list --state takes.
-var taskStandings = view.Standings(view.Created, view.Working, view.InputRequired, view.Canceled)
+var taskStandings = view.StateWords(view.Created, view.Working, view.InputRequired, view.Canceled)
 
 // shorts are what people type for tasks.
 func shorts(lines []view.TaskRow) []string {

@@ -17,12 +17,12 @@ func (a *app) taskPullCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull TASK[/STEP]",
 		Short: "Make a Git branch of the files that a task left",
-		Long: `Make a Git branch in this repository of the files that a task has left so far, or that one of its
-steps left. They come from the record: the repository may be another clone than the one that the task
-worked in, which may be gone. Nothing is checked out or merged: merge the branch yourself.
+		Long: `Create a Git branch in this repository with the current files of a task, or with those after one of
+its steps. They come from the record, so this can be another clone than the one that the task worked
+in. Nothing is checked out or merged: merge the branch yourself.
 
 Only tasks of a team, and tasks that ran with --keep-files (or keepFiles: true in the configuration), have
-their files in the record. With --all there is a branch for each part of the task that had files of its own, too.`,
+their files in the record. With --all, each part of the task that had files of its own gets a branch, too.`,
 		Example: `  plait task pull last
   git diff HEAD...plait/01J…/files-3f9c2a61b7d0
   plait task pull last --all --json`,
@@ -89,7 +89,7 @@ func (v pulledView) print(out io.Writer) {
 
 // pullParts makes a branch for each part of a task that worked in files of its own and left some.
 func (a *app) pullParts(ctx context.Context, w *workplace, root store.Thread) (parts []pulledView, err error) {
-	rows, err := thread.Under(ctx, w.store, root.ID)
+	rows, err := thread.Subtree(ctx, w.store, root.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			err := oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.Standings()...)
+			err := oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...)
 			if err != nil {
 				return err
 			}
@@ -92,7 +92,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 	cmd.Flags().StringVar(&before, "before", "", "only older than this `thread`")
 	cmd.Flags().MarkHidden("state")
 	for _, flag := range []string{"state", "status"} {
-		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.Standings(), cobra.ShellCompDirectiveNoFileComp))
+		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.StateWords(), cobra.ShellCompDirectiveNoFileComp))
 	}
 	cmd.RegisterFlagCompletionFunc("flow", a.completeFlows)
 	return cmd

@@ -83,7 +83,7 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 	t.mu.Lock()
 	t.questions.cancel[id] = cancel
 	t.mu.Unlock()
-	answered := t.patient.Asking()
+	answered := t.watchdog.Pause()
 	t.questions.running.Go(func() {
 		defer cancel()
 		a, err := t.req.Ask(ctx, q)
@@ -158,12 +158,12 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 		fmt.Fprintf(&diff, "%s %s\n%s\n", c.Kind.Type, c.Path, strings.TrimRight(c.Diff, "\n"))
 		path := c.Path
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(t.site.dir, path)
+			path = filepath.Join(t.setup.dir, path)
 		}
-		inside = inside && isBelow(t.site.dir, nearest(path)) &&
-			!slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.site.dir, path)
+		inside = inside && isBelow(t.setup.dir, nearest(path)) &&
+			!slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.setup.dir, path)
 	}
-	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.site.dir,
+	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.setup.dir,
 		Diff: diff.String()}}
 	if p.Root != "" {
 		q.Action.Params, _ = json.Marshal(map[string]any{"grantRoot": p.Root})

@@ -156,8 +156,8 @@ func TestContractCalls(t *testing.T) {
 	first, second := newAppTry(t, "go"), newAppTry(t, "go")
 	first.req.Home, second.req.Home = home, home
 	more := make(chan agent.Addition, 1)
-	more <- agent.Addition{Text: "more", Heard: func() {}}
-	first.req.More, first.req.Timeout, second.req.Timeout = more, time.Second, 300*time.Millisecond
+	more <- agent.Addition{Text: "more", Delivered: func() {}}
+	first.req.Additions, first.req.Timeout, second.req.Timeout = more, time.Second, 300*time.Millisecond
 	ran := false
 	first.on = func(e agent.Event) {
 		if e.Kind == agent.EventProgress && !ran {

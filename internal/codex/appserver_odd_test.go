@@ -188,9 +188,9 @@ func TestFakeDiesWhileAsking(t *testing.T) {
 	}})
 	y := newAppTry(t, "go")
 	more := make(chan agent.Addition, 1)
-	y.req.More = more
+	y.req.Additions = more
 	y.req.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
-		more <- agent.Addition{Text: "this ends it", Heard: func() {}}
+		more <- agent.Addition{Text: "this ends it", Delivered: func() {}}
 		<-ctx.Done()
 		return agent.Answer{}, ctx.Err()
 	}

@@ -356,11 +356,11 @@ func TestAppSteer(t *testing.T) {
 	y := l.try(t, "stay")
 	more := make(chan agent.Addition, 1)
 	heard := 0
-	y.req.More = more
+	y.req.Additions = more
 	y.on = func(e agent.Event) {
 		switch {
 		case e.Kind == agent.EventCommand && e.Phase == "started" && strings.Contains(e.Text, "staying"):
-			more <- agent.Addition{Text: "look at this too", Heard: func() { heard++ }}
+			more <- agent.Addition{Text: "look at this too", Delivered: func() { heard++ }}
 			close(more)
 		case e.Kind == agent.EventProgress && strings.HasPrefix(e.Text, "told: "):
 			os.WriteFile(filepath.Join(y.req.Dir, "go"), nil, 0o600)

@@ -41,11 +41,11 @@ func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 		<-out.closed
 	})
 	u := &turn{
-		req: req, site: &site{dir: "/work"}, srv: s, emit: func(agent.Event) error { return nil },
+		req: req, setup: &setup{dir: "/work"}, srv: s, emit: func(agent.Event) error { return nil },
 		inbox:     inbox{wake: make(chan struct{}, 1)},
 		questions: questions{cancel: map[string]context.CancelFunc{}},
 		items:     turnItems{running: map[string]item{}, patches: map[string]item{}},
-		began:     time.Now(), patient: agent.NewPatience(req.Limits), id: "turn-1",
+		began:     time.Now(), watchdog: agent.NewWatchdog(req.Limits), id: "turn-1",
 	}
 	u.session.Store("thread-1")
 	s.attach(u)

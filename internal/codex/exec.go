@@ -36,7 +36,7 @@ const execStartup = 60 * time.Second
 type execRun struct {
 	req          agent.Request
 	cfg          Config
-	site         *site
+	setup        *setup
 	shut         func() // closes the gateway
 	prompt       string
 	args         []string
@@ -47,11 +47,11 @@ type execRun struct {
 	offset       int64       // the size of that file before the run
 	before       agent.Usage // what the session had used by then, if known
 
-	patient *agent.Patience
-	startup *time.Timer // ends a run that does not begin
-	stderr  headWriter
-	out     execOutput
-	emitErr error // the first error of emit
+	watchdog *agent.Watchdog
+	startup  *time.Timer // ends a run that does not begin
+	stderr   headWriter
+	out      execOutput
+	emitErr  error // the first error of emit
 }
 
 // Run runs codex exec once. See [agent.Agent].
@@ -67,8 +67,8 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 		return agent.Result{}, err
 	}
 	defer r.shut()
-	if r.site.warning != "" {
-		if err := emit(agent.Event{Kind: agent.EventProgress, Text: "warning: " + r.site.warning}); err != nil {
+	if r.setup.warning != "" {
+		if err := emit(agent.Event{Kind: agent.EventProgress, Text: "warning: " + r.setup.warning}); err != nil {
 			return agent.Result{}, err
 		}
 	}
@@ -82,13 +82,13 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.startup = time.AfterFunc(startup, func() { cancel(errExecStartup) })
-	r.patient = agent.NewPatience(agent.Limits{Idle: req.Idle}) // proc bounds the whole time
-	r.stderr = headWriter{to: req.Desk.Stderr, patient: r.patient}
+	r.watchdog = agent.NewWatchdog(agent.Limits{Idle: req.Idle}) // proc bounds the whole time
+	r.stderr = headWriter{to: req.Desk.Stderr, watchdog: r.watchdog}
 	var watching sync.WaitGroup
-	watching.Go(func() { r.patient.Watch(watched, cancel) })
-	path, args := req.Line(r.site.program.Path, r.args, r.site.needs())
+	watching.Go(func() { r.watchdog.Watch(watched, cancel) })
+	path, args := req.CommandLine(r.setup.program.Path, r.args, r.setup.needs())
 	res, err := proc.Run(watched, proc.Config{
-		Path: path, Args: args, Dir: r.site.dir, Env: r.site.env,
+		Path: path, Args: args, Dir: r.setup.dir, Env: r.setup.env,
 		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,
 		Wall: req.Timeout, Grace: a.host.cfg.Grace, Tag: req.Tag,
 		// SIGTERM would leave the commands that Codex runs behind.
@@ -113,7 +113,7 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 	if err != nil {
 		return agent.Final("%v", err)
 	}
-	if r.site, err = a.cfg.site(a.host, p, r.req); err != nil {
+	if r.setup, err = a.cfg.setup(a.host, p, r.req); err != nil {
 		return err
 	}
 	r.session = r.req.Session
@@ -126,13 +126,13 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 		}
 	}
 	if r.session != "" {
-		r.rollout = findRollout(r.site.home, r.session)
+		r.rollout = findRollout(r.setup.home, r.session)
 		if r.rollout != "" {
 			seen, _ := readRollout(r.rollout, 0, nil)
 			r.offset, r.before = seen.Bytes, seen.Total
 		}
 	}
-	if r.shut, err = r.site.open(r.req, true); err != nil {
+	if r.shut, err = r.setup.open(r.req, true); err != nil {
 		return err
 	}
 	if err = r.arguments(); err != nil {
@@ -157,11 +157,11 @@ func (a *ExecAgent) fork(ctx context.Context, req agent.Request) (string, error)
 
 // arguments sets the arguments of the program.
 func (r *execRun) arguments() error {
-	args := []string{"exec", "--json", "--skip-git-repo-check", "-C", r.site.dir}
+	args := []string{"exec", "--json", "--skip-git-repo-check", "-C", r.setup.dir}
 	shown := slices.Clone(args)
 	add := func(more ...string) { args, shown = append(args, more...), append(shown, more...) }
-	for _, key := range slices.Sorted(maps.Keys(r.site.settings)) {
-		pairs, err := execSettings(key, r.site.settings[key])
+	for _, key := range slices.Sorted(maps.Keys(r.setup.settings)) {
+		pairs, err := execSettings(key, r.setup.settings[key])
 		if err != nil {
 			return agent.Final("config %s cannot be given to Codex: %v", key, err)
 		}
@@ -170,11 +170,11 @@ func (r *execRun) arguments() error {
 		}
 	}
 	ours := map[string]any{"approval_policy": "never",
-		"shell_environment_policy": r.cfg.shellPolicy(r.site, r.req, r.req.Tag)}
+		"shell_environment_policy": r.cfg.shellPolicy(r.setup, r.req, r.req.Tag)}
 	if r.req.Access == agent.Full {
 		add("-s", sandboxes[agent.Full])
 	} else {
-		maps.Copy(ours, r.site.profile.settings)
+		maps.Copy(ours, r.setup.profile.settings)
 	}
 	for _, key := range slices.Sorted(maps.Keys(ours)) {
 		pairs, err := execSettings(key, ours[key])
@@ -207,7 +207,7 @@ func (r *execRun) schemaFile() (string, error) {
 		return "", agent.Final("the role's schema cannot be asked for: %v", err)
 	}
 	sum := sha256.Sum256(schema)
-	dir := filepath.Join(r.site.home, "schemas")
+	dir := filepath.Join(r.setup.home, "schemas")
 	file := filepath.Join(dir, hex.EncodeToString(sum[:])+".json")
 	if err = os.MkdirAll(dir, 0o700); err == nil {
 		err = writeIfChanged(file, schema)
@@ -283,7 +283,7 @@ func (r *execRun) logRequest() error {
 		Dir   string   `json:"dir"`
 		Argv  []string `json:"argv"`
 		Bytes int      `json:"prompt bytes"`
-	}{time.Now().UnixMilli(), "out", append([]string{r.site.program.Path}, r.redactedArgs...), len(r.prompt)})
+	}{time.Now().UnixMilli(), "out", append([]string{r.setup.program.Path}, r.redactedArgs...), len(r.prompt)})
 	if err == nil {
 		_, err = r.req.Desk.Requests.Write(append(line, '\n'))
 	}

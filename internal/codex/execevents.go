@@ -78,8 +78,8 @@ func execDecode(data []byte, v any) bool {
 
 // line handles one line of stdout. Lines it does not understand are in the raw log only.
 func (r *execRun) line(line []byte, cut bool) error {
-	defer r.patient.Asking()() // how long it takes to handle a line is not Codex's doing
-	defer func() { r.patient.Running(r.out.running()) }()
+	defer r.watchdog.Pause()() // how long it takes to handle a line is not Codex's doing
+	defer func() { r.watchdog.SetTools(r.out.running()) }()
 	r.out.lines++
 	line = bytes.TrimSpace(line)
 	var l execLine

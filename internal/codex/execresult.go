@@ -51,7 +51,7 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 		if res.Exit >= 0 {
 			f.Exit = &res.Exit
 		}
-		if sessionLost(verdict) || findRollout(r.site.home, thread) == "" {
+		if sessionLost(verdict) || findRollout(r.setup.home, thread) == "" {
 			thread = ""
 		}
 		f.Session = thread
@@ -59,12 +59,12 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 	}
 	out := agent.Result{
 		Output: []byte(r.out.answer), Exit: &res.Exit, Session: thread, Turn: seen.Turn, Model: seen.Model, Usage: use,
-		Sandbox: r.site.enforced(r.req, seen.Profile, seen.Sandbox),
+		Sandbox: r.setup.enforced(r.req, seen.Profile, seen.Sandbox),
 	}
 	if out.Sandbox == "" {
 		out.Sandbox = sandboxes[r.req.Access] + " (asked for)"
 	}
-	out.Sandbox += r.site.gateway.Bypassed()
+	out.Sandbox += r.setup.gateway.Bypassed()
 	if r.req.Shaped {
 		if shaped, err := shape.Unshape(r.req.Schema, out.Output); err == nil {
 			out.Output = shaped
@@ -147,7 +147,7 @@ func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 // evidence reads what the session's rollout says of this attempt, and writes that part of
 // it to the artifacts. A rollout that cannot be read is treated as empty.
 func (r *execRun) evidence(thread string) (rolloutTail, error) {
-	file := findRollout(r.site.home, thread)
+	file := findRollout(r.setup.home, thread)
 	if file == "" {
 		return rolloutTail{}, nil
 	}
@@ -173,9 +173,9 @@ func (r *execRun) evidence(thread string) (rolloutTail, error) {
 
 // A headWriter passes stderr on and keeps its beginning, which says why a start failed.
 type headWriter struct {
-	to      io.Writer
-	patient *agent.Patience
-	kept    []byte
+	to       io.Writer
+	watchdog *agent.Watchdog
+	kept     []byte
 }
 
 const headBytes = 64 << 10
@@ -187,7 +187,7 @@ func (h *headWriter) Write(p []byte) (int, error) {
 		}
 	}
 	h.kept = append(h.kept, p[:min(len(p), headBytes-len(h.kept))]...)
-	h.patient.Heard()
+	h.watchdog.Active()
 	return len(p), nil
 }
 

@@ -97,8 +97,8 @@ var inherited = []string{
 // keyring are the variables by which a login is found that the system keeps.
 var keyring = []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"}
 
-// A site is what was prepared for Codex to run in.
-type site struct {
+// A setup is the environment that Codex runs in.
+type setup struct {
 	program Program
 	warning string // about the program's version
 	home    string // CODEX_HOME
@@ -117,13 +117,13 @@ type site struct {
 
 // needs are what Codex needs in a place of its own. In the directory it has the links by which it starts its sandbox,
 // and removes those of processes that it cannot see, which would be at work in another place.
-func (s *site) needs() agent.Needs { return agent.Needs{Own: []string{filepath.Join(s.home, "tmp")}} }
+func (s *setup) needs() agent.Needs { return agent.Needs{Own: []string{filepath.Join(s.home, "tmp")}} }
 
-// site makes the task's home ready and returns what Codex needs to run there. A
+// setup makes the task's home ready and returns what Codex needs to run there. A
 // *agent.Failure says what a person has to mend.
-func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
-	s := &site{program: p, scratch: cmp.Or(req.Scratch, req.Home)}
-	if req.Around != nil {
+func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
+	s := &setup{program: p, scratch: cmp.Or(req.Scratch, req.Home)}
+	if req.Wrap != nil {
 		s.alone = req.Attempt
 	}
 	var err error
@@ -136,7 +136,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 	if req.Home == "" {
 		return nil, errors.New("run Codex: the request names no home")
 	}
-	if s.apart, err = makeHome(h, req.Home, req.Around != nil); err != nil {
+	if s.apart, err = makeHome(h, req.Home, req.Wrap != nil); err != nil {
 		return nil, fmt.Errorf("make Codex's home: %w", err)
 	}
 	s.home = codexHome(req.Home)
@@ -191,7 +191,7 @@ func (c Config) site(h *Host, p Program, req agent.Request) (*site, error) {
 var guarded = []string{".git", ".agents", ".codex"}
 
 // tmp is the temporary directory of the task's agents.
-func (s *site) tmp() string { return filepath.Join(s.scratch, "tmp") }
+func (s *setup) tmp() string { return filepath.Join(s.scratch, "tmp") }
 
 // userHome is the directory of the user's own Codex, "" if there is none.
 func userHome(getenv func(string) string) string {
@@ -390,7 +390,7 @@ func (c Config) overrides() map[string]any {
 
 // environ returns the environment of Codex itself. Its commands get less: see
 // shellPolicy.
-func (c Config) environ(s *site, mine map[string]any, tag string) []string {
+func (c Config) environ(s *setup, mine map[string]any, tag string) []string {
 	extra := make(map[string]string, len(c.Env)+3)
 	for key, value := range c.Env {
 		extra[key] = value

@@ -260,7 +260,7 @@ func TestPatchInside(t *testing.T) {
 			if err := json.Unmarshal([]byte(data), &it); err != nil {
 				t.Fatal(err)
 			}
-			u := &turn{req: agent.Request{Access: access}, site: &site{dir: dir}}
+			u := &turn{req: agent.Request{Access: access}, setup: &setup{dir: dir}}
 			if got := (fileAsked{}).question(it, u).Inside; got != (want && may) {
 				t.Errorf("%s with access %q is inside: %v", path, access, got)
 			}
@@ -269,7 +269,7 @@ func TestPatchInside(t *testing.T) {
 			}
 		}
 	}
-	if (fileAsked{}).question(item{}, &turn{req: agent.Request{Access: agent.Full}, site: &site{dir: dir}}).Inside {
+	if (fileAsked{}).question(item{}, &turn{req: agent.Request{Access: agent.Full}, setup: &setup{dir: dir}}).Inside {
 		t.Error("a change that is not known is inside")
 	}
 }

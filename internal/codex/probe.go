@@ -22,16 +22,16 @@ type Read struct {
 // probeTime bounds one command of a probe.
 const probeTime = 20 * time.Second
 
-// Reads tries, in the sandbox that a role with access: read has, to read what is kept from agents: the directories
+// CanRead tries, in the sandbox that a role with access: read has, to read what is kept from agents: the directories
 // that the host hides and the user's login, as far as they are there. It fails when no command runs in the sandbox
 // at all. What it needs it puts into the temporary directory, and takes away.
-func (h *Host) Reads(ctx context.Context, p Program) ([]Read, error) {
+func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
 	tmp, err := os.MkdirTemp("", "plait-probe")
 	if err != nil {
 		return nil, fmt.Errorf("try the sandbox: %w", err)
 	}
 	defer os.RemoveAll(tmp)
-	s := &site{program: p, dir: filepath.Join(tmp, "work"), home: filepath.Join(tmp, "home"), scratch: tmp}
+	s := &setup{program: p, dir: filepath.Join(tmp, "work"), home: filepath.Join(tmp, "home"), scratch: tmp}
 	for _, dir := range []string{s.dir, filepath.Join(s.home, helpers), s.tmp(), s.cache()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("try the sandbox: %w", err)

@@ -99,12 +99,12 @@ func (t *turn) onItem(m message) error {
 	case phase == "completed":
 		delete(t.items.running, it.ID)
 	}
-	t.patient.Running(len(t.items.running))
+	t.watchdog.SetTools(len(t.items.running))
 	switch it.Type {
 	case "fileChange":
 		t.items.patches[it.ID] = it
 	case "userMessage":
-		t.hear(it)
+		t.delivered(it)
 	}
 	if it.Type == "agentMessage" && phase == "completed" {
 		last := it.Phase == "final_answer"
@@ -234,7 +234,7 @@ func (t *turn) result(why error) (agent.Result, error) {
 	}
 	res := agent.Result{
 		Output: output, Session: t.sessionID(), Turn: t.id, Model: model, Usage: t.used.usage,
-		Sandbox: sandbox + t.site.gateway.Bypassed(),
+		Sandbox: sandbox + t.setup.gateway.Bypassed(),
 	}
 	return res.Clipped(), nil
 }
@@ -268,7 +268,7 @@ func (t *turn) effectiveSettings() (model, sandbox string) {
 		model = tail.Model
 	}
 	if tail.Sandbox != "" {
-		sandbox = t.site.enforced(t.req, tail.Profile, tail.Sandbox)
+		sandbox = t.setup.enforced(t.req, tail.Profile, tail.Sandbox)
 	}
 	return model, sandbox
 }

@@ -105,7 +105,7 @@ const gatewayName = "plait-gateway"
 // open opens the gateway of an attempt and points Codex at it. once says that the attempt has a process of its own:
 // it finds the token in its environment. Else the token is that of one session of a server. The returned function
 // closes the gateway.
-func (s *site) open(req agent.Request, once bool) (func(), error) {
+func (s *setup) open(req agent.Request, once bool) (func(), error) {
 	if s.route == nil {
 		return func() {}, nil
 	}
@@ -126,7 +126,7 @@ func (s *site) open(req agent.Request, once bool) (func(), error) {
 }
 
 // point aims Codex at an address, and returns the settings of the provider that is there.
-func (s *site) point(address string) map[string]any {
+func (s *setup) point(address string) map[string]any {
 	provider := maps.Clone(s.route.provider)
 	provider["base_url"], provider["wire_api"] = address, "responses"
 	maps.DeleteFunc(s.settings, func(key string, _ any) bool {

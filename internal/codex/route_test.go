@@ -144,7 +144,7 @@ func TestKeyStaysWithPlait(t *testing.T) {
 	h := NewHost(HostConfig{})
 	cfg := Config{Env: map[string]string{apiKey: "the-agents-key"}}
 	for _, routed := range []bool{true, false} {
-		s := &site{home: t.TempDir(), scratch: t.TempDir()}
+		s := &setup{home: t.TempDir(), scratch: t.TempDir()}
 		if routed {
 			s.route = cfg.route(h, nil)
 		}

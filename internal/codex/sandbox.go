@@ -65,7 +65,7 @@ type profile struct {
 
 // enforced names the sandbox that Codex says it enforced: ours, or in its own word. Ours has
 // writable places whatever the role may do, which Codex calls workspace-write.
-func (s *site) enforced(req agent.Request, profile, said string) string {
+func (s *setup) enforced(req agent.Request, profile, said string) string {
 	if profile != "" && profile == s.profile.name {
 		said = sandboxes[req.Access] + s.profile.granted
 	}
@@ -79,7 +79,7 @@ func (s *site) enforced(req agent.Request, profile, said string) string {
 // record, what Codex keeps of other sessions, and the user's login. They may write to their
 // own temporary and cache directories, to the artifacts, and as the role's access and the
 // definition allow. It fails when what is to be written lies in a tree that is only read.
-func (c Config) profile(h *Host, s *site, req agent.Request) (profile, error) {
+func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	files := map[string]any{":root": "read"}
 	for _, dir := range append(slices.Clone(h.cfg.Hide), filepath.Join(userHome(h.cfg.Getenv), "auth.json")) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil && filepath.IsAbs(real) {
@@ -157,7 +157,7 @@ var core = []string{"HOME", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR",
 // shellPolicy is the environment of the commands that Codex runs: the core of its own,
 // which holds no key, the caches of the task, what the request adds, and what a person
 // granted. Values that are passed come from Codex's own environment, so that no log has them.
-func (c Config) shellPolicy(s *site, req agent.Request, tag string) map[string]any {
+func (c Config) shellPolicy(s *setup, req agent.Request, tag string) map[string]any {
 	set := map[string]any{proc.TagKey: tag}
 	for key, value := range caches(s.cache(), s.modules, c.Sandbox.Network) {
 		set[key] = value
@@ -195,7 +195,7 @@ var networkNames = []string{
 
 // cache is the directory of the task for the caches of toolchains. Nothing of an agent gets
 // into the user's own.
-func (s *site) cache() string { return filepath.Join(s.scratch, "cache") }
+func (s *setup) cache() string { return filepath.Join(s.scratch, "cache") }
 
 // caches are the variables by which toolchains keep to the task's directory. The user's Go
 // modules serve as a source that is only read.

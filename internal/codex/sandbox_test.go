@@ -170,7 +170,7 @@ turns:
 
 func TestSandboxIsRefused(t *testing.T) {
 	dir, record := t.TempDir(), t.TempDir()
-	s := &site{home: filepath.Join(record, "codex"), scratch: record, dir: dir}
+	s := &setup{home: filepath.Join(record, "codex"), scratch: record, dir: dir}
 	h := NewHost(HostConfig{Hide: []string{record}, Getenv: func(string) string { return "" }})
 	for _, path := range []string{"below", filepath.Join(record, "x")} {
 		c := Config{Sandbox: Sandbox{Write: []string{path}}}
@@ -189,7 +189,7 @@ func TestSandboxIsRefused(t *testing.T) {
 // A session with the terms of another sandbox has another profile.
 func TestProfileIsNamedByWhatItSays(t *testing.T) {
 	dir := t.TempDir()
-	s, h := &site{home: filepath.Join(dir, "codex"), scratch: dir, dir: dir}, NewHost(HostConfig{})
+	s, h := &setup{home: filepath.Join(dir, "codex"), scratch: dir, dir: dir}, NewHost(HostConfig{})
 	names := map[string]bool{}
 	for _, access := range []agent.Access{agent.Read, agent.Write} {
 		for _, network := range []bool{false, true} {

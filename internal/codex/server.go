@@ -59,7 +59,7 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 		h.mu.Lock()
 		srv := h.servers[key]
 		if srv == nil {
-			srv = h.newServer(t.site, t)
+			srv = h.newServer(t.setup, t)
 			h.servers[key] = srv
 		} else if srv.users == 0 || isClosed(srv.done) {
 			h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 
 // serverKey names the server of a site: attempts with the same home, program and
 // environment share one, unless their place is theirs alone.
-func serverKey(s *site) string {
+func serverKey(s *setup) string {
 	env := slices.DeleteFunc(slices.Clone(s.env),
 		func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
 	return s.home + "\x00" + s.program.Path + "\x00" + s.alone + "\x00" + strings.Join(env, "\x00")
@@ -200,7 +200,7 @@ func (s *server) isLoaded(session string) bool {
 
 // newServer starts a server for its first attempt. It returns at once; ready is closed
 // when the server can be used or has failed.
-func (h *Host) newServer(s *site, t *turn) *server {
+func (h *Host) newServer(s *setup, t *turn) *server {
 	out, in := io.Pipe()
 	ctx, kill := context.WithCancel(context.Background()) // it may outlive its first attempt
 	srv := &server{
@@ -208,7 +208,7 @@ func (h *Host) newServer(s *site, t *turn) *server {
 		ready: make(chan struct{}), done: make(chan struct{}), turns: map[*turn]bool{}, loaded: map[string]bool{},
 	}
 	started := make(chan struct{})
-	path, args := t.req.Line(s.program.Path, []string{"app-server"}, s.needs())
+	path, args := t.req.CommandLine(s.program.Path, []string{"app-server"}, s.needs())
 	go srv.conn.Pump()
 	go func() {
 		defer close(srv.done)

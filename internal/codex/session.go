@@ -52,15 +52,15 @@ func approvals(req agent.Request) string {
 // sessionParams returns the settings of the session: directory, sandbox, approvals, model
 // and configuration. Codex forgets them at each resume and fork, so they are sent every time.
 func (t *turn) sessionParams() map[string]any {
-	settings := map[string]any{"shell_environment_policy": t.cfg.shellPolicy(t.site, t.req, commandTag(t.req))}
-	for key, value := range t.site.settings {
+	settings := map[string]any{"shell_environment_policy": t.cfg.shellPolicy(t.setup, t.req, commandTag(t.req))}
+	for key, value := range t.setup.settings {
 		settings[key] = value
 	}
 	// Codex trusts the directory of a session that may write, unless it is told
 	// not to, and then runs what the project's own settings name.
 	// It names the directory by its repository's root, so all directories above are listed too.
 	projects := map[string]any{}
-	for _, dir := range []string{t.site.dir, resolve(t.site.dir)} {
+	for _, dir := range []string{t.setup.dir, resolve(t.setup.dir)} {
 		for ; ; dir = filepath.Dir(dir) {
 			projects[dir] = map[string]any{"trust_level": "untrusted"}
 			if dir == filepath.Dir(dir) {
@@ -70,18 +70,18 @@ func (t *turn) sessionParams() map[string]any {
 	}
 	settings["projects"] = projects
 	terms := map[string]any{
-		"cwd": t.site.dir, "approvalPolicy": approvals(t.req), "config": settings,
+		"cwd": t.setup.dir, "approvalPolicy": approvals(t.req), "config": settings,
 	}
 	if t.req.Access == agent.Full {
 		terms["sandbox"] = sandboxes[agent.Full]
 	} else {
-		maps.Copy(settings, t.site.profile.settings)
-		terms["permissions"] = t.site.profile.name
+		maps.Copy(settings, t.setup.profile.settings)
+		terms["permissions"] = t.setup.profile.name
 	}
-	if model, ok := t.site.settings["model"].(string); ok {
+	if model, ok := t.setup.settings["model"].(string); ok {
 		terms["model"] = model
 	}
-	if provider, ok := t.site.settings["model_provider"].(string); ok {
+	if provider, ok := t.setup.settings["model_provider"].(string); ok {
 		terms["modelProvider"] = provider
 	}
 	return terms
@@ -110,7 +110,7 @@ func (t *turn) open(ctx context.Context) error {
 		if err := t.unload(ctx); err != nil {
 			return err
 		}
-		t.record.rollout = findRollout(t.site.home, t.req.Session)
+		t.record.rollout = findRollout(t.setup.home, t.req.Session)
 		if t.record.rollout != "" {
 			t.record.offset = size(t.record.rollout)
 		}
@@ -155,7 +155,7 @@ func (t *turn) sessionOpened(o openedSession) {
 	if t.req.Opened != nil {
 		t.req.Opened(t.sessionID())
 	}
-	t.record.model, t.record.sandbox = o.Model, t.site.enforced(t.req, o.Profile.ID, sandboxNames[o.Sandbox.Type])
+	t.record.model, t.record.sandbox = o.Model, t.setup.enforced(t.req, o.Profile.ID, sandboxNames[o.Sandbox.Type])
 	if o.Thread.Path != "" && o.Thread.Path != t.record.rollout {
 		t.record.rollout, t.record.offset = o.Thread.Path, size(o.Thread.Path)
 	}
@@ -164,8 +164,8 @@ func (t *turn) sessionOpened(o openedSession) {
 // fork makes a session in this home that knows what another one knew.
 func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (openedSession, error) {
 	var o openedSession
-	if from := codexHome(b.Home); from != t.site.home {
-		err := copyRollout(from, t.site.home, b.Session)
+	if from := codexHome(b.Home); from != t.setup.home {
+		err := copyRollout(from, t.setup.home, b.Session)
 		if errors.Is(err, fs.ErrNotExist) {
 			return o, &agent.Failure{Kind: agent.Infra, Message: "Codex could not branch off: session " + b.Session +
 				" is not there any more"}
@@ -193,7 +193,7 @@ func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (
 // begin starts the turn.
 func (t *turn) begin(ctx context.Context) error {
 	params := map[string]any{
-		"threadId": t.sessionID(), "cwd": t.site.dir, "approvalPolicy": approvals(t.req),
+		"threadId": t.sessionID(), "cwd": t.setup.dir, "approvalPolicy": approvals(t.req),
 		"input": []any{map[string]any{"type": "text", "text": t.req.Prompt}},
 	}
 	// Sent with each turn too: a session that another attempt left loaded keeps the terms it
@@ -201,9 +201,9 @@ func (t *turn) begin(ctx context.Context) error {
 	if t.req.Access == agent.Full {
 		params["sandboxPolicy"] = map[string]any{"type": "dangerFullAccess"}
 	} else {
-		params["permissions"] = t.site.profile.name
+		params["permissions"] = t.setup.profile.name
 	}
-	if model, ok := t.site.settings["model"].(string); ok {
+	if model, ok := t.setup.settings["model"].(string); ok {
 		params["model"] = model
 	}
 	if t.cfg.Effort != "" {
@@ -290,13 +290,13 @@ func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 	return t.send(agent.Event{Kind: agent.EventProgress, Text: "told: " + more.Text})
 }
 
-// hear notes what people added that the model has before it: Codex makes it an item of the turn only
+// delivered notes what people added that the model has before it: Codex makes it an item of the turn only
 // then. What was accepted shortly before an interrupt is lost.
-func (t *turn) hear(it item) {
+func (t *turn) delivered(it item) {
 	for _, said := range it.Content {
 		i := slices.IndexFunc(t.added, func(a agent.Addition) bool { return a.Text == said.Text })
 		if i >= 0 {
-			t.added[i].Heard()
+			t.added[i].Delivered()
 			t.added = slices.Delete(t.added, i, i+1)
 		}
 	}
@@ -333,7 +333,7 @@ func writeArtifact(dir, name string, data []byte) error {
 func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b agent.Branch) (string, error) {
 	session := ""
 	// On a server of its own: a server that lives on would keep the new session loaded.
-	alone := func(s *site) string { return serverKey(s) + "\x00" + rand.Text() }
+	alone := func(s *setup) string { return serverKey(s) + "\x00" + rand.Text() }
 	err := h.withServer(ctx, cfg, req, alone, func(ctx context.Context, t *turn) error {
 		o, err := t.fork(ctx, b, t.sessionParams())
 		session = o.Thread.ID
@@ -343,13 +343,13 @@ func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b
 }
 
 // withServer joins the server that key names and calls do, without making an attempt.
-func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, key func(*site) string,
+func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, key func(*setup) string,
 	do func(context.Context, *turn) error) error {
 	t, err := h.newTurn(ctx, cfg, req, func(agent.Event) error { return nil })
 	if err != nil {
 		return err
 	}
-	if t.srv, err = h.join(ctx, key(t.site), t); err != nil {
+	if t.srv, err = h.join(ctx, key(t.setup), t); err != nil {
 		return err
 	}
 	defer t.leave()

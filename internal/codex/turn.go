@@ -16,12 +16,12 @@ import (
 // A turn is one attempt at work on a server. The server's reader puts what comes in
 // into the inbox; the goroutine of Run takes it out, in order.
 type turn struct {
-	cfg     Config
-	req     agent.Request
-	site    *site
-	emit    func(agent.Event) error
-	began   time.Time
-	patient *agent.Patience
+	cfg      Config
+	req      agent.Request
+	setup    *setup
+	emit     func(agent.Event) error
+	began    time.Time
+	watchdog *agent.Watchdog
 
 	srv     *server
 	leave   func()       // releases the server; set by join
@@ -134,14 +134,14 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		}
 		return agent.Result{}, err
 	}
-	shut, err := t.site.open(req, false)
+	shut, err := t.setup.open(req, false)
 	if err != nil {
 		return agent.Result{}, err
 	}
 	defer shut()
 	opening, cancel := t.limited(ctx)
 	defer cancel()
-	if t.srv, err = a.host.join(opening, serverKey(t.site), t); err != nil {
+	if t.srv, err = a.host.join(opening, serverKey(t.setup), t); err != nil {
 		return agent.Result{}, t.logFault(t.startFailure(ctx, err))
 	}
 	if req.Started != nil {
@@ -173,12 +173,12 @@ func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
 	if err != nil {
 		return nil, agent.Final("%v", err)
 	}
-	s, err := cfg.site(h, p, req)
+	s, err := cfg.setup(h, p, req)
 	if err != nil {
 		return nil, err
 	}
 	t := &turn{
-		cfg: cfg, req: req, site: s, emit: emit, began: time.Now(), patient: agent.NewPatience(req.Limits),
+		cfg: cfg, req: req, setup: s, emit: emit, began: time.Now(), watchdog: agent.NewWatchdog(req.Limits),
 		inbox:     inbox{wake: make(chan struct{}, 1)},
 		questions: questions{cancel: map[string]context.CancelFunc{}},
 		items:     turnItems{running: map[string]item{}, patches: map[string]item{}},
@@ -219,7 +219,7 @@ func (t *turn) logRaw(line []byte) int {
 	t.writeLog(t.req.Desk.Raw, line)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.patient.Heard()
+	t.watchdog.Active()
 	t.inbox.lines++
 	return t.inbox.lines
 }
@@ -266,8 +266,8 @@ func (t *turn) send(ev agent.Event) error {
 // run opens the session, starts the turn and follows it to its end. opening bounds the
 // time until the turn has started.
 func (t *turn) run(ctx, opening context.Context) (agent.Result, error) {
-	if t.site.warning != "" {
-		if err := t.send(agent.Event{Kind: agent.EventProgress, Text: "warning: " + t.site.warning}); err != nil {
+	if t.setup.warning != "" {
+		if err := t.send(agent.Event{Kind: agent.EventProgress, Text: "warning: " + t.setup.warning}); err != nil {
 			return agent.Result{}, errors.Unwrap(err)
 		}
 	}
@@ -294,7 +294,7 @@ func (t *turn) run(ctx, opening context.Context) (agent.Result, error) {
 func (t *turn) follow(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	more := t.req.More
+	more := t.req.Additions
 	for {
 		for _, m := range t.dequeue() {
 			if err := t.receive(ctx, m); err != nil {
@@ -327,7 +327,7 @@ func (t *turn) follow(ctx context.Context) error {
 			}
 			return &agent.Failure{Kind: agent.Infra, Message: "Codex ended in the middle of its turn: " + t.srv.how}
 		case <-tick.C:
-			if why := t.patient.Over(); why != nil {
+			if why := t.watchdog.Expired(); why != nil {
 				return t.stopped(why)
 			}
 		}
@@ -336,7 +336,7 @@ func (t *turn) follow(ctx context.Context) error {
 
 // stopped is the failure of a turn whose patience is over.
 func (t *turn) stopped(why error) *agent.Failure {
-	return &agent.Failure{Kind: agent.TimedOut, Message: "Codex " + t.req.Stopped(why)}
+	return &agent.Failure{Kind: agent.TimedOut, Message: "Codex " + t.req.Explain(why)}
 }
 
 // interrupt asks Codex to end the turn and waits until it has.

@@ -99,7 +99,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if idle == 0 {
 		idle = req.Idle
 	}
-	path, args := req.Line(name, a.cfg.Command[1:], agent.Needs{})
+	path, args := req.CommandLine(name, a.cfg.Command[1:], agent.Needs{})
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: dir,
 		Env:    proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag)),

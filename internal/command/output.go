@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxText  = 2 << 10                // bytes of a line in an event
-	minPause = 200 * time.Millisecond // between two progress events
-	maxSaid  = 400                    // bytes of the last stderr line in a message
+	maxText     = 2 << 10                // bytes of a line in an event
+	minPause    = 200 * time.Millisecond // between two progress events
+	maxProgress = 400                    // bytes of the last stderr line in a message
 )
 
 // A head passes all bytes on and keeps the first agent.MaxOutput of them.
@@ -49,7 +49,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	}
 	for rest := p; len(rest) > 0; {
 		piece, after, ended := bytes.Cut(rest, []byte("\n"))
-		t.line = append(t.line, piece[:min(len(piece), maxSaid+1-len(t.line))]...)
+		t.line = append(t.line, piece[:min(len(piece), maxProgress+1-len(t.line))]...)
 		rest = after
 		if ended {
 			if len(bytes.TrimSpace(t.line)) > 0 {
@@ -70,7 +70,7 @@ func (t *tail) suffix() string {
 	if len(line) == 0 {
 		return ""
 	}
-	return ": " + agent.Clip(string(bytes.TrimSpace(line)), maxSaid)
+	return ": " + agent.Clip(string(bytes.TrimSpace(line)), maxProgress)
 }
 
 // A progress emits the agent's events: lines of output at most once per

@@ -100,7 +100,7 @@ func FuzzTail(f *testing.F) {
 			rest = rest[n:]
 		}
 		said := last.suffix()
-		if !utf8.ValidString(said) || len(said) > maxSaid+len(": …") || strings.Contains(said, "\n") {
+		if !utf8.ValidString(said) || len(said) > maxProgress+len(": …") || strings.Contains(said, "\n") {
 			t.Errorf("%q gives %q", in, said)
 		}
 	})

@@ -24,7 +24,7 @@ func (c *Controller) Branches(ctx context.Context, workspace, task string) ([]Br
 	}
 	merged := map[string]bool{}
 	for task := range tasksOf(list) {
-		rows, err := thread.Under(ctx, c.cfg.Store, task)
+		rows, err := thread.Subtree(ctx, c.cfg.Store, task)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // it was removed: what the repository says counts
 		}

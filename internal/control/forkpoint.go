@@ -74,7 +74,7 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 	}
 	id := p.step.State.Path
 	switch {
-	case !id.Said:
+	case !id.Present:
 		return c.positionOfOlder(ctx, def, p)
 	case id.ID == "":
 		return nil, nil
@@ -132,7 +132,7 @@ func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, 
 			break
 		}
 		behind = behind || own != nil && own.Fork == s.Hash
-		if s.State.Main() >= 0 {
+		if s.State.MainPath() >= 0 {
 			around = append(around, s)
 		}
 	}
@@ -144,7 +144,7 @@ func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, 
 		return &place, nil
 	}
 	join := around[len(around)-1].State
-	id := join.Paths[join.Main()].ID
+	id := join.Paths[join.MainPath()].ID
 	name, _, ok := def.Branch(id)
 	if join.Role == thread.RoleJoin {
 		planned, err := c.reader.State(ctx, join.Fork)

@@ -49,7 +49,7 @@ func (c *Controller) handOver(ctx context.Context, row store.Thread, r Resume) (
 
 // release is handOver for whoever holds the task's lease.
 func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (store.Thread, error) {
-	rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
+	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
 		return row, err
 	}
@@ -72,7 +72,7 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 		}
 	}()
 	for {
-		if rows, err = thread.Under(ctx, c.cfg.Store, row.ID); err != nil {
+		if rows, err = thread.Subtree(ctx, c.cfg.Store, row.ID); err != nil {
 			return row, err
 		}
 		next := rows[0]

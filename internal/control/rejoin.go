@@ -133,7 +133,7 @@ func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *sto
 // to, in the task of row, and the thread whose paths they are.
 func (c *Controller) siblings(ctx context.Context, row store.Thread, place *store.Path) (parent store.Thread,
 	paths map[string]store.Thread, err error) {
-	rows, err := thread.Under(ctx, c.cfg.Store, row.Root)
+	rows, err := thread.Subtree(ctx, c.cfg.Store, row.Root)
 	if err != nil {
 		return parent, nil, err
 	}

@@ -178,7 +178,7 @@ func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCa
 	if held {
 		t.driver = cmp.Or(driver, "another process")
 	}
-	if t.rows, err = thread.Under(ctx, c.cfg.Store, row.ID); err != nil {
+	if t.rows, err = thread.Subtree(ctx, c.cfg.Store, row.ID); err != nil {
 		return t, err
 	}
 	if t.open, err = c.cfg.Store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil ||

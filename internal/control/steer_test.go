@@ -53,11 +53,11 @@ func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
 				}
 				close(atWork)
 				if tt.hears {
-					more := <-req.More
+					more := <-req.Additions
 					if more.Text != said {
 						t.Errorf("it hears %q", more.Text)
 					}
-					more.Heard()
+					more.Delivered()
 				}
 				<-go1
 				if tt.fails != nil {
@@ -115,9 +115,9 @@ func TestWhatIsSaidToAPath(t *testing.T) {
 		agents[name] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			if req.Role == "api" {
 				close(atWork)
-				more := <-req.More
+				more := <-req.Additions
 				prompts[req.Role] = append(prompts[req.Role], more.Text)
-				more.Heard()
+				more.Delivered()
 				<-go1
 			} else if req.Role == "report" {
 				prompts[req.Role] = append(prompts[req.Role], req.Prompt)
@@ -162,8 +162,8 @@ func TestWhatWasHeardInVain(t *testing.T) {
 			switch prompts = append(prompts, req.Prompt); len(prompts) {
 			case 1:
 				close(atWork)
-				more := <-req.More
-				more.Heard()
+				more := <-req.Additions
+				more.Delivered()
 				<-go1
 				fallthrough
 			case 2, 3:

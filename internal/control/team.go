@@ -64,7 +64,7 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 
 // driven reports whether a worker drives a part of a task.
 func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error) {
-	rows, err := thread.Under(ctx, c.cfg.Store, row.ID)
+	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
 		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
 	}

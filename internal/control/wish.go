@@ -130,7 +130,7 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 	}
 	var rows []store.Thread
 	if err == nil {
-		rows, err = thread.Under(ctx, c.cfg.Store, row.ID)
+		rows, err = thread.Subtree(ctx, c.cfg.Store, row.ID)
 	}
 	if err == nil {
 		err = c.trees.Remove(ctx, rows)

@@ -38,7 +38,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	if err != nil {
 		return fail(err)
 	}
-	rows, err := thread.Under(keep, e.cfg.Store, row.Root)
+	rows, err := thread.Subtree(keep, e.cfg.Store, row.Root)
 	if err == nil {
 		err = e.recover(keep, rows)
 	}
@@ -148,7 +148,7 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	if err == nil && head.Role == thread.RoleCompact {
 		return attempt.Usage("thread %s has just been compacted: its last step is a summary", row.ID)
 	}
-	rows, err := thread.Under(ctx, e.cfg.Store, row.ID)
+	rows, err := thread.Subtree(ctx, e.cfg.Store, row.ID)
 	if err != nil {
 		return err
 	}

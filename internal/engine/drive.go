@@ -178,7 +178,7 @@ func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Atte
 	if last != nil || row.Path == nil || row.Path.N < 2 || row.Parent == nil || worktree.Own(row) {
 		return last, nil
 	}
-	rows, err := thread.Under(ctx, e.cfg.Store, row.Parent.Thread)
+	rows, err := thread.Subtree(ctx, e.cfg.Store, row.Parent.Thread)
 	if err != nil {
 		return fail(err)
 	}

@@ -108,7 +108,7 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 // CheckInput returns why what a person adds to a task makes no sense now. meant names a thread of it, or is "".
 // driven says that somebody drives the task: what cannot be told at once is told later. attempt.ErrUsage.
 func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool) error {
-	rows, err := thread.Under(ctx, e.cfg.Store, task)
+	rows, err := thread.Subtree(ctx, e.cfg.Store, task)
 	if err != nil {
 		return fmt.Errorf("read task %s: %w", task, err)
 	}
@@ -192,7 +192,7 @@ func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish
 	if len(wishes) == 0 {
 		return nil, nil
 	}
-	rows, err := thread.Under(ctx, e.cfg.Store, row.Root)
+	rows, err := thread.Subtree(ctx, e.cfg.Store, row.Root)
 	if err != nil || waitsForOthers(rows, row) {
 		return nil, err
 	}

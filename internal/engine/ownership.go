@@ -60,7 +60,7 @@ func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]b
 // was driven a moment ago may have begun further ones, so it looks again until there is nothing new.
 func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, free map[string]bool, err error) {
 	for seen := -1; ; {
-		if rows, err = thread.Under(ctx, o.engine.cfg.Store, id); err != nil {
+		if rows, err = thread.Subtree(ctx, o.engine.cfg.Store, id); err != nil {
 			return nil, nil, err
 		}
 		if free, err = o.free(ctx, rows); err != nil {

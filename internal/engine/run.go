@@ -35,7 +35,7 @@ type run struct {
 // task is left to be resumed: the error is ErrInterrupted.
 func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
-	rows, err := thread.Under(record, e.cfg.Store, task)
+	rows, err := thread.Subtree(record, e.cfg.Store, task)
 	if err == nil {
 		err = e.recover(record, rows)
 	}

@@ -29,7 +29,7 @@ func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *owner
 	if len(wishes) == 0 || root.Wanted == store.WantCancel {
 		return false, nil
 	}
-	rows, err := thread.Under(ctx, e.cfg.Store, root.ID)
+	rows, err := thread.Subtree(ctx, e.cfg.Store, root.ID)
 	if err != nil {
 		return false, fmt.Errorf("read task %s: %w", root.Task, err)
 	}

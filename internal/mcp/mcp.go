@@ -75,25 +75,25 @@ func New(cfg Config) *Server {
 	add := func(name, description string, a *sdk.ToolAnnotations) *sdk.Tool {
 		return &sdk.Tool{Name: name, Description: description, Annotations: a}
 	}
-	sdk.AddTool(s.sdk, add("list_flows", "List the flows that can be started, with what each does.", reads), told(s, s.listFlows))
+	sdk.AddTool(s.sdk, add("list_flows", "List the flows that can be started, with what each does.", reads), namedErrors(s, s.listFlows))
 	sdk.AddTool(s.sdk, add("start_task", "Start a task: a team of agents that works on this workspace by a flow. "+
 		"Returns at once; the task runs in the background. Follow it with wait_task.",
-		&sdk.ToolAnnotations{DestructiveHint: &no}), told(s, s.startTask))
+		&sdk.ToolAnnotations{DestructiveHint: &no}), namedErrors(s, s.startTask))
 	sdk.AddTool(s.sdk, add("task_status", "Tell how a task stands: its state, who does what, what it has used.", reads),
-		told(s, s.taskStatus))
+		namedErrors(s, s.taskStatus))
 	sdk.AddTool(s.sdk, add("wait_task", "Wait until a task has ended or needs somebody, at most 30 seconds, "+
-		"and tell how it stands. Call it again while the state is running.", reads), told(s, s.waitTask))
+		"and tell how it stands. Call it again while the state is running.", reads), namedErrors(s, s.waitTask))
 	sdk.AddTool(s.sdk, add("open_questions", "List what a task asks: questions to be answered and actions to be approved.",
-		reads), told(s, s.openQuestions))
+		reads), namedErrors(s, s.openQuestions))
 	sdk.AddTool(s.sdk, add("answer", "Answer a question of a task. By default your user is asked to confirm or write the "+
-		"answer. Approvals belong to your user.", &sdk.ToolAnnotations{DestructiveHint: &no}), told(s, s.answer))
+		"answer. Approvals belong to your user.", &sdk.ToolAnnotations{DestructiveHint: &no}), namedErrors(s, s.answer))
 	sdk.AddTool(s.sdk, add("read_task", "Read what a task has done: its result, its steps, one step with its output, "+
-		"or its evidence.", reads), told(s, s.readTask))
+		"or its evidence.", reads), namedErrors(s, s.readTask))
 	return s
 }
 
-// told wraps a tool so that its errors name the program that people type.
-func told[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
+// namedErrors wraps a tool so that its errors name the program that people type.
+func namedErrors[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, args In) (*sdk.CallToolResult, Out, error) {
 		res, out, err := do(ctx, req, args)
 		return res, out, s.cfg.Program.Named(err)

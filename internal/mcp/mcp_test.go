@@ -260,7 +260,7 @@ func TestNameOfTheProgram(t *testing.T) {
 	s := &Server{cfg: h.cfg}
 	approval := store.Gate{ID: "g-1", Kind: store.GateApproval}
 	s.cfg.Program.Verbs = append(s.cfg.Program.Verbs, "approve", "deny")
-	if how := s.how(approval); !strings.Contains(how, "plaitd approve g-1 (or: plaitd deny g-1)") {
+	if how := s.howToAnswer(approval); !strings.Contains(how, "plaitd approve g-1 (or: plaitd deny g-1)") {
 		t.Errorf("it says %q", how)
 	}
 }

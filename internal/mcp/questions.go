@@ -47,7 +47,7 @@ func (s *Server) openQuestions(ctx context.Context, _ *sdk.CallToolRequest, args
 		if g.Kind == store.GateApproval {
 			kind = "approval"
 		}
-		q := question{g.ID, kind, view.Asker(g), view.About(g), g.Options, nil, s.how(g)}
+		q := question{g.ID, kind, view.Asker(g), view.About(g), g.Options, nil, s.howToAnswer(g)}
 		if len(g.Action) > 0 {
 			q.Action = g.Action
 		}
@@ -56,9 +56,9 @@ func (s *Server) openQuestions(ctx context.Context, _ *sdk.CallToolRequest, args
 	return nil, list, nil
 }
 
-// how describes who can answer a gate, and how.
-func (s *Server) how(g store.Gate) string {
-	switch s.who(g) {
+// howToAnswer describes who can answer a gate, and how.
+func (s *Server) howToAnswer(g store.Gate) string {
+	switch s.answerer(g) {
 	case config.ByModel:
 		return "call answer with your answer"
 	case config.ByPerson:
@@ -75,8 +75,8 @@ func command(g store.Gate) string {
 	return fmt.Sprintf("plait answer %s -m TEXT", g.ID)
 }
 
-// who returns who may answer a gate here.
-func (s *Server) who(g store.Gate) config.Answerer {
+// answerer returns who may answer a gate here.
+func (s *Server) answerer(g store.Gate) config.Answerer {
 	if g.Kind == store.GateApproval {
 		return s.cfg.Answering.Approvals
 	}
@@ -113,13 +113,13 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 		return fail(err)
 	}
 	a := gate.Answer{Text: args.Text, By: s.cfg.Person, Via: store.ViaMCP}
-	switch who := s.who(g); {
+	switch who := s.answerer(g); {
 	case g.State != store.GateOpen:
 		return fail(&gate.StateError{Gate: g})
 	case who == config.ByModel && g.Kind == store.GateInput:
 		a.By = cmp.Or(client(req), "a model")
 	case who != config.ByPerson:
-		return fail(fmt.Errorf("this is for your user to decide, not here: %s", command(g)))
+		return fail(fmt.Errorf("this is for your user to decide, not for you: %s", command(g)))
 	case !elicits(req):
 		return fail(fmt.Errorf("this program cannot ask your user; tell them: %s", command(g)))
 	default:
@@ -133,7 +133,7 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 		return fail(err)
 	}
 	v := answered{Question: g.ID, State: string(g.State), Next: "call wait_task"}
-	if err := s.goOn(ctx, root, g.ID); err != nil {
+	if err := s.ensureDriven(ctx, root, g.ID); err != nil {
 		v.Next = s.cfg.Program.Says(fmt.Sprintf("it is recorded, and the task could not go on: %v; your user can: plait resume %s",
 			err, root.Short))
 	}
@@ -143,9 +143,9 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 // patience is how long a task's driver has to process an answer.
 const patience = 3 * time.Second
 
-// goOn makes sure that a task continues after an answer. Its driver may process the answer, or
+// ensureDriven makes sure that a task continues after an answer. Its driver may process the answer, or
 // may have been about to stop when it came.
-func (s *Server) goOn(ctx context.Context, root store.Thread, gate string) error {
+func (s *Server) ensureDriven(ctx context.Context, root store.Thread, gate string) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if !s.cfg.Views.Driven(ctx, root.ID) {
 			return s.cfg.Driver.Drive(ctx, root)
@@ -221,7 +221,7 @@ func formOf(g store.Gate, suggested string) (*sdk.ElicitParams, error) {
 		}, nil
 	}
 	if len(g.Action) > maxShown || !g.Diff.IsZero() {
-		return nil, fmt.Errorf("what is to be approved is too long to be shown here; your user can look at it and decide: %s", command(g))
+		return nil, fmt.Errorf("the action is too long to show here; your user can review it and decide: %s", command(g))
 	}
 	return &sdk.ElicitParams{
 		Message: fmt.Sprintf("%s wants approval: %s\n\n%s", view.Asker(g), view.About(g), g.Action),

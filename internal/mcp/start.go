@@ -60,7 +60,7 @@ func (s *Server) startTask(ctx context.Context, _ *sdk.CallToolRequest, args sta
 		name = defaultFlow
 	}
 	if strings.TrimSpace(args.Prompt) == "" {
-		return fail(errors.New("prompt is empty: say what is to be done"))
+		return fail(errors.New("prompt is empty: say what to do"))
 	}
 	// A name is never used as a path of a file.
 	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {

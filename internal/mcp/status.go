@@ -64,7 +64,7 @@ func (s *Server) task(ctx context.Context, typed string) (store.Thread, error) {
 	if row, err = view.RootOf(ctx, s.cfg.Store, row.Root); err != nil {
 		return row, err
 	}
-	if !s.mine(row) {
+	if !s.startedHere(row) {
 		return store.Thread{}, fmt.Errorf("task %s was not started here: only such tasks can be read and answered", row.Short)
 	}
 	return row, nil
@@ -79,7 +79,7 @@ func (s *Server) newest(ctx context.Context) (store.Thread, error) {
 			return store.Thread{}, err
 		}
 		for _, row := range rows {
-			if s.mine(row) {
+			if s.startedHere(row) {
 				return row, nil
 			}
 			by.After = row.ID
@@ -90,8 +90,8 @@ func (s *Server) newest(ctx context.Context) (store.Thread, error) {
 	}
 }
 
-// mine reports whether a task was started through MCP in this workspace.
-func (s *Server) mine(root store.Thread) bool {
+// startedHere reports whether a task was started through MCP in this workspace.
+func (s *Server) startedHere(root store.Thread) bool {
 	o, err := record.OptionsOf(root)
 	return err == nil && o.StartedBy == StartedBy && root.Workspace == s.cfg.Workspace
 }
@@ -180,7 +180,7 @@ func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args wa
 			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: now,
 				Progress: float64(v.Steps)})
 		}
-		if seen, err = s.news(timed, seen); err != nil {
+		if seen, err = s.waitForEvent(timed, seen); err != nil {
 			return nil, v, err
 		}
 		if timed.Err() != nil {
@@ -192,8 +192,8 @@ func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args wa
 // tick is the longest wait for an event: a driver that stops writes none.
 const tick = 500 * time.Millisecond
 
-// news waits for an event after seen, the end of ctx, or a tick.
-func (s *Server) news(ctx context.Context, seen int64) (int64, error) {
+// waitForEvent waits for an event after seen, the end of ctx, or a tick.
+func (s *Server) waitForEvent(ctx context.Context, seen int64) (int64, error) {
 	short, cancel := context.WithTimeout(ctx, tick)
 	defer cancel()
 	last, err := s.cfg.Store.Wait(short, seen)

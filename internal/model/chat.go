@@ -13,7 +13,7 @@ type object = map[string]any
 // chat is the Chat Completions API.
 type chat struct {
 	finished bool
-	at       map[int]int // where the calls of a response are, by the number that the server gives them
+	at       map[int]int // index of each call of a response, by the server's number
 }
 
 func (*chat) path() string { return "/chat/completions" }
@@ -54,13 +54,13 @@ func (*chat) body(q query) map[string]any {
 	return body
 }
 
-// A chatChunk is a part of a response, or all of it.
+// A chatChunk is a part of a response, or a whole one.
 type chatChunk struct {
-	refused
+	refusedError
 	Model   string `json:"model"`
 	Choices []struct {
 		Delta   chatMessage `json:"delta"`
-		Message chatMessage `json:"message"` // when it is all of it
+		Message chatMessage `json:"message"` // of a whole response
 		Finish  string      `json:"finish_reason"`
 	} `json:"choices"`
 	Usage *struct {
@@ -90,10 +90,10 @@ type chatMessage struct {
 	} `json:"tool_calls"`
 }
 
-func (c *chat) read(data []byte, to *said) error {
+func (c *chat) read(data []byte, to *reply) error {
 	var chunk chatChunk
 	if json.Unmarshal(data, &chunk) != nil {
-		return nil // it is in the log; if it mattered, the answer has no end
+		return nil // it is logged; if it mattered, the response will be incomplete
 	}
 	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
 		return serverErrorOf(0, data)
@@ -101,7 +101,7 @@ func (c *chat) read(data []byte, to *said) error {
 	if chunk.Model != "" {
 		to.model = chunk.Model
 	}
-	if u := chunk.Usage; u != nil { // some tell it in each chunk: the last counts
+	if u := chunk.Usage; u != nil { // some servers repeat it in each chunk: the last one counts
 		to.used = agent.Usage{InputTokens: u.Prompt, CachedInputTokens: u.Prompts.Cached, OutputTokens: u.Completion,
 			ReasoningTokens: u.Completions.Reasoning}
 	}
@@ -119,8 +119,9 @@ func (c *chat) read(data []byte, to *said) error {
 	return nil
 }
 
-// calls takes in parts of calls. Where a server does not number them, each part with a name begins a new one.
-func (c *chat) calls(m chatMessage, to *said) {
+// calls adds parts of calls. If a server does not number them, each part with a name begins a new
+// call.
+func (c *chat) calls(m chatMessage, to *reply) {
 	for _, part := range m.Calls {
 		at := len(to.calls) - 1
 		known := at >= 0 && part.Index == nil && part.Function.Name == ""

@@ -11,11 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// checkTime is how long a server may take to say which models it has.
+// checkTime is how long a server may take to list its models.
 const checkTime = 5 * time.Second
 
-// Check asks a server which models it has, and returns an error that says why an agent could not work with it. A
-// server that does not tell its models is none that is wrong.
+// Check asks a server for its models, and returns an error if an agent could not work with it. A
+// server that does not list its models passes.
 func (h *Host) Check(ctx context.Context, s Server) error {
 	ctx, stop := context.WithTimeout(ctx, checkTime)
 	defer stop()

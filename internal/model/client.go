@@ -21,41 +21,41 @@ import (
 
 const (
 	maxTries   = 4
-	maxPause   = 30 * time.Second // that a server may ask for before a request is tried again
+	maxPause   = 30 * time.Second // longest delay that a server may ask for before a retry
 	maxEvent   = 64 << 20         // bytes of one event of a response
 	maxRefusal = 64 << 10         // bytes of an error that are read
 )
 
-// A query is what a model is asked next, in the form of no API.
+// A query is a request to a model, independent of the API.
 type query struct {
 	model   string
 	system  string
 	entries []entry
 	tools   []tool
-	schema  json.RawMessage // what the answer must fit, or nil
+	schema  json.RawMessage // of the answer, or nil
 	extra   map[string]any
 }
 
-// A said is what the model answered.
-type said struct {
+// A reply is the model's answer.
+type reply struct {
 	text    []byte
 	thought []byte
 	kept    []json.RawMessage
 	calls   []call
-	cut     bool // it had no room to go on
+	cut     bool // it reached its length limit
 	refused bool // it declined
 	model   string
 	used    agent.Usage
 }
 
-// A dialect is one API's form of requests and responses.
+// A dialect is the format of one API.
 type dialect interface {
 	path() string
 	key(h http.Header, token string)
 	body(q query) map[string]any
-	// read takes in one event of a response.
-	read(data []byte, to *said) error
-	// over reports whether the response has come to its end.
+	// read handles one event of a response.
+	read(data []byte, to *reply) error
+	// over reports whether the response is complete.
 	over() bool
 }
 
@@ -66,8 +66,8 @@ type client struct {
 	http  *http.Client
 }
 
-// ask asks once, and reads the whole answer. Each byte goes to log before it is understood.
-func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (said, error) {
+// ask sends one request and reads the whole response. Each byte is logged before it is parsed.
+func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (reply, error) {
 	body := d.body(q)
 	for name, value := range q.extra {
 		if _, ours := body[name]; !ours {
@@ -77,23 +77,23 @@ func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (sai
 	body["stream"] = true
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+d.path(), bytes.NewReader(encode(body)))
 	if err != nil {
-		return said{}, fmt.Errorf("ask the model: %w", err)
+		return reply{}, fmt.Errorf("ask the model: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
 	d.key(req.Header, c.token)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return said{}, &serverError{text: "could not be reached: " + err.Error()}
+		return reply{}, &serverError{text: "could not be reached: " + err.Error()}
 	}
 	defer res.Body.Close()
 	from := io.TeeReader(res.Body, log)
 	if res.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(from, maxRefusal)) // what there is of it
-		return said{}, refusal(res, text)
+		text, _ := io.ReadAll(io.LimitReader(from, maxRefusal)) // as much as there is
+		return reply{}, refusal(res, text)
 	}
-	s := said{model: q.model}
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // what cannot be read is a stream
+	s := reply{model: q.model}
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // if it cannot be parsed, assume a stream
 	if kind == "application/json" {
 		text, err := io.ReadAll(io.LimitReader(from, maxEvent))
 		if err == nil {
@@ -104,7 +104,7 @@ func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (sai
 	return s, brokeOff(events(from, func(data []byte) error { return d.read(data, &s) }), d)
 }
 
-// brokeOff is err, or that the response broke off.
+// brokeOff returns err, or an error if the response is incomplete.
 func brokeOff(err error, d dialect) error {
 	var known *serverError
 	switch {
@@ -124,7 +124,7 @@ func events(r io.Reader, f func(data []byte) error) error {
 	in.Buffer(make([]byte, 0, 64<<10), maxEvent)
 	for in.Scan() {
 		data, ok := bytes.CutPrefix(in.Bytes(), []byte("data:"))
-		if data = bytes.TrimSpace(data); !ok || len(data) == 0 || data[0] != '{' { // [DONE], a comment, an event's name
+		if data = bytes.TrimSpace(data); !ok || len(data) == 0 || data[0] != '{' { // [DONE], a comment, or an event's name
 			continue
 		}
 		if err := f(data); err != nil {
@@ -136,18 +136,18 @@ func events(r io.Reader, f func(data []byte) error) error {
 
 // A serverError says why the model gave no answer.
 type serverError struct {
-	status int // 0: there was none
+	status int // 0: there was no response
 	code   string
 	text   string
-	after  time.Duration // when to ask again, if it says
+	after  time.Duration // when to retry, if the server says so
 }
 
 func (e *serverError) Error() string { return "the model's server " + e.text }
 
-// again reports whether asking once more may help.
+// again reports whether a retry may help.
 func (e *serverError) again() bool {
 	if e.code == gateway.Refused {
-		return false // nobody is there
+		return false // there is no server
 	}
 	passing := e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests
 	return !e.full() && (e.status == 0 || passing || e.status >= 500)
@@ -165,15 +165,15 @@ func (e *serverError) full() bool {
 	return false
 }
 
-// refused is the form of an error, alone or in a stream.
-type refused struct {
+// refusedError is the form of an error, alone or in a stream.
+type refusedError struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// serverErrorOf understands what a server says of an error, in the forms that there are.
+// serverErrorOf parses an error of a server in any of the known forms.
 func serverErrorOf(status int, body []byte) *serverError {
 	e := &serverError{status: status}
-	var outer refused
+	var outer refusedError
 	var inner struct {
 		Type    string `json:"type"`
 		Code    any    `json:"code"`
@@ -194,14 +194,14 @@ func serverErrorOf(status int, body []byte) *serverError {
 	}
 	e.text = "says: " + agent.Clip(text, 2000)
 	if of, gateways := strings.CutPrefix(text, "the model's server "); gateways && inner.Type == "plait_gateway" {
-		e.text = of // it speaks of the server, which did not answer
+		e.text = of // about the server, which did not respond
 	} else if status != 0 {
 		e.text = fmt.Sprintf("answers %d %s: %s", status, http.StatusText(status), agent.Clip(text, 2000))
 	}
 	return e
 }
 
-// refusal is the error of a response that is none.
+// refusal returns the error of an unsuccessful response.
 func refusal(res *http.Response, body []byte) error {
 	e := serverErrorOf(res.StatusCode, body)
 	after := res.Header.Get("Retry-After")
@@ -213,7 +213,7 @@ func refusal(res *http.Response, body []byte) error {
 	return e
 }
 
-// pause returns how long to wait before a try, and false when there shall be none.
+// pause returns how long to wait before a retry, and false if there should be none.
 func (e *serverError) pause(try int) (time.Duration, bool) {
 	if !e.again() || try >= maxTries || e.after > maxPause {
 		return 0, false

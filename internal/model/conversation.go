@@ -16,40 +16,41 @@ import (
 	"github.com/plait-run/plait/internal/sandbox"
 )
 
-// maxSilence is how long a model's server may be silent in the middle of a request, where nothing else is said.
+// maxSilence is how long a model's server may be silent during a request, unless a limit is set.
 const maxSilence = 15 * time.Minute
 
-// A talk is one attempt at work.
-type talk struct {
-	agent   *Agent
-	req     agent.Request
-	dir     string // where it works
-	emit    func(agent.Event) error
-	log     *transcript
-	client  client
-	box     sandbox.Box
-	session *session
-	files   *files
-	patient *agent.Patience
-	form    *form // of the answer, nil: any
-	model   string
-	used    agent.Usage
+// A conversation is one attempt in progress.
+type conversation struct {
+	agent    *Agent
+	req      agent.Request
+	dir      string // working directory
+	emit     func(agent.Event) error
+	log      *transcript
+	client   client
+	box      sandbox.Box
+	session  *session
+	files    *files
+	watchdog *agent.Watchdog
+	form     *form // of the answer, nil: any
+	model    string
+	used     agent.Usage
 
 	ctx  context.Context // ends with the attempt
 	stop context.CancelCauseFunc
 
-	mu    sync.Mutex // guards what follows, and emit: people add beside the work
+	mu    sync.Mutex // guards the fields below, and emit: people add input concurrently
 	added []agent.Addition
 	fault error // of emit
 }
 
-// A transcript is the raw log: what the server said byte for byte, and lines that say what was made of it.
+// A transcript is the raw log: the server's responses byte for byte, and lines about how they
+// were used.
 type transcript struct {
 	mu    sync.Mutex
 	to    io.Writer // nil: nowhere
 	seen  func()
 	lines int
-	open  bool // the last line has no end
+	open  bool // the last line has no line feed
 	fault error
 }
 
@@ -82,21 +83,21 @@ func (l *transcript) note(v any) {
 	l.put(encode(v))
 }
 
-// line is the number of the last line, 0 when there is none.
+// line returns the number of the last line, 0 if there is none.
 func (l *transcript) line() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lines
 }
 
-// run says the prompt, and does what the model asks for until it answers.
-func (t *talk) run(ctx context.Context) (agent.Result, error) {
+// run sends the prompt, and does what the model asks for until it answers.
+func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.ctx, t.stop = context.WithCancelCause(ctx)
 	defer t.stop(nil)
-	t.patient = agent.NewPatience(agent.Limits{Timeout: t.req.Timeout, Idle: cmp.Or(t.req.Idle, maxSilence)})
-	t.log.seen = t.patient.Heard
+	t.watchdog = agent.NewWatchdog(agent.Limits{Timeout: t.req.Timeout, Idle: cmp.Or(t.req.Idle, maxSilence)})
+	t.log.seen = t.watchdog.Active
 	var beside sync.WaitGroup
-	beside.Go(func() { t.patient.Watch(t.ctx, t.stop) })
+	beside.Go(func() { t.watchdog.Watch(t.ctx, t.stop) })
 	beside.Go(t.listen)
 	answer, err := t.work()
 	t.stop(nil)
@@ -107,8 +108,8 @@ func (t *talk) run(ctx context.Context) (agent.Result, error) {
 	return answer, nil
 }
 
-// work is one attempt, without what surrounds it.
-func (t *talk) work() (agent.Result, error) {
+// work makes the attempt, without set-up and clean-up.
+func (t *conversation) work() (agent.Result, error) {
 	prompt := t.req.Prompt
 	if t.req.Shaped {
 		var err error
@@ -117,13 +118,13 @@ func (t *talk) work() (agent.Result, error) {
 		}
 		prompt += t.form.wanted()
 	}
-	if err := t.tell(prompt); err != nil {
+	if err := t.report(prompt); err != nil {
 		return agent.Result{}, err
 	}
 	if t.req.Opened != nil {
 		t.req.Opened(t.session.id)
 	}
-	asked := false // for an answer in the right form
+	asked := false // for an answer in the required form
 	turns := cmp.Or(t.agent.cfg.MaxTurns, defaultTurns)
 	for turn := range turns {
 		s, err := t.next(asked)
@@ -159,24 +160,24 @@ func (t *talk) work() (agent.Result, error) {
 		Message: fmt.Sprintf("the model was asked %d times without an answer (maxTurns)", turns)}
 }
 
-// askAgain asks for the answer in the form that it must have.
-func (t *talk) askAgain(wrong error) error {
+// askAgain asks for an answer in the required form.
+func (t *conversation) askAgain(wrong error) error {
 	err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true,
 		Text: "the answer does not have the form that it must have, and is asked for again: " + wrong.Error()})
 	if err != nil {
 		return err
 	}
-	return t.tell(t.form.again(wrong))
+	return t.report(t.form.again(wrong))
 }
 
-func (t *talk) result(text string) agent.Result {
+func (t *conversation) result(text string) agent.Result {
 	out := agent.Result{Output: []byte(text), Session: t.session.id, Turn: t.session.turn, Model: t.model, Usage: t.used,
 		Sandbox: t.box.String()}
 	return out.Clipped()
 }
 
-// tell notes what the model is to know next.
-func (t *talk) tell(text string) error {
+// report adds a text to what the model is sent next.
+func (t *conversation) report(text string) error {
 	e := entry{Role: byUser, Text: text}
 	if t.req.Desk.Requests != nil {
 		if _, err := t.req.Desk.Requests.Write(encode(e)); err != nil {
@@ -186,26 +187,26 @@ func (t *talk) tell(text string) error {
 	return t.session.add(e)
 }
 
-// next asks the model, as often as it takes to get a whole answer, and notes it.
-func (t *talk) next(shaped bool) (said, error) {
+// next asks the model until it gives a whole answer, and records it.
+func (t *conversation) next(shaped bool) (reply, error) {
 	heard, err := t.additions()
 	if err != nil {
-		return said{}, err
+		return reply{}, err
 	}
 	q := query{model: t.agent.server.Model, system: t.system(), entries: t.session.entries, tools: t.offered(),
 		extra: t.agent.cfg.Extra}
-	if shaped { // not before: many servers give no calls of tools beside it
+	if shaped { // only then: many servers return no tool calls with a schema
 		if q.schema = t.form.strict; t.agent.server.API == Chat {
 			q.tools = nil
 		}
 	}
 	s, err := t.ask(q)
 	if err != nil {
-		return said{}, err
+		return reply{}, err
 	}
 	for _, a := range heard {
-		if a.Heard != nil {
-			a.Heard()
+		if a.Delivered != nil {
+			a.Delivered()
 		}
 	}
 	t.model, t.used = s.model, addUsage(t.used, s.used)
@@ -217,13 +218,13 @@ func (t *talk) next(shaped bool) (said, error) {
 	e := entry{Role: byAssistant, Text: string(s.text), Calls: s.calls, Kept: s.kept}
 	t.log.note(object{"type": "assistant", "text": e.Text, "calls": e.Calls})
 	if err := t.session.add(e); err != nil {
-		return said{}, err
+		return reply{}, err
 	}
 	return s, t.show(s)
 }
 
-// show tells of what the model said on its way.
-func (t *talk) show(s said) error {
+// show emits events for intermediate text of the model.
+func (t *conversation) show(s reply) error {
 	events := []agent.Event{{Kind: agent.EventUsage, Usage: &t.used}}
 	if len(s.thought) > 0 {
 		events = append(events, agent.Event{Kind: agent.EventThought, Phase: "completed", Text: string(s.thought)})
@@ -239,14 +240,14 @@ func (t *talk) show(s said) error {
 	return nil
 }
 
-// ask asks until the server gives a whole answer, or asking again is of no use.
-func (t *talk) ask(q query) (said, error) {
+// ask retries until the server gives a whole answer, or a retry cannot help.
+func (t *conversation) ask(q query) (reply, error) {
 	for try := 1; ; try++ {
 		var d dialect = &chat{}
 		if t.agent.server.API == Messages {
 			d = &messages{}
 		}
-		t.patient.Heard()
+		t.watchdog.Active()
 		s, err := t.client.ask(t.ctx, d, q, t.log)
 		var why *serverError
 		switch {
@@ -263,7 +264,7 @@ func (t *talk) ask(q query) (said, error) {
 			return s, nil
 		case !errors.As(err, &why):
 			return s, err
-		case q.schema != nil && why.status == 400 && !why.full(): // it knows no schemas
+		case q.schema != nil && why.status == 400 && !why.full(): // it does not support schemas
 			q.schema = nil
 			continue
 		}
@@ -280,8 +281,8 @@ func (t *talk) ask(q query) (said, error) {
 	}
 }
 
-// useAll uses the tools that the model asks for, one after the other.
-func (t *talk) useAll(calls []call) error {
+// useAll runs the requested tools, one after the other.
+func (t *conversation) useAll(calls []call) error {
 	for _, c := range calls {
 		text, wrong, err := t.use(c)
 		if err != nil {
@@ -297,8 +298,8 @@ func (t *talk) useAll(calls []call) error {
 	return nil
 }
 
-// event tells of something that happened.
-func (t *talk) event(e agent.Event) error {
+// event emits an event.
+func (t *conversation) event(e agent.Event) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fault == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// edit changes a file. A person is asked when the file is protected, or when there is no wall.
-func (t *talk) edit(c call, a args) (string, bool, error) {
+// edit changes a file. It asks a person if the file is protected, or if there is no wall.
+func (t *conversation) edit(c call, a args) (string, bool, error) {
 	p, rel, was, err := t.files.load(a.Path)
 	var now string
 	if err == nil {
@@ -58,7 +58,7 @@ func (t *talk) edit(c call, a args) (string, bool, error) {
 	return text, phase == "failed", t.ended(c, text, agent.Event{Kind: agent.EventFile, Phase: phase, Files: e.Files})
 }
 
-// edited returns what a file becomes; was is nil where there is none.
+// edited returns the new content of a file; was is nil if it does not exist.
 func edited(a args, was []byte) (string, error) {
 	switch {
 	case a.New == nil:
@@ -77,7 +77,7 @@ func edited(a args, was []byte) (string, error) {
 	return strings.Replace(string(was), a.Old, *a.New, 1), nil
 }
 
-// put writes a file, with the directories that it needs.
+// put writes a file, creating directories as needed.
 func (p place) put(rel, text string) error {
 	if dir := path.Dir(filepath.ToSlash(rel)); dir != "." {
 		if err := p.root.MkdirAll(dir, 0o755); err != nil {
@@ -87,7 +87,7 @@ func (p place) put(rel, text string) error {
 	return p.root.WriteFile(rel, []byte(text), 0o644)
 }
 
-// hunks are the changes of a text as a unified diff, without the names of files.
+// hunks returns the changes of a text as a unified diff, without file names.
 func hunks(was, now string) string {
 	text := string(diff.Diff("a", []byte(was), "b", []byte(now)))
 	if at := strings.Index(text, "\n@@"); at >= 0 {

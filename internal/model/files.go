@@ -17,19 +17,19 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// Bounds of what a model is shown at once.
+// Limits on what a model is shown at once.
 const (
-	maxFile     = 8 << 20  // bytes of a file that is read
+	maxFile     = 8 << 20  // bytes of a file that can be read
 	maxShown    = 64 << 10 // bytes
 	maxLines    = 2000
 	maxMatches  = 200
-	maxMatch    = 300    // bytes of a line that matches
+	maxMatch    = 300    // bytes of a matching line
 	maxSearched = 50_000 // files
 )
 
-// files are what an agent reaches: directories that nothing leads out of.
+// files are the files that an agent can reach: directories that no path leads out of.
 type files struct {
-	dir    string // where relative paths begin
+	dir    string // base of relative paths
 	places []place
 }
 
@@ -37,10 +37,11 @@ type place struct {
 	dir   string // absolute, without links
 	root  *os.Root
 	write bool
-	tree  bool // it is the working tree: some of its files are protected
+	tree  bool // it is the working tree, which has protected files
 }
 
-// openFiles opens the working tree, the artifacts and what the agent may read of the record.
+// openFiles opens the working tree, the artifacts and the part of the record that the agent may
+// read.
 func openFiles(req agent.Request, dir string) (*files, error) {
 	f := &files{dir: dir}
 	for _, p := range []place{
@@ -70,7 +71,8 @@ func (f *files) close() {
 	}
 }
 
-// find returns the place of a path and its name there. Links are followed, as far as they stay inside.
+// find returns the place of a path and its name there. Links are followed as long as they stay
+// inside.
 func (f *files) find(name string) (place, string, error) {
 	if strings.ContainsRune(name, 0) {
 		return place{}, "", errors.New("a path has no zero byte")
@@ -80,7 +82,7 @@ func (f *files) find(name string) (place, string, error) {
 		full = filepath.Join(f.dir, full)
 	}
 	real := resolve(filepath.Clean(full))
-	for _, p := range slices.Backward(f.places) { // artifacts may be below the tree
+	for _, p := range slices.Backward(f.places) { // artifacts may be inside the tree
 		if rel, err := filepath.Rel(p.dir, real); err == nil && filepath.IsLocal(rel) {
 			return p, rel, nil
 		}
@@ -88,7 +90,7 @@ func (f *files) find(name string) (place, string, error) {
 	return place{}, "", fmt.Errorf("%s is not in the working directory, in $PLAIT_ARTIFACTS or in $PLAIT_CONTEXT", name)
 }
 
-// resolve follows the links of a path, of which the end may not exist.
+// resolve follows the links of a path whose end may not exist.
 func resolve(full string) string {
 	if real, err := filepath.EvalSymlinks(full); err == nil {
 		return real
@@ -100,7 +102,7 @@ func resolve(full string) string {
 	return filepath.Join(resolve(parent), filepath.Base(full))
 }
 
-// load returns a file's bytes; what is not there is nil.
+// load returns a file's content; nil if it does not exist.
 func (f *files) load(name string) (p place, rel string, data []byte, err error) {
 	if p, rel, err = f.find(name); err != nil {
 		return p, rel, nil, err
@@ -127,7 +129,7 @@ func (f *files) load(name string) (p place, rel string, data []byte, err error) 
 	return p, rel, data, nil
 }
 
-// plain is an error about a path in the model's own words for it.
+// plain returns an error with the path as the model wrote it.
 func plain(name string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -203,7 +205,7 @@ func list(p place, rel string) (string, error) {
 	return strings.Join(names, "\n"), nil
 }
 
-// search returns the lines that match a pattern, or without one the names of files.
+// search returns the lines that match a pattern, or without a pattern the names of files.
 func (f *files) search(pattern, name, glob string) (string, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
@@ -253,7 +255,7 @@ func (f *files) search(pattern, name, glob string) (string, error) {
 	return strings.Join(found, "\n"), nil
 }
 
-// shown is the path by which the model finds a file again.
+// shown returns the path of a file for the model.
 func (f *files) shown(p place, file string) string {
 	full := filepath.Join(p.dir, file)
 	if rel, err := filepath.Rel(f.dir, full); err == nil && filepath.IsLocal(rel) {
@@ -262,7 +264,8 @@ func (f *files) shown(p place, file string) string {
 	return full
 }
 
-// matches are the lines of a file that match, with its name and their numbers; or only its name.
+// matches returns the matching lines of a file, with its name and their numbers, or only its
+// name.
 func matches(p place, file, shown string, re *regexp.Regexp, name bool) []string {
 	if name {
 		return []string{shown}
@@ -289,7 +292,7 @@ func matches(p place, file, shown string, re *regexp.Regexp, name bool) []string
 	return found
 }
 
-// binary reports whether bytes are no text.
+// binary reports whether data is not text.
 func binary(data []byte) bool {
 	head := data[:min(len(data), 8<<10)]
 	short := len(head) == len(data) && !bytes.Contains(head, []byte{'\n'})

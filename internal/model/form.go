@@ -14,17 +14,18 @@ import (
 	"github.com/plait-run/plait/internal/agent/shape"
 )
 
-// suspended is the status of an answer that asks a person, whatever the schema.
+// suspended is the status of an answer that asks a person, with any schema.
 const suspended = "$SUSPEND"
 
-// A form is what an answer must be: one JSON object by a role's schema, with its text as one property more.
+// A form is the required form of an answer: one JSON object with a role's schema, and its text as
+// another property.
 type form struct {
 	schema json.RawMessage // the role's
-	strict json.RawMessage // what the model is asked for
+	strict json.RawMessage // as sent to the model
 	fits   *jsonschema.Schema
 }
 
-// formOf returns the form for a role's schema. An error says that it has none.
+// formOf returns the form for a role's schema, or an error if the schema cannot be used.
 func formOf(schema json.RawMessage) (*form, error) {
 	strict, err := shape.Strict(schema)
 	if err != nil {
@@ -47,13 +48,13 @@ func formOf(schema json.RawMessage) (*form, error) {
 	return &form{schema, strict, fits}, nil
 }
 
-// wanted says in a prompt what form the answer must have.
+// wanted describes the required form in a prompt.
 func (f *form) wanted() string {
 	return "\n\nYour answer is one JSON object, with nothing around it, that fits this JSON Schema:\n\n" +
 		string(f.strict) + "\n"
 }
 
-// again asks for the answer once more.
+// again asks for the answer in the required form.
 func (f *form) again(wrong error) string {
 	return fmt.Sprintf("That is not an answer in the form that it must have: %v. Answer again, with one JSON object "+
 		"and nothing around it, that fits this JSON Schema:\n\n%s\n", wrong, f.strict)
@@ -61,7 +62,7 @@ func (f *form) again(wrong error) string {
 
 var fence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
 
-// bare is an answer without the fence that models like to put it into.
+// bare removes the code fence that models like to add.
 func bare(answer []byte) []byte {
 	answer = bytes.TrimSpace(answer)
 	if m := fence.FindSubmatch(answer); m != nil {
@@ -70,7 +71,7 @@ func bare(answer []byte) []byte {
 	return answer
 }
 
-// front is an answer as front matter and text. The error says what is wrong with it.
+// front returns an answer as front matter and text. The error says what is wrong with it.
 func (f *form) front(answer []byte) (string, error) {
 	out, err := shape.Unshape(f.schema, bare(answer))
 	if err != nil {
@@ -90,7 +91,7 @@ func (f *form) front(answer []byte) (string, error) {
 	return string(out), err
 }
 
-// body is the text of an answer, for people; f may be nil.
+// body returns the text of an answer, for people; f may be nil.
 func (f *form) body(answer []byte) string {
 	var o map[string]json.RawMessage
 	var text string

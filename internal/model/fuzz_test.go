@@ -19,7 +19,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte(`data: {"error":"no"}`))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		for _, make := range []func() dialect{func() dialect { return &chat{} }, func() dialect { return &messages{} }} {
-			var s said
+			var s reply
 			d := make()
 			if events(bytes.NewReader(stream), func(data []byte) error { return d.read(data, &s) }) != nil {
 				continue

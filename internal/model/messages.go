@@ -15,7 +15,7 @@ const (
 // messages is Anthropic's Messages API.
 type messages struct {
 	stopped bool
-	open    object // the block that is being said, when it is a thought to be kept
+	open    object // the current block, if it is a thought to keep
 }
 
 func (*messages) path() string { return "/messages" }
@@ -42,13 +42,13 @@ func (*messages) body(q query) map[string]any {
 		if e.Role == byAssistant {
 			by = byAssistant
 		}
-		if by != role { // what one says in a row is one message
+		if by != role { // consecutive entries of one role are one message
 			flush()
 			role = by
 		}
 		content = append(content, blocks(e)...)
 	}
-	if n := len(content); n > 0 { // all up to here comes again in the next request
+	if n := len(content); n > 0 { // cache everything up to here
 		if last, ok := content[n-1].(object); ok {
 			last["cache_control"] = object{"type": "ephemeral"}
 		}
@@ -71,7 +71,7 @@ func (*messages) body(q query) map[string]any {
 	return body
 }
 
-// blocks are an entry as parts of a message. A text that is empty is none.
+// blocks returns an entry as content blocks, without empty texts.
 func blocks(e entry) []any {
 	if e.Role == byTool {
 		return []any{object{"type": "tool_result", "tool_use_id": e.Call, "content": e.Text, "is_error": e.Wrong}}
@@ -101,7 +101,7 @@ type messagesUsage struct {
 }
 
 type messagesEvent struct {
-	refused
+	refusedError
 	Type    string `json:"type"`
 	Message struct {
 		Model string        `json:"model"`
@@ -118,10 +118,10 @@ type messagesEvent struct {
 	Usage messagesUsage `json:"usage"`
 }
 
-func (m *messages) read(data []byte, to *said) error {
+func (m *messages) read(data []byte, to *reply) error {
 	var e messagesEvent
 	if json.Unmarshal(data, &e) != nil {
-		return nil // it is in the log; if it mattered, the answer has no end
+		return nil // it is logged; if it mattered, the response will be incomplete
 	}
 	switch e.Type {
 	case "error":
@@ -154,7 +154,7 @@ func (m *messages) read(data []byte, to *said) error {
 			m.open = nil
 		}
 	case "message_delta":
-		to.used.OutputTokens = max(to.used.OutputTokens, e.Usage.Output) // a sum
+		to.used.OutputTokens = max(to.used.OutputTokens, e.Usage.Output) // cumulative
 		to.cut, to.refused = e.Delta.Stop == "max_tokens", e.Delta.Stop == "refusal"
 	case "message_stop":
 		m.stopped = true
@@ -162,8 +162,8 @@ func (m *messages) read(data []byte, to *said) error {
 	return nil
 }
 
-// begin begins a block.
-func (m *messages) begin(block json.RawMessage, to *said) {
+// begin starts a block.
+func (m *messages) begin(block json.RawMessage, to *reply) {
 	var b struct{ Type, Text, ID, Name string }
 	if json.Unmarshal(block, &b) != nil {
 		return
@@ -177,11 +177,11 @@ func (m *messages) begin(block json.RawMessage, to *said) {
 	case "tool_use":
 		to.calls = append(to.calls, call{ID: b.ID, Name: b.Name})
 	case "thinking", "redacted_thinking":
-		json.Unmarshal(block, &m.open) // it was one above
+		json.Unmarshal(block, &m.open) // it was parsed before
 	}
 }
 
-// grow adds to a text of the block that is being said.
+// grow appends to a text of the current block.
 func (m *messages) grow(field, text string) {
 	if text != "" {
 		was, _ := m.open[field].(string)
@@ -189,7 +189,7 @@ func (m *messages) grow(field, text string) {
 	}
 }
 
-// addUsage adds what two requests used.
+// addUsage adds the usage of two requests.
 func addUsage(a, b agent.Usage) agent.Usage {
 	a.InputTokens += b.InputTokens
 	a.CachedInputTokens += b.CachedInputTokens

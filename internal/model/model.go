@@ -1,17 +1,21 @@
-// Package model is the agent kind model: a model without any agent program. Plait itself asks it, by the Chat
-// Completions API or the Messages API, and does what it asks for: read, search, edit, run.
+// Package model is the agent kind model: a model without an agent program. Plait itself calls the
+// Chat Completions API or the Messages API, and runs the tools that the model asks for: read,
+// search, edit, run.
 //
-// In go a definition and a Request; out come events and a Result. Laws:
+// Laws:
 //
-//   - The model is asked through a gateway, as others' are: so its requests are counted, bounded and kept.
-//   - The key is in a variable of the user's environment that the definition names, and nowhere else.
-//   - Files are reached through os.Root: the working tree, the artifacts, and what the agent may read of the record.
-//   - Commands run behind a wall. Where there is none, each command and each change is asked for; a change of a
-//     protected file is asked for everywhere, and so is a command that is to run outside of the wall.
-//   - The conversation is a file in the task's home, one JSON line for each thing said, written before it is sent.
-//   - A response is acted on when it is whole. One that breaks off is asked for again.
+//   - Requests go through a gateway, as those of other agents: so they are counted, limited and
+//     recorded.
+//   - The key is in the environment variable that the definition names, and nowhere else.
+//   - Files are reached through os.Root: the working tree, the artifacts, and the part of the
+//     record that the agent may read.
+//   - Commands run behind a wall. Without one, each command and each change needs approval. A
+//     change of a protected file always does, and so does a command outside the wall.
+//   - The conversation is a file in the task's home, with one JSON line per message, written
+//     before it is sent.
+//   - A response is acted on when it is complete. One that breaks off is requested again.
 //
-// It never answers for a person: what nobody can answer is refused.
+// It never answers for a person: questions that no person can answer are refused.
 package model
 
 import (
@@ -36,29 +40,31 @@ const (
 	Messages = "messages" // Anthropic's
 )
 
-// A Config is the definition of one agent. What it leaves out is taken from the environment, see [Host.Find].
+// A Config is the definition of one agent. Missing fields are taken from the environment, see
+// [Host.Find].
 type Config struct {
-	URL      string         // base of the API, with its version
+	URL      string         // base URL of the API, with its version
 	API      string         // Chat or Messages
 	Model    string         // its name
 	KeyEnv   string         // the variable that has the key
 	MaxTurns int            // requests of one attempt, 0: defaultTurns
-	Extra    map[string]any // further fields of each request: temperature, say
+	Extra    map[string]any // additional fields of each request, such as temperature
 
 	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // further variables of commands
+	Env     map[string]string // additional variables of commands
 	Pass    []string          // names of Plait's own variables to pass to them
 	Write   []string          // directories that they may write beyond the role's access, absolute
 	Network bool              // they may use the network
 }
 
-// defaultTurns is how often a model is asked in one attempt when its definition does not say.
+// defaultTurns is the maximum number of requests in an attempt if the definition does not set
+// one.
 const defaultTurns = 100
 
-// A HostConfig says where agents run.
+// A HostConfig configures a Host.
 type HostConfig struct {
 	sandbox.Config
-	Wait func(ctx context.Context, d time.Duration) error // before a request is tried again, nil: waits
+	Wait func(ctx context.Context, d time.Duration) error // before a retry; nil: waits
 }
 
 // A Host is where agents run. It may be used concurrently.
@@ -67,7 +73,7 @@ type Host struct {
 	box *sandbox.Host
 }
 
-// NewHost returns a host. It only looks for what makes walls.
+// NewHost returns a host. It only checks what walls need.
 func NewHost(cfg HostConfig) *Host {
 	if cfg.Wait == nil {
 		cfg.Wait = wait
@@ -75,7 +81,7 @@ func NewHost(cfg HostConfig) *Host {
 	return &Host{cfg, sandbox.NewHost(cfg.Config)}
 }
 
-// A Server is where a model was found.
+// A Server is a model's server.
 type Server struct {
 	URL    *url.URL
 	API    string
@@ -84,10 +90,11 @@ type Server struct {
 	key    string
 }
 
-// Find completes a definition from the environment and says what is missing. Without an address the API is OpenAI's,
-// with OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL; with api: messages, or when only Anthropic's key is there,
-// it is Anthropic's, with ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY and ANTHROPIC_MODEL. A key of the environment goes
-// to the address of the environment: another address gets the one that its definition names.
+// Find completes a definition from the environment and reports what is missing. Without a URL the
+// API is OpenAI's, with OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL. With api: messages, or
+// if only Anthropic's key is set, it is Anthropic's, with ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY
+// and ANTHROPIC_MODEL. A key from the environment is only sent to the URL from the environment:
+// any other URL gets the key that its definition names.
 func (h *Host) Find(c Config) (Server, error) {
 	get := h.cfg.Getenv
 	s := Server{API: c.API, KeyEnv: c.KeyEnv}
@@ -132,7 +139,7 @@ func (h *Host) Find(c Config) (Server, error) {
 	return s, nil
 }
 
-// An Agent asks a model. It may be used concurrently.
+// An Agent runs a model. It may be used concurrently.
 type Agent struct {
 	host   *Host
 	cfg    Config
@@ -148,8 +155,8 @@ var (
 	_ agent.Steerer    = (*Agent)(nil)
 )
 
-// Agent checks cfg and returns its agent. That nothing says where the model is, is an error: it is found before
-// anything is begun.
+// Agent checks cfg and returns its agent. It is an error if the server or model is not known, so
+// that this is found before anything starts.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
 		return nil, fmt.Errorf("model agent: dir %q leaves the working tree", cfg.Dir)
@@ -169,18 +176,18 @@ func (a *Agent) Continues(req agent.Request) bool {
 	return hasTurn(a.SessionHome(req.Home), req.Session, "")
 }
 
-// Forks reports whether the session to branch off from is there, with its turn.
+// Forks reports whether the session to branch off from exists, with its turn.
 func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && hasTurn(a.SessionHome(req.From.Home), req.From.Session, req.From.Turn)
 }
 
-// Shapes reports whether an answer can be asked for as an object of that schema with a text.
+// Shapes reports whether an answer with a schema and a text can be requested.
 func (a *Agent) Shapes(schema json.RawMessage) bool { _, err := formOf(schema); return err == nil }
 
-// Steers says that what people add is told before the next request.
+// Steers reports true: what people add is sent with the next request.
 func (a *Agent) Steers() bool { return true }
 
-// Instructions returns nothing: there is no place where a user tells all models something.
+// Instructions returns nothing: there is no file with a user's instructions for all models.
 func (a *Agent) Instructions() string { return "" }
 
 // SessionHome returns the directory of a task's conversations.
@@ -203,10 +210,10 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, err
 	}
-	defer g.Close() // what it served has ended
+	defer g.Close() // its log is complete
 	way := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer way.CloseIdleConnections()
-	t := &talk{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw},
+	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw},
 		client: client{url: g.URL() + "/v1", token: g.Token(), http: way},
 		box:    a.host.box.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: a.cfg.Write}),
 	}
@@ -221,7 +228,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	return t.run(ctx)
 }
 
-// branch is the session to branch off from, with the directory that it is in.
+// branch returns the session to branch off from, with its directory.
 func (a *Agent) branch(req agent.Request) *agent.Branch {
 	if req.From == nil {
 		return nil

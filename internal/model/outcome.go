@@ -11,8 +11,9 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// failure is what kind of failure an attempt ended with. What is none of the work is returned as it is.
-func (t *talk) failure(ctx context.Context, err error) error {
+// failure returns the failure for an error of an attempt. Errors of Plait itself are returned as
+// they are.
+func (t *conversation) failure(ctx context.Context, err error) error {
 	f := &agent.Failure{}
 	var why *serverError
 	switch {
@@ -23,7 +24,7 @@ func (t *talk) failure(ctx context.Context, err error) error {
 	case errors.Is(err, agent.ErrTimeout):
 		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("it took longer than its timeout of %v", t.req.Timeout)
 	case errors.Is(err, agent.ErrIdle):
-		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("nothing was heard for %v (idle limit)", t.patient.Idle)
+		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("nothing was heard for %v (idle limit)", t.watchdog.Idle)
 	case errors.As(err, &why):
 		f = t.refused(why)
 	case !errors.As(err, &f):
@@ -31,13 +32,13 @@ func (t *talk) failure(ctx context.Context, err error) error {
 	}
 	f.Model, f.Usage = t.model, t.used
 	if f.Session = t.session.id; why != nil && why.full() {
-		f.Session = "" // it would not fit the next time either
+		f.Session = "" // it would not fit next time either
 	}
 	return f
 }
 
-// refused is the failure that an error of the server is.
-func (t *talk) refused(why *serverError) *agent.Failure {
+// refused returns the failure for an error of the server.
+func (t *conversation) refused(why *serverError) *agent.Failure {
 	s := t.agent.server
 	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("%s: %v", s.URL.Host, why)}
 	switch {
@@ -65,8 +66,8 @@ func (t *talk) refused(why *serverError) *agent.Failure {
 	return f
 }
 
-// system is what the model is told before everything else.
-func (t *talk) system() string {
+// system returns the system prompt.
+func (t *conversation) system() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "You do the work that you are asked for, with the tools that you have, and then answer. "+
 		"You work in the directory %s; relative paths begin there.", t.dir)

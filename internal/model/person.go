@@ -6,13 +6,13 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// question puts a question to a person. It returns what the model is told when the answer is no, else "", and what is
-// approved in the place of what was asked for.
-func (t *talk) question(q agent.Question) (no string, instead *agent.Action, err error) {
+// question asks a person. It returns the answer for the model if it is no, else "", and the
+// action that was approved instead, if any.
+func (t *conversation) question(q agent.Question) (no string, instead *agent.Action, err error) {
 	if t.req.Ask == nil {
 		return "Nobody can be asked. Do without it.", nil, nil
 	}
-	answered := t.patient.Asking()
+	answered := t.watchdog.Pause()
 	answer, err := t.req.Ask(t.ctx, q)
 	answered()
 	switch {
@@ -28,13 +28,14 @@ func (t *talk) question(q agent.Question) (no string, instead *agent.Action, err
 	return "A person said no. Do without it, or do it differently.", nil, nil
 }
 
-// listen takes what people add until the attempt ends. It is told to the model before its next request.
-func (t *talk) listen() {
+// listen collects what people add until the attempt ends. It is sent to the model with the next
+// request.
+func (t *conversation) listen() {
 	for {
 		select {
 		case <-t.ctx.Done():
 			return
-		case a, more := <-t.req.More:
+		case a, more := <-t.req.Additions:
 			if !more {
 				return
 			}
@@ -51,14 +52,15 @@ func (t *talk) listen() {
 	}
 }
 
-// additions notes what people have added, and returns it: it is heard when the model has answered.
-func (t *talk) additions() ([]agent.Addition, error) {
+// additions records what people have added, and returns it. It is delivered once the model has
+// answered.
+func (t *conversation) additions() ([]agent.Addition, error) {
 	t.mu.Lock()
 	added := t.added
 	t.added = nil
 	t.mu.Unlock()
 	for _, a := range added {
-		if err := t.tell(a.Text); err != nil {
+		if err := t.report(a.Text); err != nil {
 			return nil, err
 		}
 	}

@@ -18,13 +18,13 @@ import (
 const (
 	usualTime  = 2 * time.Minute
 	maxTime    = 30 * time.Minute
-	maxTold    = 32 << 10  // bytes of a command's output that the model is told: its end
-	maxKept    = 256 << 10 // bytes that events and the transcript have
+	maxTold    = 32 << 10  // bytes of a command's output that the model gets: the end
+	maxKept    = 256 << 10 // bytes in events and the transcript
 	maxWritten = 64 << 20  // bytes after which a command is stopped
 )
 
 // runCommand runs a command line, behind the wall or where a person allowed it.
-func (t *talk) runCommand(c call, a args) (string, bool, error) {
+func (t *conversation) runCommand(c call, a args) (string, bool, error) {
 	e := agent.Event{Kind: agent.EventCommand, ID: c.ID, Phase: "started", Text: a.Command}
 	if strings.TrimSpace(a.Command) == "" {
 		return t.useless(c, "The command is missing.")
@@ -47,10 +47,10 @@ func (t *talk) runCommand(c call, a args) (string, bool, error) {
 			e.Asked, e.Text, a.Command = a.Command, instead.Command, instead.Command
 		}
 	}
-	t.patient.Running(1)
+	t.watchdog.SetTools(1)
 	out, res, err := t.sh(a, free)
-	t.patient.Heard()
-	t.patient.Running(0)
+	t.watchdog.Active()
+	t.watchdog.SetTools(0)
 	var se *proc.StartError
 	switch {
 	case errors.As(err, &se):
@@ -79,7 +79,7 @@ func (t *talk) runCommand(c call, a args) (string, bool, error) {
 		text = "[no output]"
 	}
 	if e.Output == "" {
-		e.Output = " " // it has ended, and said nothing
+		e.Output = " " // it printed nothing
 	}
 	if e.Asked != "" {
 		text = "A person changed the command. This was run instead: " + a.Command + "\n" + text
@@ -94,7 +94,7 @@ func signal(s syscall.Signal) string {
 	return "signal " + s.String()
 }
 
-// limitOf is how long a command may run.
+// limitOf returns how long a command may run.
 func limitOf(a args) time.Duration {
 	if a.Timeout <= 0 {
 		return usualTime
@@ -102,8 +102,8 @@ func limitOf(a args) time.Duration {
 	return min(time.Duration(a.Timeout)*time.Second, maxTime)
 }
 
-// sh runs a command line. Every byte of it is in the log of errors.
-func (t *talk) sh(a args, free bool) (*output, proc.Result, error) {
+// sh runs a command line. All of its output is in the stderr log.
+func (t *conversation) sh(a args, free bool) (*output, proc.Result, error) {
 	env, err := sandbox.Caches(t.req)
 	if err != nil {
 		return nil, proc.Result{}, err
@@ -111,11 +111,11 @@ func (t *talk) sh(a args, free bool) (*output, proc.Result, error) {
 	maps.Copy(env, t.agent.cfg.Env)
 	path, line := "/bin/sh", []string{"-c", a.Command}
 	if free {
-		path, line = t.req.Line(path, line, agent.Needs{})
+		path, line = t.req.CommandLine(path, line, agent.Needs{})
 	} else {
 		path, line = t.box.Around(t.dir, path, line)
 	}
-	out := &output{to: t.req.Desk.Stderr, seen: t.patient.Heard}
+	out := &output{to: t.req.Desk.Stderr, seen: t.watchdog.Active}
 	res, err := proc.Run(t.ctx, proc.Config{Path: path, Args: line, Dir: t.dir, Tag: t.req.Tag,
 		Env:    sandbox.Environ(t.req, t.agent.cfg.Pass, env, t.agent.server.KeyEnv),
 		Stdout: out, Stderr: out, MaxBytes: maxWritten, Wall: limitOf(a),
@@ -123,7 +123,7 @@ func (t *talk) sh(a args, free bool) (*output, proc.Result, error) {
 	return out, res, err
 }
 
-// An output keeps the end of what a command writes on both streams.
+// An output keeps the end of what a command writes to both streams.
 type output struct {
 	mu   sync.Mutex
 	to   io.Writer // nil: nowhere
@@ -148,7 +148,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail is the end of it as text. A mark says that there was more.
+// tail returns the end of the output as text, and marks a cut.
 func (o *output) tail(limit int) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,32 +15,32 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// Who said an entry.
+// Roles of entries.
 const (
 	byUser      = "user"
 	byAssistant = "assistant"
 	byTool      = "tool"
 )
 
-// An entry is one thing that was said in a conversation.
+// An entry is one message of a conversation.
 type entry struct {
 	Turn  string            `json:"turn"`
 	Role  string            `json:"role"`
 	Text  string            `json:"text,omitempty"`
 	Calls []call            `json:"calls,omitempty"` // of the assistant
-	Kept  []json.RawMessage `json:"kept,omitempty"`  // thoughts that a server wants to be shown again
-	Call  string            `json:"call,omitempty"`  // of a tool: which one it answers
-	Wrong bool              `json:"wrong,omitempty"` // of a tool: it could not be used
+	Kept  []json.RawMessage `json:"kept,omitempty"`  // thoughts that a server wants back
+	Call  string            `json:"call,omitempty"`  // of a tool: the call that it answers
+	Wrong bool              `json:"wrong,omitempty"` // of a tool: it failed
 }
 
-// A call is a tool that the model wants to be used.
+// A call is a tool call of the model.
 type call struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	Args string `json:"args"` // a JSON object, as the model wrote it
 }
 
-// A session is a conversation in a file: one line for each entry.
+// A session is a conversation in a file, with one line per entry.
 type session struct {
 	id      string
 	turn    string // of this attempt
@@ -50,7 +50,8 @@ type session struct {
 
 var sessionID = regexp.MustCompile(`^[0-9a-f-]{36}$`)
 
-// openSession continues a session of dir, or begins one: one that knows what another did, if from is given.
+// openSession continues a session in dir, or starts one. If from is given, the new one begins
+// with that session's entries.
 func openSession(dir, id string, from *agent.Branch) (*session, error) {
 	s := &session{id: id}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -74,7 +75,7 @@ func openSession(dir, id string, from *agent.Branch) (*session, error) {
 	if s.file, err = os.OpenFile(filepath.Join(dir, s.id+".jsonl"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600); err != nil {
 		return nil, fmt.Errorf("open a conversation: %w", err)
 	}
-	if err := s.file.Truncate(int64(len(whole))); err != nil { // a line that was cut off is none
+	if err := s.file.Truncate(int64(len(whole))); err != nil { // an incomplete line does not count
 		s.close()
 		return nil, fmt.Errorf("open a conversation: %w", err)
 	}
@@ -88,13 +89,14 @@ func openSession(dir, id string, from *agent.Branch) (*session, error) {
 	}
 	s.turn = "1"
 	if n := len(s.entries); n > 0 {
-		last, _ := strconv.Atoi(s.entries[n-1].Turn) // they are numbers, see below
+		last, _ := strconv.Atoi(s.entries[n-1].Turn) // turns are numbers, see below
 		s.turn = strconv.Itoa(last + 1)
 	}
 	return s, s.answerAll()
 }
 
-// answerAll answers calls that were not, since their attempt ended: every server wants each to have an answer.
+// answerAll answers calls without an answer, since their attempt ended: servers require an answer
+// to each call.
 func (s *session) answerAll() error {
 	open := map[string]bool{}
 	var order []string
@@ -117,7 +119,7 @@ func (s *session) answerAll() error {
 	return nil
 }
 
-// add notes what was said.
+// add records an entry.
 func (s *session) add(e entry) error {
 	e.Turn = s.turn
 	s.entries = append(s.entries, e)
@@ -133,7 +135,7 @@ func (s *session) write(e entry) error {
 
 func (s *session) close() { s.file.Close() }
 
-// readSession returns the entries of a session and the bytes of its whole lines.
+// readSession returns the entries of a session and the bytes of its complete lines.
 func readSession(dir, id string) ([]entry, []byte, error) {
 	if !sessionID.MatchString(id) {
 		return nil, nil, errors.New("read a conversation: " + strconv.Quote(id) + " is no name of one")
@@ -154,7 +156,7 @@ func readSession(dir, id string) ([]entry, []byte, error) {
 	return entries, whole, nil
 }
 
-// upTo returns the entries up to a turn's last, all when turn is "".
+// upTo returns the entries up to the last one of a turn, all if turn is "".
 func upTo(entries []entry, turn string) []entry {
 	for i := len(entries) - 1; i >= 0 && turn != ""; i-- {
 		if entries[i].Turn == turn {
@@ -164,18 +166,18 @@ func upTo(entries []entry, turn string) []entry {
 	return entries
 }
 
-// hasTurn reports whether a session is there, with a turn unless that is "".
+// hasTurn reports whether a session exists, with a turn unless that is "".
 func hasTurn(dir, id, turn string) bool {
 	entries, _, err := readSession(dir, id)
 	kept := upTo(entries, turn)
 	return err == nil && len(kept) > 0 && (turn == "" || kept[len(kept)-1].Turn == turn)
 }
 
-// encode is a value as a line of JSON.
+// encode returns a value as a line of JSON.
 func encode(v any) []byte {
 	line, err := json.Marshal(v)
 	if err != nil {
-		return []byte("null\n") // all that is encoded here is made of texts and JSON
+		return []byte("null\n") // cannot happen: all values are texts and JSON
 	}
 	return append(line, '\n')
 }

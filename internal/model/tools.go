@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A tool is one that the model may ask for.
+// A tool is one that the model may call.
 type tool struct {
 	name, about string
 	params      []param
@@ -58,8 +58,8 @@ var (
 	}
 )
 
-// offered are the tools that the role may use: what it may not do is not there.
-func (t *talk) offered() []tool {
+// offered returns the tools that the role may use.
+func (t *conversation) offered() []tool {
 	tools := []tool{readTool, searchTool}
 	if t.req.Access != agent.Read {
 		tools = append(tools, editTool)
@@ -89,7 +89,7 @@ type args struct {
 	Reason  string  `json:"reason"`
 }
 
-// arguments are those of a call, nil when they are not an object.
+// arguments parses the arguments of a call, nil if they are not an object.
 func arguments(text string) *args {
 	var a args
 	if text == "" {
@@ -102,8 +102,8 @@ func arguments(text string) *args {
 	return &a
 }
 
-// use uses a tool and returns what the model is told.
-func (t *talk) use(c call) (text string, wrong bool, err error) {
+// use runs a tool and returns the result for the model.
+func (t *conversation) use(c call) (text string, wrong bool, err error) {
 	a := arguments(c.Args)
 	known := false
 	for _, offered := range t.offered() {
@@ -138,13 +138,13 @@ func (t *talk) use(c call) (text string, wrong bool, err error) {
 	return text, wrong, t.ended(c, text, e)
 }
 
-// useless answers a call that means nothing here.
-func (t *talk) useless(c call, why string) (string, bool, error) {
+// useless answers an invalid call.
+func (t *conversation) useless(c call, why string) (string, bool, error) {
 	return why, true, t.ended(c, why, agent.Event{Kind: agent.EventTool, Phase: "failed", Text: agent.Clip(c.Name, 200)})
 }
 
-// ended logs what came of a call, and tells of it.
-func (t *talk) ended(c call, text string, e agent.Event) error {
+// ended logs the result of a call, and emits its event.
+func (t *conversation) ended(c call, text string, e agent.Event) error {
 	t.log.note(object{"type": "tool_result", "id": c.ID, "name": c.Name, "output": text})
 	e.ID, e.Line = c.ID, t.log.line()
 	if e.Output == "" {

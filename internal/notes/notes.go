@@ -50,8 +50,8 @@ type Config struct {
 type reader struct {
 	cfg    Config
 	dir    task.Dir
-	pos    int64      // in the journal
-	known  task.Known // what was read
+	pos    int64           // in the journal
+	known  task.NotesState // what was read
 	seen   task.Stamp
 	more   bool   // there was more than is read at once
 	warned string // what was told last
@@ -70,7 +70,7 @@ func newReader(cfg Config) *reader {
 	if cfg.Debounce <= 0 {
 		cfg.Debounce = defaultQuiet
 	}
-	return &reader{cfg: cfg, dir: task.At(cfg.Row.Workspace, cfg.Row.ID), known: task.Unread()}
+	return &reader{cfg: cfg, dir: task.At(cfg.Row.Workspace, cfg.Row.ID), known: task.NewNotesState()}
 }
 
 // Watch reads what was written before the task was driven. What is written from then on is read in the

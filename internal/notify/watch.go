@@ -49,7 +49,7 @@ func Watch(ctx context.Context, reader *view.Reader, sender *Sender, row store.T
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxLastLook)
 		defer cancel()
 		if w.catchUp(ctx) == nil {
-			w.stands(ctx)
+			w.notifyBlocked(ctx)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (w *watcher) catchUp(ctx context.Context) error {
 		event.TaskEnded{State: string(store.Completed)}, event.TaskEnded{State: string(store.Failed)})
 	of := store.EventFilter{Task: w.task, Types: types}
 	err := event.Each(ctx, w.reader.Store, of, &w.pos, func(ev store.Event) error {
-		w.hear(ctx, ev) // on an error, the event is not retried either
+		w.handle(ctx, ev) // on an error, the event is not retried either
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -84,8 +84,8 @@ func (w *watcher) catchUp(ctx context.Context) error {
 	return err
 }
 
-// hear sends a notification if an event calls for one.
-func (w *watcher) hear(ctx context.Context, ev store.Event) {
+// handle sends a notification if an event calls for one.
+func (w *watcher) handle(ctx context.Context, ev store.Event) {
 	switch p := event.Read(ev).(type) {
 	case event.GateChanged:
 		g, err := w.reader.Store.Gate(ctx, p.Gate)
@@ -113,9 +113,9 @@ func (w *watcher) hear(ctx context.Context, ev store.Event) {
 	}
 }
 
-// stands notifies that the task is blocked without a question. This is known only once it is no
+// notifyBlocked notifies that the task is blocked without a question. This is known only once it is no
 // longer driven: until then another part may still be running.
-func (w *watcher) stands(ctx context.Context) {
+func (w *watcher) notifyBlocked(ctx context.Context) {
 	if w.blocked == nil {
 		return
 	}

@@ -123,7 +123,7 @@ func (c *chain) by(row store.Thread, role, instance, meta, text string) store.Th
 	c.Helper()
 	return c.append(row, thread.Draft{
 		Role: role, Meta: json.RawMessage(meta), Text: text,
-		Detail: &thread.Detail{Instance: instance, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}},
+		Detail: &thread.Detail{Instance: instance, Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{}},
 	})
 }
 

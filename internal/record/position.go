@@ -27,7 +27,7 @@ type Position struct {
 	Depth    int            // of the start
 	Caller   dag.Hash       // the caller's head, zero for a thread that was not called
 	Parent   string         // what a prompt says of the caller
-	Lent     thread.Lending // what that says can be read
+	Lent     thread.Exports // what that says can be read
 	Talk     int            // bytes of the conversation since the last summary
 	Main     string         // the last role of the conversation that does not plan
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined

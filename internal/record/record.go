@@ -79,7 +79,7 @@ func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Defini
 			return nil, err
 		}
 		id := start.Action.ID
-		if !start.Action.Said {
+		if !start.Action.Present {
 			if id, err = r.actionOfOrigin(ctx, row); err != nil {
 				return nil, err
 			}

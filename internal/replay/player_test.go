@@ -49,7 +49,7 @@ func record(t *testing.T, prompt, text string) recorded {
 	r.do = row
 	r.task = housetest.Append(t.Context(), t, s, row, thread.Draft{
 		Role: "check", Meta: json.RawMessage(`{"$status":"failed"}`), Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: 2,
-		Detail: &thread.Detail{Agent: "command", Attempt: row.ID + ".1", Attempts: []thread.Earlier{},
+		Detail: &thread.Detail{Agent: "command", Attempt: row.ID + ".1", Attempts: []thread.EarlierAttempt{},
 			Context: []thread.ContextUse{}, Prompt: asked.Hash, Transcript: printed.Hash, Exit: &one},
 	}, asked, printed, artifact)
 	r.do.ID, r.do.Root, r.do.Task = "01K0000000000000000000000A", "01K0000000000000000000000A", "01K0000000000000000000000A"

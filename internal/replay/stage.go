@@ -71,7 +71,7 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		strike = func() { os.RemoveAll(top) } // nothing but what stands for places in it
 	}
 	wall := proc.Wall{Network: true, Mounts: mounts}
-	req.Around = func(path string, args []string, needs agent.Needs) (string, []string) {
+	req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
 		its := wall
 		its.Own = needs.Own
 		return its.Around(p.cfg.Bwrap, path, args)

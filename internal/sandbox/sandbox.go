@@ -89,7 +89,7 @@ func (b Box) Around(dir, path string, args []string) (string, []string) {
 		read = append(read, filepath.Dir(b.use.Gateway.Socket()))
 	}
 	path, args = b.walled(dir, path, args)
-	return b.req.Line(path, args, agent.Needs{Read: read})
+	return b.req.CommandLine(path, args, agent.Needs{Read: read})
 }
 
 func (b Box) walled(dir, path string, args []string) (string, []string) {

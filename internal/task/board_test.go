@@ -111,7 +111,7 @@ func (w *world) step(a store.Attempt, meta, text string) {
 	}
 	ch, err := thread.Append(w.row, tip, thread.Draft{
 		Role: "plan", Meta: json.RawMessage(meta), Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: w.now,
-		Detail: &thread.Detail{Agent: "codex", Model: "m", Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}, Sandbox: "read", Prompt: a.Prompt},
+		Detail: &thread.Detail{Agent: "codex", Model: "m", Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{}, Sandbox: "read", Prompt: a.Prompt},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -184,7 +184,7 @@ func TestDraw(t *testing.T) {
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("session.json: -want +got\n%s", diff)
 	}
-	told := []Stretch{{ID: a.ID}, {a.ID, [2]int64{0, 4}, [2]int64{}}}
+	told := []LogRange{{ID: a.ID}, {a.ID, [2]int64{0, 4}, [2]int64{}}}
 	if diff := cmp.Diff(told, stretches(t, w.dir, "plan")); diff != "" {
 		t.Errorf("attempts.jsonl: -want +got\n%s", diff)
 	}

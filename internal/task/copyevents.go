@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Stretched is a part of events.jsonl.
-type Stretched struct {
+// An EventsPage is a part of events.jsonl.
+type EventsPage struct {
 	Events  []store.Event // Pos is the offset of the line in the file
 	Next    int64         // offset of the rest
 	More    bool          // there is more after it
@@ -29,7 +29,7 @@ const (
 // Events reads at most most events from offset from in events.jsonl: those that want accepts, or
 // all if want is nil. A negative offset counts from the end, and is moved to the beginning of a
 // line. Lines that are not events, and those of more than 1 MiB, are counted and skipped.
-func (c *DirReader) Events(from int64, most int, want func(store.Event) bool) (s Stretched, err error) {
+func (c *DirReader) Events(from int64, most int, want func(store.Event) bool) (s EventsPage, err error) {
 	f, info, err := c.open(eventsFile)
 	if err != nil {
 		return s, fmt.Errorf("read %s: %w", eventsFile, err)

@@ -44,9 +44,9 @@ type VendorTurn struct {
 	Turn    string `json:"turn"` // "": its end
 }
 
-// A Stretch says which bytes of the logs an attempt wrote. One is written when the attempt
+// A LogRange says which bytes of the logs an attempt wrote. One is written when the attempt
 // begins, where start and end are equal, and one when it ends.
-type Stretch struct {
+type LogRange struct {
 	ID     string   `json:"id"`
 	Events [2]int64 `json:"events"` // from, to in runtime/events.jsonl
 	Stderr [2]int64 `json:"stderr"` // from, to in runtime/stderr.log
@@ -63,7 +63,7 @@ type Desk struct {
 	artifacts *os.Root
 	context   *os.Root
 	session   Session
-	stretch   Stretch
+	stretch   LogRange
 }
 
 // Desks opens desks for the rows of threads.
@@ -108,7 +108,7 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 	unlock, alone := lockDesk(k.root, time.Second)
 	defer unlock()
 	if v.Corrects {
-		k.artifacts, _ = k.there("artifacts") // anything but a directory is replaced
+		k.artifacts, _ = k.openExisting("artifacts") // anything but a directory is replaced
 	}
 	// An empty directory is kept, unless a drawing that does not know of this attempt is using
 	// it.
@@ -116,12 +116,12 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 		k.artifacts, _ = k.openEmpty("artifacts")
 	}
 	if k.artifacts == nil {
-		if k.artifacts, err = k.empty("artifacts"); err != nil {
+		if k.artifacts, err = k.recreate("artifacts"); err != nil {
 			return err
 		}
 	}
 	if k.context, err = k.openEmpty("context"); err != nil {
-		if k.context, err = k.empty("context"); err != nil {
+		if k.context, err = k.recreate("context"); err != nil {
 			return err
 		}
 	}
@@ -139,7 +139,7 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 		return err
 	}
 	k.stretch.ID = attempt
-	if err = k.tell(told); err != nil {
+	if err = k.recordRange(told); err != nil {
 		return err
 	}
 	return k.change(func(s *Session) {
@@ -148,8 +148,8 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 	})
 }
 
-// tell appends the stretch so far to a file of the given size.
-func (k *Desk) tell(size int64) error {
+// recordRange appends the stretch so far to a file of the given size.
+func (k *Desk) recordRange(size int64) error {
 	k.stretch.Events[1], k.stretch.Stderr[1] = end(k.Raw), end(k.Stderr)
 	line, err := json.Marshal(k.stretch)
 	if err != nil {
@@ -182,8 +182,8 @@ func (s *Session) begin(v agent.Vendor) {
 	}
 }
 
-// empty replaces a directory by an empty one and holds it open.
-func (k *Desk) empty(name string) (*os.Root, error) {
+// recreate replaces a directory by an empty one and holds it open.
+func (k *Desk) recreate(name string) (*os.Root, error) {
 	// An agent may have removed permissions from its directories.
 	fs.WalkDir(k.root.FS(), name, func(path string, e fs.DirEntry, _ error) error {
 		if e != nil && e.IsDir() {
@@ -211,8 +211,8 @@ func (k *Desk) empty(name string) (*os.Root, error) {
 	return nil, err
 }
 
-// there opens an existing directory, not a link.
-func (k *Desk) there(name string) (*os.Root, error) {
+// openExisting opens an existing directory, not a link.
+func (k *Desk) openExisting(name string) (*os.Root, error) {
 	info, err := k.root.Lstat(name)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s: %w", name, syscall.ENOTDIR)
@@ -225,7 +225,7 @@ func (k *Desk) there(name string) (*os.Root, error) {
 
 // openEmpty opens a directory that is empty, and makes it writable for its owner.
 func (k *Desk) openEmpty(name string) (*os.Root, error) {
-	dir, err := k.there(name)
+	dir, err := k.openExisting(name)
 	if err != nil {
 		return nil, err
 	}
@@ -330,7 +330,7 @@ func (k *Desk) Link(file, name string) error {
 
 // Close records the stretch of the attempt and its vendor session, and closes the desk.
 func (k *Desk) Close(vendor string) error {
-	err := k.tell(end(k.stretches))
+	err := k.recordRange(end(k.stretches))
 	if vendor != "" && vendor != k.session.Vendor {
 		unlock, _ := lockDesk(k.root, time.Second)
 		err = errors.Join(err, k.change(func(s *Session) { s.Vendor = vendor }))
@@ -391,7 +391,7 @@ func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) 
 	defer k.close()
 	told, _, err := readPlain(root, filepath.Join("runtime", attemptsFile), maxView)
 	told = bytes.TrimSpace(told)
-	var last Stretch
+	var last LogRange
 	if err != nil || json.Unmarshal(told[bytes.LastIndexByte(told, '\n')+1:], &last) != nil || last.ID != attempt {
 		return nil // it never opened its desk
 	}

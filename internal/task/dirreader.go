@@ -54,7 +54,7 @@ func OpenCopy(dir string) (*DirReader, error) {
 
 // Browse opens the directory to show its files to people. fs.ErrNotExist.
 func (d Dir) Browse() (*DirReader, error) {
-	root, err := d.look()
+	root, err := d.openExisting()
 	if err != nil {
 		return nil, fmt.Errorf("open task directory: %w", err)
 	}
@@ -157,7 +157,7 @@ func (c *DirReader) Worker(name string) Worker {
 func tries(told []byte) int {
 	n, last := 0, ""
 	for line := range bytes.Lines(told) {
-		var s Stretch
+		var s LogRange
 		if json.Unmarshal(line, &s) == nil && s.ID != last {
 			n, last = n+1, s.ID
 		}

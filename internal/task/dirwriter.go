@@ -120,7 +120,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	}
 	defer root.Close()
 	if !p.laid {
-		err = lay(root, b.Program, task, view.OnTeam(row))
+		err = createFiles(root, b.Program, task, view.OnTeam(row))
 	}
 	if row.Status != store.Pending || driven {
 		// Not earlier: this reads every step of a fork, and forking must not take longer the more

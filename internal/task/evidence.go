@@ -57,23 +57,23 @@ func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) 
 
 // proofs are the entries of a task read so far.
 type proofs struct {
-	heir      bool // inherited entries were read
-	inherited []dag.Hash
-	from      []Entry // inherited
-	own       []Entry
-	unread    int // how many of own, at the end, are known only by their event
-	known     map[dag.Hash]bool
-	pos       int64 // of the last event
-	changed   bool  // since the last drawing
+	inheritedRead bool // inherited entries were read
+	inherited     []dag.Hash
+	from          []Entry // inherited
+	own           []Entry
+	unread        int // how many of own, at the end, are known only by their event
+	known         map[dag.Hash]bool
+	pos           int64 // of the last event
+	changed       bool  // since the last drawing
 }
 
 // inherit reads what a fork inherits from its origin, once.
 func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err error) {
-	if p.heir {
+	if p.inheritedRead {
 		return nil
 	}
 	p.inherited, err = b.Reader.Inherited(ctx, b.Store, task)
-	p.heir = err == nil
+	p.inheritedRead = err == nil
 	return err
 }
 

@@ -163,7 +163,7 @@ func (p *packer) add(name string, r io.Reader) error {
 // directory packs the files of the task's directory, by name. A link could lead anywhere, so it
 // is not followed, and a file with a second link may belong to somebody else.
 func (p *packer) directory(d Dir) error {
-	root, err := d.look()
+	root, err := d.openExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -136,8 +136,8 @@ func sweep(root *os.Root, dir string) {
 	}
 }
 
-// once creates a file unless it exists: people may have changed it.
-func once(root *os.Root, name, text string) error {
+// createOnce creates a file unless it exists: people may have changed it.
+func createOnce(root *os.Root, name, text string) error {
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
@@ -152,11 +152,11 @@ func once(root *os.Root, name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// folder makes sure that name, and each directory above it, is a real directory in root. A link
+// makeDir makes sure that name, and each directory above it, is a real directory in root. A link
 // is removed; its target is left alone.
-func folder(root *os.Root, name string) error {
+func makeDir(root *os.Root, name string) error {
 	if dir := path.Dir(name); dir != "." {
-		if err := folder(root, dir); err != nil {
+		if err := makeDir(root, dir); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 		return nil // not a name that Plait gives
 	}
 	name := filepath.Join("agents", last.Instance)
-	if err := folder(root, filepath.Join(name, "artifacts")); err != nil {
+	if err := makeDir(root, filepath.Join(name, "artifacts")); err != nil {
 		return err
 	}
 	desk, err := root.OpenRoot(name)

@@ -45,7 +45,7 @@ func (d Dir) Attachments(tree string) []agent.Attachment {
 	wrong := func(what error) []agent.Attachment {
 		return []agent.Attachment{{Line: manifestFile + " is not used: " + view.OneLine(what.Error(), 300)}}
 	}
-	root, err := d.look()
+	root, err := d.openExisting()
 	if err != nil {
 		return nil // without a manifest there are no entries
 	}

@@ -28,8 +28,8 @@ func visible(s string) string {
 	}, s)
 }
 
-// tagless returns a line of Markdown with HTML escaped.
-func tagless(line string) string {
+// escapeHTML returns a line of Markdown with HTML escaped.
+func escapeHTML(line string) string {
 	var b strings.Builder
 	for i := 0; i < len(line); i++ {
 		if line[i] == '<' && i+1 < len(line) {
@@ -46,7 +46,7 @@ func tagless(line string) string {
 func quote(s string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(strings.TrimSpace(visible(s)), "\n") {
-		b.WriteString(strings.TrimRight("> "+tagless(line), " ") + "\n")
+		b.WriteString(strings.TrimRight("> "+escapeHTML(line), " ") + "\n")
 	}
 	return b.String()
 }
@@ -79,10 +79,10 @@ func document(s string) string {
 		case ok:
 			line = line[:f.indent] + `\` + line[f.indent:] // it may still be open at the end
 		default:
-			line = tagless(line)
+			line = escapeHTML(line)
 		}
 		if ok && open.n == 0 {
-			line = tagless(line)
+			line = escapeHTML(line)
 		}
 		b.WriteString(line + "\n")
 	}

@@ -31,7 +31,7 @@ func (s Stamp) Age(now time.Time) time.Duration { return now.Sub(time.Unix(s.at.
 // Notes reads human-notes.md, empty if it is missing. It is an error if it is too large or not a
 // regular file.
 func (d Dir) Notes() ([]byte, error) {
-	root, err := d.look()
+	root, err := d.openExisting()
 	if err == nil {
 		defer root.Close()
 		var data []byte
@@ -47,7 +47,7 @@ func (d Dir) Notes() ([]byte, error) {
 
 // NotesStamp returns the stamp of human-notes.md, zero if the file cannot be read.
 func (d Dir) NotesStamp() Stamp {
-	root, err := d.look()
+	root, err := d.openExisting()
 	if err != nil {
 		return Stamp{}
 	}
@@ -59,29 +59,29 @@ func (d Dir) NotesStamp() Stamp {
 	return Stamp{stampOf(info)}
 }
 
-// Known is how much of human-notes.md has been read. It depends on the events of reading alone.
-type Known struct {
+// NotesState is how much of human-notes.md has been read. It depends on the events of reading alone.
+type NotesState struct {
 	to   int64
 	hash dag.Hash
 	cut  bool
 	text string // the text read so far, if the events still have it
 }
 
-// Unread is Known before anything was read: the file as Plait wrote it.
-func Unread() Known {
-	return Known{to: int64(len(notes)), hash: dag.Sum([]byte(notes)), text: notes + earlierNotes}
+// NewNotesState returns the state before anything was read: the file as Plait wrote it.
+func NewNotesState() NotesState {
+	return NotesState{to: int64(len(notes)), hash: dag.Sum([]byte(notes)), text: notes + earlierNotes}
 }
 
 // With returns k after a reading.
-func (k Known) With(r event.NotesRead) Known {
+func (k NotesState) With(r event.NotesRead) NotesState {
 	if r.Edited && !strings.HasSuffix(k.text, "\n") {
 		k.text += "\n"
 	}
-	return Known{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
+	return NotesState{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
 }
 
 // holds reports whether data begins with what was read.
-func (k Known) holds(data []byte) bool {
+func (k NotesState) holds(data []byte) bool {
 	return int64(len(data)) >= k.to && dag.Sum(data[:k.to]) == k.hash
 }
 
@@ -94,7 +94,7 @@ type noteLine struct {
 
 // News is what human-notes.md has that was not read yet.
 type News struct {
-	known  Known
+	known  NotesState
 	data   []byte
 	lines  []noteLine
 	edited bool
@@ -104,7 +104,7 @@ type News struct {
 // Added compares the file with what was read. Text after the known beginning is new. If the
 // beginning was changed, each line that was not there before is new; deleted lines are ignored.
 // At most 64 KiB are returned, the rest next time.
-func (k Known) Added(data []byte) News {
+func (k NotesState) Added(data []byte) News {
 	n := News{known: k, data: data, edited: !k.holds(data)}
 	if !n.edited {
 		n.known.text = string(data[:k.to])
@@ -192,7 +192,7 @@ func (n News) Blank() bool {
 func (n News) More() bool { return n.cut }
 
 // Read returns what is known once all parts have been read.
-func (n News) Read() Known {
+func (n News) Read() NotesState {
 	switch {
 	case n.cut && n.edited:
 		k := n.known
@@ -204,11 +204,11 @@ func (n News) Read() Known {
 		return k
 	case n.cut:
 		end := n.lines[len(n.lines)-1].end
-		return Known{to: end, hash: dag.Sum(n.data[:end]), cut: true, text: string(n.data[:end])}
+		return NotesState{to: end, hash: dag.Sum(n.data[:end]), cut: true, text: string(n.data[:end])}
 	case n.Blank() && !n.edited:
 		return n.known // white space may be the start of something
 	}
-	return Known{to: int64(len(n.data)), hash: dag.Sum(n.data), text: string(n.data)}
+	return NotesState{to: int64(len(n.data)), hash: dag.Sum(n.data), text: string(n.data)}
 }
 
 // A Part of the news belongs to one gate, or is a note.
@@ -305,7 +305,7 @@ func (n News) Sort(open, closed []string) []Part {
 
 // readings returns the events for raw, which ends at end, each small enough. In an edited file
 // only the last one of all advances the position, or the others would be lost with it.
-func (n News) readings(k Known, gate, raw string, end int64) []event.NotesRead {
+func (n News) readings(k NotesState, gate, raw string, end int64) []event.NotesRead {
 	to, hash := end, k.hash
 	if n.edited {
 		to = k.to

@@ -17,7 +17,7 @@ import (
 type placed struct{ Gate, Text string }
 
 // read takes in what stands in a file, as a process would, and says where it went.
-func readNotes(k Known, data string, open, closed []string) (Known, []placed) {
+func readNotes(k NotesState, data string, open, closed []string) (NotesState, []placed) {
 	n := k.Added([]byte(data))
 	var out []placed
 	for _, p := range n.Sort(open, closed) {
@@ -58,7 +58,7 @@ func TestNotesAreSorted(t *testing.T) {
 		{"not UTF-8", "bl\xffue\n", []string{one}, []placed{{one, "bl\ufffdue"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, got := readNotes(Unread(), notes+tt.text, tt.open, []string{yes})
+			_, got := readNotes(NewNotesState(), notes+tt.text, tt.open, []string{yes})
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
@@ -93,7 +93,7 @@ func TestNotesAreReadOnce(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := Unread()
+			k := NewNotesState()
 			for i, l := range looks {
 				open := []string{one, two}
 				var got []placed
@@ -109,7 +109,7 @@ func TestNotesAreReadOnce(t *testing.T) {
 // What another process knows follows from the readings, wherever one stopped.
 func TestNotesGoOnAfterACrash(t *testing.T) {
 	one, two := "g-aaaaaaaaaa", "g-bbbbbbbbbb"
-	before, _ := readNotes(Unread(), notes+"old\n", nil, nil)
+	before, _ := readNotes(NewNotesState(), notes+"old\n", nil, nil)
 	for name, file := range map[string]string{
 		"added":  notes + "old\nhi\ngate " + one + "\nblue\ngate " + two + "\nred\nand so on\n",
 		"edited": notes + "hi\ngate " + one + "\nblue\nold\ngate " + two + "\nred\nand so on\n",
@@ -140,7 +140,7 @@ func TestNotesGoOnAfterACrash(t *testing.T) {
 }
 
 func TestNotesAreBounded(t *testing.T) {
-	k, all := Unread(), ""
+	k, all := NewNotesState(), ""
 	for i := range 3000 {
 		all += strings.Repeat("x\x01\"", 20) + string(rune('a'+i%26)) + "\n"
 	}
@@ -170,7 +170,7 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	// What was cut goes on as a note, whoever asks.
 	flood := strings.Repeat("y", maxNews)
-	k, _ = readNotes(Unread(), notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-aaaaaaaaaa"}, nil)
+	k, _ = readNotes(NewNotesState(), notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-aaaaaaaaaa"}, nil)
 	_, rest := readNotes(k, notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-bbbbbbbbbb"}, nil)
 	for _, p := range rest {
 		if p.Gate != "" {
@@ -188,7 +188,7 @@ func TestNotesOfOddFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(d.Path(), notesFile)
-	if data, err := d.Notes(); string(data) != notes || err != nil || !Unread().Added(data).Blank() {
+	if data, err := d.Notes(); string(data) != notes || err != nil || !NewNotesState().Added(data).Blank() {
 		t.Errorf("a new file: %q, %v", data, err)
 	}
 	outside := filepath.Join(t.TempDir(), "secret")
@@ -227,7 +227,7 @@ func FuzzNotes(f *testing.F) {
 	f.Add("# g-cccccccccc\n", "# g-cccccccccc\napprove\n", false)
 	open, closed := []string{"g-aaaaaaaaaa", "g-bbbbbbbbbb"}, []string{"g-cccccccccc"}
 	f.Fuzz(func(t *testing.T, old, more string, append bool) {
-		k, _ := readNotes(Unread(), old, open, closed)
+		k, _ := readNotes(NewNotesState(), old, open, closed)
 		file := more
 		if append {
 			file = old + more

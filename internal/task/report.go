@@ -148,8 +148,8 @@ func scalar(v any) string {
 	return strings.TrimSpace(buf.String())
 }
 
-// moment formats Unix milliseconds.
-func moment(ms int64) string {
+// timestamp formats Unix milliseconds.
+func timestamp(ms int64) string {
 	if ms == 0 {
 		return "null"
 	}
@@ -160,8 +160,8 @@ func moment(ms int64) string {
 func (s Summary) text() string {
 	p := newPage("task", s.Task, "thread", s.Thread, "round", s.Round, "goal", s.Goal, "outcome", s.Outcome, "strategy",
 		s.Strategy,
-		"decidedBy", s.DecidedBy, "plan", s.Plan.String(), "join", s.Join.String(), "startedAt", moment(s.StartedAt),
-		"endedAt", moment(s.EndedAt), "tokens", s.Tokens)
+		"decidedBy", s.DecidedBy, "plan", s.Plan.String(), "join", s.Join.String(), "startedAt", timestamp(s.StartedAt),
+		"endedAt", timestamp(s.EndedAt), "tokens", s.Tokens)
 	p.line("# Round %d: %s\n", s.Round, cell(s.Outcome, 40))
 	p.line("%s", quote(s.Goal))
 	p.line("| action | status | agent | attempts | tokens | time | title |\n|---|---|---|---|---|---|---|")
@@ -274,7 +274,7 @@ func (p *page) evidence(list []Cited) {
 func reportText(task string, f view.Finish, entries map[string]Entry) string {
 	text := qualify(f.Report, f.By, entries)
 	p := newPage("task", task, "thread", f.Thread, "by", f.By, "step", f.Step.Hash.String(),
-		"at", moment(f.Step.State.Timestamp))
+		"at", timestamp(f.Step.State.Timestamp))
 	p.WriteString(document(text))
 	p.evidence(cited([]string{text}, entries))
 	return p.String()
@@ -284,7 +284,7 @@ func reportText(task string, f view.Finish, entries map[string]Entry) string {
 func decisionText(task string, at view.Round, entries map[string]Entry) string {
 	j := at.Plan.Join
 	p := newPage("task", task, "thread", at.Thread, "plan", at.N, "by", at.By,
-		"step", at.Step.Hash.String(), "at", moment(at.Step.State.Timestamp))
+		"step", at.Step.Hash.String(), "at", timestamp(at.Step.State.Timestamp))
 	p.line("# Plan %d\n", at.N)
 	p.line("%s", quote(qualify(at.Plan.SessionGoal, at.By, entries)))
 	p.line("| action | title | agent | mode | access | after | inputs |\n|---|---|---|---|---|---|---|")

@@ -61,7 +61,7 @@ func (w *world) append(row store.Thread, instance string, d thread.Draft) store.
 	if d.Meta, err = dag.Marshal(meta); err != nil {
 		w.t.Fatal(err)
 	}
-	d.At, d.Detail = w.now, &thread.Detail{Agent: "codex", Instance: instance, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}, Evidence: []dag.Hash{proof.Hash}}
+	d.At, d.Detail = w.now, &thread.Detail{Agent: "codex", Instance: instance, Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{}, Evidence: []dag.Hash{proof.Hash}}
 	ch, err := thread.Append(row, tip, d)
 	if err != nil {
 		w.t.Fatal(err)
@@ -169,7 +169,7 @@ func TestReports(t *testing.T) {
 	if a.Status != store.Completed || a.Attempts != 1 || a.Agent != "codex" || !strings.HasSuffix(a.Summary, "evidence:a1.cmd-1") || string(a.Result) != "{\n        \"port\": 1\n      }" {
 		t.Errorf("action a1 is %+v", a)
 	}
-	if diff := cmp.Diff(&Left{Branch: "plait/T/b1", Conflicts: []string{"x|y.go"}, Protected: []string{}}, s.Actions[1].Files); diff != "" {
+	if diff := cmp.Diff(&MergeResult{Branch: "plait/T/b1", Conflicts: []string{"x|y.go"}, Protected: []string{}}, s.Actions[1].Files); diff != "" {
 		t.Errorf("files of b1: -want +got\n%s", diff)
 	}
 	if ids := citedIDs(s.Evidence); !slices.Equal(ids, []string{"plan.cmd-1", "a1.cmd-1", "b1.cmd-1"}) {

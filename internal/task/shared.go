@@ -105,7 +105,7 @@ The workers of a team do this task now. What is here is from before it was hande
 // Leave says in the directory that the workers of a team do the task from now on: it is drawn elsewhere. What people
 // wrote stays.
 func (d Dir) Leave(p view.Program) error {
-	root, err := d.look()
+	root, err := d.openExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -127,14 +127,14 @@ func notRead(root *os.Root, p view.Program, task string) error {
 		if old, _, err := readPlain(root, name, maxNotesFile); err == nil && string(old) == text[0] {
 			errs = errors.Join(errs, replace(root, name, []byte(said)))
 		} else {
-			errs = errors.Join(errs, once(root, name, said))
+			errs = errors.Join(errs, createOnce(root, name, said))
 		}
 	}
 	return errs
 }
 
-// lay makes what is made once, and the README. With team the workers of a team do the task.
-func lay(root *os.Root, p view.Program, task string, team bool) error {
+// createFiles creates the files that are made once, and the README. With team the workers of a team do the task.
+func createFiles(root *os.Root, p view.Program, task string, team bool) error {
 	people := []any{task, "for people: what is written there answers questions, or goes to the agents",
 		"for people: files and snippets to hand to every agent"}
 	if team {
@@ -143,15 +143,15 @@ func lay(root *os.Root, p view.Program, task string, team bool) error {
 	err := draw(root, "README.md", fmt.Appendf(nil, p.Says(readme), people...))
 	dirs := append([]string{"shared/evidence", "agents"}, sharedDirs...)
 	for _, dir := range dirs {
-		err = errors.Join(err, folder(root, dir))
+		err = errors.Join(err, makeDir(root, dir))
 	}
 	for _, dir := range []string{".", "shared"} {
 		sweep(root, dir)
 	}
-	if err = errors.Join(err, once(root, evidenceFile, "[]\n")); team {
+	if err = errors.Join(err, createOnce(root, evidenceFile, "[]\n")); team {
 		return errors.Join(err, notRead(root, p, task))
 	}
-	return errors.Join(err, once(root, notesFile, notes), once(root, manifestFile, manifest))
+	return errors.Join(err, createOnce(root, notesFile, notes), createOnce(root, manifestFile, manifest))
 }
 
 // reports lists the regular files in shared/reports, contracts and decisions, by their path

@@ -63,7 +63,7 @@ type ActionSummary struct {
 	Result      json.RawMessage `json:"result"` // null if the plan asks for none
 	Artifacts   []ActionFile    `json:"artifacts"`
 	Evidence    []string        `json:"evidence"` // ids of its agent's evidence
-	Files       *Left           `json:"files"`    // null if it changed none in a worktree of its own
+	Files       *MergeResult    `json:"files"`    // null if it changed none in a worktree of its own
 }
 
 // An ActionFile is an artifact of an action.
@@ -75,8 +75,8 @@ type ActionFile struct {
 	Blob      dag.Hash `json:"blob"`
 }
 
-// A Left says what happened to the files that an action changed.
-type Left struct {
+// A MergeResult says what happened to the files that an action changed.
+type MergeResult struct {
 	Branch    string   `json:"branch"`
 	Merged    bool     `json:"merged"`
 	Conflicts []string `json:"conflicts"`
@@ -145,7 +145,7 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 		if detail.Merge != nil {
 			for _, side := range detail.Merge.Sides {
 				if side.Path == a.ID {
-					sum.Files = &Left{side.Branch, side.Merged, orEmpty(side.Conflicts), orEmpty(side.Protected)}
+					sum.Files = &MergeResult{side.Branch, side.Merged, orEmpty(side.Conflicts), orEmpty(side.Protected)}
 				}
 			}
 		}

@@ -63,7 +63,7 @@ func (d Dir) open() (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := folder(root, "agents"); err != nil {
+	if err := makeDir(root, "agents"); err != nil {
 		root.Close()
 		return nil, err
 	}
@@ -78,14 +78,14 @@ func (d Dir) Create(p view.Program, team bool) error {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	defer root.Close()
-	if err := lay(root, p, d.task, team); err != nil {
+	if err := createFiles(root, p, d.task, team); err != nil {
 		return fmt.Errorf("create task directory: %w", err)
 	}
 	return nil
 }
 
-// look opens an existing directory. fs.ErrNotExist.
-func (d Dir) look() (*os.Root, error) {
+// openExisting opens an existing directory. fs.ErrNotExist.
+func (d Dir) openExisting() (*os.Root, error) {
 	workspace, err := os.OpenRoot(d.workspace)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	if err := json.Unmarshal(data, &s); err != nil {
 		t.Fatal(err)
 	}
-	want := []Stretch{{"01J.1", [2]int64{}, [2]int64{}}, {"01J.1", [2]int64{0, 6}, [2]int64{0, 1}},
+	want := []LogRange{{"01J.1", [2]int64{}, [2]int64{}}, {"01J.1", [2]int64{0, 6}, [2]int64{0, 1}},
 		{"01J.2", [2]int64{6, 6}, [2]int64{1, 1}}, {"01J.2", [2]int64{6, 21}, [2]int64{1, 2}}}
 	if diff := cmp.Diff(want, stretches(t, d, "planner")); diff != "" || s.Vendor != "session-s" {
 		t.Errorf("session %q, stretches -want +got\n%s", s.Vendor, diff)
@@ -70,15 +70,15 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 }
 
 // stretches returns what attempts.jsonl of an instance tells.
-func stretches(t *testing.T, d Dir, instance string) []Stretch {
+func stretches(t *testing.T, d Dir, instance string) []LogRange {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(d.Path(), "agents", instance, "runtime", attemptsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []Stretch
+	var told []LogRange
 	for line := range bytes.Lines(data) {
-		var s Stretch
+		var s LogRange
 		if err := json.Unmarshal(line, &s); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}

@@ -21,10 +21,10 @@ const (
 // where it is, how to read it, and a digest. The digest has the caller's task, the meta and the
 // artifacts of its last steps, and the text of the newest one. Callers further up are only named.
 // Caller also returns what the digest says can be read.
-func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, error) {
-	var lend Lending
-	fail := func(err error) (string, Lending, error) {
-		return "", Lending{}, fmt.Errorf("read caller %s: %w", head.Short(), err)
+func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Exports, error) {
+	var lend Exports
+	fail := func(err error) (string, Exports, error) {
+		return "", Exports{}, fmt.Errorf("read caller %s: %w", head.Short(), err)
 	}
 	at, err := r.StartOf(ctx, head)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, er
 	var b strings.Builder
 	fmt.Fprintf(&b, "This thread was called by a thread of the flow %s, which stands at %s.\n", start.Name, head)
 	fmt.Fprintf(&b, "%s lists its steps and those of its own callers, the newest %d of each, with what they left; "+
-		"%s prints one.\n\n", walkCommand(head), MaxLent, getCommand)
+		"%s prints one.\n\n", walkCommand(head), MaxExported, getCommand)
 	b.WriteString(block("caller's task", start.Prompt, cut(task, callerPrompt)))
 	steps, err := r.Page(ctx, head, 0, Window)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Lending, er
 		for _, p := range fence(s, form, text, dag.Hash{}) {
 			b.WriteString(p.text)
 		}
-		beside, err := r.aside(ctx, lend, s)
+		beside, err := r.references(ctx, lend, s)
 		if err != nil {
 			return fail(err)
 		}

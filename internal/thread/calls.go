@@ -45,8 +45,8 @@ type ModelCall struct {
 	Estimated bool        `json:"estimated"` // the response reports no usage
 }
 
-// A CallBook builds the calls nodes of an attempt.
-type CallBook struct {
+// A CallRecorder builds the calls nodes of an attempt.
+type CallRecorder struct {
 	calls []*ModelCall // in no node yet
 	open  map[*ModelCall]bool
 	last  dag.Hash // the last node
@@ -60,10 +60,10 @@ type laneEnd struct {
 	hashes   []dag.Hash
 }
 
-// Ask adds a request. c says when and how it was sent, and the model if the body does not name
+// Request adds a request. c says when and how it was sent, and the model if the body does not name
 // one. Ask returns the call to pass to Answer, and the blobs of the body that were not returned
 // before.
-func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
+func (b *CallRecorder) Request(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	if b.lanes == nil {
 		b.lanes, b.seen, b.open = map[string]laneEnd{}, map[dag.Hash]bool{}, map[*ModelCall]bool{}
 	}
@@ -86,15 +86,15 @@ func (b *CallBook) Ask(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	return &c, blobs
 }
 
-// Answer notes the response to a request, and returns the blob if it was not returned before.
-func (b *CallBook) Answer(c *ModelCall, response []byte) []store.Object {
+// Response notes the response to a request, and returns the blob if it was not returned before.
+func (b *CallRecorder) Response(c *ModelCall, response []byte) []store.Object {
 	hashes, blobs := b.blob(nil, nil, response)
 	c.Response = hashes[0]
 	delete(b.open, c)
 	return blobs
 }
 
-func (b *CallBook) blob(hashes []dag.Hash, blobs []store.Object, data []byte) ([]dag.Hash, []store.Object) {
+func (b *CallRecorder) blob(hashes []dag.Hash, blobs []store.Object, data []byte) ([]dag.Hash, []store.Object) {
 	h := dag.Sum(data)
 	if !b.seen[h] {
 		b.seen[h] = true
@@ -108,7 +108,7 @@ const maxCallsNode = 4 << 20
 
 // Answered returns nodes for the leading run of answered requests that are in no node yet. needs
 // are the blobs that they refer to.
-func (b *CallBook) Answered() (last dag.Hash, nodes []store.Object, needs map[dag.Hash]bool, err error) {
+func (b *CallRecorder) Answered() (last dag.Hash, nodes []store.Object, needs map[dag.Hash]bool, err error) {
 	n := 0
 	for n < len(b.calls) && !b.open[b.calls[n]] {
 		n++
@@ -126,12 +126,12 @@ func (b *CallBook) Answered() (last dag.Hash, nodes []store.Object, needs map[da
 
 // Nodes returns nodes for all requests that are in none yet, and the hash of the last node, zero
 // if there is none.
-func (b *CallBook) Nodes() (last dag.Hash, nodes []store.Object, err error) {
+func (b *CallRecorder) Nodes() (last dag.Hash, nodes []store.Object, err error) {
 	return b.nodes(len(b.calls))
 }
 
 // nodes builds nodes from the first n calls that are in none.
-func (b *CallBook) nodes(n int) (last dag.Hash, nodes []store.Object, err error) {
+func (b *CallRecorder) nodes(n int) (last dag.Hash, nodes []store.Object, err error) {
 	for rest := b.calls[:n]; len(rest) > 0; {
 		n, size := 0, 0
 		for ; n < len(rest) && (n == 0 || size < maxCallsNode); n++ {
@@ -313,8 +313,8 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 		SystemInstruction struct{ Parts json.RawMessage }
 	}
 	_ = json.Unmarshal(frame, &f) // best effort
-	text := []string{said(f.System), said(f.Instructions)}
-	if words := said(f.SystemInstruction.Parts); words != "" {
+	text := []string{textOf(f.System), textOf(f.Instructions)}
+	if words := textOf(f.SystemInstruction.Parts); words != "" {
 		text = append(text, words)
 	}
 	for _, m := range messages {
@@ -325,7 +325,7 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 		if json.Unmarshal(bytes.TrimPrefix(m, []byte(",")), &first) != nil || first.Role != "system" && first.Role != "developer" {
 			break
 		}
-		text = append(text, said(first.Content))
+		text = append(text, textOf(first.Content))
 	}
 	var tools []string
 	for _, t := range f.Tools {
@@ -342,8 +342,8 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	return hex.EncodeToString(sum[:8]), f.Model
 }
 
-// said returns the text of a string, or of a list of parts with a text.
-func said(raw json.RawMessage) string {
+// textOf returns the text of a string, or of a list of parts with a text.
+func textOf(raw json.RawMessage) string {
 	var text string
 	var parts []struct{ Text string }
 	if json.Unmarshal(raw, &text) == nil {

@@ -17,11 +17,11 @@ import (
 // kept records bodies and reads them back from a store.
 func kept(t testing.TB, path string, bodies ...[]byte) (hash dag.Hash, s *mem.Store, size int) {
 	t.Helper()
-	var b thread.CallBook
+	var b thread.CallRecorder
 	var objects []store.Object
 	for i, body := range bodies {
-		c, blobs := b.Ask(thread.ModelCall{At: int64(i), Method: "POST", Path: path}, body)
-		objects = append(append(objects, blobs...), b.Answer(c, fmt.Append(nil, "reply ", i))...)
+		c, blobs := b.Request(thread.ModelCall{At: int64(i), Method: "POST", Path: path}, body)
+		objects = append(append(objects, blobs...), b.Response(c, fmt.Append(nil, "reply ", i))...)
 	}
 	hash, nodes, err := b.Nodes()
 	if err != nil {
@@ -154,7 +154,7 @@ func TestManyCalls(t *testing.T) {
 
 func TestLanes(t *testing.T) {
 	ask := func(path, body string) string {
-		c, _ := new(thread.CallBook).Ask(thread.ModelCall{Path: path}, []byte(body))
+		c, _ := new(thread.CallRecorder).Request(thread.ModelCall{Path: path}, []byte(body))
 		return c.Lane
 	}
 	base := ask("/messages", `{"model":"m","system":[{"text":"Work in /a/b on day 12."}],"tools":[{"name":"x"},{"name":"y"}],"messages":[1]}`)

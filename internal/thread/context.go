@@ -31,23 +31,23 @@ type Prompt struct {
 	Quota int      // tokens for the conversation
 	Steps int      // how many steps the thread has
 	Pin   []string // roles that are always included in full
-	// Without are roles whose steps are left out: the planner's, for an agent that carries out
+	// OmitRoles are roles whose steps are left out: the planner's, for an agent that carries out
 	// its plan.
-	Without []string
-	Full    bool // look past compact marks
-	// Told is a step that Route already contains in a fuller form, so it is not repeated. Zero
+	OmitRoles []string
+	Full      bool // look past compact marks
+	// InRoute is a step that Route already contains in a fuller form, so it is not repeated. Zero
 	// for none.
-	Told dag.Hash
+	InRoute dag.Hash
 	// Since, when set, is the last step that the agent's session has seen: only later steps are
 	// included.
 	Since dag.Hash
-	// Talk says that Route is what a person says in a conversation. The contract and the task
+	// Conversation says that Route is what a person says in a conversation. The contract and the task
 	// then go with the history, and if the agent's session knows that already, the person's words
 	// are the whole prompt.
-	Talk bool
-	// Other says that the session is another role's: it knows the conversation, but not this role
+	Conversation bool
+	// OtherRole says that the session is another role's: it knows the conversation, but not this role
 	// and its contract.
-	Other bool
+	OtherRole bool
 	// Questions are the questions that human steps answered, by the step before the answer.
 	Questions map[dag.Hash]string
 }
@@ -56,7 +56,7 @@ type Prompt struct {
 type Assembled struct {
 	Text     string
 	Uses     []ContextUse   // the form in which each earlier step is included, oldest first
-	Lend     Lending        // what Text says can be read
+	Exports  Exports        // what Text says can be read
 	Contents []store.Object // contents that the prompt is made of and that belong to no step
 	pieces   []piece        // in order, together Text
 }
@@ -80,7 +80,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 		return nil, fmt.Errorf("assemble prompt: %w", err)
 	}
 	talk := t.pieces()
-	a := &Assembled{Uses: t.uses, Lend: t.lend}
+	a := &Assembled{Uses: t.uses, Exports: t.exports}
 	begin := func(title string) {
 		if len(a.pieces) > 0 {
 			a.add("\n")
@@ -95,7 +95,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 			a.add(text + "\n")
 		}
 	}
-	if p.Since.IsZero() || p.Other {
+	if p.Since.IsZero() || p.OtherRole {
 		section("How to answer", p.Contract)
 		section("Your role", p.Role)
 	}
@@ -105,12 +105,12 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 			return nil, fmt.Errorf("assemble prompt: %w", err)
 		}
 	}
-	if task := strings.TrimRight(p.Task, "\n"); task != "" && p.Since.IsZero() && !(p.Talk && p.Task == p.Route) {
+	if task := strings.TrimRight(p.Task, "\n"); task != "" && p.Since.IsZero() && !(p.Conversation && p.Task == p.Route) {
 		begin("The task")
 		a.pieces = append(a.pieces, piece{text: task, content: p.TaskNode})
 		a.add("\n")
 	}
-	if p.Since.IsZero() || p.Other {
+	if p.Since.IsZero() || p.OtherRole {
 		section("Inputs", p.Inputs)
 		section("Files", p.Desk)
 	}
@@ -129,7 +129,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 		a.add("\n")
 	}
 	title := "Now"
-	if p.Talk && len(a.pieces) == 0 {
+	if p.Conversation && len(a.pieces) == 0 {
 		title = ""
 	}
 	section(title, p.Route)
@@ -150,11 +150,11 @@ func (a *Assembled) add(text string) { a.pieces = append(a.pieces, piece{text: t
 // An excerpt collects what a prompt includes of a conversation, from the newest step to the
 // oldest.
 type excerpt struct {
-	prompt Prompt
-	steps  [][]piece
-	uses   []ContextUse
-	lend   Lending
-	broken bool // a step after the last use was skipped
+	prompt  Prompt
+	steps   [][]piece
+	uses    []ContextUse
+	exports Exports
+	broken  bool // a step after the last use was skipped
 
 	repeated bool     // every step so far is an input that Route repeats
 	total    int      // steps to include
@@ -179,8 +179,8 @@ func (t *excerpt) use(s Step, form string) {
 // listed in the uses: all before it, except for pinned roles, are left out too, and a step's
 // detail must not grow with its thread.
 func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*excerpt, error) {
-	t := &excerpt{prompt: p, total: p.Steps, repeated: p.Talk}
-	for s, err := range r.recall(ctx, head) {
+	t := &excerpt{prompt: p, total: p.Steps, repeated: p.Conversation}
+	for s, err := range r.walkCached(ctx, head) {
 		if err != nil {
 			return nil, err
 		}
@@ -202,8 +202,8 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*ex
 	}
 	if !t.omitted.IsZero() {
 		n, them := t.total-t.given, "them"
-		if n > MaxLent {
-			them = fmt.Sprintf("the newest %d of them", MaxLent)
+		if n > MaxExported {
+			them = fmt.Sprintf("the newest %d of them", MaxExported)
 		}
 		line := fmt.Sprintf("%d earlier steps are left out here; %s lists %s, with what they left, and %s "+
 			"prints one.\n", n, walkCommand(t.omitted), them, getCommand)
@@ -232,12 +232,12 @@ func (t *excerpt) pieces() []piece {
 // skips reports whether a step is left out entirely: its role is one of Without, or it is one of
 // the newest inputs, which Route repeats.
 func (t *excerpt) skips(s Step) bool {
-	if slices.Contains(t.prompt.Without, s.State.Role) {
+	if slices.Contains(t.prompt.OmitRoles, s.State.Role) {
 		t.broken = true
 		t.total--
 		return true
 	}
-	if s.Hash == t.prompt.Told {
+	if s.Hash == t.prompt.InRoute {
 		t.total--
 		t.use(s, FormFull)
 		return true
@@ -252,7 +252,7 @@ func (t *excerpt) skips(s Step) bool {
 
 // tell adds a step to t in the largest form that still fits, and reports whether an earlier step
 // may fit too.
-func (r *Reader) tell(ctx context.Context, t *excerpt, s *told) (more bool, err error) {
+func (r *Reader) tell(ctx context.Context, t *excerpt, s *cachedStep) (more bool, err error) {
 	t.seen++
 	pinned := slices.Contains(t.prompt.Pin, s.State.Role)
 	summary := !s.State.Compact.IsZero()
@@ -286,32 +286,32 @@ func (r *Reader) tell(ctx context.Context, t *excerpt, s *told) (more bool, err 
 type rendition struct {
 	full, meta         []piece
 	fullSize, metaSize int // bytes
-	beside             aside
+	references         references
 }
 
 // rendered returns the rendition of a step. It is cached if it is always the same, because every
 // prompt asks for it again.
-func (r *Reader) rendered(ctx context.Context, t *excerpt, s *told) (*rendition, error) {
+func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rendition, error) {
 	question := ""
 	if len(s.State.Ancestors) > 0 && len(t.prompt.Questions) > 0 {
 		question = t.prompt.Questions[s.State.Ancestors[0]]
 	}
-	same := !t.prompt.Talk && question == ""
-	if same && s.said == nil {
-		s.said = r.remembered(s.Hash)
+	same := !t.prompt.Conversation && question == ""
+	if same && s.rendition == nil {
+		s.rendition = r.cachedRendition(s.Hash)
 	}
-	if same && s.said != nil {
-		return s.said, nil
+	if same && s.rendition != nil {
+		return s.rendition, nil
 	}
 	text, err := r.Text(ctx, s.State.Content)
 	if err != nil {
 		return nil, err
 	}
 	meta := ""
-	if !t.prompt.Talk { // the question of a conversation is always the same
-		meta = untold(s.Step, text)
+	if !t.prompt.Conversation { // the question of a conversation is always the same
+		meta = missingMeta(s.Step, text)
 	}
-	beside, err := r.aside(ctx, t.lend, s.Step)
+	beside, err := r.references(ctx, t.exports, s.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -322,13 +322,13 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *told) (*rendition,
 	beside.text = why + beside.text
 	said := render(s.Step, text, meta, question, beside)
 	if same && beside.text == "" { // references depend on what else the prompt includes
-		s.said = said
-		r.remember(s.Hash, said)
+		s.rendition = said
+		r.cacheRendition(s.Hash, said)
 	}
 	return said, nil
 }
 
-func render(s Step, text, meta, question string, beside aside) *rendition {
+func render(s Step, text, meta, question string, beside references) *rendition {
 	name, before := s.Hash.Short(), ""
 	full := fence(s, "", text, s.State.Content)
 	if strings.TrimSpace(text) == "" {
@@ -340,7 +340,7 @@ func render(s Step, text, meta, question string, beside aside) *rendition {
 	if meta != "" {
 		before += "meta of " + name + ": " + meta + "\n"
 	}
-	said := &rendition{full: joined(withText(full, before+beside.text)), beside: beside}
+	said := &rendition{full: joined(withText(full, before+beside.text)), references: beside}
 	said.meta = joined(withText(fence(s, "meta only", string(s.State.Meta), dag.Hash{}), beside.text))
 	said.fullSize, said.metaSize = length(said.full), length(said.meta)
 	return said
@@ -391,7 +391,7 @@ func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 			return
 		}
 	}
-	t.lend.add(said.beside)
+	t.exports.add(said.references)
 	t.spent += size
 	t.given++
 	t.steps = append(t.steps, part)

@@ -44,7 +44,7 @@ func (s *State) read(key, value []byte) bool {
 		s.Meta = bytes.Clone(value)
 		return true
 	case "path":
-		s.Path.Said = true
+		s.Path.Present = true
 		return isNull(value) || readText(value, &s.Path.ID)
 	case "paths":
 		return isNull(value) || readList(value, &s.Paths, (*PathHead).read)

@@ -24,12 +24,12 @@ type Difference struct {
 
 // A Pair is two steps that correspond, one of each side, or a step without a counterpart.
 type Pair struct {
-	A, B *Placed
+	A, B *NumberedStep
 	Same bool // role, meta, text and artifacts are equal, though the hashes differ
 }
 
-// A Placed step has its number along the chain.
-type Placed struct {
+// A NumberedStep is a step with its number along the chain.
+type NumberedStep struct {
 	Step
 	N int
 }
@@ -140,21 +140,21 @@ func pair(a, b []Step, common int) []Pair {
 	add := func(i, j int) {
 		p := Pair{}
 		if i >= 0 {
-			p.A = &Placed{a[i], common + i + 1}
+			p.A = &NumberedStep{a[i], common + i + 1}
 		}
 		if j >= 0 {
-			p.B = &Placed{b[j], common + j + 1}
+			p.B = &NumberedStep{b[j], common + j + 1}
 		}
-		p.Same = i >= 0 && j >= 0 && alike(a[i].State, b[j].State)
+		p.Same = i >= 0 && j >= 0 && equalSteps(a[i].State, b[j].State)
 		pairs = append(pairs, p)
 	}
 	head := 0
-	for head < min(len(a), len(b)) && alike(a[head].State, b[head].State) {
+	for head < min(len(a), len(b)) && equalSteps(a[head].State, b[head].State) {
 		add(head, head)
 		head++
 	}
 	tail := 0
-	for tail < min(len(a), len(b))-head && alike(a[len(a)-1-tail].State, b[len(b)-1-tail].State) {
+	for tail < min(len(a), len(b))-head && equalSteps(a[len(a)-1-tail].State, b[len(b)-1-tail].State) {
 		tail++
 	}
 	i, j := head, head
@@ -216,7 +216,7 @@ func byRole(a, b []Step) [][2]int {
 	return out
 }
 
-// alike reports whether two steps are equal; a content's hash stands for its text and artifacts.
-func alike(a, b *State) bool {
+// equalSteps reports whether two steps are equal; a content's hash stands for its text and artifacts.
+func equalSteps(a, b *State) bool {
 	return a.Role == b.Role && a.Content == b.Content && bytes.Equal(a.Meta, b.Meta)
 }

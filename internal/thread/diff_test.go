@@ -36,7 +36,7 @@ func (c *chain) diff(a, b store.Thread) Difference {
 // drawPairs writes pairs as "3 role | 3 role", equal ones with "=".
 func drawPairs(pairs []Pair) []string {
 	out := []string{}
-	side := func(p *Placed) string {
+	side := func(p *NumberedStep) string {
 		if p == nil {
 			return "-"
 		}

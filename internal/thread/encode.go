@@ -32,7 +32,7 @@ func (s *State) Encode() ([]byte, error) {
 	p = s.Fork.Append(p)
 	p = append(p, `,"meta":`...)
 	p = append(p, s.Meta...)
-	if s.Path.Said {
+	if s.Path.Present {
 		p = s.Path.append(append(p, `,"path":`...))
 	}
 	p = append(p, `,"paths":`...)
@@ -157,7 +157,7 @@ func (d *Detail) Encode() ([]byte, error) {
 	return dag.Close(b, dag.TypeDetail, d.refs())
 }
 
-func earlier(b []byte, key string, attempts []Earlier) []byte {
+func earlier(b []byte, key string, attempts []EarlierAttempt) []byte {
 	b = append(append(b, key...), '[')
 	for i, a := range attempts {
 		if i > 0 {

@@ -53,7 +53,7 @@ func TestHandWrittenCodecs(t *testing.T) {
 
 		d := &Detail{
 			Agent: rapid.String().Draw(t, "agent"), Model: "m", Instance: "i", Session: "s\n", Attempt: "a.1",
-			Attempts: []Earlier{}, StartedAt: 1, EndedAt: 2,
+			Attempts: []EarlierAttempt{}, StartedAt: 1, EndedAt: 2,
 			Prompt: anyHash(t, "prompt"), Context: []ContextUse{},
 			Usage: store.Usage{
 				InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5,
@@ -67,8 +67,8 @@ func TestHandWrittenCodecs(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "earlier") {
 			d.Attempts = append(d.Attempts,
-				Earlier{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log"), anyHash(t, "calls")},
-				Earlier{ID: "b"})
+				EarlierAttempt{"a.0", &store.Failure{Kind: "infra", Message: "m", ResetAt: 7}, anyHash(t, "log"), anyHash(t, "calls")},
+				EarlierAttempt{ID: "b"})
 			d.Context = append(d.Context, ContextUse{someHash(t, "from"), someHash(t, "to"), FormFull})
 		}
 		if rapid.Bool().Draw(t, "merged") {

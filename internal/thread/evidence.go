@@ -204,7 +204,7 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 		}
 		seen[h] = true
 		v, err := r.load(ctx, h)
-		if lost(err) {
+		if isMissing(err) {
 			continue // verify reports it
 		}
 		if err != nil {
@@ -222,7 +222,7 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 				todo = append(todo, p.Head)
 			}
 			d, err := r.Detail(ctx, n.Detail)
-			if err != nil && !lost(err) {
+			if err != nil && !isMissing(err) {
 				return nil, err
 			}
 			if d != nil && len(d.Evidence) > 0 {
@@ -240,7 +240,7 @@ func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) 
 	return nodes, nil
 }
 
-func lost(err error) bool {
+func isMissing(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
 }
 

@@ -12,17 +12,17 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// MaxLent is how many of the steps that a prompt leaves out the agent can still read: the newest.
-const MaxLent = 512
+// MaxExported is how many of the steps that a prompt leaves out the agent can still read: the newest.
+const MaxExported = 512
 
 // Limits on the files that a prompt names. Artifacts beyond them are named without a file.
 const (
-	maxLentFiles = 128
-	maxLentBytes = 64 << 20
+	maxExportedFiles = 128
+	maxExportedBytes = 64 << 20
 )
 
-// A LentFile is an artifact that a prompt offers as a file, in the directory PLAIT_CONTEXT.
-type LentFile struct {
+// An ExportedFile is an artifact that a prompt offers as a file, in the directory PLAIT_CONTEXT.
+type ExportedFile struct {
 	Path     string // with slashes
 	Artifact dag.Hash
 	Blob     dag.Hash
@@ -31,28 +31,28 @@ type LentFile struct {
 // A Chain is the steps after After up to and including To.
 type Chain struct{ To, After dag.Hash }
 
-// A Lending is what a prompt says can be read besides it.
-type Lending struct {
-	Files  []LentFile
+// Exports are what a prompt says can be read besides it.
+type Exports struct {
+	Files  []ExportedFile
 	Chains []Chain // of called flows and joined paths
 
 	bytes int64 // of the files
 }
 
-// An aside is what a prompt says about a step besides its content.
-type aside struct {
-	text string
-	lend Lending
+// references are what a prompt says about a step besides its content.
+type references struct {
+	text    string
+	exports Exports
 }
 
 // add appends what a refers to.
-func (l *Lending) add(a aside) {
-	l.Files, l.Chains = append(l.Files, a.lend.Files...), append(l.Chains, a.lend.Chains...)
-	l.bytes += a.lend.bytes
+func (l *Exports) add(a references) {
+	l.Files, l.Chains = append(l.Files, a.exports.Files...), append(l.Chains, a.exports.Chains...)
+	l.bytes += a.exports.bytes
 }
 
-// LentName returns the path of the file for an artifact of a step.
-func LentName(step, artifact dag.Hash, name string) string {
+// ExportName returns the path of the file for an artifact of a step.
+func ExportName(step, artifact dag.Hash, name string) string {
 	return path.Join("step-"+step.Short(), FileName(artifact, name))
 }
 
@@ -71,10 +71,10 @@ func FileName(artifact dag.Hash, name string) string {
 	return safe
 }
 
-// aside returns the artifacts of a step, and the steps that it called or joined. given is what
+// references returns the artifacts of a step, and the steps that it called or joined. given is what
 // the prompt refers to already.
-func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error) {
-	a := aside{lend: Lending{bytes: given.bytes}}
+func (r *Reader) references(ctx context.Context, given Exports, s Step) (references, error) {
+	a := references{exports: Exports{bytes: given.bytes}}
 	var b strings.Builder
 	name := s.Hash.Short()
 	files := len(given.Files)
@@ -88,11 +88,11 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(&b, "%s left %s (%s, %d bytes), artifact:%s", who, shown(art.Name), shown(art.MediaType),
+			fmt.Fprintf(&b, "%s left %s (%s, %d bytes), artifact:%s", who, quoted(art.Name), quoted(art.MediaType),
 				art.Size, h)
-			if files < maxLentFiles && a.lend.bytes+art.Size <= maxLentBytes {
-				file := LentFile{LentName(of.Hash, h, art.Name), h, art.Blob}
-				a.lend.Files, a.lend.bytes, files = append(a.lend.Files, file), a.lend.bytes+art.Size, files+1
+			if files < maxExportedFiles && a.exports.bytes+art.Size <= maxExportedBytes {
+				file := ExportedFile{ExportName(of.Hash, h, art.Name), h, art.Blob}
+				a.exports.Files, a.exports.bytes, files = append(a.exports.Files, file), a.exports.bytes+art.Size, files+1
 				fmt.Fprintf(&b, ": \"$PLAIT_CONTEXT/%s\"", file.Path)
 			}
 			b.WriteByte('\n')
@@ -103,14 +103,14 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 		return a, err
 	}
 	if child := s.State.ChildThread; !child.IsZero() {
-		a.lend.Chains = append(a.lend.Chains, Chain{To: child})
+		a.exports.Chains = append(a.exports.Chains, Chain{To: child})
 		fmt.Fprintf(&b, "%s called a flow: %s lists its steps.\n", name, walkCommand(child))
 	}
 	for _, p := range s.State.Paths {
 		if len(s.State.Ancestors) > 0 && p.Head == s.State.Ancestors[0] || p.Head == s.State.Fork {
 			continue // its steps are in the prompt themselves, or it has none
 		}
-		a.lend.Chains = append(a.lend.Chains, Chain{p.Head, s.State.Fork})
+		a.exports.Chains = append(a.exports.Chains, Chain{p.Head, s.State.Fork})
 		for own, err := range r.Walk(ctx, p.Head) {
 			if err != nil {
 				return a, err
@@ -125,7 +125,7 @@ func (r *Reader) aside(ctx context.Context, given Lending, s Step) (aside, error
 		fmt.Fprintf(&b, "%s: %s lists its steps.\n", p.ID, walkCommand(p.Head))
 	}
 	a.text = b.String()
-	a.lend.bytes -= given.bytes
+	a.exports.bytes -= given.bytes
 	return a, nil
 }
 
@@ -135,16 +135,16 @@ func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Sho
 // getCommand is the command with which an agent reads one object of a chain.
 const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
 
-// shown quotes a name if it would not be safe on a line of a prompt.
-func shown(name string) string {
+// quoted quotes a name if it would not be safe on a line of a prompt.
+func quoted(name string) string {
 	if q := strconv.Quote(name); q != `"`+name+`"` {
 		return q
 	}
 	return name
 }
 
-// untold returns the fields of meta that text does not contain as JSON, "" for none.
-func untold(s Step, text string) string {
+// missingMeta returns the fields of meta that text does not contain as JSON, "" for none.
+func missingMeta(s Step, text string) string {
 	if s.State.Role == RoleInput {
 		return ""
 	}

@@ -37,7 +37,7 @@ func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[St
 			if s.State == nil || !yield(s, nil) {
 				return
 			}
-			if h = s.parent(); !r.knows(h) {
+			if h = s.parent(); !r.cached(h) {
 				ahead := min(max(1, read/3), len(s.State.Ancestors))
 				r.fetch(ctx, s.State.Ancestors[:ahead])
 				read += ahead

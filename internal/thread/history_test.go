@@ -242,7 +242,7 @@ func TestDigestLeavesOutTimeAndSummaries(t *testing.T) {
 	a.add(Draft{Role: "y", Text: "two", At: 2})
 	b.add(Draft{
 		Role: "x", Text: "one", At: 100,
-		Detail: &Detail{Agent: "other", Attempts: []Earlier{}, Context: []ContextUse{}},
+		Detail: &Detail{Agent: "other", Attempts: []EarlierAttempt{}, Context: []ContextUse{}},
 	})
 	b.add(Draft{Role: RoleCompact, Text: "summary", Compact: true, At: 101})
 	b.add(Draft{Role: "y", Text: "two", At: 102})

@@ -9,28 +9,28 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Kin are the rows of a task, and of the tasks that it was forked from by hand: who called whom,
-// as far as the index knows. The zero Kin is empty.
-type Kin struct {
-	rows  map[string]store.Thread
-	below map[string][]store.Thread // by parent, in id order
-	ended map[dag.Hash]store.Thread // finished calls and workers, by head
+// Lineage is the rows of a task, and of the tasks that it was forked from by hand: who called whom,
+// as far as the index knows. The zero Lineage is empty.
+type Lineage struct {
+	rows     map[string]store.Thread
+	children map[string][]store.Thread // by parent, in id order
+	ended    map[dag.Hash]store.Thread // finished calls and workers, by head
 }
 
-// ReadKin reads the kin of row. Removed tasks are left out.
-func ReadKin(ctx context.Context, index store.Index, row store.Thread) (Kin, error) {
-	k := Kin{map[string]store.Thread{}, map[string][]store.Thread{}, map[dag.Hash]store.Thread{}}
+// ReadLineage reads the lineage of row. Removed tasks are left out.
+func ReadLineage(ctx context.Context, index store.Index, row store.Thread) (Lineage, error) {
+	k := Lineage{map[string]store.Thread{}, map[string][]store.Thread{}, map[dag.Hash]store.Thread{}}
 	for read := map[string]bool{}; !read[row.Task]; {
 		read[row.Task] = true
 		rows, err := index.Threads(ctx, store.ThreadFilter{Task: row.Task})
 		if err != nil {
-			return Kin{}, fmt.Errorf("read threads of task %s: %w", row.Task, err)
+			return Lineage{}, fmt.Errorf("read threads of task %s: %w", row.Task, err)
 		}
 		from := row.ForkedFrom
 		for _, t := range rows {
 			k.rows[t.ID] = t
 			if t.Parent != nil {
-				k.below[t.Parent.Thread] = append(k.below[t.Parent.Thread], t)
+				k.children[t.Parent.Thread] = append(k.children[t.Parent.Thread], t)
 			}
 			if t.Ended() && (t.Kind == store.KindCall || t.Kind == store.KindWorker) {
 				k.ended[t.Head] = t
@@ -47,14 +47,14 @@ func ReadKin(ctx context.Context, index store.Index, row store.Thread) (Kin, err
 			break
 		}
 		if err != nil {
-			return Kin{}, fmt.Errorf("read thread %s: %w", from.Thread, err)
+			return Lineage{}, fmt.Errorf("read thread %s: %w", from.Thread, err)
 		}
 	}
 	return k, nil
 }
 
-// Under returns the row of a thread and of all threads below it, callers before what they called.
-func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, error) {
+// Subtree returns the row of a thread and of all threads below it, callers before what they called.
+func Subtree(ctx context.Context, index store.Index, id string) ([]store.Thread, error) {
 	row, err := index.Thread(ctx, id)
 	if err != nil {
 		return nil, err
@@ -77,17 +77,17 @@ func Under(ctx context.Context, index store.Index, id string) ([]store.Thread, e
 }
 
 // Thread returns the row of thread id.
-func (k Kin) Thread(id string) (store.Thread, bool) {
+func (k Lineage) Thread(id string) (store.Thread, bool) {
 	row, ok := k.rows[id]
 	return row, ok
 }
 
-// Below returns the paths, calls and workers of thread id, ordered by id.
-func (k Kin) Below(id string) []store.Thread { return k.below[id] }
+// Children returns the paths, calls and workers of thread id, ordered by id.
+func (k Lineage) Children(id string) []store.Thread { return k.children[id] }
 
 // Chain returns the thread that row is a path of, through any number of forks, or row itself if
 // it is not a path. The chain of that thread begins at its own start.
-func (k Kin) Chain(row store.Thread) store.Thread {
+func (k Lineage) Chain(row store.Thread) store.Thread {
 	for range k.rows { // edited rows may form a cycle
 		if row.Kind != store.KindPath || row.Parent == nil {
 			break
@@ -103,7 +103,7 @@ func (k Kin) Chain(row store.Thread) store.Thread {
 
 // Caller returns the thread that called the chain that row belongs to. For a fork by hand, it is
 // the caller of the thread it was forked from.
-func (k Kin) Caller(row store.Thread) (store.Thread, bool) {
+func (k Lineage) Caller(row store.Thread) (store.Thread, bool) {
 	for range k.rows {
 		row = k.Chain(row)
 		if row.Parent != nil {
@@ -121,7 +121,7 @@ func (k Kin) Caller(row store.Thread) (store.Thread, bool) {
 }
 
 // Child returns the row of the called thread that ended at head.
-func (k Kin) Child(head dag.Hash) (store.Thread, bool) {
+func (k Lineage) Child(head dag.Hash) (store.Thread, bool) {
 	row, ok := k.ended[head]
 	return row, ok
 }

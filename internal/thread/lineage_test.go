@@ -126,9 +126,9 @@ func (c *chain) join(g, main *grown, paths ...*grown) Step {
 	return c.keep(g, ch, err)
 }
 
-func (c *chain) kin(row store.Thread) Kin {
+func (c *chain) lineage(row store.Thread) Lineage {
 	c.t.Helper()
-	k, err := ReadKin(c.t.Context(), c.store, row)
+	k, err := ReadLineage(c.t.Context(), c.store, row)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestWhoCalled(t *testing.T) {
 	within := c.fork(child, "x")
 	forked := Fork(within[0].row, "01JZ0000000000000000000000", s, 1, 9)
 	c.commit(nil, forked, nil)
-	k := c.kin(forked)
+	k := c.lineage(forked)
 	for _, tt := range []struct{ name, chain, caller string }{
 		{root.row.ID, root.row.ID, ""},
 		{paths[1].row.ID, root.row.ID, ""},
@@ -62,7 +62,7 @@ func TestWhoCalled(t *testing.T) {
 	} {
 		row, ok := k.Thread(tt.name)
 		if !ok {
-			t.Fatalf("%s is not among the kin", tt.name)
+			t.Fatalf("%s is not in the lineage", tt.name)
 		}
 		caller, _ := k.Caller(row)
 		if got := k.Chain(row).ID; got != tt.chain || caller.ID != tt.caller {
@@ -77,9 +77,9 @@ func TestRowsInACircle(t *testing.T) {
 	a, b := c.row, c.row
 	a.ID, a.Kind, a.Parent = "A", store.KindCall, &store.Parent{Thread: "B"}
 	b.ID, b.Kind, b.Parent = "B", store.KindPath, &store.Parent{Thread: "A"}
-	k := Kin{
-		rows:  map[string]store.Thread{"A": a, "B": b},
-		below: map[string][]store.Thread{"A": {b}, "B": {a}},
+	k := Lineage{
+		rows:     map[string]store.Thread{"A": a, "B": b},
+		children: map[string][]store.Thread{"A": {b}, "B": {a}},
 	}
 	if got := k.Chain(b).ID; got != "A" {
 		t.Errorf("the chain is that of %s", got)
@@ -102,13 +102,13 @@ func TestViaAndMain(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"", "", "api/right", "api", "api", "", "", ""}
-	if diff := cmp.Diff(want, Via(steps, "")); diff != "" {
+	if diff := cmp.Diff(want, StepPaths(steps, "")); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if got := joined.State.Main(); got != 0 {
+	if got := joined.State.MainPath(); got != 0 {
 		t.Errorf("the join follows path %d, want 0", got)
 	}
-	if got := steps[0].State.Main(); got != -1 {
+	if got := steps[0].State.MainPath(); got != -1 {
 		t.Errorf("a step that is no join follows path %d", got)
 	}
 	// A join at its fork point follows none, though a path without steps has that head.
@@ -117,7 +117,7 @@ func TestViaAndMain(t *testing.T) {
 	c.step(g, Draft{Role: "one", Text: "1"})
 	paths := c.fork(g, "a", "b")
 	c.step(paths[1], Draft{Role: "two", Text: "2"})
-	if got := c.join(g, nil, paths...).State.Main(); got != -1 {
+	if got := c.join(g, nil, paths...).State.MainPath(); got != -1 {
 		t.Errorf("a join at its fork point follows path %d", got)
 	}
 }

@@ -22,8 +22,8 @@ type Start struct {
 // A Name is the id of a path or of a planned action, "" for none. Nodes of older versions lack
 // it.
 type Name struct {
-	ID   string
-	Said bool
+	ID      string
+	Present bool
 }
 
 // Named returns a name that is written, even if it is "".
@@ -99,24 +99,24 @@ type Bundle struct {
 
 // A Detail says how a step was made.
 type Detail struct {
-	Agent      string       `json:"agent"`
-	Model      string       `json:"model"`
-	Instance   string       `json:"instance"`
-	Session    string       `json:"session"`
-	Attempt    string       `json:"attempt"`
-	Attempts   []Earlier    `json:"attempts"` // the failed ones before
-	StartedAt  int64        `json:"startedAt"`
-	EndedAt    int64        `json:"endedAt"`
-	Prompt     dag.Hash     `json:"prompt"` // the prompt as sent; see Reader.Prompt
-	Context    []ContextUse `json:"context"`
-	Usage      store.Usage  `json:"usage"` // of all attempts
-	Transcript dag.Hash     `json:"transcript"`
-	Stderr     dag.Hash     `json:"stderr"`
-	TreeBefore *string      `json:"treeBefore"` // git trees
-	TreeAfter  *string      `json:"treeAfter"`
-	Exit       *int         `json:"exit"`
-	Sandbox    string       `json:"sandbox"`
-	By         *string      `json:"by"` // a person, for human steps
+	Agent      string           `json:"agent"`
+	Model      string           `json:"model"`
+	Instance   string           `json:"instance"`
+	Session    string           `json:"session"`
+	Attempt    string           `json:"attempt"`
+	Attempts   []EarlierAttempt `json:"attempts"` // the failed ones before
+	StartedAt  int64            `json:"startedAt"`
+	EndedAt    int64            `json:"endedAt"`
+	Prompt     dag.Hash         `json:"prompt"` // the prompt as sent; see Reader.Prompt
+	Context    []ContextUse     `json:"context"`
+	Usage      store.Usage      `json:"usage"` // of all attempts
+	Transcript dag.Hash         `json:"transcript"`
+	Stderr     dag.Hash         `json:"stderr"`
+	TreeBefore *string          `json:"treeBefore"` // git trees
+	TreeAfter  *string          `json:"treeAfter"`
+	Exit       *int             `json:"exit"`
+	Sandbox    string           `json:"sandbox"`
+	By         *string          `json:"by"` // a person, for human steps
 	// Evidence names the evidence nodes of the step. It is left out if empty, so details from
 	// before there was evidence encode to the same bytes.
 	Evidence []dag.Hash `json:"evidence,omitempty"`
@@ -132,7 +132,7 @@ type Detail struct {
 
 // NewDetail returns the detail of a step that was made without an attempt.
 func NewDetail(from, to int64) *Detail {
-	return &Detail{StartedAt: from, EndedAt: to, Attempts: []Earlier{}, Context: []ContextUse{}}
+	return &Detail{StartedAt: from, EndedAt: to, Attempts: []EarlierAttempt{}, Context: []ContextUse{}}
 }
 
 // ByPerson returns the detail of a step that a person made. by is their name, or "".
@@ -151,8 +151,8 @@ type PathFailure struct {
 	Message string            `json:"message"`
 }
 
-// An Earlier is an attempt that did not become the step.
-type Earlier struct {
+// An EarlierAttempt is an attempt that did not become the step.
+type EarlierAttempt struct {
 	ID         string         `json:"id"`
 	Failure    *store.Failure `json:"failure"`
 	Transcript dag.Hash       `json:"transcript"`

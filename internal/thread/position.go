@@ -8,9 +8,9 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// Main returns the index in s.Paths of the path whose conversation a join continues, or -1 if s
+// MainPath returns the index in s.Paths of the path whose conversation a join continues, or -1 if s
 // is not a join or follows the fork point itself.
-func (s *State) Main() int {
+func (s *State) MainPath() int {
 	if len(s.Ancestors) == 0 || s.Ancestors[0] == s.Fork {
 		return -1
 	}
@@ -22,11 +22,11 @@ func (s *State) Main() int {
 	return -1
 }
 
-// Via returns, for each of steps (oldest first), the path that it belongs to: the path's id,
+// StepPaths returns, for each of steps (oldest first), the path that it belongs to: the path's id,
 // prefixed with those of enclosing joined paths ("api/left"). It is "" for a step on no path, or
 // on own, the path of the thread whose chain it is. For steps that do not record their path, only
 // joined paths are known.
-func Via(steps []Step, own string) []string {
+func StepPaths(steps []Step, own string) []string {
 	type span struct {
 		id   string
 		fork dag.Hash
@@ -45,7 +45,7 @@ func Via(steps []Step, own string) []string {
 		if via[i] = strings.Join(ids, "/"); via[i] == "" && s.State.Path.ID != own {
 			via[i] = s.State.Path.ID
 		}
-		if main := s.State.Main(); main >= 0 {
+		if main := s.State.MainPath(); main >= 0 {
 			open = append(open, span{s.State.Paths[main].ID, s.State.Fork})
 		}
 	}

@@ -8,58 +8,58 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// telling caches what prompts are made of: nearly everything in a prompt was in the previous
+// promptCache caches what prompts are made of: nearly everything in a prompt was in the previous
 // prompt of its thread. It is dropped as a whole when full.
-type telling struct {
-	said  map[dag.Hash]*rendition // by step
-	heard int                     // bytes of said
-	past  map[dag.Hash][]told     // by head: the steps up to it, oldest first
-	steps int                     // in past
-	times int                     // how often it was dropped
+type promptCache struct {
+	renditions     map[dag.Hash]*rendition   // by step
+	renditionBytes int                       // bytes of renditions
+	chains         map[dag.Hash][]cachedStep // by head: the steps up to it, oldest first
+	chainSteps     int                       // in chains
+	resets         int                       // how often it was dropped
 }
 
 // Limits of the cache.
 const (
-	maxHeard = 16 << 20 // bytes of renditions
-	maxPast  = 16 << 10 // steps
-	maxTold  = 1 << 10  // steps of one thread
+	maxRenditionBytes = 16 << 20 // bytes of renditions
+	maxCachedSteps    = 16 << 10 // steps
+	maxChainSteps     = 1 << 10  // steps of one thread
 )
 
-// A told is a step, and its rendition if that is always the same.
-type told struct {
+// A cachedStep is a step, and its rendition if that is always the same.
+type cachedStep struct {
 	Step
-	said *rendition
+	rendition *rendition
 }
 
-// forget drops the cache. It is called with r.mu held.
-func (r *Reader) forget() { r.telling = telling{times: r.times + 1} }
+// dropPromptCache drops the cache. It is called with r.mu held.
+func (r *Reader) dropPromptCache() { r.promptCache = promptCache{resets: r.resets + 1} }
 
-// remembered returns the cached rendition of a step, or nil.
-func (r *Reader) remembered(step dag.Hash) *rendition {
+// cachedRendition returns the cached rendition of a step, or nil.
+func (r *Reader) cachedRendition(step dag.Hash) *rendition {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.said[step]
+	return r.renditions[step]
 }
 
-func (r *Reader) remember(step dag.Hash, said *rendition) {
+func (r *Reader) cacheRendition(step dag.Hash, said *rendition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := said.fullSize + said.metaSize
-	if r.heard+size > maxHeard {
-		r.forget()
+	if r.renditionBytes+size > maxRenditionBytes {
+		r.dropPromptCache()
 	}
-	if r.said == nil {
-		r.said = make(map[dag.Hash]*rendition)
+	if r.renditions == nil {
+		r.renditions = make(map[dag.Hash]*rendition)
 	}
-	r.said[step] = said
-	r.heard += size
+	r.renditions[step] = said
+	r.renditionBytes += size
 }
 
-// recall is Walk for a prompt. It caches what it yields, for prompts at head and at the step
+// walkCached is Walk for a prompt. It caches what it yields, for prompts at head and at the step
 // after it.
-func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, error] {
-	return func(yield func(*told, error) bool) {
-		steps, times := r.takePast(head)
+func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cachedStep, error] {
+	return func(yield func(*cachedStep, error) bool) {
+		steps, times := r.takeChain(head)
 		if steps == nil {
 			s, err := r.at(ctx, head)
 			if err != nil {
@@ -69,18 +69,18 @@ func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, err
 			if s.State == nil {
 				return
 			}
-			steps, times = r.takePast(s.parent())
-			steps = append(steps, told{Step: s})
+			steps, times = r.takeChain(s.parent())
+			steps = append(steps, cachedStep{Step: s})
 		}
 		from := len(steps)
-		var older []told // newest first
+		var older []cachedStep // newest first
 		defer func() {
 			steps = steps[from:]
 			if len(older) > 0 {
 				slices.Reverse(older)
 				steps = append(older, steps...)
 			}
-			r.keepPast(head, steps, times)
+			r.keepChain(head, steps, times)
 		}()
 		for from > 0 {
 			from--
@@ -93,7 +93,7 @@ func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, err
 				yield(nil, err)
 				return
 			}
-			one := told{Step: s}
+			one := cachedStep{Step: s}
 			more := yield(&one, nil)
 			older = append(older, one)
 			if !more {
@@ -103,31 +103,31 @@ func (r *Reader) recall(ctx context.Context, head dag.Hash) iter.Seq2[*told, err
 	}
 }
 
-// takePast removes the cached steps up to head and returns them, with how often the cache was
+// takeChain removes the cached steps up to head and returns them, with how often the cache was
 // dropped.
-func (r *Reader) takePast(head dag.Hash) ([]told, int) {
+func (r *Reader) takeChain(head dag.Hash) ([]cachedStep, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	steps := r.past[head]
-	delete(r.past, head)
-	r.telling.steps -= len(steps)
-	return steps, r.times
+	steps := r.chains[head]
+	delete(r.chains, head)
+	r.promptCache.chainSteps -= len(steps)
+	return steps, r.resets
 }
 
-// keepPast caches the steps up to head, unless the cache was dropped since they were taken.
-func (r *Reader) keepPast(head dag.Hash, steps []told, times int) {
-	steps = steps[max(0, len(steps)-maxTold):]
+// keepChain caches the steps up to head, unless the cache was dropped since they were taken.
+func (r *Reader) keepChain(head dag.Hash, steps []cachedStep, times int) {
+	steps = steps[max(0, len(steps)-maxChainSteps):]
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if times != r.times {
+	if times != r.resets {
 		return
 	}
-	if r.telling.steps+len(steps) > maxPast {
-		r.forget()
+	if r.promptCache.chainSteps+len(steps) > maxCachedSteps {
+		r.dropPromptCache()
 	}
-	if r.past == nil {
-		r.past = make(map[dag.Hash][]told)
+	if r.chains == nil {
+		r.chains = make(map[dag.Hash][]cachedStep)
 	}
-	r.telling.steps += len(steps) - len(r.past[head])
-	r.past[head] = steps
+	r.promptCache.chainSteps += len(steps) - len(r.chains[head])
+	r.chains[head] = steps
 }

@@ -29,7 +29,7 @@ func TestRememberedPrompts(t *testing.T) {
 			t.Fatalf("after %d steps: -new +remembering\n%s", len(c.steps), diff)
 		}
 	}
-	const most = maxTold + 80
+	const most = maxChainSteps + 80
 	for n := 1; n <= most; n++ {
 		text := fmt.Sprintf("said %d %s", n, strings.Repeat("and ", n%50))
 		switch {
@@ -47,7 +47,7 @@ func TestRememberedPrompts(t *testing.T) {
 		case 1:
 			p.Quota = 4000
 		case 2:
-			p.Talk = true
+			p.Conversation = true
 		case 3:
 			p.Questions = map[dag.Hash]string{parent: "what is asked"}
 		case 4:

@@ -19,7 +19,7 @@ type Reader struct {
 	old   map[dag.Hash]any // the previous generation; what is read again moves to nodes
 	bytes int              // held by nodes
 
-	telling
+	promptCache
 }
 
 // cacheBytes limits each generation of a Reader's cache, roughly.
@@ -119,8 +119,8 @@ func (r *Reader) decode(h dag.Hash, n dag.Node) (any, error) {
 	return v, nil
 }
 
-// knows reports whether h is cached.
-func (r *Reader) knows(h dag.Hash) bool {
+// cached reports whether h is cached.
+func (r *Reader) cached(h dag.Hash) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.nodes[h] != nil || r.old[h] != nil

@@ -208,7 +208,7 @@ func (u *unpacker) rows() error {
 	if err := u.events(&r); err != nil {
 		return err
 	}
-	c := carrier{cfg: Config{To: u.to}, to: u.to}
+	c := copier{cfg: Config{To: u.to}, to: u.to}
 	err := c.commit(u.ctx, r, 0)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrConflict) {
 		return damaged("its rows: %v", err)

@@ -18,13 +18,13 @@ const (
 	maxSmall       = 256 << 10
 )
 
-// young is how long after it was written an object is safe from gc, whose grace period is longer.
-const young = 20 * time.Minute
+// gcSafe is how long after it was written an object is safe from gc, whose grace period is longer.
+const gcSafe = 20 * time.Minute
 
 // objects copies everything reachable from roots in From to To. For a task that is in To, only
 // missing objects are copied; for any other, all are written again: no row refers to them yet, so
 // gc may be about to delete them.
-func (c *carrier) objects(ctx context.Context, roots []dag.Hash, pin string, there bool) error {
+func (c *copier) objects(ctx context.Context, roots []dag.Hash, pin string, there bool) error {
 	var w dag.Walker
 	var batch []store.Object
 	held := 0
@@ -64,8 +64,8 @@ func (c *carrier) objects(ctx context.Context, roots []dag.Hash, pin string, the
 }
 
 // has reports whether h need not be copied.
-func (c *carrier) has(ctx context.Context, h dag.Hash, there bool) (bool, error) {
-	if at, ok := c.put[h]; ok && time.Since(at) < young {
+func (c *copier) has(ctx context.Context, h dag.Hash, there bool) (bool, error) {
+	if at, ok := c.put[h]; ok && time.Since(at) < gcSafe {
 		return true, nil
 	}
 	if !there {
@@ -76,7 +76,7 @@ func (c *carrier) has(ctx context.Context, h dag.Hash, there bool) (bool, error)
 
 // read returns an object of From and its refs. It returns no data for a large blob, which is
 // streamed.
-func (c *carrier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []dag.Hash, large bool, err error) {
+func (c *copier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []dag.Hash, large bool, err error) {
 	r, entry, err := c.cfg.From.Open(ctx, h)
 	if errors.Is(err, store.ErrNotFound) {
 		return o, nil, false, fmt.Errorf("it is missing: %w", store.ErrCorrupt)
@@ -100,7 +100,7 @@ func (c *carrier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []
 }
 
 // stage streams a large blob. It is pinned until the rows of its task are committed.
-func (c *carrier) stage(ctx context.Context, h dag.Hash, pin string) (int64, error) {
+func (c *copier) stage(ctx context.Context, h dag.Hash, pin string) (int64, error) {
 	r, _, err := c.cfg.From.Open(ctx, h)
 	if err != nil {
 		return 0, err

@@ -106,7 +106,7 @@ type seen struct {
 
 // compare looks for the task in To. Either To has all that From has of it, or nothing but events
 // of an interrupted import; otherwise why says how it differs.
-func (c *carrier) compare(ctx context.Context, rows taskRows) (s seen, why string, err error) {
+func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string, err error) {
 	id := rows.root().ID
 	_, err = c.cfg.To.Thread(ctx, id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -144,7 +144,7 @@ func sameEvent(a, b store.Event) bool {
 }
 
 // compareRows says how the threads in To differ from those in From, which have as many events.
-func (c *carrier) compareRows(ctx context.Context, rows taskRows) (string, error) {
+func (c *copier) compareRows(ctx context.Context, rows taskRows) (string, error) {
 	kept, err := c.cfg.To.Threads(ctx, store.ThreadFilter{Task: rows.root().ID})
 	if err != nil {
 		return "", err
@@ -170,7 +170,7 @@ const (
 // commit writes the rows to To, and the events after those that it has. If the events do not fit
 // into a batch, most are written first: without rows they belong to no task, and the next import
 // continues after them.
-func (c *carrier) commit(ctx context.Context, rows taskRows, have int) error {
+func (c *copier) commit(ctx context.Context, rows taskRows, have int) error {
 	rest := rows.events[have:]
 	for len(rest) > maxEvents || size(rest) > maxEventBytes {
 		n := portion(rest)
@@ -221,7 +221,7 @@ func (c *carrier) commit(ctx context.Context, rows taskRows, have int) error {
 
 // moved returns a row as it is in To: with a short name that is free there, and the requested
 // workspace.
-func (c *carrier) moved(ctx context.Context, t store.Thread) (store.Thread, error) {
+func (c *copier) moved(ctx context.Context, t store.Thread) (store.Thread, error) {
 	if c.cfg.Workspace != "" {
 		t.Tree = Within(c.cfg.Workspace, t)
 		t.Workspace = c.cfg.Workspace

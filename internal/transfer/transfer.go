@@ -79,7 +79,7 @@ func (r Report) Refused() []Item {
 // from being copied. Each copied task is verified in To, with everything it reaches; an error
 // that matches store.ErrCorrupt says that To is missing something.
 func Tasks(ctx context.Context, cfg Config) (Report, error) {
-	c := carrier{cfg: cfg, report: Report{Tasks: []Item{}, Flows: []Item{}}, put: map[dag.Hash]time.Time{}, to: cfg.To}
+	c := copier{cfg: cfg, report: Report{Tasks: []Item{}, Flows: []Item{}}, put: map[dag.Hash]time.Time{}, to: cfg.To}
 	rows, err := cfg.From.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot})
 	if err != nil {
 		return c.report, fmt.Errorf("read tasks: %w", err)
@@ -87,7 +87,7 @@ func Tasks(ctx context.Context, cfg Config) (Report, error) {
 	for i, row := range rows {
 		item, err := c.task(ctx, row)
 		if err != nil {
-			return c.report, fmt.Errorf("carry task %s: %w", row.ID, err)
+			return c.report, fmt.Errorf("copy task %s: %w", row.ID, err)
 		}
 		c.report.Tasks = append(c.report.Tasks, item)
 		if cfg.Progress != nil {
@@ -95,13 +95,13 @@ func Tasks(ctx context.Context, cfg Config) (Report, error) {
 		}
 	}
 	if err := c.registry(ctx); err != nil {
-		return c.report, fmt.Errorf("carry registry: %w", err)
+		return c.report, fmt.Errorf("copy registry: %w", err)
 	}
 	return c.report, nil
 }
 
-// A carrier is one transfer.
-type carrier struct {
+// A copier is one transfer.
+type copier struct {
 	cfg    Config
 	report Report
 	put    map[dag.Hash]time.Time // objects written to To, and when
@@ -109,7 +109,7 @@ type carrier struct {
 }
 
 // task copies one task under its lease in both records, so that it does not change meanwhile.
-func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
+func (c *copier) task(ctx context.Context, root store.Thread) (Item, error) {
 	item := Item{ID: root.ID, Head: root.Head}
 	var held *store.HeldError
 	for _, s := range []store.Store{c.cfg.From, c.cfg.To} {
@@ -151,7 +151,7 @@ func (c *carrier) task(ctx context.Context, root store.Thread) (Item, error) {
 }
 
 // confirm verifies that To has the task as From has it. changed says that something was written.
-func (c *carrier) confirm(ctx context.Context, item *Item, changed bool) error {
+func (c *copier) confirm(ctx context.Context, item *Item, changed bool) error {
 	kept, err := c.cfg.To.Thread(ctx, item.ID)
 	if err != nil {
 		return err
@@ -175,14 +175,14 @@ func (c *carrier) confirm(ctx context.Context, item *Item, changed bool) error {
 		return err
 	}
 	if !report.OK() {
-		return fmt.Errorf("%d problems after it was carried, the first: %s: %w", len(report.Problems),
+		return fmt.Errorf("%d problems after copying, the first: %s: %w", len(report.Problems),
 			report.Problems[0].What, store.ErrCorrupt)
 	}
 	return nil
 }
 
 // registry copies the names of flows.
-func (c *carrier) registry(ctx context.Context) error {
+func (c *copier) registry(ctx context.Context) error {
 	c.to = c.cfg.To
 	flows, err := c.cfg.From.Flows(ctx)
 	if err != nil {

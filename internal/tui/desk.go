@@ -184,7 +184,7 @@ const newestItems = 300
 func (d *desk) doing(task string) (map[string]string, error) {
 	events, err := d.cfg.Store.Events(d.ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: newestItems,
 		Types: event.Types(event.AgentItems{})})
-	return view.Doing(events), err
+	return view.LastActivity(events), err
 }
 
 // step reads all of a step.
@@ -262,7 +262,7 @@ func (d *desk) goOn(o goOn) tea.Msg {
 			return nil // it is being driven already
 		}
 		if row.Flow == flow.ChatFlow {
-			return did{err: errors.New("it is still at work on what you said before")}
+			return did{err: errors.New("it is still working on your last message")}
 		}
 		return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.Tell(d.ctx, row.ID, how))}
 	}
@@ -292,7 +292,7 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	if latest, e := d.cfg.Store.Thread(context.WithoutCancel(ctx), now.ID); e == nil {
 		now = latest
 	}
-	return driven{now, d.happened(), d.cfg.Program.Named(err)}
+	return driven{now, d.newLines(), d.cfg.Program.Named(err)}
 }
 
 // stop interrupts a task driven here, and waits for that.
@@ -315,8 +315,8 @@ func (d *desk) stop(task string) {
 	}
 }
 
-// happened reads new events, and returns the lines to print for them.
-func (d *desk) happened() []string {
+// newLines reads new events, and returns the lines to print for them.
+func (d *desk) newLines() []string {
 	if d.cfg.Say == nil || d.task == "" {
 		return nil
 	}
@@ -339,7 +339,7 @@ func (d *desk) happened() []string {
 // follow reports news until the screen ends.
 func (d *desk) follow() {
 	for pos := int64(0); ; {
-		d.send(news{d.happened()})
+		d.send(news{d.newLines()})
 		last, err := d.cfg.Store.Wait(d.ctx, pos)
 		if d.ctx.Err() != nil {
 			return

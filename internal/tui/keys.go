@@ -50,7 +50,7 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 		}
 		return s.step.key(name)
 	case s.task != nil && s.task.talking:
-		return s.task.speak(k)
+		return s.task.inputKey(k)
 	case s.task != nil:
 		return s.taskKey(name)
 	}
@@ -71,9 +71,9 @@ func (s *screen) homeKey(name string) []order {
 		if g, ok := s.home.gate(s.home.cursor); ok {
 			return s.ask(g.ID)
 		}
-		return s.stand(s.home.under())
+		return s.openTask(s.home.under())
 	case "t":
-		return s.stand(s.home.under())
+		return s.openTask(s.home.under())
 	case "n":
 		s.form = s.blank.again()
 	case "q":
@@ -82,8 +82,8 @@ func (s *screen) homeKey(name string) []order {
 	return s.preview()
 }
 
-// stand opens the pane of a task.
-func (s *screen) stand(id string) []order {
+// openTask opens the pane of a task.
+func (s *screen) openTask(id string) []order {
 	if id == "" {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (s *screen) quit() []order {
 	return nil
 }
 
-// leave handles the answer to leaveText.
+// leave handles the answer to leaveQuestion.
 func (s *screen) leave(name string) []order {
 	switch name {
 	case "s", "ctrl+c":
@@ -208,8 +208,8 @@ func (s *screen) leave(name string) []order {
 	return nil
 }
 
-// leaveText asks what to do with n tasks that run in this terminal.
-func leaveText(n int, detaches bool) string {
+// leaveQuestion asks what to do with n tasks that run in this terminal.
+func leaveQuestion(n int, detaches bool) string {
 	keys := "s stop (resume later)"
 	if detaches {
 		keys += " · d detach"
@@ -257,7 +257,7 @@ func (s *screen) foot() string {
 	case s.confirm != nil:
 		return fit(s.confirm.line(), s.width)
 	case s.leaving:
-		return asks.Render(fit(leaveText(len(s.home.driving), s.detaches), s.width))
+		return asks.Render(fit(leaveQuestion(len(s.home.driving), s.detaches), s.width))
 	case s.note != "":
 		return asks.Render(fit(s.note, s.width))
 	}
@@ -270,7 +270,7 @@ func (s *screen) foot() string {
 	case s.task != nil && s.task.talking:
 		keys = "Enter says it to the task · Esc back"
 	case s.task != nil:
-		keys = s.task.can()
+		keys = s.task.availableKeys()
 	}
 	return dim.Render(fit(keys, s.width))
 }

@@ -287,15 +287,15 @@ func (l *live) key(k tea.KeyPressMsg) []order {
 		}
 		return todo
 	case l.talks:
-		return l.say(k)
+		return l.inputKey(k)
 	case name == "enter" && l.read != nil && len(l.read.asked) > 0:
 		return l.next()
 	}
 	return nil
 }
 
-// say handles a key of the input line of a conversation.
-func (l *live) say(k tea.KeyPressMsg) []order {
+// inputKey handles a key of the input line of a conversation.
+func (l *live) inputKey(k tea.KeyPressMsg) []order {
 	if k.String() != "enter" {
 		l.talk, _ = l.talk.Update(k)
 		return nil

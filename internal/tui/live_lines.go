@@ -18,7 +18,7 @@ func (l *live) lines() []string {
 	var foot []string
 	switch {
 	case l.leaving:
-		foot = []string{asks.Render(fit(leaveText(1, l.detaches), l.width))}
+		foot = []string{asks.Render(fit(leaveQuestion(1, l.detaches), l.width))}
 	case l.q != nil:
 		foot = l.q.lines()
 		if n := len(l.read.asked) - 1; n > 0 {
@@ -79,7 +79,7 @@ func (l *live) talkLines() []string {
 	var out []string
 	switch {
 	case l.leaving:
-		return []string{asks.Render(fit(leaveText(1, l.detaches), l.width))}
+		return []string{asks.Render(fit(leaveQuestion(1, l.detaches), l.width))}
 	case l.q != nil:
 		return l.q.lines()
 	case l.working && l.read != nil:

@@ -98,7 +98,7 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 		for {
 			var n news
 			if n.gates, n.err = feed.Next(ctx); n.err == nil {
-				n.over, n.err = feed.Over(ctx)
+				n.over, n.err = feed.Ended(ctx)
 			}
 			select {
 			case heard <- n:

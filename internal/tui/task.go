@@ -149,8 +149,8 @@ func (r *taskRead) head(now time.Time, width int) []string {
 	}
 }
 
-// can lists the keys that apply to the task in its state.
-func (p *taskPane) can() string {
+// availableKeys lists the keys that apply to the task in its state.
+func (p *taskPane) availableKeys() string {
 	keys := "↑↓ Enter open · d changes · F fork · t talk"
 	switch r := p.read; {
 	case r == nil:
@@ -247,8 +247,8 @@ func askLine(a asked, width int) string {
 	return fit("  "+asks.Render(sign+pad(line(q.headline(), room), room))+dim.Render(tail), width)
 }
 
-// speak handles a key of the input line.
-func (p *taskPane) speak(k tea.KeyPressMsg) []order {
+// inputKey handles a key of the input line.
+func (p *taskPane) inputKey(k tea.KeyPressMsg) []order {
 	switch k.String() {
 	case "esc":
 		p.talking = false

@@ -28,22 +28,22 @@ type branch struct {
 	role   string
 }
 
-// A limb is a thread of a task with its agents.
-type limb struct {
+// A part is a thread of a task with its agents.
+type part struct {
 	name    string
 	thread  *view.TaskThread
 	members []view.Member
 	waits   string // why it has not begun
-	below   []*limb
+	below   []*part
 }
 
 // tree renders a task as branches: its agents below the parts of the task that they work in.
 // doing is each instance's last activity.
 func tree(t view.Task, doing map[string]string) []branch {
-	root := &limb{}
-	limbs := map[string]*limb{"": root}
-	var at func(label string) *limb
-	at = func(label string) *limb {
+	root := &part{}
+	limbs := map[string]*part{"": root}
+	var at func(label string) *part
+	at = func(label string) *part {
 		if l := limbs[label]; l != nil {
 			return l
 		}
@@ -51,7 +51,7 @@ func tree(t view.Task, doing map[string]string) []branch {
 		if i := strings.LastIndexByte(label, '/'); i >= 0 {
 			above, name = label[:i], label[i+1:]
 		}
-		l := &limb{name: name}
+		l := &part{name: name}
 		limbs[label] = l
 		parent := at(above)
 		parent.below = append(parent.below, l)
@@ -66,7 +66,7 @@ func tree(t view.Task, doing map[string]string) []branch {
 	}
 	for _, m := range t.Milestones {
 		if m.Action && m.Thread == "" && m.State == view.MilestonePending {
-			l := &limb{name: m.ID, waits: "queued"}
+			l := &part{name: m.ID, waits: "queued"}
 			if len(m.DependsOn) > 0 {
 				l.waits = "waits for " + strings.Join(m.DependsOn, ", ")
 			}
@@ -77,14 +77,14 @@ func tree(t view.Task, doing map[string]string) []branch {
 	for _, m := range root.members {
 		out = append(out, agentBranch(m, "", m.Role, doing))
 	}
-	grow(&out, root.below, "", doing)
+	addBranches(&out, root.below, "", doing)
 	return out
 }
 
-// grow adds the branches of limbs below the one that lead belongs to.
-func grow(out *[]branch, limbs []*limb, lead string, doing map[string]string) {
+// addBranches adds the branches of parts below the one that lead belongs to.
+func addBranches(out *[]branch, limbs []*part, lead string, doing map[string]string) {
 	// In the order in which they began; those that have not begun are last.
-	slices.SortStableFunc(limbs, func(a, b *limb) int { return cmp.Compare(a.began(), b.began()) })
+	slices.SortStableFunc(limbs, func(a, b *part) int { return cmp.Compare(a.began(), b.began()) })
 	for i, l := range limbs {
 		guide, next := "├ ", "│ "
 		if i == len(limbs)-1 {
@@ -99,7 +99,7 @@ func grow(out *[]branch, limbs []*limb, lead string, doing map[string]string) {
 				b.state = l.thread.Display.State
 			}
 			*out = append(*out, b)
-			grow(out, l.below, lead+next, doing)
+			addBranches(out, l.below, lead+next, doing)
 			continue
 		}
 		*out = append(*out, l.head(lead+guide))
@@ -110,12 +110,12 @@ func grow(out *[]branch, limbs []*limb, lead string, doing map[string]string) {
 			}
 			*out = append(*out, agentBranch(m, lead+next+g, m.Role, doing))
 		}
-		grow(out, l.below, lead+next, doing)
+		addBranches(out, l.below, lead+next, doing)
 	}
 }
 
 // began returns when the first agent of a limb began, or a time far in the future.
-func (l *limb) began() int64 {
+func (l *part) began() int64 {
 	first := int64(math.MaxInt64)
 	for _, m := range l.members {
 		first = min(first, int64(m.StartedAt))
@@ -127,7 +127,7 @@ func (l *limb) began() int64 {
 }
 
 // head returns the branch of a limb with several agents, or none yet.
-func (l *limb) head(guide string) branch {
+func (l *part) head(guide string) branch {
 	b := branch{guide: guide, name: l.name, state: view.DisplayQueued, doing: l.waits}
 	if l.thread != nil {
 		b.state, b.thread, b.doing = l.thread.Display.State, l.thread.ID, l.thread.Display.Reason

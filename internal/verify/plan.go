@@ -93,16 +93,16 @@ func (c *check) readPlan(h dag.Hash) *stepPlan {
 func (c *check) checkActions(ctx context.Context, starts []*object) error {
 	for _, o := range starts {
 		id := o.start.Action.ID
-		if id == "" && o.start.Action.Said {
+		if id == "" && o.start.Action.Present {
 			continue
 		}
 		p := c.plan(o.start.ParentState)
-		if p == nil && !o.start.Action.Said {
+		if p == nil && !o.start.Action.Present {
 			continue // a call of an older version
 		}
 		delete(c.defs, o.hash)
 		switch {
-		case p.unknown() || !o.start.Action.Said:
+		case p.unknown() || !o.start.Action.Present:
 			continue
 		case p == nil || p.spawn[id] == nil:
 			c.wrong(o.hash, "start: the step %s spawns no action %q", o.start.ParentState, id)

@@ -66,8 +66,8 @@ func (c *check) positionOf(o *object) *branchPosition {
 		return nil
 	}
 	outermost := c.position(nil, "", dag.Hash{})
-	if !s.Path.Said {
-		if p, ok := c.sound(from); ok && p.state != nil && p.state.Path.Said {
+	if !s.Path.Present {
+		if p, ok := c.sound(from); ok && p.state != nil && p.state.Path.Present {
 			c.wrong(o.hash, "state of %s: does not say its path, although the step before it does", s.Role)
 		}
 		if len(def.Forks) == 0 && len(def.Plans()) == 0 {
@@ -82,7 +82,7 @@ func (c *check) positionOf(o *object) *branchPosition {
 		if !ok || p.state == nil || p.state.Start != s.Start {
 			return nil
 		}
-		if at = p.chain.position; at == nil && !p.state.Path.Said { // the parent is of an older version
+		if at = p.chain.position; at == nil && !p.state.Path.Present { // the parent is of an older version
 			return c.positionAfterOlder(def, s.Path.ID, outermost)
 		}
 	}

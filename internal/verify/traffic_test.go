@@ -14,9 +14,9 @@ import (
 // A request that was edited by hand, with right hashes, is named.
 func TestEditedCalls(t *testing.T) {
 	w := newWorld(t, mem.New(mem.Config{}))
-	var b thread.CallBook
-	first, blobs := b.Ask(thread.ModelCall{}, []byte(`{"messages":[1,2]}`))
-	second, more := b.Ask(thread.ModelCall{}, []byte(`{"messages":[1,2,3]}`))
+	var b thread.CallRecorder
+	first, blobs := b.Request(thread.ModelCall{}, []byte(`{"messages":[1,2]}`))
+	second, more := b.Request(thread.ModelCall{}, []byte(`{"messages":[1,2,3]}`))
 	w.commit(store.Batch{Objects: append(blobs, more...)})
 	for _, test := range []struct {
 		name string

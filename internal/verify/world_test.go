@@ -149,9 +149,9 @@ func (w *world) take(row store.Thread, role string, meta json.RawMessage, text s
 	artifact, err := thread.NewNode(dag.TypeArtifact,
 		thread.Artifact{Name: "file", MediaType: "text/plain", Size: size, Blob: blob})
 	w.must(err)
-	var asked thread.CallBook
-	call, traffic := asked.Ask(thread.ModelCall{}, []byte(`{"messages":["`+text+`"]}`))
-	traffic = append(traffic, asked.Answer(call, []byte("said of "+text))...)
+	var asked thread.CallRecorder
+	call, traffic := asked.Request(thread.ModelCall{}, []byte(`{"messages":["`+text+`"]}`))
+	traffic = append(traffic, asked.Response(call, []byte("said of "+text))...)
 	var nodes []store.Object
 	a.Calls, nodes, err = asked.Nodes()
 	w.must(err)
@@ -160,7 +160,7 @@ func (w *world) take(row store.Thread, role string, meta json.RawMessage, text s
 	ch, err := thread.Append(row, tip, thread.Draft{
 		Role: role, Meta: meta, Text: text, Artifacts: []dag.Hash{artifact.Hash}, At: w.now(),
 		Detail: &thread.Detail{
-			Agent: "test", Attempt: a.ID, Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
+			Agent: "test", Attempt: a.ID, Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{},
 			Prompt: a.Prompt, Transcript: a.Transcript, Calls: a.Calls,
 		},
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An Asking is what a gate asks, as a person would say it.
-type Asking struct {
+// A Phrasing is what a gate asks, as a person would say it.
+type Phrasing struct {
 	Headline string // one sentence
 	Code     string // a command or tool name that continues the sentence, "" for none
 	After    string // the end of the sentence, after Code
@@ -24,7 +24,7 @@ type Asking struct {
 }
 
 // Text is the whole sentence.
-func (a Asking) Text() string {
+func (a Phrasing) Text() string {
 	if a.Code == "" {
 		return a.Headline
 	}
@@ -37,9 +37,9 @@ const (
 	maxAskedCode = 90
 )
 
-// Asks says what a gate asks. It is for display only: a person approves the action itself, which
+// PhrasingOf says what a gate asks. It is for display only: a person approves the action itself, which
 // must be shown with it.
-func Asks(g store.Gate) Asking {
+func PhrasingOf(g store.Gate) Phrasing {
 	var act gate.Action
 	var params map[string]json.RawMessage
 	if len(g.Action) > 0 {
@@ -50,27 +50,27 @@ func Asks(g store.Gate) Asking {
 	who := cmp.Or(g.Node, "An agent")
 	switch {
 	case g.Source == store.SourceMerge:
-		return asksMerge(g, params)
+		return phraseMerge(g, params)
 	case g.Source == store.SourceLimit:
-		return asksLimit(g, params)
+		return phraseLimit(g, params)
 	case g.Source == store.SourceInterrupted:
-		return Asking{Headline: fmt.Sprintf("%q was interrupted and may have changed files. Run it again?", who),
+		return Phrasing{Headline: fmt.Sprintf("%q was interrupted and may have changed files. Run it again?", who),
 			Body: "Look at what it did first: its attempt and its files are on the task's page.",
 			Yes:  "it runs once more", No: "the task stays blocked"}
 	case g.Source == store.SourceAgent && g.Kind == store.GateApproval:
-		return asksAction(g, act, who)
+		return phraseAction(g, act, who)
 	}
 	first, rest := cutQuestion(g.Question)
 	if g.Source != store.SourceFlow && first != "" {
 		first = who + " asks: " + first
 	}
-	return Asking{Headline: cmp.Or(first, who+" needs an answer"), Body: rest}
+	return Phrasing{Headline: cmp.Or(first, who+" needs an answer"), Body: rest}
 }
 
-// asksAction phrases an action that an agent wants to take.
-func asksAction(g store.Gate, act gate.Action, who string) Asking {
-	out := Asking{Body: Question(g.Question)}
-	code := func(before, what, after string) Asking {
+// phraseAction phrases an action that an agent wants to take.
+func phraseAction(g store.Gate, act gate.Action, who string) Phrasing {
+	out := Phrasing{Body: Question(g.Question)}
+	code := func(before, what, after string) Phrasing {
 		out.Headline, out.Code, out.After = before, OneLine(what, maxAskedCode), after
 		return out
 	}
@@ -78,7 +78,7 @@ func asksAction(g store.Gate, act gate.Action, who string) Asking {
 	case act.Type == gate.Form:
 		return code("A tool of "+who+", ", act.Tool, ", asks you to fill in a form")
 	case act.Command != "":
-		command := unwrapped(act.Command)
+		command := withoutShell(act.Command)
 		if first, _, more := strings.Cut(strings.TrimSpace(command), "\n"); more {
 			return code(who+" wants to run a script that begins with ", first, "")
 		}
@@ -86,7 +86,7 @@ func asksAction(g store.Gate, act gate.Action, who string) Asking {
 	case act.Tool != "":
 		return code(who+" wants to call ", act.Tool, "")
 	case act.Type == gate.FileChange || act.Diff != "":
-		files := patched(act.Diff)
+		files := patchedFiles(act.Diff)
 		switch len(files) {
 		case 0:
 			out.Headline = who + " wants to change files"
@@ -101,11 +101,11 @@ func asksAction(g store.Gate, act gate.Action, who string) Asking {
 		return out
 	}
 	first, rest := cutQuestion(g.Question)
-	return Asking{Headline: cmp.Or(first, who+" asks for approval"), Body: rest}
+	return Phrasing{Headline: cmp.Or(first, who+" asks for approval"), Body: rest}
 }
 
-// asksMerge phrases a merge that a person must decide.
-func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
+// phraseMerge phrases a merge that a person must decide.
+func phraseMerge(g store.Gate, params map[string]json.RawMessage) Phrasing {
 	var sides []struct {
 		Path      string
 		Branch    string
@@ -115,7 +115,7 @@ func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
 	json.Unmarshal(params["sides"], &sides)
 	json.Unmarshal(params["conflicts"], &conflicts)
 	json.Unmarshal(params["overlaps"], &overlaps)
-	out := Asking{Yes: "what merges is merged; what conflicts stays on its branch", No: "all of it stays on branches"}
+	out := Phrasing{Yes: "what merges is merged; what conflicts stays on its branch", No: "all of it stays on branches"}
 	var names, guarded, at []string
 	for _, s := range sides {
 		names = append(names, s.Path)
@@ -127,11 +127,11 @@ func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
 	at, guarded = slices.Compact(at), slices.Compact(guarded)
 	switch {
 	case len(at) > 0:
-		out.Headline = fmt.Sprintf("Merge conflict in %s: %s changed the same lines", some(at, 2), some(names, 4))
+		out.Headline = fmt.Sprintf("Merge conflict in %s: %s changed the same lines", firstFew(at, 2), firstFew(names, 4))
 	case len(guarded) > 0:
-		out.Headline = fmt.Sprintf("Merge changes to %s, which can run code or instruct agents?", some(guarded, 2))
+		out.Headline = fmt.Sprintf("Merge changes to %s, which can run code or instruct agents?", firstFew(guarded, 2))
 	case len(names) > 0:
-		out.Headline = fmt.Sprintf("Merge the changes of %s?", some(names, 4))
+		out.Headline = fmt.Sprintf("Merge the changes of %s?", firstFew(names, 4))
 	default:
 		out.Headline = "Merge the agents' changes?"
 	}
@@ -141,26 +141,26 @@ func asksMerge(g store.Gate, params map[string]json.RawMessage) Asking {
 	for _, s := range sides {
 		line := s.Path + " is on branch " + s.Branch
 		if files := conflicts[s.Path]; len(files) > 0 {
-			line += ", with conflicts in " + some(files, 8)
+			line += ", with conflicts in " + firstFew(files, 8)
 		}
 		if len(s.Protected) > 0 {
-			line += ", and changes the protected " + some(s.Protected, 8)
+			line += ", and changes the protected " + firstFew(s.Protected, 8)
 		}
 		out.Points = append(out.Points, line+".")
 	}
 	for _, file := range slices.Sorted(maps.Keys(overlaps)) {
-		out.Points = append(out.Points, fmt.Sprintf("%s was changed by %s.", file, some(overlaps[file], 8)))
+		out.Points = append(out.Points, fmt.Sprintf("%s was changed by %s.", file, firstFew(overlaps[file], 8)))
 	}
 	return out
 }
 
-// asksLimit phrases a limit that a task reached.
-func asksLimit(g store.Gate, params map[string]json.RawMessage) Asking {
+// phraseLimit phrases a limit that a task reached.
+func phraseLimit(g store.Gate, params map[string]json.RawMessage) Phrasing {
 	var limit, why string
 	json.Unmarshal(params["limit"], &limit)
 	json.Unmarshal(params["why"], &why)
 	why = strings.TrimSuffix(OneLine(cmp.Or(why, g.Question), maxAsked), ".")
-	return Asking{Headline: fmt.Sprintf("Limit reached: %s. Allow as much again?", why),
+	return Phrasing{Headline: fmt.Sprintf("Limit reached: %s. Allow as much again?", why),
 		Yes: cmp.Or(limit, "the limit") + " is doubled and the task continues", No: "the task stays where it is"}
 }
 
@@ -186,8 +186,8 @@ func cutQuestion(text string) (first, rest string) {
 	return strings.Join(strings.Fields(first), " "), strings.TrimSpace(rest)
 }
 
-// unwrapped returns a command without the shell that runs it: "/bin/bash -lc 'ls'" becomes "ls".
-func unwrapped(command string) string {
+// withoutShell returns a command without the shell that runs it: "/bin/bash -lc 'ls'" becomes "ls".
+func withoutShell(command string) string {
 	for _, shell := range []string{"/bin/bash -lc ", "/bin/bash -c ", "/bin/sh -c ", "bash -lc ", "bash -c ", "sh -c "} {
 		if rest, ok := strings.CutPrefix(command, shell); ok && len(rest) > 2 {
 			if q := rest[0]; (q == '\'' || q == '"') && rest[len(rest)-1] == q && strings.Count(rest, string(q)) == 2 {
@@ -201,8 +201,8 @@ func unwrapped(command string) string {
 	return command
 }
 
-// patched returns the files of a patch, in order.
-func patched(patch string) []string {
+// patchedFiles returns the files of a patch, in order.
+func patchedFiles(patch string) []string {
 	var out []string
 	for l := range strings.Lines(patch) {
 		for _, mark := range []string{"+++ ", "--- "} {
@@ -223,8 +223,8 @@ func patched(patch string) []string {
 	return out
 }
 
-// some names the first n of a list: "a, b and 3 more".
-func some(list []string, n int) string {
+// firstFew names the first n of a list: "a, b and 3 more".
+func firstFew(list []string, n int) string {
 	switch {
 	case len(list) == 1:
 		return list[0]

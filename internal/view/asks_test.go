@@ -49,12 +49,12 @@ func TestAsks(t *testing.T) {
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceMerge, Action: json.RawMessage(`{"type":"merge","params":[1]}`)}, "Merge the agents' changes?", ""},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Action: json.RawMessage(`{"type":"new"}`)}, "An agent asks for approval", ""},
 	} {
-		got := Asks(x.g)
+		got := PhrasingOf(x.g)
 		if got.Text() != x.want || got.Body != x.body {
 			t.Errorf("got %q and %q, want %q and %q", got.Text(), got.Body, x.want, x.body)
 		}
 	}
-	long := Asks(store.Gate{Source: store.SourceFlow, Kind: store.GateInput, Question: strings.Repeat("long ", 100)})
+	long := PhrasingOf(store.Gate{Source: store.SourceFlow, Kind: store.GateInput, Question: strings.Repeat("long ", 100)})
 	if len([]rune(long.Headline)) > maxAsked || !strings.HasPrefix(long.Body, "long long") {
 		t.Errorf("a long question: %q and %q", long.Headline, long.Body)
 	}

@@ -50,13 +50,13 @@ func (b *Reader) Calls(ctx context.Context, head dag.Hash, step string, one int)
 		return nil, err
 	}
 	v := &Calls{Step: s.Hash, N: n, Calls: []Call{}}
-	var attempts []thread.Earlier
+	var attempts []thread.EarlierAttempt
 	if s.State != nil && !s.State.Detail.IsZero() {
 		d, err := r.Detail(ctx, s.State.Detail)
 		if err != nil {
 			return nil, err
 		}
-		v.Role, attempts = s.State.Role, append(d.Attempts, thread.Earlier{ID: d.Attempt, Calls: d.Calls})
+		v.Role, attempts = s.State.Role, append(d.Attempts, thread.EarlierAttempt{ID: d.Attempt, Calls: d.Calls})
 	}
 	count := 0
 	for _, a := range attempts {

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Doing returns what each instance did last. newest are events, newest first.
-func Doing(newest []store.Event) map[string]string {
+// LastActivity returns what each instance did last. newest are events, newest first.
+func LastActivity(newest []store.Event) map[string]string {
 	out := map[string]string{}
 	for _, ev := range newest {
 		if out[ev.Instance] != "" {
@@ -19,7 +19,7 @@ func Doing(newest []store.Event) map[string]string {
 		}
 		_, items := Items(ev)
 		for _, it := range slices.Backward(items) {
-			if text := Deed(it); text != "" {
+			if text := Describe(it); text != "" {
 				out[ev.Instance] = text
 				break
 			}
@@ -28,10 +28,10 @@ func Doing(newest []store.Event) map[string]string {
 	return out
 }
 
-// Deed describes one thing that an agent did, or returns "" if it is not worth mentioning: the
+// Describe describes one thing that an agent did, or returns "" if it is not worth mentioning: the
 // beginning of a text, or a program that is the agent itself.
-func Deed(it agent.Event) string {
-	text := plainDeed(it)
+func Describe(it agent.Event) string {
+	text := onOneLine(it)
 	if text == "---" {
 		return "" // the delimiter of front matter
 	}
@@ -90,9 +90,9 @@ func Deed(it agent.Event) string {
 // shellWrapper is how agents start the shell that runs a command.
 var shellWrapper = regexp.MustCompile(`^(?:/usr)?(?:/bin/)?(?:ba|z|da)?sh -l?c `)
 
-// plainDeed returns an item on one line: a command without the shell that runs it, a heading
+// onOneLine returns an item on one line: a command without the shell that runs it, a heading
 // without its Markdown.
-func plainDeed(it agent.Event) string {
+func onOneLine(it agent.Event) string {
 	if it.Kind == agent.EventCommand {
 		command := it.Text
 		if at := shellWrapper.FindStringIndex(command); at != nil {

@@ -14,7 +14,7 @@ func TestPlainCommand(t *testing.T) {
 		`/bin/sh -c 'echo '\''a'\'''`:         "echo 'a'",
 		"bashful -c x":                        "bashful -c x",
 	} {
-		if got := plainDeed(agent.Event{Kind: agent.EventCommand, Text: text}); got != want {
+		if got := onOneLine(agent.Event{Kind: agent.EventCommand, Text: text}); got != want {
 			t.Errorf("plainDeed(%q) = %q, want %q", text, got, want)
 		}
 	}

@@ -134,7 +134,7 @@ func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	return v, nil
 }
 
-func (b *Reader) diffStep(ctx context.Context, p *thread.Placed) (*DiffStep, error) {
+func (b *Reader) diffStep(ctx context.Context, p *thread.NumberedStep) (*DiffStep, error) {
 	if p == nil {
 		return nil, nil
 	}

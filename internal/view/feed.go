@@ -15,7 +15,7 @@ type GateFeed struct {
 	filter GateFilter
 
 	// Heard, unless nil, is called with each gate that is no longer open.
-	Heard func(store.Gate)
+	Closed func(store.Gate)
 
 	begun bool
 	pos   int64                 // of the last event read
@@ -98,8 +98,8 @@ func (f *GateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	if known && g.State != store.GateOpen {
 		delete(f.shown, g.ID)
 		out = append(out, g)
-		if f.Heard != nil {
-			f.Heard(g)
+		if f.Closed != nil {
+			f.Closed(g)
 		}
 	}
 	return out, nil
@@ -150,8 +150,8 @@ func (f *GateFeed) Wait(ctx context.Context, most time.Duration) error {
 	return nil
 }
 
-// Over reports whether the followed task, if there is only one, has ended.
-func (f *GateFeed) Over(ctx context.Context) (bool, error) {
+// Ended reports whether the followed task, if there is only one, has ended.
+func (f *GateFeed) Ended(ctx context.Context) (bool, error) {
 	if f.filter.Task == "" {
 		return false, nil
 	}

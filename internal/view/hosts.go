@@ -69,7 +69,7 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 		if err != nil {
 			return nil, err
 		}
-		alone := b.alone(ctx, root)
+		alone := b.undriven(ctx, root)
 		for _, a := range attempts {
 			h := hosts[a.Host]
 			if h == nil {
@@ -111,9 +111,9 @@ func after(attempts []store.Attempt, a store.Attempt) (next *HostNext) {
 	return next
 }
 
-// alone returns a function that reports whether a thread of a task has no driver. Workers drive
+// undriven returns a function that reports whether a thread of a task has no driver. Workers drive
 // single threads, other processes whole tasks.
-func (b *Reader) alone(ctx context.Context, root store.Thread) func(thread string) bool {
+func (b *Reader) undriven(ctx context.Context, root store.Thread) func(thread string) bool {
 	if OnTeam(root) {
 		return func(thread string) bool { return !b.Driven(ctx, store.ThreadLease(thread)) }
 	}

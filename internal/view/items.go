@@ -75,9 +75,9 @@ func (d *Activity) Add(it agent.Event) {
 // eventPage is how many events are read at once.
 const eventPage = 1000
 
-// Attempted returns what an agent did during an attempt, in order, or nothing if its events are
+// AttemptItems returns what an agent did during an attempt, in order, or nothing if its events are
 // gone.
-func (b *Reader) Attempted(ctx context.Context, attempt string) ([]agent.Event, error) {
+func (b *Reader) AttemptItems(ctx context.Context, attempt string) ([]agent.Event, error) {
 	var back [][]agent.Event
 	err := b.eachItems(ctx, []string{attempt}, func(_ string, items []agent.Event) { back = append(back, items) })
 	slices.Reverse(back)

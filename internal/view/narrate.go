@@ -14,10 +14,10 @@ import (
 
 // A Sentence says what happened in plain words.
 type Sentence struct {
-	Who  string // the agent or part it is about, "" for the task
-	Text string
-	Deed bool       // one of several things that an agent did, or that happened to its files
-	Asks store.Gate // the gate that was opened, with its ID and Kind; no ID: none
+	Who    string // the agent or part it is about, "" for the task
+	Text   string
+	Detail bool       // one of several things that an agent did, or that happened to its files
+	Asks   store.Gate // the gate that was opened, with its ID and Kind; no ID: none
 }
 
 // A Narrator turns events into sentences. It keeps track of paths and calls, to tell roles of the
@@ -74,14 +74,14 @@ func (n *Narrator) Tell(ev store.Event) []Sentence {
 	case event.AgentItems:
 		_, items := Items(ev)
 		for _, it := range items {
-			if text := Deed(it); text != "" {
-				out = append(out, Sentence{Who: n.name(ev, p.Role), Text: text, Deed: true})
+			if text := Describe(it); text != "" {
+				out = append(out, Sentence{Who: n.name(ev, p.Role), Text: text, Detail: true})
 			}
 		}
 	case event.ThreadJoined:
 		out = append([]Sentence{{Who: n.labels[ev.Thread], Text: n.joined(ev, p)}}, n.files(ev, p.Step)...)
 	default:
-		if s := n.one(ev); s.Text != "" {
+		if s := n.sentence(ev); s.Text != "" {
 			out = []Sentence{s}
 		}
 	}
@@ -106,87 +106,87 @@ func (n *Narrator) name(ev store.Event, role string) string {
 	}
 }
 
-// one describes an event of a task, a thread or a gate.
-func (n *Narrator) one(ev store.Event) Sentence {
+// sentence describes an event of a task, a thread or a gate.
+func (n *Narrator) sentence(ev store.Event) Sentence {
 	part := func(format string, args ...any) Sentence { // about a path or a called thread
 		return Sentence{Who: n.labels[ev.Thread], Text: fmt.Sprintf(format, args...)}
 	}
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated:
-		return Sentence{Text: "task " + ev.Task + " started: flow " + told(p.Flow)}
+		return Sentence{Text: "task " + ev.Task + " started: flow " + eventText(p.Flow)}
 	case event.TaskImported:
 		return Sentence{Text: "task " + ev.Task + " imported"}
 	case event.ThreadForked:
 		return part("%s", forked(p))
 	case event.ThreadResumed:
-		return part("resumed (was %s)", told(p.From))
+		return part("resumed (was %s)", eventText(p.From))
 	case event.ThreadCompacted:
 		return part("summarised %s (step %d)", number(p.Steps, "step"), p.N)
 	case event.ThreadBlocked, event.ThreadEnded:
 		return part("%s", endOf(p))
 	case event.ArtifactWritten:
-		return Sentence{Who: ev.Instance, Text: "wrote " + told(strings.Join(p.Names, " "))}
+		return Sentence{Who: ev.Instance, Text: "wrote " + eventText(strings.Join(p.Names, " "))}
 	case event.GateChanged:
 		return n.gate(ev, p)
 	case event.NotesRead:
 		if p.Gate != "" {
-			return Sentence{Text: "human-notes.md answers " + p.Gate + ": " + told(p.Text)}
+			return Sentence{Text: "human-notes.md answers " + p.Gate + ": " + eventText(p.Text)}
 		}
-		return Sentence{Text: "human-notes.md: " + told(p.Text)}
+		return Sentence{Text: "human-notes.md: " + eventText(p.Text)}
 	case event.NotesRefused:
-		return Sentence{Text: "human-notes.md was not read: " + told(p.Message)}
+		return Sentence{Text: "human-notes.md was not read: " + eventText(p.Message)}
 	case event.LimitReached:
-		return part("limit reached: %s", told(p.Message))
+		return part("limit reached: %s", eventText(p.Message))
 	case event.AttemptStarted:
 		if p.Try > 1 {
-			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("started again (attempt %d, %s)", p.Try, told(p.Agent))}
+			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("started again (attempt %d, %s)", p.Try, eventText(p.Agent))}
 		}
-		return Sentence{Who: n.name(ev, p.Role), Text: "started (" + told(p.Agent) + ")"}
+		return Sentence{Who: n.name(ev, p.Role), Text: "started (" + eventText(p.Agent) + ")"}
 	case event.AttemptCompleted:
-		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", told(p.Status), p.N)}
+		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", eventText(p.Status), p.N)}
 	case event.AttemptFailed:
-		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("failed (%s): %s", told(p.Kind), told(p.Message))}
+		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("failed (%s): %s", eventText(p.Kind), eventText(p.Message))}
 	case event.AgentEnded:
 		if p.Child != "" {
-			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", told(p.Status), p.N)}
+			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", eventText(p.Status), p.N)}
 		}
 	}
 	if n.All {
-		return n.aside(ev)
+		return n.detail(ev)
 	}
 	return Sentence{}
 }
 
-// aside describes what only matters afterwards.
-func (n *Narrator) aside(ev store.Event) Sentence {
+// detail describes what only matters afterwards.
+func (n *Narrator) detail(ev store.Event) Sentence {
 	who := n.labels[ev.Thread]
 	switch p := event.Read(ev).(type) {
 	case event.TaskUpdated:
 		if p.Wanted != "" {
-			return Sentence{Text: "somebody asked to " + told(p.Wanted) + " it"}
+			return Sentence{Text: "somebody asked to " + eventText(p.Wanted) + " it"}
 		}
-		return Sentence{Text: "the task is now " + strings.ReplaceAll(told(p.State), "-", " ")}
+		return Sentence{Text: "the task is now " + strings.ReplaceAll(eventText(p.State), "-", " ")}
 	case event.TaskEnded:
-		return Sentence{Text: fmt.Sprintf("the task ended (%s, exit code %d)", told(p.State), p.Code)}
+		return Sentence{Text: fmt.Sprintf("the task ended (%s, exit code %d)", eventText(p.State), p.Code)}
 	case event.ControllerChanged:
-		return Sentence{Who: who, Text: "the plan is now " + told(p.State)}
+		return Sentence{Who: who, Text: "the plan is now " + eventText(p.State)}
 	case event.ThreadStarted:
-		return Sentence{Who: who, Text: "started flow " + told(p.Flow)}
+		return Sentence{Who: who, Text: "started flow " + eventText(p.Flow)}
 	case event.ThreadRemoved:
 		return Sentence{Text: "the task was removed"}
 	case event.JoinDecided:
-		text := told(p.Join) + ": decided, " + told(p.Outcome)
+		text := eventText(p.Join) + ": decided, " + eventText(p.Outcome)
 		if len(p.Cancel) > 0 {
-			text += "; cancelling " + told(strings.Join(p.Cancel, ", "))
+			text += "; cancelling " + eventText(strings.Join(p.Cancel, ", "))
 		}
 		return Sentence{Who: who, Text: text}
 	case event.AgentStarted:
-		return Sentence{Who: ev.Instance, Text: "began work as " + told(p.Role) + " (" + told(p.Agent) + ")"}
+		return Sentence{Who: ev.Instance, Text: "began work as " + eventText(p.Role) + " (" + eventText(p.Agent) + ")"}
 	case event.AgentEnded:
 		text := string(NewDisplay(p.State, nil, nil).State)
-		return Sentence{Who: ev.Instance, Text: text + colon(told(cmp.Or(string(p.Message), p.Status)))}
+		return Sentence{Who: ev.Instance, Text: text + colon(eventText(cmp.Or(string(p.Message), p.Status)))}
 	case event.EvidenceAdded:
-		return Sentence{Who: ev.Instance, Text: "recorded evidence" + colon(told(cmp.Or(p.Title, p.ID)))}
+		return Sentence{Who: ev.Instance, Text: "recorded evidence" + colon(eventText(cmp.Or(p.Title, p.ID)))}
 	case event.GateChanged:
 		return Sentence{Who: n.name(ev, p.Node), Text: "the answer to " + p.Gate + " was used"}
 	}
@@ -202,14 +202,14 @@ func colon(text string) string {
 
 // forked describes the threads that were started, or what a thread was forked from.
 func forked(p event.ThreadForked) string {
-	list := told(strings.Join(p.Paths, ", "))
+	list := eventText(strings.Join(p.Paths, ", "))
 	switch {
 	case p.Fork == "":
 		return fmt.Sprintf("forked from %s at step %d", p.From, p.N)
 	case p.Join == thread.RoleJoin:
-		return fmt.Sprintf("%s started %s: %s", told(p.Fork), number(len(p.Paths), "agent"), list)
+		return fmt.Sprintf("%s started %s: %s", eventText(p.Fork), number(len(p.Paths), "agent"), list)
 	}
-	return fmt.Sprintf("%s: %s started (%s)", told(p.Fork), number(len(p.Paths), "path"), list)
+	return fmt.Sprintf("%s: %s started (%s)", eventText(p.Fork), number(len(p.Paths), "path"), list)
 }
 
 // joined describes how paths or agents ended.
@@ -218,7 +218,7 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 	if p.Join == thread.RoleJoin {
 		switch {
 		case p.Outcome != flow.Joined:
-			return fmt.Sprintf("%s finished: %s", number(parts, "agent"), told(p.Outcome))
+			return fmt.Sprintf("%s finished: %s", number(parts, "agent"), eventText(p.Outcome))
 		case parts == 1:
 			return "the agent finished"
 		case parts == 0: // they were started before the first event seen
@@ -226,9 +226,9 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 		}
 		return fmt.Sprintf("all %d agents finished", parts)
 	}
-	text := told(p.Join) + ": " + number(parts, "path") + " " + told(p.Outcome)
+	text := eventText(p.Join) + ": " + number(parts, "path") + " " + eventText(p.Outcome)
 	if p.DecidedBy != "" {
-		text += ", decided by " + told(p.DecidedBy)
+		text += ", decided by " + eventText(p.DecidedBy)
 	}
 	return text
 }
@@ -252,7 +252,7 @@ func endOf(payload any) string {
 			why = p.Summary
 		}
 	}
-	return string(state) + colon(told(why))
+	return string(state) + colon(eventText(why))
 }
 
 // gate describes a question or an approval that changed.
@@ -261,7 +261,7 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 	switch p.Change {
 	case event.GateUsed:
 		if n.All {
-			return n.aside(ev)
+			return n.detail(ev)
 		}
 		return Sentence{}
 	case event.GateBlocked:
@@ -281,7 +281,7 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 		s.Text = KindWord(p.Kind) + " " + s.Text
 		return s
 	}
-	s.Text += " by " + told(p.By)
+	s.Text += " by " + eventText(p.By)
 	return s
 }
 
@@ -293,8 +293,8 @@ func KindWord(kind store.GateKind) string {
 	return string(kind)
 }
 
-// told returns one line of a text from an event.
-func told[S ~string](text S) string { return FirstLine(string(text), 160) }
+// eventText returns one line of a text from an event.
+func eventText[S ~string](text S) string { return FirstLine(string(text), 160) }
 
 // number formats a count with its noun.
 func number(n int, what string) string {
@@ -315,7 +315,7 @@ func (n *Narrator) files(ev store.Event, step dag.Hash) []Sentence {
 	var out []Sentence
 	for line := range strings.Lines(n.Merged(step)) {
 		text := FirstLine(strings.TrimPrefix(line, "- "), 200)
-		out = append(out, Sentence{Who: n.labels[ev.Thread], Text: text, Deed: true})
+		out = append(out, Sentence{Who: n.labels[ev.Thread], Text: text, Detail: true})
 	}
 	return out
 }

@@ -36,18 +36,18 @@ func (b *Reader) Stack(ctx context.Context, of Subject) (*Stack, error) {
 			return nil, err
 		}
 	}
-	kin, err := b.kin(ctx, row)
+	lineage, err := b.lineage(ctx, row)
 	if err != nil {
 		return nil, err
 	}
 	v := &Stack{Stack: make([]Frame, 0, len(frames))}
 	for _, f := range frames {
 		if f.Type == dag.TypeStart {
-			row = kin.Chain(row)
+			row = lineage.Chain(row)
 		}
 		v.Stack = append(v.Stack, Frame{f.Hash, f.Type, f.Role, f.Flow, f.Depth, row.ID})
 		if f.Type == dag.TypeStart {
-			row, _ = kin.Caller(row)
+			row, _ = lineage.Caller(row)
 		}
 	}
 	return v, nil

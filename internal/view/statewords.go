@@ -20,9 +20,9 @@ var displayWords = map[string][]store.Status{
 	string(DisplayCancelled): {store.Cancelled},
 }
 
-// Standings lists the words that filter lists: display states, then stored statuses, then states,
+// StateWords lists the words that filter lists: display states, then stored statuses, then states,
 // if any.
-func Standings(states ...string) []string {
+func StateWords(states ...string) []string {
 	out := []string{string(DisplayQueued), string(DisplayRunning), needsYouWord, string(DisplayDone),
 		string(DisplayFailed), string(DisplayCancelled)}
 	for _, s := range append([]string{string(store.Pending), string(store.Blocked), string(Interrupted),
@@ -34,16 +34,16 @@ func Standings(states ...string) []string {
 	return out
 }
 
-// standing normalises a word that a person typed: "needs you" becomes one word.
-func standing(word string) string {
+// normalWord normalises a word that a person typed: "needs you" becomes one word.
+func normalWord(word string) string {
 	return strings.ReplaceAll(strings.ToLower(word), " ", "-")
 }
 
 // isDisplayed reports whether d is in the display state word.
-func isDisplayed(word string, d Display) bool { return standing(string(d.State)) == word }
+func isDisplayed(word string, d Display) bool { return normalWord(string(d.State)) == word }
 
-// storedAs returns the statuses that can be shown as word, nil for any.
-func storedAs(word string) []store.Status {
+// statusesOf returns the statuses that can be shown as word, nil for any.
+func statusesOf(word string) []store.Status {
 	switch {
 	case word == "":
 		return nil

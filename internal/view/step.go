@@ -123,7 +123,7 @@ func (b *Reader) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 		ChildThread: st.ChildThread, Paths: st.Paths, Fork: st.Fork, Compact: st.Compact, Timestamp: st.Timestamp,
 		Artifacts: []Artifact{}, DetailHash: st.Detail,
 	}
-	if main := st.Main(); main >= 0 {
+	if main := st.MainPath(); main >= 0 {
 		v.Main = st.Paths[main].ID
 	}
 	content, err := b.Nodes.Content(ctx, st.Content)

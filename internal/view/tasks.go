@@ -60,7 +60,7 @@ func newTaskRow(v Task) TaskRow {
 type TaskFilter struct {
 	All      bool           // in every workspace
 	State    string         // only in this state, "" for any
-	Stands   string         // only in this state, a word of [Standings] or a state; "" for any
+	Word     string         // only in this state, a word of [StateWords] or a state; "" for any
 	Statuses []store.Status // only with a root thread in one of these, nil for any
 	Flow     string         // only with a root thread of this flow, "" for any
 	Title    string         // only with this in the title, ignoring case; "" for any
@@ -88,15 +88,15 @@ func (f TaskFilter) statuses() []store.Status {
 	return f.Statuses
 }
 
-// standingAs returns f with Stands resolved: to a display state, else a state, else a status.
-func (f TaskFilter) standingAs() TaskFilter {
-	word := standing(f.Stands)
-	f.Stands = word
+// resolved returns f with Word resolved: to a display state, else a state, else a status.
+func (f TaskFilter) resolved() TaskFilter {
+	word := normalWord(f.Word)
+	f.Word = word
 	switch {
 	case slices.Contains([]string{Created, Working, InputRequired, Canceled}, word):
-		f.State, f.Stands = word, ""
+		f.State, f.Word = word, ""
 	case word != "":
-		f.Statuses = storedAs(word)
+		f.Statuses = statusesOf(word)
 	}
 	return f
 }
@@ -106,15 +106,15 @@ func (f TaskFilter) has(v Task) bool {
 	if f.State != "" && v.State != f.State {
 		return false
 	}
-	if displayWords[f.Stands] != nil {
-		return isDisplayed(f.Stands, v.Display)
+	if displayWords[f.Word] != nil {
+		return isDisplayed(f.Word, v.Display)
 	}
-	return f.Stands == "" || string(v.Status) == f.Stands
+	return f.Word == "" || string(v.Status) == f.Word
 }
 
 // Tasks lists tasks, newest first. It reads no more than it needs to fill the limit.
 func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
-	f = f.standingAs()
+	f = f.resolved()
 	by := store.ThreadFilter{Kind: store.KindRoot, Newest: true, Workspace: b.Workspace, Statuses: f.statuses(),
 		After: f.After, Limit: f.Limit}
 	if f.All {

@@ -51,7 +51,7 @@ type Below struct {
 
 // Thread reads a thread with all its steps. For a long thread, use About and Steps.
 func (b *Reader) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
-	v, kin, err := b.about(ctx, row)
+	v, lineage, err := b.about(ctx, row)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (b *Reader) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 		return nil, err
 	}
 	v.Summarised = thread.Summarised(steps)
-	if v.Steps, err = b.steps(ctx, kin, steps, thread.Via(steps, thread.PathOf(row)), 1); err != nil {
+	if v.Steps, err = b.steps(ctx, lineage, steps, thread.StepPaths(steps, thread.PathOf(row)), 1); err != nil {
 		return nil, err
 	}
 	if err := b.fillDone(ctx, v.Steps); err != nil {
@@ -85,8 +85,8 @@ func (b *Reader) About(ctx context.Context, row store.Thread) (*Thread, error) {
 	return v, err
 }
 
-func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.Kin, error) {
-	fail := func(err error) (*Thread, thread.Kin, error) { return nil, thread.Kin{}, err }
+func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.Lineage, error) {
+	fail := func(err error) (*Thread, thread.Lineage, error) { return nil, thread.Lineage{}, err }
 	start, err := b.Nodes.Start(ctx, row.Start)
 	if err != nil {
 		return fail(err)
@@ -101,7 +101,7 @@ func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.K
 	if v.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
 		return fail(err)
 	}
-	kin, err := thread.ReadKin(ctx, b.Store, row)
+	lineage, err := thread.ReadLineage(ctx, b.Store, row)
 	if err != nil {
 		return fail(err)
 	}
@@ -111,12 +111,12 @@ func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.K
 	for _, at := range v.Trying {
 		v.Usage = v.Usage.Add(at.Usage)
 	}
-	for _, t := range kin.Below(row.ID) {
+	for _, t := range lineage.Children(row.ID) {
 		if !t.Ended() {
 			v.WaitsFor = append(v.WaitsFor, Below{t.ID, t.Kind, t.Flow, t.Path, stands.of(ctx, t), t.Reason, t.Steps})
 		}
 	}
-	return v, kin, nil
+	return v, lineage, nil
 }
 
 // trying returns the attempts at the step after a thread's head.
@@ -147,12 +147,12 @@ func (b *Reader) Steps(ctx context.Context, row store.Thread, from, n int) ([]St
 
 // A window is a part of a thread's chain.
 type window struct {
-	row   store.Thread
-	kin   thread.Kin
-	from  int           // number of the first step in tail
-	tail  []thread.Step // from there to the head, oldest first
-	total int           // steps of the thread
-	steps []Step        // the requested part, without activity
+	row     store.Thread
+	lineage thread.Lineage
+	from    int           // number of the first step in tail
+	tail    []thread.Step // from there to the head, oldest first
+	total   int           // steps of the thread
+	steps   []Step        // the requested part, without activity
 }
 
 func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w window, err error) {
@@ -160,7 +160,7 @@ func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w w
 	if w.total, err = b.Nodes.Length(ctx, row.Head); err != nil {
 		return w, err
 	}
-	if w.kin, err = thread.ReadKin(ctx, b.Store, row); err != nil || w.from > w.total {
+	if w.lineage, err = thread.ReadLineage(ctx, b.Store, row); err != nil || w.from > w.total {
 		return w, err
 	}
 	for s, err := range b.Nodes.Walk(ctx, row.Head) { // the steps up to the head say on which path the others are
@@ -176,13 +176,13 @@ func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w w
 	if n > 0 && n < len(asked) {
 		asked = asked[:n]
 	}
-	w.steps, err = b.steps(ctx, w.kin, asked, thread.Via(w.tail, thread.PathOf(w.row)), w.from)
+	w.steps, err = b.steps(ctx, w.lineage, asked, thread.StepPaths(w.tail, thread.PathOf(w.row)), w.from)
 	return w, err
 }
 
 // steps reads list as steps of a thread, numbered from first, with the paths they belong to.
 func (b *Reader) steps(
-	ctx context.Context, kin thread.Kin, steps []thread.Step, via []string, first int,
+	ctx context.Context, lineage thread.Lineage, steps []thread.Step, via []string, first int,
 ) ([]Step, error) {
 	out := []Step{}
 	for i, s := range steps {
@@ -191,7 +191,7 @@ func (b *Reader) steps(
 			return nil, err
 		}
 		v.Path = via[i]
-		if child, ok := kin.Child(s.State.ChildThread); ok {
+		if child, ok := lineage.Child(s.State.ChildThread); ok {
 			v.Child = child.ID
 		}
 		out = append(out, v)
@@ -217,7 +217,7 @@ type ThreadLine struct {
 type ThreadFilter struct {
 	All    bool   // in every workspace
 	Parts  bool   // including paths, calls and workers
-	Status string // only in this state, one of [Standings]; "" for any
+	Status string // only in this state, one of [StateWords]; "" for any
 	Flow   string // only those of this flow, "" for any
 	Since  int64  // only begun at this time or later, Unix ms; 0 for any
 	Until  int64  // only begun before this time, Unix ms; 0 for any
@@ -228,8 +228,8 @@ type ThreadFilter struct {
 // Threads lists threads, newest first, which is the order of their ids. next is the value of
 // Before for the next page, "" after the last one.
 func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine, next string, err error) {
-	f.Status = standing(f.Status)
-	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace, Statuses: storedAs(f.Status)}
+	f.Status = normalWord(f.Status)
+	by := store.ThreadFilter{Newest: true, Limit: f.Limit, Workspace: b.Workspace, Statuses: statusesOf(f.Status)}
 	if f.All {
 		by.Workspace = ""
 	}

@@ -124,7 +124,7 @@ type ChainStep struct {
 
 // NewTimeline lays out a task along time.
 func NewTimeline(r TimelineRecord) Timeline {
-	t := timeliner{TimelineRecord: r, out: Timeline{Task: r.Root.ID, From: r.Root.CreatedAt, Live: !r.Root.Ended(),
+	t := timelineBuilder{TimelineRecord: r, out: Timeline{Task: r.Root.ID, From: r.Root.CreatedAt, Live: !r.Root.Ended(),
 		Lanes: []TimelineLane{}, Links: []Link{}, Cut: r.Cut}, head: map[string]int{}, of: map[string]int{}}
 	t.index()
 	if t.out.Live = t.out.Live && r.Driven; t.out.Live {
@@ -150,8 +150,8 @@ func NewTimeline(r TimelineRecord) Timeline {
 	return t.out
 }
 
-// A timeliner lays out one task.
-type timeliner struct {
+// A timelineBuilder lays out one task.
+type timelineBuilder struct {
 	TimelineRecord
 	out   Timeline
 	below map[string][]store.Thread  // by the thread above
@@ -161,7 +161,7 @@ type timeliner struct {
 	of    map[string]int             // index of an attempt's lane
 }
 
-func (t *timeliner) index() {
+func (t *timelineBuilder) index() {
 	t.below, t.tried, t.waits = map[string][]store.Thread{}, map[string][]store.Attempt{}, map[string][]Stretch{}
 	for _, a := range t.Attempts {
 		t.tried[a.Thread] = append(t.tried[a.Thread], a)
@@ -184,7 +184,7 @@ func (t *timeliner) index() {
 }
 
 // answered returns when a gate was answered, or now.
-func (t *timeliner) answered(g store.Gate) int64 {
+func (t *timelineBuilder) answered(g store.Gate) int64 {
 	switch {
 	case g.AnsweredAt > 0:
 		return g.AnsweredAt
@@ -195,7 +195,7 @@ func (t *timeliner) answered(g store.Gate) int64 {
 }
 
 // last returns when the last thing happened in a task.
-func (t *timeliner) last() int64 {
+func (t *timelineBuilder) last() int64 {
 	end := t.Root.EndedAt
 	if end > 0 {
 		return end
@@ -213,7 +213,7 @@ func (t *timeliner) last() int64 {
 }
 
 // thread adds the lanes of a thread and of those below it.
-func (t *timeliner) thread(row store.Thread, level int, seen map[string]bool) {
+func (t *timelineBuilder) thread(row store.Thread, level int, seen map[string]bool) {
 	if seen[row.ID] { // edited rows may form a cycle
 		return
 	}
@@ -280,7 +280,7 @@ func laneName(row store.Thread) string {
 	return row.Path.ID
 }
 
-func (t *timeliner) status(row store.Thread) store.Status {
+func (t *timelineBuilder) status(row store.Thread) store.Status {
 	if row.Status == store.Running && !t.Driven {
 		return Interrupted
 	}
@@ -288,7 +288,7 @@ func (t *timeliner) status(row store.Thread) store.Status {
 }
 
 // chain places attempts and steps of a thread on its lanes.
-func (t *timeliner) chain(row store.Thread, at int, inside map[string]int) {
+func (t *timelineBuilder) chain(row store.Thread, at int, inside map[string]int) {
 	made := map[int]ChainStep{} // by index among the attempts
 	tried := t.tried[row.ID]
 	for _, s := range t.Chains[row.ID] {
@@ -330,7 +330,7 @@ func (t *timeliner) chain(row store.Thread, at int, inside map[string]int) {
 
 // gates places questions and approvals on the lanes of those who asked. The step that answers a
 // gate of a flow shares its mark.
-func (t *timeliner) gates() {
+func (t *timelineBuilder) gates() {
 	for _, g := range t.Gates {
 		at, ok := t.of[g.Attempt]
 		if !ok {
@@ -356,7 +356,7 @@ func (t *timeliner) gates() {
 }
 
 // links connects a lane to those that it branches off, joins and follows.
-func (t *timeliner) links(at int) {
+func (t *timelineBuilder) links(at int) {
 	l := t.out.Lanes[at]
 	if t.head[l.Thread] != at {
 		return

@@ -67,7 +67,7 @@ func (b *Reader) chain(ctx context.Context, row store.Thread) (list []ChainStep,
 		if skip.IsZero() || s.Hash == skip {
 			skip = dag.Hash{}
 			list = append(list, newChainStep(s, n))
-			if s.State.Main() >= 0 {
+			if s.State.MainPath() >= 0 {
 				skip = s.State.Fork
 			}
 		}

@@ -110,7 +110,7 @@ func (d *timed) ends(id string, status store.Status, at int64) {
 }
 
 // told is a timeline as people read it: lanes, then links, then waits that are cut, in seconds.
-func told(tl view.Timeline) []string {
+func eventText(tl view.Timeline) []string {
 	var out []string
 	for _, l := range tl.Lanes {
 		text := strings.Repeat("  ", l.Level) + l.Name + " " + string(l.Status) + ":"
@@ -231,7 +231,7 @@ func TestTimeline(t *testing.T) {
 		}, []string{"solve running:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, told(view.NewTimeline(c.make().TimelineRecord))); diff != "" {
+			if diff := cmp.Diff(c.want, eventText(view.NewTimeline(c.make().TimelineRecord))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})

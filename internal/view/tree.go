@@ -50,11 +50,11 @@ type TreePath struct {
 // Tree reads a thread, or the chain of a step, and what is below it, depth levels down. A
 // negative depth means all levels, 0 only the steps themselves.
 func (b *Reader) Tree(ctx context.Context, of Subject, depth int) (*Tree, error) {
-	kin, err := b.kin(ctx, of.Row)
+	lineage, err := b.lineage(ctx, of.Row)
 	if err != nil {
 		return nil, err
 	}
-	t := treeReader{b.Nodes, kin, b.statuses(), map[[2]dag.Hash]bool{}, map[string]bool{of.Row.ID: true}}
+	t := treeReader{b.Nodes, lineage, b.statuses(), map[[2]dag.Hash]bool{}, map[string]bool{of.Row.ID: true}}
 	var from dag.Hash
 	first := 1
 	if of.Row.Kind == store.KindPath && of.Row.Path != nil {

@@ -12,8 +12,8 @@ import (
 // A treeReader reads one tree.
 type treeReader struct {
 	*thread.Reader
-	kin    thread.Kin
-	stands statuses
+	lineage thread.Lineage
+	stands  statuses
 	// chains and threads that are already in the tree. In a sound record none occurs twice; in a
 	// forged one the tree could double at every level.
 	chains  map[[2]dag.Hash]bool // recorded by a step
@@ -45,7 +45,7 @@ func (t *treeReader) read(ctx context.Context, row store.Thread, head, from dag.
 	slices.Reverse(steps)
 	number := map[dag.Hash]int{from: first - 1, startHash: 0}
 	known := map[string]bool{}
-	via := thread.Via(steps, thread.PathOf(row))
+	via := thread.StepPaths(steps, thread.PathOf(row))
 	for i, s := range steps {
 		number[s.Hash] = first + i
 		role := s.State.Role
@@ -86,7 +86,7 @@ func (t *treeReader) below(
 	ctx context.Context, step *TreeStep, s *thread.State, number map[dag.Hash]int, known map[string]bool, depth int,
 ) error {
 	if !s.ChildThread.IsZero() {
-		row, _ := t.kin.Child(s.ChildThread)
+		row, _ := t.lineage.Child(s.ChildThread)
 		known[row.ID] = true
 		if depth != 0 {
 			var err error
@@ -95,12 +95,12 @@ func (t *treeReader) below(
 			}
 		}
 	}
-	main := s.Main()
+	main := s.MainPath()
 	for i, p := range s.Paths {
 		known[p.Thread] = true
 		path := TreePath{ID: p.ID, Status: p.Status, Thread: p.Thread, Main: i == main,
 			Steps: []TreeStep{}, Loose: []Tree{}}
-		row := pathRow(t.kin, p, s.Fork)
+		row := pathRow(t.lineage, p, s.Fork)
 		if depth != 0 && !path.Main {
 			from, first := ownFrom(row, s.Fork), 1
 			if !from.IsZero() {
@@ -118,8 +118,8 @@ func (t *treeReader) below(
 }
 
 // pathRow returns the row of a path of the fork, as its join records it.
-func pathRow(kin thread.Kin, p thread.PathHead, fork dag.Hash) store.Thread {
-	row, ok := kin.Thread(p.Thread)
+func pathRow(lineage thread.Lineage, p thread.PathHead, fork dag.Hash) store.Thread {
+	row, ok := lineage.Thread(p.Thread)
 	if !ok {
 		row = store.Thread{ID: p.Thread, Kind: store.KindPath, Path: &store.Path{ID: p.ID, Fork: fork}}
 	}
@@ -144,11 +144,11 @@ func (t *treeReader) loose(
 	if tree.ID == "" {
 		return nil
 	}
-	rows := slices.Clone(t.kin.Below(tree.ID))
+	rows := slices.Clone(t.lineage.Children(tree.ID))
 	for _, s := range tree.Steps {
 		for _, p := range s.Paths {
 			if p.Main {
-				rows = append(rows, t.kin.Below(p.Thread)...)
+				rows = append(rows, t.lineage.Children(p.Thread)...)
 			}
 		}
 	}

@@ -89,10 +89,10 @@ func (s statuses) of(ctx context.Context, row store.Thread) store.Status {
 	return row.Status
 }
 
-// kin reads the kin of row, nothing for the zero Thread.
-func (b *Reader) kin(ctx context.Context, row store.Thread) (thread.Kin, error) {
+// lineage reads the lineage of row, nothing for the zero Thread.
+func (b *Reader) lineage(ctx context.Context, row store.Thread) (thread.Lineage, error) {
 	if row.ID == "" {
-		return thread.Kin{}, nil
+		return thread.Lineage{}, nil
 	}
-	return thread.ReadKin(ctx, b.Store, row)
+	return thread.ReadLineage(ctx, b.Store, row)
 }

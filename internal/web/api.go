@@ -65,10 +65,10 @@ func (s *Server) listEvidence(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) listThreads(w http.ResponseWriter, r *http.Request) error {
 	var f view.ThreadFilter
 	var err error
-	if f.All, err = yes(r, "all"); err != nil {
+	if f.All, err = boolParam(r, "all"); err != nil {
 		return err
 	}
-	if f.Parts, err = yes(r, "parts"); err != nil {
+	if f.Parts, err = boolParam(r, "parts"); err != nil {
 		return err
 	}
 	q := r.URL.Query()
@@ -120,7 +120,7 @@ func (s *Server) showThread(w http.ResponseWriter, r *http.Request) error {
 func hash(r *http.Request) (dag.Hash, error) {
 	h, err := dag.ParseHash(r.PathValue("hash"))
 	if err != nil {
-		return h, notFound("there is nothing called %q", r.PathValue("hash"))
+		return h, notFound("there is no object %q", r.PathValue("hash"))
 	}
 	return h, nil
 }
@@ -150,7 +150,7 @@ func (s *Server) showPrompt(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) listGates(w http.ResponseWriter, r *http.Request) error {
-	all, err := yes(r, "all")
+	all, err := boolParam(r, "all")
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 		Text  string `json:"text"`
 		Input string `json:"input"`
 	}
-	if err := said(r, &body); err != nil {
+	if err := decodeBody(r, &body); err != nil {
 		return err
 	}
 	if body.Input != "" {
@@ -214,7 +214,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 	}
 	switch {
 	case driven:
-		v.Summary = strings.TrimSpace(v.Summary + " " + s.became(ctx, g.Task))
+		v.Summary = strings.TrimSpace(v.Summary + " " + s.outcomeSoon(ctx, g.Task))
 	case row.Ended():
 		v.Summary += " The task had already ended."
 	default:

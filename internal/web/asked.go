@@ -16,7 +16,7 @@ import (
 // with unknown parts is also shown as stored.
 type asked struct {
 	G       store.Gate
-	Ask     view.Asking
+	Ask     view.Phrasing
 	Answers []view.Option // a button for each
 	Agent   string        // the agent that asks, "" if the flow does
 	Action  gate.Action
@@ -31,18 +31,18 @@ type asked struct {
 	Read    bool
 }
 
-// spelled are the types of actions whose headline and points say all that the parameters do.
-var spelled = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNode: true, gate.Attempt: true}
+// phrasedTypes are the types of actions whose headline and points say all that the parameters do.
+var phrasedTypes = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNode: true, gate.Attempt: true}
 
 func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
-	a := asked{G: g, Ask: view.Asks(g), Answers: view.AnswersOf(g), Now: time.Now(), Read: s.cfg.ReadOnly}
+	a := asked{G: g, Ask: view.PhrasingOf(g), Answers: view.AnswersOf(g), Now: time.Now(), Read: s.cfg.ReadOnly}
 	a.Ask.Headline = strings.TrimPrefix(a.Ask.Headline, g.Node+" asks: ") // the page shows who asks below
 	if len(g.Action) > 0 {
 		var whole bool
 		if a.Action, whole, _ = view.Action(g); !whole {
 			a.Exactly = string(g.Action)
 		}
-		a.Open = !spelled[a.Action.Type]
+		a.Open = !phrasedTypes[a.Action.Type]
 	}
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
 		a.Forged = true
@@ -85,8 +85,8 @@ func (a asked) Who() string {
 	return who
 }
 
-// asks returns the open gates of a task.
-func (s *Server) asks(ctx context.Context, id string) ([]asked, error) {
+// openQuestions returns the open gates of a task.
+func (s *Server) openQuestions(ctx context.Context, id string) ([]asked, error) {
 	open, err := s.views.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
 	if err != nil {
 		return nil, err
@@ -102,14 +102,14 @@ func (s *Server) asks(ctx context.Context, id string) ([]asked, error) {
 	return out, nil
 }
 
-// became says in a sentence what a task did after it was resumed, as soon as it is known: it may
+// outcomeSoon says in a sentence what a task did after it was resumed, as soon as it is known: it may
 // stop again a moment later.
-func (s *Server) became(ctx context.Context, id string) string {
-	for last := time.Now().Add(becomes); ; {
+func (s *Server) outcomeSoon(ctx context.Context, id string) string {
+	for last := time.Now().Add(outcomeWait); ; {
 		select {
 		case <-s.ended.Done():
 			return ""
-		case <-time.After(becomes / 10):
+		case <-time.After(outcomeWait / 10):
 		}
 		row, err := s.cfg.Store.Thread(ctx, id)
 		if err != nil {
@@ -120,7 +120,7 @@ func (s *Server) became(ctx context.Context, id string) string {
 			return ""
 		}
 		drives, late := s.work.drives(id), time.Now().After(last)
-		if said := s.cfg.Program.Says(s.work.said(id)); said != "" && !drives {
+		if said := s.cfg.Program.Says(s.work.lastError(id)); said != "" && !drives {
 			return "The task stopped: " + said
 		}
 		why := ""
@@ -144,5 +144,5 @@ func (s *Server) became(ctx context.Context, id string) string {
 	}
 }
 
-// becomes is how long became waits.
-const becomes = time.Second
+// outcomeWait is how long outcomeSoon waits.
+const outcomeWait = time.Second

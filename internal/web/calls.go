@@ -22,25 +22,25 @@ type callsPage struct {
 // A oneCall is a request with its response, shortened for the page.
 type oneCall struct {
 	view.Call
-	Asked, Said heard
+	Asked, Said excerpt
 }
 
-// A heard text is the beginning of a request or response.
-type heard struct {
+// An excerpt is the beginning of a request or response.
+type excerpt struct {
 	Text string
 	Cut  bool
 }
 
-// maxHeard limits how much of a request or response a page shows, in bytes.
-const maxHeard = 256 << 10
+// maxExcerpt limits how much of a request or response a page shows, in bytes.
+const maxExcerpt = 256 << 10
 
-func hear(text *string) heard {
+func newExcerpt(text *string) excerpt {
 	if text == nil {
-		return heard{}
+		return excerpt{}
 	}
-	h := heard{Text: *text, Cut: len(*text) > maxHeard}
+	h := excerpt{Text: *text, Cut: len(*text) > maxExcerpt}
 	if h.Cut {
-		h.Text = h.Text[:maxHeard]
+		h.Text = h.Text[:maxExcerpt]
 	}
 	h.Text = strings.ToValidUTF8(h.Text, "\uFFFD")
 	return h
@@ -80,7 +80,7 @@ func (s *Server) stepCallsPage(w http.ResponseWriter, r *http.Request) error {
 	body := callsPage{Calls: v, At: "/steps/" + h.String() + "/calls"}
 	title := "Requests to the model"
 	if call := v.Calls[0]; call.Request != nil {
-		body.One = &oneCall{Call: call, Asked: hear(call.Request), Said: hear(call.Response)}
+		body.One = &oneCall{Call: call, Asked: newExcerpt(call.Request), Said: newExcerpt(call.Response)}
 		title = "Request " + strconv.Itoa(call.N)
 	}
 	var row store.Thread
@@ -99,7 +99,7 @@ func (s *Server) stepCallsPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := page{Title: title, Nav: "tasks", Follow: "-", Body: body}
 	if row.ID != "" {
-		if p.Crumbs, err = s.way(r.Context(), row); err != nil {
+		if p.Crumbs, err = s.breadcrumb(r.Context(), row); err != nil {
 			return err
 		}
 		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, v.N)

@@ -25,7 +25,7 @@ func TestCalls(t *testing.T) {
 			if _, err := req.Traffic.Begin(ctx, c); err != nil {
 				return agent.Result{}, err
 			}
-			said := fmt.Appendf(nil, "said %d %s\xff%s", i, hostile, strings.Repeat("x", i*maxHeard))
+			said := fmt.Appendf(nil, "said %d %s\xff%s", i, hostile, strings.Repeat("x", i*maxExcerpt))
 			req.Traffic.End(c, agent.Reply{Status: 200, Type: "text/event-stream", Body: said}, agent.Usage{InputTokens: 1234})
 		}
 		return housetest.Answer(req, emit, "---\n$status: done\n---\nWell.")

@@ -39,8 +39,8 @@ func (c *agentChanges) add(files []changedFile) {
 // maxPatched limits how many steps' patches a page shows.
 const maxPatched = 40
 
-// A treed is a change from one git tree to another.
-type treed struct {
+// A treeChange is a change from one git tree to another.
+type treeChange struct {
 	from, to string
 	at       int64
 	lane     string
@@ -57,7 +57,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 		shared[row.ID] = row.Tree == root.Tree
 	}
 	out := &changes{}
-	var own, each []treed
+	var own, each []treeChange
 	var apart []thread.MergedSide
 	known := false // whether any tree is recorded
 	for _, lane := range tl.Lanes {
@@ -76,7 +76,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 			if d.Merge != nil {
 				known = true
 				if shared[lane.Thread] && d.Merge.From != d.Merge.To {
-					own = append(own, treed{d.Merge.From, d.Merge.To, state.Timestamp, ""})
+					own = append(own, treeChange{d.Merge.From, d.Merge.To, state.Timestamp, ""})
 				}
 				for _, side := range d.Merge.Sides {
 					if !side.Merged {
@@ -92,7 +92,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 			if *d.TreeBefore == *d.TreeAfter {
 				continue
 			}
-			one := treed{*d.TreeBefore, *d.TreeAfter, cmp.Or(d.EndedAt, state.Timestamp), lane.Name}
+			one := treeChange{*d.TreeBefore, *d.TreeAfter, cmp.Or(d.EndedAt, state.Timestamp), lane.Name}
 			each = append(each, one)
 			if shared[lane.Thread] {
 				own = append(own, one)
@@ -137,8 +137,8 @@ func stepsOf(l view.TimelineLane) (list []dag.Hash) {
 }
 
 // agentsChanges fills in the changes of each agent.
-func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *changes, each []treed) error {
-	slices.SortStableFunc(each, func(a, b treed) int { return cmp.Compare(a.at, b.at) })
+func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *changes, each []treeChange) error {
+	slices.SortStableFunc(each, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
 	for i, one := range each {
 		if i == maxPatched {
 			out.MoreAgents = len(each) - i
@@ -157,11 +157,11 @@ func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *chan
 }
 
 // netChanges fills in the changes of the task's own tree from its first step to its last.
-func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes, own []treed) error {
+func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes, own []treeChange) error {
 	if len(own) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(own, func(a, b treed) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(own, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
 	out.Files, out.Why = s.patched(ctx, root, own[0].from, own[len(own)-1].to)
 	for i := range out.Files {
 		f := &out.Files[i]

@@ -21,7 +21,7 @@ func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	body := struct{ Chats []view.TaskRow }{rows}
-	return s.show(w, r, http.StatusOK, "chats", page{Title: "Chats", Nav: "chats", Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "chats", page{Title: "Chats", Nav: "chats", Types: stateEvents, Body: body})
 }
 
 // A turn is one step of a conversation, by a person or the agent.
@@ -31,8 +31,8 @@ type turn struct {
 	Last   bool // the last one
 }
 
-// spokenPart returns an agent's text without its front matter.
-func spokenPart(text string) string {
+// withoutFrontMatter returns an agent's text without its front matter.
+func withoutFrontMatter(text string) string {
 	rest, ok := strings.CutPrefix(strings.TrimLeft(text, "\r\n"), "---\n")
 	if !ok {
 		return text
@@ -43,8 +43,8 @@ func spokenPart(text string) string {
 	return text
 }
 
-// A trial is an attempt at the next turn, and its activity so far.
-type trial struct {
+// A runningAttempt is an attempt at the next turn, and its activity so far.
+type runningAttempt struct {
 	store.Attempt
 	Items []doneItem
 }
@@ -59,7 +59,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if row.Flow != flow.ChatFlow {
-		return notFound("task %s is no conversation", row.ID)
+		return notFound("task %s is not a conversation", row.ID)
 	}
 	v, err := s.views.About(ctx, row)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Opening      string
 		Turns        []turn
 		Older        int
-		Trying       []trial
+		Trying       []runningAttempt
 		Gates        []asked
 		Waiting      []store.Wish // messages that the agent has not received yet
 		Over, Driven bool
@@ -87,7 +87,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
 	body.Ours, body.Driven = s.work.drives(row.ID), s.views.Driven(ctx, row.ID)
-	body.Said = s.cfg.Program.Says(s.work.said(row.ID))
+	body.Said = s.cfg.Program.Says(s.work.lastError(row.ID))
 	if from == 1 {
 		body.Opening = v.Prompt
 	}
@@ -97,7 +97,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		one := turn{Step: st, Person: st.Role == thread.RoleInput}
 		if !one.Person {
-			one.Text = spokenPart(st.Text)
+			one.Text = withoutFrontMatter(st.Text)
 		}
 		body.Turns = append(body.Turns, one)
 		v.Usage = v.Usage.Add(st.Usage)
@@ -113,14 +113,14 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		slices.Reverse(events)
 		for _, at := range v.Trying {
-			body.Trying = append(body.Trying, trial{at, seen(events, at.ID)})
+			body.Trying = append(body.Trying, runningAttempt{at, recentItems(events, at.ID)})
 		}
 	}
-	if body.Waiting, err = s.unheard(ctx, row); err != nil {
+	if body.Waiting, err = s.pendingInput(ctx, row); err != nil {
 		return err
 	}
 	title := line(60, v.Prompt)
-	if body.Gates, err = s.asks(ctx, row.ID); err != nil {
+	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
 	}
 	return s.show(w, r, http.StatusOK, "chat", page{
@@ -128,14 +128,14 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// unheard returns the messages to a task that were not processed yet.
-func (s *Server) unheard(ctx context.Context, row store.Thread) ([]store.Wish, error) {
+// pendingInput returns the messages to a task that were not processed yet.
+func (s *Server) pendingInput(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	open, err := s.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	return slices.DeleteFunc(open, func(w store.Wish) bool { return w.Kind != store.WishInput }), err
 }
 
-// seen returns the recent activity of an attempt from events in order.
-func seen(events []store.Event, attempt string) []doneItem {
+// recentItems returns the recent activity of an attempt from events in order.
+func recentItems(events []store.Event, attempt string) []doneItem {
 	var all []doneItem
 	at := map[string]int{} // index of the newest update of each item
 	for _, ev := range events {

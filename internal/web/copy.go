@@ -70,7 +70,7 @@ type copied struct {
 	ResultBy  string // the agent
 	Documents documents
 	Evidence  proofs
-	Events    task.Stretched
+	Events    task.EventsPage
 	Happened  []happening
 	Workers   []task.Worker
 	Worker    *session
@@ -108,7 +108,7 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 			}
 		case "events":
 			body.Events, err = s.copy.Events(from, shownEvents, nil)
-			body.Happened = told(body.Events.Events, body.Task, nil)
+			body.Happened = happenings(body.Events.Events, body.Task, nil)
 		case "sessions":
 			body.Workers, err = s.copy.Workers()
 			if id := r.PathValue("id"); id != "" && err == nil {
@@ -146,7 +146,7 @@ func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
 	if err != nil || json.Unmarshal(data, &final) != nil { // truncated, or changed since
 		return "", ""
 	}
-	return cmp.Or(spokenPart(final.Text), final.Summary), last.Instance
+	return cmp.Or(withoutFrontMatter(final.Text), final.Summary), last.Instance
 }
 
 // of fills in what one agent did.
@@ -158,7 +158,7 @@ func (b *copied) of(name string, c *task.DirReader, from int64) error {
 		}
 	}
 	if b.Worker == nil {
-		return notFound("nobody is called %q here", name)
+		return notFound("there is no agent %q here", name)
 	}
 	var err error
 	b.Events, err = c.Events(from, shownEvents, func(ev store.Event) bool {
@@ -177,7 +177,7 @@ func (b *copied) of(name string, c *task.DirReader, from int64) error {
 func (s *Server) readCopy(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("path")
 	entries, _ := s.copy.Evidence() // without entries, citations are marked as broken
-	v, err := readDocument(s.copy, name, "", citing(entries, name, "/evidence"))
+	v, err := readDocument(s.copy, name, "", newCiter(entries, name, "/evidence"))
 	if err != nil {
 		return err
 	}

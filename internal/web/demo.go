@@ -30,7 +30,7 @@ var demoPrograms []byte
 
 // beginDemo starts the demo. It needs no consent, since its commands are Plait's own.
 func (s *Server) beginDemo(w http.ResponseWriter, r *http.Request) error {
-	if err := said(r, &struct{}{}); err != nil {
+	if err := decodeBody(r, &struct{}{}); err != nil {
 		return err
 	}
 	if s.cfg.Demo == nil {
@@ -39,7 +39,7 @@ func (s *Server) beginDemo(w http.ResponseWriter, r *http.Request) error {
 	ctx := context.WithoutCancel(r.Context())
 	spec := control.Spec{Prompt: demoPrompt, Workspace: s.cfg.Workspace}
 	if s.cfg.Demo.Codex {
-		found, err := s.found(ctx, demoFlow)
+		found, err := s.findFlow(ctx, demoFlow)
 		if err != nil {
 			return err
 		}

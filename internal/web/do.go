@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// stands returns the state of a thread after a request.
-func stands(row store.Thread, summary string) view.Standing {
+// standingOf returns the state of a thread after a request.
+func standingOf(row store.Thread, summary string) view.Standing {
 	v := view.NewStanding(row)
 	v.Summary = summary
 	return v
@@ -32,25 +32,25 @@ func notStarted(row store.Thread, err error) error {
 	return &p
 }
 
-// A wanted is the parameters of a request about a thread. The table of routes says which ones a
+// A threadRequest is the parameters of a request about a thread. The table of routes says which ones a
 // route takes.
-type wanted struct {
+type threadRequest struct {
 	At      string `json:"at"`
 	Text    string `json:"text"`
 	Agent   string `json:"agent"`
 	InPlace bool   `json:"inPlace"`
 }
 
-// toDo returns the thread of a request, and the request's parameters.
-func toDo(r *http.Request, find func(*http.Request) (store.Thread, error)) (row store.Thread, body wanted, err error) {
+// readThreadRequest returns the thread of a request, and the request's parameters.
+func readThreadRequest(r *http.Request, find func(*http.Request) (store.Thread, error)) (row store.Thread, body threadRequest, err error) {
 	if row, err = find(r); err == nil {
-		err = said(r, &body)
+		err = decodeBody(r, &body)
 	}
 	return row, body, err
 }
 
 func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
-	row, _, err := toDo(r, s.taskRow)
+	row, _, err := readThreadRequest(r, s.taskRow)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 // resumeTask resumes a task, or passes text to the process that drives it. The text is for the
 // task or for a part of it.
 func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
-	row, body, err := toDo(r, s.row)
+	row, body, err := readThreadRequest(r, s.row)
 	if err != nil {
 		return err
 	}
@@ -84,8 +84,8 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		if err := s.cfg.Control.Tell(context.WithoutCancel(r.Context()), row.ID, how); err != nil {
 			return err
 		}
-		s.work.unheard(row.Root)
-		v := stands(row, "Sent. The agents read it before their next step.")
+		s.work.noteInput(row.Root)
+		v := standingOf(row, "Sent. The agents read it before their next step.")
 		v.Recorded = true
 		return answer(w, "resume", v)
 	}
@@ -97,26 +97,26 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	}
 	summary := ""
 	if row.Flow != flow.ChatFlow { // in a conversation, the answer says enough
-		summary = "Resumed. " + s.became(r.Context(), row.Root)
+		summary = "Resumed. " + s.outcomeSoon(r.Context(), row.Root)
 	}
-	return answer(w, "resume", stands(row, summary))
+	return answer(w, "resume", standingOf(row, summary))
 }
 
 // stopTask interrupts what this server does with a task, like Ctrl-C on a terminal.
 func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
-	row, _, err := toDo(r, s.taskRow)
+	row, _, err := readThreadRequest(r, s.taskRow)
 	if err != nil {
 		return err
 	}
 	if !s.work.stop(row.ID) {
 		return conflict("this server does not drive task %s", row.ID)
 	}
-	return answer(w, "task.stop", stands(row, "Stopping. The task can be resumed."))
+	return answer(w, "task.stop", standingOf(row, "Stopping. The task can be resumed."))
 }
 
 // forkThread creates a task that continues from a step, and drives it.
 func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
-	row, body, err := toDo(r, s.row)
+	row, body, err := readThreadRequest(r, s.row)
 	if err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.drive(next, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
-	return answer(w, "fork", stands(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread,
+	return answer(w, "fork", standingOf(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread,
 		next.ForkedFrom.Step.Short())))
 }
 
@@ -140,7 +140,7 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 // replaces it, and it is cancelled. Files are left alone. The fork is made first: after a crash
 // in between, both exist and nothing is lost.
 func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
-	row, body, err := toDo(r, s.taskRow)
+	row, body, err := readThreadRequest(r, s.taskRow)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	case row.Ended():
 		return conflict("this conversation is %s: it can be forked", row.Status)
 	case s.views.Driven(ctx, row.ID):
-		return conflict("somebody is at work in this conversation: stop it first")
+		return conflict("an agent is working in this conversation: stop it first")
 	}
 	next, err := s.cfg.Control.Fork(ctx, control.Fork{Thread: row.ID, At: body.At, Source: flow.ChatFlow, InPlace: true})
 	if err != nil {
@@ -172,18 +172,18 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.drive(next, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
-	return answer(w, "fork", stands(next, fmt.Sprintf("reverted to step %s; files stay as they are",
+	return answer(w, "fork", standingOf(next, fmt.Sprintf("reverted to step %s; files stay as they are",
 		next.ForkedFrom.Step.Short())))
 }
 
 // compactThread lets an agent summarise a thread's conversation, in the background.
 func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
-	row, body, err := toDo(r, s.row)
+	row, body, err := readThreadRequest(r, s.row)
 	if err != nil {
 		return err
 	}
 	if s.views.Driven(r.Context(), row.Root) {
-		return conflict("somebody drives task %s: a conversation is summarised while nobody is at work", row.Root)
+		return conflict("task %s is running: a conversation can only be summarised while no agent works", row.Root)
 	}
 	err = s.work.begin(row.Root, func(ctx context.Context) error {
 		_, err := s.cfg.Control.Compact(ctx, control.Compaction{Thread: row.ID, Agent: body.Agent})
@@ -192,11 +192,11 @@ func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return answer(w, "thread.compact", stands(row, "is summarised"))
+	return answer(w, "thread.compact", standingOf(row, "is summarised"))
 }
 
-// checked verifies a thread; for the root of a task, all threads of the task.
-func (s *Server) checked(r *http.Request) (store.Thread, verify.Report, error) {
+// verifyRow verifies a thread; for the root of a task, all threads of the task.
+func (s *Server) verifyRow(r *http.Request) (store.Thread, verify.Report, error) {
 	row, err := s.row(r)
 	if err != nil {
 		return row, verify.Report{}, err
@@ -206,7 +206,7 @@ func (s *Server) checked(r *http.Request) (store.Thread, verify.Report, error) {
 }
 
 func (s *Server) verifyThread(w http.ResponseWriter, r *http.Request) error {
-	_, report, err := s.checked(r)
+	_, report, err := s.verifyRow(r)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ type verified struct {
 
 func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
 	at := time.Now()
-	row, report, err := s.checked(r)
+	row, report, err := s.verifyRow(r)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
 			v.Gone = append(v.Gone, p)
 		}
 	}
-	crumbs, err := s.way(r.Context(), row)
+	crumbs, err := s.breadcrumb(r.Context(), row)
 	if err != nil {
 		return err
 	}

@@ -201,7 +201,7 @@ func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	at := "/tasks/" + row.ID
 	name := r.PathValue("path")
-	v, err := readDocument(c, name, at, citing(entries, name, at+"?tab=evidence"))
+	v, err := readDocument(c, name, at, newCiter(entries, name, at+"?tab=evidence"))
 	if err != nil {
 		return err
 	}

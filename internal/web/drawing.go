@@ -121,9 +121,9 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		}
 		i, known := merged[[2]int{from, to}]
 		if !known {
-			i = len(l.ways)
+			i = len(l.edges)
 			merged[[2]int{from, to}] = i
-			l.ways = append(l.ways, way{from: from, to: to, label: -1})
+			l.edges = append(l.edges, edge{from: from, to: to, label: -1})
 			d.Lines = append(d.Lines, arrow{Kind: e.Kind})
 			all = append(all, nil)
 		}
@@ -131,10 +131,10 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 			all[i] = append(all[i], e.Label)
 		}
 	}
-	if d.Large = len(l.boxes)+len(l.ways) > maxBoxes; d.Large {
+	if d.Large = len(l.boxes)+len(l.edges) > maxBoxes; d.Large {
 		return d
 	}
-	for i, w := range l.ways {
+	for i, w := range l.edges {
 		text := strings.Join(all[i], ", ")
 		from, to := g.Nodes[w.from], g.Nodes[w.to]
 		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+text, ": ")
@@ -148,7 +148,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 			b.w += 34 + textWidth(d.Lines[i].Label, smallText) // room for its loop
 			continue
 		}
-		l.ways[i].label = len(l.boxes)
+		l.edges[i].label = len(l.boxes)
 		l.boxes = append(l.boxes, box{w: textWidth(d.Lines[i].Label, smallText) + 8, h: labelTall})
 	}
 	if !l.place() {
@@ -159,7 +159,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	for i := range d.Boxes {
 		d.Boxes[i].X, d.Boxes[i].Y = l.boxes[i].x, l.boxes[i].y
 	}
-	for i, w := range l.ways {
+	for i, w := range l.edges {
 		d.line(&l, w, i)
 	}
 	return d
@@ -181,7 +181,7 @@ func madeBy(n view.GraphNode) string {
 }
 
 // line draws an edge: curves between layers, straight through them.
-func (d *drawing) line(l *layout, w way, i int) {
+func (d *drawing) line(l *layout, w edge, i int) {
 	out := &d.Lines[i]
 	from := d.Boxes[w.from]
 	if w.from == w.to {

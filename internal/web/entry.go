@@ -52,7 +52,7 @@ func announce(home string, r Running) (func(), error) {
 		err = os.Rename(f.Name(), runFile(home))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("say where the page is: %w", err)
+		return nil, fmt.Errorf("announce the page: %w", err)
 	}
 	return func() {
 		if now, err := os.ReadFile(runFile(home)); err == nil && string(now) == string(data) {
@@ -75,7 +75,7 @@ func FindRunning(ctx context.Context, home, workspace string) *Running {
 	if r.secret, err = keptSecret(filepath.Join(home, "ui.key")); err != nil {
 		return nil
 	}
-	nonce := drawn()
+	nonce := newSecret()
 	said, err := r.ask(ctx, http.MethodGet, url.Values{"nonce": {nonce}})
 	if err != nil || !hmac.Equal([]byte(said), []byte(proof(r.secret, r.Addr, nonce))) {
 		return nil

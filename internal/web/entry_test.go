@@ -53,7 +53,7 @@ func TestFindRunning(t *testing.T) {
 		}
 	}
 	strange := *there
-	strange.secret = drawn()
+	strange.secret = newSecret()
 	if at, err := strange.URL(t.Context(), "/"); err == nil {
 		t.Errorf("without the secret there is %s", at)
 	}
@@ -76,7 +76,7 @@ func TestFindRunning(t *testing.T) {
 	heard := make(chan string, 10)
 	go http.Serve(impostor, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		heard <- r.Method + " " + r.URL.String() + " " + strings.Join(r.Header.Values("Cookie"), " ")
-		w.Write([]byte(proof(drawn(), there.Addr, r.URL.Query().Get("nonce"))))
+		w.Write([]byte(proof(newSecret(), there.Addr, r.URL.Query().Get("nonce"))))
 	}))
 	if err := os.WriteFile(runFile(h.home), kept, 0o600); err != nil {
 		t.Fatal(err)

@@ -228,8 +228,8 @@ func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, e
 	return out, nil
 }
 
-// citing returns a citer for a file of a task directory. base is the URL of its evidence.
-func citing(entries []task.Entry, name, base string) citer {
+// newCiter returns a citer for a file of a task directory. base is the URL of its evidence.
+func newCiter(entries []task.Entry, name, base string) citer {
 	by := ""
 	if parts := strings.Split(path.Clean(name), "/"); len(parts) > 1 && parts[0] == "agents" {
 		by = parts[1]

@@ -28,8 +28,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err erro
 	fmt.Fprintln(w, visible(p.text))
 }
 
-// nothing responds to unknown paths.
-func (s *Server) nothing(w http.ResponseWriter, r *http.Request) {
+// unknownPath responds to unknown paths.
+func (s *Server) unknownPath(w http.ResponseWriter, r *http.Request) {
 	p := &problem{http.StatusNotFound, "not_found", "there is nothing at this address"}
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
 		other := r.Clone(r.Context())

@@ -223,7 +223,7 @@ func TestDownloads(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{"report.md": "report.md", "a b.txt": "a b.txt", "ü.md": "ü.md", "CON": "_CON", "": "_", ".bashrc": "bashrc", "con.tar.gz": "_con.tar.gz", "console": "console"} {
-		if got := harmless(name); got != want {
+		if got := safeName(name); got != want {
 			t.Errorf("%q is called %q, want %q", name, got, want)
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// found looks up a flow as plait run does, but by name only: nothing in a request is ever used as
+// findFlow looks up a flow as plait run does, but by name only: nothing in a request is ever used as
 // a path of a file.
-func (s *Server) found(ctx context.Context, name string) (control.Found, error) {
+func (s *Server) findFlow(ctx context.Context, name string) (control.Found, error) {
 	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return control.Found{}, notFound("there is no flow %q", name)
 	}
@@ -105,7 +105,7 @@ type flowBody struct {
 func (s *Server) flowPage(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	p := page{Title: name, Nav: "flows", Follow: "-", Crumbs: []crumb{{"Flows", "/flows"}, {name, ""}}}
-	f, err := s.found(r.Context(), name)
+	f, err := s.findFlow(r.Context(), name)
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {
 		wrong := slices.Clone(invalid.Problems)
@@ -168,7 +168,7 @@ func (s *Server) shortFile(file string) string {
 type shownFile struct{ Name, Text string }
 
 func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
-	f, err := s.found(r.Context(), r.PathValue("name"))
+	f, err := s.findFlow(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) showFlowGraph(w http.ResponseWriter, r *http.Request) error {
-	f, err := s.found(r.Context(), r.PathValue("name"))
+	f, err := s.findFlow(r.Context(), r.PathValue("name"))
 	if err != nil {
 		return err
 	}

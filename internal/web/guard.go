@@ -63,15 +63,15 @@ func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) 
 		}
 	}
 	if home == "" {
-		g.secret = drawn()
+		g.secret = newSecret()
 		return g, nil
 	}
 	g.secret, err = keptSecret(filepath.Join(home, "ui.key"))
 	return g, err
 }
 
-// drawn returns a new secret.
-func drawn() string {
+// newSecret returns a new secret.
+func newSecret() string {
 	b := make([]byte, secretBytes)
 	rand.Read(b) // never fails
 	return hex.EncodeToString(b)
@@ -123,7 +123,7 @@ func placeSecret(file string) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.WriteString(drawn() + "\n")
+	_, err = f.WriteString(newSecret() + "\n")
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func placeSecret(file string) error {
 
 // url returns a URL that logs a browser in and redirects to a page. It works once.
 func (g *guard) url(page string) string {
-	token := drawn()
+	token := newSecret()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.tokens) >= mostTokens {

@@ -14,8 +14,8 @@ import (
 // maxName limits the name of a download, in characters.
 const maxName = 100
 
-// harmless returns a name that is safe as a file name on every system.
-func harmless(name string) string {
+// safeName returns a name that is safe as a file name on every system.
+func safeName(name string) string {
 	name = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) || c == utf8.RuneError || strings.ContainsRune(`/\:*?"<>|%`, c) {
 			return '_'
@@ -39,7 +39,7 @@ var devices = regexp.MustCompile(`^(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0
 // hand sends bytes of an agent as a download, so that no browser takes them for one of our pages.
 // If from is short or corrupt, the response is shorter than announced.
 func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
-	name = harmless(name)
+	name = safeName(name)
 	head := w.Header()
 	head.Set("Content-Type", "application/octet-stream")
 	head.Set("Content-Length", fmt.Sprint(n))

@@ -12,7 +12,7 @@ func (s *Server) hostsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	body := struct{ Hosts []view.Host }{hosts}
-	return s.show(w, r, http.StatusOK, "hosts", page{Title: "Hosts", Nav: "hosts", Types: moves, Body: body})
+	return s.show(w, r, http.StatusOK, "hosts", page{Title: "Hosts", Nav: "hosts", Types: stateEvents, Body: body})
 }
 
 func (s *Server) listHosts(w http.ResponseWriter, r *http.Request) error {

@@ -114,15 +114,15 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 		return cmp.Compare(ev.Pos, pos)
 	})
 	for _, ev := range ring[from:] { // its events never change
-		if lets(f, ev) {
+		if matches(f, ev) {
 			events = append(events, ev)
 		}
 	}
 	return events, upTo, news, nil
 }
 
-// lets reports whether a filter selects an event.
-func lets(f store.EventFilter, ev store.Event) bool {
+// matches reports whether a filter selects an event.
+func matches(f store.EventFilter, ev store.Event) bool {
 	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false
 	}

@@ -102,7 +102,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.First = len(any) == 0
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count, Types: moves,
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count, Types: stateEvents,
 		Body: body})
 }
 
@@ -157,7 +157,7 @@ func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 		}
 		if thread.Routed(st.State.Role) {
 			text, err := s.cfg.Reader.Text(ctx, st.State.Content)
-			return spokenPart(text), err
+			return withoutFrontMatter(text), err
 		}
 	}
 	return "", nil
@@ -198,7 +198,7 @@ func (s *Server) needs(ctx context.Context) (needed, error) {
 // An answered is an answered gate in the list of answers.
 type answered struct {
 	G      store.Gate
-	Ask    view.Asking
+	Ask    view.Phrasing
 	Title  string // of its task
 	Short  string
 	Answer string // in one word
@@ -246,8 +246,8 @@ func (s *Server) answersPage(w http.ResponseWriter, r *http.Request) error {
 			}
 			known[g.Task] = of
 		}
-		body.Answers = append(body.Answers, answered{g, view.Asks(g), of.title, of.short, verdictOf(g)})
+		body.Answers = append(body.Answers, answered{g, view.PhrasingOf(g), of.title, of.short, verdictOf(g)})
 	}
-	return s.show(w, r, http.StatusOK, "answers", page{Title: "Answers", Nav: "inbox", Types: moves, Body: body,
+	return s.show(w, r, http.StatusOK, "answers", page{Title: "Answers", Nav: "inbox", Types: stateEvents, Body: body,
 		Crumbs: []crumb{{"Inbox", "/"}, {"Answers", ""}}})
 }

@@ -14,7 +14,7 @@ import (
 // A label is a box of its own in the middle of its edge, so that nothing overlaps it.
 type layout struct {
 	boxes []box
-	ways  []way
+	edges []edge
 	w, h  int // total, in px
 }
 
@@ -50,8 +50,8 @@ func (b box) mid() int {
 	return b.w / 2
 }
 
-// A way is an edge from one box to another.
-type way struct {
+// An edge leads from one box to another.
+type edge struct {
 	from, to int
 	label    int  // index of the label's box, or -1
 	back     bool // reversed: it closes a cycle
@@ -81,7 +81,7 @@ func (l *layout) place() bool {
 // path of a depth-first walk.
 func (l *layout) breakCircles() {
 	out := make([][]int, len(l.boxes)) // edges, by source
-	for i, w := range l.ways {
+	for i, w := range l.edges {
 		if w.from != w.to {
 			out[w.from] = append(out[w.from], i)
 		}
@@ -102,7 +102,7 @@ func (l *layout) breakCircles() {
 				stack = stack[:len(stack)-1]
 				continue
 			}
-			w := &l.ways[out[at.box][at.next]]
+			w := &l.edges[out[at.box][at.next]]
 			at.next++
 			switch state[w.to] {
 			case open:
@@ -116,7 +116,7 @@ func (l *layout) breakCircles() {
 }
 
 // ends returns the boxes of an edge, the upper one first.
-func (w way) ends() (up, down int) {
+func (w edge) ends() (up, down int) {
 	if w.back {
 		return w.to, w.from
 	}
@@ -128,7 +128,7 @@ func (w way) ends() (up, down int) {
 func (l *layout) rank(n int) {
 	above := make([]int, n)
 	below := make([][]int, n)
-	for _, w := range l.ways {
+	for _, w := range l.edges {
 		if up, down := w.ends(); up != down {
 			above[down]++
 			below[up] = append(below[up], down)
@@ -155,8 +155,8 @@ func (l *layout) rank(n int) {
 func (l *layout) split() []link {
 	var links []link
 	bends := 0
-	for i := range l.ways {
-		w := &l.ways[i]
+	for i := range l.edges {
+		w := &l.edges[i]
 		up, down := w.ends()
 		if up == down {
 			continue

@@ -24,11 +24,11 @@ func drawLayout(t *rapid.T) layout {
 		l.boxes = append(l.boxes, box{w: rapid.IntRange(1, 300).Draw(t, "w"), h: rapid.IntRange(1, 60).Draw(t, "h")})
 	}
 	for range rapid.IntRange(0, 60).Draw(t, "ways") {
-		l.ways = append(l.ways, way{from: rapid.IntRange(0, n-1).Draw(t, "from"), to: rapid.IntRange(0, n-1).Draw(t, "to"), label: -1})
+		l.edges = append(l.edges, edge{from: rapid.IntRange(0, n-1).Draw(t, "from"), to: rapid.IntRange(0, n-1).Draw(t, "to"), label: -1})
 	}
-	for i, w := range l.ways {
+	for i, w := range l.edges {
 		if w.from != w.to && rapid.Bool().Draw(t, "labelled") {
-			l.ways[i].label = len(l.boxes)
+			l.edges[i].label = len(l.boxes)
 			l.boxes = append(l.boxes, box{w: rapid.IntRange(1, 200).Draw(t, "w"), h: labelTall})
 		}
 	}
@@ -38,13 +38,13 @@ func drawLayout(t *rapid.T) layout {
 func TestLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLayout(t)
-		again := layout{boxes: slices.Clone(l.boxes), ways: slices.Clone(l.ways)}
+		again := layout{boxes: slices.Clone(l.boxes), edges: slices.Clone(l.edges)}
 		given := len(l.boxes)
 		if !l.place() {
 			t.Fatal("few boxes are too many")
 		}
 		again.place()
-		if diff := cmp.Diff(again, l, cmp.AllowUnexported(layout{}, box{}, way{})); diff != "" {
+		if diff := cmp.Diff(again, l, cmp.AllowUnexported(layout{}, box{}, edge{})); diff != "" {
 			t.Fatalf("the same comes out otherwise:\n%s", diff)
 		}
 		for i, a := range l.boxes {
@@ -58,7 +58,7 @@ func TestLayout(t *testing.T) {
 			}
 		}
 		back := false
-		for i, w := range l.ways {
+		for i, w := range l.edges {
 			if w.from == w.to {
 				continue
 			}
@@ -89,7 +89,7 @@ func TestLayout(t *testing.T) {
 // circle reports whether some box leads back to itself.
 func circle(l layout) bool {
 	above := map[int]int{}
-	for _, w := range l.ways {
+	for _, w := range l.edges {
 		if w.from != w.to {
 			above[w.to]++
 		}
@@ -100,7 +100,7 @@ func circle(l layout) bool {
 		for i := range l.boxes {
 			if !gone[i] && above[i] == 0 {
 				gone[i], again = true, true
-				for _, w := range l.ways {
+				for _, w := range l.edges {
 					if w.from == i && w.to != i {
 						above[w.to]--
 					}
@@ -123,7 +123,7 @@ func TestLayoutLarge(t *testing.T) {
 			l := layout{boxes: make([]box, maxBoxes)}
 			for i := range l.boxes {
 				l.boxes[i].w, l.boxes[i].h = 100, 40
-				l.ways = append(l.ways, way{from: i, to: (i + 1) % maxBoxes, label: -1}, way{from: i, to: to(i) % maxBoxes, label: -1})
+				l.edges = append(l.edges, edge{from: i, to: (i + 1) % maxBoxes, label: -1}, edge{from: i, to: to(i) % maxBoxes, label: -1})
 			}
 			if !l.place() {
 				t.Fatal("it is too large")

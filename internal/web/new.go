@@ -46,7 +46,7 @@ func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
 		return p, badRequest("the prompt is empty: say what the task is")
 	}
 	var err error
-	if p.found, err = s.found(ctx, b.Flow); err != nil {
+	if p.found, err = s.findFlow(ctx, b.Flow); err != nil {
 		return p, err
 	}
 	for _, of := range []struct {
@@ -68,7 +68,7 @@ func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
 		return p, err
 	}
 	if b.Worktree != "" && !slices.Contains(worktrees(s.cfg.Workspace), b.Worktree) {
-		return p, badRequest("%q is no git worktree of this repository", b.Worktree)
+		return p, badRequest("%q is not a git worktree of this repository", b.Worktree)
 	}
 	p.spec = control.Spec{Bundle: p.found.Bundle, Prompt: b.Prompt, Workspace: s.cfg.Workspace, Tree: b.Worktree,
 		Options: control.Options{Agent: b.Agent, Approve: b.Approve, Merge: b.Merge, Limits: limits, Record: b.Record}}
@@ -106,7 +106,7 @@ func readLimits(text string) (flow.Limits, error) {
 // request.
 func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 	var body beginning
-	if err := said(r, &body); err != nil {
+	if err := decodeBody(r, &body); err != nil {
 		return err
 	}
 	ctx := context.WithoutCancel(r.Context()) // a task that was created is also recorded in full
@@ -144,7 +144,7 @@ func (s *Server) beginAndDrive(ctx context.Context, w http.ResponseWriter, spec 
 	if err := s.work.drive(row, control.Resume{}); err != nil {
 		return notStarted(row, err)
 	}
-	return answer(w, "run", stands(row, "The task has started."))
+	return answer(w, "run", standingOf(row, "The task has started."))
 }
 
 // A newTask is the page for starting a task.

@@ -18,7 +18,7 @@ func (s *Server) newest(ctx context.Context, f store.EventFilter) ([]store.Event
 // doing returns what each instance of a task did last.
 func (s *Server) doing(ctx context.Context, id string) (map[string]string, error) {
 	events, err := s.newest(ctx, store.EventFilter{Task: id, Types: event.Types(event.AgentItems{})})
-	return view.Doing(events), err
+	return view.LastActivity(events), err
 }
 
 // A happening is an event as a page shows it.
@@ -29,9 +29,9 @@ type happening struct {
 	Texts   []string
 }
 
-// told describes events of a task in sentences, in order. An event that this version does not
+// happenings describes events of a task in sentences, in order. An event that this version does not
 // know is shown as it is.
-func told(events []store.Event, t view.Task, named func(string) string) []happening {
+func happenings(events []store.Event, t view.Task, named func(string) string) []happening {
 	labels := map[string]string{}
 	for _, th := range t.Threads {
 		labels[th.ID] = th.Label

@@ -53,7 +53,7 @@ func parse(p view.Program) (map[string]*template.Template, error) {
 		}
 		return err
 	}
-	frame := template.New("").Funcs(shows)
+	frame := template.New("").Funcs(templateFuncs)
 	parts, err := fs.Glob(assets, "page/part/*.html")
 	for _, file := range append(parts, "page/frame.html") {
 		err = errors.Join(err, read(frame, file))
@@ -85,8 +85,8 @@ func parse(p view.Program) (map[string]*template.Template, error) {
 
 // The types of events after which a page is reloaded: all, or all except agents' activity.
 var (
-	follows = strings.Join(event.All(), " ")
-	moves   = strings.Join(slices.DeleteFunc(event.All(),
+	allEvents   = strings.Join(event.All(), " ")
+	stateEvents = strings.Join(slices.DeleteFunc(event.All(),
 		func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
 )
 
@@ -96,7 +96,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	if err != nil {
 		return err
 	}
-	p.Types = cmp.Or(p.Types, follows)
+	p.Types = cmp.Or(p.Types, allEvents)
 	if pos, ok := r.Context().Value(posKey{}).(int64); ok && p.Follow != "-" {
 		q := url.Values{"after": {strconv.FormatInt(pos, 10)}, "type": strings.Fields(p.Types)}
 		if p.Follow != "" {
@@ -124,8 +124,8 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 // themselves have none.
 func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
 
-// shows are the functions that templates can use.
-var shows = template.FuncMap{
+// templateFuncs are the functions that templates can use.
+var templateFuncs = template.FuncMap{
 	"ago":        ago,
 	"ms":         func(ms int64) time.Time { return time.UnixMilli(ms) },
 	"time":       func(t view.Time) time.Time { return time.UnixMilli(int64(t)) },
@@ -141,8 +141,8 @@ var shows = template.FuncMap{
 	"pretty":     pretty,
 	"diffLines":  diffLines,
 	"utterance":  utterance,
-	"many":       many,
-	"ticked":     ticked,
+	"many":       countOf,
+	"ticked":     withCode,
 	"titled":     stepTitle,
 	"word":       word,
 	"class":      func(d view.DisplayState) string { return strings.ReplaceAll(string(d), " ", "-") },
@@ -156,8 +156,8 @@ var shows = template.FuncMap{
 	"prose":      func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }
 
-// toldAs maps stored statuses to the words for people. Others are shown as stored.
-var toldAs = map[string]string{
+// statusWords maps stored statuses to the words for people. Others are shown as stored.
+var statusWords = map[string]string{
 	string(store.Completed): string(view.DisplayDone), string(store.Pending): string(view.DisplayQueued),
 	view.Created: string(view.DisplayQueued), view.Working: string(view.DisplayRunning),
 	view.InputRequired: string(view.DisplayNeedsYou), view.Canceled: string(view.DisplayCancelled),
@@ -166,11 +166,11 @@ var toldAs = map[string]string{
 
 func word(status any) string {
 	text := fmt.Sprint(status)
-	return cmp.Or(toldAs[text], text)
+	return cmp.Or(statusWords[text], text)
 }
 
-// ticked formats a sentence: text in backticks is code.
-func ticked(text string) template.HTML {
+// withCode formats a sentence: text in backticks is code.
+func withCode(text string) template.HTML {
 	parts := strings.Split(template.HTMLEscapeString(text), "`")
 	if len(parts)%2 == 0 {
 		return template.HTML(strings.Join(parts, "`"))
@@ -262,7 +262,7 @@ const maxPretty = 1 << 20
 // pretty formats JSON with indentation; other text is unchanged.
 func pretty(text string) string {
 	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) &&
-		widened(t) <= 4*maxPretty {
+		indentedSize(t) <= 4*maxPretty {
 		var out bytes.Buffer
 		if json.Indent(&out, []byte(t), "", "  ") == nil {
 			return out.String()
@@ -286,16 +286,16 @@ func utterance(text, task, by string) (template.HTML, error) {
 	return `<div class="prose">` + html + "</div>", err
 }
 
-// many formats a count with its noun.
-func many(n int, what string) string {
+// countOf formats a count with its noun.
+func countOf(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}
 	return count(int64(n)) + " " + what
 }
 
-// widened estimates the length of a JSON text once indented: deep nesting makes it grow.
-func widened(text string) int {
+// indentedSize estimates the length of a JSON text once indented: deep nesting makes it grow.
+func indentedSize(text string) int {
 	n, depth, quoted := len(text), 0, false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {

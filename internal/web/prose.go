@@ -48,9 +48,9 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 	)
 })
 
-// mayStand matches each allowed tag with all its attributes. Elements have no id, class or style;
+// allowedTags matches each allowed tag with all its attributes. Elements have no id, class or style;
 // nothing is loaded, and nothing can be submitted.
-var mayStand = sync.OnceValue(func() *regexp.Regexp {
+var allowedTags = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^<(/?(p|h[1-6]|em|strong|del|code|pre|blockquote|ul|ol|li|table|thead|tbody|tr|th|td)` +
 		`|br|hr|ol start="[0-9]+"|t[hd] align="(left|center|right)"` +
 		`|a href="(https?|mailto):[^"<>]*" rel="noopener noreferrer nofollow"|/a)>$`)
@@ -64,7 +64,7 @@ func clean(html string) bool {
 			return true
 		}
 		tag, html, found = strings.Cut(tag, ">")
-		if !found || !mayStand().MatchString("<"+tag+">") {
+		if !found || !allowedTags().MatchString("<"+tag+">") {
 			return false
 		}
 	}

@@ -143,7 +143,7 @@ func TestTicked(t *testing.T) {
 		"one ` alone <b>":           "one ` alone &lt;b&gt;",
 		"plain":                     "plain",
 	} {
-		if got := string(ticked(text)); got != want {
+		if got := string(withCode(text)); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -61,7 +61,7 @@ func (s *Server) handle(rt route) http.Handler {
 				s.fail(w, r, rt, &problem{http.StatusUnsupportedMediaType, "media_type", "send application/json"})
 				return
 			}
-			if err := rt.hear(w, r); err != nil {
+			if err := rt.readBody(w, r); err != nil {
 				s.fail(w, r, rt, err)
 				return
 			}
@@ -135,7 +135,7 @@ func sendJSON(w http.ResponseWriter, code int, v any) error {
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("spell the answer: %w", err)
+		return fmt.Errorf("encode the response: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)
@@ -149,10 +149,10 @@ type posKey struct{}
 // bodyTime limits how long reading a body may take.
 const bodyTime = 20 * time.Second
 
-// hear reads and validates the body of a request: one JSON object in which each key occurs once,
+// readBody reads and validates the body of a request: one JSON object in which each key occurs once,
 // is listed in the table, and has a value of the right type. A missing body counts as an empty
 // object.
-func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
+func (rt route) readBody(w http.ResponseWriter, r *http.Request) error {
 	conn := http.NewResponseController(w)
 	if err := conn.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
 	for key, v := range body {
 		i := slices.IndexFunc(rt.Body, func(f field) bool { return f.Name == key })
 		if i < 0 {
-			return badRequest("the body: there is no %q here", key)
+			return badRequest("the body: unknown field %q", key)
 		}
 		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type],
 			string(v.Kind())) {
@@ -194,16 +194,16 @@ func (rt route) hear(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// said decodes a body that hear has read.
-func said(r *http.Request, into any) error {
+// decodeBody decodes a body that readBody has read.
+func decodeBody(r *http.Request, into any) error {
 	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
 		return badRequest("the body: %v", err)
 	}
 	return nil
 }
 
-// yes returns a boolean parameter of the query.
-func yes(r *http.Request, name string) (bool, error) {
+// boolParam returns a boolean parameter of the query.
+func boolParam(r *http.Request, name string) (bool, error) {
 	switch v := r.URL.Query().Get(name); v {
 	case "", "false":
 		return false, nil

@@ -79,7 +79,7 @@ func (s *Server) choose(ctx context.Context, row store.Thread, key string) (*cho
 	}
 	h, err := dag.ParseHash(key)
 	if err != nil {
-		return nil, badRequest("%q is no step, attempt or gate", key)
+		return nil, badRequest("%q is not a step, attempt or gate", key)
 	}
 	own, err := s.views.ThreadOf(ctx, h)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	for _, f := range d.Failures {
 		c.Failures = append(c.Failures, string(f.Kind)+": "+f.Message)
 	}
-	if !d.Calls.IsZero() || slices.ContainsFunc(d.Attempts, func(a thread.Earlier) bool { return !a.Calls.IsZero() }) {
+	if !d.Calls.IsZero() || slices.ContainsFunc(d.Attempts, func(a thread.EarlierAttempt) bool { return !a.Calls.IsZero() }) {
 		c.Calls = "/steps/" + h.String() + "/calls"
 		if row.ID != "" {
 			c.Calls += "?thread=" + row.ID
@@ -141,7 +141,7 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 			return nil, err
 		}
 		c.prompt(c.Prompt.Text)
-		if err := c.did(s.views.Attempted(ctx, d.Attempt)); err != nil {
+		if err := c.addItems(s.views.AttemptItems(ctx, d.Attempt)); err != nil {
 			return nil, err
 		}
 	}
@@ -187,8 +187,8 @@ var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "Wha
 // stepTitle returns a role as shown to people.
 func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
 
-// did adds what an agent did.
-func (c *chosen) did(items []agent.Event, err error) error {
+// addItems adds what an agent did.
+func (c *chosen) addItems(items []agent.Event, err error) error {
 	c.Items = doneItems(items)
 	c.Untold = max(0, len(c.Items)-shownDone)
 	c.Items = c.Items[c.Untold:]
@@ -229,7 +229,7 @@ func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string)
 		}
 		c.prompt(text)
 	}
-	return c, c.did(s.views.Attempted(ctx, a.ID))
+	return c, c.addItems(s.views.AttemptItems(ctx, a.ID))
 }
 
 // madeBy returns the step that an attempt made, zero for none.
@@ -330,7 +330,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	c.Alone = true
 	p := page{Title: c.Title, Nav: "tasks", Follow: "-", Body: c}
 	if row.ID != "" {
-		if p.Crumbs, err = s.way(ctx, row); err != nil {
+		if p.Crumbs, err = s.breadcrumb(ctx, row); err != nil {
 			return err
 		}
 		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, c.Step.N)

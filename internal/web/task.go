@@ -79,8 +79,8 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
-	body.Said = s.cfg.Program.Says(s.work.said(row.ID))
-	if body.Gates, err = s.asks(ctx, row.ID); err != nil {
+	body.Said = s.cfg.Program.Says(s.work.lastError(row.ID))
+	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
 	}
 	if err := s.fillHead(ctx, &body, row); err != nil {
@@ -89,9 +89,9 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if err := s.fillTab(ctx, &body, row, r.URL.Query().Get("at")); err != nil {
 		return err
 	}
-	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: moves, Body: body}
+	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: stateEvents, Body: body}
 	if body.Tab == "overview" || body.Tab == "events" {
-		p.Types = follows // it shows agents' activity
+		p.Types = allEvents // it shows agents' activity
 	}
 	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
 	return s.show(w, r, http.StatusOK, "task", p)
@@ -160,7 +160,7 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, 
 		}
 		names := s.views.Names()
 		slices.Reverse(events)
-		body.Events = told(events, *body.Task, func(text string) string { return names.In(ctx, text) })
+		body.Events = happenings(events, *body.Task, func(text string) string { return names.In(ctx, text) })
 		slices.Reverse(body.Events)
 	case "sessions":
 		if body.Sessions, err = listSessions(dir, "/tasks/"+row.ID); err != nil {
@@ -196,7 +196,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 		return err
 	}
 	if at == "" {
-		at = usual(tl)
+		at = defaultSelection(tl)
 	}
 	if at != "" {
 		if body.Chosen, err = s.choose(ctx, row, at); err != nil {
@@ -232,8 +232,8 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error)
 	return out, nil
 }
 
-// usual returns the default selection in a timeline: what is running, else the last step.
-func usual(tl view.Timeline) string {
+// defaultSelection returns the default selection in a timeline: what is running, else the last step.
+func defaultSelection(tl view.Timeline) string {
 	best, at := "", int64(-1)
 	for _, l := range tl.Lanes {
 		for _, b := range l.Bars {

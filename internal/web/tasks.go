@@ -42,7 +42,7 @@ func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 	state := q.Get("state")
 	switch {
 	case slices.Contains(displays, view.DisplayState(state)):
-		f.Stands = state
+		f.Word = state
 	case slices.Contains(states, state):
 		f.State = state
 	default:
@@ -60,7 +60,7 @@ func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 		return f, err
 	}
 	f.Limit = min(f.Limit, maxTasks)
-	f.All, err = yes(r, "all")
+	f.All, err = boolParam(r, "all")
 	return f, err
 }
 
@@ -132,7 +132,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 	body.Filtered = body.State != "" || f.Flow != "" || f.Title != ""
 	body.States = []choice{{"all", link("state", ""), body.State == ""}}
 	for _, d := range displays {
-		body.States = append(body.States, choice{string(d), link("state", string(d)), f.Stands == string(d)})
+		body.States = append(body.States, choice{string(d), link("state", string(d)), f.Word == string(d)})
 	}
 	body.Everywhere = link("all", "true")
 	if f.All {
@@ -160,6 +160,6 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		names[f.Flow] = true
 	}
 	body.Flows = slices.Sorted(maps.Keys(names))
-	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: moves,
+	return s.show(w, r, http.StatusOK, "tasks", page{Title: "Tasks", Nav: "tasks", Search: f.Title, Types: stateEvents,
 		Body: body})
 }

@@ -46,7 +46,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		By           string // the instance that makes its steps
 		Ended        bool
 		Said         string // why this server stopped working on the task
-	}{By: speaker(row), Ended: row.Ended(), Said: s.work.said(row.Root), V: v, Name: threadName(row), Count: row.Steps,
+	}{By: speaker(row), Ended: row.Ended(), Said: s.work.lastError(row.Root), V: v, Name: threadName(row), Count: row.Steps,
 		Older: older, Newer: newer, Statuses: map[int]string{}}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
@@ -60,7 +60,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	case end == 0:
 		end = row.UpdatedAt
 	}
-	if body.Display, err = s.stands(ctx, row); err != nil {
+	if body.Display, err = s.display(ctx, row); err != nil {
 		return err
 	}
 	body.Took = took(row.CreatedAt, end)
@@ -69,11 +69,11 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	crumbs, err := s.way(ctx, row)
+	crumbs, err := s.breadcrumb(ctx, row)
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: crumbs[1].Text + ": " + body.Name, Nav: "tasks", Follow: row.Task, Types: moves,
+	return s.show(w, r, http.StatusOK, "thread", page{Title: crumbs[1].Text + ": " + body.Name, Nav: "tasks", Follow: row.Task, Types: stateEvents,
 		Body: body, Crumbs: crumbs})
 }
 
@@ -114,8 +114,8 @@ func threadName(row store.Thread) string {
 	return "Main thread"
 }
 
-// stands returns the display of a thread, as on its task's page.
-func (s *Server) stands(ctx context.Context, row store.Thread) (view.Display, error) {
+// display returns the display of a thread, as on its task's page.
+func (s *Server) display(ctx context.Context, row store.Thread) (view.Display, error) {
 	root, err := s.cfg.Store.Thread(ctx, row.Task)
 	if err != nil {
 		return view.Display{}, err
@@ -147,9 +147,9 @@ func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) 
 	return c, nil
 }
 
-// way returns the breadcrumb of a thread: the stack of its callers, each with its step at the
+// breadcrumb returns the breadcrumb of a thread: the stack of its callers, each with its step at the
 // call.
-func (s *Server) way(ctx context.Context, row store.Thread) ([]crumb, error) {
+func (s *Server) breadcrumb(ctx context.Context, row store.Thread) ([]crumb, error) {
 	back := []crumb{{threadName(row), ""}}
 	for row.Parent != nil && len(back) <= 100 {
 		n, err := s.cfg.Reader.Length(ctx, row.Parent.From)

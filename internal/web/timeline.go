@@ -131,7 +131,7 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 	d.links(tl, at)
 	d.axis(tl)
 	d.Summary = fmt.Sprintf("Timeline of %s: %d attempts, questions and other steps, in %s of agents and paths.",
-		lasted(tl.To-tl.From), len(d.Items), many(len(d.Lanes), "lane"))
+		lasted(tl.To-tl.From), len(d.Items), countOf(len(d.Lanes), "lane"))
 	return d
 }
 

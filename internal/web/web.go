@@ -98,7 +98,7 @@ func (s *Server) register(routes []route) {
 	for _, r := range routes {
 		s.mux.Handle(r.Method+" "+r.Path, s.handle(r))
 	}
-	s.mux.HandleFunc("/", s.nothing)
+	s.mux.HandleFunc("/", s.unknownPath)
 }
 
 // Listen returns a listener on an address of this machine.

@@ -21,10 +21,10 @@ type work struct {
 
 // A job is running work on a task, or how it ended.
 type job struct {
-	stop context.CancelFunc
-	said bool // there may be new input that its driver has not seen
-	over bool
-	err  error
+	stop     context.CancelFunc
+	newInput bool // there may be new input that its driver has not seen
+	over     bool
+	err      error
 }
 
 // drive drives the task of a thread in the background. r is for the thread.
@@ -36,18 +36,18 @@ func (w *work) drive(row store.Thread, r control.Resume) error {
 	})
 }
 
-// unheard notes new input for a task that this server drives: its driver may be about to end and
+// noteInput notes new input for a task that this server drives: its driver may be about to end and
 // miss it.
-func (w *work) unheard(id string) {
+func (w *work) noteInput(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if j := w.jobs[id]; j != nil {
-		j.said = true
+		j.newInput = true
 	}
 }
 
-// hear drives a task once more if it still has unprocessed input.
-func (w *work) hear(ctx context.Context, id string) error {
+// driveAgain drives a task once more if it still has unprocessed input.
+func (w *work) driveAgain(ctx context.Context, id string) error {
 	if !w.control.HasOpenInput(ctx, id) {
 		return nil
 	}
@@ -68,10 +68,10 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 		err := do(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for err == nil && j.said && ctx.Err() == nil {
-			j.said = false
+		for err == nil && j.newInput && ctx.Err() == nil {
+			j.newInput = false
 			w.mu.Unlock()
-			err = w.hear(ctx, id)
+			err = w.driveAgain(ctx, id)
 			w.mu.Lock()
 		}
 		stopped := ctx.Err() != nil
@@ -149,8 +149,8 @@ func (w *work) drives(id string) bool {
 	return j != nil && !j.over
 }
 
-// said returns the error of the last job of a task, "" if it has none.
-func (w *work) said(id string) string {
+// lastError returns the error of the last job of a task, "" if it has none.
+func (w *work) lastError(id string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if j := w.jobs[id]; j != nil && j.err != nil {

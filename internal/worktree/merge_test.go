@@ -182,7 +182,7 @@ func (h *site) keep(row store.Thread) store.Thread {
 	})
 	h.must(err)
 	h.must(h.store.Commit(h.Context(), store.Batch{Objects: objects}))
-	return h.step(row, &thread.Detail{Attempts: []thread.Earlier{}, Context: []thread.ContextUse{}, Files: node})
+	return h.step(row, &thread.Detail{Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{}, Files: node})
 }
 
 // The conversation goes on through a path, its files do not: after a join that merged nothing they are those from before

@@ -185,7 +185,7 @@ func (h *site) work(row store.Thread, f files) store.Thread {
 	after, err := h.trees.Hold(h.Context(), row, "after")
 	h.must(err)
 	return h.step(row, &thread.Detail{
-		Attempt: thread.AttemptID(row.ID, n), Attempts: []thread.Earlier{}, Context: []thread.ContextUse{},
+		Attempt: thread.AttemptID(row.ID, n), Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{},
 		TreeBefore: &before, TreeAfter: &after,
 	})
 }

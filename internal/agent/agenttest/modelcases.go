@@ -260,9 +260,9 @@ func (l *lab) steered(t *testing.T) {
 	l.steers(t)
 	y := l.try(t, "case wait and steer")
 	more := make(chan agent.Addition, 1)
-	y.req.More = more
+	y.req.Additions = more
 	heard := make(chan struct{}, 9)
-	y.begun(t, func() { more <- agent.Addition{Text: "Mind the gap.", Heard: func() { heard <- struct{}{} }} })
+	y.begun(t, func() { more <- agent.Addition{Text: "Mind the gap.", Delivered: func() { heard <- struct{}{} }} })
 	l.works(t, y, func(e agent.Event) error {
 		if told(e) {
 			y.put("go")
@@ -280,10 +280,10 @@ func (l *lab) steeredLate(t *testing.T) {
 	l.steers(t)
 	y := l.try(t, "case slow and steer late")
 	more := make(chan agent.Addition, 1)
-	y.req.More = more
+	y.req.Additions = more
 	heard := make(chan struct{}, 9)
 	l.when(t, "slow and steer late", func() {
-		more <- agent.Addition{Text: "By the way.", Heard: func() { heard <- struct{}{} }}
+		more <- agent.Addition{Text: "By the way.", Delivered: func() { heard <- struct{}{} }}
 	})
 	l.works(t, y, nil)
 	if holds(t, l.last(t, "slow and steer late"), map[string]bool{"By the way.": len(heard) == 1}); len(heard) > 1 {
@@ -296,9 +296,9 @@ func (l *lab) steeredInVain(t *testing.T) {
 	l.steers(t)
 	y := l.try(t, "case wait in vain")
 	more := make(chan agent.Addition, 1)
-	y.req.More = more
+	y.req.Additions = more
 	y.begun(t, func() {
-		more <- agent.Addition{Text: "Too late.", Heard: func() { y.fault("what the model never saw was called heard") }}
+		more <- agent.Addition{Text: "Too late.", Delivered: func() { y.fault("what the model never saw was called heard") }}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

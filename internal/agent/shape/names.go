@@ -28,7 +28,7 @@ func Plain(form json.RawMessage) (json.RawMessage, error) {
 			for j, p := range v {
 				name, o := names[p.key], p.value
 				if rule, ok := o.(shapeObject); ok && name != p.key {
-					o = rule.said(fmt.Sprintf("this is %s", p.key))
+					o = rule.describedAs(fmt.Sprintf("this is %s", p.key))
 				}
 				v[j] = shapeMember{name, o}
 			}
@@ -68,8 +68,8 @@ func Unplain(form, answer json.RawMessage) json.RawMessage {
 	return shapeAppend(nil, o)
 }
 
-// said is a rule with words put before its description.
-func (o shapeObject) said(words string) shapeObject {
+// describedAs is a rule with words put before its description.
+func (o shapeObject) describedAs(words string) shapeObject {
 	var out shapeObject
 	for _, m := range o {
 		if text, ok := m.value.(string); ok && m.key == "description" {
