@@ -17,8 +17,8 @@ import (
 // asErr is errors.As for the types of this package.
 func asErr[T error](err error, target *T) bool { return errors.As(err, target) }
 
-// handleRequest answers a request of the server's, or asks a person for the answer. It never
-// blocks. Every request is answered while the turn runs: Codex would wait for ever.
+// handleRequest answers a request of the server, or asks a person for the answer. It never
+// blocks. Every request is answered while the turn runs, because Codex would wait forever.
 func (t *turn) handleRequest(ctx context.Context, m message) {
 	switch m.Method {
 	case "item/commandExecution/requestApproval":
@@ -30,7 +30,7 @@ func (t *turn) handleRequest(ctx context.Context, m message) {
 	case "mcpServer/elicitation/request":
 		p := decode[toolAsked](m)
 		if p.Meta.Kind != "mcp_tool_call" {
-			// A form that an MCP server wants filled in: no person can be asked for that.
+			// A form of an MCP server, which a person cannot fill in here.
 			t.srv.conn.Answer(t, m.ID, map[string]any{"action": "decline", "content": nil, "_meta": nil})
 			return
 		}
@@ -68,7 +68,7 @@ func decision(a agent.Answer) any {
 	return map[string]any{"decision": "decline"}
 }
 
-// ask puts a question to a person and sends the answer when it comes.
+// ask asks a person and sends the answer when it comes.
 func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(agent.Answer) any) {
 	if t.req.Ask == nil {
 		t.srv.conn.Answer(t, m.ID, reply(agent.Answer{}))
@@ -101,7 +101,7 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 		if err != nil {
 			a = agent.Answer{}
 		}
-		t.srv.conn.Answer(t, m.ID, reply(a)) // harmless when it comes too late
+		t.srv.conn.Answer(t, m.ID, reply(a)) // harmless if it is too late
 	})
 }
 
@@ -116,7 +116,7 @@ func (t *turn) cancelAsks(id string) {
 	}
 }
 
-// commandAsked asks whether a command may run outside the sandbox.
+// commandAsked is a request to run a command outside the sandbox.
 type commandAsked struct {
 	Reason  string          `json:"reason"`
 	Command string          `json:"command"`
@@ -143,8 +143,8 @@ func (p commandAsked) question() agent.Question {
 	return q
 }
 
-// fileAsked asks whether a patch may be applied. The patch itself came before, with
-// the start of its item.
+// fileAsked is a request to apply a patch. The patch itself came earlier, with the start of its
+// item.
 type fileAsked struct {
 	ItemID string `json:"itemId"`
 	Reason string `json:"reason"`
@@ -174,8 +174,8 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 	return q
 }
 
-// nearest returns the longest part of path that exists, with its links resolved: what a
-// link planted by the agent leads to counts, not what it is called.
+// nearest returns the longest existing part of path, with links resolved: the target of a link
+// planted by the agent counts, not its name.
 func nearest(path string) string {
 	for {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -189,13 +189,13 @@ func nearest(path string) string {
 	}
 }
 
-// protected reports whether the file at path is one that is never approved by policy.
+// protected reports whether the file at path is never approved by policy.
 func protected(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err != nil || agent.Protected(filepath.ToSlash(rel))
 }
 
-// toolAsked asks whether a tool of an MCP server may be called.
+// toolAsked is a request to call a tool of an MCP server.
 type toolAsked struct {
 	Server  string `json:"serverName"`
 	Message string `json:"message"`
@@ -211,7 +211,7 @@ func (p toolAsked) question() agent.Question {
 		Params: p.Meta.Params}}
 }
 
-// permissionsAsked asks for more than the sandbox allows, for the turn.
+// permissionsAsked is a request for more permissions than the sandbox allows, for the turn.
 type permissionsAsked struct {
 	Cwd         string          `json:"cwd"`
 	Reason      string          `json:"reason"`

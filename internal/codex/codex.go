@@ -52,18 +52,19 @@ type Config struct {
 	Effort string            // reasoning effort
 	Path   string            // the codex program, or the directory it was installed to; "" looks for it
 	Dir    string            // relative to the request's directory, inside it
-	Config map[string]any    // further settings of Codex, as in its config.toml
-	Env    map[string]string // further variables for Codex itself
+	Config map[string]any    // additional settings of Codex, as in its config.toml
+	Env    map[string]string // additional variables for Codex itself
 	Pass   []string          // names of Plait's own variables to pass to it
-	// Sandbox is what its commands may do beyond the role's access.
+	// Sandbox is what its commands may do in addition to the role's access.
 	Sandbox Sandbox
-	// MCP names the servers of the user's own configuration that it may use.
+	// MCP names servers of the user's own configuration that it may use.
 	MCP []string
-	// Global says that the agent is told the user's AGENTS.md for all projects.
+	// Global says to include the user's AGENTS.md for all projects.
 	Global bool
 	// Endpoint replaces the user's account and model when set.
 	Endpoint *Endpoint
-	// Replay says that each request is answered by [agent.Request].Traffic: none is sent, and no account is needed.
+	// Replay says that [agent.Request].Traffic answers each request: none is sent, and no account
+	// is needed.
 	Replay bool
 }
 
@@ -71,34 +72,33 @@ type Config struct {
 type Endpoint struct {
 	URL     string // base URL; Codex posts to URL + "/responses"
 	Model   string
-	Catalog []byte // what Codex must know of the model, or nil
+	Catalog []byte // what Codex must know about the model, or nil
 }
 
-// A HostConfig says how a Host finds its way.
+// A HostConfig configures a Host.
 type HostConfig struct {
 	Getenv func(string) string // nil: os.Getenv
-	// Hide are directories that no command of an agent may read, where its sandbox can see
-	// to it. What an agent is given of them it may read all the same.
+	// Hide are directories that agents' commands must not read, if the sandbox can enforce it.
+	// What an agent is given of them it may read anyway.
 	Hide []string
-	// Grace is the time between two steps of stopping a server; zero: 5 s.
+	// Grace is the time between two signals when stopping a server; zero: 5 s.
 	Grace time.Duration
-	// Startup is how long an app-server may take until it answers, and then to
-	// begin a turn; zero: 60 s.
+	// Startup is how long an app-server may take to answer, and then to begin a turn; zero: 60 s.
 	Startup time.Duration
 }
 
-// A Host is what agents share: the programs it found and the servers that run.
-// It may be used concurrently, and holds nothing once no attempt runs.
+// A Host is what agents share: installed programs and running servers. It may be used
+// concurrently, and holds no resources while no attempt runs.
 type Host struct {
 	cfg HostConfig
 
 	mu       sync.Mutex
 	programs map[string]Program // by path
-	logins   map[string]Login   // that stand, by the path of the program
-	servers  map[string]*server // by what makes two attempts share one
+	logins   map[string]Login   // successful ones, by the path of the program
+	servers  map[string]*server // by what attempts must have in common to share one
 }
 
-// NewHost returns a host; it touches nothing.
+// NewHost returns a host. It has no side effects.
 func NewHost(cfg HostConfig) *Host {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
@@ -112,8 +112,8 @@ func NewHost(cfg HostConfig) *Host {
 	return &Host{cfg: cfg, programs: make(map[string]Program), logins: make(map[string]Login), servers: make(map[string]*server)}
 }
 
-// reservedSettings are the settings that a definition cannot change: they are what access,
-// approvals and the record rest on.
+// reservedSettings are the settings that a definition cannot change, because access, approvals
+// and the record depend on them.
 var reservedSettings = []string{
 	"agents", "allow_login_shell", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup",
 	"default_permissions", "features",
@@ -122,7 +122,7 @@ var reservedSettings = []string{
 	"shell_environment_policy",
 }
 
-// check returns what is wrong with a definition.
+// check validates a definition.
 func (c Config) check() error {
 	if c.Dir != "" && !filepath.IsLocal(c.Dir) {
 		return fmt.Errorf("codex agent: dir %q leaves the working tree", c.Dir)
@@ -143,7 +143,7 @@ func (c Config) check() error {
 	return nil
 }
 
-// checkServers returns an error when a server that the definition names is not the user's.
+// checkServers returns an error if the definition names a server that the user does not have.
 func (c Config) checkServers(mine map[string]any, user string) error {
 	table, _ := mine["mcp_servers"].(map[string]any)
 	for _, name := range c.MCP {
@@ -162,8 +162,7 @@ type Agent struct {
 	told string // see [agent.Instructed]
 }
 
-// Agent returns the agent of a definition. It fails when there is no Codex that
-// can be used.
+// Agent returns the agent of a definition. It is an error if no usable Codex is installed.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
 	told, err := h.ready(cfg)
 	if err != nil {
@@ -180,8 +179,8 @@ type ExecAgent struct {
 	startup time.Duration // zero: execStartup
 }
 
-// ExecAgent returns the one-shot agent of a definition. It fails when there is no
-// Codex that can be used.
+// ExecAgent returns the one-shot agent of a definition. It is an error if no usable Codex is
+// installed.
 func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
 	told, err := h.ready(cfg)
 	if err != nil {
@@ -190,7 +189,7 @@ func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
 	return &ExecAgent{host: h, cfg: cfg, told: told}, nil
 }
 
-// ready returns why an agent cannot be used, and what the user tells it in all projects.
+// ready checks that an agent can be used, and returns the user's instructions for it.
 func (h *Host) ready(cfg Config) (string, error) {
 	if err := cfg.check(); err != nil {
 		return "", err
@@ -252,43 +251,43 @@ func (a *ExecAgent) Continues(req agent.Request) bool {
 	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
 }
 
-// SessionFiles names the rollouts by which a session goes on.
+// SessionFiles returns the rollouts that are needed to continue a session.
 func (a *Agent) SessionFiles(home, session string) (string, []string) {
 	return sessionFiles(home, session)
 }
 
-// SessionFiles names the rollouts by which a session goes on.
+// SessionFiles returns the rollouts that are needed to continue a session.
 func (a *ExecAgent) SessionFiles(home, session string) (string, []string) {
 	return sessionFiles(home, session)
 }
 
-// Forks reports whether the other session's rollout is there to be copied.
+// Forks reports whether the other session's rollout exists and can be copied.
 func (a *Agent) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
 }
 
-// Forks reports whether the other session's rollout is there to be copied.
+// Forks reports whether the other session's rollout exists and can be copied.
 func (a *ExecAgent) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
 }
 
-// Steers reports that what people add reaches the turn that runs.
+// Steers reports true: what people add reaches the current turn.
 func (a *Agent) Steers() bool { return true }
 
-// Shapes reports whether a schema can be put in the strict form that models take.
+// Shapes reports whether a schema can be put into the strict form that models require.
 func (a *Agent) Shapes(schema json.RawMessage) bool {
 	_, err := shape.Strict(schema)
 	return err == nil
 }
 
-// Shapes reports whether a schema can be put in the strict form that models take.
+// Shapes reports whether a schema can be put into the strict form that models require.
 func (a *ExecAgent) Shapes(schema json.RawMessage) bool {
 	_, err := shape.Strict(schema)
 	return err == nil
 }
 
-// workdir returns where the attempt works, and sees to it that links do not lead
-// it out of the tree.
+// workdir returns the working directory of the attempt, and makes sure that links do not lead out
+// of the tree.
 func (c Config) workdir(req agent.Request) (string, error) {
 	info, err := os.Stat(req.Dir)
 	if err == nil && !info.IsDir() {

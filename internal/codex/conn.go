@@ -35,14 +35,14 @@ func sessionOf(m message) string {
 	return w.Thread.ID
 }
 
-// plainSettings are the settings that Plait itself makes, which hold no secret.
+// plainSettings are the settings that Plait itself makes, which contain no secrets.
 var plainSettings = []string{
 	"approval_policy", "default_permissions", "model", "model_provider", "model_reasoning_effort",
 	"model_reasoning_summary", "model_verbosity", "permissions", "projects",
 }
 
-// redacted returns the line of m as it may be logged: without the values of the settings
-// that a definition adds, which can hold keys.
+// redacted returns the line of m for the log: without the values of settings from the definition,
+// which can contain keys.
 func redacted(m message, line []byte) []byte {
 	var params, settings map[string]json.RawMessage
 	if !strings.HasPrefix(m.Method, "thread/") || json.Unmarshal(m.Params, &params) != nil ||
@@ -60,7 +60,7 @@ func redacted(m message, line []byte) []byte {
 	return line
 }
 
-// Sent logs what an attempt says to Codex.
+// Sent logs a message to Codex.
 func (t *turn) Sent(m message, line []byte) { t.logRequest("out", redacted(m, line)) }
 
 // A requestLine is one line of requests.jsonl.

@@ -25,10 +25,10 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// errExecStartup is why a run was stopped that does not begin.
+// errExecStartup is why a run that did not begin was stopped.
 var errExecStartup = errors.New("startup")
 
-// execStartup is how long codex exec may take until it names its session.
+// execStartup is how long codex exec may take to name its session.
 const execStartup = 60 * time.Second
 
 // An execRun is one run of codex exec. After the start its fields belong to the
@@ -40,12 +40,12 @@ type execRun struct {
 	shut         func() // closes the gateway
 	prompt       string
 	args         []string
-	redactedArgs []string // args as they may be logged
+	redactedArgs []string // args for the log
 	emit         func(agent.Event) error
 	session      string      // to continue, or ""
 	rollout      string      // its file, or ""
 	offset       int64       // the size of that file before the run
-	before       agent.Usage // what the session had used by then, if known
+	before       agent.Usage // usage of the session before, if known
 
 	watchdog *agent.Watchdog
 	startup  *time.Timer // ends a run that does not begin
@@ -82,7 +82,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	r.startup = time.AfterFunc(startup, func() { cancel(errExecStartup) })
-	r.watchdog = agent.NewWatchdog(agent.Limits{Idle: req.Idle}) // proc bounds the whole time
+	r.watchdog = agent.NewWatchdog(agent.Limits{Idle: req.Idle}) // proc limits the whole time
 	r.stderr = headWriter{to: req.Desk.Stderr, watchdog: r.watchdog}
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchdog.Watch(watched, cancel) })
@@ -91,7 +91,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 		Path: path, Args: args, Dir: r.setup.dir, Env: r.setup.env,
 		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,
 		Wall: req.Timeout, Grace: a.host.cfg.Grace, Tag: req.Tag,
-		// SIGTERM would leave the commands that Codex runs behind.
+		// SIGTERM would leave Codex's commands running.
 		Signals: []syscall.Signal{syscall.SIGINT},
 		Started: func(pid int, start int64) {
 			if req.Started != nil {

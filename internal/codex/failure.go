@@ -13,10 +13,10 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// maxVendorText bounds the part of a message that quotes Codex, in bytes.
+// maxVendorText limits the part of a message that quotes Codex, in bytes.
 const maxVendorText = 500
 
-// verdicts are what a code of the app-server's codexErrorInfo means.
+// verdicts are the meanings of the codes in the app-server's codexErrorInfo.
 var verdicts = map[string]agent.Failure{
 	"unauthorized":      {Kind: agent.Infra, Final: true, Message: "the model refused the login"},
 	"missingKey":        {Kind: agent.Infra, Final: true, Message: "the model's key is missing"},
@@ -62,8 +62,8 @@ var alias = map[string]string{
 	"responseTooManyFailedAttempts":  "attempts",
 }
 
-// phrases map parts of what Codex says to verdicts: codex exec gives no codes. The first
-// one found counts.
+// phrases map parts of Codex's messages to verdicts, since codex exec gives no codes. The first
+// match counts.
 var phrases = []struct{ has, verdict string }{
 	{"ran out of room", "contextWindowExceeded"},
 	{"context_length_exceeded", "contextWindowExceeded"},
@@ -97,7 +97,7 @@ var phrases = []struct{ has, verdict string }{
 	{"invalid_json_schema", "badRequest"},
 }
 
-// beginnings are how messages begin that say that Codex could not start at all.
+// beginnings are the beginnings of messages that say that Codex could not start.
 var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema",
 	"Not inside a trusted directory", "error: "}
 

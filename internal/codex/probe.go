@@ -13,18 +13,19 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Read is something that no command of an agent is meant to read, and whether the sandbox sees to that.
+// A Read is something that no command of an agent should read, and whether the sandbox prevents
+// it.
 type Read struct {
 	Path   string
 	Denied bool
 }
 
-// probeTime bounds one command of a probe.
+// probeTime limits one command of a probe.
 const probeTime = 20 * time.Second
 
-// CanRead tries, in the sandbox that a role with access: read has, to read what is kept from agents: the directories
-// that the host hides and the user's login, as far as they are there. It fails when no command runs in the sandbox
-// at all. What it needs it puts into the temporary directory, and takes away.
+// CanRead tries, in the sandbox of a role with access: read, to read what is hidden from agents:
+// the directories that the host hides and the user's login, if they exist. It is an error if no
+// command runs in the sandbox at all. Its files are in the temporary directory, and are removed.
 func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
 	tmp, err := os.MkdirTemp("", "plait-probe")
 	if err != nil {

@@ -15,20 +15,21 @@ import (
 	"github.com/plait-run/plait/internal/gateway"
 )
 
-// A route is the way through a gateway to Codex's model.
+// A route leads through a gateway to Codex's model.
 type route struct {
-	name     string // of the provider: a session goes on only with the one that it began with
+	name     string // of the provider: a session can only continue with the provider that it began with
 	upstream gateway.Upstream
-	provider map[string]any // settings of the provider but for its address and its key
+	provider map[string]any // settings of the provider, without its URL and key
 }
 
-// openai is where OpenAI's models are.
+// openai is the URL of OpenAI's API.
 const openai = "https://api.openai.com/v1"
 
-// nowhere is the way to no model.
+// nowhere is an upstream without a model.
 var nowhere = gateway.Upstream{URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/v1"}}
 
-// route returns the way to the model, or to none in a replay; nil where Codex has to go there itself.
+// route returns the route to the model, or to none in a replay; nil if Codex must connect
+// directly.
 func (c Config) route(h *Host, mine map[string]any) *route {
 	r := c.way(h, mine)
 	if r != nil && c.Replay {
@@ -137,7 +138,8 @@ func (s *setup) point(address string) map[string]any {
 	return provider
 }
 
-// fits reports whether the session of a request can take the route: it has none yet, or began with the route's provider.
+// fits reports whether the session of a request can use the route: it has none yet, or began with
+// the route's provider.
 func (r *route) fits(home string, req agent.Request) bool {
 	session := req.Session
 	if session == "" && req.From != nil {
@@ -148,7 +150,7 @@ func (r *route) fits(home string, req agent.Request) bool {
 	}
 	f, err := os.Open(findRollout(home, session))
 	if err != nil {
-		return true // Codex will say
+		return true // Codex will report it
 	}
 	defer f.Close()
 	line, _ := bufio.NewReader(io.LimitReader(f, maxLine)).ReadBytes('\n')
@@ -160,7 +162,8 @@ func (r *route) fits(home string, req agent.Request) bool {
 	return json.Unmarshal(line, &head) != nil || head.Payload.Provider == "" || head.Payload.Provider == r.name
 }
 
-// keyless returns the user's settings without the key of the route's provider, which Codex would look for.
+// keyless returns the user's settings without the key of the route's provider, which Codex would
+// require.
 func (r *route) keyless(mine map[string]any) map[string]any {
 	all, _ := mine["model_providers"].(map[string]any)
 	p, ok := all[r.name].(map[string]any)
@@ -173,7 +176,7 @@ func (r *route) keyless(mine map[string]any) map[string]any {
 	return mine
 }
 
-// here are the addresses that are not asked for through a proxy, the gateway's among them.
+// here returns the addresses that bypass a proxy, including the gateway's.
 func here(getenv func(string) string) string {
 	return strings.TrimPrefix(cmp.Or(getenv("NO_PROXY"), getenv("no_proxy"))+",127.0.0.1", ",")
 }

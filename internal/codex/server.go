@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// maxLine is the longest line that is taken in, in bytes. The longest seen
-	// was 6.3 MB: 1 MiB of output, each byte escaped.
+	// maxLine is the longest line that is parsed, in bytes. The longest one seen was 6.3 MB: 1
+	// MiB of output, each byte escaped.
 	maxLine = 64 << 20
-	// maxStream is how much a server may say in its life, in bytes.
+	// maxStream limits a server's whole output, in bytes.
 	maxStream = 64 << 30
 )
 
@@ -38,7 +38,7 @@ type server struct {
 
 	ready    chan struct{}   // closed when it can be used, or failed to start
 	failed   error           // readable after ready
-	methods  map[string]bool // what it understands; readable after ready
+	methods  map[string]bool // its methods; readable after ready
 	done     chan struct{}   // closed when its processes are gone
 	how      string          // how it ended, readable after done
 	kill     context.CancelFunc
@@ -89,8 +89,8 @@ func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 	}
 }
 
-// serverKey names the server of a site: attempts with the same home, program and
-// environment share one, unless their place is theirs alone.
+// serverKey returns the key of a setup's server: attempts with the same home, program and
+// environment share one, unless they are isolated.
 func serverKey(s *setup) string {
 	env := slices.DeleteFunc(slices.Clone(s.env),
 		func(kv string) bool { return strings.HasPrefix(kv, proc.TagKey+"=") })
@@ -237,7 +237,7 @@ func (h *Host) newServer(s *setup, t *turn) *server {
 	return srv
 }
 
-// exitText describes how a server's process exitText.
+// exitText describes how a server's process ended.
 func exitText(res proc.Result, err error) string {
 	switch {
 	case err != nil:

@@ -161,7 +161,7 @@ func (t *turn) sessionOpened(o openedSession) {
 	}
 }
 
-// fork makes a session in this home that knows what another one knew.
+// fork makes a session in this home that branches off from another one.
 func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (openedSession, error) {
 	var o openedSession
 	if from := codexHome(b.Home); from != t.setup.home {
@@ -290,8 +290,8 @@ func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 	return t.send(agent.Event{Kind: agent.EventProgress, Text: "told: " + more.Text})
 }
 
-// delivered notes what people added that the model has before it: Codex makes it an item of the turn only
-// then. What was accepted shortly before an interrupt is lost.
+// delivered reports a message as delivered: Codex makes it an item of the turn when the model
+// receives it. One that was accepted shortly before an interrupt is lost.
 func (t *turn) delivered(it item) {
 	for _, said := range it.Content {
 		i := slices.IndexFunc(t.added, func(a agent.Addition) bool { return a.Text == said.Text })
@@ -328,8 +328,8 @@ func writeArtifact(dir, name string, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// forkSession makes a session in the home of req that knows what b knew, for an
-// agent that cannot fork at a turn by itself.
+// forkSession makes a session in the home of req that branches off from b, for an agent that
+// cannot fork at a turn itself.
 func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b agent.Branch) (string, error) {
 	session := ""
 	// On a server of its own: a server that lives on would keep the new session loaded.

@@ -33,7 +33,7 @@ type turn struct {
 
 	// Owned by the goroutine of Run.
 	id      string           // Codex's turn, once known
-	added   []agent.Addition // handed on, and not yet before the model
+	added   []agent.Addition // handed on, and not yet received by the model
 	record  sessionRecord
 	output  turnOutput
 	items   turnItems
@@ -157,8 +157,8 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	return res, err
 }
 
-// limited returns a context that ends when the attempt's time is over. It is for the time
-// until the turn begins; from then on patient leaves out the time spent on questions.
+// limited returns a context that ends when the attempt's time is over. It is for the time until
+// the turn begins; from then on the watchdog leaves out the time spent on questions.
 func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.req.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -166,7 +166,7 @@ func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithDeadline(ctx, t.began.Add(t.req.Timeout))
 }
 
-// newTurn finds Codex, prepares its site and returns a turn that is not yet begun.
+// newTurn finds Codex, prepares its setup and returns a turn that has not begun.
 func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
 	emit func(agent.Event) error) (*turn, error) {
 	p, err := h.Find(ctx, cfg.Path)
@@ -334,7 +334,7 @@ func (t *turn) follow(ctx context.Context) error {
 	}
 }
 
-// stopped is the failure of a turn whose patience is over.
+// stopped returns the failure of a turn that the watchdog ended.
 func (t *turn) stopped(why error) *agent.Failure {
 	return &agent.Failure{Kind: agent.TimedOut, Message: "Codex " + t.req.Explain(why)}
 }
