@@ -105,7 +105,7 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	}
 	digest := g.Digest.String()
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
-		digest += ", which is NOT that of the action"
+		digest += ", which does NOT match the action"
 	}
 	line("digest", digest)
 	if g.Edited == nil {
@@ -114,7 +114,7 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line("approved", string(g.Edited))
 	digest = g.EditedDigest.String()
 	if _, _, err := gate.Carries(g); err != nil {
-		digest += ", which is NOT that of what was approved"
+		digest += ", which does NOT match what was approved"
 	}
 	line("bound to", digest)
 }

@@ -178,7 +178,7 @@ func writeDoings(out io.Writer, st style, s *view.Step, whole bool) {
 		about = append(about, "sandbox "+safe(d.Sandbox))
 	}
 	if slices.ContainsFunc(d.Context, func(u thread.ContextUse) bool { return u.Form == thread.FormLossy }) {
-		about = append(about, "lossy: an earlier session could not be gone on with")
+		about = append(about, "lossy: an earlier session could not be continued")
 	}
 	fmt.Fprintf(out, "       %s\n", st.dim(strings.Join(about, ", ")))
 	fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("tokens  %d in (%d cached), %d out (%d reasoning)",

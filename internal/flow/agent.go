@@ -124,7 +124,7 @@ func (r *reader) acp(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
 	case (keys["agent"] == nil) == (keys["command"] == nil):
 		r.report(n, codeBadAgent, "an agent of kind acp needs either agent (%s) or command, a list of arguments", names)
 	case keys["agent"] != nil && !slices.Contains(ACPAgents, a.Agent):
-		r.report(keys["agent"], codeBadAgent, "no agent of kind acp is called %q; there are %s, and any other by its command", a.Agent, names)
+		r.report(keys["agent"], codeBadAgent, "no agent of kind acp is called %q: use %s, or give its command", a.Agent, names)
 	case keys["command"] != nil && keys["path"] != nil:
 		r.report(keys["path"], codeBadAgent, "path does not apply to an agent with a command")
 	}

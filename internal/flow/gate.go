@@ -108,7 +108,7 @@ func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 		}
 	case late != nil && g.Kind == GateApproval && g.OnTimeout == Approved:
 		g.unread, g.OnTimeout = true, ""
-		d.report(late.val, codeBadGate, "only a person can approve: an approval that nobody gives in time cannot "+
+		d.report(late.val, codeBadGate, "only a person can approve: an approval without an answer in time cannot "+
 			"count as approved")
 	case late != nil && timeout == nil:
 		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")

@@ -280,7 +280,7 @@ const schemaURL = "flow:///frontmatter.json"
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is another document; a role's schema stands alone", url)
+	return nil, fmt.Errorf("%s is another document; a role's schema must be self-contained", url)
 }
 
 func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {

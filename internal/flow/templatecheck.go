@@ -190,7 +190,7 @@ var loopHead = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_-]*)\s+in\s+(.*)$`)
 func (s *scope) tag(t parser.Token) {
 	switch t.Name {
 	case "include", "render", "layout", "block":
-		s.badTemplate(t, 0, "%s is refused: a prompt stands alone", t.Name)
+		s.badTemplate(t, 0, "%s is not allowed: a prompt must be self-contained", t.Name)
 	case "assign":
 		name, expr, ok := strings.Cut(t.Args, "=")
 		if !ok {

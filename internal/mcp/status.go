@@ -136,7 +136,7 @@ func next(t view.Task) string {
 	case t.Display.State == view.DisplayFailed && t.Status != store.Blocked, t.Display.State == view.DisplayCancelled:
 		return "it has ended; read_task has what was done"
 	case t.Status == store.Blocked, t.Status == view.Interrupted:
-		return "it stopped; tell your user, who can go on with: plait resume " + t.Short
+		return "it stopped; tell your user, who can continue it with: plait resume " + t.Short
 	}
 	return "call wait_task"
 }

@@ -127,7 +127,7 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 	s.events = kept
 	switch {
 	case s.there && kept < len(rows.events):
-		return s, fmt.Sprintf("it has gone on: %d events, %d here", len(rows.events), kept), nil
+		return s, fmt.Sprintf("it has continued: %d events, %d here", len(rows.events), kept), nil
 	case s.there && kept == len(rows.events):
 		why, err = c.compareRows(ctx, rows)
 	case !s.there && kept > len(rows.events):

@@ -38,7 +38,7 @@ func newForm(flows []control.KnownFlow, scenarios []string) form {
 
 // again returns the form for filling it in.
 func (f form) again() *form {
-	f.prompt = newLine("what is to be done")
+	f.prompt = newLine("what to do")
 	f.prompt.Focus()
 	return &f
 }
@@ -68,7 +68,7 @@ func (f *form) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	case "enter":
 		prompt := strings.TrimSpace(f.prompt.Value())
 		if prompt == "" {
-			f.note = "Say what is to be done."
+			f.note = "Say what to do."
 			return nil, false
 		}
 		f.sent = true
