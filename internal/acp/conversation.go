@@ -106,7 +106,7 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.use(end)
 	why := context.Cause(t.ctx)
 	t.stop(nil)
-	t.hangUp(over, kill)
+	t.closeAgent(over, kill)
 	watching.Wait()
 	t.asking.Wait()
 	var se *proc.StartError
@@ -149,8 +149,8 @@ func (t *conversation) use(end ending) {
 	}
 }
 
-// hangUp ends the agent by closing its input, or by killing everything with its tag.
-func (t *conversation) hangUp(over <-chan struct{}, kill func()) {
+// closeAgent ends the agent by closing its input, or by killing everything with its tag.
+func (t *conversation) closeAgent(over <-chan struct{}, kill func()) {
 	t.conn.HangUp()
 	if !t.setup.agent.kind.Stays {
 		select {
@@ -176,7 +176,7 @@ func (t *conversation) converse() (end ending) {
 	if t.setup.delivery != nil {
 		prompt += deliverNote
 	}
-	if end = t.prompt(prompt); end.err == nil && end.stop == "end_turn" && t.missing() {
+	if end = t.prompt(prompt); end.err == nil && end.stop == "end_turn" && t.answerMissing() {
 		more := t.prompt(deliverAgain) // once
 		more.usage = add(end.usage, more.usage, t.setup.agent.kind.Usage)
 		end = more
@@ -184,10 +184,10 @@ func (t *conversation) converse() (end ending) {
 	return end
 }
 
-// missing reports whether a structured answer was required, and was neither submitted nor written
+// answerMissing reports whether a structured answer was required, and was neither submitted nor written
 // as an object.
-func (t *conversation) missing() bool {
-	if t.setup.delivery == nil || t.setup.delivery.came() {
+func (t *conversation) answerMissing() bool {
+	if t.setup.delivery == nil || t.setup.delivery.submitted() {
 		return false
 	}
 	if answer := t.updates.answer; strings.HasPrefix(answer, "---\n") && strings.Contains(answer, "\n---\n") {
@@ -260,7 +260,7 @@ func (t *conversation) open(ctx context.Context) error {
 	t.mu.Lock()
 	t.session, t.updates.model = o.SessionID, o.Models.Current
 	t.mu.Unlock()
-	if err := t.settle(ctx, o); err != nil {
+	if err := t.setMode(ctx, o); err != nil {
 		return err
 	}
 	if err := a.known(t.req, o.SessionID); err != nil {
@@ -272,9 +272,9 @@ func (t *conversation) open(ctx context.Context) error {
 	return nil
 }
 
-// settle sets how the agent asks for approval. It is an error if that fails: the agent would ask
+// setMode sets how the agent asks for approval. It is an error if that fails: the agent would ask
 // as it likes.
-func (t *conversation) settle(ctx context.Context, o opened) error {
+func (t *conversation) setMode(ctx context.Context, o opened) error {
 	set := t.setup.setting
 	if set.Mode != "" {
 		if err := t.conn.Call(ctx, t, "session/set_mode", map[string]any{"sessionId": o.SessionID, "modeId": set.Mode}, nil); err != nil {

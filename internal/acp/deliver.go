@@ -37,7 +37,7 @@ type delivery struct {
 	Tool   json.RawMessage   `json:"tool"`   // of the tool's arguments
 	Names  map[string]string `json:"names"`  // from arguments to the role's properties
 
-	offered, handed string // files
+	specFile, answerFile string // files
 }
 
 // newDelivery derives the tool's arguments from a role's schema. It is an error if the schema has
@@ -102,18 +102,18 @@ func suspendable(status json.RawMessage) json.RawMessage {
 // offer writes the tool's description to where the server finds it.
 func (d *delivery) offer(dir, attempt string) error {
 	name := strings.NewReplacer("/", "_", ".", "_").Replace(attempt)
-	d.offered, d.handed = filepath.Join(dir, name+".offered.json"), filepath.Join(dir, name+".json")
+	d.specFile, d.answerFile = filepath.Join(dir, name+".offered.json"), filepath.Join(dir, name+".json")
 	data, err := json.Marshal(d)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err == nil {
-		if err = os.Remove(d.handed); errors.Is(err, os.ErrNotExist) {
+		if err = os.Remove(d.answerFile); errors.Is(err, os.ErrNotExist) {
 			err = nil
 		}
 	}
 	if err == nil {
-		err = os.WriteFile(d.offered, data, 0o600)
+		err = os.WriteFile(d.specFile, data, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("offer the tool %s: %w", deliverTool, err)
@@ -148,19 +148,19 @@ func (d *delivery) arguments(k Kind, command []string) []string {
 
 // line returns the command line of the server.
 func (d *delivery) line(command []string) []string {
-	return append(append([]string{}, command[1:]...), d.offered, d.handed)
+	return append(append([]string{}, command[1:]...), d.specFile, d.answerFile)
 }
 
-// came reports whether an answer was submitted.
-func (d *delivery) came() bool {
-	_, err := os.Stat(d.handed)
+// submitted reports whether an answer was submitted.
+func (d *delivery) submitted() bool {
+	_, err := os.Stat(d.answerFile)
 	return err == nil
 }
 
 // answer returns the submitted answer as front matter and text; said is the agent's text besides
 // it.
 func (d *delivery) answer(said string) ([]byte, error) {
-	data, err := os.ReadFile(d.handed)
+	data, err := os.ReadFile(d.answerFile)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (t *conversation) outcome(ctx context.Context, why error, end ending, res p
 	case errors.Is(why, agent.ErrTimeout), errors.Is(why, agent.ErrIdle):
 		return fail(agent.TimedOut, "%s", t.req.Explain(why))
 	case errors.Is(why, errFailing):
-		return fail(t.blame(f), "was stopped: its model failed %d times in a row: %s", maxFailed, t.status())
+		return fail(t.failureKind(f), "was stopped: its model failed %d times in a row: %s", maxFailed, t.status())
 	case why != nil:
 		return agent.Result{}, why // a question could not be asked
 	case errors.As(end.err, &own):
@@ -36,7 +36,7 @@ func (t *conversation) outcome(ctx context.Context, why error, end ending, res p
 		if !t.live {
 			f.Session = "" // it cannot be continued: the next attempt starts a new one
 		}
-		kind := t.blame(f)
+		kind := t.failureKind(f)
 		f.Final = f.Final || said.Code == authRequired
 		return fail(kind, "says: %s%s", agent.Clip(end.err.Error(), 2000), t.advice(said))
 	case errors.Is(end.err, jsonrpc.ErrGone) && res.Signal != 0:
@@ -56,7 +56,7 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 	res proc.Result) (agent.Result, error) {
 	output, err := []byte(t.updates.answer), error(nil)
 	d := t.setup.delivery
-	handed := d != nil && d.came()
+	handed := d != nil && d.submitted()
 	if handed {
 		if output, err = d.answer(t.updates.answer); err != nil {
 			return fail(agent.InvalidOutput, "handed back what cannot be read: %v", err)
@@ -66,14 +66,14 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 	}
 	empty := strings.TrimSpace(string(output)) == ""
 	switch {
-	case empty && t.updates.refused != "":
-		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.updates.refused)
-	case empty && t.updates.broken != "":
-		return fail(t.blame(f), "says: %s", agent.Clip(t.updates.broken, 2000))
+	case empty && t.updates.denied != "":
+		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.updates.denied)
+	case empty && t.updates.modelError != "":
+		return fail(t.failureKind(f), "says: %s", agent.Clip(t.updates.modelError, 2000))
 	case empty && t.failed.Times > 0:
-		return fail(t.blame(f), "ended its turn without an answer: its model failed: %s", t.status())
+		return fail(t.failureKind(f), "ended its turn without an answer: its model failed: %s", t.status())
 	case t.failed.Times > 0 && !handed: // its last text is older, or explains the failure
-		return fail(t.blame(f), "ended its turn though its model failed (%s): %s", t.status(),
+		return fail(t.failureKind(f), "ended its turn though its model failed (%s): %s", t.status(),
 			agent.Clip(strings.TrimSpace(string(output)), 2000))
 	case end.stop == "refusal":
 		return fail(agent.Refused, "refused the prompt")
@@ -85,7 +85,7 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
 	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.setup.box.String(), Exit: &res.Exit}
-	if t.updates.words {
+	if t.updates.hadText {
 		out.Sandbox += t.setup.gateway.Bypassed()
 	}
 	if res.Signal != 0 {
@@ -94,9 +94,9 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 	return out.Clipped(), nil
 }
 
-// blame returns the kind of a failure as seen by the gateway, and sets whether it is final.
+// failureKind returns the kind of a failure as seen by the gateway, and sets whether it is final.
 // Agents describe failures in their own words, if at all.
-func (t *conversation) blame(f *agent.Failure) string {
+func (t *conversation) failureKind(f *agent.Failure) string {
 	switch t.failed.Status {
 	case http.StatusPaymentRequired:
 		f.Final = true

@@ -12,16 +12,16 @@ import (
 
 // An updateLog collects the session updates of an agent. Its owner locks it.
 type updateLog struct {
-	kind    Kind
-	message strings.Builder // the current message
-	thought strings.Builder
-	tools   map[string]*tool
-	answer  string // the last complete message
-	refused string // what a person denied, if there was no message since
-	broken  string // the agent's reason why its model failed, if there was no message since
-	words   bool   // there was a message
-	model   string
-	used    agent.Usage
+	kind       Kind
+	message    strings.Builder // the current message
+	thought    strings.Builder
+	tools      map[string]*tool
+	answer     string // the last complete message
+	denied     string // what a person denied, if there was no message since
+	modelError string // the agent's reason why its model failed, if there was no message since
+	hadText    bool   // there was a message
+	model      string
+	used       agent.Usage
 }
 
 func newUpdateLog(s *setup) updateLog {
@@ -52,7 +52,7 @@ func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 		}
 		if n.kind.Failed != nil && n.kind.Failed.MatchString(said) {
 			events := append(n.flush(), agent.Event{Kind: agent.EventError, Text: said})
-			n.answer, n.broken = "", said
+			n.answer, n.modelError = "", said
 			return events
 		}
 		return n.say(&n.message, &n.thought, agent.EventMessage, said)
@@ -97,7 +97,7 @@ func (n *updateLog) flush() []agent.Event {
 	}
 	if s := n.message.String(); s != "" {
 		events = append(events, agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: s})
-		n.answer, n.refused, n.broken, n.words = s, "", "", true
+		n.answer, n.denied, n.modelError, n.hadText = s, "", "", true
 	}
 	n.message.Reset()
 	n.thought.Reset()
@@ -117,7 +117,7 @@ func (n *updateLog) working() int {
 }
 
 // declined notes that a person declined.
-func (n *updateLog) declined(what string) { n.refused, n.answer = what, "" }
+func (n *updateLog) declined(what string) { n.denied, n.answer = what, "" }
 
 // refusals ends the tools that a person declined, if the agent sends no more updates for them.
 func (n *updateLog) refusals() []agent.Event {

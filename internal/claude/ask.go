@@ -76,7 +76,7 @@ func (t *conversation) ask(c control) (input json.RawMessage, allowed bool, said
 		t.stop(err)
 		return nil, false, "The attempt ends."
 	case answer.Approved && answer.Edited != nil:
-		t.instead(c.ToolUse, answer.Edited.Params)
+		t.recordEdit(c.ToolUse, answer.Edited.Params)
 		return answer.Edited.Params, true, ""
 	case answer.Approved:
 		return c.Input, true, ""
@@ -86,9 +86,9 @@ func (t *conversation) ask(c control) (input json.RawMessage, allowed bool, said
 	return nil, false, "A person said no. Do without it, or do it differently."
 }
 
-// instead records that a tool gets another input than the model gave it, before Claude Code
+// recordEdit records that a tool gets another input than the model gave it, before Claude Code
 // receives it.
-func (t *conversation) instead(id string, input json.RawMessage) {
+func (t *conversation) recordEdit(id string, input json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.edited[id] = input

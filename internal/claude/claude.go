@@ -186,12 +186,12 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error)
 		return nil, err
 	}
 	if req.From != nil {
-		if err := a.lendSession(s.home, *req.From); err != nil {
+		if err := a.copySession(s.home, *req.From); err != nil {
 			return nil, err
 		}
 	}
 	if login.direct {
-		if err := a.host.lendLogin(s.home); err != nil {
+		if err := a.host.linkLogin(s.home); err != nil {
 			return nil, err
 		}
 	} else {

@@ -179,7 +179,7 @@ func (t *conversation) line(line []byte, cut bool) error {
 	if cut || json.Unmarshal(line, &m) != nil {
 		return nil
 	}
-	t.take(m)
+	t.handle(m)
 	t.watchdog.SetTools(len(t.tools))
 	return t.emitErr
 }

@@ -110,8 +110,8 @@ type tool struct {
 	text  string
 }
 
-// take handles a message. Messages of sub-agents are ignored.
-func (t *conversation) take(m message) {
+// handle acts on a message. Messages of sub-agents are ignored.
+func (t *conversation) handle(m message) {
 	switch {
 	case m.Parent != "":
 	case m.Type == "system" && m.Subtype == "init":
@@ -125,7 +125,7 @@ func (t *conversation) take(m message) {
 		t.turn = m.UUID
 		t.assistant(m.Message)
 	case m.Type == "user":
-		t.outputs(m)
+		t.toolResults(m)
 		t.use()
 	case m.Type == "command_lifecycle":
 		t.commandState(m)
@@ -154,13 +154,13 @@ func (t *conversation) assistant(said apiMessage) {
 				t.shapedCall = b.ID
 				continue
 			}
-			t.begin(b)
+			t.toolStarted(b)
 		}
 	}
 }
 
-// begin emits an event for the start of a tool.
-func (t *conversation) begin(b block) {
+// toolStarted emits an event for the start of a tool.
+func (t *conversation) toolStarted(b block) {
 	var in struct {
 		Command  string `json:"command"`
 		FilePath string `json:"file_path"`
@@ -186,8 +186,8 @@ func (t *conversation) begin(b block) {
 	t.event(e)
 }
 
-// outputs emits events for results of tools.
-func (t *conversation) outputs(m message) {
+// toolResults emits events for results of tools.
+func (t *conversation) toolResults(m message) {
 	for _, b := range blocks(m.Message.Content) {
 		if t.shapedCall != "" && b.ToolUseID == t.shapedCall {
 			t.turn = m.UUID // so that a branch has all of it
@@ -197,7 +197,7 @@ func (t *conversation) outputs(m message) {
 			continue
 		}
 		delete(t.tools, b.ToolUseID)
-		asked := t.carried(b.ToolUseID, &u)
+		asked := t.editedInput(b.ToolUseID, &u)
 		e := agent.Event{Kind: u.kind, ID: b.ToolUseID, Phase: "completed", Text: u.text, Output: textOf(b.Content), Asked: asked}
 		ran := true
 		for _, meta := range m.Meta {
@@ -228,9 +228,9 @@ func (t *conversation) outputs(m message) {
 	}
 }
 
-// carried sets u to what the tool did if a person edited its input, and returns what the model
+// editedInput sets u to what the tool did if a person edited its input, and returns what the model
 // had asked for, else "".
-func (t *conversation) carried(id string, u *tool) (asked string) {
+func (t *conversation) editedInput(id string, u *tool) (asked string) {
 	t.mu.Lock()
 	input := t.edited[id]
 	delete(t.edited, id)

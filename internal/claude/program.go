@@ -131,8 +131,8 @@ func (h *Host) credentials() string {
 	return filepath.Join(dir, ".credentials.json")
 }
 
-// lendLogin links the user's login into a home, so that renewing it there renews it for all.
-func (h *Host) lendLogin(home string) error {
+// linkLogin links the user's login into a home, so that renewing it there renews it for all.
+func (h *Host) linkLogin(home string) error {
 	link := filepath.Join(home, ".credentials.json")
 	if to, err := os.Readlink(link); err == nil && to == h.credentials() {
 		return nil

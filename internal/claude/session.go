@@ -61,8 +61,8 @@ func (s *setup) sessionArgs(req agent.Request) []string {
 	return args
 }
 
-// lendSession copies a session of another home into this one, to fork it.
-func (a *Agent) lendSession(home string, b agent.Branch) error {
+// copySession copies a session of another home into this one, to fork it.
+func (a *Agent) copySession(home string, b agent.Branch) error {
 	other := a.SessionHome(b.Home)
 	if other == home {
 		return nil

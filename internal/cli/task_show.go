@@ -53,7 +53,7 @@ func (a *app) taskShowCmd() *cobra.Command {
 
 // writeTask prints a task the way a person reads it: how it stands, what needs them, what came of it,
 // and then who did what. text is its result, changed are the files that it changed.
-func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []string, named func(string) string) {
+func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed []string, named func(string) string) {
 	st := a.style(out)
 	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))
 	line := func(label, text string) {
@@ -103,7 +103,7 @@ func (a *app) writeTask(out io.Writer, v *task.Shown, text string, changed []str
 }
 
 // writeParts prints who is at work in a task, and in which parts.
-func (a *app) writeParts(out io.Writer, v *task.Shown, named func(string) string) {
+func (a *app) writeParts(out io.Writer, v *task.PrintedTask, named func(string) string) {
 	st := a.style(out)
 	section := func(title string, t table, state int) {
 		if len(t.rows) == 0 {

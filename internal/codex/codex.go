@@ -157,9 +157,9 @@ func (c Config) checkServers(mine map[string]any, user string) error {
 
 // An Agent runs Codex through its app-server. It may be used concurrently.
 type Agent struct {
-	host *Host
-	cfg  Config
-	told string // see [agent.Instructed]
+	host         *Host
+	cfg          Config
+	instructions string // see [agent.Instructed]
 }
 
 // Agent returns the agent of a definition. It is an error if no usable Codex is installed.
@@ -168,15 +168,15 @@ func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{host: h, cfg: cfg, told: told}, nil
+	return &Agent{host: h, cfg: cfg, instructions: told}, nil
 }
 
 // An ExecAgent runs Codex through codex exec. It may be used concurrently.
 type ExecAgent struct {
-	host    *Host
-	cfg     Config
-	told    string        // see [agent.Instructed]
-	startup time.Duration // zero: execStartup
+	host         *Host
+	cfg          Config
+	instructions string        // see [agent.Instructed]
+	startup      time.Duration // zero: execStartup
 }
 
 // ExecAgent returns the one-shot agent of a definition. It is an error if no usable Codex is
@@ -186,7 +186,7 @@ func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ExecAgent{host: h, cfg: cfg, told: told}, nil
+	return &ExecAgent{host: h, cfg: cfg, instructions: told}, nil
 }
 
 // ready checks that an agent can be used, and returns the user's instructions for it.

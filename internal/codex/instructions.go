@@ -36,7 +36,7 @@ func globalInstructions(home string) (string, error) {
 }
 
 // Instructions returns the user's AGENTS.md, if the definition asks for it.
-func (a *Agent) Instructions() string { return a.told }
+func (a *Agent) Instructions() string { return a.instructions }
 
 // Instructions returns the user's AGENTS.md, if the definition asks for it.
-func (a *ExecAgent) Instructions() string { return a.told }
+func (a *ExecAgent) Instructions() string { return a.instructions }

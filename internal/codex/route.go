@@ -31,16 +31,16 @@ var nowhere = gateway.Upstream{URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"
 // route returns the route to the model, or to none in a replay; nil if Codex must connect
 // directly.
 func (c Config) route(h *Host, mine map[string]any) *route {
-	r := c.way(h, mine)
+	r := c.routeFor(h, mine)
 	if r != nil && c.Replay {
 		r.upstream = nowhere
 	}
 	return r
 }
 
-// way returns the way to the model, or nil where Codex has to go there itself: by a login at ChatGPT, or by
-// settings that the gateway cannot stand in for. mine are the user's settings.
-func (c Config) way(h *Host, mine map[string]any) *route {
+// routeFor returns the route to the model, or nil if Codex must connect directly: with a ChatGPT login, or with
+// settings that the gateway does not support. mine are the user's settings.
+func (c Config) routeFor(h *Host, mine map[string]any) *route {
 	get := func(variable string) string { return cmp.Or(c.Env[variable], h.cfg.Getenv(variable)) }
 	setting := func(key string) string {
 		own, _ := c.Config[key].(string)

@@ -144,20 +144,20 @@ type serverError struct {
 
 func (e *serverError) Error() string { return "the model's server " + e.text }
 
-// again reports whether a retry may help.
-func (e *serverError) again() bool {
+// retryable reports whether a retry may help.
+func (e *serverError) retryable() bool {
 	if e.code == gateway.Refused {
 		return false // there is no server
 	}
 	passing := e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests
-	return !e.full() && (e.status == 0 || passing || e.status >= 500)
+	return !e.contextExceeded() && (e.status == 0 || passing || e.status >= 500)
 }
 
 var overflow = regexp.MustCompile(`(?i)context.?(length|window|size)|maximum context|` +
 	`(prompt|input) is too long|too many (input )?tokens`)
 
-// full reports whether the conversation does not fit into the model's context.
-func (e *serverError) full() bool {
+// contextExceeded reports whether the conversation does not fit into the model's context.
+func (e *serverError) contextExceeded() bool {
 	switch e.status {
 	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
 		return e.code == "context_length_exceeded" || overflow.MatchString(e.text)
@@ -215,7 +215,7 @@ func refusal(res *http.Response, body []byte) error {
 
 // pause returns how long to wait before a retry, and false if there should be none.
 func (e *serverError) pause(try int) (time.Duration, bool) {
-	if !e.again() || try >= maxTries || e.after > maxPause {
+	if !e.retryable() || try >= maxTries || e.after > maxPause {
 		return 0, false
 	}
 	return max(e.after, 250*time.Millisecond<<(2*try-2)), true

@@ -193,7 +193,7 @@ func (t *conversation) next(shaped bool) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	q := query{model: t.agent.server.Model, system: t.system(), entries: t.session.entries, tools: t.offered(),
+	q := query{model: t.agent.server.Model, system: t.system(), entries: t.session.entries, tools: t.allowedTools(),
 		extra: t.agent.cfg.Extra}
 	if shaped { // only then: many servers return no tool calls with a schema
 		if q.schema = t.form.strict; t.agent.server.API == Chat {
@@ -264,7 +264,7 @@ func (t *conversation) ask(q query) (reply, error) {
 			return s, nil
 		case !errors.As(err, &why):
 			return s, err
-		case q.schema != nil && why.status == 400 && !why.full(): // it does not support schemas
+		case q.schema != nil && why.status == 400 && !why.contextExceeded(): // it does not support schemas
 			q.schema = nil
 			continue
 		}

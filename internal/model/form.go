@@ -62,8 +62,8 @@ func (f *form) again(wrong error) string {
 
 var fence = regexp.MustCompile("(?s)^```[a-z]*\n(.*)\n```$")
 
-// bare removes the code fence that models like to add.
-func bare(answer []byte) []byte {
+// withoutFence removes the code fence that models like to add.
+func withoutFence(answer []byte) []byte {
 	answer = bytes.TrimSpace(answer)
 	if m := fence.FindSubmatch(answer); m != nil {
 		return m[1]
@@ -73,7 +73,7 @@ func bare(answer []byte) []byte {
 
 // front returns an answer as front matter and text. The error says what is wrong with it.
 func (f *form) front(answer []byte) (string, error) {
-	out, err := shape.Unshape(f.schema, bare(answer))
+	out, err := shape.Unshape(f.schema, withoutFence(answer))
 	if err != nil {
 		return string(answer), err
 	}
@@ -95,7 +95,7 @@ func (f *form) front(answer []byte) (string, error) {
 func (f *form) body(answer []byte) string {
 	var o map[string]json.RawMessage
 	var text string
-	if f != nil && json.Unmarshal(bare(answer), &o) == nil && json.Unmarshal(o[agent.Body], &text) == nil {
+	if f != nil && json.Unmarshal(withoutFence(answer), &o) == nil && json.Unmarshal(o[agent.Body], &text) == nil {
 		return text
 	}
 	return string(answer)

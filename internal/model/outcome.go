@@ -31,7 +31,7 @@ func (t *conversation) failure(ctx context.Context, err error) error {
 		return err
 	}
 	f.Model, f.Usage = t.model, t.used
-	if f.Session = t.session.id; why != nil && why.full() {
+	if f.Session = t.session.id; why != nil && why.contextExceeded() {
 		f.Session = "" // it would not fit next time either
 	}
 	return f
@@ -42,7 +42,7 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 	s := t.agent.server
 	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("%s: %v", s.URL.Host, why)}
 	switch {
-	case why.full():
+	case why.contextExceeded():
 		f.Kind, f.Message = agent.Limit, f.Message+"; the conversation does not fit into the model's context"
 	case why.status == http.StatusUnauthorized || why.status == http.StatusForbidden:
 		f.Final = true
@@ -60,7 +60,7 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 	case why.status == http.StatusNotFound:
 		f.Final = true
 		f.Message += "; check url: (with its version, such as /v1), api: and model: of the agent"
-	case why.status >= 400 && why.status < 500 && !why.again():
+	case why.status >= 400 && why.status < 500 && !why.retryable():
 		f.Final = true
 	}
 	return f

@@ -27,7 +27,7 @@ const (
 func (t *conversation) runCommand(c call, a args) (string, bool, error) {
 	e := agent.Event{Kind: agent.EventCommand, ID: c.ID, Phase: "started", Text: a.Command}
 	if strings.TrimSpace(a.Command) == "" {
-		return t.useless(c, "The command is missing.")
+		return t.invalidCall(c, "The command is missing.")
 	}
 	if err := t.event(e); err != nil {
 		return "", false, err

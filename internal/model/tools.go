@@ -58,8 +58,8 @@ var (
 	}
 )
 
-// offered returns the tools that the role may use.
-func (t *conversation) offered() []tool {
+// allowedTools returns the tools that the role may use.
+func (t *conversation) allowedTools() []tool {
 	tools := []tool{readTool, searchTool}
 	if t.req.Access != agent.Read {
 		tools = append(tools, editTool)
@@ -106,14 +106,14 @@ func arguments(text string) *args {
 func (t *conversation) use(c call) (text string, wrong bool, err error) {
 	a := arguments(c.Args)
 	known := false
-	for _, offered := range t.offered() {
+	for _, offered := range t.allowedTools() {
 		known = known || offered.name == c.Name
 	}
 	switch {
 	case !known:
-		return t.useless(c, "There is no tool "+c.Name+" here.")
+		return t.invalidCall(c, "There is no tool "+c.Name+" here.")
 	case a == nil:
-		return t.useless(c, "The arguments are not a JSON object of the form that the tool has.")
+		return t.invalidCall(c, "The arguments are not a JSON object of the form that the tool has.")
 	}
 	switch c.Name {
 	case runTool.name:
@@ -138,8 +138,8 @@ func (t *conversation) use(c call) (text string, wrong bool, err error) {
 	return text, wrong, t.ended(c, text, e)
 }
 
-// useless answers an invalid call.
-func (t *conversation) useless(c call, why string) (string, bool, error) {
+// invalidCall answers an invalid call.
+func (t *conversation) invalidCall(c call, why string) (string, bool, error) {
 	return why, true, t.ended(c, why, agent.Event{Kind: agent.EventTool, Phase: "failed", Text: agent.Clip(c.Name, 200)})
 }
 

@@ -51,19 +51,19 @@ func WithCommands(p view.Program, rows []view.TaskRow) []view.TaskRow {
 	return rows
 }
 
-// A Shown is a task as it is printed: with command lines, and the location of its files.
-type Shown struct {
+// A PrintedTask is a task as it is printed: with command lines, and the location of its files.
+type PrintedTask struct {
 	view.Task
 	Dir     string   `json:"dir"`     // absolute
 	Reports []string `json:"reports"` // relative to dir
 }
 
 // Show returns the task v as p prints it.
-func Show(p view.Program, v view.Task) (*Shown, error) {
+func Show(p view.Program, v view.Task) (*PrintedTask, error) {
 	dir := At(v.Workspace, v.ID)
 	reports, err := dir.reports()
 	if err != nil {
 		return nil, err
 	}
-	return &Shown{withCommands(p, v), dir.Path(), reports}, nil
+	return &PrintedTask{withCommands(p, v), dir.Path(), reports}, nil
 }

@@ -40,7 +40,7 @@ type drawn struct {
 type progress struct {
 	laid   bool // everything was drawn once, and nothing has failed since
 	driven bool
-	events copied
+	events journalState
 	now    map[string]activity   // by running attempt
 	steps  map[string]newestStep // by instance
 	dirty  map[string]bool       // instances with new events

@@ -50,8 +50,8 @@ func appendLine(buf *bytes.Buffer, ev store.Event) error {
 	return enc.Encode(line{ev.Seq, ev.TS, ev.Type, ev.Task, ev.Thread, ev.Instance, ev.Attempt, payload})
 }
 
-// A copied is the state of events.jsonl.
-type copied struct {
+// A journalState is the state of events.jsonl.
+type journalState struct {
 	pos  int64 // of the last event in it
 	left stamp // of the file after the last write
 }
@@ -60,29 +60,29 @@ type copied struct {
 // new state. If the file is as done says, only new events are read; otherwise all of it is
 // compared with the journal. A file that is a prefix of the journal, even one that ends within a
 // line, is appended to; any other is rewritten.
-func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done copied,
-	see func(store.Event)) (copied, error) {
+func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done journalState,
+	see func(store.Event)) (journalState, error) {
 	f, info, err := openPlain(root, eventsFile, os.O_RDWR|os.O_CREATE|os.O_APPEND)
 	if errors.Is(err, errNotPlain) {
 		return rewriteEvents(ctx, journal, root, task, see)
 	}
 	if err != nil {
-		return copied{}, err
+		return journalState{}, err
 	}
 	defer f.Close()
 	if done.pos == 0 || stampOf(info) != done.left {
 		c := &comparison{r: bufio.NewReaderSize(f, 64<<10), f: f}
 		if done.pos, err = eachLine(ctx, journal, task, 0, c.line, see); err != nil {
-			return copied{}, err
+			return journalState{}, err
 		}
 		if !c.agrees() {
 			return rewriteEvents(ctx, journal, root, task, func(store.Event) {})
 		}
 	} else if done.pos, err = eachLine(ctx, journal, task, done.pos, writeTo(f), see); err != nil {
-		return copied{}, err
+		return journalState{}, err
 	}
 	if info, err = f.Stat(); err != nil {
-		return copied{}, err
+		return journalState{}, err
 	}
 	done.left = stampOf(info)
 	return done, nil
@@ -162,18 +162,18 @@ func (c *comparison) agrees() bool {
 
 // rewriteEvents writes events.jsonl from the beginning.
 func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string,
-	see func(store.Event)) (copied, error) {
-	var done copied
+	see func(store.Event)) (journalState, error) {
+	var done journalState
 	err := replaceBy(root, eventsFile, func(w io.Writer) (err error) {
 		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(w), see)
 		return err
 	})
 	if err != nil {
-		return copied{}, err
+		return journalState{}, err
 	}
 	info, err := root.Lstat(eventsFile)
 	if err != nil {
-		return copied{}, err
+		return journalState{}, err
 	}
 	if info.Mode()&fs.ModeSymlink == 0 {
 		done.left = stampOf(info)

@@ -56,7 +56,7 @@ func (d *desk) do(o order) tea.Msg {
 		if err != nil {
 			return gateRead{err: err}
 		}
-		a, err := d.asked(g)
+		a, err := d.newGateCard(g)
 		return gateRead{a, err}
 	case readStep:
 		s, err := d.step(o)
@@ -121,9 +121,9 @@ func (d *desk) overview() overview {
 	return o
 }
 
-// asked reads a gate and its diff.
-func (d *desk) asked(g store.Gate) (asked, error) {
-	a := asked{gate: g, program: d.cfg.Program}
+// newGateCard reads a gate and its diff.
+func (d *desk) newGateCard(g store.Gate) (gateCard, error) {
+	a := gateCard{gate: g, program: d.cfg.Program}
 	root, err := d.cfg.Store.Thread(d.ctx, g.Task)
 	if err != nil {
 		return a, err
@@ -149,7 +149,7 @@ func (d *desk) read(r *taskRead) error {
 	r.task = rec.Task()
 	for _, g := range rec.Gates {
 		if g.State == store.GateOpen {
-			a, err := d.asked(g)
+			a, err := d.newGateCard(g)
 			if err != nil {
 				return err
 			}

@@ -217,7 +217,7 @@ func (l *live) offer() []order {
 	return nil
 }
 
-func (l *live) open(a asked) []order {
+func (l *live) open(a gateCard) []order {
 	l.q = newQuestion(a, l.now)
 	return []order{settle{a.gate.ID, a.gate.Digest}}
 }
@@ -229,7 +229,7 @@ func (l *live) next() []order {
 	}
 	at := 0
 	if l.q != nil {
-		at = 1 + slices.IndexFunc(l.read.asked, func(a asked) bool { return a.gate.ID == l.q.gate.ID })
+		at = 1 + slices.IndexFunc(l.read.asked, func(a gateCard) bool { return a.gate.ID == l.q.gate.ID })
 	}
 	return l.open(l.read.asked[at%len(l.read.asked)])
 }

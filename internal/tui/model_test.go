@@ -83,7 +83,7 @@ func opened(g store.Gate, width, height int) *screen {
 	s.update(overview{gates: []store.Gate{g}})
 	s.home.cursor = g.ID
 	keys(s, "enter")
-	s.update(gateRead{asked: asked{gate: g}})
+	s.update(gateRead{gateCard: gateCard{gate: g}})
 	s.update(settled{g.ID, g.Digest})
 	return s
 }
@@ -224,7 +224,7 @@ func crowd(n int) taskRead {
 // higher than the terminal.
 func TestFits(t *testing.T) {
 	r := crowd(12)
-	r.asked = []asked{{gate: wonder("g-2", "Which port shall it have?")}, {gate: approval(t, "g-1", "make")}}
+	r.asked = []gateCard{{gate: wonder("g-2", "Which port shall it have?")}, {gate: approval(t, "g-1", "make")}}
 	for _, full := range []bool{true, false} {
 		for _, size := range [][2]int{{80, 24}, {160, 50}, {40, 12}, {20, 8}, {119, 10}, {120, 10}} {
 			var m model
@@ -294,12 +294,12 @@ func TestLive(t *testing.T) {
 	if diff := cmp.Diff([]order{drive{"T", control.Resume{Wait: true}}}, l.begin(), whole); diff != "" {
 		t.Errorf("it begins otherwise: -want +got\n%s", diff)
 	}
-	l.update(taskRead{id: "T", asked: []asked{{gate: yes}}})
+	l.update(taskRead{id: "T", asked: []gateCard{{gate: yes}}})
 	if l.q != nil {
 		t.Fatal("an approval opened by itself")
 	}
 	keys(l, "a")
-	l.update(taskRead{id: "T", asked: []asked{{gate: yes}, {gate: ask}}})
+	l.update(taskRead{id: "T", asked: []gateCard{{gate: yes}, {gate: ask}}})
 	if l.q == nil || l.q.gate.ID != "g-2" {
 		t.Fatal("the question did not open")
 	}

@@ -98,7 +98,7 @@ type (
 		id      string
 		task    view.Task
 		doing   map[string]string // each instance's last activity
-		asked   []asked
+		asked   []gateCard
 		turns   []turn // newest steps of its root thread
 		result  string // its final text
 		driven  bool   // by any process
@@ -106,7 +106,7 @@ type (
 		err     error
 	}
 	gateRead struct {
-		asked
+		gateCard
 		err error
 	}
 	stepRead struct {

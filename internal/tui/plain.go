@@ -182,9 +182,9 @@ const plainWidth = 78
 func (p *Plain) show(ctx context.Context, g store.Gate) *question {
 	d := newDesk(p.cfg, "")
 	d.ctx = ctx
-	a, err := d.asked(g)
+	a, err := d.newGateCard(g)
 	if err != nil {
-		a = asked{gate: g}
+		a = gateCard{gate: g}
 	}
 	q := newQuestion(a, time.Now())
 	q.width = plainWidth

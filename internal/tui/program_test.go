@@ -18,7 +18,7 @@ func TestNameOfTheProgram(t *testing.T) {
 	g := approval(t, "g-1", "make")
 	g.Source, g.Options = store.SourceAgent, []string{gate.Edit}
 	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "resume"}}
-	q := newQuestion(asked{gate: g, program: p}, noon)
+	q := newQuestion(gateCard{gate: g, program: p}, noon)
 	q.resize(100, 30)
 	said := strings.Join(q.body(), "\n")
 	if !strings.Contains(said, "plaitd approve g-1 --edit") {

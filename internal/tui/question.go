@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An asked is an open question or approval, with its diff.
-type asked struct {
+// A gateCard is an open question or approval, with its diff.
+type gateCard struct {
 	gate store.Gate
 	diff string
 	task string // short name
@@ -26,7 +26,7 @@ type asked struct {
 // A question is a pane for one question or approval. It shows what was read when it was opened,
 // and the answer counts for that, by its digest.
 type question struct {
-	asked
+	gateCard
 	now    time.Time
 	typed  textinput.Model
 	reason bool   // typing the reason of a denial
@@ -39,8 +39,8 @@ type question struct {
 	top, seen     int // first visible line, and how many lines were visible so far
 }
 
-func newQuestion(a asked, now time.Time) *question {
-	q := &question{asked: a, now: now, typed: newLine("your answer")}
+func newQuestion(a gateCard, now time.Time) *question {
+	q := &question{gateCard: a, now: now, typed: newLine("your answer")}
 	if a.gate.Kind == store.GateInput {
 		q.typed.Focus()
 	}
@@ -124,7 +124,7 @@ func (q *question) body() []string {
 			out = append(out, patch(act.Diff, q.width)...)
 		}
 		if d, err := gate.Digest(q.gate.Thread, q.gate.Action); q.approval() && (err != nil || d != q.gate.Digest) {
-			add("WARNING", "the digest of this approval is not that of its action")
+			add("WARNING", "the digest of this approval does not match its action")
 		}
 	}
 	out = append(out, patch(q.diff, q.width)...)

@@ -180,7 +180,7 @@ func (s *screen) takeTask(m taskRead) []order {
 	return todo
 }
 
-func gatesOf(all []asked) []store.Gate {
+func gatesOf(all []gateCard) []store.Gate {
 	var out []store.Gate
 	for _, a := range all {
 		out = append(out, a.gate)
@@ -197,7 +197,7 @@ func (s *screen) open(m gateRead) []order {
 	if s.q == nil || s.q.gate.ID != m.gate.ID {
 		return nil // another one was opened in the meantime, or none
 	}
-	s.q = newQuestion(m.asked, s.now)
+	s.q = newQuestion(m.gateCard, s.now)
 	if m.gate.State != store.GateOpen {
 		s.q.gone = "It needs no answer any more: it is " + string(m.gate.State) + "."
 		return nil
@@ -207,7 +207,7 @@ func (s *screen) open(m gateRead) []order {
 
 // ask opens the pane of a question, after reading it.
 func (s *screen) ask(id string) []order {
-	s.q = &question{asked: asked{gate: store.Gate{ID: id}}, now: s.now, gone: "reading …"}
+	s.q = &question{gateCard: gateCard{gate: store.Gate{ID: id}}, now: s.now, gone: "reading …"}
 	return []order{readGate{id}}
 }
 

@@ -236,8 +236,8 @@ func turnLines(t turn, width int) []string {
 }
 
 // askLine renders a question of the task on one line.
-func askLine(a asked, width int) string {
-	q := question{asked: a}
+func askLine(a gateCard, width int) string {
+	q := question{gateCard: a}
 	sign := "? "
 	if q.approval() {
 		sign = "! "

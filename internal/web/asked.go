@@ -12,9 +12,9 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An asked is a gate as a page shows it. A person must see all that they approve, so an action
+// A gateCard is a gate as a page shows it. A person must see all that they approve, so an action
 // with unknown parts is also shown as stored.
-type asked struct {
+type gateCard struct {
 	G       store.Gate
 	Ask     view.Phrasing
 	Answers []view.Option // a button for each
@@ -34,8 +34,8 @@ type asked struct {
 // phrasedTypes are the types of actions whose headline and points say all that the parameters do.
 var phrasedTypes = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNode: true, gate.Attempt: true}
 
-func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
-	a := asked{G: g, Ask: view.PhrasingOf(g), Answers: view.AnswersOf(g), Now: time.Now(), Read: s.cfg.ReadOnly}
+func (s *Server) newGateCard(ctx context.Context, g store.Gate) (gateCard, error) {
+	a := gateCard{G: g, Ask: view.PhrasingOf(g), Answers: view.AnswersOf(g), Now: time.Now(), Read: s.cfg.ReadOnly}
 	a.Ask.Headline = strings.TrimPrefix(a.Ask.Headline, g.Node+" asks: ") // the page shows who asks below
 	if len(g.Action) > 0 {
 		var whole bool
@@ -72,7 +72,7 @@ func (s *Server) asked(ctx context.Context, g store.Gate) (asked, error) {
 }
 
 // Who returns the role that asks, and its agent.
-func (a asked) Who() string {
+func (a gateCard) Who() string {
 	who := cmp.Or(a.G.Node, string(a.G.Source))
 	switch {
 	case a.G.Source == store.SourceMerge, a.G.Source == store.SourceLimit, a.G.Source == store.SourceInterrupted:
@@ -86,14 +86,14 @@ func (a asked) Who() string {
 }
 
 // openQuestions returns the open gates of a task.
-func (s *Server) openQuestions(ctx context.Context, id string) ([]asked, error) {
+func (s *Server) openQuestions(ctx context.Context, id string) ([]gateCard, error) {
 	open, err := s.views.Gates(ctx, view.GateFilter{Task: id, State: store.GateOpen})
 	if err != nil {
 		return nil, err
 	}
-	var out []asked
+	var out []gateCard
 	for _, g := range open {
-		a, err := s.asked(ctx, g)
+		a, err := s.newGateCard(ctx, g)
 		if err != nil {
 			return nil, err
 		}

@@ -110,7 +110,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 		return nil, err
 	}
 	for _, side := range apart {
-		files, why := s.patched(ctx, root, side.Base, side.Tree)
+		files, why := s.patchBetween(ctx, root, side.Base, side.Tree)
 		one := agentChanges{Name: side.Path, Note: cmp.Or(why, "not merged: on branch "+side.Branch)}
 		one.add(files)
 		out.Apart = append(out.Apart, one)
@@ -149,7 +149,7 @@ func (s *Server) agentsChanges(ctx context.Context, root store.Thread, out *chan
 			at = len(out.Agents)
 			out.Agents = append(out.Agents, agentChanges{Name: one.lane})
 		}
-		files, why := s.patched(ctx, root, one.from, one.to)
+		files, why := s.patchBetween(ctx, root, one.from, one.to)
 		out.Agents[at].add(files)
 		out.Agents[at].Note = cmp.Or(out.Agents[at].Note, why)
 	}
@@ -162,7 +162,7 @@ func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes
 		return nil
 	}
 	slices.SortStableFunc(own, func(a, b treeChange) int { return cmp.Compare(a.at, b.at) })
-	out.Files, out.Why = s.patched(ctx, root, own[0].from, own[len(own)-1].to)
+	out.Files, out.Why = s.patchBetween(ctx, root, own[0].from, own[len(own)-1].to)
 	for i := range out.Files {
 		f := &out.Files[i]
 		out.Added, out.Removed = out.Added+f.Added, out.Removed+f.Removed
@@ -175,8 +175,8 @@ func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes
 	return ctx.Err()
 }
 
-// patched returns the patch from one tree to another; why says why it cannot be shown.
-func (s *Server) patched(ctx context.Context, row store.Thread, from, to string) (files []changedFile, why string) {
+// patchBetween returns the patch from one tree to another; why says why it cannot be shown.
+func (s *Server) patchBetween(ctx context.Context, row store.Thread, from, to string) (files []changedFile, why string) {
 	if text, ok := s.patches.get(from, to); ok {
 		return splitPatch(text), ""
 	}

@@ -79,7 +79,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Turns        []turn
 		Older        int
 		Trying       []runningAttempt
-		Gates        []asked
+		Gates        []gateCard
 		Waiting      []store.Wish // messages that the agent has not received yet
 		Over, Driven bool
 		Ours         bool // this server drives it

@@ -12,9 +12,9 @@ import (
 // the entry proves anything.
 type citer func(id string) (link string, proves bool)
 
-// cited turns citations in the text of clean HTML into links, and marks those without an entry or
+// linkCitations turns citations in the text of clean HTML into links, and marks those without an entry or
 // without proof. Links of the text's own are left alone.
-func cited(html string, cite citer) template.HTML {
+func linkCitations(html string, cite citer) template.HTML {
 	if cite == nil || !strings.Contains(html, "evidence:") {
 		return template.HTML(html)
 	}

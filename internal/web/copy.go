@@ -59,9 +59,9 @@ func (s *Server) handCopied(w http.ResponseWriter, r *http.Request) error {
 var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"},
 	{"sessions", "/sessions"}}
 
-// A copied is the page of one tab of a copy. What cannot be read is listed in Problems; the rest
+// A copyPage is the page of one tab of a copy. What cannot be read is listed in Problems; the rest
 // is shown.
-type copied struct {
+type copyPage struct {
 	Task      view.Task
 	Dir, Tab  string
 	Tabs      []crumb
@@ -71,7 +71,7 @@ type copied struct {
 	Documents documents
 	Evidence  proofs
 	Events    task.EventsPage
-	Happened  []happening
+	Happened  []eventLine
 	Workers   []task.Worker
 	Worker    *session
 	Items     []doneItem
@@ -87,7 +87,7 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 				return badRequest("a place is a number of bytes, not %q", said)
 			}
 		}
-		body := copied{Dir: s.copy.Path(), Tab: tab, Tabs: copyTabs}
+		body := copyPage{Dir: s.copy.Path(), Tab: tab, Tabs: copyTabs}
 		wrong := func(err error) {
 			if err != nil {
 				body.Problems = append(body.Problems, err.Error())
@@ -104,11 +104,11 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 		case "evidence":
 			var entries []task.Entry
 			if entries, err = s.copy.Evidence(); err == nil {
-				body.Evidence, err = s.proved(r.Context(), entries, "")
+				body.Evidence, err = s.evidenceCards(r.Context(), entries, "")
 			}
 		case "events":
 			body.Events, err = s.copy.Events(from, shownEvents, nil)
-			body.Happened = happenings(body.Events.Events, body.Task, nil)
+			body.Happened = eventLines(body.Events.Events, body.Task, nil)
 		case "sessions":
 			body.Workers, err = s.copy.Workers()
 			if id := r.PathValue("id"); id != "" && err == nil {
@@ -150,7 +150,7 @@ func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
 }
 
 // of fills in what one agent did.
-func (b *copied) of(name string, c *task.DirReader, from int64) error {
+func (b *copyPage) of(name string, c *task.DirReader, from int64) error {
 	for _, one := range b.Workers {
 		if one.Name == name {
 			v := newSession(one, "")

@@ -213,8 +213,8 @@ func (s *Server) verifyThread(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "verify", report)
 }
 
-// A verified is the result of verifying a thread or a task.
-type verified struct {
+// A verification is the result of verifying a thread or a task.
+type verification struct {
 	verify.Report
 	Row            store.Thread
 	Whole          bool // all of a task
@@ -230,7 +230,7 @@ func (s *Server) verifyPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v := verified{Report: report, Row: row, Whole: row.ID == row.Root, Threads: 1, Steps: row.Steps, At: at,
+	v := verification{Report: report, Row: row, Whole: row.ID == row.Root, Threads: 1, Steps: row.Steps, At: at,
 		Took: time.Since(at).Round(time.Millisecond)}
 	if v.Whole {
 		rows, err := s.cfg.Store.Threads(r.Context(), store.ThreadFilter{Task: row.Task})

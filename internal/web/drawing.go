@@ -15,17 +15,17 @@ type drawing struct {
 	Lines []arrow
 	Large bool // it is too large to draw
 
-	Folded []folded // the graph as a list
+	Folded []listedNode // the graph as a list
 }
 
-// A folded is a node in the list that replaces a drawing.
-type folded struct {
+// A listedNode is a node in the list that replaces a drawing.
+type listedNode struct {
 	Text, Kind, Link string
-	To               []leads
+	To               []graphLink
 }
 
-// leads is an edge in the list: its target and label.
-type leads struct{ Label, To string }
+// graphLink is an edge in the list: its target and label.
+type graphLink struct{ Label, To string }
 
 // maxFolded limits the list that replaces a drawing.
 const maxFolded = 500
@@ -50,16 +50,16 @@ func (d *drawing) fold(g *view.Graph, link func(view.GraphNode) string) {
 	for _, n := range g.Nodes {
 		by[n.ID] = n
 	}
-	to := map[string][]leads{}
+	to := map[string][]graphLink{}
 	for _, e := range g.Edges {
-		to[e.From] = append(to[e.From], leads{e.Label, by[e.To].Label})
+		to[e.From] = append(to[e.From], graphLink{e.Label, by[e.To].Label})
 	}
 	for _, id := range g.Reached() {
 		if len(d.Folded) == maxFolded {
 			return
 		}
 		n := by[id]
-		d.Folded = append(d.Folded, folded{n.Label, n.Kind, link(n), to[id]})
+		d.Folded = append(d.Folded, listedNode{n.Label, n.Kind, link(n), to[id]})
 	}
 }
 

@@ -21,26 +21,26 @@ import (
 
 // proofs are the entries of evidence on a page.
 type proofs struct {
-	Entries []proved
+	Entries []evidenceCard
 	More    int
 }
 
-// A proved is an entry of evidence with its sources described.
-type proved struct {
+// An evidenceCard is an entry of evidence with its sources described.
+type evidenceCard struct {
 	task.Entry
 	Sources []source
-	Files   []kept // artifacts that it is about
+	Files   []storedContent // artifacts that it is about
 }
 
 // A source describes where the bytes of an entry came from, and whether they are unchanged.
 type source struct {
 	Words, Command string
 	Fresh, State   string
-	Parts          []kept
+	Parts          []storedContent
 }
 
-// A kept is what the record stores of a source.
-type kept struct {
+// storedContent is what the record stores of a source.
+type storedContent struct {
 	Name, Text, Load string
 	Diff, Cut        bool
 }
@@ -53,8 +53,8 @@ const (
 	checkTime    = 3 * time.Second // for reading all files; the rest is not checked
 )
 
-// proved describes entries. workspace is the directory of their files, "" if not known.
-func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace string) (proofs, error) {
+// evidenceCards describes entries. workspace is the directory of their files, "" if not known.
+func (s *Server) evidenceCards(ctx context.Context, entries []task.Entry, workspace string) (proofs, error) {
 	var root *os.Root
 	if workspace != "" {
 		if r, err := os.OpenRoot(workspace); err == nil { // otherwise it no longer exists, and nothing can be checked
@@ -77,7 +77,7 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 		case err != nil:
 			return out, err
 		}
-		p := proved{Entry: e}
+		p := evidenceCard{Entry: e}
 		for i, src := range e.Sources {
 			if i == shownSources {
 				break
@@ -99,21 +99,21 @@ func (s *Server) proved(ctx context.Context, entries []task.Entry, workspace str
 }
 
 // artifacts lists artifacts with links to their bytes. Without a store it returns nothing.
-func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]kept, error) {
+func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]storedContent, error) {
 	if s.cfg.Store == nil {
 		return nil, nil
 	}
-	var out []kept
+	var out []storedContent
 	for _, h := range refs {
 		a, err := thread.NewReader(s.cfg.Store).Artifact(ctx, h)
 		switch {
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
-			out = append(out, kept{Name: err.Error()})
+			out = append(out, storedContent{Name: err.Error()})
 		case err != nil:
 			return nil, err
 		default:
 			load := "/blobs/" + a.Blob.String() + "?name=" + url.QueryEscape(a.Name)
-			out = append(out, kept{Name: a.Name, Load: load})
+			out = append(out, storedContent{Name: a.Name, Load: load})
 		}
 	}
 	return out, nil
@@ -189,11 +189,11 @@ func lines(from, to int) string {
 }
 
 // kept reads what the record stores of a source. Without a store it returns nothing.
-func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, error) {
+func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]storedContent, error) {
 	if s.cfg.Store == nil {
 		return nil, nil
 	}
-	var out []kept
+	var out []storedContent
 	for _, part := range []struct {
 		name string
 		hash dag.Hash
@@ -202,7 +202,7 @@ func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]kept, e
 		if part.hash.IsZero() {
 			continue
 		}
-		k := kept{Name: part.name, Load: "/blobs/" + part.hash.String() + "?name=evidence.txt"}
+		k := storedContent{Name: part.name, Load: "/blobs/" + part.hash.String() + "?name=evidence.txt"}
 		data, _, err := src.Open(ctx, s.cfg.Store, part.hash)
 		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 			k.Text, k.Load = err.Error(), ""

@@ -13,10 +13,10 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A questioned task is one with its questions.
-type questioned struct {
+// taskQuestions is a task with its questions.
+type taskQuestions struct {
 	ID, Short, Title, Flow string
-	Asked                  []asked
+	Asked                  []gateCard
 }
 
 // A yourTurn is a conversation that waits for the person.
@@ -38,7 +38,7 @@ const (
 
 // An inbox lists what needs a person, and next to it what is running and what failed.
 type inbox struct {
-	Questions       []questioned
+	Questions       []taskQuestions
 	MoreGates       int
 	Stuck           []view.TaskRow // not driven, and without a question
 	Chats           []yourTurn
@@ -114,9 +114,9 @@ func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, 
 			body.MoreGates++
 			continue
 		}
-		at := slices.IndexFunc(body.Questions, func(q questioned) bool { return q.ID == g.Task })
+		at := slices.IndexFunc(body.Questions, func(q taskQuestions) bool { return q.ID == g.Task })
 		if at < 0 {
-			q := questioned{ID: g.Task}
+			q := taskQuestions{ID: g.Task}
 			if i := slices.IndexFunc(live, func(t view.TaskRow) bool { return t.ID == g.Task }); i >= 0 {
 				q.Title, q.Short, q.Flow = live[i].Title, live[i].Short, live[i].Flow
 			} else { // not in the list of recent tasks
@@ -135,7 +135,7 @@ func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, 
 			at = len(body.Questions)
 			body.Questions = append(body.Questions, q)
 		}
-		a, err := s.asked(ctx, g)
+		a, err := s.newGateCard(ctx, g)
 		if err != nil {
 			return err
 		}
@@ -163,17 +163,17 @@ func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 	return "", nil
 }
 
-// A needed lists what needs a person: open gates, and tasks that are not driven and ask nothing.
-type needed struct {
+// attention lists what needs a person: open gates, and tasks that are not driven and ask nothing.
+type attention struct {
 	open []store.Gate
 	rows map[string]bool // by task
 }
 
-func (n needed) count() int { return len(n.open) + len(n.rows) }
+func (n attention) count() int { return len(n.open) + len(n.rows) }
 
 // needs reads what needs a person in the workspace.
-func (s *Server) needs(ctx context.Context) (needed, error) {
-	out := needed{rows: map[string]bool{}}
+func (s *Server) needs(ctx context.Context) (attention, error) {
+	out := attention{rows: map[string]bool{}}
 	var err error
 	if out.open, err = s.views.Gates(ctx, view.GateFilter{State: store.GateOpen}); err != nil {
 		return out, err

@@ -33,15 +33,15 @@ type beginning struct {
 	Check    bool   `json:"check"`    // validate only
 }
 
-// A prepared task can be started.
-type prepared struct {
+// A preparedTask can be started.
+type preparedTask struct {
 	found control.Found
 	spec  control.Spec
 }
 
 // prepare validates a request to start a task. It changes nothing.
-func (s *Server) prepare(ctx context.Context, b beginning) (prepared, error) {
-	var p prepared
+func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error) {
+	var p preparedTask
 	if strings.TrimSpace(b.Prompt) == "" && !b.Check {
 		return p, badRequest("the prompt is empty: say what the task is")
 	}

@@ -21,26 +21,26 @@ func (s *Server) doing(ctx context.Context, id string) (map[string]string, error
 	return view.LastActivity(events), err
 }
 
-// A happening is an event as a page shows it.
-type happening struct {
+// An eventLine is an event as a page shows it.
+type eventLine struct {
 	Pos, TS int64
 	Type    string
 	Who     string
 	Texts   []string
 }
 
-// happenings describes events of a task in sentences, in order. An event that this version does not
+// eventLines describes events of a task in sentences, in order. An event that this version does not
 // know is shown as it is.
-func happenings(events []store.Event, t view.Task, named func(string) string) []happening {
+func eventLines(events []store.Event, t view.Task, named func(string) string) []eventLine {
 	labels := map[string]string{}
 	for _, th := range t.Threads {
 		labels[th.ID] = th.Label
 	}
 	n := view.NewNarrator(labels)
 	n.All, n.Named = true, named
-	out := make([]happening, 0, len(events))
+	out := make([]eventLine, 0, len(events))
 	for _, ev := range events {
-		h := happening{Pos: ev.Pos, TS: ev.TS, Type: ev.Type, Who: cmp.Or(n.Label(ev.Thread), ev.Instance)}
+		h := eventLine{Pos: ev.Pos, TS: ev.TS, Type: ev.Type, Who: cmp.Or(n.Label(ev.Thread), ev.Instance)}
 		for _, s := range n.Tell(ev) {
 			h.Who = s.Who
 			h.Texts = append(h.Texts, s.Text)

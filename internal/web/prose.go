@@ -32,10 +32,10 @@ func prose(source []byte, cite citer) (template.HTML, error) {
 			return "", fmt.Errorf("draw markdown: %w", err)
 		}
 		if drawn := out.String(); clean(drawn) {
-			return cited(drawn, cite), nil
+			return linkCitations(drawn, cite), nil
 		}
 	}
-	return cited("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
+	return linkCitations("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
 }
 
 // markdown is created once.

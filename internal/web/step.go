@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A chosen is the selected item of a task: a step, an attempt without a step, or a question.
-type chosen struct {
+// A selection is the selected item of a task: a step, an attempt without a step, or a question.
+type selection struct {
 	Step    *view.WholeStep // or nil
 	Attempt *store.Attempt  // or nil
 	Gate    *view.Gate      // or nil
@@ -59,7 +59,7 @@ type activity struct {
 }
 
 // Key identifies the selected item.
-func (c *chosen) Key() string {
+func (c *selection) Key() string {
 	switch {
 	case c.Step != nil:
 		return "at-" + c.Step.Hash.String()
@@ -69,13 +69,13 @@ func (c *chosen) Key() string {
 	return "at-" + c.Gate.ID
 }
 
-// choose reads the selected item of a task: a step by its hash, an attempt or a gate by its id.
-func (s *Server) choose(ctx context.Context, row store.Thread, key string) (*chosen, error) {
+// selectItem reads the selected item of a task: a step by its hash, an attempt or a gate by its id.
+func (s *Server) selectItem(ctx context.Context, row store.Thread, key string) (*selection, error) {
 	switch {
 	case strings.HasPrefix(key, "g-"):
-		return s.chosenGate(ctx, row, key)
+		return s.selectGate(ctx, row, key)
 	case strings.Contains(key, "."):
-		return s.chosenAttempt(ctx, row, key)
+		return s.selectAttempt(ctx, row, key)
 	}
 	h, err := dag.ParseHash(key)
 	if err != nil {
@@ -88,27 +88,27 @@ func (s *Server) choose(ctx context.Context, row store.Thread, key string) (*cho
 	if own.Task != row.Task {
 		own = row // a step from before a fork by hand
 	}
-	return s.chosenStep(ctx, own, h, false)
+	return s.selectStep(ctx, own, h, false)
 }
 
 // maxPrompt limits how much of a prompt a page shows, in bytes.
 const maxPrompt = 128 << 10
 
-func (c *chosen) prompt(text string) {
+func (c *selection) prompt(text string) {
 	if c.PromptCut = !c.whole && len(text) > maxPrompt; c.PromptCut {
 		text = strings.ToValidUTF8(text[:maxPrompt], "")
 	}
 	c.PromptText = text
 }
 
-// chosenStep reads a step. row is the thread whose page it is shown on, or the zero Thread. Long
+// selectStep reads a step. row is the thread whose page it is shown on, or the zero Thread. Long
 // texts are shortened unless whole is set.
-func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, whole bool) (*chosen, error) {
+func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, whole bool) (*selection, error) {
 	v, err := s.views.Step(ctx, h, false)
 	if err != nil {
 		return nil, err
 	}
-	c := &chosen{Step: v, Title: stepTitle(v.Role), State: view.DisplayDone, Thread: row.ID,
+	c := &selection{Step: v, Title: stepTitle(v.Role), State: view.DisplayDone, Thread: row.ID,
 		Outcome: view.Outcome(v.Role, v.Meta),
 		Task:    row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
 	if v.Role == thread.RoleEnd {
@@ -146,9 +146,9 @@ func (s *Server) chosenStep(ctx context.Context, row store.Thread, h dag.Hash, w
 		}
 	}
 	if d.TreeBefore != nil && d.TreeAfter != nil && *d.TreeBefore != *d.TreeAfter && row.ID != "" {
-		c.Files, c.FilesWhy = s.patched(ctx, row, *d.TreeBefore, *d.TreeAfter)
+		c.Files, c.FilesWhy = s.patchBetween(ctx, row, *d.TreeBefore, *d.TreeAfter)
 	} else if d.Merge != nil && d.Merge.From != d.Merge.To && row.ID != "" {
-		c.Files, c.FilesWhy = s.patched(ctx, row, d.Merge.From, d.Merge.To)
+		c.Files, c.FilesWhy = s.patchBetween(ctx, row, d.Merge.From, d.Merge.To)
 	}
 	for _, h := range d.Evidence {
 		e, err := s.cfg.Reader.Evidence(ctx, h)
@@ -188,15 +188,15 @@ var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "Wha
 func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
 
 // addItems adds what an agent did.
-func (c *chosen) addItems(items []agent.Event, err error) error {
+func (c *selection) addItems(items []agent.Event, err error) error {
 	c.Items = doneItems(items)
 	c.Untold = max(0, len(c.Items)-shownDone)
 	c.Items = c.Items[c.Untold:]
 	return err
 }
 
-// chosenAttempt reads an attempt without a step.
-func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string) (*chosen, error) {
+// selectAttempt reads an attempt without a step.
+func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string) (*selection, error) {
 	own, _, _ := strings.Cut(id, ".")
 	list, err := s.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task, Thread: own})
 	if err != nil {
@@ -212,7 +212,7 @@ func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string)
 			if err != nil {
 				return nil, err
 			}
-			return s.choose(ctx, row, h.String())
+			return s.selectItem(ctx, row, h.String())
 		}
 	}
 	end := a.EndedAt
@@ -220,7 +220,7 @@ func (s *Server) chosenAttempt(ctx context.Context, row store.Thread, id string)
 		end = max(a.StartedAt, time.Now().UnixMilli())
 	}
 	bar := view.Bar{Status: a.Status, Lost: a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)}
-	c := &chosen{Attempt: &a, Title: a.Role, State: attemptState(bar), Task: row.Task, By: a.Instance, Agent: a.Agent,
+	c := &selection{Attempt: &a, Title: a.Role, State: attemptState(bar), Task: row.Task, By: a.Instance, Agent: a.Agent,
 		Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
 		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)
@@ -250,9 +250,9 @@ func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) 
 	return dag.Hash{}, nil
 }
 
-// chosenGate reads a question or an approval, open or not. Open ones are answered at the top of
+// selectGate reads a question or an approval, open or not. Open ones are answered at the top of
 // the page.
-func (s *Server) chosenGate(ctx context.Context, row store.Thread, id string) (*chosen, error) {
+func (s *Server) selectGate(ctx context.Context, row store.Thread, id string) (*selection, error) {
 	v, err := s.views.Task(ctx, row)
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func (s *Server) chosenGate(ctx context.Context, row store.Thread, id string) (*
 		return nil, notFound("task %s has no gate %q", row.ID, id)
 	}
 	g := v.Gates[i]
-	c := &chosen{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task,
+	c := &selection{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task,
 		By: g.AskedBy(), Read: s.cfg.ReadOnly}
 	if g.Kind == store.GateApproval {
 		c.Title = "Approval"
@@ -323,7 +323,7 @@ func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.chosenStep(ctx, row, h, true)
+	c, err := s.selectStep(ctx, row, h, true)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type taskBody struct {
 	Bundle       string
 	Tabs         []string
 	Tab          string
-	Gates        []asked
+	Gates        []gateCard
 	Over, Driven bool
 	Ours         bool   // this server drives it
 	Said         string // why this server stopped driving it
@@ -42,7 +42,7 @@ type taskBody struct {
 	Prompt       string
 	overview
 	Evidence  proofs
-	Events    []happening // newest first
+	Events    []eventLine // newest first
 	Dir       string
 	Documents documents
 	Sessions  []session
@@ -52,13 +52,13 @@ type taskBody struct {
 type overview struct {
 	Result  *output
 	Changes *changes
-	Running []doing
+	Running []runningAgent
 	Strip   strip
-	Chosen  *chosen
+	Chosen  *selection
 }
 
-// A doing is a running agent.
-type doing struct{ Name, Link, Since, Text string }
+// A runningAgent is a running agent.
+type runningAgent struct{ Name, Link, Since, Text string }
 
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
@@ -150,7 +150,7 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, 
 		if err != nil {
 			return err
 		}
-		if body.Evidence, err = s.proved(ctx, list, row.Workspace); err != nil {
+		if body.Evidence, err = s.evidenceCards(ctx, list, row.Workspace); err != nil {
 			return err
 		}
 	case "events":
@@ -160,7 +160,7 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, 
 		}
 		names := s.views.Names()
 		slices.Reverse(events)
-		body.Events = happenings(events, *body.Task, func(text string) string { return names.In(ctx, text) })
+		body.Events = eventLines(events, *body.Task, func(text string) string { return names.In(ctx, text) })
 		slices.Reverse(body.Events)
 	case "sessions":
 		if body.Sessions, err = listSessions(dir, "/tasks/"+row.ID); err != nil {
@@ -199,7 +199,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 		at = defaultSelection(tl)
 	}
 	if at != "" {
-		if body.Chosen, err = s.choose(ctx, row, at); err != nil {
+		if body.Chosen, err = s.selectItem(ctx, row, at); err != nil {
 			return err
 		}
 	}
@@ -212,7 +212,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 }
 
 // running returns the running agents.
-func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error) {
+func (s *Server) running(ctx context.Context, tl view.Timeline) ([]runningAgent, error) {
 	if !tl.Live {
 		return nil, nil
 	}
@@ -220,12 +220,12 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]doing, error)
 	if err != nil {
 		return nil, err
 	}
-	var out []doing
+	var out []runningAgent
 	for _, l := range tl.Lanes {
 		for _, b := range l.Bars {
 			if b.Status == store.AttemptRunning {
 				link := "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen"
-				out = append(out, doing{l.Name, link, lasted(b.To - b.From), said[l.Instance]})
+				out = append(out, runningAgent{l.Name, link, lasted(b.To - b.From), said[l.Instance]})
 			}
 		}
 	}
@@ -256,7 +256,7 @@ func defaultSelection(tl view.Timeline) string {
 type output struct {
 	Prose  template.HTML
 	Fields []outputField
-	Plan   *planned
+	Plan   *planCard
 	Raw    string // what could not be formatted
 	Cut    bool
 }
@@ -272,7 +272,7 @@ func newOutput(text string, meta []byte, task, by string, whole bool) (*output, 
 	if trimmed == "" {
 		trimmed = strings.TrimSpace(string(meta))
 	}
-	if o.Plan = plannedIn(trimmed); o.Plan != nil {
+	if o.Plan = parsePlan(trimmed); o.Plan != nil {
 		o.Fields = nil
 		return o, nil
 	}
@@ -294,8 +294,8 @@ func newOutput(text string, meta []byte, task, by string, whole bool) (*output, 
 	return o, err
 }
 
-// A planned is a planner's output, formatted for people.
-type planned struct {
+// A planCard is a planner's output, formatted for people.
+type planCard struct {
 	SessionGoal string
 	Actions     []struct {
 		ID, Title, Prompt, Access, Agent string
@@ -303,9 +303,9 @@ type planned struct {
 	}
 }
 
-// plannedIn parses a plan, nil if a text is not one.
-func plannedIn(text string) *planned {
-	var p planned
+// parsePlan parses a plan, nil if a text is not one.
+func parsePlan(text string) *planCard {
+	var p planCard
 	if len(text) > maxPretty || !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &p) != nil {
 		return nil
 	}

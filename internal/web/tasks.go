@@ -29,8 +29,8 @@ const (
 	maxTasks   = 1000
 )
 
-// listed is a table of tasks.
-type listed struct {
+// taskTable is a table of tasks.
+type taskTable struct {
 	Tasks []view.TaskRow
 	Now   time.Time
 }
@@ -123,9 +123,9 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		States                     []choice
 		Flows                      []string
 		Everywhere                 string // the link to the tasks of all workspaces, or back
-		List                       listed
+		List                       taskTable
 		Next                       template.URL // URL of the next page
-	}{State: q.Get("state"), Flow: f.Flow, Query: f.Title, All: f.All, List: listed{Now: time.Now()}}
+	}{State: q.Get("state"), Flow: f.Flow, Query: f.Title, All: f.All, List: taskTable{Now: time.Now()}}
 	if f.After != "" {
 		body.Newest = link()
 	}

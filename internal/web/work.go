@@ -56,7 +56,7 @@ func (w *work) driveAgain(ctx context.Context, id string) error {
 }
 
 // begin starts a job for a task in the background; a task has one job at a time. Its error is
-// kept for said.
+// kept for lastError.
 func (w *work) begin(id string, do func(context.Context) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
