@@ -85,7 +85,7 @@ type Config struct {
 	// Cannot names endings this kind cannot be made to show, and why.
 	Cannot map[Ending]string
 
-	// Quiet is how long an agent may say nothing while it starts. Zero: 5 s.
+	// Quiet is how long an agent may say nothing while it starts, on a machine with much else to do. Zero: 10 s.
 	Quiet time.Duration
 
 	// Within is how long an agent may take to end when it must, its grace
@@ -102,7 +102,7 @@ func Run(t *testing.T, cfg Config) {
 		cfg.Within = 20 * time.Second
 	}
 	if cfg.Quiet == 0 {
-		cfg.Quiet = 5 * time.Second
+		cfg.Quiet = 10 * time.Second
 	}
 	t.Setenv("PLAIT_HOME", filepath.Join(t.TempDir(), canary))
 	t.Setenv("AGENTTEST_API_TOKEN", canary)
