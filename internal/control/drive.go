@@ -276,12 +276,19 @@ func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread
 	return c.taskOf(ctx, row)
 }
 
-// tell records for whoever drives a task what a person adds to it.
+// tell records for whoever drives a task what a person says to it, and the options that go with that.
 func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
-	if err := c.newEngine(false).CheckInput(ctx, row.ID, meant, true); err != nil {
+	e, wishes := c.newEngine(false), []store.WishKind{store.WishInput}
+	if err := e.CheckInput(ctx, row.ID, meant, true); err != nil {
 		return err
 	}
-	return c.wish(ctx, row, meant, r, true, store.WishInput)
+	if r.Again || !r.Options.Empty() {
+		if _, err := e.WithOptions(ctx, row, r.Options); err != nil {
+			return err
+		}
+		wishes = append(wishes, store.WishResume)
+	}
+	return c.wish(ctx, row, meant, r, true, wishes...)
 }
 
 // drive drives a task whose lease the caller holds.

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -94,6 +97,34 @@ func (h *house) sayWhileDriven(id, text string) {
 	var recorded *RecordedError
 	if _, err := h.controller().Drive(h.t.Context(), id, Resume{Prompt: text}); !errors.As(err, &recorded) {
 		h.t.Errorf("%q, said to whoever drives it: %v", text, err)
+	}
+}
+
+// Options that go with what is said to a driven task count from then on.
+func TestOptionsForADrivenTask(t *testing.T) {
+	atWork, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h := newHouse(t, map[string]scripted{"work": func(context.Context, agent.Request, func(agent.Event) error) (
+		agent.Result, error) {
+		once.Do(func() { close(atWork); <-release })
+		return agent.Result{Output: []byte(`{"$status":"done"}`)}, nil
+	}})
+	c := h.controller()
+	row := h.begin(c, one("read", ""))
+	ended := make(chan store.Thread)
+	go func() { ended <- h.drive(c, row.ID, Resume{}) }()
+	<-atWork
+	more := Resume{Prompt: "be quick", Options: record.Options{Limits: flow.Limits{MaxTokens: 12345}}}
+	var recorded *RecordedError
+	if _, err := h.controller().Drive(t.Context(), row.ID, more); !errors.As(err, &recorded) {
+		t.Errorf("said to whoever drives it: %v", err)
+	}
+	close(release)
+	row = <-ended
+	wantStatus(t, row, store.Completed, "")
+	h.wantAllTaken(row)
+	if opts, err := record.OptionsOf(row); err != nil || opts.Limits.MaxTokens != 12345 {
+		t.Errorf("its limits are %+v, %v", opts.Limits, err)
 	}
 }
 

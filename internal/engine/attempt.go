@@ -38,6 +38,9 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		p.Slot = slot
 		out, fail, err := e.attempt(ctx, c, p)
 		slot.Release()
+		if err == nil {
+			err = e.readOptions(context.WithoutCancel(ctx), c)
+		}
 		asked = asked || p.Asked()
 		if err == nil && fail == nil {
 			row, err = e.step(ctx, c, p, out)

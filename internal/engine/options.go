@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,6 +44,21 @@ func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over recor
 		e.forget(t.Row.ID)
 	}
 	return nil
+}
+
+// readOptions takes over the options that were given to the thread while it was driven. No commit of its row
+// expects them, so the next one would put the old ones back.
+func (e *Engine) readOptions(ctx context.Context, c *threadState) error {
+	row, err := e.cfg.Store.Thread(ctx, c.Row.ID)
+	if err != nil {
+		return fmt.Errorf("read thread %s: %w", c.Row.ID, err)
+	}
+	if bytes.Equal(row.Options, c.Row.Options) {
+		return nil
+	}
+	c.Row.Options = row.Options
+	c.Options, err = record.OptionsOf(row)
+	return err
 }
 
 // WithOptions returns row with further options, when every role still has an
