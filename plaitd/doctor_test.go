@@ -91,7 +91,7 @@ func TestDoctorPooler(t *testing.T) {
 	says(t, finding(t, all, "schema"), false, false, "a pooler answers", "")
 	all = at(map[string]string{"PLAIT_STORE": pooled, "PLAIT_STORE_DIRECT": direct}).doctor(t.Context(), "")
 	says(t, finding(t, all, "schema"), true, false, "version", "")
-	says(t, finding(t, all, "direct"), true, false, "heard", "")
+	says(t, finding(t, all, "direct"), true, false, "notifications arrive", "")
 	for _, wrong := range []string{pooled, server.Database(t)} {
 		all = at(map[string]string{"PLAIT_STORE": pooled, "PLAIT_STORE_DIRECT": wrong}).doctor(t.Context(), "")
 		says(t, finding(t, all, "direct"), false, false, "", "PLAIT_STORE_DIRECT")
@@ -184,7 +184,7 @@ func TestDoctorVersions(t *testing.T) {
 		{200, `<VersioningConfiguration/>`, "", true, false, "gone at once", ""},
 		{200, on, "", false, true, "stays, and costs", "lifecycle"},
 		{200, on, `<Expiration><Days>9</Days></Expiration>`, false, true, "stays, and costs", "lifecycle"},
-		{200, on, `<NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays></NoncurrentVersionExpiration>`, true, false, "a rule", ""},
+		{200, on, `<NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays></NoncurrentVersionExpiration>`, true, false, "a lifecycle rule", ""},
 	} {
 		answers(x.code, x.versioning, x.lifecycle)
 		says(t, finding(t, examineVersions(t.Context(), b), "versions"), x.ok, x.warning, x.text, x.do)
