@@ -138,6 +138,20 @@ func (s *session) userIgnore(ctx context.Context) string {
 		xdg = filepath.Join(home, ".config")
 	}
 	path := filepath.Join(xdg, "git", "ignore")
+	if exists(home, ".gitconfig") || exists(xdg, "git/config") { // else git need not be asked
+		if named, err := s.excludesFile(ctx, home, xdg); err == nil {
+			path = named
+		}
+	}
+	info, err := os.Stat(path)
+	if !filepath.IsAbs(path) || err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return path
+}
+
+// excludesFile returns core.excludesFile of the user's own config.
+func (s *session) excludesFile(ctx context.Context, home, xdg string) (string, error) {
 	u := *s
 	u.env = slices.DeleteFunc(slices.Clone(s.env), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
@@ -146,12 +160,5 @@ func (s *session) userIgnore(ctx context.Context) string {
 	u.env = append(u.env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
 	out, err := u.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get",
 		"core.excludesFile")
-	if err == nil {
-		path = strings.TrimSuffix(string(out), "\x00")
-	}
-	info, err := os.Stat(path)
-	if !filepath.IsAbs(path) || err != nil || !info.Mode().IsRegular() {
-		return ""
-	}
-	return path
+	return strings.TrimSuffix(string(out), "\x00"), err
 }
