@@ -12,11 +12,10 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// advance commits what build makes of the thread as it is: its state afterwards, and the
-// batch without the change of the thread's row. It is the one way in which a thread's row moves
-// once it runs. When only a wish was recorded on the row meanwhile, it builds again on the new row;
-// when somebody else moved the thread, it reports false, c.Row is the row as it is now, and nothing
-// was written.
+// advance commits what build makes of the thread as it is now: the new state, and the batch without the change
+// to the thread's row. Once a thread runs, only advance moves its row. If only a wish was recorded on the row
+// meanwhile, advance builds again on the new row. If someone else moved the thread, it reports false, sets
+// c.Row to the current row, and writes nothing.
 func (e *Engine) advance(ctx context.Context, c *threadState, build func(row store.Thread) (*threadState, store.Batch,
 	error)) (bool, error) {
 	for {
@@ -37,7 +36,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 			*c = *next
 			return true, nil
 		}
-		wished := c.Row.Wanted != from.Wanted // else it was something else of the batch that had changed
+		wished := c.Row.Wanted != from.Wanted // otherwise something else in the batch conflicted
 		if !wished || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
 			e.forget(from.ID)
 			return false, nil
@@ -45,7 +44,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 	}
 }
 
-// change is advance for another row of the thread at the same head, with the events that say why.
+// change commits another row of the thread at the same head, by advance, with the events that explain it.
 func (e *Engine) change(ctx context.Context, c *threadState, build func(row store.Thread, now int64) (store.Thread,
 	[]store.Event)) (store.Thread, error) {
 	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
@@ -57,14 +56,14 @@ func (e *Engine) change(ctx context.Context, c *threadState, build func(row stor
 	return c.Row, err
 }
 
-// with returns the state with another row, at the same head, and no attempt to follow.
+// with returns the state with another row at the same head, and no next attempt.
 func (c *threadState) with(row store.Thread) *threadState {
 	n := *c
 	n.Row, n.next = row, nil
 	return &n
 }
 
-// appended returns the state once a step that says d is committed, and what a batch has to hold for that.
+// appended returns the state after a step with draft d, and the change that commits the step.
 func (e *Engine) appended(ctx context.Context, c *threadState, d thread.Draft) (*threadState, thread.Change, error) {
 	ch, err := thread.Append(c.Row, c.Tip, d)
 	if err != nil {
@@ -74,7 +73,7 @@ func (e *Engine) appended(ctx context.Context, c *threadState, d thread.Draft) (
 	return next, ch, err
 }
 
-// stateAfter returns the state as it is once the step of ch is committed.
+// stateAfter returns the state after the step of ch is committed.
 func (e *Engine) stateAfter(ctx context.Context, c *threadState, ch thread.Change) (*threadState, error) {
 	n := *c
 	n.Thread, n.next = c.Clone(), nil
@@ -86,8 +85,9 @@ func (e *Engine) stateAfter(ctx context.Context, c *threadState, ch thread.Chang
 	return &n, nil
 }
 
-// afterFailure reports whether a batch took effect although its commit returned err. row is what the batch
-// was to make of the row of c. After a conflict it did not, and c.Row is the row as it is now.
+// afterFailure reports whether a batch took effect although its commit returned err. row is the row that the
+// batch would have written. After a conflict the batch had no effect, and afterFailure sets c.Row to the
+// current row.
 func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.Batch, row store.Thread, err error) (
 	committed bool, _ error) {
 	now, readErr := e.cfg.Store.Thread(ctx, row.ID)
@@ -99,8 +99,8 @@ func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.B
 		c.Row = now
 		return false, e.conflicts.count(now, err)
 	}
-	// The outcome is unknown: equal rows mean equal pasts. A batch that makes threads may leave the
-	// row as it was; then the first of them tells.
+	// The outcome is unknown: equal rows mean equal pasts. A batch that makes threads may leave the row
+	// unchanged; then check whether the first of them exists.
 	if first := batch.Threads[0]; first.From == nil {
 		if _, missing := e.cfg.Store.Thread(ctx, first.Row.ID); missing != nil {
 			return false, fmt.Errorf("commit to thread %s: %w", row.ID, errors.Join(err, missing))
@@ -114,21 +114,21 @@ func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.B
 	return false, fmt.Errorf("commit to thread %s: %w", row.ID, err)
 }
 
-// conflicts counts the conflicts at each thread. One means that another driver was first, and that the
-// thread has to be read again. If its row stays the same time after time, there was no other driver: the
-// batch cannot be committed, and to retry would loop for ever.
+// conflicts counts the conflicts at each thread. A conflict usually means that another driver was first and the
+// thread must be read again. If the row never changes, there is no other driver: the batch can never be
+// committed, and retrying would loop forever.
 type conflicts struct {
 	mu   sync.Mutex
 	seen map[string]conflict
 }
 
-// A conflict is what a thread's row said when a batch conflicted, and how often one has.
+// A conflict is a thread's row at its last conflict, and the number of conflicts at that row.
 type conflict struct {
 	seenRow
 	times int
 }
 
-// A seenRow is what differs once anyone has moved a thread.
+// A seenRow holds the fields of a row that change when anyone moves the thread.
 type seenRow struct {
 	head     dag.Hash
 	status   store.Status
@@ -138,12 +138,13 @@ type seenRow struct {
 	decision string
 }
 
-// maxConflicts is how many batches may conflict while a thread does not move: drivers of other threads
-// may take away what a batch counts on without moving the thread itself.
+// maxConflicts is how many batches may conflict while a thread does not move. Drivers of other threads may
+// change what a batch depends on without moving the thread itself.
 const maxConflicts = 8
 
-// count counts a conflict at a thread, given its row as it is now, and returns err to read the thread again.
-// After too many it returns an error that does not match store.ErrConflict, since that does not help.
+// count counts a conflict at a thread, given its current row. It returns nil if the thread should be read
+// again. After too many conflicts it returns an error that does not match store.ErrConflict, so that callers
+// stop retrying.
 func (c *conflicts) count(now store.Thread, err error) error {
 	at := seenRow{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
 	c.mu.Lock()
@@ -158,7 +159,7 @@ func (c *conflicts) count(now store.Thread, err error) error {
 		return nil
 	}
 	delete(c.seen, now.ID)
-	return fmt.Errorf("commit to thread %s: %d batches in a row conflict with the record, and nobody has changed the "+
+	return fmt.Errorf("commit to thread %s: %d batches in a row conflict with the record, and no one has changed the "+
 		"thread meanwhile; the last one: %v", now.ID, was.times, err)
 }
 

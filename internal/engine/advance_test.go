@@ -57,7 +57,7 @@ func TestConflictForEver(t *testing.T) {
 				if err != nil || row.Status != store.Completed || left.Load() != 0 {
 					t.Errorf("%s: after %d conflicts: %s, %d left, %v", name, times, row.Status, left.Load(), err)
 				}
-			case err == nil || !strings.Contains(err.Error(), "nobody has changed the thread"):
+			case err == nil || !strings.Contains(err.Error(), "no one has changed the thread"):
 				t.Errorf("%s: %s, %v, want an error that says why it stopped", name, row.Status, err)
 			case errors.Is(err, store.ErrConflict):
 				t.Errorf("%s: the error is taken for somebody else's progress: %v", name, err)

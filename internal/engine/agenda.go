@@ -10,20 +10,20 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An Agenda is what may be done for a task now, and when to look again.
+// An Agenda is what can be done for a task now, and when to look again.
 type Agenda struct {
 	Drive []string      // threads that may be driven
-	Hosts []string      // of each of them, where it was driven last; "" where that is not known
-	Stop  []string      // threads that are being driven and are not wanted any more
-	Waits bool          // a person's answer would let something go on
-	Look  time.Duration // when to look again though nothing has happened; zero: never
+	Hosts []string      // where each was last driven; "" if unknown
+	Stop  []string      // threads that are being driven but are no longer wanted
+	Waits bool          // a person's answer would let something continue
+	Look  time.Duration // when to look again even if nothing happens; zero: never
 }
 
-// A node is a thread of a task with what it waits for: what its next move follows from.
+// A node is a thread of a task with what it waits for. Its next move follows from these.
 type node struct {
 	row    store.Thread
-	state  *threadState // of one that waits for others
-	driven bool         // somebody drives it, or looks at it: they see to what it waits for
+	state  *threadState // of a thread that waits for others
+	driven bool         // someone drives it, or looks at it, and takes care of what it waits for
 	asks   asking
 	fork   *forked
 	call   *called
@@ -39,20 +39,20 @@ const (
 	askedAnswered
 )
 
-// moves are what follows for the threads of a task. Those of the fields before Agenda need
-// neither an agent nor files.
+// moves are the next moves for the threads of a task. Those in the fields before Agenda need neither an agent
+// nor files.
 type moves struct {
-	cancel []string // end as cancelled, with all below
+	cancel []string // end as cancelled, with everything below
 	decide []*node  // a join whose outcome is settled
 	join   []*node  // a join whose paths have all ended
 	back   []*node  // a caller whose child has ended
-	block  []*node  // waits, and nothing below goes on without a person
-	resume []*node  // is blocked, and something below goes on
+	block  []*node  // waits, and nothing below can continue without a person
+	resume []*node  // is blocked, and something below can continue
 	Agenda
 }
 
-// next returns what follows for the thread of n and all below it. Nothing else decides it: the same
-// rows give the same moves.
+// next returns the moves for the thread of n and all below it. It alone decides them: the same rows give the
+// same moves.
 func next(n *node) moves {
 	var m moves
 	if !n.row.Ended() && n.row.Wanted == store.WantCancel {
@@ -63,8 +63,8 @@ func next(n *node) moves {
 	return m
 }
 
-// at adds what follows for n and all below it. It reports whether n is stuck: nothing of it goes on without
-// a person.
+// at adds the moves for n and all below it. It reports whether n is stuck: nothing of it can continue without a
+// person.
 func (m *moves) at(n *node) (stuck bool) {
 	blocked := n.row.Status == store.Blocked
 	switch {
@@ -95,12 +95,12 @@ func (m *moves) at(n *node) (stuck bool) {
 	return false
 }
 
-// drive has a thread be driven.
+// drive adds a thread to those that may be driven.
 func (m *moves) drive(row store.Thread) {
 	m.Drive, m.Hosts = append(m.Drive, row.ID), append(m.Hosts, row.Host)
 }
 
-// forked adds what follows for a thread that waits for paths.
+// forked adds the moves for a thread that waits for paths.
 func (m *moves) forked(n *node) (stuck bool) {
 	f := n.fork
 	late := f.Rule.Timeout > 0 && f.left <= 0
@@ -145,8 +145,8 @@ func (m *moves) forked(n *node) (stuck bool) {
 	return false
 }
 
-// waiting adds what follows for a thread that waits for those below it. goes says whether any of them goes
-// on without a person.
+// waiting adds the moves for a thread that waits for those below it. goes reports whether any of them can
+// continue without a person.
 func (m *moves) waiting(n *node, goes bool) (stuck bool) {
 	blocked := n.row.Status == store.Blocked
 	switch {
@@ -165,19 +165,19 @@ func (m *moves) look(after time.Duration) {
 	}
 }
 
-// allBlocked reports whether a thread below is blocked, and none is yet to be.
+// allBlocked reports whether a thread below is blocked and none has yet to be.
 func (n *node) allBlocked() bool {
 	any := false
 	for _, b := range n.below {
 		any = any || b.row.Status == store.Blocked
 		if b.row.Status == store.Running {
-			return false // it is blocked first, and then what waits for it
+			return false // block it first, and then the thread that waits for it
 		}
 	}
 	return any
 }
 
-// Whether a path may begin.
+// A permission is whether a path may begin.
 type permission int
 
 const (
@@ -186,7 +186,7 @@ const (
 	mayNever
 )
 
-// permits reports whether a path may begin: what it depends on has completed.
+// permits returns whether a path may begin: only when what it depends on has completed.
 func (n *node) permits(path *node) permission {
 	for _, dep := range n.fork.after[path.row.Path.ID] {
 		i := slices.IndexFunc(n.below, func(o *node) bool { return o.row.Path.ID == dep })
@@ -201,7 +201,7 @@ func (n *node) permits(path *node) permission {
 	return mayBegin
 }
 
-// blockedBelow is why a thread is blocked that waits for others.
+// blockedBelow returns the reason to block a thread that waits for others.
 func (n *node) blockedBelow() store.Reason {
 	why := store.Reason{Kind: store.ReasonChild}
 	for _, b := range n.below {

@@ -12,11 +12,11 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// maxCorrections is how often invalid output goes back to the agent.
+// maxCorrections is how often invalid output is sent back to the agent.
 const maxCorrections = 2
 
-// runRole makes attempts at one step until one becomes the step, or nothing can go
-// on without a person.
+// runRole makes attempts at one step until one becomes the step, or the thread cannot continue without a
+// person.
 func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store.Thread, error) {
 	d.Location = c.Where(d.Location)
 	var faults, corrections, timeouts int
@@ -64,7 +64,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 				return c.Row, err
 			}
 			if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
-				return e.block(ctx, c, *why) // ours, not the vendor's
+				return e.block(ctx, c, *why) // our limit, not the vendor's
 			}
 			return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: fail.Message,
 				ResetAt: attempt.Millis(fail.ResetAt)})
@@ -91,13 +91,13 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 			return e.stopped(ctx, c)
 		}
 		if said, err := e.openInputs(context.WithoutCancel(ctx), c.Row); err != nil || len(said) > 0 {
-			return c.Row, err // it is told first what people said meanwhile
+			return c.Row, err // before it starts, the agent is told what people said meanwhile
 		}
 	}
 }
 
-// nextAttempt returns the next attempt, its batch A committed. When there is none now,
-// the row says why.
+// nextAttempt returns the next attempt, with its batch A committed. If there is none now, the row has the
+// reason.
 func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, note string) (*attempt.Prepared,
 	store.Thread, error) {
 	if c.next == nil && ctx.Err() == nil && e.needsSummary(c, d.Role) {
@@ -114,7 +114,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	why := outOfRounds(c)
 	switch {
 	case why != nil:
-	case e.cfg.Shared && c.next != nil: // the record has counted it
+	case e.cfg.Shared && c.next != nil: // the record already counts it
 		why = c.account.exhausted(now)
 	default:
 		why = c.account.take(now)
@@ -151,7 +151,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	return p, c.Row, nil
 }
 
-// stopped says what a cancelled context asks for.
+// stopped returns the outcome for a thread whose context was cancelled.
 func (e *Engine) stopped(ctx context.Context, c *threadState) (store.Thread, error) {
 	if interrupted(ctx) {
 		return c.Row, ErrInterrupted
@@ -169,10 +169,10 @@ func outOfRounds(c *threadState) *store.Reason {
 	return nil
 }
 
-// begin commits batch A. It reports false when the thread has moved or is not wanted any more; the caller
-// returns the row then, and is called again.
+// begin commits batch A. It reports false when the thread has moved or is no longer wanted; the caller then
+// returns the row, and is called again.
 func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared) (bool, error) {
-	if e.cfg.Shared { // the record counts it from then on
+	if e.cfg.Shared { // from then on the record counts it
 		c.account.settle(p.Row.StartedAt)
 	}
 	wanted := c.Row.Wanted
@@ -193,7 +193,7 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		return next, batch, nil
 	})
 	if !begun {
-		if e.others(context.WithoutCancel(ctx), c) { // which is no fault of the batch
+		if e.others(context.WithoutCancel(ctx), c) { // the batch is not at fault
 			e.conflicts.forget(c.Row.ID)
 		}
 		e.forget(c.Row.ID)

@@ -14,16 +14,15 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A called is what a thread waits for whose next step is done by another flow.
+// A called is the child that a thread waits for when its next step is done by another flow.
 type called struct {
 	flow.Call
-	child store.Thread // the newest one called from this head
-	n     int          // how many were: the others did not complete
-	route bool         // it has ended, and the flow goes on from that
+	child store.Thread // the newest child called from this head
+	n     int          // how many were called; all but the newest did not complete
+	route bool         // it has ended, and the flow has a route for how
 }
 
-// call makes the child that does a role's work, once, and takes over what it returns when it has
-// ended.
+// call makes the child that does a role's work, once, and takes over its result when it has ended.
 func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Position, error) {
 	keep := context.WithoutCancel(ctx)
 	w, err := e.called(keep, c, d)
@@ -41,8 +40,8 @@ func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Positio
 	return Position{Thread: row, Waits: row.Status == store.Running}, err
 }
 
-// makeChild commits a child and that its caller waits for it, unless a limit
-// forbids it. events returns the events of the caller.
+// makeChild commits a child, and the fact that its caller waits for it, unless a limit forbids it. events
+// returns the caller's events.
 func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
 	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
 	if _, err := e.recount(ctx, c.Row); err != nil {
@@ -90,7 +89,7 @@ func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string)
 	return limits.MaxRounds, err
 }
 
-// called reads what a thread has called whose next step is a call.
+// called reads what a thread whose next step is a call has called.
 func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (called, error) {
 	newest, err := e.newest(ctx, c, []string{d.Role})
 	if err != nil {
@@ -124,8 +123,8 @@ func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.
 	})
 }
 
-// returnedStep makes the step of a caller out of how its child ended: the text of the
-// child's last routed step, and its meta when the role's schema accepts it.
+// returnedStep makes the caller's step from how its child ended: the text of the child's last routed step, and
+// its meta if the role's schema accepts it.
 func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (draft thread.Draft, status string,
 	err error) {
 	child := w.child
@@ -143,7 +142,7 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 		Detail: thread.NewDetail(child.CreatedAt, child.EndedAt),
 	}
 	draft.Detail.Agent = w.Flow
-	for i := 1; i <= w.n; i++ { // those called before did not complete, but cost something too
+	for i := 1; i <= w.n; i++ { // the earlier ones did not complete, but had a cost too
 		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, w.Role, i))
 		if err != nil {
 			return draft, "", err
@@ -170,8 +169,8 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 	return draft, status, err
 }
 
-// CallAgain makes a blocked thread call once more, from where a child that did not
-// complete was called. It reports false when the thread waits for no such child.
+// CallAgain makes a blocked thread repeat a call whose child did not complete, from the same head. It reports
+// false when the thread waits for no such child.
 func (e *Engine) CallAgain(ctx context.Context, id string, from dag.Hash) (bool, error) {
 	c, _, err := e.load(ctx, id, from)
 	if err != nil || c == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// step commits batch B: the attempt becomes the step. When the next decision is
-// plain, the next attempt's batch A rides in it.
+// step commits batch B: the attempt becomes the step. If the next decision is clear, it includes the next
+// attempt's batch A.
 func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, out *attempt.Outcome) (store.Thread,
 	error) {
 	ctx = context.WithoutCancel(ctx)
@@ -27,7 +27,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		if !out.Summary { // a thread that is compacted is otherwise left as it is
+		if !out.Summary { // compacting changes nothing else of a thread
 			next.Row.Status, next.Row.InFlight = store.Running, ""
 		}
 		next.Count(p.Row, ch.Row.Head)
@@ -50,8 +50,8 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 	return c.Row, err
 }
 
-// addHeard returns the state of a thread after the inputs that an agent heard while it worked, which
-// come before its step, and their part of the batch.
+// addHeard returns the state of a thread after the inputs that an agent heard while it worked, which come
+// before its step, and the part of the batch that records them.
 func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wish, now int64) (*threadState,
 	store.Batch, error) {
 	var batch store.Batch
@@ -67,12 +67,12 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 	return c, batch, nil
 }
 
-// addNext adds batch A of the next attempt to the batch that commits this one, if that attempt may be
-// repeated: after a crash between the batch and its start, it is not known whether it began. An error
-// is ignored: the next step meets it again.
+// addNext adds batch A of the next attempt to the batch that commits this one, if that attempt may be repeated:
+// after a crash between the batch and its start, no one can tell whether it began. It ignores errors, since the
+// next step will meet them again.
 func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Batch) {
 	if next.Row.Wanted != "" || e.cfg.Shared && next.account.limited(limitsAttempts) {
-		return // what others begin would keep this step from being committed
+		return // an attempt that others begin would make this commit fail
 	}
 	d, ok := next.Next().(flow.Run)
 	if !ok || outOfRounds(next) != nil || next.account.exhausted(e.now()) != nil ||
@@ -92,7 +92,7 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 	batch.Events = append(batch.Events, events...)
 }
 
-// superseded records that somebody else made the step first.
+// superseded records that someone else made the step first.
 func (e *Engine) superseded(ctx context.Context, c *threadState, p *attempt.Prepared,
 	out *attempt.Outcome) (store.Thread, error) {
 	p.Row.Status = store.AttemptSuperseded
@@ -110,8 +110,7 @@ func (e *Engine) superseded(ctx context.Context, c *threadState, p *attempt.Prep
 	return c.Row, nil
 }
 
-// append commits a step that no agent made, with its event, and ends a path whose
-// join it leads to.
+// append commits a step that no agent made, with its event, and ends a path that the step takes to its join.
 func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
 	tell func(thread.Change) store.Event) (store.Thread, error) {
 	_, err := e.advance(ctx, c, func(store.Thread) (*threadState, store.Batch, error) {

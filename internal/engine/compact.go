@@ -18,17 +18,17 @@ import (
 // compactAt is the part of the quota at which a conversation is summarised.
 const compactAt = 0.9
 
-// A Compaction says whose conversation is to be summarised, and by whom.
+// A Compaction names the thread to summarise and the agent that does it.
 type Compaction struct {
 	Thread  string
-	Agent   string // "": the one the task's options or the configuration name
+	Agent   string // "": the agent named by the task's options or the configuration
 	Offline string // the scenario of a scripted model, or ""
 }
 
-// Compact lets an agent summarise the conversation of a thread and commits the
-// summary as a step: prompts stop there, the steps that it summarises stay. The
-// thread is otherwise left as it is. The caller holds the task's lease. An agent that fails is an
-// *agent.Failure. attempt.ErrUsage, store.ErrConflict.
+// Compact has an agent summarise the conversation of a thread, and commits the summary as a step. Later prompts
+// begin with the summary; the steps before it stay in the record. Otherwise the thread does not change. The
+// caller holds the task's lease. Errors are an *agent.Failure if the agent fails, or match attempt.ErrUsage or
+// store.ErrConflict.
 func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
 	fail := func(err error) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
@@ -93,7 +93,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	return row, errors.Join(err, readErr)
 }
 
-// compactNow summarises the conversation of a thread that is its caller's.
+// compactNow summarises the conversation of a thread that the caller owns.
 func (e *Engine) compactNow(ctx context.Context, row store.Thread, w attempt.Worker) (store.Thread, error) {
 	c, row, err := e.load(context.WithoutCancel(ctx), row.ID, row.Head)
 	if err != nil || c == nil {
@@ -102,7 +102,7 @@ func (e *Engine) compactNow(ctx context.Context, row store.Thread, w attempt.Wor
 	return e.compact(ctx, c, w)
 }
 
-// summarising returns the agent that writes a summary.
+// summarising returns the agent that writes the summary.
 func (e *Engine) summarising(row store.Thread, r Compaction) (attempt.Worker, error) {
 	opts, err := record.OptionsOf(row)
 	if err != nil {
@@ -118,8 +118,8 @@ func (e *Engine) summarising(row store.Thread, r Compaction) (attempt.Worker, er
 	return e.cfg.Agents.Worker(row, thread.RoleCompact, flow.Role{})
 }
 
-// compactable refuses a thread to which no step can be added now. One that waits
-// for others has to stay where they left it.
+// compactable returns why no step can be added to a thread now, or nil. A thread that waits for others must
+// stay at the step where they left it.
 func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	blocked := row.Status == store.Blocked && row.Reason != nil
 	switch {
@@ -135,7 +135,7 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	if err != nil {
 		return err
 	}
-	if last != nil { // what was cut off here must not be forgotten by moving on
+	if last != nil { // a step would hide an attempt that was cut off here
 		why, err := e.unanswered(ctx, row, last)
 		if err != nil {
 			return err
@@ -154,14 +154,14 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 	}
 	for _, t := range rows[1:] {
 		if t.Parent != nil && t.Parent.Thread == row.ID && t.Parent.From == row.Head {
-			return attempt.Usage("thread %s waits for thread %s; compact that, or this one when it has gone on", row.ID,
+			return attempt.Usage("thread %s waits for thread %s; compact that one, or compact this one later", row.ID,
 				t.ID)
 		}
 	}
 	return nil
 }
 
-// compact lets an agent write a summary and commits it as a step.
+// compact has an agent write a summary, and commits it as a step.
 func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
 	if _, err := e.recount(keep, c.Row); err != nil {
@@ -193,9 +193,9 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	return e.step(ctx, c, p, out)
 }
 
-// needsSummary reports whether the next prompt for role should begin with a summary: the
-// conversation has come near its quota, the agent can write one, and it does not
-// go on in a session that knows the conversation already.
+// needsSummary reports whether the next prompt for role should begin with a summary: the conversation is near
+// its quota, the agent can write a summary, and it does not continue a session that already has the
+// conversation.
 func (e *Engine) needsSummary(c *threadState, role string) bool {
 	if record.WholeContext(c.Row) || c.noSummary || float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
 		return false
@@ -207,8 +207,8 @@ func (e *Engine) needsSummary(c *threadState, role string) bool {
 	return !c.Continues(role, w)
 }
 
-// compactFirst summarises the conversation before an attempt at role. It reports false
-// when no summary came of it: the work goes on without one.
+// compactFirst summarises the conversation before an attempt at role. It reports false if there is no summary;
+// the work continues without one.
 func (e *Engine) compactFirst(ctx context.Context, c *threadState, role string) (row store.Thread, done bool,
 	err error) {
 	w, err := e.attempts.Worker(&c.Thread, role)
@@ -218,7 +218,7 @@ func (e *Engine) compactFirst(ctx context.Context, c *threadState, role string) 
 	row, err = e.compact(ctx, c, w)
 	var fail *agent.Failure
 	if errors.As(err, &fail) {
-		c.noSummary = true // not again before every step
+		c.noSummary = true // do not try again before every step
 		return row, false, nil
 	}
 	return row, err == nil, err

@@ -16,9 +16,9 @@ import (
 // and leave the thread as it is, to be resumed.
 var ErrInterrupted = attempt.ErrInterrupted
 
-// errUnwanted is the outcome for a thread whose context was cancelled for any other cause: its agent
-// was stopped, and Reconcile ends it.
-var errUnwanted = errors.New("not wanted any more")
+// errUnwanted is the outcome for a thread whose context was cancelled for any other cause. Its agent was
+// stopped, and Reconcile ends it.
+var errUnwanted = errors.New("no longer wanted")
 
 // interrupted reports whether ctx ended because this process has to stop, rather than
 // because the work is not wanted.
@@ -26,10 +26,10 @@ func interrupted(ctx context.Context) bool {
 	return ctx.Err() != nil && errors.Is(context.Cause(ctx), ErrInterrupted)
 }
 
-// Drive steps a thread until it has ended, is blocked, or waits for others, and returns its row. One
-// that somebody else drives is returned as it is. What is left of an attempt whose owner died is
-// ended first. When ctx ends, the agent is stopped and the thread left to be driven again: the
-// error is ErrInterrupted if that is the cause.
+// Drive steps a thread until it has ended, is blocked, or waits for others, and returns its row. It returns a
+// thread that someone else drives unchanged. It first ends any unfinished attempt whose owner died. When ctx
+// ends, Drive stops the agent and leaves the thread to be driven again; the error is ErrInterrupted if that is
+// the cause.
 func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
 	held := &ownership{engine: e}
@@ -41,7 +41,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if row.Ended() {
 		return row, nil
 	}
-	e.looks.Lock() // who looks at the thread lets go of it soon, and may think meanwhile that it is driven
+	e.looks.Lock() // a look lets go of the thread soon, but may take it for driven until then
 	mine := held.take(id)
 	e.looks.Unlock()
 	if !mine {
@@ -107,8 +107,8 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	}
 }
 
-// isClean reports whether nothing can be left of an attempt at a thread: it has not begun, or this
-// engine has looked, and the thread has not been blocked since.
+// isClean reports whether no attempt at a thread can be unfinished: the thread has not begun, or this engine
+// has looked and the thread has not been blocked since.
 func (e *Engine) isClean(row store.Thread) bool {
 	if row.Status == store.Pending && (row.Path == nil || row.Path.N < 2) {
 		return true
@@ -118,15 +118,15 @@ func (e *Engine) isClean(row store.Thread) bool {
 	return !e.cfg.Shared && e.clean[row.ID] && row.Status == store.Running && row.InFlight == ""
 }
 
-// setClean notes whether nothing is left of attempts at a thread. One that goes on after it was blocked has to be
-// looked at again.
+// setClean records whether no attempt at a thread is unfinished. A thread that resumes after it was blocked
+// must be looked at again.
 func (e *Engine) setClean(id string, clean bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.clean[id] = clean
 }
 
-// interruption returns the error of a thread that was interrupted, nil when it is not wanted any more.
+// interruption returns the error for a thread that was interrupted, nil if it is no longer wanted.
 func interruption(ctx context.Context) error {
 	if interrupted(ctx) {
 		return ErrInterrupted
@@ -134,8 +134,8 @@ func interruption(ctx context.Context) error {
 	return nil
 }
 
-// restart lets a thread run whose owner died, or whose question was answered, unless a person has to
-// answer first: then it is blocked.
+// restart lets a thread run again after its owner died or its question was answered. If a person has to answer
+// first, it blocks the thread.
 func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, error) {
 	asks, err := e.asks(ctx, row)
 	if err != nil {
@@ -165,8 +165,8 @@ func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, e
 	return e.cfg.Store.Thread(ctx, row.ID)
 }
 
-// lastAttempt returns the last attempt at a thread's head, or nil; of a path that continues
-// another one, the last attempt of the other. In a worktree of its own nothing is left of it.
+// lastAttempt returns the last attempt at a thread's head, or nil. For a path that continues another one, it is
+// the last attempt of the other, unless the path has a worktree of its own: nothing of that attempt is in it.
 func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Attempt, error) {
 	fail := func(err error) (*store.Attempt, error) {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)

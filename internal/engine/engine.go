@@ -1,5 +1,4 @@
-// Package engine drives tasks: it decides what follows, has attempts made, and commits what came of
-// them.
+// Package engine drives tasks: it decides what follows, has attempts made, and commits their results.
 //
 // In go a task's rows; out come further ones. Two calls drive everything, and follow from the record
 // alone, so that anyone may make them at any time, twice at once:
@@ -46,7 +45,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Store is what an engine needs of one.
+// A Store is the part of a store that an engine uses.
 type Store interface {
 	store.Objects
 	store.Index
@@ -54,7 +53,7 @@ type Store interface {
 	store.Leases
 }
 
-// Config is what an engine works with.
+// Config configures an engine.
 type Config struct {
 	Store  Store
 	Reader *thread.Reader
@@ -64,23 +63,23 @@ type Config struct {
 
 	Player attempt.Player
 
-	Limits  flow.Limits // that cap those of flows
+	Limits  flow.Limits // they cap the limits of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number
 	Locks   lock.Locks  // of this machine: its slots, and trees without git
 	Host    attempt.Host
 
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
-	Backoff time.Duration    // before the second try after a fault, doubled each time; zero: 1 s
-	Wait    bool             // while only a person's answer is missing, wait for it
-	// Patience is how long an agent is kept that waits for an answer, if Wait is set; then the answer begins a
-	// new turn of it. Zero: as long as it takes.
+	Backoff time.Duration    // before the second try after a fault, then doubled each time; zero: 1 s
+	Wait    bool             // wait when only a person's answer is missing
+	// Patience is how long an agent that waits for an answer is kept, if Wait is set; after that, the answer
+	// begins a new turn. Zero: forever.
 	Patience time.Duration
-	// Shared says that others drive threads of the same task: a thread is driven under a lease of
-	// its own. Else whoever calls holds the lease of the task.
+	// Shared means that others drive threads of the same task, and each thread is driven under a lease of its
+	// own. Otherwise the caller holds the lease of the task.
 	Shared bool
-	// Worker names this machine in the rows of threads whose trees are here, so that others leave them to it;
-	// "": it is not named.
+	// Worker names this machine in the rows of threads whose trees are here, so that others leave them to it.
+	// "": it has no name.
 	Worker string
 }
 
@@ -95,14 +94,14 @@ type Engine struct {
 	conflicts conflicts
 	work      *workload
 	slots     slots
-	draining  atomic.Bool            // no further step is begun
-	again     atomic.Pointer[string] // who said that attempts are made again that may have acted
+	draining  atomic.Bool            // begin no further step
+	again     atomic.Pointer[string] // who allowed attempts that may have acted to be made again
 
-	looks  sync.Mutex // held while somebody looks at the task: what a look owns it lets go of soon
+	looks  sync.Mutex // held while someone looks at the task: a look soon lets go of what it owns
 	mu     sync.Mutex
-	owned  map[string]bool         // threads that are driven or looked at now
-	clean  map[string]bool         // threads of which nothing can be left that was cut off
-	ended  map[string]int64        // by thread: where the journal says that it ended
+	owned  map[string]bool         // threads being driven or looked at now
+	clean  map[string]bool         // threads that cannot have an unfinished attempt
+	ended  map[string]int64        // by thread: position of its end in the journal
 	ends   map[string]deadline     // of the joins that threads wait for
 	states map[string]*threadState // by thread
 	seeds  map[string]*threadState // of paths that have not begun
@@ -141,7 +140,7 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Drain has Drive return ErrInterrupted once the step under way is made: another engine goes on.
+// Drain makes Drive return ErrInterrupted after the current step, so that another engine can continue.
 func (e *Engine) Drain() { e.draining.Store(true) }
 
 func (e *Engine) now() int64 { return e.cfg.Now().UnixMilli() }

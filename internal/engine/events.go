@@ -5,8 +5,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// started returns the events of a thread that begins to run, none when it does
-// already.
+// started returns the events of a thread that begins to run, none if it already runs.
 func started(row store.Thread, now int64) []store.Event {
 	if row.Status != store.Pending {
 		return nil
@@ -41,9 +40,8 @@ func blockedEvents(row store.Thread, why store.Reason, now int64) []store.Event 
 	return out
 }
 
-// outcome returns the event that says what came of the instance whose attempts at the next step of row
-// have all failed: the thread is blocked, or ends, for that reason. There is none when nothing was
-// attempted, or nothing since the thread last went on.
+// outcome returns the event for the instance whose attempts at the next step of row have all failed: for that
+// reason the thread is blocked or ends. There is none if nothing was attempted since the thread last ran.
 func (c *threadState) outcome(row store.Thread, state store.Status, why store.Reason, now int64) []store.Event {
 	if len(c.Tries) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// fenced is the store of an engine whose threads are driven under leases of their own: what is
-// committed for a drive carries the fence of that drive's lease, which its context knows.
+// fenced is the store of an engine whose threads are driven under leases of their own. What is committed for a
+// drive carries the fence of the drive's lease, which is in the context.
 type fenced struct{ Store }
 
 type fenceKey struct{}
@@ -22,8 +22,8 @@ func (f fenced) Commit(ctx context.Context, b store.Batch) error {
 	return f.Store.Commit(ctx, b)
 }
 
-// lease takes the right to drive a thread, and returns the context of what is done under it, which ends
-// when the lease is lost. It returns nil when another process has it.
+// lease acquires the right to drive a thread. It returns the context for work under the lease, which ends when
+// the lease is lost, or nil if another process has the lease.
 func (e *Engine) lease(ctx context.Context, id string) (under context.Context, release func(), err error) {
 	if !e.cfg.Shared {
 		return ctx, func() {}, nil // the caller holds the lease of the task
@@ -46,8 +46,8 @@ func (e *Engine) lease(ctx context.Context, id string) (under context.Context, r
 // errLost is the cause of a context whose lease was lost.
 var errLost = fmt.Errorf("%w: %w", ErrInterrupted, store.ErrFenced)
 
-// WhileHeld returns a context that ends with ctx, and with ErrInterrupted and store.ErrFenced as the cause
-// when the lease is lost: agents are stopped before somebody else has them run. done ends it.
+// WhileHeld returns a context that ends with ctx, and with ErrInterrupted and store.ErrFenced as the cause when
+// the lease is lost: agents are stopped before another process can run them. done ends it.
 func WhileHeld(ctx context.Context, l store.Lease) (held context.Context, done func()) {
 	held, cancel := context.WithCancelCause(ctx)
 	go func() {

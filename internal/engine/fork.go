@@ -17,41 +17,40 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A forked is what a thread waits for whose next step is a join.
+// A forked is the state of a fork whose thread waits for the join.
 type forked struct {
 	flow.Fork
 	threads  []store.Thread      // the newest thread of each path, in the fork's order
 	states   []flow.PathState    // of the paths, ordered by the journal
-	after    map[string][]string // what an action waits for, by their ids
+	after    map[string][]string // by action id: the actions it waits for
 	since    int64               // when the paths were made, Unix ms
-	adopted  int64               // when paths that were adopted began to be waited for, Unix ms
-	left     time.Duration       // of the join's timeout, if it has one
-	outcome  flow.Resolution     // of a join that is not decided: what its rule says now
+	adopted  int64               // when the thread began to wait for adopted paths, Unix ms
+	left     time.Duration       // time left before the join's timeout, if it has one
+	outcome  flow.Resolution     // of an undecided join: what its rule gives now
 	decision *Decision           // nil until the join is decided
 	files    bool                // paths have changed files that have to be merged
 }
 
-// ended reports whether all paths have.
+// ended reports whether all paths have ended.
 func (f *forked) ended() bool {
 	return !slices.ContainsFunc(f.threads, func(p store.Thread) bool { return !p.Ended() })
 }
 
-// cancelsLosers reports whether the join is decided, and does not wait for the paths that are still at work.
+// cancelsLosers reports whether the join is decided and does not wait for the paths that still run.
 func (f *forked) cancelsLosers() bool {
 	return f.decision != nil && (f.Rule.Losers != flow.WaitForLosers || f.decision.Outcome == flow.TimedOut)
 }
 
-// A Decision is the outcome of a join. The parent's row keeps it from when it is decided until the
-// join's step is committed.
+// A Decision is the outcome of a join. The parent's row holds it until the join's step is committed.
 type Decision struct {
 	Join      string `json:"join"`
 	Outcome   string `json:"outcome"`
 	DecidedBy string `json:"decidedBy"`
-	// Merge is how the files that the paths changed are merged, nil until that is known.
+	// Merge is how the files that the paths changed are merged, nil until known.
 	Merge *thread.Merge `json:"merge,omitempty"`
 }
 
-// decision reads the one kept in a row, nil when there is none.
+// decision reads the decision in a row, nil if there is none.
 func decision(row store.Thread) (*Decision, error) {
 	if len(row.Decision) == 0 || string(row.Decision) == "null" {
 		return nil, nil
@@ -174,12 +173,12 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *for
 	return f, true, nil
 }
 
-// newest returns, for paths by their ids or a call by its role, the last of the threads that were made for each at the
-// head of a thread, and how many were: what did not complete goes on in another. The rows are of one moment, so that
-// none of them misses an end that came before another that is seen.
+// newest returns the newest thread made at a thread's head for each name, and how many were made: what did not
+// complete continues in another thread. The names are ids of paths, or the role of a call. All rows are from
+// one moment, so that none of them misses an end that came before another that is seen.
 func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]spawned, error) {
 	found := make([]spawned, len(names))
-	var look []int // where there may be further ones
+	var look []int // names that may have further threads
 	var ids []string
 	id := func(i, n int) string { return thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, names[i], n) }
 	for i, name := range names {
@@ -236,16 +235,15 @@ func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]
 	return found, nil
 }
 
-// spawned is what was made at a head for a path or a call: how many threads, and the last of
-// them. One more is only made by what reads the thread anew.
+// spawned is what was made at a head for a path or a call: how many threads, and the last of them. Whoever
+// makes one more reads the thread anew first.
 type spawned struct {
 	from dag.Hash
 	n    int
 	row  store.Thread
 }
 
-// pathStates returns the paths as a join's rule sees them, in the order in which the journal says that
-// they ended.
+// pathStates returns the paths as a join's rule sees them, ordered by their ends in the journal.
 func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.Thread) ([]flow.PathState, error) {
 	states := make([]flow.PathState, len(paths))
 	for i, p := range paths {
@@ -275,8 +273,8 @@ func (e *Engine) pathStates(ctx context.Context, c *threadState, paths []store.T
 	return states, nil
 }
 
-// RetryPaths makes a thread whose join could not be met wait once more: each path that
-// is not completed goes on in a successor, from where it was.
+// RetryPaths makes a thread whose join could not be met wait once more: each path that has not completed
+// continues in a successor, from where it was.
 func (e *Engine) RetryPaths(ctx context.Context, id string, from dag.Hash) error {
 	c, _, err := e.load(ctx, id, from)
 	if err != nil || c == nil {
@@ -301,7 +299,7 @@ func (e *Engine) RetryPaths(ctx context.Context, id string, from dag.Hash) error
 			if err != nil {
 				return nil, batch, err
 			}
-			if d.Plan == nil { // an action is begun anew: what it did last was to fail
+			if d.Plan == nil { // an action starts over: the last thing it did was fail
 				next.Head, next.Steps = p.Head, p.Steps
 			}
 			batch.Objects = append(batch.Objects, objects...)

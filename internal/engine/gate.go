@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// gate asks a person what the flow wants to know, once, and commits the answer as
-// the step of the gate when there is one.
+// gate asks a person the flow's question, once. When it is answered, gate commits the answer as the gate's
+// step.
 func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	fail := func(err error) (store.Thread, error) {
@@ -37,7 +37,7 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 		return fail(err)
 	}
 	if g.Kind == store.GateApproval {
-		// What is approved is to go on from here, with this question in mind.
+		// The approval is for continuing from here, with this question in mind.
 		g, err = approval(g, gate.Action{Type: gate.FlowNode},
 			map[string]any{"gate": d.Node, "question": d.Question, "head": g.From})
 	} else {
@@ -59,7 +59,7 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	return e.passed(ctx, c, d, standing)
 }
 
-// approval returns g as the gate that asks whether exactly one thing may be done.
+// approval returns g as a gate that asks whether one exact action may be taken.
 func approval(g store.Gate, act gate.Action, params map[string]any) (store.Gate, error) {
 	var err error
 	if act.Params, err = json.Marshal(params); err != nil {
@@ -73,7 +73,7 @@ func approval(g store.Gate, act gate.Action, params map[string]any) (store.Gate,
 	return g, err
 }
 
-// unlessMoved returns what came of a change of a gate: that somebody else was first is no error.
+// unlessMoved drops the error of a change to a gate if someone else was first.
 func unlessMoved(_ store.Gate, err error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return nil
@@ -81,8 +81,8 @@ func unlessMoved(_ store.Gate, err error) error {
 	return err
 }
 
-// beforeSummary returns the step at or before a head that is no summary: a question stays the same
-// when the conversation before it is summarised.
+// beforeSummary returns the step at or before a head that is not a summary: a question stays the same when the
+// conversation before it is summarised.
 func (e *Engine) beforeSummary(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	for s, err := range e.cfg.Reader.Walk(ctx, head) {
 		if err != nil || s.State.Role != thread.RoleCompact {
@@ -100,7 +100,7 @@ func gateReason(g store.Gate) store.Reason {
 	return store.Reason{Kind: store.ReasonGate, Gate: g.ID, Message: event.Brief(g.Node + " asks: " + g.Question)}
 }
 
-// passed commits the step of a gate that has been answered, or whose time is up.
+// passed commits the step of a gate that was answered or timed out.
 func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g store.Gate) (store.Thread, error) {
 	status, text := string(g.State), g.Text
 	if g.State == store.GateExpired {

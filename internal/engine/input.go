@@ -14,16 +14,16 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// An inputTarget is the thread that what a person adds to a task is for, and the open question there
-// that it answers, if there is one.
+// An inputTarget is the thread that receives a person's input to a task, and the open question there that the
+// input answers, if any.
 type inputTarget struct {
 	row      store.Thread
 	question *store.Gate
 }
 
-// target returns what a person's words to a task are for: a question if just one is open, else the
-// thread that is meant, which is the task's own if none is named. rows are those of the task, its own
-// first, and open its open gates. attempt.ErrUsage.
+// target returns where a person's input to a task goes: to the open question if there is exactly one, otherwise
+// to the thread meant, by default the task's own. rows are those of the task, its own first; open are its open
+// gates. Errors match attempt.ErrUsage.
 func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, error) {
 	var asking []inputTarget
 	for _, row := range rows {
@@ -48,8 +48,8 @@ func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, 
 	return inputTarget{row: recipient(rows, meant)}, nil
 }
 
-// waitsForInput reports whether a thread waits for what a person says, and the question that it asks: a
-// conversation, and what an older version left, has none.
+// waitsForInput reports whether a thread waits for a person's input, and the question that it asks. A
+// conversation, or a thread left by an older version, has no question.
 func waitsForInput(row store.Thread, open []store.Gate) (inputTarget, bool) {
 	to := inputTarget{row: row}
 	why := row.Reason
@@ -65,8 +65,8 @@ func waitsForInput(row store.Thread, open []store.Gate) (inputTarget, bool) {
 	return to, i >= 0 || why.Kind == store.ReasonInput && why.Gate == ""
 }
 
-// recipient returns the thread that is told what was said to the thread id, which is the task's own if it
-// is "": the nearest one from there up that has not ended.
+// recipient returns the thread that receives input for the thread id: the nearest one, from there up, that has
+// not ended. An id of "" means the task's own thread.
 func recipient(rows []store.Thread, id string) store.Thread {
 	byID := make(map[string]store.Thread, len(rows))
 	for _, t := range rows {
@@ -82,7 +82,7 @@ func recipient(rows []store.Thread, id string) store.Thread {
 	return row
 }
 
-// listed names threads that wait for a person, with what they ask.
+// listed lists the threads that wait for a person, with their questions.
 func listed(asking []inputTarget) string {
 	var list []string
 	for _, a := range asking {
@@ -98,15 +98,16 @@ func listed(asking []inputTarget) string {
 // maxAsked is how much of a question is listed, in bytes.
 const maxAsked = 200
 
-// waitsForOthers reports whether a thread waits for its paths, for what it called, or to try them again.
+// waitsForOthers reports whether a thread waits for its paths, for a child, or to retry either.
 func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 	return slices.ContainsFunc(rows, func(t store.Thread) bool {
 		return t.Parent != nil && t.Parent.Thread == row.ID && !t.Ended()
 	}) || row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonJoin
 }
 
-// CheckInput returns why what a person adds to a task makes no sense now. meant names a thread of it, or is "".
-// driven says that somebody drives the task: what cannot be told at once is told later. attempt.ErrUsage.
+// CheckInput returns why a task cannot take a person's input now. meant names a thread of it, or is "". If
+// driven is set, someone drives the task, and input that cannot be delivered at once waits. Errors match
+// attempt.ErrUsage.
 func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool) error {
 	rows, err := thread.Subtree(ctx, e.cfg.Store, task)
 	if err != nil {
@@ -133,12 +134,12 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
 }
 
-// applyInput adds what a person said to the thread that it is for, when that is pending or blocked, or
-// lets it answer the question there. One that runs takes it between two steps.
+// applyInput adds input to the thread that it is for if that is pending or blocked, or makes it the answer to
+// the question there. A running thread takes it between two steps.
 func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
-		// If another answer was first, the next pass sees that.
+		// If another answer was first, the next pass sees it.
 		return true, unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
 			Beside: store.Batch{Wishes: []store.WishChange{e.taken(w)}}}))
 	}
@@ -160,12 +161,12 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 		return false, err
 	}
 	if row.Status == store.Blocked && last != nil && last.Status == store.AttemptInterrupted {
-		return true, e.resume(ctx, row) // whoever drives it looks first at what was left
+		return true, e.resume(ctx, row) // its driver first looks for unfinished attempts
 	}
 	return e.addInput(ctx, row, w)
 }
 
-// applyInputs adds what people said meanwhile to a thread that its owner drives, and returns its row.
+// applyInputs adds the pending input of people to a thread that its owner drives, and returns its row.
 func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
 	said, err := e.openInputs(ctx, row)
 	if err != nil {
@@ -182,7 +183,7 @@ func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Threa
 	return row, nil
 }
 
-// openInputs returns what people said to a thread that it does not have yet, none while it waits for others.
+// openInputs returns the input that a thread does not have yet, none while it waits for others.
 func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	if err != nil {
@@ -210,14 +211,14 @@ func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish
 	return said, nil
 }
 
-// hasHeard reports whether the agent whose turn it is has heard what was said, and still knows it.
+// hasHeard reports whether the agent whose turn it is has seen the input, and still has it in its context.
 func (e *Engine) hasHeard(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	return err == nil && c != nil && e.attempts.Knows(&c.Thread, w), err
 }
 
-// addInput commits what a person said as a step of a thread, which runs again. The caller owns the
-// thread. It reports false when the thread has moved.
+// addInput commits input as a step of a thread, which runs again. The caller owns the thread. It reports false
+// when the thread has moved.
 func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	if err != nil || c == nil {
@@ -234,7 +235,7 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 		}
 		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.taken(w)}}
 		next.Row.InFlight, next.Row.UpdatedAt = "", now
-		if row.Status != store.Pending { // else the first attempt makes it run
+		if row.Status != store.Pending { // otherwise the first attempt makes it run
 			row.Head = next.Row.Head
 			b.Events = resumed(row, now)
 			next.Row.Status, next.Row.Reason = store.Running, nil
@@ -243,7 +244,7 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 	})
 }
 
-// inputDraft is the step of what a person said.
+// inputDraft returns the step for a person's input.
 func inputDraft(w store.Wish, now int64) thread.Draft {
 	return thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), ""),
 		Text: w.Text, Detail: thread.ByPerson(w.By, now, now), At: now}

@@ -46,8 +46,8 @@ func (e *Engine) join(ctx context.Context, c *threadState, f *forked) (store.Thr
 	return c.Row, err
 }
 
-// joined builds the step of a join, and returns the steps of the path whose conversation goes on,
-// oldest first.
+// joined builds the step of a join, and returns the steps of the path whose conversation continues, oldest
+// first.
 func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.Change, []thread.Step, error) {
 	draft := thread.JoinDraft{Node: f.Join, Outcome: f.decision.Outcome, DecidedBy: f.decision.DecidedBy, At: e.now(),
 		Since: f.since, Merge: f.decision.Merge}
@@ -60,7 +60,7 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 		}
 		draft.Paths = append(draft.Paths, end)
 		if f.decision.Outcome != flow.Joined || p.Kind != store.KindPath {
-			continue // what was spawned has a conversation of its own
+			continue // a spawned thread has a conversation of its own
 		}
 		main := p.Path.ID == f.Rule.Main && (p.Status == store.Completed || f.decision.DecidedBy == "")
 		if main || follow == nil && p.Path.ID == f.decision.DecidedBy {
@@ -72,7 +72,7 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 	}
 	for _, p := range f.threads {
 		if follow != nil && p.ID == follow.ID {
-			continue // its steps say it themselves
+			continue // its steps have the same text
 		}
 		used, err := e.pathUsage(ctx, c, p)
 		if err != nil {
@@ -98,8 +98,8 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 	return ch, between, err
 }
 
-// mergedFiles has the files that a join left in the record, where the task wants that, and returns what is new
-// of it. What it staged is pinned under joinPin.
+// mergedFiles records the files as they are after a join, if the task wants that, and returns the new objects.
+// They are pinned under joinPin.
 func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Merge, draft *thread.JoinDraft) (
 	objects []store.Object, err error) {
 	o, err := record.OptionsOf(row)
@@ -113,11 +113,10 @@ func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Me
 	return objects, err
 }
 
-// joinPin names what is staged for a thread's join until that is committed.
+// joinPin is the name of the pin on what is staged for a thread's join, until the join is committed.
 func joinPin(row store.Thread) string { return row.ID + ".join" }
 
-// pathUsage returns what a path used, with those that it goes on from and all that
-// they called.
+// pathUsage returns the usage of a path, of the threads it continues, and of all that they called.
 func (e *Engine) pathUsage(ctx context.Context, c *threadState, p store.Thread) (store.Usage, error) {
 	var all store.Usage
 	for n := 1; n <= p.Path.N; n++ {
@@ -141,7 +140,7 @@ func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (st
 	})
 }
 
-// ends says in a line how paths ended.
+// ends returns a line about how paths ended.
 func ends(paths []store.Thread) string {
 	parts := make([]string, len(paths))
 	for i, p := range paths {

@@ -14,33 +14,31 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A ledger holds what the threads of tasks have used up. A thread's limits bound
-// it together with its paths and all that it called; a path has none of its own.
-// So what is left for a child is what is left for its caller.
+// A ledger holds the usage of the threads of tasks. A thread's limits bound it together with its paths and all
+// that it called; a path has no limits of its own. So a child may use what its caller has left.
 type ledger struct {
 	mu       sync.Mutex
-	spent    chan struct{}       // closed when something was spent; nil: nobody waits
+	spent    chan struct{}       // closed when something was spent; nil: no waiters
 	accounts map[string]*account // by thread
 }
 
-// An account is what one thread and all below it have used up.
+// An account is the usage of one thread and all below it.
 type account struct {
 	ledger   *ledger
 	above    *account // of the thread it is a path or child of, nil for a root
 	depth    int
 	limits   flow.Limits // none for a path
 	used     store.Usage // by attempts that have ended
-	open     store.Usage // by attempts under way, as far as it is known
-	held     store.Usage // what their requests may use
+	open     store.Usage // by attempts under way, as far as known
+	held     store.Usage // what their requests may still use
 	attempts int
 	busy     spans
-	working  []int64 // when the attempts that run now began, Unix ms
-	taken    []int64 // when those began that are not in the record yet
-	options  []byte  // of the thread, with which limits are
+	working  []int64 // when the running attempts began, Unix ms
+	taken    []int64 // when those not yet in the record began
+	options  []byte  // of the thread, which include the limits
 }
 
-// account returns the account of a thread. The first time it is asked about a
-// task it reads the whole task.
+// account returns the account of a thread. The first call for a task reads the whole task.
 func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error) {
 	l := &e.ledger
 	l.mu.Lock()
@@ -62,8 +60,8 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 	return l.accounts[row.ID], nil
 }
 
-// tally counts anew what the threads of a task have used up, under limits as they are now. The ledger's mutex is
-// held, and what begins from now on is counted by whoever begins it.
+// tally counts the usage of a task's threads anew, under the current limits. The ledger's mutex is held.
+// Attempts that begin from now on are counted by whoever begins them.
 func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) error {
 	used, err := e.cfg.Store.Used(ctx, id)
 	if err != nil {
@@ -92,8 +90,8 @@ func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) erro
 		a.used, a.open, a.held, a.busy = store.Usage{}, store.Usage{}, store.Usage{}, spans{}
 		a.attempts, a.working = len(a.taken), slices.Clone(a.taken)
 	}
-	for _, u := range used { // in the order of their beginnings the spans only grow at their end
-		if a := accounts[u.Thread]; a != nil { // else its thread began after the rows were read
+	for _, u := range used { // in the order of their starts, the spans only grow at the end
+		if a := accounts[u.Thread]; a != nil { // otherwise its thread began after the rows were read
 			a.begin(u.StartedAt)
 			a.count(u, task.Counts)
 		}
@@ -101,8 +99,8 @@ func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) erro
 	return nil
 }
 
-// open makes the account of a thread and of those above it. rows holds the
-// task's threads, as far as they have been read.
+// open makes the account of a thread and of those above it. rows has the threads of the task that were read so
+// far.
 func (e *Engine) open(ctx context.Context, row store.Thread, rows map[string]store.Thread,
 	accounts map[string]*account) (*account, error) {
 	if a := accounts[row.ID]; a != nil {
@@ -162,8 +160,8 @@ func (a *account) spend(by store.Use) {
 	}
 }
 
-// take counts one more attempt, or returns which limit is used up. Of several that
-// ask at once for what is left, one gets it.
+// take counts one more attempt, or returns the limit that is used up. If several ask for the last one at once,
+// only one gets it.
 func (a *account) take(now int64) *store.Reason {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -189,7 +187,7 @@ func (a *account) giveBack(at int64) {
 	}
 }
 
-// settle says that an attempt that was taken is about to be in the record, which counts from then on.
+// settle marks an attempt that was taken as about to be in the record, which counts it from then on.
 func (a *account) settle(at int64) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -206,7 +204,7 @@ func (a *account) untake(at int64) bool {
 	return i >= 0
 }
 
-// spent counts what an attempt used that has ended, in the place of what it took from its purse.
+// spent counts the usage of an attempt that has ended, and removes what it took from its purse.
 func (a *account) spent(by store.Attempt, from *purse) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -223,7 +221,7 @@ func (a *account) exhausted(now int64) *store.Reason {
 	return a.exceeded(now, false)
 }
 
-// time returns how long agents have been at work, those that are so now included.
+// time returns how long agents have worked, including those at work now.
 func (a *account) time(now int64) time.Duration {
 	if len(a.working) == 0 {
 		return a.busy.total()
@@ -233,7 +231,7 @@ func (a *account) time(now int64) time.Duration {
 	return all.total()
 }
 
-// left returns the time that agents still have, zero when there is no limit.
+// left returns the time that agents have left, zero if there is no limit.
 func (a *account) left(now int64) time.Duration {
 	if ms := a.budget(now).Millis; ms != nil {
 		return time.Duration(max(*ms, 1)) * time.Millisecond
@@ -241,7 +239,7 @@ func (a *account) left(now int64) time.Duration {
 	return 0
 }
 
-// budget returns what is left of the limits of the account and of those above it, of each the least.
+// budget returns what is left of the limits of the account and of those above it: for each limit, the least.
 func (a *account) budget(now int64) attempt.Budget {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -260,11 +258,11 @@ func (a *account) budget(now int64) attempt.Budget {
 	return b
 }
 
-// total is what was used so far.
+// total is the usage so far.
 func (a *account) total() store.Usage { return a.used.Add(a.open) }
 
-// exceeded returns which limit of the account, or of one above it, is used up, or nil. For an attempt that has begun
-// only tokens and cost count.
+// exceeded returns the limit of the account, or of one above it, that is used up, or nil. For an attempt that
+// has begun, only tokens and cost count.
 func (a *account) exceeded(now int64, begun bool) *store.Reason {
 	for whose := ""; a != nil; a = a.above {
 		l, total := a.limits, a.total()
@@ -304,7 +302,7 @@ func (a *account) tooDeep() *store.Reason {
 	return nil
 }
 
-// spans is a union of spans of time: agents that work side by side use the time once.
+// spans is a union of spans of time: time in which several agents work counts once.
 type spans struct {
 	list [][2]int64 // Unix ms, apart from each other, in order
 	sum  int64

@@ -14,9 +14,9 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// joinFiles brings what the paths of a decided join left into the tree of their thread, keeps each of
-// them on a branch, and commits the join; of a join that is not met the branches are all, for a
-// planner that goes on. Where a person is asked first, the row says so.
+// joinFiles merges the files that the paths of a decided join left into the tree of their thread, keeps the
+// files of each path on a branch, and commits the join. If the join was not met, it only keeps the branches,
+// for a planner that continues. If a person has to be asked first, the row has the reason.
 func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
 	if f.files {
 		if why, err := e.mergeFiles(ctx, c, f); err != nil || why != nil {
@@ -37,14 +37,14 @@ func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (stor
 	return row, err
 }
 
-// mergeFiles merges the files of a join's paths, or returns why that cannot be now.
+// mergeFiles merges the files of a join's paths, or returns why it cannot do so now.
 func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*store.Reason, error) {
 	fail := func(err error) (*store.Reason, error) {
 		err = fmt.Errorf("merge the files of join %s in thread %s: %w", f.Join, c.Row.ID, err)
 		if !errors.Is(err, worktree.ErrRefused) {
 			return nil, err
 		}
-		// An agent has left it so, and no further try mends it.
+		// An agent left it this way, and trying again does not help.
 		if f.decision.Merge != nil {
 			if err := e.keepMerge(ctx, c, f, nil); err != nil {
 				return nil, err
@@ -54,7 +54,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 			"; resolve it and resume, or resume and keep everything on branches"}, nil
 	}
 	var changed error
-	for range 3 { // unless a person changes the files at the same time, or who merged them died
+	for range 3 { // repeat if a person changes the files meanwhile, or whoever merged them died
 		if f.decision.Merge == nil {
 			m, why, err := e.tryMerge(ctx, c.Row, f)
 			switch {
@@ -84,9 +84,8 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 		changed.Error() + "; resume when nothing changes these files any more"}, nil
 }
 
-// keepMerge keeps, beside the decision about a join, what is to become of the files that its
-// paths changed. It is kept before a file is touched: after a crash the same is done
-// again.
+// keepMerge records, beside the decision about a join, how the files that its paths changed are merged. It does
+// so before it changes a file, so that the same happens again after a crash.
 func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *thread.Merge) error {
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		d := *f.decision

@@ -14,12 +14,10 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// maxAskedDiff is how much of a patch a person is shown in a gate, in bytes. The branches
-// have the whole.
+// maxAskedDiff is how much of a patch a gate shows a person, in bytes. The branches have the whole patch.
 const maxAskedDiff = 64 << 10
 
-// askMerge asks a person about a merge, once: the gate binds the trees, what conflicts and
-// what is protected.
+// askMerge asks a person about a merge, once. The gate binds the trees, the conflicts and the protected files.
 func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forked, from string, sides []thread.MergedSide,
 	merged worktree.Merged) (store.Gate, error) {
 	list := make([]map[string]any, len(sides))
@@ -49,7 +47,7 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forked, from 
 	return standing, err
 }
 
-// mergeQuestion asks a person about a merge: what merges, what conflicts, what is protected.
+// mergeQuestion returns the question about a merge: what merges, what conflicts, what is protected.
 func mergeQuestion(sides []thread.MergedSide, merged worktree.Merged) string {
 	var b strings.Builder
 	b.WriteString("Merge the agents' changes?\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// limitsOf returns what bounds a thread.
+// limitsOf returns the limits of a thread.
 func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, error) {
 	def, err := e.record.Definition(ctx, row)
 	if err != nil {
@@ -20,7 +20,7 @@ func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, e
 	return record.Limits(row, def, e.cfg.Limits)
 }
 
-// setOptions gives further options to the threads of a task that have not ended.
+// setOptions gives the threads of a task that have not ended further options.
 func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options) error {
 	if over.Empty() {
 		return nil
@@ -46,8 +46,8 @@ func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over recor
 	return nil
 }
 
-// readOptions takes over the options that were given to the thread while it was driven. No commit of its row
-// expects them, so the next one would put the old ones back.
+// readOptions takes over options that were given to the thread while it was driven. Commits of its row do not
+// check for them, so the next one would restore the old options.
 func (e *Engine) readOptions(ctx context.Context, c *threadState) error {
 	row, err := e.cfg.Store.Thread(ctx, c.Row.ID)
 	if err != nil {
@@ -61,8 +61,7 @@ func (e *Engine) readOptions(ctx context.Context, c *threadState) error {
 	return err
 }
 
-// WithOptions returns row with further options, when every role still has an
-// agent with them.
+// WithOptions returns row with further options. It refuses options that leave a role without an agent.
 func (e *Engine) WithOptions(ctx context.Context, row store.Thread, over record.Options) (store.Thread, error) {
 	opts, err := record.OptionsOf(row)
 	if err != nil {

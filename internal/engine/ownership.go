@@ -8,13 +8,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// An ownership is the threads that one call may touch. A thread has one owner at a time.
+// An ownership is the set of threads that one call may touch. A thread has one owner at a time.
 type ownership struct {
 	engine *Engine
 	held   map[string]bool
 }
 
-// take makes a thread the caller's own, and reports false when it is another's.
+// take makes the caller the owner of a thread. It reports false if the thread has another owner.
 func (o *ownership) take(id string) bool {
 	if o.held[id] {
 		return true
@@ -31,7 +31,7 @@ func (o *ownership) take(id string) bool {
 	return true
 }
 
-// free makes the threads that have not ended the caller's own, and returns those that nothing drives.
+// free takes the threads that have not ended, and returns those that are not being driven.
 func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]bool, error) {
 	free := make(map[string]bool, len(rows))
 	var names []string // of leases
@@ -56,8 +56,8 @@ func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]b
 	return free, nil
 }
 
-// seize takes a thread and all below it, and returns their rows, and those of them that nothing drives. One that
-// was driven a moment ago may have begun further ones, so it looks again until there is nothing new.
+// seize takes a thread and all below it. It returns their rows, and which of them are not being driven. A
+// thread driven a moment ago may have begun others, so seize looks again until it finds nothing new.
 func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, free map[string]bool, err error) {
 	for seen := -1; ; {
 		if rows, err = thread.Subtree(ctx, o.engine.cfg.Store, id); err != nil {
@@ -66,7 +66,7 @@ func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, 
 		if free, err = o.free(ctx, rows); err != nil {
 			return nil, nil, err
 		}
-		n := len(rows) + len(o.held) // neither gets fewer
+		n := len(rows) + len(o.held) // neither shrinks
 		if n == seen {
 			return rows, free, nil
 		}
@@ -74,7 +74,7 @@ func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, 
 	}
 }
 
-// release gives all of them back.
+// release gives up all of them.
 func (o *ownership) release() {
 	o.engine.mu.Lock()
 	defer o.engine.mu.Unlock()

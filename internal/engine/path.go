@@ -10,12 +10,12 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// path returns the row of the n-th thread of a path that begins at the fork, and the
-// objects that it begins with: a path shares its parent's, what is spawned has a start.
+// path returns the row of the n-th thread of a path that begins at the fork, and its first objects. A path
+// shares its parent's chain; a spawned thread has its own start.
 func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id string, n int,
 	now int64) (objects []store.Object, row store.Thread, err error) {
 	place := store.Path{Key: thread.PathKey(c.Row, d.Node, id), ID: id, Join: d.Join, N: n}
-	inherits := d.Plan == nil // the conversation
+	inherits := d.Plan == nil // the conversation of the parent
 	if d.Plan != nil {
 		a, _ := d.Plan.Action(id)
 		inherits = a.Mode == flow.Forked
@@ -39,7 +39,7 @@ func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id strin
 	return objects, row, err
 }
 
-// PathTree says where a path or child of parent's works.
+// PathTree returns the tree in which a path or child of parent works.
 func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string, error) {
 	def, err := e.record.Definition(ctx, row)
 	if err != nil {
@@ -55,7 +55,8 @@ func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string
 	return e.cfg.Trees.Place(ctx, parent, row)
 }
 
-// hint says where a thread's tree is when it begins: where its parent's is, if they share one, else nowhere yet.
+// hint returns where a thread's tree is when the thread begins: with its parent's if they share one, otherwise
+// nowhere yet.
 func hint(parent, row store.Thread) string {
 	if row.Tree != parent.Tree {
 		return ""
@@ -63,8 +64,7 @@ func hint(parent, row store.Thread) string {
 	return parent.Host
 }
 
-// Writes reports whether one of the roles of a thread's flow writes, or one of a flow that they
-// call.
+// Writes reports whether one of the roles of a thread's flow, or of a flow that they call, writes.
 func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definition, roles []string) (bool, error) {
 	var failed error
 	writes := def.Writes(roles, func(name string) *flow.Definition {
@@ -77,8 +77,8 @@ func (e *Engine) Writes(ctx context.Context, row store.Thread, def *flow.Definit
 	return writes, failed
 }
 
-// completeAtJoin completes a path in the batch of its last step: the one after which the
-// join is next. It reports whether that is so.
+// completeAtJoin completes a path in the batch of its last step, the one after which the join comes next. It
+// reports whether it did.
 func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 	if next.Row.Kind != store.KindPath {
 		return false
@@ -95,8 +95,8 @@ func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 	return true
 }
 
-// atJoin ends a thread that has reached the join of its path: a path that a fork by hand has adopted, or a
-// fork by hand from inside a path, which no thread waits for.
+// atJoin ends a thread that has reached the join of its path: a path adopted by a fork by hand, or a fork by
+// hand from inside a path, for which no thread waits.
 func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
 	if c.Row.Kind != store.KindPath {
 		return e.end(ctx, c, flow.End{Summary: d.Summary()})
@@ -104,7 +104,7 @@ func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (sto
 	return e.endPath(ctx, c, store.Completed, nil)
 }
 
-// endPath commits that a path has ended where it is: a path writes no last step.
+// endPath commits the end of a path at its current head: a path writes no last step.
 func (e *Engine) endPath(ctx context.Context, c *threadState, status store.Status, why *store.Reason) (store.Thread,
 	error) {
 	ctx = context.WithoutCancel(ctx)

@@ -6,16 +6,16 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A purse is what one attempt spends from while it works, see [attempt.Purse]. A limit can be exceeded by one
-// request: nobody knows what an answer takes before it is there. Several requests at the same time cannot exceed
-// it by one each: where what they have set aside may reach the limit, the next one waits for them.
+// A purse is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit,
+// since its usage is known only once it is answered. Several requests at once cannot each exceed it: if what
+// they have reserved may reach the limit, the next one waits for them.
 type purse struct {
 	account *account
 	now     func() int64
 	spent   store.Usage // guarded by the ledger
 }
 
-// Reserve sets u aside, or returns the limit that is used up.
+// Reserve reserves u, or returns the limit that is used up.
 func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, error) {
 	l := p.account.ledger
 	for {
@@ -41,7 +41,7 @@ func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, erro
 	}
 }
 
-// Spend counts what a request used, for which so much was set aside.
+// Spend replaces the amount reserved for a request by the usage of that request.
 func (p *purse) Spend(reserved, used store.Usage) {
 	l := p.account.ledger
 	l.mu.Lock()
@@ -54,8 +54,8 @@ func (p *purse) Spend(reserved, used store.Usage) {
 	l.tell()
 }
 
-// close takes back what the attempt spent: now that it has ended, its usage is counted as a whole. The ledger's
-// mutex is held.
+// close takes back what the attempt spent, since its usage is counted as a whole once it has ended. The
+// ledger's mutex is held.
 func (p *purse) close() {
 	for a := p.account; a != nil; a = a.above {
 		a.open = a.open.Add(negative(p.spent))
@@ -64,7 +64,7 @@ func (p *purse) close() {
 	p.account.ledger.tell()
 }
 
-// tell wakes those who wait for something to be spent.
+// tell wakes those who wait for a change of what is spent.
 func (l *ledger) tell() {
 	if l.spent != nil {
 		close(l.spent)
@@ -72,14 +72,14 @@ func (l *ledger) tell() {
 	}
 }
 
-// hold sets u aside in the account and in those above it.
+// hold reserves u in the account and in those above it.
 func (a *account) hold(u store.Usage) {
 	for ; a != nil; a = a.above {
 		a.held = a.held.Add(u)
 	}
 }
 
-// crowded reports whether requests under way may use so much that u is not left.
+// crowded reports whether requests under way may leave less than u.
 func (a *account) crowded(u store.Usage) bool {
 	full := func(most, used, held, more int64) bool { return most > 0 && held > 0 && used+held+more > most }
 	for ; a != nil; a = a.above {

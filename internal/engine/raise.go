@@ -13,8 +13,7 @@ import (
 // A thread that reached a limit of its task asks whether it may have as much again. The
 // answer counts when the task is resumed.
 
-// ofLimit reports whether a thread is blocked by a limit that a person can raise; a vendor's
-// cannot be.
+// ofLimit reports whether a thread is blocked by a limit that a person can raise. A vendor's limit is not one.
 func ofLimit(row store.Thread) bool {
 	return row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonLimit &&
 		row.Reason.Limit != "agent"
@@ -39,8 +38,8 @@ func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 	return nil
 }
 
-// raise gives the task the options it is resumed with, and twice the limits that people have
-// let its threads go beyond. What is still asked is withdrawn when the limits are given by hand.
+// raise gives the task the options it is resumed with, and doubles the limits that people have let its threads
+// exceed. Limits given by hand withdraw the open gates.
 func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Options) error {
 	own, more := o.Limits, &o.Limits
 	var let []store.Gate
@@ -82,8 +81,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 	return nil
 }
 
-// double sets in more twice the limit of that name, as a thread's reason names it, unless it
-// is set.
+// double sets in more twice the limit with that name, as a thread's reason has it, unless it is set.
 func double(more *flow.Limits, now flow.Limits, name string) {
 	switch name {
 	case "rounds":

@@ -14,10 +14,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Reconcile does for a task what needs neither an agent nor files: it applies wishes, decides and
-// commits joins, commits what calls returned, blocks threads when nothing below them goes on without a
-// person and resumes them when something does, and cancels what is no longer wanted. It returns what may
-// be driven then. It may be called at any time, by several at once: what it does follows from the rows.
+// Reconcile does what a task needs that takes neither an agent nor files. It applies wishes, decides and
+// commits joins, commits what calls returned, blocks threads when nothing below them can continue without a
+// person, resumes them when something can, and cancels what is no longer wanted. It then returns what may be
+// driven. Several may call it at any time: what it does follows from the rows.
 func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	ctx = context.WithoutCancel(ctx)
 	e.looks.Lock()
@@ -50,7 +50,7 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	}
 }
 
-// carryOut does what needs neither an agent nor files, and reports whether it changed anything.
+// carryOut does the moves that need neither an agent nor files, and reports whether it changed anything.
 func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (changed bool, err error) {
 	for _, id := range m.cancel {
 		stop, ended, err := e.cancelTree(ctx, held, id)
@@ -71,13 +71,13 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 				}
 			}
 			if err = act(ctx, n); errors.Is(err, store.ErrConflict) {
-				err = nil // it has moved, and is looked at again
+				err = nil // it has moved, and the next pass looks at it
 			}
 			changed = true
 		}
 	}
 	do(m.decide, e.decide)
-	// What ended while the rows were read, after those that wait for it, is looked at again.
+	// The next pass handles what ended during the reads, after the threads that wait for it were read.
 	do(m.join, func(ctx context.Context, n *node) error {
 		if n.fork.decision == nil || !n.fork.ended() {
 			return nil
@@ -100,7 +100,7 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 	return changed, err
 }
 
-// survey reads threads with what they wait for.
+// survey reads threads and what they wait for.
 func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Thread) ([]*node, error) {
 	free, err := held.free(ctx, rows)
 	if err != nil {
@@ -117,7 +117,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Threa
 	return nodes, nil
 }
 
-// surveyed reads a thread that is not being driven, with what it waits for.
+// surveyed reads a thread that is not being driven, and what it waits for.
 func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
 	n = &node{row: row}
 	if n.asks, err = e.asks(ctx, row); err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		return nil, err
 	}
 	if c == nil {
-		n.row, n.driven = now, true // it has moved since the rows were read: there is news
+		n.row, n.driven = now, true // it has moved since the rows were read: an event follows
 		return n, nil
 	}
 	if e.cfg.Shared { // others may have decided meanwhile
@@ -166,8 +166,8 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 	return n, err
 }
 
-// timeLeft returns how long the paths of a fork may still take. The clock may jump while somebody
-// looks: it is asked once, and then the time that has passed counts.
+// timeLeft returns how long the paths of a fork may still take. The clock may jump meanwhile: it is read once,
+// and after that only elapsed time counts.
 func (e *Engine) timeLeft(row store.Thread, f *forked) time.Duration {
 	if f.Rule.Timeout == 0 {
 		return 0
@@ -183,7 +183,7 @@ func (e *Engine) timeLeft(row store.Thread, f *forked) time.Duration {
 	return time.Until(end.at)
 }
 
-// A deadline is when the time of a join is up that a thread waits for at a head.
+// A deadline is when the join that a thread waits for at a head times out.
 type deadline struct {
 	head dag.Hash
 	at   time.Time
@@ -200,7 +200,7 @@ func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
 	if err != nil {
 		return askedNothing, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
 	}
-	// The reasons of older versions do not name their gate: it is one that is open.
+	// Reasons written by older versions do not name their gate: look for an open one.
 	for _, g := range gates {
 		if g.ID == why.Gate || why.Gate == "" && g.From == row.Head && g.State == store.GateOpen {
 			if g.State == store.GateOpen {
@@ -210,7 +210,7 @@ func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
 		}
 	}
 	if why.Kind == store.ReasonConflict {
-		return askedNothing, nil // it waits until the files no longer change
+		return askedNothing, nil // it waits until the files stop changing
 	}
 	return askedAnswered, nil
 }
@@ -251,14 +251,14 @@ func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(sto
 	return err
 }
 
-// cancelTree ends a thread as cancelled, and before it everything below. What is being driven has
-// to be stopped first: it is returned, and nothing above it is ended.
+// cancelTree ends a thread as cancelled, after everything below it. Threads that are being driven have to be
+// stopped first: it returns those, and ends nothing above them.
 func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (stop []string, changed bool, err error) {
 	rows, free, err := held.seize(ctx, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("cancel thread %s: %w", id, err)
 	}
-	waits := map[string]bool{} // for one below that is being driven
+	waits := map[string]bool{} // for a thread below that is being driven
 	for _, row := range slices.Backward(rows) {
 		if row.Ended() {
 			continue
@@ -281,8 +281,8 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 	return stop, changed, nil
 }
 
-// cancelOne ends one thread as cancelled, and an attempt that its owner left when it died.
-// It reports false when somebody has just begun to drive it.
+// cancelOne ends one thread as cancelled, along with an attempt left by an owner that died. It reports false if
+// someone has just begun to drive the thread.
 func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) {
 	if e.cfg.Shared && row.Status != store.Pending {
 		under, release, err := e.lease(ctx, row.ID)

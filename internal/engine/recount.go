@@ -11,11 +11,12 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// What the workers of a team use up together. What attempts came to is in their rows; what those under way spend, and
-// set aside, is in counts of the task. Whoever begins an attempt or sets something aside looks at all of it first, and
-// commits only if nobody else has done so since: a count says how often that happened.
+// The usage that the workers of a team share. The usage of ended attempts is in their rows; attempts under way
+// add what they spend and reserve to counts of the task. Whoever begins an attempt or reserves something first
+// reads all of it, and commits only if no one else has done the same since: each count includes how often it
+// changed.
 
-// Names of counts. Those with a slash are of one attempt, whose id follows.
+// Names of counts. A name ending in a slash is for one attempt, whose id follows.
 const (
 	begunCount    = "begun"    // attempts, where they are limited
 	reservedCount = "reserved" // requests to models, where tokens or cost are limited
@@ -25,8 +26,8 @@ const (
 	heldCostOf    = "held-cost/"
 )
 
-// recount reads anew what the threads of a task have used up, and their limits, where others drive threads of it
-// too. It returns the counts from before that.
+// recount reads the usage of a task's threads, and their limits, anew if others drive threads of the task too.
+// It returns the counts from before that.
 func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int64, error) {
 	if !e.cfg.Shared {
 		return nil, nil
@@ -36,7 +37,7 @@ func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int6
 	fail := func(err error) (map[string]int64, error) {
 		return nil, fmt.Errorf("read what task %s has used: %w", row.Task, err)
 	}
-	task, err := e.cfg.Store.Task(ctx, row.Task) // first: what begins after that is seen in its counts
+	task, err := e.cfg.Store.Task(ctx, row.Task) // read before the rest: the counts include what begins later
 	if err != nil {
 		return fail(err)
 	}
@@ -46,14 +47,14 @@ func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int6
 	return task.Counts, nil
 }
 
-// count counts an attempt that has begun. counts are what its task's workers have counted of it, if there are several.
+// count counts an attempt that has begun. counts are those of the task's workers, if there are several.
 func (a *account) count(u store.Use, counts map[string]int64) {
 	spent := store.Usage{InputTokens: counts[tokensOf+u.Attempt], CostMicroUSD: counts[costOf+u.Attempt]}
 	if u.EndedAt == 0 {
 		a.hold(store.Usage{InputTokens: counts[heldTokensOf+u.Attempt], CostMicroUSD: counts[heldCostOf+u.Attempt]})
 	} else {
 		a.spend(u)
-		// What a worker that died had counted is all that is known of it.
+		// If a worker died, its counts are all that is known.
 		spent.InputTokens = max(0, spent.InputTokens-u.Usage.Tokens())
 		spent.CostMicroUSD = max(0, spent.CostMicroUSD-u.Usage.CostMicroUSD)
 	}
@@ -62,7 +63,7 @@ func (a *account) count(u store.Use, counts map[string]int64) {
 	}
 }
 
-// limited reports whether an account, or one above it, has a limit.
+// limited reports whether the account, or one above it, has a limit.
 func (a *account) limited(has func(flow.Limits) bool) bool {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -77,8 +78,7 @@ func (a *account) limited(has func(flow.Limits) bool) bool {
 func limitsAttempts(l flow.Limits) bool { return l.MaxAttempts > 0 }
 func limitsUsage(l flow.Limits) bool    { return l.MaxTokens > 0 || l.MaxCostMicroUSD > 0 }
 
-// counted adds to a batch that begins an attempt that it may do so only if no other worker has begun one since the
-// counts were read.
+// counted makes a batch that begins an attempt fail if another worker has begun one since the counts were read.
 func (e *Engine) counted(c *threadState, b *store.Batch) {
 	if e.cfg.Shared && c.account.limited(limitsAttempts) {
 		b.Counts = append(b.Counts, store.Count{Task: c.Row.Task, Name: begunCount, Add: 1, Most: c.counts[begunCount] + 1})
@@ -102,7 +102,7 @@ type sharedPurse struct {
 	attempt string
 }
 
-// Reserve sets u aside, or returns the limit that is used up.
+// Reserve reserves u, or returns the limit that is used up.
 func (p *sharedPurse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, error) {
 	for {
 		counts, err := p.engine.recount(ctx, p.row)
@@ -115,7 +115,7 @@ func (p *sharedPurse) Reserve(ctx context.Context, u store.Usage) (*store.Reason
 			return why, nil
 		case wait:
 			select {
-			case <-time.After(turnEvery): // what others spend is no news
+			case <-time.After(turnEvery): // what others spend sends no event
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -129,7 +129,7 @@ func (p *sharedPurse) Reserve(ctx context.Context, u store.Usage) (*store.Reason
 	}
 }
 
-// leaves returns the limit that is used up, or else whether requests under way may use so much that u is not left.
+// leaves returns the limit that is used up, and otherwise whether requests under way may leave less than u.
 func (a *account) leaves(now int64, u store.Usage) (why *store.Reason, wait bool) {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
@@ -137,8 +137,8 @@ func (a *account) leaves(now int64, u store.Usage) (why *store.Reason, wait bool
 	return why, why == nil && a.crowded(u)
 }
 
-// Spend counts what a request used, for which so much was set aside. Should the record be away for long, the attempt is
-// lost, and counted by what its row says.
+// Spend replaces the amount reserved for a request by the usage of that request. If the record is unavailable
+// for long, the attempt is lost, and the usage in its row counts.
 func (p *sharedPurse) Spend(reserved, used store.Usage) {
 	if !p.account.limited(limitsUsage) {
 		return

@@ -9,9 +9,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Release ends what is left of attempts at the threads of a task that nobody drives, so that another machine can
-// take it on. What was cut off and may have changed something is looked at here, where it did so: again says that a
-// person allows it to be done again. Without that it is attempt.ErrUsage. The caller holds the task's lease.
+// Release ends unfinished attempts at those threads of a task that are not being driven, so that another
+// machine can take the task over. An attempt that was cut off and may have changed something is examined here,
+// where it did so: again means that a person allows it to be repeated. Without again, the error matches
+// attempt.ErrUsage. The caller holds the task's lease.
 func (e *Engine) Release(ctx context.Context, rows []store.Thread, again bool) error {
 	if err := e.recover(ctx, rows); err != nil {
 		return err
@@ -29,7 +30,7 @@ func (e *Engine) Release(ctx context.Context, rows []store.Thread, again bool) e
 			return fmt.Errorf("release thread %s: %w", row.ID, err)
 		}
 		if why, asked := openQuestion(row, last, gates); why != nil || asked {
-			continue // whoever takes it on waits for the answer, or has it
+			continue // the next driver waits for the answer, or has it
 		}
 		acted, err := e.acted(ctx, row, last)
 		if err != nil {

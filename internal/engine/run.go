@@ -11,15 +11,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A report says that a goroutine has driven a thread as far as it goes. It brings the
-// goroutine's count in the workload with it, which is the receiver's from then on.
+// A report is sent when a goroutine has driven a thread as far as it can. The goroutine's count in the workload
+// passes to the receiver.
 type report struct {
 	id  string
 	err error
 }
 
-// A run is the embedded driver: it asks Reconcile what may be driven, has each thread driven by
-// a goroutine, and looks again when one has returned or something has happened.
+// A run is the embedded driver: it asks Reconcile what may be driven, has a goroutine drive each of those
+// threads, and looks again when one has returned or something has happened.
 type run struct {
 	*Engine
 	task    string
@@ -30,9 +30,9 @@ type run struct {
 	err     error
 }
 
-// Run drives a task until it has ended or nothing of it goes on without a person, and returns the
-// row of its root. The caller holds the task's lease. When ctx ends, agents are stopped and the
-// task is left to be resumed: the error is ErrInterrupted.
+// Run drives a task until it has ended or cannot continue without a person, and returns the row of its root.
+// The caller holds the task's lease. When ctx ends, Run stops the agents and leaves the task to be resumed; the
+// error is ErrInterrupted.
 func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
 	rows, err := thread.Subtree(record, e.cfg.Store, task)
@@ -48,7 +48,7 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	defer e.watch(work, task, cancel, func() {
 		select {
 		case news <- struct{}{}:
-		default: // it is known that there is some
+		default: // a look is already due
 		}
 	})()
 	e.work.add()
@@ -93,7 +93,7 @@ func (r *run) drive() error {
 	}
 }
 
-// follow sets off what may be driven, and stops what is not wanted.
+// follow starts what may be driven, and stops what is no longer wanted.
 func (r *run) follow(a Agenda) {
 	for _, id := range a.Stop {
 		if stop := r.going[id]; stop != nil {
@@ -115,8 +115,8 @@ func (r *run) follow(a Agenda) {
 	}
 }
 
-// await returns when there is reason to look again. Waiting is no work, but for threads that were
-// told to stop: those report soon.
+// await returns when there is reason to look again. Waiting does not count as work, except for threads told to
+// stop, which report soon.
 func (r *run) await(a Agenda) {
 	var clock <-chan time.Time
 	if a.Look != 0 {
@@ -147,7 +147,7 @@ func (r *run) await(a Agenda) {
 	}
 }
 
-// done is closed when the run has to stop, as long as it has not been told so.
+// done is closed when the run has to stop, and nil once the run knows that.
 func (r *run) done() <-chan struct{} {
 	if r.ctx.Err() != nil {
 		return nil
@@ -158,14 +158,14 @@ func (r *run) done() <-chan struct{} {
 // errStore is the cause of a run that ends because the store fails.
 var errStore = errors.New("the store cannot be read")
 
-// Moving returns the types of events after which there may be something to do for a task: what people ask and
-// answer, and what whoever drives a part of it has brought about.
+// Moving returns the types of events after which a task may have something to do: what people ask and answer,
+// and what the drivers of its parts have done.
 func Moving() []string {
 	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{}),
 		moving...)
 }
 
-// moving are the events after which there may be something else to do for a task that one process drives.
+// moving are the events after which a task driven by one process may have something else to do.
 var moving = event.Types(
 	event.TaskUpdated{}, event.GateChanged{Change: event.Change(store.GateApproved)},
 	event.GateChanged{Change: event.Change(store.GateRejected)},
@@ -173,8 +173,8 @@ var moving = event.Types(
 	event.GateChanged{Change: event.Change(store.GateExpired)},
 )
 
-// watch calls look at once, and each time something has happened to a task, until the function that it returns is
-// called. If the store fails, it cancels.
+// watch calls look at once, and again each time something has happened to a task, until stop is called. If the
+// store fails, it calls cancel.
 func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCauseFunc, look func()) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	done := make(chan struct{})

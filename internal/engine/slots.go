@@ -15,13 +15,13 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// slotEvery is how often a process looks for a free slot of the machine: slots
-// are given back by other processes, which have no way to tell.
+// slotEvery is how often a process looks for a free slot of the machine: a process that frees one has no way to
+// notify others.
 const slotEvery = 50 * time.Millisecond
 
-// slots bound how many agents are at work at once: in one task, and on the whole
-// machine. In a working tree only one of a task may write at a time; where no git keeps
-// what was there before, only one of the whole machine.
+// slots bound how many agents work at once: in one task, and on the whole machine. Only one agent of a task may
+// write in a working tree at a time. Where git does not keep the earlier state of the tree, only one of the
+// whole machine may.
 type slots struct {
 	engine *Engine
 
@@ -33,7 +33,7 @@ type slots struct {
 // taskSlots are the slots of one task.
 type taskSlots struct {
 	root store.Thread
-	most chan struct{} // nil: any number, or a lease for each
+	most chan struct{} // nil: any number, or one lease for each
 	ids  []string      // of the leases, when others drive threads of the task too
 }
 
@@ -65,8 +65,7 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	return t, nil
 }
 
-// take waits until an agent for role may be at work. When ctx ends first there is nothing to give
-// back.
+// take waits until an agent for role may work. If ctx ends first, there is nothing to release.
 func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (*slot, error) {
 	if ctx.Err() != nil {
 		return &slot{slots: s}, nil
@@ -86,7 +85,7 @@ func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (*sl
 	return place, nil
 }
 
-// fill waits for all that a slot takes.
+// fill waits for everything that a slot holds.
 func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role flow.Role) error {
 	if role.Access.Writes() {
 		top := treeRoot(row, place.task.root)
@@ -106,20 +105,19 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 	return place.Resume(ctx)
 }
 
-// A slot is held by one agent.
+// A slot is the right of one agent to work.
 type slot struct {
 	*slots
 	task    *taskSlots
-	tree    *treeLock   // held for writing, nil: it only reads
+	tree    *treeLock   // locked for writing; nil: the agent only reads
 	alone   *lock.Lock  // of the tree among tasks, nil: none
 	counted bool        // of the task
 	turn    store.Lease // of the task, where others drive threads of it too; nil: none
 	lease   *lock.Lock  // of the machine, nil: none
 }
 
-// Park says that nothing of the agent goes on until a person answers; Unpark ends that. The channel is
-// closed once that holds for the whole task. When the run waits for people's answers, the channel is nil,
-// or closed after Config.Patience.
+// Park marks the agent as waiting for a person, until Unpark is called. The channel is closed once the whole
+// task waits for people. If the run waits for answers, the channel is nil, or is closed after Config.Patience.
 func (s *slot) Park() (idle <-chan struct{}) {
 	idle = s.engine.work.done()
 	switch {
@@ -133,10 +131,10 @@ func (s *slot) Park() (idle <-chan struct{}) {
 	return late
 }
 
-// Unpark says that the agent goes on.
+// Unpark ends Park: the agent continues.
 func (s *slot) Unpark() { s.engine.work.add() }
 
-// Pause lets others be at work meanwhile. The working tree stays its own.
+// Pause lets other agents work meanwhile. The agent keeps its working tree.
 func (s *slot) Pause() {
 	if s.lease != nil {
 		s.lease.Release()
@@ -152,7 +150,7 @@ func (s *slot) Pause() {
 	}
 }
 
-// Resume waits until the agent may go on.
+// Resume waits until the agent may continue.
 func (s *slot) Resume(ctx context.Context) error {
 	if s.task != nil && s.task.most != nil && !s.counted {
 		select {
@@ -179,7 +177,7 @@ func (s *slot) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Release gives everything back.
+// Release frees the slot.
 func (s *slot) Release() {
 	s.Pause()
 	if s.alone != nil {
@@ -201,7 +199,7 @@ func (s *slots) writer(tree string) *treeLock {
 	return s.writers[tree]
 }
 
-// turnEvery is how often a process looks for a free slot of a task, for which it asks the store.
+// turnEvery is how often a process asks the store for a free slot of a task.
 const turnEvery = 250 * time.Millisecond
 
 // ofTask waits for one of the slots of a task that several hosts drive.
@@ -231,7 +229,7 @@ func (s *slots) onMachine(ctx context.Context) (*lock.Lock, error) {
 	return s.anyOf(ctx, names...)
 }
 
-// anyOf waits for one of the locks. Those of a process that died are free.
+// anyOf waits for one of the locks. The locks of a process that died are free.
 func (s *slots) anyOf(ctx context.Context, names ...string) (*lock.Lock, error) {
 	for {
 		for _, name := range names {
@@ -249,8 +247,8 @@ func (s *slots) anyOf(ctx context.Context, names ...string) (*lock.Lock, error) 
 	}
 }
 
-// treeRoot returns the top of the tree that a thread works in: a worktree that
-// was made for a thread, else the tree of the task.
+// treeRoot returns the top of the tree that a thread works in: a worktree made for a thread, otherwise the tree
+// of the task.
 func treeRoot(row, root store.Thread) string {
 	if top, _, ok := worktree.Made(row); ok {
 		return top

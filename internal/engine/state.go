@@ -10,21 +10,20 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A threadState is what the engine remembers of a thread between steps. It is owned
-// by the goroutine that drives the thread, and is rebuilt from the record when
-// the head is not where it was left.
+// A threadState is what the engine remembers of a thread between steps. The goroutine that drives the thread
+// owns it, and rebuilds it from the record when the head has moved meanwhile.
 type threadState struct {
 	attempt.Thread
-	account   *account           // nil until something is to be spent, or made to be: see bound
+	account   *account           // nil until something is spent, or may be: see bound
 	purse     *purse             // of the attempt under way
-	counts    map[string]int64   // of the task, when it was last looked at what is used up
+	counts    map[string]int64   // of the task, when its usage was last read
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
-	noSummary bool               // an agent could not summarise it
+	noSummary bool               // an agent could not summarise the conversation
 	spawned   map[string]spawned // by path or role
 }
 
-// load returns the state of a thread at from, with what it may use, or the row alone when the thread
-// is elsewhere by now.
+// load returns the state of a thread at from, with what it may use. If the thread is elsewhere by now, load
+// returns only the row.
 func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
 	c, row, err := e.stateAt(ctx, id, from)
 	if err == nil && c != nil {
@@ -33,7 +32,7 @@ func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadSta
 	return c, row, err
 }
 
-// bound reads what a thread may use, which takes reading the whole task the first time.
+// bound reads what a thread may use. The first call for a task reads the whole task.
 func (e *Engine) bound(ctx context.Context, c *threadState) (err error) {
 	if c.Budget != nil {
 		return nil
@@ -98,21 +97,20 @@ func (e *Engine) stateAt(ctx context.Context, id string, from dag.Hash) (*thread
 	return c, row, nil
 }
 
-// seedPath keeps the state of a path that has just been made: it knows what its
-// parent's knows, and nothing has to be read again.
+// seedPath keeps the state of a path that was just made: the path starts with what its parent knows, so that
+// nothing is read again.
 func (e *Engine) seedPath(c *threadState, path store.Thread) {
 	if record.Action(path) != "" {
 		return // it runs another definition
 	}
 	n := threadState{Thread: c.Branch(path), account: c.account, noSummary: c.noSummary}
-	n.Budget, n.Purse = nil, nil // of its own: see bound
+	n.Budget, n.Purse = nil, nil // the path has its own: see bound
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seeds[path.ID] = &n
 }
 
-// forget drops what the engine remembers of a thread, so that the next step
-// reads it anew.
+// forget drops what the engine remembers of a thread, so that the next step reads it anew.
 func (e *Engine) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,16 +15,15 @@ import (
 // A Position is where a thread is after a step.
 type Position struct {
 	store.Thread
-	Waits bool // for its paths or its child: Reconcile says when it can go on
+	Waits bool // for its paths or its child; Reconcile says when it can continue
 }
 
-// Step takes the thread one step on from the head from and returns where it is
-// afterwards. A thread that is elsewhere, has ended or is blocked is returned as
-// it is. The thread runs when the row's status is running and its head has
-// moved: call again. A context cancelled with cause [ErrInterrupted] stops the
-// agent and leaves the thread running, which is the error then.
+// Step advances the thread by one step from the head from, and returns its position. It returns a thread that
+// is elsewhere, has ended or is blocked unchanged. If the row's status is running and its head has moved, call
+// Step again. A context cancelled with cause [ErrInterrupted] stops the agent and leaves the thread running;
+// that is the error then.
 func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, error) {
-	// A cancelled context stops agents, never the keeping of the record.
+	// A cancelled context stops agents, but never the recording of what they did.
 	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
 	if err != nil {
 		return Position{}, err
@@ -38,7 +37,7 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	decision := c.Next()
 	switch d := decision.(type) {
 	case flow.End:
-		if c.Row.Kind == store.KindPath { // only a forked action ends by itself
+		if c.Row.Kind == store.KindPath { // only an action of a plan ends by itself
 			return at(e.endPath(ctx, c, store.Failed,
 				&store.Reason{Kind: store.ReasonFailed, Failure: store.FailureSaid, Message: d.Summary}))
 		}
@@ -63,14 +62,14 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	return Position{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
 }
 
-// at is the position of a thread that waits for no other.
+// at returns the position of a thread that does not wait for another.
 func at(row store.Thread, err error) (Position, error) { return Position{Thread: row}, err }
 
-// cancelled is how a thread ends that was cancelled.
+// cancelled is the end of a thread that was cancelled.
 var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
 
-// Cancel ends a thread as cancelled, whatever its position, and returns its row. The caller cancels
-// what is below it first.
+// Cancel ends a thread as cancelled, whatever its position, and returns its row. The caller first cancels what
+// is below it.
 func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	for {
@@ -109,7 +108,7 @@ func (e *Engine) dropNext(ctx context.Context, c *threadState) error {
 	return err
 }
 
-// blockAt blocks a thread that is at a head, unless it has moved on.
+// blockAt blocks a thread at a head, unless it has moved on.
 func (e *Engine) blockAt(ctx context.Context, id string, from dag.Hash, why store.Reason) (store.Thread, error) {
 	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
 	if err != nil || c == nil {
@@ -118,8 +117,8 @@ func (e *Engine) blockAt(ctx context.Context, id string, from dag.Hash, why stor
 	return e.block(ctx, c, why)
 }
 
-// blockedKind maps what flow calls a block to a reason of the thread. A route
-// that cannot be taken is a fault of the flow: a person has to mend it.
+// blockedKind maps flow's kind of a block to a reason of the thread. A route that cannot be taken is a fault of
+// the flow, which a person has to fix.
 func blockedKind(kind string) store.ReasonKind {
 	if kind == flow.BlockedInput {
 		return store.ReasonInput
@@ -127,8 +126,7 @@ func blockedKind(kind string) store.ReasonKind {
 	return store.ReasonAttempts
 }
 
-// end commits the thread's last step. A path has none: its row alone says that it
-// was cancelled.
+// end commits the thread's last step. A path has no last step: only its row records that it was cancelled.
 func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	if c.Row.Kind == store.KindPath {
@@ -167,8 +165,8 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 	return c.Row, err
 }
 
-// block commits that nothing goes on without a person.
-// A path out of attempts has failed: its join decides what that means.
+// block commits that the thread cannot continue without a person. A path that is out of attempts has failed
+// instead: its join decides what that means.
 func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	if c.Row.Kind == store.KindPath && why.Kind == store.ReasonAttempts {

@@ -11,9 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// unanswered returns why a thread must wait for a person, or nil: a question of an interrupted
-// agent is still open, or an interrupted attempt may have changed something and has not been
-// approved to run again.
+// unanswered returns why a thread must wait for a person, or nil. Either a question of an interrupted agent is
+// still open, or an interrupted attempt may have changed something and no one has approved running it again.
 func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.Attempt) (*store.Reason, error) {
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
@@ -29,8 +28,8 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 	return e.mayHaveActed(ctx, row, *last)
 }
 
-// openQuestion returns why a thread waits for an answer, or nil. asked says that a person has dealt with what its
-// last attempt wanted to do.
+// openQuestion returns why a thread waits for an answer, or nil. asked reports whether a person has dealt with
+// what its last attempt wanted to do.
 func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (why *store.Reason, asked bool) {
 	for _, g := range gates {
 		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Kind == store.GateInput
@@ -48,15 +47,15 @@ func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (wh
 			why := attempt.Unanswered(g)
 			return &why, false
 		}
-		// A permission that was used does not keep a tree of its own from being put back.
+		// A used permission must not keep the thread's own tree from being put back.
 		used := g.UsedAt != 0 && worktree.Own(row)
 		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && !used
 	}
 	return nil, asked
 }
 
-// acted reports whether the last attempt of a thread was cut off and may have changed something that stays. A working
-// tree of the thread's own is put back.
+// acted reports whether the last attempt of a thread was cut off and may have changed something that stays.
+// Changes in the thread's own working tree do not stay: it is put back.
 func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attempt) (bool, error) {
 	if last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil ||
 		last.Failure.Message == attempt.NotBegun {
@@ -74,7 +73,7 @@ func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attemp
 	return true, nil
 }
 
-// mayHaveActed asks whether an interrupted attempt that may have changed something may run again.
+// mayHaveActed asks a person whether an interrupted attempt that may have changed something may run again.
 func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
 	fail := func(err error) error { return fmt.Errorf("resume thread %s: %w", row.ID, err) }
 	g, err := approval(store.Gate{
@@ -103,7 +102,7 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(
 			"%q was interrupted and may have changed files; check what it did before it runs again", last.Role)}, nil
 	case by != nil:
-		return nil, nil // a person said no, and says otherwise now
+		return nil, nil // a person said no before, and says yes now
 	}
 	return &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureInterrupted, Message: fmt.Sprintf(
 		"%q was interrupted, and running it again was denied (%s); resume with --again to run it all the same",
@@ -115,7 +114,7 @@ func again(by string) gate.Answer {
 	return gate.Answer{Approve: true, By: by, Via: store.ViaCLI, Text: "resume --again"}
 }
 
-// withdrawOf ends what is still asked about a thread that has ended.
+// withdrawOf withdraws the open gates of a thread that has ended.
 func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil {
@@ -129,9 +128,9 @@ func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 	return nil
 }
 
-// putBack resets the worktree of a thread to its state before an interrupted attempt. An action
-// starts over in a new session, so its worktree is reset to its state before the first attempt at
-// the step. It reports false where that is impossible.
+// putBack resets the worktree of a thread to its state before an interrupted attempt. An action starts over in
+// a new session, so its worktree is reset to its state before the first attempt at the step. putBack reports
+// false if that is impossible.
 func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
 	first := a.N
 	if def.ActionID() != "" {
@@ -146,7 +145,7 @@ func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Defini
 	return e.cfg.Trees.Restore(ctx, row, first, a.N)
 }
 
-// recover ends what is left of attempts at threads whose owner died. The caller owns the threads.
+// recover ends unfinished attempts at threads whose owner died. The caller owns the threads.
 func (e *Engine) recover(ctx context.Context, rows []store.Thread) error {
 	for i := range rows {
 		f := store.AttemptFilter{Thread: rows[i].ID, Status: store.AttemptRunning}
@@ -155,7 +154,7 @@ func (e *Engine) recover(ctx context.Context, rows []store.Thread) error {
 			return fmt.Errorf("resume thread %s: %w", rows[i].ID, err)
 		}
 		for _, a := range attempts {
-			// Who drove it has died, and its lease with it: a lease is lost in no other way.
+			// Its driver died, and the lease expired: leases are lost in no other way.
 			e.cfg.Log.Warn("lease lost", "thread", rows[i].ID, "attempt", a.ID)
 			if err := e.attempts.End(ctx, &rows[i], &a); err != nil {
 				return err

@@ -12,15 +12,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Resumption is what a wish to resume a task asks for, beside going on.
+// A Resumption is what a wish to resume a task asks for, besides resuming it.
 type Resumption struct {
-	Again   bool           `json:"again,omitempty"` // make an attempt again that was cut off and may have acted
-	Full    bool           `json:"full,omitempty"`  // of older versions: Options.Context is record.ContextFull
-	Options record.Options `json:"options"`         // over what the task was started with
+	Again   bool           `json:"again,omitempty"` // repeat an attempt that was cut off and may have acted
+	Full    bool           `json:"full,omitempty"`  // from older versions: Options.Context is record.ContextFull
+	Options record.Options `json:"options"`         // override those the task was started with
 }
 
-// applyWishes does what people asked of a task, as far as that can be done now, and reports whether it
-// did anything. What people add comes first: where it moves a thread on, nothing is tried again.
+// applyWishes does what people asked of a task, as far as possible now, and reports whether it did anything.
+// Input comes first: if it moves a thread on, the thread is not retried.
 func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *ownership) (bool, error) {
 	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: root.Task, Open: true})
 	if err != nil {
@@ -42,7 +42,7 @@ func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *owner
 		if w.Kind != store.WishInput {
 			continue
 		}
-		// What has no thread to go to stays open.
+		// A wish that has no thread to go to stays open.
 		if to, err := target(rows, open, w.Thread); err == nil {
 			if taken, err := e.applyInput(ctx, rows, to, w, held); err != nil || taken {
 				return taken, err
@@ -57,7 +57,7 @@ func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *owner
 	return false, nil
 }
 
-// applyResume lets what is blocked try once more. rows are those of the task.
+// applyResume lets blocked threads try once more. rows are those of the task.
 func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.Wish, held *ownership) error {
 	fail := func(err error) error { return fmt.Errorf("resume task %s: %w", w.Task, err) }
 	var r Resumption
@@ -77,7 +77,7 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 	}
 	err := e.raise(ctx, rows, r.Options)
 	if errors.Is(err, store.ErrConflict) {
-		return nil // a row has changed: the next pass reads it again
+		return nil // a row has changed, and the next pass reads it again
 	}
 	if err != nil {
 		return fail(err)
@@ -92,7 +92,7 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 	return e.markTaken(ctx, w)
 }
 
-// allowAgain approves that attempts which were cut off, and may have acted, are made again.
+// allowAgain approves that attempts which were cut off, and may have acted, are repeated.
 func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
 	open, err := e.gates.Gates(ctx, store.GateFilter{Task: w.Task, State: store.GateOpen})
 	if err != nil {
@@ -109,7 +109,8 @@ func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
 	return nil
 }
 
-// markTaken marks a wish as taken. Of two who take it one is first: for the other it is as if it had.
+// markTaken marks a wish as taken. If two take it at once, one is first, and the other returns as if it had
+// been.
 func (e *Engine) markTaken(ctx context.Context, w store.Wish) error {
 	err := e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{e.taken(w)}})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
@@ -123,8 +124,8 @@ func (e *Engine) taken(w store.Wish) store.WishChange {
 	return store.WishChange{Row: w, Take: true}
 }
 
-// retry lets a blocked thread try once more what it was blocked at. What waits for a person's
-// answer, or for more input, goes on waiting.
+// retry lets a blocked thread try again what blocked it. A thread that waits for a person's answer, or for more
+// input, keeps waiting.
 func (e *Engine) retry(ctx context.Context, id string) error {
 	row, err := e.cfg.Store.Thread(ctx, id)
 	if err != nil || row.Status != store.Blocked || row.Reason == nil {
@@ -142,7 +143,7 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 		}
 	case store.ReasonJoin:
 		return e.RetryPaths(ctx, id, row.Head)
-	case store.ReasonChild, store.ReasonLimit: // a limit may be the one that forbade to call again
+	case store.ReasonChild, store.ReasonLimit: // the limit may be the one that forbade another call
 		called, err := e.CallAgain(ctx, id, row.Head)
 		if err != nil || called || row.Reason.Kind == store.ReasonChild {
 			return err
@@ -151,8 +152,8 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 	return e.resume(ctx, row)
 }
 
-// askAfterAll lets a thread run that waits for input without a gate: an older version let it wait. A
-// conversation has none.
+// askAfterAll lets a thread run that waits for input without a gate, as older versions left it. A conversation
+// has no gate.
 func (e *Engine) askAfterAll(ctx context.Context, row store.Thread) error {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	if err != nil || c == nil {

@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// A workload counts the goroutines of a drive that can go on by themselves. One that waits
-// for a person does not count, nor one that waits for such a one: for its paths, or for the
-// working tree that it holds. When the count falls to zero, only people can make anything go
-// on. Whoever lets another goroutine go on counts it before it stops counting itself, so
-// the count never falls to zero in between.
+// A workload counts the goroutines of a drive that can continue by themselves. A goroutine that waits for a
+// person does not count, nor does one that waits for such a goroutine: for its paths, or for the working tree
+// it holds. When the count falls to zero, only people can make anything continue. Whoever lets another
+// goroutine continue counts it before it stops counting itself, so the count never falls to zero in between.
 type workload struct {
 	mu   sync.Mutex
 	n    int
@@ -25,8 +24,8 @@ func (w *workload) add() {
 	w.n++
 }
 
-// done stops counting the caller until it calls add. It returns a channel that is closed when the count falls
-// to zero: nothing of the drive can go on without a person.
+// done stops counting the caller until it calls add. The channel it returns is closed when the count falls to
+// zero: nothing of the drive can continue without a person.
 func (w *workload) done() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,14 +37,13 @@ func (w *workload) done() <-chan struct{} {
 	return idle
 }
 
-// A treeLock is held by the one agent that may write in a working tree. The others wait in
-// the order in which they came.
+// A treeLock is held by the one agent that may write in a working tree. The others wait in order of arrival.
 type treeLock struct {
 	work *workload
 
 	mu    sync.Mutex
 	held  bool
-	queue []chan struct{} // of those that wait; closed when the lock is theirs
+	queue []chan struct{} // of the waiters; closed when the lock is theirs
 }
 
 func (l *treeLock) lock(ctx context.Context) error {
@@ -57,7 +55,7 @@ func (l *treeLock) lock(ctx context.Context) error {
 	}
 	turn := make(chan struct{})
 	l.queue = append(l.queue, turn)
-	l.work.done() // whoever holds it counts, or waits for a person
+	l.work.done() // its holder counts, or waits for a person
 	l.mu.Unlock()
 	select {
 	case <-turn:
@@ -73,7 +71,7 @@ func (l *treeLock) lock(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	l.pass() // it was handed over meanwhile, and the caller counted
+	l.pass() // it was handed over meanwhile, and the caller is counted
 	return ctx.Err()
 }
 
@@ -83,7 +81,7 @@ func (l *treeLock) unlock() {
 	l.pass()
 }
 
-// pass hands the lock to the next in the queue, and counts it. l.mu is held.
+// pass hands the lock to the next waiter, and counts that waiter. l.mu is held.
 func (l *treeLock) pass() {
 	if len(l.queue) == 0 {
 		l.held = false
