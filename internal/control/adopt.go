@@ -10,16 +10,16 @@ import (
 	"github.com/plait-run/plait/internal/transfer"
 )
 
-// Imported returns the record that a task was imported from, "" if it began in this one or has been taken
-// over since.
+// Imported returns the record that a task was imported from. It is "" if the task began in this record or has
+// been taken over since.
 func Imported(row store.Thread) (string, error) {
 	opts, err := record.OptionsOf(row)
 	return opts.Imported, err
 }
 
-// Adopt takes over a task that was imported, and gives it a workspace, if that is another than its own: all of its
-// threads belong there from then on, and work at the same places inside it. It returns the row of the task.
-// Files are not moved: what agents changed elsewhere is not there. It refuses while a process drives the task.
+// Adopt takes over an imported task, and moves it to workspace if that differs from its own: all of its threads
+// then belong there, and work at the same places inside it. It returns the task's row. It moves no files, so
+// what agents changed elsewhere is missing. It refuses while a process drives the task.
 func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.Thread, error) {
 	fail := func(err error) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("take over task %s: %w", task, err)

@@ -12,11 +12,11 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Branch keeps what a path of a task left.
+// A Branch keeps the work that a path of a task left.
 type Branch = worktree.Branch
 
-// Branches lists the branches of a workspace that keep what paths left, of one task or, with "", of all.
-// Where there is no git, there are none.
+// Branches lists the branches of a workspace that keep the work of paths, of one task or, with "", of all.
+// Without git there are none.
 func (c *Controller) Branches(ctx context.Context, workspace, task string) ([]Branch, error) {
 	list, err := c.trees.Branches(ctx, workspace, task, nil)
 	if err != nil {
@@ -26,7 +26,7 @@ func (c *Controller) Branches(ctx context.Context, workspace, task string) ([]Br
 	for task := range tasksOf(list) {
 		rows, err := thread.Subtree(ctx, c.cfg.Store, task)
 		if errors.Is(err, store.ErrNotFound) {
-			continue // it was removed: what the repository says counts
+			continue // it was removed: the repository decides
 		}
 		for _, row := range rows {
 			var of map[string]bool
@@ -50,8 +50,9 @@ func tasksOf(list []Branch) map[string]bool {
 	return tasks
 }
 
-// PruneBranches removes the branches whose work is merged, with force the others too. It keeps those that
-// are checked out and those of tasks that have not ended. It returns what it removed and what it kept.
+// PruneBranches removes the branches whose work is merged, and with force the others too. It keeps branches
+// that are checked out and those of tasks that have not ended. It returns the branches it removed and those it
+// kept.
 func (c *Controller) PruneBranches(ctx context.Context, workspace, task string, force bool) (gone, kept []Branch,
 	err error) {
 	list, err := c.Branches(ctx, workspace, task)
@@ -69,7 +70,7 @@ func (c *Controller) PruneBranches(ctx context.Context, workspace, task string, 
 	return c.dropBranches(ctx, workspace, list, func(b Branch) bool { return !goesOn[b.Task] && (b.Merged || force) })
 }
 
-// dropBranches removes the branches of a list that may go, unless a working tree has them checked out.
+// dropBranches removes those branches of a list that may go and that no working tree has checked out.
 func (c *Controller) dropBranches(ctx context.Context, workspace string, list []Branch, may func(Branch) bool) (gone,
 	kept []Branch, err error) {
 	for _, b := range list {
@@ -78,7 +79,7 @@ func (c *Controller) dropBranches(ctx context.Context, workspace string, list []
 			continue
 		}
 		switch err := c.trees.DropBranch(ctx, workspace, b); {
-		case errors.Is(err, worktree.ErrRefused): // somebody has moved it meanwhile
+		case errors.Is(err, worktree.ErrRefused): // someone has moved it meanwhile
 			kept = append(kept, b)
 		case err != nil:
 			return gone, kept, err
@@ -89,11 +90,11 @@ func (c *Controller) dropBranches(ctx context.Context, workspace string, list []
 	return gone, kept, nil
 }
 
-// Pulled is what came of Pull.
+// Pulled is the result of Pull.
 type Pulled = worktree.Pulled
 
-// Pull makes a branch in the repository of dir of the files that a thread had left at a head. They come from the
-// record, so the repository may be another clone of that which the task worked in.
+// Pull makes a branch, in the repository of dir, of the files that a thread had left at a head. The files are
+// in the record, so the repository may be another clone than the one the task worked in.
 func (c *Controller) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
 	return c.trees.Pull(ctx, dir, row, head)
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Compaction says whose conversation is to be summarised, and by whom.
+// A Compaction names the thread to summarise and the agent that does it.
 type Compaction = engine.Compaction
 
-// Compact lets an agent write a summary of a thread's conversation, as a step that
-// later prompts begin with. It returns the thread's row. Nothing that is
-// summarised is lost, and a fork from before it undoes it.
+// Compact has an agent write a summary of a thread's conversation, as a step that later prompts begin with. It
+// returns the thread's row. Nothing is lost: the steps that it summarises stay, and a fork from before the
+// summary undoes it.
 func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
 	row, err := c.cfg.Store.Thread(ctx, r.Thread)
 	if err != nil {

@@ -1,19 +1,19 @@
-// Package control is what people's commands and pages call: it begins tasks, finds flows, forks,
-// cancels, removes, records what is wished, and drives a task with the embedded driver.
+// Package control is the API behind people's commands and pages: it begins tasks, finds flows, forks, cancels,
+// removes, records wishes, and drives a task with the embedded driver.
 //
-// In go a flow and a prompt, or the id of a thread; out comes its row, once it has
-// ended or is blocked. Laws:
+// It takes a flow and a prompt, or the id of a thread, and returns the thread's row once the thread has ended
+// or is blocked. Laws:
 //
 //   - One process drives a task at a time: the one that holds its lease. A task of the team
 //     is driven by workers, thread by thread.
-//   - Processes meet only in the store: a wish (cancel, resume, more input) is a record,
-//     and whoever drives does what it asks.
-//   - What is committed is never run again. What a crash cut off runs again when
-//     its role allows it, else a person is asked.
+//   - Processes meet only in the store: a wish (cancel, resume, more input) is a record, and
+//     the driver of the task acts on it.
+//   - What is committed is never run again. What a crash cut off runs again if its role
+//     allows it; otherwise a person is asked.
 //   - Views are drawn after the fact, and never read.
 //
-// The package decides nothing that flow or engine decide, and reads no configuration
-// file: it is handed what it needs. It takes whole ids only.
+// The package decides nothing that flow or engine decide, and reads no configuration file: the caller passes
+// what it needs. It takes whole ids only.
 package control
 
 import (
@@ -44,44 +44,43 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// Config is what a controller works with.
+// Config configures a controller.
 type Config struct {
 	Store    store.Store
 	Home     string           // PLAIT_HOME: where views are drawn
-	Scratch  string           // where tasks have a place for what commands of agents need, or ""
-	Settings *config.Settings // what a person has set
-	// Agent makes an agent from its definition. workspace is where relative
-	// paths of the definition start.
+	Scratch  string           // where tasks have scratch space for the commands of agents, or ""
+	Settings *config.Settings // a person's settings
+	// Agent makes an agent from its definition. Relative paths of the definition start at workspace.
 	Agent func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 	Bin   string       // the plait executable
 	Cell  *proc.Cell   // see attempt.Host
 	Log   *slog.Logger // ids, kinds and durations, never texts; nil: none
-	// Watch, if set, is told of each task that is driven, by its root thread, before anything happens to it;
-	// the function that it returns is called when the driving has ended.
+	// Watch, if set, is called with the root thread of each task before the task is driven. The function that
+	// it returns is called when the driving has ended.
 	Watch         func(ctx context.Context, row store.Thread) (stop func())
-	NoAgents      error            // why no agent is started here, and so no task begun or driven; nil: they are
+	NoAgents      error            // why no agent can start here, and so no task can begin; nil: agents can
 	Now           func() time.Time // nil: the store's
 	Backoff       time.Duration    // see engine.Config
-	NotesDebounce time.Duration    // how long notes have not changed when they are read; zero: 300 ms
+	NotesDebounce time.Duration    // read notes once they have not changed for this long; zero: 300 ms
 	Worker        string           // see engine.Config
-	Place         worktree.Place   // for tasks without a person's directory; nil: there are none here
-	Program       view.Program     // which one people type
-	PollNotes     bool             // for changed notes now and then; else the system is asked to tell too
+	Place         worktree.Place   // for tasks without a directory of a person; nil: not supported here
+	Program       view.Program     // the program that people type
+	PollNotes     bool             // poll for changed notes; otherwise the system is also asked to notify
 }
 
-// What lower rooms say for those above.
+// Types of lower rooms, for the rooms above.
 type (
 	AgentOptions = attempt.AgentOptions
 	Options      = record.Options
 )
 
-// What of a conversation agents are told.
+// How much of a conversation agents see.
 const (
 	ContextFull    = record.ContextFull
 	ContextSummary = record.ContextSummary
 )
 
-// What becomes, at a join, of the files that paths changed in worktrees of their own.
+// What happens at a join to files that paths changed in worktrees of their own.
 const (
 	MergeAuto = record.MergeAuto
 	MergeAsk  = record.MergeAsk
@@ -134,20 +133,20 @@ func New(cfg Config) *Controller {
 // Reader returns the reader over the controller's store.
 func (c *Controller) Reader() *thread.Reader { return c.reader }
 
-// ErrUsage marks errors that a person can mend by asking differently.
+// ErrUsage marks errors that a person can fix by asking differently.
 var ErrUsage = attempt.ErrUsage
 
 // usage returns an error that wraps ErrUsage without naming it.
 func usage(format string, args ...any) error { return attempt.Usage(format, args...) }
 
-// A Spec is a task to be begun.
+// A Spec describes a task to begin.
 type Spec struct {
 	Bundle    thread.Bundle
 	Prompt    string
 	Workspace string  // absolute
 	Tree      string  // working tree, when it is not the workspace
-	Upload    *Upload // of a task that workers do; nil: they have the same directory
-	ID        string  // empty: drawn
+	Upload    *Upload // for a task that workers do; nil: they have the same directory
+	ID        string  // empty: generated
 	Options   Options
 }
 
@@ -218,7 +217,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	return row, c.begun(ctx, row)
 }
 
-// newID returns the id of a new task: the one that is asked for, if any, else one that is drawn.
+// newID returns the id of a new task: the one asked for, or a generated one.
 func (c *Controller) newID(asked string, now time.Time) (string, error) {
 	if asked == "" {
 		return thread.NewID(now, rand.Reader)
@@ -230,8 +229,7 @@ func (c *Controller) newID(asked string, now time.Time) (string, error) {
 	return id, err
 }
 
-// commitRoot commits a batch whose first row is that of a new root thread, which it gives
-// its short name.
+// commitRoot commits a batch whose first row is a new root thread, and gives that thread its short name.
 func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Thread, error) {
 	row := &b.Threads[0].Row
 	for {
@@ -242,7 +240,7 @@ func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Threa
 		row.Short = short
 		err = c.cfg.Store.Commit(ctx, b)
 		if err == nil && c.cfg.Place != nil {
-			return c.cfg.Store.Thread(ctx, row.ID) // with the directories that it has here
+			return c.cfg.Store.Thread(ctx, row.ID) // with its directories here
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return *row, err
@@ -251,14 +249,14 @@ func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Threa
 		if readErr != nil || again == short {
 			return *row, err
 		}
-		// Another task was given the name meanwhile, this one perhaps: then the next commit says so.
+		// Another task took the name meanwhile, perhaps this one: if so, the next commit reports it.
 		if _, readErr = c.cfg.Store.Thread(ctx, row.ID); readErr == nil {
 			return *row, err
 		}
 	}
 }
 
-// begun draws what people see of a new task.
+// begun draws the views of a new task.
 func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	var err error
 	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
@@ -275,12 +273,12 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	}
 	var held *lock.HeldError
 	if errors.As(err, &held) {
-		return nil // others draw for too long; it is drawn when it is driven
+		return nil // another process is still drawing; the task is drawn when it is driven
 	}
 	return err
 }
 
-// newEngine returns an engine. wait says that it waits for people's answers.
+// newEngine returns an engine. With wait, it waits for people's answers.
 func (c *Controller) newEngine(wait bool) *engine.Engine { return engine.New(c.engineConfig(wait)) }
 
 func (c *Controller) engineConfig(wait bool) engine.Config {
@@ -292,10 +290,10 @@ func (c *Controller) engineConfig(wait bool) engine.Config {
 	}
 }
 
-// Agents returns the names of the agents that there are, in order.
+// Agents returns the names of the available agents, in order.
 func (c *Controller) Agents() []string { return c.agents().Names() }
 
-// agents are those that a person has defined, and what they cost.
+// agents returns the agents that a person has defined, and their prices.
 func (c *Controller) agents() attempt.Agents {
 	set := c.cfg.Settings
 	a := attempt.Agents{Defined: make(map[string]flow.Agent, len(set.Agents)), Default: set.Default.V,
@@ -309,5 +307,5 @@ func (c *Controller) agents() attempt.Agents {
 	return a
 }
 
-// Gates returns the service that keeps gates.
+// Gates returns the gate service.
 func (c *Controller) Gates() *gate.Service { return c.gates }

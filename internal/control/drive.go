@@ -20,33 +20,32 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Resume says how a thread goes on.
+// A Resume says how to resume a thread.
 type Resume struct {
 	Prompt  string  // more input, or ""
 	Source  string  // where the input came from; "" is resume
 	Again   bool    // run an interrupted attempt again though it may have acted
-	Wait    bool    // while only a person's answer is missing, wait for it
-	Options Options // over what the task was started with; with On, workers go on, see handOver
-	Upload  *Upload // with On, of a task of this machine: where its files go; nil: workers have the same directory
+	Wait    bool    // wait when only a person's answer is missing
+	Options Options // override those the task was started with; with On, workers continue, see handOver
+	Upload  *Upload // with On, for a task of this machine: where its files go; nil: workers have the same directory
 }
 
-// A RecordedError says that what a person added is recorded, and that whoever drives the task takes
-// it in.
+// A RecordedError reports that a person's input was recorded, and that the process that drives the task will
+// read it.
 type RecordedError struct{ Held *store.HeldError }
 
 func (e *RecordedError) Error() string { return "recorded: " + e.Held.Error() }
 
-// Unwrap returns who drives the task.
+// Unwrap returns the error that names the driver of the task.
 func (e *RecordedError) Unwrap() error { return e.Held }
 
-// Drive takes a task's lease, records what the person asks for, and drives the task until it has
-// ended or nothing goes on without a person. It returns the row then. When ctx ends, agents are
-// stopped and the task left to be resumed: the error is engine.ErrInterrupted. When another process
-// drives the task already, a prompt is recorded for it: the error is a *RecordedError then, else a
-// *store.HeldError. A completed thread with a prompt goes on in a fork from before
-// its end; the row is the one of the fork.
+// Drive takes a task's lease, records what the person asks for, and drives the task until it has ended or
+// cannot continue without a person. It then returns the row. When ctx ends, Drive stops the agents and leaves
+// the task to be resumed; the error is engine.ErrInterrupted. If another process already drives the task, a
+// prompt is recorded for it and the error is a *RecordedError; without a prompt it is a *store.HeldError. A
+// prompt to a completed thread continues in a fork from before its end, whose row is returned.
 //
-// A task of the team is followed, after what the person asks is recorded: workers drive it.
+// For a task of the team, Drive records what the person asks and then follows the task, since workers drive it.
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
 	row, err := c.underLease(ctx, id, r, (*Controller).drive)
 	if err == nil && !row.Ended() && Team(row) {
@@ -55,8 +54,8 @@ func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thre
 	return row, err
 }
 
-// Ask records what a person asks of a task, for a process that drives it next; it returns the same as
-// [Controller.Drive], and drives nothing.
+// Ask records what a person asks of a task for the next process that drives it. It returns the same as
+// [Controller.Drive], but drives nothing.
 func (c *Controller) Ask(ctx context.Context, id string, r Resume) (store.Thread, error) {
 	return c.underLease(ctx, id, r, (*Controller).askOnly)
 }
@@ -65,25 +64,26 @@ func (c *Controller) askOnly(ctx context.Context, row store.Thread, r Resume, me
 	return row, c.ask(ctx, row, r, meant)
 }
 
-// A TakenError says that another process has taken over a task that this one drove, because this one had been
-// silent for too long. What it did since then is not recorded.
+// A TakenError reports that another process has taken over a task that this one drove, because this one had
+// been silent for too long. What it did since then is not recorded.
 type TakenError struct{ Row store.Thread }
 
 func (e *TakenError) Error() string {
-	return "another process has taken task " + e.Row.ID + " over, since nobody heard of this one for too long"
+	return "another process has taken task " + e.Row.ID + " over, since this one was silent for too long"
 }
 
-// Unwrap makes it an interruption: the task goes on elsewhere.
+// Unwrap makes it an interruption: the task continues elsewhere.
 func (e *TakenError) Unwrap() error { return engine.ErrInterrupted }
 
-// under returns c as whoever holds a task's lease uses it: what it commits is refused once another has that.
+// under returns c for the holder of a task's lease: its commits are refused once another process holds the
+// lease.
 func (c *Controller) under(l store.Lease) *Controller {
 	held := *c
 	held.cfg.Store = store.Under(c.cfg.Store, l)
 	return &held
 }
 
-// underLease calls do with a task that may go on, while this process holds its lease.
+// underLease calls do with a task that may continue, while this process holds its lease.
 func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	do func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error),
 ) (store.Thread, error) {
@@ -130,14 +130,14 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 			return store.Thread{}, err
 		}
 		r.Prompt = ""
-		lease, err = c.acquire(ctx, row.Root) // whoever drove it may not have heard that
+		lease, err = c.acquire(ctx, row.Root) // the previous driver may have stopped before it read the input
 		if errors.As(err, &held) {
 			return row, &RecordedError{held}
 		}
 	}
 	if errors.As(err, &held) {
 		c.cfg.Log.Info("lease held by another", "task", row.Root)
-		return store.Thread{}, err // it names the task
+		return store.Thread{}, err // it already names the task
 	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", row.ID, err)
@@ -155,7 +155,8 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	return row, err
 }
 
-// mayGoOn returns why a task does not go on, here or, with team, where it is handed over. One that ends does.
+// mayGoOn returns why a task cannot continue, here or, with team, with workers. A task that ends may always do
+// so.
 func (c *Controller) mayGoOn(row store.Thread, team bool) error {
 	opts, err := record.OptionsOf(row)
 	switch {
@@ -164,9 +165,9 @@ func (c *Controller) mayGoOn(row store.Thread, team bool) error {
 	case row.Ended() || row.Wanted == store.WantCancel:
 		return nil
 	case opts.Replay != "" && c.player == nil:
-		return usage("task %s replays task %s and does not go on: replay that one again", row.ID, opts.Replay)
+		return usage("task %s is a replay and cannot be resumed; replay task %s again", row.ID, opts.Replay)
 	case opts.Imported != "":
-		return usage("task %s was imported from %s: it goes on once you take it over, with resume --trust", row.ID,
+		return usage("task %s was imported from %s; use resume --trust to take it over", row.ID,
 			opts.Imported)
 	case opts.On == OnTeam, team:
 		return nil // no agent is started here
@@ -174,7 +175,7 @@ func (c *Controller) mayGoOn(row store.Thread, team bool) error {
 	return c.cfg.NoAgents
 }
 
-// taskOf returns the task of a thread, and which of its parts is meant, "" for none.
+// taskOf returns the task of a thread, and the part of it that is meant, "" for none.
 func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.Thread, meant string, err error) {
 	if row.Root == row.ID {
 		return row, "", nil
@@ -188,8 +189,8 @@ func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.T
 	return root, row.ID, nil
 }
 
-// ReadNotes reads what people wrote into the notes of a task that nobody drives, and reports whether
-// that answered a question. Of a task that is driven it reads nothing: whoever drives it does.
+// ReadNotes reads what people wrote into the notes of a task that is not being driven, and reports whether that
+// answered a question. If the task is being driven it reads nothing, since the driver does.
 func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered bool, err error) {
 	var held *store.HeldError
 	for _, name := range []string{readsNotes(row.Root), row.Root} {
@@ -205,11 +206,11 @@ func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered 
 	return notes.Read(ctx, c.notesOf(row)), nil
 }
 
-// readsNotes names the lease that says: whoever holds the task's lease only reads its notes.
+// readsNotes is the name of a lease that marks the holder of a task's lease as only reading its notes.
 func readsNotes(task string) string { return "notes-" + task }
 
-// acquire takes the lease of a task. Whoever only reads its notes does not drive it, and has the lease for a
-// moment: that is waited for.
+// acquire takes the lease of a task. A process that only reads the task's notes holds the lease briefly:
+// acquire waits for it.
 func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, error) {
 	for again := true; ; {
 		lease, err := c.cfg.Store.Acquire(ctx, task)
@@ -221,7 +222,7 @@ func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, err
 		if lookErr != nil || !read && !again {
 			return nil, err
 		}
-		again = read // it may have let go between the two looks: once more
+		again = read // the reader may have let go between the two looks: look once more
 		select {
 		case <-ctx.Done():
 			return nil, err
@@ -236,7 +237,7 @@ func (c *Controller) notesOf(row store.Thread) notes.Config {
 	}
 }
 
-// Tell records for whoever drives the task of a thread what a person says to it.
+// Tell records a person's input to a thread for the driver of its task.
 func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
 	row, meant, err := c.taskByID(ctx, id)
 	if err != nil {
@@ -245,7 +246,7 @@ func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
 	return c.tell(ctx, row, meant, r)
 }
 
-// HasOpenInput reports whether something that a person said to a task that goes on has not been taken in.
+// HasOpenInput reports whether a task that continues has input that it has not read yet.
 func (c *Controller) HasOpenInput(ctx context.Context, task string) bool {
 	row, err := c.cfg.Store.Thread(ctx, task)
 	if err != nil || row.Ended() {
@@ -255,7 +256,7 @@ func (c *Controller) HasOpenInput(ctx context.Context, task string) bool {
 	return err == nil && slices.ContainsFunc(open, func(w store.Wish) bool { return w.Kind == store.WishInput })
 }
 
-// CheckInput returns why a thread whose task is not being driven cannot take input now.
+// CheckInput returns why a thread cannot take input now, if no one drives its task.
 func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error {
 	if r.Prompt == "" {
 		return nil
@@ -267,7 +268,7 @@ func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error 
 	return c.newEngine(false).CheckInput(ctx, row.ID, meant, false)
 }
 
-// taskByID is taskOf for the id of a thread.
+// taskByID is taskOf for a thread's id.
 func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread, meant string, err error) {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
@@ -276,7 +277,7 @@ func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread
 	return c.taskOf(ctx, row)
 }
 
-// tell records for whoever drives a task what a person says to it, and the options that go with that.
+// tell records a person's input, and the options with it, for the driver of a task.
 func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
 	e, wishes := c.newEngine(false), []store.WishKind{store.WishInput}
 	if err := e.CheckInput(ctx, row.ID, meant, true); err != nil {
@@ -302,7 +303,7 @@ func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, mean
 	return c.newEngine(r.Wait).Run(ctx, row.ID)
 }
 
-// attend draws a task that is driven, and has it watched, until the function that it returns is called.
+// attend draws a task that is being driven, and has it watched, until done is called.
 func (c *Controller) attend(ctx context.Context, row store.Thread) (done func()) {
 	stop, kept := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -323,7 +324,7 @@ func (c *Controller) attend(ctx context.Context, row store.Thread) (done func())
 	}
 }
 
-// ask records what a person asks of a task that is not being driven, or refuses it.
+// ask records what a person asks of a task that is not being driven, or returns why it cannot be done.
 func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant string) error {
 	if row.Wanted == store.WantCancel {
 		return nil
@@ -337,7 +338,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 		wishes = append(wishes, store.WishInput)
 	}
 	switch {
-	case row.Status == store.Pending && !r.Again && r.Options.Empty(): // it has not begun: there is nothing to resume
+	case row.Status == store.Pending && !r.Again && r.Options.Empty(): // it has not begun: nothing to resume
 	case r.Options.Empty():
 		wishes = append(wishes, store.WishResume)
 	default:
@@ -349,7 +350,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 	return c.wish(ctx, row, meant, r, Team(row), wishes...)
 }
 
-// wish records what a person asks of a task, all at once. news tells whoever drives it.
+// wish records all that a person asks of a task, in one batch. With news, the driver is notified.
 func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r Resume, news bool,
 	kinds ...store.WishKind) error {
 	now := c.cfg.Now()
@@ -380,7 +381,7 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r
 	return nil
 }
 
-// person is who runs Plait, or "".
+// person returns the name of the user who runs Plait, or "".
 func person() string {
 	u, err := user.Current()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// Where a flow is known from.
+// Where a flow was found.
 const (
 	FromProject  = "project"
 	FromRegistry = "registry"
@@ -24,11 +24,11 @@ type KnownFlow struct {
 	Name        string `json:"name"`
 	Source      string `json:"source"` // FromProject, FromRegistry or FromBuiltIn
 	Description string `json:"description"`
-	File        string `json:"file"` // of the project, else ""
+	File        string `json:"file"` // of a project's flow, else ""
 }
 
-// Flows lists the flows that Find finds by name from dir, each once: the project's, those in the registry
-// and those that come with Plait. One whose file is broken has no description.
+// Flows lists the flows that Find can find by name from dir, each once: the project's, those in the registry
+// and those built in. A flow whose file is broken has no description.
 func (c *Controller) Flows(ctx context.Context, dir string) ([]KnownFlow, error) {
 	var out []KnownFlow
 	add := func(f KnownFlow) {
@@ -63,7 +63,7 @@ func (c *Controller) Flows(ctx context.Context, dir string) ([]KnownFlow, error)
 	return out, nil
 }
 
-// Nearest is the flow that a name was most likely meant to be, "" for none.
+// Nearest returns the flow that a misspelled name most likely means, "" for none.
 func (c *Controller) Nearest(ctx context.Context, dir, name string) string {
 	flows, err := c.Flows(ctx, dir)
 	if err != nil {

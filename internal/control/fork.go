@@ -21,23 +21,23 @@ import (
 type Fork struct {
 	Thread  string  // a thread of any kind
 	At      string  // a step as thread.Reader.Find reads it; "": the last step before the end
-	ID      string  // empty: drawn
+	ID      string  // empty: generated
 	Prompt  string  // more input, or ""
 	Source  string  // of the input; "" is fork
-	Options Options // over the options of the thread
-	// Rejoin forks, of a step inside a path, the thread that the path belongs to:
-	// its other paths are adopted as they are, and it joins again.
+	Options Options // override the options of the thread
+	// Rejoin, for a step inside a path, forks the thread that the path belongs to. The other paths are adopted
+	// as they are, and the thread joins again.
 	Rejoin bool
-	// InPlace keeps the working tree of the thread; else the fork has a worktree of
-	// its own when it is known how the step left the files.
+	// InPlace keeps the working tree of the thread. Otherwise the fork has a worktree of its own, if the
+	// record has the files as the step left them.
 	InPlace bool
-	// Tree is a git tree: the fork has a worktree of its own that begins with it. Not with Rejoin.
+	// Tree is a git tree: the fork has a worktree of its own that begins with it. It cannot be combined with
+	// Rejoin.
 	Tree string
 }
 
-// Fork makes a new pending task whose head is a step of another thread. It
-// copies nothing: the steps are shared. Inside a path it keeps that path's
-// position, and ends where the join would be.
+// Fork makes a new pending task whose head is a step of another thread. It copies nothing, since the steps are
+// shared. A fork inside a path keeps its position in that path, and ends where the join would be.
 func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 	next, batch, err := c.forkBatch(ctx, f)
 	if err == nil {
@@ -106,12 +106,12 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 	}
 }
 
-// forkTree says where a fork by hand works: in a worktree of its own when it is
-// known how the files were, else where the thread it came from does.
+// forkTree returns where a fork by hand works: in a worktree of its own if the earlier files are known,
+// otherwise where the forked thread works.
 func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.Definition, row, next store.Thread,
 	inPlace bool) (string, error) {
 	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
-		return c.trees.PlaceFork(ctx, row, next) // the files of row may be on no machine: the record has them
+		return c.trees.PlaceFork(ctx, row, next) // the files of row may be on no machine, but they are in the record
 	}
 	if inPlace {
 		if top, _, made := worktree.Made(row); made {
@@ -122,15 +122,15 @@ func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.D
 		}
 		return row.Tree, nil
 	}
-	// Only steps of roles that write say so, and only where there is git: else the
-	// whole chain would be read in vain.
+	// Only steps of roles that write record their files, and only with git. Otherwise reading the whole chain
+	// would be in vain.
 	if writes, err := e.Writes(ctx, row, def, slices.Sorted(maps.Keys(def.Roles))); err != nil || !writes {
 		return row.Tree, err
 	}
 	return c.trees.PlaceFork(ctx, row, next)
 }
 
-// addPrompt adds what a fork is told to a thread, if anything, and returns the row then and its new objects.
+// addPrompt adds the fork's prompt, if any, to a thread, and returns the new row and its new objects.
 func (c *Controller) addPrompt(ctx context.Context, row store.Thread, f Fork, now int64) (store.Thread, []store.Object,
 	error) {
 	if f.Prompt == "" {

@@ -20,8 +20,7 @@ type forkPoint struct {
 	number int         // 0 is the start
 }
 
-// forkPoint finds the step to fork at. Unless it is named by a hash, this does not
-// read the chain.
+// forkPoint finds the step to fork at. It reads the chain only if the step is named by a hash.
 func (c *Controller) forkPoint(ctx context.Context, row store.Thread, name string) (forkPoint, error) {
 	at := forkPoint{row: row, head: row.Head, number: row.Steps}
 	var err error
@@ -80,7 +79,7 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 		return nil, nil
 	}
 	at := &store.Path{ID: id.ID, Fork: p.row.Start, N: 1}
-	var inner dag.Hash // the fork of what was joined inside of the path
+	var inner dag.Hash // the fork of a join inside the path
 	for s, err := range c.reader.Walk(ctx, p.step.Hash) {
 		if err != nil {
 			return nil, err
@@ -89,7 +88,7 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 			continue
 		}
 		inner = s.State.Fork
-		if s.State.Path != id { // the first step of the path follows on this one
+		if s.State.Path != id { // the first step of the path comes next
 			at.Fork = s.Hash
 			break
 		}
@@ -107,20 +106,18 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 	return at, nil
 }
 
-// positionOfOlder is position for a step that does not say its path: it is in the path of the
-// thread it is taken from, or in one that a join's conversation goes through. It reads what
-// came after the step.
+// positionOfOlder is position for a step that does not record its path. The step is in the path of its thread,
+// or in one whose conversation a join continued. It reads the steps that came after it.
 func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	own := p.row.Path
 	if p.row.Kind == store.KindWorker {
-		own = nil // a thread of its own: once it is forked, nothing waits for it
+		own = nil // a thread of its own: no thread waits for its fork
 	}
 	if own == nil && len(def.Forks) == 0 && len(def.Plans()) == 0 {
 		return nil, nil
 	}
-	// Going back from the head, the forks met are those after the step or at it. A
-	// join whose fork is not met is the join of a path around the step, and each
-	// further one lies inside those before it.
+	// Going back from the head, it meets the forks after the step or at it. A join whose fork it does not meet
+	// is the join of a path around the step; each further one lies inside the earlier ones.
 	var around []thread.Step
 	behind := false // the thread's own path begins after the step
 	for s, err := range c.reader.Walk(ctx, p.head) {

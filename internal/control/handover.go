@@ -21,9 +21,9 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// handOver gives a task of this machine to the workers of a team: they go on at its last steps, with the files as they
-// are here now. What cannot be taken along is refused, before anything is changed that the task needs here. It returns
-// the row of the task.
+// handOver gives a task of this machine to the workers of a team. They continue from its last steps, with the
+// files as they are here now. It refuses a task with parts that cannot move, before it changes anything that
+// the task needs here. It returns the task's row.
 func (c *Controller) handOver(ctx context.Context, row store.Thread, r Resume) (store.Thread, error) {
 	fail := func(err error) (store.Thread, error) {
 		return row, fmt.Errorf("hand task %s to the team: %w", row.ID, err)
@@ -43,11 +43,11 @@ func (c *Controller) handOver(ctx context.Context, row store.Thread, r Resume) (
 	if row, err = c.under(lease).release(ctx, row, r); err != nil {
 		return fail(err)
 	}
-	c.views.board.Forget(row.ID) // it is drawn elsewhere
+	c.views.board.Forget(row.ID) // it is drawn elsewhere from now on
 	return row, c.begun(ctx, row)
 }
 
-// release is handOver for whoever holds the task's lease.
+// release is handOver for the holder of the task's lease.
 func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (store.Thread, error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 		}
 		return row, err
 	}
-	notes.Read(ctx, c.notesOf(row)) // nobody does after this
+	notes.Read(ctx, c.notesOf(row)) // from now on no one here does
 	c.views.directory(ctx, row.ID, false)
 	pinned := false
 	defer func() {
@@ -89,7 +89,7 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 		batch.Events = []store.Event{event.New(row, c.cfg.Now().UnixMilli(), event.TaskUpdated{Wanted: store.Wanted(store.WishResume)})}
 		err = c.cfg.Store.Commit(context.WithoutCancel(ctx), batch)
 		if errors.Is(err, store.ErrConflict) && ctx.Err() == nil {
-			continue // somebody recorded a wish
+			continue // someone recorded a wish
 		}
 		if err != nil {
 			return row, err
@@ -103,8 +103,8 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 	}
 }
 
-// live returns those threads of a task that have not ended, and those that they wait for. rows are the task's, its
-// own first and each after the one above it.
+// live returns the threads of a task that have not ended, and those that they wait for. rows are the task's,
+// its own first and each after its parent.
 func live(rows []store.Thread) []store.Thread {
 	heads := map[string]dag.Hash{}
 	var out []store.Thread
@@ -122,7 +122,7 @@ func live(rows []store.Thread) []store.Thread {
 	return out
 }
 
-// apart names those parts of a task that work, or have worked, in a working tree that was made for them.
+// apart names the parts of a task that work, or have worked, in a working tree of their own.
 func apart(rows []store.Thread) []string {
 	var names []string
 	for _, t := range rows[1:] {
@@ -134,8 +134,8 @@ func apart(rows []store.Thread) []string {
 	return names
 }
 
-// handed makes the batch by which all threads of a task are the team's. next is the task's own row with what was
-// uploaded.
+// handed makes the batch that gives all threads of a task to the team. next is the task's own row after the
+// upload.
 func handed(rows []store.Thread, next store.Thread, needs []string) (store.Batch, error) {
 	var b store.Batch
 	uploaded := map[string]dag.Hash{}

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// InTurn says that parts of a flow that change files wait for each other in a directory, "" where they do
-// not: without git there is no working tree for each.
+// InTurn returns why parts of a flow that change files take turns in a directory, "" if they do not: without
+// git they cannot have working trees of their own.
 func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) string {
 	defs := map[string]*flow.Definition{}
 	for name, text := range b.Flows {
@@ -28,7 +28,7 @@ func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) st
 	return ""
 }
 
-// contends reports whether several parts of a flow may want to change files at the same time.
+// contends reports whether several parts of a flow may change files at the same time.
 func contends(def *flow.Definition, called func(name string) *flow.Definition) bool {
 	if len(def.Plans()) > 0 {
 		return true

@@ -19,17 +19,17 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Found flow is one that can be run.
+// A Found is a flow that can be run.
 type Found struct {
-	Bundle   thread.Bundle     // the flow and all that it calls
+	Bundle   thread.Bundle     // the flow and all flows that it calls
 	Object   store.Object      // the bundle's node
-	Files    map[string][]byte // project files it was read from, called flows' too, by absolute path
+	Files    map[string][]byte // project files it was read from, including those of called flows, by absolute path
 	Problems []flow.Problem    // warnings
 }
 
-// Find looks a flow up by name: a path; the project's flows from dir upward; the
-// registry; a hash prefix of a bundle; what comes with Plait. A *flow.InvalidError lists all that is
-// wrong with its file. store.ErrNotFound says where was looked.
+// Find looks a flow up by name: a path; the project's flows from dir upward; the registry; a hash prefix of a
+// bundle; the flows built into Plait. A *flow.InvalidError lists everything that is wrong with the flow's file.
+// An error that matches store.ErrNotFound lists where it looked.
 func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) {
 	if file, ok := flow.Find(dir, name, exists); ok {
 		files := recorded{}
@@ -57,7 +57,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 	return Found{}, fmt.Errorf("no flow %q: %w", name, store.ErrNotFound)
 }
 
-// keptHash returns the bundle that a name or a hash prefix means in the store.
+// keptHash returns the bundle in the store that a name or a hash prefix means.
 func (c *Controller) keptHash(ctx context.Context, name string) (dag.Hash, bool, error) {
 	reg, err := c.cfg.Store.Flow(ctx, name)
 	if err == nil {
@@ -70,8 +70,8 @@ func (c *Controller) keptHash(ctx context.Context, name string) (dag.Hash, bool,
 	return h, ok, nil
 }
 
-// Kept returns a flow of the registry, or of a bundle by its hash prefix, first, and those that it
-// calls; none when there is no such flow. It is what [flow.LoadAll] asks for what is in no file.
+// Kept returns a flow of the registry, or of a bundle by its hash prefix, followed by the flows that it calls;
+// none if there is no such flow. [flow.LoadAll] calls it for flows that are in no file.
 func (c *Controller) Kept(ctx context.Context, name string) ([]*flow.Definition, error) {
 	h, ok, err := c.keptHash(ctx, name)
 	if err != nil || !ok {
@@ -124,7 +124,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// A recorded source reads files and remembers what it read.
+// A recorded source reads files and remembers their contents.
 type recorded map[string][]byte
 
 func (r recorded) ReadFile(name string) ([]byte, error) {
@@ -132,7 +132,7 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would be waited for
+	f, err := os.OpenFile(abs, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, err
 	}
@@ -149,10 +149,10 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// maxFlowFile bounds what is read of a file, in bytes: more than a flow may have.
+// maxFlowFile is how many bytes of a file are read: more than a flow may have.
 const maxFlowFile = 2 << 20
 
-// pack makes a bundle of a flow and those that it calls.
+// pack makes a bundle of a flow and the flows that it calls.
 func pack(def *flow.Definition, called ...*flow.Definition) (Found, error) {
 	b := thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{}}
 	for _, d := range append([]*flow.Definition{def}, called...) {

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Register makes name mean a bundle. What it meant before goes into its
-// history; a name that means the bundle already is left alone.
+// Register binds name to a bundle. The previous bundle goes into the name's history. Binding a name to the
+// bundle that it already has changes nothing.
 func (c *Controller) Register(ctx context.Context, name string, f Found) (store.Flow, error) {
 	old, err := c.cfg.Store.Flow(ctx, name)
 	change := store.FlowChange{From: old.Hash}
@@ -29,9 +29,8 @@ func (c *Controller) Register(ctx context.Context, name string, f Found) (store.
 	return c.reregister(ctx, change, f.Object)
 }
 
-// Rollback makes name mean what it meant before: the newest entry of its
-// history, or the one whose hash begins with prefix. What it means now goes
-// into the history.
+// Rollback binds name to an earlier bundle: the newest entry of its history, or the one whose hash begins with
+// prefix. The current bundle goes into the history.
 func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.Flow, error) {
 	old, err := c.cfg.Store.Flow(ctx, name)
 	if err != nil {
@@ -62,7 +61,7 @@ func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.F
 	return c.reregister(ctx, store.FlowChange{Row: row, From: old.Hash})
 }
 
-// Unregister drops a name. Threads that run what it meant keep their bundle.
+// Unregister drops a name. Threads that run its bundle keep it.
 func (c *Controller) Unregister(ctx context.Context, name string) error {
 	old, err := c.cfg.Store.Flow(ctx, name)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// rejoin makes a fork of the thread that a path belongs to, at the fork point: the
-// path goes on from the step, the others are adopted by their heads.
+// rejoin forks the thread that a path belongs to: the path continues from the fork point, and the other paths
+// are adopted at their heads.
 func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at forkPoint, def *flow.Definition,
 	place *store.Path, id string) (next store.Thread, batch store.Batch, err error) {
 	if place == nil {
@@ -83,7 +83,7 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 	batch.Events = append(batch.Events, event.New(next, now, event.ThreadForked{
 		Fork: fork, Join: place.Join, Head: next.Head, Paths: ids, Threads: threads,
 	}))
-	// What was first stays first.
+	// The order of the ends stays the same.
 	slices.SortStableFunc(adopted, func(a, b adoptedPath) int { return cmp.Compare(a.ended, b.ended) })
 	for _, p := range adopted {
 		batch.Events = append(batch.Events, event.New(p.row, now, event.ThreadEnded{
@@ -96,10 +96,10 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 // An adoptedPath is a path that has ended in the thread that is forked.
 type adoptedPath struct {
 	row   store.Thread
-	ended int64 // where the journal says so
+	ended int64 // position of its end in the journal
 }
 
-// ends returns where the journal says that the threads of a task have ended.
+// ends returns, for the threads of a task, the positions of their ends in the journal.
 func (c *Controller) ends(ctx context.Context, task string) (map[string]int64, error) {
 	events, err := c.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: event.Types(event.ThreadEnded{})})
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *Controller) ends(ctx context.Context, task string) (map[string]int64, e
 	return ends, nil
 }
 
-// forkOf returns the step of a thread at which one of its paths began that goes through a step.
+// forkOf returns the step of a thread at which the path began that contains a step.
 func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *store.Path, at forkPoint) (forkPoint,
 	error) {
 	up := forkPoint{row: parent, head: place.Fork, step: thread.Step{Hash: place.Fork}, number: at.number}
@@ -129,8 +129,8 @@ func (c *Controller) forkOf(ctx context.Context, parent store.Thread, place *sto
 	return up, nil
 }
 
-// siblings returns the newest thread of each path of the fork that a path belongs
-// to, in the task of row, and the thread whose paths they are.
+// siblings returns, in the task of row, the newest thread of each path of the fork that a path belongs to, and
+// the thread that forked.
 func (c *Controller) siblings(ctx context.Context, row store.Thread, place *store.Path) (parent store.Thread,
 	paths map[string]store.Thread, err error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.Root)

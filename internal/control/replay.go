@@ -16,12 +16,12 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Replay is a task that does again what another one did, with what is recorded of models, programs and
-// people: a fork by hand of its start, in a worktree of the files that it began with.
+// A Replay is a task that repeats another one with the recorded answers of models, programs and people. It is a
+// fork by hand from the start, in a worktree of the files that the other task began with.
 type Replay struct {
 	Row  store.Thread
 	Of   store.Thread
-	Note string // what is not as it was, or ""
+	Note string // what differs from the first run, or ""
 
 	c      *Controller
 	player *replay.Player
@@ -31,17 +31,17 @@ type Replay struct {
 type Replayed struct {
 	Row    store.Thread
 	Digest dag.Hash // of the outcome, see thread.Reader.Digest
-	Then   dag.Hash // of the recorded one
-	Step   int      // the first that differs, by its number; 0: none
-	Why    string   // in what it differs, or why the replay ended before it
+	Then   dag.Hash // digest of the recorded outcome
+	Step   int      // number of the first step that differs; 0: none
+	Why    string   // what differs, or why the replay ended early
 	Drifts []replay.Drift
 }
 
 // Same reports whether the outcome is the recorded one.
 func (r Replayed) Same() bool { return r.Digest == r.Then }
 
-// Replay makes a task that replays another one. programs has programs run anew. Whatever keeps that from being
-// replayed is found before anything is made.
+// Replay makes a task that replays another one. With programs, programs run again. It checks that the task can
+// be replayed before it makes anything.
 func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Replay, error) {
 	fail := func(err error) (*Replay, error) { return nil, fmt.Errorf("replay task %s: %w", id, err) }
 	row, err := c.cfg.Store.Thread(ctx, id)
@@ -70,7 +70,7 @@ func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Rep
 	if err != nil {
 		return fail(err)
 	}
-	own := *c // it drives with a player
+	own := *c // a copy, since it drives with a player
 	own.player, r.c = r.player, &own
 	return r, nil
 }
@@ -127,7 +127,7 @@ func (c *Controller) beginReplay(ctx context.Context, r *Replay) (err error) {
 	return err
 }
 
-// Drive drives the replay until it ends, or does what is not recorded.
+// Drive drives the replay until it ends or does something that is not recorded.
 func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -164,7 +164,8 @@ func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 	return done, err
 }
 
-// WhatIf forks a task before a step, so that another model is asked from there on, and says how.
+// WhatIf forks a task before a step, so that another model is asked from there on. It returns how to drive the
+// fork.
 func (c *Controller) WhatIf(ctx context.Context, id, from, model string) (Retried, error) {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
@@ -190,7 +191,7 @@ func (c *Controller) WhatIf(ctx context.Context, id, from, model string) (Retrie
 		model)}, nil
 }
 
-// compare compares the outcome with what is recorded.
+// compare compares the outcome with the recorded one.
 func (r *Replay) compare(ctx context.Context, row store.Thread) (Replayed, error) {
 	out := Replayed{Row: row, Drifts: r.player.Drifts()}
 	nodes := r.c.reader
@@ -229,7 +230,7 @@ func (r *Replay) compare(ctx context.Context, row store.Thread) (Replayed, error
 	return out, err
 }
 
-// unlike says in what two steps differ.
+// unlike returns what differs between two steps.
 func unlike(then, now *thread.State) string {
 	switch {
 	case then.Role != now.Role:
@@ -242,7 +243,7 @@ func unlike(then, now *thread.State) string {
 	return "what " + then.Role + " joined or called differs"
 }
 
-// steps returns the steps up to a head that make its outcome.
+// steps returns the steps up to a head that make up its outcome.
 func steps(ctx context.Context, nodes *thread.Reader, head dag.Hash) ([]thread.Step, error) {
 	all, err := nodes.Steps(ctx, head)
 	return slices.DeleteFunc(all, func(s thread.Step) bool { return s.State.Role == thread.RoleCompact }), err

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// answers are what people answered in a task that is replayed.
+// answers are the answers of people in the task that is replayed.
 type answers struct {
 	c        *Controller
 	player   *replay.Player
@@ -22,18 +22,18 @@ type answers struct {
 	given    map[string]bool // gates that were answered
 }
 
-// A question is a gate, by what makes it the same in another run.
+// A question identifies a gate across runs.
 type question struct {
 	thread, node, asks string
 	gate               store.Gate
 }
 
-// An offScript says that a replay asks a person what is not recorded.
+// An offScript reports that a replay asks a person something whose answer is not recorded.
 type offScript struct{ why string }
 
 func (e *offScript) Error() string { return e.why }
 
-// answers reads what people answered in the task, and in those that it was forked from.
+// answers reads people's answers in the task, and in those that it was forked from.
 func (r *Replay) answers(ctx context.Context) (*answers, error) {
 	a := &answers{c: r.c, player: r.player, given: map[string]bool{}}
 	for row := r.Of; ; {
@@ -74,8 +74,8 @@ func (a *answers) question(ctx context.Context, g store.Gate) (question, error) 
 	return question{where, g.Node, asks, g}, err
 }
 
-// give answers what a task asks, until ctx ends. It returns an *offScript when something is asked that was not
-// answered when it was recorded.
+// give answers a task's questions until ctx ends. It returns an *offScript for a question that has no recorded
+// answer.
 func (a *answers) give(ctx context.Context, task string) error {
 	for pos := int64(0); ; {
 		open, err := a.c.gates.Gates(ctx, store.GateFilter{Task: task, State: store.GateOpen})
@@ -96,7 +96,7 @@ func (a *answers) give(ctx context.Context, task string) error {
 	}
 }
 
-// one answers a question as it was answered, by the same person.
+// one gives a question its recorded answer, in the name of the same person.
 func (a *answers) one(ctx context.Context, g store.Gate) error {
 	q, err := a.question(ctx, g)
 	if err != nil {
@@ -113,7 +113,7 @@ func (a *answers) one(ctx context.Context, g store.Gate) error {
 	a.recorded, a.given[g.ID] = slices.Delete(a.recorded, i, i+1), true
 	said := gate.Answer{By: then.By, Via: store.ViaReplay, Text: then.Text}
 	if then.Via == store.ViaResume {
-		said.Via = then.Via // the step says so
+		said.Via = then.Via // the step records it
 	}
 	state := then.State
 	if state == store.GateExpired {
@@ -132,7 +132,7 @@ func (a *answers) one(ctx context.Context, g store.Gate) error {
 		said.Reject = true
 	case store.GateAnswered:
 	default:
-		return &offScript{fmt.Sprintf("%s asks, and nobody had answered when it was recorded: %s",
+		return &offScript{fmt.Sprintf("%s asks a question without a recorded answer: %s",
 			cmp.Or(g.Node, g.Instance), g.Question)}
 	}
 	if _, err := a.c.gates.Answer(ctx, g.ID, said); err != nil && !errors.Is(err, store.ErrConflict) {

@@ -11,29 +11,29 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Retry is a task that a person wants tried once more.
+// A Retry describes a task to try again.
 type Retry struct {
 	Thread  string // a task
-	From    string // the step that is done again, as thread.Reader.Find reads it; "": what failed
+	From    string // the step to repeat, as thread.Reader.Find reads it; "": what failed
 	Prompt  string // more input, or ""
 	Options Options
 }
 
-// A Retried is how a task is tried once more: it, or a fork of it, is to be driven now.
+// A Retried is how to try a task again: Row, the task or a fork of it, is to be driven with Resume.
 type Retried struct {
-	Row    store.Thread // that goes on
-	Resume Resume       // how
+	Row    store.Thread // the thread that continues
+	Resume Resume       // how to resume it
 	Said   string       // what was done, for people
 }
 
-// A retryCase is what the decision follows from.
+// A retryCase is what the decision is based on.
 type retryCase struct {
 	row    store.Thread
 	rows   []store.Thread // the task with all below
 	open   []store.Gate
-	driver string      // who drives it, "" when it is not driven
-	last   thread.Step // of one that has ended: the last routed step; its State is nil when there is none
-	number int         // of that
+	driver string      // who drives it, or ""
+	last   thread.Step // of a task that has ended: the last routed step; its State is nil if there is none
+	number int         // of that step
 }
 
 // A retryWay is the decision.
@@ -41,13 +41,13 @@ type retryWay struct {
 	resume bool
 	thread string     // to fork: the task, or a path of it
 	at     string     // the step to fork at
-	rejoin bool       // the path goes on there, the others are adopted
+	rejoin bool       // the path continues there, and the others are adopted
 	before *forkPoint // to fork before this step instead
 	said   string
 }
 
-// decide says how a task is tried once more: by new attempts where it is blocked or was interrupted, else by
-// a fork before the step that failed. ErrUsage, or a conflict.
+// decide returns how to try a task again: with new attempts if it is blocked or was interrupted, otherwise in a
+// fork before the step that failed. Errors match ErrUsage, or are a conflict.
 func (t retryCase) decide() (retryWay, error) {
 	name := called(t.row)
 	switch {
@@ -68,7 +68,7 @@ func (t retryCase) decide() (retryWay, error) {
 	return retryWay{before: &forkPoint{row: t.row, head: t.row.Head, step: t.last, number: t.number}}, nil
 }
 
-// goOn is decide for a task that has not ended and is not driven.
+// goOn is decide for a task that has not ended and is not being driven.
 func (t retryCase) goOn() (retryWay, error) {
 	tries, routeless := false, ""
 	for _, row := range t.rows {
@@ -102,8 +102,8 @@ func (t retryCase) goOn() (retryWay, error) {
 	return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
 }
 
-// again is decide for a task that ended after a join: the path that failed goes on from its last step, and
-// those that completed are kept. The actions of a plan are all done again, as are paths that joined.
+// again is decide for a task that ended after a join: the path that failed continues from its last step, and
+// completed paths are kept. The actions of a plan are all repeated, as are paths that joined.
 func (t retryCase) again(join *thread.State) retryWay {
 	i := slices.IndexFunc(join.Paths, func(p thread.PathHead) bool { return p.Status == store.Failed })
 	if i < 0 {
@@ -117,14 +117,15 @@ func (t retryCase) again(join *thread.State) retryWay {
 		said: "path " + p.ID + " continues from its last step, completed paths are kept"}
 }
 
-// called is what people call a task.
+// called returns the name that people use for a task.
 func called(row store.Thread) string { return cmp.Or(row.Short, row.ID) }
 
-// driverLeaves bounds how often Retry waits a moment for the driver of a task that has ended, ten seconds in all.
+// driverLeaves is how often Retry waits for the driver of a task that has ended, ten seconds in all.
 const driverLeaves = 100
 
-// Retry tries a task once more, and says how: what it returns is to be driven. A task that is blocked or was
-// interrupted goes on itself; of one that failed or was cancelled a fork does, in the same working tree.
+// Retry decides how to try a task again, and prepares it: the caller drives the result. A task that is blocked
+// or was interrupted continues itself. For one that failed or was cancelled, a fork continues in the same
+// working tree.
 func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 	row, err := c.cfg.Store.Thread(ctx, r.Thread)
 	if err != nil {
@@ -134,7 +135,7 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 		return Retried{}, usage("thread %s is part of task %s; retry the task: plait retry %[2]s", row.ID, row.Root)
 	}
 	t, err := c.retryCase(ctx, row)
-	// The record says that a task has ended before its driver has left.
+	// The record shows the task as ended before its driver has left.
 	for tries := 0; err == nil && t.driver != "" && row.Ended() && tries < driverLeaves && ctx.Err() == nil; tries++ {
 		if c.letGo(ctx, row.Root) {
 			t, err = c.retryCase(ctx, row)
@@ -168,7 +169,7 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 	return Retried{Row: next, Said: fmt.Sprintf("%s is a fork of %s: %s", called(next), called(row), way.said)}, nil
 }
 
-// retryCase reads what the decision follows from.
+// retryCase reads what the decision is based on.
 func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCase, err error) {
 	t.row = row
 	driver, held, err := c.cfg.Store.Holder(ctx, row.Root)
@@ -199,8 +200,8 @@ func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCa
 	return t, nil
 }
 
-// before says where to fork so that a step is done again: where the step before it was made, which inside a
-// path is that path's. Of a join all paths are done again.
+// before returns where to fork to repeat a step: where the step before it was made, which inside a path is in
+// that path. To repeat a join, all paths are repeated.
 func (c *Controller) before(ctx context.Context, at forkPoint) (retryWay, error) {
 	if at.step.State == nil {
 		return retryWay{}, usage("step 0 is the start: there is nothing to repeat; start again with plait run, or name "+

@@ -13,25 +13,25 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// OnTeam as Options.On says that workers drive a task: see [Worker].
+// OnTeam, as Options.On, means that workers drive the task: see [Worker].
 const OnTeam = record.OnTeam
 
 // Team reports whether workers drive a task, by its root thread.
 func Team(root store.Thread) bool { return record.Team(root) }
 
-// Moving returns the types of events after which there may be something to do for a task.
+// Moving returns the types of events after which a task may have something to do.
 func Moving() []string { return engine.Moving() }
 
-// A LeftError says that whoever followed a task has stopped to, while workers drive it.
+// A LeftError reports that a process has stopped following a task, which workers still drive.
 type LeftError struct{ Row store.Thread }
 
-func (e *LeftError) Error() string { return "task " + e.Row.ID + " goes on with the team's workers" }
+func (e *LeftError) Error() string { return "task " + e.Row.ID + " continues with the team's workers" }
 
-// teamPatience is how long a worker keeps an agent that waits for an answer: others want its place.
+// teamPatience is how long a worker keeps an agent that waits for an answer, since others want its slot.
 const teamPatience = 5 * time.Minute
 
-// teamEngine returns an engine for a task that workers drive. machine bounds how many agents are at work on this
-// machine at once; zero: as a person has set.
+// teamEngine returns an engine for a task that workers drive. machine is how many agents may work on this
+// machine at once; zero: as many as the person's settings allow.
 func (c *Controller) teamEngine(machine int) *engine.Engine {
 	cfg := c.engineConfig(true)
 	cfg.Shared, cfg.Patience = true, teamPatience
@@ -41,13 +41,13 @@ func (c *Controller) teamEngine(machine int) *engine.Engine {
 	return engine.New(cfg)
 }
 
-// askTeam records for workers what a person asks of a task, if there is anything.
+// askTeam records what a person asks of a task, if anything, for the workers.
 func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, meant string) error {
 	if r.Prompt == "" && !r.Again && r.Options.Empty() && row.Status != store.Blocked {
-		return nil // it goes on
+		return nil // it continues anyway
 	}
 	if (r.Options.Context != "" || len(r.Options.Needs) > 0) && row.Status == store.Running {
-		// Whoever drives a part has the options that it had when that began.
+		// The driver of a part keeps the options that it began with.
 		driven, err := c.driven(ctx, row)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 	return c.ask(ctx, row, r, meant)
 }
 
-// driven reports whether a worker drives a part of a task.
+// driven reports whether a worker is driving a part of a task.
 func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
@@ -81,8 +81,8 @@ func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error)
 	return len(owners) > 0, nil
 }
 
-// follow waits until a task that workers drive has ended, or until nothing of it goes on without a person. With
-// wait it goes on waiting then. When ctx ends first, the error is a *LeftError.
+// follow waits until a task that workers drive has ended, or cannot continue without a person. With wait it
+// waits for that person too. If ctx ends first, the error is a *LeftError.
 func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
 	for pos := int64(0); ; {
@@ -106,8 +106,8 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 	}
 }
 
-// rests reports whether nothing goes on in a task without a person. What people wished and answered is taken in
-// first.
+// rests reports whether a task cannot continue without a person, once people's wishes and answers have been
+// applied.
 func (c *Controller) rests(ctx context.Context, id string) (bool, error) {
 	if asks, err := c.onlyAsks(ctx, id); err != nil || !asks {
 		return false, err
@@ -119,7 +119,7 @@ func (c *Controller) rests(ctx context.Context, id string) (bool, error) {
 	return c.onlyAsks(ctx, id)
 }
 
-// onlyAsks reports whether a task is blocked, or all of its agents at work wait for a person.
+// onlyAsks reports whether a task is blocked, or all of its working agents wait for a person.
 func (c *Controller) onlyAsks(ctx context.Context, id string) (bool, error) {
 	rows, err := c.cfg.Store.Task(ctx, id)
 	if err != nil {
@@ -138,8 +138,8 @@ func (c *Controller) onlyAsks(ctx context.Context, id string) (bool, error) {
 	return len(rows.Running) > 0 || root >= 0 && rows.Threads[root].Status == store.Blocked, nil
 }
 
-// cancelOnTeam ends those threads of a task that are not being driven, once its row says that it is to be
-// cancelled. Workers learn of that and end the others.
+// cancelOnTeam ends the threads of a task that are not being driven, after its row was marked as cancelled.
+// Workers see that mark and end the others.
 func (c *Controller) cancelOnTeam(ctx context.Context, id string) (store.Thread, error) {
 	if _, err := c.teamEngine(0).Reconcile(ctx, id); err != nil {
 		return store.Thread{}, err

@@ -10,16 +10,16 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// An Upload says where a person's files go with a task that workers do: the task belongs to a workspace with a name,
-// wherever workers have it, and nothing is done in the person's directory.
+// An Upload says where a person's files go with a task that workers do. The task belongs to a named workspace,
+// wherever workers have it, and does nothing in the person's directory.
 type Upload struct {
-	Workspace string         // as place.Workspace has it
+	Workspace string         // as named by place.Workspace
 	Remote    string         // the Git remote from which workers fetch too, see worktree.Upload
-	Told      func([]string) // called with the files that workers will not have; may be nil
+	Told      func([]string) // called with the files that workers will not get; may be nil
 }
 
-// upload puts the files of a task, which are on this machine, into the record, and says so in its row. It returns what is
-// new. The bytes are pinned under uploadPin.
+// upload puts the files of a task, which are on this machine, into the record, and notes that in its row. It
+// returns the new objects. Their bytes are pinned under uploadPin.
 func (c *Controller) upload(ctx context.Context, u *Upload, row *store.Thread) ([]store.Object, error) {
 	if u == nil {
 		return nil, nil
@@ -45,5 +45,5 @@ func (c *Controller) upload(ctx context.Context, u *Upload, row *store.Thread) (
 	return up.Objects, nil
 }
 
-// uploadPin names what is uploaded for a task until the row of the task names it.
+// uploadPin is the name of the pin on a task's upload, until the row of the task names the upload.
 func uploadPin(task string) string { return task + ".upload" }

@@ -13,9 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// The least time between two drawings of the index's views, and of the directory of
-// a task. A directory that takes long is drawn less often: it may take a tenth of
-// the time at most.
+// The least time between two drawings of the index's views, and of a task's directory. A directory that takes
+// long to draw is drawn less often: drawing takes at most a tenth of the time.
 const (
 	viewsEvery = time.Second
 	taskEvery  = viewsEvery / 2
@@ -31,9 +30,9 @@ type views struct {
 	journal store.Journal
 }
 
-// keep draws what changed, the views at most once in viewsEvery and the directory of
-// the task that is driven at most once in taskEvery, until stop is closed. A view
-// that cannot be drawn is drawn next time.
+// keep draws what changed until stop is closed: the index's views at most once in viewsEvery, and the directory
+// of the task that is being driven at most once in taskEvery. A view that cannot be drawn now is drawn next
+// time.
 func (v *views) keep(ctx context.Context, row store.Thread, stop <-chan struct{}) {
 	pos := int64(0)
 	tick := time.NewTicker(viewsEvery)
@@ -58,8 +57,8 @@ func (v *views) keep(ctx context.Context, row store.Thread, stop <-chan struct{}
 	}
 }
 
-// directory draws the directory of a task when it is behind. driven says that a
-// process drives the task, and will after this.
+// directory draws the directory of a task if it is out of date. driven means that a process drives the task,
+// and will continue to.
 func (v *views) directory(ctx context.Context, id string, driven bool) error {
 	if driven {
 		if behind, err := v.board.Behind(ctx, id); err != nil || !behind {
@@ -74,8 +73,8 @@ func (v *views) directory(ctx context.Context, id string, driven bool) error {
 	return v.board.Draw(ctx, id, driven)
 }
 
-// Redraw draws the directory of a task as if it had never been drawn, in whatever
-// state it is. What people wrote stays. store.ErrNotFound.
+// Redraw draws the directory of a task, in whatever state it is, as if for the first time. What people wrote
+// stays. If there is no such task, the error matches store.ErrNotFound.
 func (c *Controller) Redraw(ctx context.Context, id string) error {
 	_, driven, err := c.cfg.Store.Holder(ctx, id)
 	if err != nil {
@@ -85,13 +84,13 @@ func (c *Controller) Redraw(ctx context.Context, id string) error {
 	return c.views.directory(ctx, id, driven)
 }
 
-// flush brings the views of the index up to date with a task. One process draws at a time, reading after
-// it may write, so that the last drawing is the newest.
+// flush brings the views of the index up to date with a task. One process draws at a time, and reads only once
+// it may draw, so that the last drawing is the newest.
 func (v *views) flush(ctx context.Context, row store.Thread) error {
 	return v.alone(ctx, func() error { return v.draw.Update(ctx, row.Bundle, row.Task) })
 }
 
-// without draws the views of a bundle of which tasks were removed.
+// without draws the views of a bundle whose tasks were removed.
 func (v *views) without(ctx context.Context, bundle dag.Hash) error {
 	return v.alone(ctx, func() error { return v.draw.Draw(ctx, bundle) })
 }
@@ -108,8 +107,8 @@ func (v *views) alone(ctx context.Context, draw func() error) error {
 	return draw()
 }
 
-// viewsPatience bounds the wait for the right to draw: a process that was stopped
-// while it drew must not keep others from their end.
+// viewsPatience bounds the wait for the right to draw: a process that was stopped while drawing must not keep
+// others from exiting.
 const viewsPatience = 5 * time.Second
 
 // lock waits for the right to draw.

@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Cancel asks for a task to be cancelled. When a process drives it, that process
-// does; otherwise it is done here, and the row returned has ended.
+// Cancel requests that a task be cancelled. If a process drives the task, that process cancels it; otherwise
+// Cancel does so itself, and the returned row has ended.
 func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error) {
 	for {
 		row, err := c.cfg.Store.Thread(ctx, id)
@@ -35,7 +35,7 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 			row.Wanted = store.WantCancel
 			row.UpdatedAt = c.cfg.Now().UnixMilli()
 			if row.Status == store.Blocked {
-				// The engine ends only what runs.
+				// The engine ends only running threads.
 				row.Status, row.Reason = store.Running, nil
 			}
 			err := c.cfg.Store.Commit(ctx, store.Batch{
@@ -43,7 +43,7 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 				Events:  []store.Event{event.New(row, row.UpdatedAt, event.TaskUpdated{Wanted: store.WantCancel})},
 			})
 			if errors.Is(err, store.ErrConflict) {
-				continue // it moved on: ask again
+				continue // it moved on: try again
 			}
 			if err != nil {
 				return store.Thread{}, fmt.Errorf("cancel thread %s: %w", id, err)
@@ -58,18 +58,18 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 			if c.letGo(ctx, id) {
 				continue // its owner has ended it, or could not
 			}
-			return c.cfg.Store.Thread(ctx, id) // its owner has been told
+			return c.cfg.Store.Thread(ctx, id) // its owner has been notified
 		}
 		return row, err
 	}
 }
 
-// LogFile is where a detached process that drives a task says what it does.
+// LogFile returns the log of a detached process that drives a task.
 func LogFile(home string, row store.Thread) string {
 	return filepath.Join(home, "logs", row.Root+".log")
 }
 
-// letGo waits a moment for the owner of a task to let go of it, and reports whether it has.
+// letGo waits a moment for the owner of a task to release it, and reports whether it has.
 func (c *Controller) letGo(ctx context.Context, task string) bool {
 	for range 10 {
 		select {
@@ -84,16 +84,15 @@ func (c *Controller) letGo(ctx context.Context, task string) bool {
 	return false
 }
 
-// Remove deletes root threads and their whole trees: rows, events, attempts,
-// gates and the task directories. Forks by hand stay, and keep the steps they
-// share; the branches of work that was not merged stay too. It calls each after each of them,
-// and refuses one that a process drives.
+// Remove deletes root threads and everything below them: rows, events, attempts, gates and the task
+// directories. Forks by hand stay, with the steps they share, and so do the branches of unmerged work. It calls
+// each after each deletion, and refuses a thread that a process drives.
 func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.Thread) error) error {
 	bundles := map[dag.Hash]bool{}
 	var err error
 	for _, id := range ids {
 		var row store.Thread
-		if row, err = c.remove(ctx, id); row.ID != "" { // its files may still be there
+		if row, err = c.remove(ctx, id); row.ID != "" { // some of its files may be left
 			bundles[row.Bundle] = true
 		}
 		if err == nil {
@@ -109,7 +108,7 @@ func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.T
 	return err
 }
 
-// remove deletes one of them.
+// remove deletes one root thread.
 func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error) {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
@@ -147,15 +146,15 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 	}
 	c.views.board.Forget(row.Root)
 	if c.cfg.Scratch != "" {
-		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches; what is left there is no loss
+		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches: failing to remove them does no harm
 	}
 	os.Remove(LogFile(c.cfg.Home, row))
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
 		removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
 }
 
-// removeHome removes what the agents of a task kept to themselves, and what of it lies apart: see codex. The
-// directory that has that cannot be read, so it goes from inside.
+// removeHome removes what the agents of a task kept for themselves, including what lies elsewhere: see codex.
+// The directory around that cannot be read, so what lies elsewhere is removed first, from the inside.
 func removeHome(home string) error {
 	var errs error
 	apart, err := os.Readlink(filepath.Join(home, "codex"))

@@ -15,47 +15,48 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// WorkerConfig is what a worker works with.
+// WorkerConfig configures a worker.
 type WorkerConfig struct {
 	Store store.Store
 	// Open returns a controller with the settings of the workspace that a task belongs to.
 	Open func(ctx context.Context, root store.Thread) (*Controller, error)
-	// Tokens returns how often each of some leases was taken, by name; may be nil.
+	// Tokens returns how often each named lease was taken; may be nil.
 	Tokens func(ctx context.Context, names []string) (map[string]int64, error)
-	Most   int           // agents at work at once on this machine; zero: as a person has set
-	Look   time.Duration // when a task is looked at again at the latest; zero: store.LeaseTTL
+	Most   int           // how many agents may work on this machine at once; zero: the person's setting
+	Look   time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
 	Log    *slog.Logger  // ids, kinds and durations, never texts; nil: none
 }
 
-// A Worker drives threads of tasks that others drive too: it is what an engine of a team calls.
+// A Worker drives threads of tasks that others drive too. It is the engine's driver on a team.
 //
-// Laws: a thread is driven under a lease of its own, and what is lost with that is stopped before somebody else
-// has it. What one worker brings about, others hear of from the journal. Of a task, one worker that drives any
-// of it holds the task's lease, draws its directory and tells people; without it nothing is lost.
+// Laws: a thread is driven under a lease of its own; if the lease is lost, its agent is stopped before another
+// worker can take the thread. Workers learn from the journal what others have done. One of the workers that
+// drive parts of a task holds the task's lease, draws its directory and notifies people; without one, nothing
+// is lost.
 type Worker struct {
 	cfg WorkerConfig
 
 	mu     sync.Mutex
-	tasks  map[string]*attended // of which something is driven here, by root
+	tasks  map[string]*attended // tasks with threads driven here, by root
 	drains bool
 	counts Counts
 }
 
-// Counts are what a worker has done since it began.
+// Counts counts what a worker has done since it began.
 type Counts struct {
 	Driving    int64 // threads, now
 	Drives     int64
 	Reconciles int64
-	Failed     int64 // calls that could not keep the record
-	Draining   bool  // nothing further is begun
+	Failed     int64 // calls that could not write the record
+	Draining   bool  // it begins nothing further
 }
 
-// attended is a task of which something is driven here.
+// attended is a task with threads driven here.
 type attended struct {
 	engine *engine.Engine
 	going  map[string]context.CancelCauseFunc // by thread
-	uses   int                                // by those and by calls of Reconcile
-	stop   chan struct{}                      // closed when nothing is driven any more
+	uses   int                                // by those threads and by calls of Reconcile
+	stop   chan struct{}                      // closed when no thread is driven any more
 }
 
 // NewWorker returns a worker; it touches nothing.
@@ -69,8 +70,8 @@ func NewWorker(cfg WorkerConfig) *Worker {
 	return &Worker{cfg: cfg, tasks: map[string]*attended{}}
 }
 
-// Reconcile does what follows for a task without an agent, stops what is driven here and no longer wanted, and
-// says what may be driven.
+// Reconcile makes the moves of a task that need no agent, stops threads driven here that are no longer wanted,
+// and returns what may be driven.
 func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, error) {
 	root, err := w.cfg.Store.Thread(ctx, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (root.Ended() || !Team(root)) {
@@ -94,7 +95,7 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	if root, err = w.cfg.Store.Thread(ctx, id); err != nil {
 		return dispatch.Agenda{}, err
 	}
-	look := w.cfg.Look // what is driven may die
+	look := w.cfg.Look // whoever drives it may die
 	if a.Look > 0 {
 		look = min(look, a.Look)
 	}
@@ -103,7 +104,7 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	return out, err
 }
 
-// ready says of threads where they may be driven.
+// ready returns where threads may be driven.
 func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) ([]dispatch.Ready, error) {
 	ids := a.Drive
 	opts, err := record.OptionsOf(root)
@@ -134,10 +135,10 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 	return ready, nil
 }
 
-// presence is the lease of a worker that serves.
+// presence is the name of the lease that a running worker holds.
 func presence(name string) string { return "worker-" + name }
 
-// there returns which of some workers serve: nothing waits for one that does not.
+// there returns which of some workers are running, so that no thread waits for one that is not.
 func (w *Worker) there(ctx context.Context, names []string) (map[string]bool, error) {
 	var leases []string
 	for _, name := range names {
@@ -159,11 +160,11 @@ func (w *Worker) there(ctx context.Context, names []string) (map[string]bool, er
 	return there, nil
 }
 
-// presentAgain is how long after it was not to be had a worker asks for its lease again.
+// presentAgain is how long a worker waits before it asks again for a lease that it could not get.
 const presentAgain = 5 * time.Second
 
-// Present lets others know that the worker of a name serves, until ctx ends. Without it nothing is lost but time: its
-// threads do not wait for it.
+// Present lets others know that the named worker is running, until ctx ends. If others do not know, its threads
+// do not wait for it, which costs only time.
 func (w *Worker) Present(ctx context.Context, name string) {
 	for ctx.Err() == nil {
 		if lease, err := w.cfg.Store.Acquire(ctx, presence(name)); err == nil {
@@ -181,13 +182,13 @@ func (w *Worker) Present(ctx context.Context, name string) {
 	}
 }
 
-// unwanted stops what is driven here of some threads.
+// unwanted stops those threads, of ids, that are driven here.
 func (w *Worker) unwanted(t *attended, ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
 		if stop := t.going[id]; stop != nil {
-			stop(nil) // no interruption: its engine ends it
+			stop(nil) // not an interruption: the engine ends the thread
 		}
 	}
 }
@@ -225,7 +226,7 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	w.cfg.Log.Info("drive ended", "task", root.ID, "thread", id, "status", row.Status,
 		"ms", time.Since(began).Milliseconds(), "failed", err != nil)
 	if errors.Is(err, engine.ErrInterrupted) {
-		return nil // another goes on
+		return nil // another worker continues
 	}
 	if err != nil {
 		w.count(func(c *Counts) { c.Failed++ })
@@ -233,8 +234,8 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	return err
 }
 
-// use returns the engine of a task, one for all that is done of it here at the same time. A new one reads anew
-// what the task has used up.
+// use returns the engine of a task, shared by all that is done for it here at the same time. A new engine reads
+// the task's usage anew.
 func (w *Worker) use(ctx context.Context, root store.Thread) (*attended, error) {
 	w.mu.Lock()
 	if t := w.tasks[root.ID]; t != nil {
@@ -268,7 +269,7 @@ func (w *Worker) leave(root store.Thread, t *attended) {
 	}
 }
 
-// goes notes that a thread is driven here, and reports false when that is not to begin any more.
+// goes notes that a thread is driven here. It reports false if the thread must not begin.
 func (w *Worker) goes(root store.Thread, t *attended, id string, cancel context.CancelCauseFunc) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -296,15 +297,15 @@ func (w *Worker) went(t *attended, id string) {
 	}
 }
 
-// attendEvery is how often a worker asks whether a task is attended.
+// attendEvery is how often a worker checks whether a task is attended.
 const attendEvery = 2 * time.Second
 
-// attend draws the directory of a task and tells people of it, until stop is closed, unless another worker does.
+// attend draws the directory of a task and notifies people, until stop is closed, unless another worker does.
 func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 	ctx := context.Background()
 	c, err := w.cfg.Open(ctx, root)
 	if err != nil {
-		return // the drive says so
+		return // driving the task reports the error
 	}
 	for {
 		lease, err := w.cfg.Store.Acquire(ctx, root.ID)
@@ -325,8 +326,7 @@ func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 	}
 }
 
-// Heard looks again at a task of which something has happened, if something of it is driven here: that may not
-// be wanted any more.
+// Heard looks again at a task after an event, if a thread of it is driven here, which may no longer be wanted.
 func (w *Worker) Heard(ctx context.Context, task string) error {
 	w.mu.Lock()
 	t := w.tasks[task]
@@ -339,8 +339,8 @@ func (w *Worker) Heard(ctx context.Context, task string) error {
 	return err
 }
 
-// mind looks again and again at a task of which something is driven here, until stop is closed. That a thread is not
-// wanted any more may have been found out by another worker before it was driven here: then there is no news of it.
+// mind looks again and again, until stop is closed, at a task of which a thread is driven here. Another worker
+// may have found that a thread is no longer wanted before the thread was driven here; no event follows then.
 func (w *Worker) mind(task string, stop <-chan struct{}) {
 	tick := time.NewTicker(w.cfg.Look)
 	defer tick.Stop()
@@ -356,7 +356,7 @@ func (w *Worker) mind(task string, stop <-chan struct{}) {
 	}
 }
 
-// Drain begins nothing further: each thread is left once its step is made.
+// Drain lets each thread finish its step, and begins nothing further.
 func (w *Worker) Drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -384,7 +384,7 @@ func (w *Worker) count(f func(*Counts)) {
 	f(&w.counts)
 }
 
-// Counts returns what the worker has done.
+// Counts returns the worker's counts.
 func (w *Worker) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
