@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Bounds of what is taken of an attempt's events as evidence.
+// Bounds on the evidence taken from an attempt's events.
 const (
 	maxActivities     = 500
 	maxActivityOutput = 1 << 20  // bytes of one
@@ -20,15 +20,15 @@ const (
 	maxActivityFiles  = 100      // files of one change
 )
 
-// An activityRecorder collects from the events of an attempt what becomes evidence: the
-// commands, file changes and tool calls that ended. Events come from one goroutine at a time.
+// An activityRecorder collects the events of an attempt that become evidence: commands, file changes and tool
+// calls that ended. Events come from one goroutine at a time.
 type activityRecorder struct {
-	turn       string         // of the attempt at work, see turnOf
+	turn       string         // of the attempt that works now, see turnOf
 	attempt    string         // its id
-	begun      map[string]int // tool calls that it began, by id, and where its transcript says so
+	begun      map[string]int // tool calls that began, by id, with their lines in its transcript
 	activities []activity
 	bytes      int
-	missed     int // activities beyond what is kept
+	missed     int // activities not kept
 }
 
 // An activity is a command, a file change or a tool call that ended.
@@ -43,11 +43,11 @@ type activity struct {
 	args    string // of a tool
 	lines   [2]int // of a tool call, in the transcript of its attempt
 	files   []agent.File
-	notes   []string // what of it is not kept
+	notes   []string // what was not kept
 }
 
-// activitiesBefore returns what was seen of the attempts at a step that were cut off in the session
-// that goes on: the agent remembers it, and may cite it.
+// activitiesBefore returns the activities of the attempts at a step that were cut off in the session that
+// continues: the agent remembers them, and may cite them.
 func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (*activityRecorder, error) {
 	g := &activityRecorder{}
 	cut, turns := map[string]bool{}, map[string]string{}
@@ -79,17 +79,17 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 	return g, nil
 }
 
-// begin says whose events come now.
+// begin sets the attempt whose events follow.
 func (g *activityRecorder) begin(attempt, turn string) {
 	if attempt != g.attempt {
-		g.begun = nil // ids of calls may come again
+		g.begun = nil // a later attempt may reuse ids of calls
 	}
 	g.attempt, g.turn = attempt, turn
 }
 
-// turnOf is what tells the ids of a turn from those of others of the instance: "" of the first, "-2" when the
-// role comes again, "-1-2" at the second try. So an id that an agent was told, or counts to, stays its own
-// whatever is tried again.
+// turnOf returns the suffix that distinguishes the ids of a turn from those of the instance's other turns: ""
+// for the first, "-2" when the role comes again, "-1-2" for the second try. So an id that an agent was told, or
+// counts to, stays unique whatever is tried again.
 func turnOf(visit, try int) string {
 	switch {
 	case try > 1:
@@ -100,7 +100,7 @@ func turnOf(visit, try int) string {
 	return ""
 }
 
-// recording returns emit, and sees every event before it.
+// recording returns an emit that records every event before it calls emit.
 func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Event) error {
 	return func(ev agent.Event) error {
 		g.record(ev)
@@ -108,7 +108,7 @@ func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Ev
 	}
 }
 
-// record takes in an event.
+// record records an event.
 func (g *activityRecorder) record(ev agent.Event) {
 	d := activity{turn: g.turn, attempt: g.attempt, kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
 	ended := ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"
@@ -117,9 +117,9 @@ func (g *activityRecorder) record(ev agent.Event) {
 	case ev.Kind == agent.EventFile && ev.Phase == "completed" && len(ev.Files) > 0:
 	case ev.Kind == agent.EventTool && ended:
 		if d.lines = g.linesOf(ev); d.lines[0] == 0 {
-			return // the transcript has no line of it
+			return // the transcript has no line for it
 		}
-		ev.Output = "" // its lines have it
+		ev.Output = "" // the lines of the transcript have it
 	case ev.Kind == agent.EventTool && ev.Phase == "started" && ev.Line > 0 && len(g.begun) < maxActivities:
 		if g.begun == nil {
 			g.begun = make(map[string]int)
@@ -144,7 +144,7 @@ func (g *activityRecorder) record(ev agent.Event) {
 		d.args = strings.Clone(d.args[:maxActivityText])
 	}
 	g.bytes += len(d.text) + len(d.args)
-	if strings.HasPrefix(ev.Output, "…") { // so agents mark what they cut
+	if strings.HasPrefix(ev.Output, "…") { // agents mark cut output this way
 		d.notes = append(d.notes, "the agent told only the end of its output; the transcript of the step has the rest")
 	}
 	d.output = g.keep(&d, "its output", ev.Output, maxActivityOutput)
@@ -160,8 +160,8 @@ func (g *activityRecorder) record(ev agent.Event) {
 	g.activities = append(g.activities, d)
 }
 
-// linesOf returns the lines of a tool call that ended: from the one that says that it began to the
-// one that says that it ended, as far as there are such.
+// linesOf returns the lines of a tool call that ended: from the line that reports its start to the line that
+// reports its end, if they exist.
 func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
 	first, last := g.begun[ev.ID], ev.Line
 	delete(g.begun, ev.ID)
@@ -171,7 +171,7 @@ func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
 	return [2]int{first, max(first, last)}
 }
 
-// keep returns the end of s that there is room for, and notes what is lost.
+// keep returns as much of the end of s as there is room for, and notes what is lost.
 func (g *activityRecorder) keep(d *activity, what, s string, most int) string {
 	room := max(0, min(most, maxActivityBytes-g.bytes))
 	if over := len(s) - room; over > 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// ErrUsage marks errors that a person can mend by asking differently.
+// ErrUsage marks errors that a person can fix by asking differently.
 var ErrUsage = errors.New("usage")
 
 // Usage returns an error that wraps ErrUsage without naming it.
@@ -28,11 +28,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() []error { return []error{ErrUsage, e.error} }
 
-// Agents says which agents there are, and makes them.
+// Agents holds the available agents, and makes them.
 type Agents struct {
-	Defined map[string]flow.Agent // by name, as a person has set them
+	Defined map[string]flow.Agent // by name, as a person has defined them
 	Default string                // for roles that name none
-	Prices  flow.Prices           // of models, by which the cost of an attempt is known
+	Prices  flow.Prices           // of models, to compute the cost of an attempt
 	// Make makes an agent from its definition.
 	Make func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
 }
@@ -41,14 +41,14 @@ type Agents struct {
 type AgentOptions struct {
 	Workspace string // where relative paths of the definition start
 	Offline   string // the scenario of a scripted model, or ""
-	Replay    bool   // every call is answered by what is recorded: no model is reached, and no account needed
+	Replay    bool   // recorded calls answer every call: no model is reached, and no account is needed
 }
 
-// builtIn are the agents that need no definition: models, which can also summarise.
+// builtIn are the agents that need no definition. Each is a model, and so can also summarise.
 var builtIn = append([]string{"claude", "codex", "codex-exec", "model"}, flow.ACPAgents...)
 
-// Names returns the names of the agents that there are, in order: those that are defined,
-// and those that need no definition.
+// Names returns the names of the available agents, in order: those that are defined, and those that need no
+// definition.
 func (a Agents) Names() []string {
 	names := slices.Collect(maps.Keys(a.Defined))
 	for _, name := range builtIn {
@@ -60,9 +60,8 @@ func (a Agents) Names() []string {
 	return names
 }
 
-// choose returns the definition of the agent that does a role's work, and its
-// name. The order is: for this role, for every role, the role's own, the
-// configured default.
+// choose returns the definition and name of the agent for a role. It is the one set for this role, otherwise
+// for every role, otherwise by the role itself, otherwise the configured default.
 func (a Agents) choose(o record.Options, name string, role flow.Role) (string, flow.Agent, error) {
 	agentName := cmp.Or(o.Roles[name], o.Agent)
 	if agentName == "" && role.Agent != nil {
@@ -82,18 +81,18 @@ func (a Agents) choose(o record.Options, name string, role flow.Role) (string, f
 		return agentName, flow.Agent{Kind: agentName}, nil
 	}
 	return "", flow.Agent{},
-		Usage("role %s: no agent is called %q (there are %s); define it under agents: in .plait/config.yaml",
+		Usage("role %s: no agent is called %q; use one of %s, or define it under agents: in .plait/config.yaml",
 			name, agentName, strings.Join(a.Names(), ", "))
 }
 
-// A Worker is the agent that does a role's work, and what it is called.
+// A Worker is the agent for a role, with its name.
 type Worker struct {
 	Agent agent.Agent
 	Name  string
 	Kind  string        // of its definition
-	Dir   string        // in which it works, inside where it is sent to
-	Idle  time.Duration // time without output, zero: none
-	// Summarises says that the agent can be asked to summarise a conversation.
+	Dir   string        // its working directory, below the one it is given
+	Idle  time.Duration // longest time without output, zero: unlimited
+	// Summarises reports whether the agent can summarise a conversation.
 	Summarises bool
 }
 
@@ -124,8 +123,8 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	}, nil
 }
 
-// Check makes the agent of each role of a bundle's flows once, so that a missing one is found before
-// anything is written.
+// Check makes the agent of each role of a bundle's flows once, so that a missing one is found before anything
+// is written.
 func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
 	opts, err := record.OptionsOf(row)
 	if err != nil {
@@ -140,7 +139,7 @@ func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
 		for _, name := range slices.Sorted(maps.Keys(def.Roles)) {
 			role := def.Roles[name]
 			if role.Flow != "" {
-				continue // its work is done by that flow's roles
+				continue // that flow's roles do its work
 			}
 			known[name] = true
 			if _, err := a.Worker(row, name, role); err != nil {
@@ -160,7 +159,7 @@ func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
 	return nil
 }
 
-// boxed returns the sandbox of an agent that does a role's work.
+// boxed returns the sandbox of an agent for a role.
 func boxed(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
 	if why := flow.Unboxed(def.Kind); why != "" && role.Sandbox != nil {
 		return nil, errors.New(why)
@@ -168,7 +167,7 @@ func boxed(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
 	return def.Sandbox.With(role.Sandbox), nil
 }
 
-// priced returns u with what it cost, which an agent that knows it has said.
+// priced returns u with its cost, unless the agent reported one.
 func (a Agents) priced(model string, u agent.Usage) agent.Usage {
 	if u.CostMicroUSD == 0 {
 		u.CostMicroUSD = a.Prices.Cost(model, u.InputTokens, u.CachedInputTokens, u.OutputTokens)

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// answerOf is what an approval says to whoever asks for what digest binds. It holds for nothing but what was
-// approved: an agent that cannot carry out something else than it asked for is told no, and what was approved.
+// answerOf returns the answer that an approval gives to a question with this digest. It approves nothing else:
+// an agent that can only carry out what it asked for is told no, along with what was approved.
 func answerOf(g store.Gate, digest dag.Hash, editable bool) (agent.Answer, error) {
 	action, approved, err := gate.Carries(g)
 	switch {
@@ -31,13 +31,12 @@ func answerOf(g store.Gate, digest dag.Hash, editable bool) (agent.Answer, error
 	return agent.Answer{Approved: true, Text: g.Text, Edited: (*agent.Action)(&act)}, nil
 }
 
-// Unanswered is why a thread is blocked by an open question of an agent that does not run any
-// more.
+// Unanswered returns the reason to block a thread for an open question of an agent that no longer runs.
 func Unanswered(g store.Gate) store.Reason {
 	return store.Reason{Kind: store.ReasonGate, Gate: g.ID, Message: event.Brief(g.Node + " asks: " + about(g))}
 }
 
-// about is what a gate is about: the action, else the question.
+// about returns the subject of a gate: the action, otherwise the question.
 func about(g store.Gate) string {
 	var a gate.Action
 	if json.Unmarshal(g.Action, &a) != nil {
@@ -54,10 +53,9 @@ func about(g store.Gate) string {
 	return g.Question
 }
 
-// AnswersWhileDown says what people answered to questions of attempts at role that were interrupted, at
-// this head: their agent never heard of it. Of a plan's agents only what the last attempt
-// asked is told: they begin anew after any other, with their files put back, and ask again;
-// what was answered still holds.
+// AnswersWhileDown returns what people answered to the questions of interrupted attempts at role, at this head,
+// which their agent never received. For a plan's agents it returns only answers to the last attempt: they start
+// over after any other one, with their files put back, and ask again. The earlier answers still apply.
 func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (string, error) {
 	cut := map[string]bool{}
 	for i, a := range c.Tries {

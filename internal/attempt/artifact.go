@@ -18,15 +18,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds on what one attempt may leave behind.
+// Bounds on what one attempt may leave.
 const (
 	maxArtifacts     = 64
 	maxArtifactBytes = 64 << 20
 )
 
-// collect keeps the files in the artifacts directory, in name order. Only
-// regular files with one link are taken, through root: a symbolic or hard link
-// could name any file of the user's. Others are named in ans.skipped.
+// collect keeps the files in the artifacts directory, in name order. It only takes regular files with one link,
+// through root: a symbolic or hard link could name any file of the user's. Other files are named in
+// ans.skipped.
 func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *answer) error {
 	if root == nil {
 		return nil
@@ -34,7 +34,7 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 	total := int64(0)
 	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			// The agent has made it so; its other files can still be kept.
+			// The agent made the file this way; its other files can still be kept.
 			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
 			return fs.SkipDir
 		}
@@ -67,8 +67,8 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 	})
 }
 
-// wholeOutput makes an artifact of an output of which the text holds only the
-// head: of its bytes, or of the log when even they are only the head.
+// wholeOutput makes an artifact of an output whose text is only the head. It takes the output's bytes, or the
+// log if the bytes are only the head too.
 func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
 	a := thread.Artifact{
 		Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript,
@@ -85,7 +85,7 @@ func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Resu
 	return []store.Object{obj}, err
 }
 
-// maxInline is how large a blob may be that is added to the objects of a batch; larger ones are staged before it.
+// maxInline is the largest blob that is added to the objects of a batch; larger ones are staged before it.
 const maxInline = 64 << 10
 
 // keepBytes keeps at most size bytes of r as a blob: small ones among objects, others staged and pinned.
@@ -106,8 +106,8 @@ func (e *Runner) keepBytes(ctx context.Context, p *Prepared, r io.Reader, size i
 	return h, nil
 }
 
-// openRegular opens a file that is what it seems to be. The check is made on the
-// open file: the name may be exchanged between a look and an open.
+// openRegular opens a regular file. It checks the open file, since the name may be exchanged between a check
+// and an open.
 func openRegular(root *os.Root, name string, d fs.DirEntry) (*os.File, fs.FileInfo, error) {
 	if !d.Type().IsRegular() {
 		return nil, nil, errors.New("not a regular file")
@@ -130,7 +130,7 @@ func openRegular(root *os.Root, name string, d fs.DirEntry) (*os.File, fs.FileIn
 	return f, info, nil
 }
 
-// mediaType guesses from the name alone: contents are not trusted to tell.
+// mediaType guesses the media type from the name alone, since contents are not trusted.
 func mediaType(name string) string {
 	switch ext := path.Ext(name); ext {
 	case ".md":

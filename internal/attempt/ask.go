@@ -17,26 +17,25 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Slot is the right of an agent to be at work. Between Pause and Resume the agent waits for a
-// person, and others may be at work in its place.
+// A Slot is the right of an agent to work. Between Pause and Resume the agent waits for a person, and others
+// may work in its place.
 type Slot interface {
 	Pause()
 	Resume(ctx context.Context) error
-	// Park says that nothing of the agent goes on until a person answers; Unpark ends that.
-	// The channel is closed once that holds for the whole task. It is nil when the run waits for
-	// people's answers.
+	// Park marks the agent as waiting for a person; Unpark ends that. The channel is closed once the whole
+	// task waits for people. It is nil when the run waits for people's answers.
 	Park() (idle <-chan struct{})
 	Unpark()
 }
 
-// An asker puts one attempt's questions to people, through gates.
+// An asker sends one attempt's questions to people, through gates.
 type asker struct {
 	e       *Runner
 	row     store.Thread
 	a       store.Attempt
 	options record.Options
 	slot    Slot
-	seen    *news // written before a question is: what it is about may be cited after a crash
+	seen    *news // written before a question: after a crash, what the question is about may be cited
 	end     context.CancelCauseFunc
 
 	turn   sync.Mutex // held while the slot is paused or resumed
@@ -44,9 +43,9 @@ type asker struct {
 
 	mu      sync.Mutex
 	open    []store.Gate    // questions that wait for an answer
-	running map[string]bool // by id: what has begun and not ended, and what is asked about
-	parked  chan struct{}   // closed when the agent goes on; nil: it is at work
-	left    *store.Gate     // the question that ended the attempt, as the run does not wait for answers
+	running map[string]bool // by id: what has begun and not ended, and what a question is about
+	parked  chan struct{}   // closed when the agent continues; nil: it is working
+	left    *store.Gate     // the question that ended the attempt, because the run does not wait for answers
 	asked   bool
 	opened  time.Time // when the first of open was asked
 	late    *time.Timer
@@ -55,13 +54,12 @@ type asker struct {
 	waited  time.Duration
 }
 
-// patience is how long a command that runs beside a question is waited for: one that was put
-// in the background may never end.
+// patience is how long to wait for a command that runs beside a question: a command in the background may never
+// end.
 const patience = 5 * time.Minute
 
-// ask is the Ask of agent.Request. What was answered before, for exactly this
-// action, is not asked again: an unused approval, or a no from the
-// same place.
+// ask implements agent.Request's Ask. An earlier answer to exactly this action still counts if it is an unused
+// approval, or a no from the same place: ask does not ask again.
 func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
 	g, err := k.gate(q)
 	if err != nil {
@@ -102,10 +100,9 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 			return said, err
 		}
 		if err := ctx.Err(); err != nil {
-			return agent.Answer{}, err // it is told to the next attempt
+			return agent.Answer{}, err // the next attempt is told the answer
 		}
-		// The use is recorded before it takes effect; whoever used it first
-		// leaves the other to ask.
+		// Record the use before it takes effect. If someone else used the approval first, ask again.
 		if _, err = k.e.cfg.Gates.Use(keep, standing); err == nil {
 			return said, nil
 		}
@@ -115,7 +112,7 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 	}
 }
 
-// gate returns the gate that a question means.
+// gate returns the gate for a question.
 func (k *asker) gate(q agent.Question) (store.Gate, error) {
 	action, err := json.Marshal(gate.Action(q.Action))
 	if err != nil {
@@ -138,11 +135,11 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 	return g, nil
 }
 
-// wait waits for an answer. When the attempt ends first the question is withdrawn, unless
-// it was interrupted: then it stays open, and its answer is told to the next attempt.
+// wait waits for an answer. If the attempt ends first, it withdraws the question. If the attempt was
+// interrupted, the question stays open, and the next attempt is told the answer.
 func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 	k.begin(g)
-	k.yield(ctx) // a pause does not fail
+	k.yield(ctx) // a pause cannot fail
 	answered, err := k.e.cfg.Gates.Wait(ctx, g.ID)
 	k.answered(g)
 	slotErr := k.yield(ctx)
@@ -160,7 +157,7 @@ func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 	return g, k.e.withdraw(keep, k.row, g)
 }
 
-// begin counts a question among those that wait.
+// begin adds a question to those that wait.
 func (k *asker) begin(g store.Gate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -181,7 +178,7 @@ func (k *asker) begin(g store.Gate) {
 	k.settle()
 }
 
-// answered takes a question from those that wait.
+// answered removes a question from those that wait.
 func (k *asker) answered(g store.Gate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -202,7 +199,7 @@ func (k *asker) done() {
 	}
 }
 
-// yield leaves the slot to others while a question waits, and takes it back after that.
+// yield gives up the slot while a question waits, and takes it back afterwards.
 func (k *asker) yield(ctx context.Context) error {
 	k.turn.Lock()
 	defer k.turn.Unlock()
@@ -220,7 +217,7 @@ func (k *asker) yield(ctx context.Context) error {
 	return k.slot.Resume(ctx)
 }
 
-// hear returns emit, and notes before it what the agent has begun and ended.
+// hear returns an emit that first notes what the agent has begun and ended.
 func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
 	return func(ev agent.Event) error {
 		if ev.ID != "" && (ev.Kind == agent.EventCommand || ev.Kind == agent.EventFile || ev.Kind == agent.EventTool) {
@@ -238,8 +235,8 @@ func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
 	}
 }
 
-// settle parks the slot while the agent has asked and nothing runs but what it asked about, or what has
-// run for too long to wait for. k.mu is held.
+// settle parks the slot if the agent has asked and nothing else runs, apart from what has run too long to wait
+// for. k.mu is held.
 func (k *asker) settle() {
 	if k.parked != nil {
 		close(k.parked)
@@ -251,13 +248,13 @@ func (k *asker) settle() {
 	}
 	idle := k.slot.Park()
 	k.parked = make(chan struct{})
-	if k.options.ApproveExpires == 0 { // else the answer comes by itself
+	if k.options.ApproveExpires == 0 { // otherwise an answer comes by itself
 		go k.watch(idle, k.parked)
 	}
 }
 
-// watch ends the attempt once only people can make the task go on, unless the agent goes on
-// first. The gates stay open, as after any other interruption.
+// watch ends the attempt once only people can make the task continue, unless the agent continues first. The
+// gates stay open, as after any other interruption.
 func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
 	select {
 	case <-idle:
@@ -271,7 +268,7 @@ func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
 	}
 	for _, g := range k.open {
 		if now, err := k.e.cfg.Store.Gate(context.Background(), g.ID); err == nil && now.State != store.GateOpen {
-			return // it was answered just now, and whoever waits for that is about to see it
+			return // it was answered just now, and its waiter is about to see that
 		}
 	}
 	g := k.open[0]
@@ -310,7 +307,7 @@ func (k *asker) time() time.Duration {
 	return k.waited
 }
 
-// withdraw ends a question whose attempt is over.
+// withdraw withdraws a question whose attempt is over.
 func (e *Runner) withdraw(ctx context.Context, row store.Thread, g store.Gate) error {
 	if _, err := e.cfg.Gates.Withdraw(ctx, g, "the attempt that asked has ended"); err != nil &&
 		!errors.Is(err, store.ErrConflict) {
@@ -319,7 +316,7 @@ func (e *Runner) withdraw(ctx context.Context, row store.Thread, g store.Gate) e
 	return e.working(ctx, row)
 }
 
-// Withdraw ends the questions that agents left at a head from which the thread has gone on.
+// Withdraw withdraws the questions that agents left at a head that the thread has moved on from.
 func (e *Runner) Withdraw(ctx context.Context, row store.Thread, from dag.Hash) error {
 	open, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package attempt runs an agent once for a step of a thread: it puts the prompt together, chooses the
-// session, records what the agent does and asks, and makes of its answer what a step is made of.
+// Package attempt runs an agent once for a step of a thread: it puts the prompt together, chooses the session,
+// records what the agent does and asks, and turns its answer into the parts of a step.
 //
-// In go a thread's position and a role to run; out come the parts of a step, or the failure that is
+// It takes a thread's position and a role to run, and returns the parts of a step, or a failure that it has
 // recorded. The shape of an attempt:
 //
 //	Prepare   the row and its prompt, which the caller commits (batch A)
@@ -44,23 +44,23 @@ type Desks interface {
 	Open(row store.Thread, instance, attempt string, v agent.Vendor) (agent.Directory, error)
 	// Left calls read with the logs of an attempt whose owner died, if there are any.
 	Left(row store.Thread, instance, attempt string, read func(events, stderr io.Reader) error) error
-	// Attached returns what every agent of a task is handed.
+	// Attached returns the files that every agent of a task receives.
 	Attached(row store.Thread) []agent.Attachment
 }
 
-// A Host says where agents are started on a machine.
+// A Host describes where agents are started on a machine.
 type Host struct {
-	Home string // below it agents keep what is their own, by task; "": they have no place
-	// Scratch is where tasks have a place for what commands of agents need beside their files, of
-	// which nothing outlives the task; "": there is none.
+	Home string // agents keep their own files below it, by task; "": they have no place
+	// Scratch is where commands of agents keep files other than those of the task. None of them outlive the
+	// task. "": there is no such place.
 	Scratch string
 	Bin     string     // the plait executable, for PLAIT_BIN
-	Cell    *proc.Cell // the walls around programs of agents, nil: only those that agents make themselves
-	// Name and Boot name the machine and its start. Only processes of both can be ended here; "": all can.
+	Cell    *proc.Cell // the sandbox around programs of agents, nil: only those that agents make themselves
+	// Name and Boot identify the machine and its boot. Only processes of both can be ended here; "": all can.
 	Name, Boot string
 }
 
-// Config is what attempts are made with.
+// Config configures a Runner.
 type Config struct {
 	Store interface {
 		store.Objects
@@ -77,9 +77,9 @@ type Config struct {
 	Now    func() time.Time
 }
 
-// A Player has attempts made with what is recorded of the first time that they were.
+// A Player supplies recorded answers when an attempt is replayed.
 type Player interface {
-	// Play returns the agent that makes an attempt instead of a, and what it is asked.
+	// Play returns the agent that makes an attempt in place of a, and its request.
 	Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent, agent.Request, error)
 }
 
@@ -98,8 +98,8 @@ func New(cfg Config) *Runner { return &Runner{cfg: cfg} }
 
 func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }
 
-// home returns the directory of a task for what agents keep to themselves, outside every
-// workspace; "" when there is none.
+// home returns the directory, outside every workspace, where the agents of a task keep their own files; "" if
+// there is none.
 func (e *Runner) home(task string) string {
 	if e.cfg.Host.Home == "" {
 		return ""

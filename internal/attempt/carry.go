@@ -19,14 +19,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxSession is how many bytes of a session are carried, with all that it goes on from.
+// maxSession is how many bytes of a session are carried, including the sessions that it continues.
 const maxSession = 1 << 30
 
-// sizesName is the first entry of a session's bytes: how large each of its files is with them, as JSON.
+// sizesName is the first entry of a session's archive: the size of each file once the archive is unpacked, as
+// JSON.
 const sizesName = "sizes.json"
 
-// keepSession keeps in the record the session in which a step was done, where the task keeps its files and the
-// agent's sessions can be carried: what its files hold beyond the step before in the same session.
+// keepSession records the session in which a step was done, if the task keeps its files and the agent's
+// sessions can be carried. It keeps only what the files have gained since the previous step in the session.
 func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
 	carrier, ok := p.worker.Agent.(agent.SessionExporter)
 	home := e.home(c.Row.Task)
@@ -77,7 +78,7 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 	return []store.Object{node}, nil
 }
 
-// keepFiles has the files that a step left in the record, where the task wants that.
+// keepFiles records the files that a step left, if the task wants that.
 func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Outcome) (err error) {
 	if !c.Options.KeepFiles || p.kept.after == "" {
 		return nil
@@ -91,7 +92,7 @@ func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Out
 	return err
 }
 
-// sessionBefore returns the session node of the newest step of a role, if it was done in the same session.
+// sessionBefore returns the session node of a role's newest step, if that step was done in the same session.
 func (e *Runner) sessionBefore(ctx context.Context, c *Thread, role, session string) (dag.Hash, error) {
 	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
 		if err != nil {
@@ -109,7 +110,7 @@ func (e *Runner) sessionBefore(ctx context.Context, c *Thread, role, session str
 	return dag.Hash{}, nil
 }
 
-// sessionSizes reads how large the files of a session are with what a node has.
+// sessionSizes reads the sizes that a session's files have at a node.
 func (e *Runner) sessionSizes(ctx context.Context, h dag.Hash) (sizes map[string]int64, err error) {
 	s, err := e.cfg.Record.Nodes().Session(ctx, h)
 	if err != nil {
@@ -124,14 +125,14 @@ func (e *Runner) sessionSizes(ctx context.Context, h dag.Hash) (sizes map[string
 	return sizes, err
 }
 
-// A part is what a file of a session has that is not in the record.
+// A part is the new content of a session's file.
 type part struct {
 	name     string
 	from, to int64
 }
 
-// grown returns what the files hold beyond sizes, and updates those. A file that became shorter has been
-// replaced: it is taken whole.
+// grown returns what the files have beyond sizes, and updates sizes. A file that became shorter was replaced,
+// and is taken whole.
 func grown(root *os.Root, names []string, sizes map[string]int64) (parts []part, err error) {
 	slices.Sort(names)
 	total := int64(0)
@@ -155,7 +156,7 @@ func grown(root *os.Root, names []string, sizes map[string]int64) (parts []part,
 	return parts, nil
 }
 
-// packSession writes the parts as a tar: first the sizes, then for each file what it has more.
+// packSession writes the parts as a tar: first the sizes, then the new content of each file.
 func packSession(w io.Writer, root *os.Root, parts []part, sizes map[string]int64) error {
 	t := tar.NewWriter(w)
 	list, err := json.Marshal(sizes)
@@ -202,8 +203,8 @@ func openSession(r io.Reader) (*tar.Reader, map[string]int64, error) {
 	return t, sizes, nil
 }
 
-// restoreSession puts the files of a session from the record where its agent looks for them: its home is not the
-// one in which the session began, or was lost.
+// restoreSession puts the recorded files of a session where its agent looks for them. The session began in
+// another home, or was lost from this one.
 func (e *Runner) restoreSession(ctx context.Context, h dag.Hash, home string) error {
 	fail := func(err error) error { return fmt.Errorf("restore session %s: %w", h.Short(), err) }
 	var chain []dag.Hash
@@ -236,7 +237,7 @@ func (e *Runner) restoreSession(ctx context.Context, h dag.Hash, home string) er
 	return nil
 }
 
-// readSession adds what a blob has of a session's files.
+// readSession adds a blob's content to a session's files.
 func (e *Runner) readSession(ctx context.Context, blob dag.Hash, files map[string][]byte) error {
 	r, _, err := e.cfg.Store.Open(ctx, blob)
 	if err != nil {
@@ -261,7 +262,7 @@ func (e *Runner) readSession(ctx context.Context, blob dag.Hash, files map[strin
 		}
 		old := files[name]
 		if h.Size == sizes[h.Name] {
-			old = nil // all of it
+			old = nil // the part has the whole file
 		}
 		b := bytes.NewBuffer(old)
 		if _, err := io.Copy(b, t); err != nil {
@@ -271,11 +272,11 @@ func (e *Runner) readSession(ctx context.Context, blob dag.Hash, files map[strin
 			return fmt.Errorf("file %q has %d bytes, not %d: %w", name, b.Len(), sizes[h.Name], store.ErrCorrupt)
 		}
 	}
-	_, err = io.Copy(io.Discard, r) // to its end, where the hash is checked
+	_, err = io.Copy(io.Discard, r) // read to the end, where the hash is checked
 	return err
 }
 
-// writeBelow writes a file that is not there, and its directories. One that is there stays as it is.
+// writeBelow writes a new file, and its directories. It leaves an existing file unchanged.
 func writeBelow(root *os.Root, name string, data []byte) error {
 	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -14,9 +14,9 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// cited lists the ids that an answer cites, in its text and in the texts of its meta. What a program prints,
-// or an agent says in a chat, is not sent back, so it is not looked at unless the agent is held to its
-// citations. Of a plan the inputs of its actions do not count: to hand something on claims nothing.
+// cited lists the ids that an answer cites, in its text and in the texts of its meta. A program's output and an
+// agent's words in a chat are never sent back, so cited skips them unless citations are required. In a plan the
+// inputs of actions do not count: passing something on claims nothing.
 func (p *Prepared) cited(ans *answer, result agent.Result) []string {
 	if !p.strict && (p.Role.Chat || result.Plain) {
 		return nil
@@ -55,11 +55,11 @@ func eachText(v any, do func(string)) {
 	}
 }
 
-// check returns a line for each citation that does not hold: it names a command or a tool call
-// that came to nothing or, where the agent is held to that, no entry.
+// check returns a line for each citation that does not hold: it names a command or tool call that had no result
+// or, if citations are required, no entry.
 func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string, error) {
 	var lines []string
-	missing := -1 // the first line of one that names nothing
+	missing := -1 // the first line about an id that names nothing
 	slices.Sort(cited)
 	for _, id := range slices.Compact(cited) {
 		ev, found, err := m.find(ctx, id)
@@ -86,8 +86,8 @@ func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string,
 	return lines, nil
 }
 
-// find returns the entry that an id means in this answer, and whether there is one. The entry is nil when
-// nothing about it needs to be known.
+// find returns the entry that an id means in this answer, and whether it exists. The entry is nil if only its
+// existence matters.
 func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
 	full := id
 	if by, local, whole := strings.Cut(id, "."); !whole || by == m.p.Row.Instance {
@@ -101,7 +101,7 @@ func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidenc
 	}
 	a, ok := m.known.get(full)
 	if !ok && !m.p.strict && !strings.Contains(id, ".") {
-		a, ok = m.known.only(id) // as readers do
+		a, ok = m.known.only(id) // as readers resolve it
 	}
 	if !ok || a.Kind == thread.FileAnchor {
 		return nil, ok, nil

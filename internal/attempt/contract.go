@@ -10,13 +10,13 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// shapes reports whether an agent holds its model to the schema of a role's answer.
+// shapes reports whether an agent makes its model follow the schema of a role's answer.
 func (w Worker) shapes(role flow.Role) bool {
 	a, ok := w.Agent.(agent.Shaper)
 	return ok && role.Frontmatter != nil && a.Shapes(role.Frontmatter)
 }
 
-// contract tells the agent what to hand back; shaped says that it holds its model to the schema.
+// contract tells the agent what to hand back. shaped means that the agent makes its model follow the schema.
 func contract(role flow.Role, shaped bool) string {
 	schema := schemaOf(role)
 	switch {

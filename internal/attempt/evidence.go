@@ -16,26 +16,26 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// An evidenceRecorder makes evidence of one answer.
+// An evidenceRecorder makes the evidence of one answer.
 type evidenceRecorder struct {
 	e     *Runner
 	p     *Prepared
 	ans   *answer
 	files *files
 	desk  agent.Directory
-	said  dag.Hash // of the transcript, once it is known
+	said  dag.Hash // of the transcript, once known
 	known *evidenceIndex
-	cited map[string]bool // ids as the answer has them: those of its own instance without the name of the instance
+	cited map[string]bool // ids as in the answer: those of its own instance lack the instance's name
 	at    int64
 	own   map[string]*thread.Evidence // local ids of this answer; nil: handed in
 	ran   map[string]*thread.Evidence // commands of this answer by id
-	lines map[string]*thread.Evidence // and by command line: the newest that ended, else the newest
+	lines map[string]*thread.Evidence // and by command line: the newest that ended, otherwise the newest
 }
 
-// recordEvidence makes evidence of what an attempt did and of what its answer points out. It
-// goes with the step: nodes and bytes into ans, the nodes' hashes into p. No citation in the
-// answer of a model may name a command that was declined or interrupted, or such a call of a tool,
-// except in a chat; with p.strict each has to resolve. A *agent.Failure says what the agent has to do better.
+// recordEvidence makes evidence of what an attempt did and of what its answer points out. The evidence goes
+// with the step: nodes and bytes into ans, the nodes' hashes into p. A model's answer must not cite a command
+// or a tool call that was declined or interrupted, except in a chat; with p.strict each citation has to
+// resolve. If the evidence is wrong, the error is an *agent.Failure that tells the agent what to fix.
 func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result,
 	ans *answer) error {
 	ctx = context.WithoutCancel(ctx)
@@ -55,7 +55,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		files: openFiles(worktree.Of(c.Row), p.location),
 	}
 	defer m.files.close()
-	for _, h := range entries { // their ids may be cited, whether or not they are kept
+	for _, h := range entries { // they may be cited even if they are not kept
 		m.own[h.ID] = nil
 	}
 	for _, id := range cited {
@@ -92,7 +92,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 	return nil
 }
 
-// refused tells an agent what is wrong with its evidence.
+// refused returns the failure that tells an agent what is wrong with its evidence.
 func refused(problems []string) error {
 	const most = 10
 	if over := len(problems) - most; over > 0 {
@@ -102,7 +102,7 @@ func refused(problems []string) error {
 		strings.Join(problems, "; "))}
 }
 
-// add puts an entry into what the step carries.
+// add adds an entry to the step.
 func (m *evidenceRecorder) add(ev *thread.Evidence) error {
 	obj, err := thread.NewNode(dag.TypeEvidence, ev)
 	if err != nil {
@@ -123,7 +123,7 @@ func (m *evidenceRecorder) entry(id, kind, title, summary string) *thread.Eviden
 	}
 }
 
-// tree is the git tree that the attempt left, or that it found and left as it was.
+// tree returns the git tree that the attempt left, or found and did not change.
 func (m *evidenceRecorder) tree() *string {
 	if m.p.kept.after == "" {
 		return nil
@@ -131,7 +131,7 @@ func (m *evidenceRecorder) tree() *string {
 	return &m.p.kept.after
 }
 
-// seen makes entries of what the agent was seen to do.
+// seen makes entries of the agent's observed activities.
 func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*thread.Evidence, error) {
 	done := m.p.activity.activities
 	given, taken := map[string]int{}, map[string]bool{} // by kind and turn; ids
@@ -142,7 +142,7 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 			n := "-" + strconv.Itoa(given[kind+turn])
 			id := kind + turn + n
 			if own := kind + n; turn == m.p.tries.turn && m.cited[own] && free(own) {
-				id = own // so it counts its own, and nothing else has that name
+				id = own // the agent counted its own commands; no other entry has this name
 			}
 			if free(id) {
 				taken[id] = true
@@ -214,7 +214,7 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 	return ev, nil
 }
 
-// logs names the raw logs of a program as its output.
+// logs sets the raw logs of a program as its output.
 func (m *evidenceRecorder) logs(ctx context.Context, src *thread.EvidenceSource) error {
 	out, _, err := m.e.keepLog(ctx, m.p, m.desk.Transcript, &m.ans.objects)
 	if err != nil {

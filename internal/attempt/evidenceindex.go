@@ -15,17 +15,17 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// An evidenceIndex holds what is known of the evidence of a task. Other processes add to
-// it, so the journal is read on before each use.
+// An evidenceIndex indexes the evidence of a task. Other processes add to it, so each use first reads the rest
+// of the journal.
 type evidenceIndex struct {
 	mu    sync.Mutex
-	begun bool                  // what a fork inherits is known
+	begun bool                  // what a fork inherits has been read
 	pos   int64                 // of the last event read
-	all   []event.EvidenceAdded // in the order in which they came, what is inherited first
-	ids   map[string]int        // full, and where in all
+	all   []event.EvidenceAdded // in order of arrival, inherited ones first
+	ids   map[string]int        // full id → index in all
 }
 
-// evidenceOf returns the evidence of a task as it is now.
+// evidenceOf returns the current evidence of a task.
 func (e *Runner) evidenceOf(ctx context.Context, task string) (*evidenceIndex, error) {
 	e.mu.Lock()
 	if e.evidence == nil {
@@ -65,11 +65,11 @@ func (k *evidenceIndex) read(ctx context.Context, e *Runner, task string) error 
 	})
 }
 
-// inherited lists the evidence that a task which is a fork has from where it was forked.
+// inherited lists the evidence that a forked task has from before the fork.
 func (e *Runner) inherited(ctx context.Context, task string) ([]event.EvidenceAdded, error) {
 	nodes, err := e.cfg.Record.Nodes().Inherited(ctx, e.cfg.Store, task)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // a thread that is alone in its record
+		return nil, nil // the thread is the only one in its record
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (k *evidenceIndex) add(a event.EvidenceAdded) {
 	k.all = append(k.all, a)
 }
 
-// get returns the entry of that full id.
+// get returns the entry with a full id.
 func (k *evidenceIndex) get(id string) (event.EvidenceAdded, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,7 +106,7 @@ func (k *evidenceIndex) get(id string) (event.EvidenceAdded, bool) {
 	return k.all[i], true
 }
 
-// only returns the one entry that its instance calls so, if there is one and no other.
+// only returns the entry with a local id, if exactly one has it.
 func (k *evidenceIndex) only(local string) (found event.EvidenceAdded, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,13 +121,13 @@ func (k *evidenceIndex) only(local string) (found event.EvidenceAdded, ok bool) 
 	return found, ok
 }
 
-// has reports whether there is an entry of that full id.
+// has reports whether an entry has a full id.
 func (k *evidenceIndex) has(id string) bool {
 	_, ok := k.get(id)
 	return ok
 }
 
-// list returns the entries, in the order in which they came.
+// list returns the entries in order of arrival.
 func (k *evidenceIndex) list() []event.EvidenceAdded {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -141,7 +141,7 @@ func (k *evidenceIndex) names() []string {
 	return slices.Sorted(maps.Keys(k.ids))
 }
 
-// entry reads an entry of the record; one that is lost or damaged is nil, since verify tells of it.
+// entry reads a recorded entry. It returns nil for a lost or damaged one, which verify reports.
 func (e *Runner) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error) {
 	ev, err := e.cfg.Record.Nodes().Evidence(ctx, h)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
@@ -150,8 +150,8 @@ func (e *Runner) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error
 	return ev, err
 }
 
-// proofs returns the newest evidence of a task whose ids begin with prefix, oldest first. A command or a call of
-// a tool that came to nothing proves nothing.
+// proofs returns the newest evidence of a task whose ids begin with prefix, oldest first. It skips commands and
+// tool calls that had no result, since they prove nothing.
 func (e *Runner) proofs(ctx context.Context, task, prefix string) ([]event.EvidenceAdded, error) {
 	known, err := e.evidenceOf(ctx, task)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what an attempt is given to read beside what its prompt names.
+// Bounds on what an attempt is lent to read beyond what its prompt names.
 const (
 	maxLentSteps   = 4 * thread.MaxExported
 	maxLentObjects = 32 << 20 // bytes
@@ -19,21 +19,22 @@ const (
 	maxLentBytes   = 32 << 20 // of files
 )
 
-// A lender puts what an agent may read of the record into its context directory: nodes into one
-// file, agent.Objects, where cas get and cas walk find them, and the bytes of artifacts as files.
+// A lender puts the parts of the record that an agent may read into its context directory: nodes into one file,
+// agent.Objects, where cas get and cas walk find them, and the bytes of artifacts as files.
 type lender struct {
 	*Runner
 	desk    agent.Directory
 	objects bytes.Buffer
 	seen    map[dag.Hash]bool // nodes, and steps
 	paths   map[string]bool
-	blobs   map[dag.Hash]bool // as files of their own
+	blobs   map[dag.Hash]bool // as separate files
 	steps   int
 	files   int
 	bytes   int64
 }
 
-// exportContext gives an attempt what its prompt names, what it leaves out, and the chain of its callers.
+// exportContext lends an attempt what its prompt names, what the prompt leaves out, and the chain of its
+// callers.
 func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory) error {
 	if desk.Agent().Context == "" {
 		return nil
@@ -59,7 +60,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 	for _, u := range p.uses {
 		var err error
 		switch u.Form {
-		case thread.FormOmitted, thread.FormSession: // its earlier turns were told of files, which were taken away
+		case thread.FormOmitted, thread.FormSession: // its earlier turns named files that were removed since
 			err = l.chain(ctx, thread.Chain{To: u.To}, thread.MaxExported)
 		case thread.FormMeta:
 			err = l.meta(ctx, u)
@@ -74,7 +75,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 	return desk.Keep(agent.Objects, l.objects.Bytes())
 }
 
-// named exports what the prompt names: whatever its size, since the prompt says that it is there.
+// named exports what the prompt names, whatever its size, since the prompt promises it.
 func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
 	files := append(p.given.named.Files, c.Lent.Files...)
 	for _, in := range p.given.inputs {
@@ -96,7 +97,7 @@ func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
 	return nil
 }
 
-// meta exports the steps of which a prompt tells no more than the meta.
+// meta exports the steps of which a prompt has only the meta.
 func (l *lender) meta(ctx context.Context, u thread.ContextUse) error {
 	for s, err := range l.cfg.Record.Nodes().Walk(ctx, u.To) {
 		if err != nil {
@@ -109,8 +110,8 @@ func (l *lender) meta(ctx context.Context, u thread.ContextUse) error {
 	return nil
 }
 
-// callers exports the chain of callers, from the call up to the top: starts, prompts and, of each
-// caller, the newest steps.
+// callers exports the chain of callers, from the call up to the top: starts, prompts and each caller's newest
+// steps.
 func (l *lender) callers(ctx context.Context, c *Thread) error {
 	if c.Caller.IsZero() {
 		return nil
@@ -136,7 +137,7 @@ func (l *lender) callers(ctx context.Context, c *Thread) error {
 	}
 }
 
-// chain exports at most that many steps of a chain, the newest, and what they called and joined.
+// chain exports the newest steps of a chain, at most that many, and what they called and joined.
 func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error {
 	for s, err := range l.cfg.Record.Nodes().Walk(ctx, chain.To) {
 		if err != nil {
@@ -165,7 +166,7 @@ func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error 
 	return nil
 }
 
-// step exports a step: its node, its text and what it left.
+// step exports a step: its node, its text and its artifacts.
 func (l *lender) step(ctx context.Context, s thread.Step) error {
 	if l.seen[s.Hash] {
 		return nil
@@ -212,7 +213,7 @@ func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
 	return nil
 }
 
-// file exports the bytes of an artifact, as a file of its path and as one of its hash.
+// file exports the bytes of an artifact, as a file named by its path and one named by its hash.
 func (l *lender) file(ctx context.Context, f thread.ExportedFile) error {
 	if l.paths[f.Path] {
 		return nil

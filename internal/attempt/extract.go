@@ -18,13 +18,13 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// headBytes is how much of an output that cannot be a text becomes one.
+// headBytes is how much of an output becomes a text when the whole cannot.
 const headBytes = 1 << 20
 
 // An answer is what was extracted from an attempt's output.
 type answer struct {
 	meta      json.RawMessage // canonical
-	fields    map[string]any  // of meta; nil: what was said is not read
+	fields    map[string]any  // of meta; nil: the output was not parsed
 	status    string
 	text      string
 	whole     bool // text is only the head: the whole output becomes an artifact
@@ -35,12 +35,12 @@ type answer struct {
 	proved    []event.EvidenceAdded
 }
 
-// extract reads the output of an attempt and collects its artifacts. A
-// *agent.Failure says what the agent has to do better.
+// extract reads the output of an attempt and collects its artifacts. If the output is invalid, the error is an
+// *agent.Failure that tells the agent what to fix.
 func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
 	result agent.Result) (answer, error) {
 	if p.strict {
-		result.Plain = false // a planner's or an action's output has a form
+		result.Plain = false // a planner's or an action's output has a fixed form
 	}
 	most := int64(c.Limits.MaxOutput)
 	if p.Role.Chat {
@@ -101,7 +101,7 @@ func parse(result agent.Result, most int64, plans bool) (answer, error) {
 	return plain(result, text)
 }
 
-// atMost is the most bytes of an output that become a text.
+// atMost returns the largest output, in bytes, that becomes a text.
 func atMost(most int64) int64 {
 	if most <= 0 || most > agent.MaxOutput {
 		return agent.MaxOutput
@@ -115,10 +115,10 @@ func fits(result agent.Result, most int64) bool {
 	return !result.Truncated && int64(len(out)) <= most && utf8.Valid(out) && jsonSize(out) <= dag.MaxBytes-4096
 }
 
-// turn is why a conversation waits.
+// turn is the reason that a conversation waits.
 const turn = "waits for what the person says next"
 
-// talk makes an answer of what was said in a conversation: nothing is read out of it.
+// talk makes an answer of what was said in a conversation, without parsing it.
 func talk(result agent.Result, most int64) (answer, error) {
 	most = atMost(most)
 	ans := answer{status: flow.Suspend, text: string(result.Output), whole: !fits(result, most)}
@@ -141,8 +141,7 @@ func jsonSize(b []byte) int {
 	return n
 }
 
-// head returns the first bytes of out as text: cut between characters, what is
-// not UTF-8 replaced.
+// head returns the first bytes of out as text. It cuts between characters, and replaces what is not UTF-8.
 func head(out []byte, most int64) string {
 	if int64(len(out)) > most {
 		out = out[:most]
@@ -190,8 +189,7 @@ func fromFrontMatter(front, body string, result agent.Result, plans bool) (answe
 	return withStatus(canon, body, result, plans)
 }
 
-// decodeFrontMatter reads YAML that has only JSON values. Its errors count lines
-// from the "---" before it.
+// decodeFrontMatter reads YAML that has only JSON values. Its errors count lines from the opening "---".
 func decodeFrontMatter(front string) (any, error) {
 	root, err := yamldoc.Parse([]byte(front))
 	var v any
@@ -209,8 +207,8 @@ func decodeFrontMatter(front string) (any, error) {
 	return v, err
 }
 
-// oneObject reports whether text is one JSON object and nothing else. A fence of
-// three backquotes around it is let through: models add it.
+// oneObject reports whether text is one JSON object and nothing else. It allows a fence of three backquotes
+// around the object, since models add one.
 func oneObject(text string) (json.RawMessage, bool) {
 	text = strings.TrimSpace(text)
 	if rest, ok := strings.CutPrefix(text, "```json"); ok {
@@ -226,9 +224,9 @@ func oneObject(text string) (json.RawMessage, bool) {
 	return canon, true
 }
 
-// withStatus completes meta, which is canonical, by what the exit code says: the agent's configuration wins,
-// and a program that ends well is done. For $status a property status will do, and the
-// form of a plan.
+// withStatus adds $status to meta, which is canonical, from the exit code: the agent's configuration decides
+// first, and a program that exits with 0 is done. A property named status, or the form of a plan, can take the
+// place of $status.
 func withStatus(canon json.RawMessage, text string, result agent.Result, plans bool) (answer, error) {
 	var fields map[string]any
 	if err := json.Unmarshal(canon, &fields); err != nil {
@@ -264,7 +262,7 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 	return answer{meta: canon, fields: fields, status: status, text: text}, nil
 }
 
-// setField sets a text in a canonical object. All else is spelled as it was.
+// setField sets a text in a canonical object, and keeps the spelling of all else.
 func setField(canon json.RawMessage, name, text string) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(canon, &fields); err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxAnchorRead bounds what is read of files for the evidence of one answer.
+// maxAnchorRead is how many bytes of files are read for the evidence of one answer.
 const maxAnchorRead = 512 << 20
 
-// files reads an attempt's working tree. All is opened through its os.Root:
-// the agent may have made links in it.
+// files reads an attempt's working tree. It opens everything through its os.Root, since the agent may have made
+// links in the tree.
 type files struct {
 	tree     string
 	location string // of the agent in the tree, with slashes, "." for its root
@@ -25,7 +25,7 @@ type files struct {
 	sums     map[string]dag.Hash
 }
 
-// openFiles opens a working tree. If that fails, each use says so.
+// openFiles opens a working tree. If that fails, each use reports it.
 func openFiles(tree, location string) *files {
 	w := &files{tree: tree, location: filepath.ToSlash(filepath.Clean(filepath.FromSlash(location))),
 		left: maxAnchorRead, sums: make(map[string]dag.Hash)}
@@ -39,7 +39,7 @@ func (w *files) close() {
 	}
 }
 
-// place returns the path in the tree that an agent means, and whether it lies there.
+// place returns the path in the tree that an agent means, and whether it is in the tree.
 func (w *files) place(path string) (string, bool) {
 	if path == "" || strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return path, false
@@ -63,7 +63,7 @@ func (w *files) place(path string) (string, bool) {
 	return filepath.ToSlash(filepath.Join(filepath.FromSlash(w.location), name)), true
 }
 
-// anchor reads lines of a file. thread.ErrAnchor when there is too much of it.
+// anchor reads lines of a file. The error matches thread.ErrAnchor if the file is too large.
 func (w *files) anchor(path string, start, end int) (thread.Anchored, error) {
 	if w.err != nil {
 		return thread.Anchored{}, errors.New("the working tree cannot be read")
@@ -91,11 +91,11 @@ func (w *files) anchor(path string, start, end int) (thread.Anchored, error) {
 	return thread.Anchor(f, start, end)
 }
 
-// hash returns the hash of a file as it is now, zero when it cannot be read.
+// hash returns the current hash of a file, zero if it cannot be read.
 func (w *files) hash(path string) dag.Hash {
 	h, ok := w.sums[path]
 	if !ok {
-		found, _ := w.anchor(path, 0, 0) // zero when there is no such file, or too much of it
+		found, _ := w.anchor(path, 0, 0) // zero if the file does not exist or is too large
 		h = found.Hash
 		w.sums[path] = h
 	}

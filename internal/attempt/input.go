@@ -15,14 +15,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what an action is given to read, in bytes and entries.
+// Bounds on what an action is given to read, in bytes and entries.
 const (
 	maxInput  = 1 << 20
 	maxDigest = 40
 )
 
-// An input is what an action was planned to have: a file that its agent may read, and a
-// line that says what it is.
+// An input is what the plan gives an action: a file that its agent may read, and a line that describes it.
 type input struct {
 	file  string
 	line  string
@@ -30,7 +29,7 @@ type input struct {
 	files []thread.ExportedFile
 }
 
-// has adds an artifact, as a file in the directory dir.
+// has adds an artifact as a file in the directory dir.
 func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
 	f := thread.ExportedFile{Path: dir + "/" + thread.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
 	in.files = append(in.files, f)
@@ -38,9 +37,8 @@ func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
 		a.MediaType, a.Size, f.Path, h)
 }
 
-// inputs returns what the plan gives the action of a thread: what it depends on has come
-// to, evidence and artifacts. Of what is large there is the head. A fork by hand of an
-// action is given the same.
+// inputs returns what the plan gives the action of a thread: the results of the actions it depends on, evidence
+// and artifacts. Large inputs are cut to their beginning. A fork by hand of an action is given the same.
 func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 	id, at := c.Def.ActionID(), c.Caller
 	if id == "" {
@@ -82,8 +80,8 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 	return out, nil
 }
 
-// siblings returns the newest threads of the actions of the plan that an action is of, or
-// that from which it was forked by hand; none when that is gone.
+// siblings returns the newest threads of the plan's actions, for an action of the plan or a fork by hand of
+// one; none if the plan's thread is gone.
 func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
 	for row.Parent == nil {
 		from, ok, err := thread.Origin(ctx, e.cfg.Store, row)
@@ -106,7 +104,7 @@ func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]sto
 	return newest, nil
 }
 
-// resultOf is the result of an action, for one that depends on it.
+// resultOf returns the result of an action, as an input for an action that depends on it.
 func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) {
 	end, steps, err := e.cfg.Record.PathEnd(ctx, row)
 	if err != nil {
@@ -121,7 +119,7 @@ func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) 
 	return in, err
 }
 
-// eachLeft calls do for each artifact that steps left, the newest first, and of those of one name only the newest.
+// eachLeft calls do for each artifact that steps left, newest first, and only for the newest of each name.
 func (e *Runner) eachLeft(ctx context.Context, steps []thread.Step, do func(dag.Hash, *thread.Artifact) error) error {
 	seen := map[string]bool{} // names
 	for _, s := range slices.Backward(steps) {
@@ -173,7 +171,7 @@ func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
 	return e.proof(ctx, ev)
 }
 
-// proof is an entry of evidence, with the beginnings of its sources.
+// proof returns an entry of evidence with the beginning of each source.
 func (e *Runner) proof(ctx context.Context, ev event.EvidenceAdded) (input, error) {
 	proof, err := e.cfg.Record.Nodes().Evidence(ctx, ev.Hash)
 	if err != nil {
@@ -200,7 +198,7 @@ func (e *Runner) proof(ctx context.Context, ev event.EvidenceAdded) (input, erro
 	return in, nil
 }
 
-// head reads the beginning of what is kept of a source.
+// head reads the kept beginning of a source.
 func (e *Runner) head(ctx context.Context, s thread.EvidenceSource, kept dag.Hash) ([]byte, error) {
 	r, _, err := s.Open(ctx, e.cfg.Store, kept)
 	if err != nil {
@@ -210,8 +208,8 @@ func (e *Runner) head(ctx context.Context, s thread.EvidenceSource, kept dag.Has
 	return io.ReadAll(io.LimitReader(r, maxInput))
 }
 
-// inputsText is what the agent of an action is told of its inputs, which p keeps. One that
-// inherits a conversation whose session could not be branched off is given what evidence there is.
+// inputsText returns what the agent of an action is told about its inputs, which p keeps. An agent that
+// inherits a conversation but cannot branch off its session is given the existing evidence.
 func (e *Runner) inputsText(ctx context.Context, c *Thread, p *Prepared) (string, error) {
 	var err error
 	if p.given.inputs, err = e.inputs(ctx, c); err != nil {

@@ -19,22 +19,22 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// instructionFiles are the names of files for agents. Of a directory the first one counts.
+// instructionFiles are the names of files for agents. In each directory only the first one found counts.
 var instructionFiles = [...]string{"AGENTS.override.md", "AGENTS.md"}
 
-// Bounds of instructions.
+// Bounds on instructions.
 const (
-	maxInstructions = 32 << 10 // bytes of all that one agent is told
-	maxLooked       = 20_000   // directory entries that are looked at for files
+	maxInstructions = 32 << 10 // bytes, for one agent
+	maxLooked       = 20_000   // directory entries to search
 )
 
-// filesSection says where an agent finds and leaves files.
+// filesSection tells an agent where it finds and leaves files.
 const filesSection = "What you leave in the directory \"$PLAIT_ARTIFACTS\" is kept with your answer, and those who " +
 	"come after you are told of it.\n" +
 	"What you are lent to read lies in the directory \"$PLAIT_CONTEXT\". `\"$PLAIT_BIN\" cas get HASH` prints what " +
 	"else you were\nlent, by the first digits of its hash; `plait` is the same program."
 
-// instruct tells an agent that works by them the instructions of the project and the user, and
+// instruct adds the instructions of the project and the user to the prompt of an agent that follows them, and
 // where files are.
 func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
 	project, err := e.instructions(ctx, c.Row)
@@ -54,14 +54,14 @@ func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thre
 	return nil
 }
 
-// taskInstructions are what a project told agents when a task began. Changes that agents make to these
-// files do not count.
+// taskInstructions are the instructions that a project had when a task began. Later changes to these files by
+// agents do not count.
 type taskInstructions struct {
 	Place string            `json:"place"` // of the working tree in the project, with slashes
 	Files map[string]string `json:"files"` // by path in the project
 }
 
-// of returns what an agent at a place in the working tree is told: from the project's root down.
+// of returns the instructions for an agent at a place in the working tree, from the project's root down.
 func (t taskInstructions) of(location string) []thread.Instructions {
 	dirs := []string{"."}
 	for dir := range strings.SplitSeq(path.Join(t.Place, location), "/") {
@@ -91,9 +91,9 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 	return out
 }
 
-// instructions returns the instructions of a task. They are looked for once, before the first attempt, and
-// kept in the task's home, if it has one. A task that was forked by hand has the instructions of the one
-// that it comes from.
+// instructions returns the instructions of a task. It searches for them once, before the first attempt, and
+// keeps them in the task's home, if it has one. A fork by hand has the instructions of the task that it comes
+// from.
 func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,8 +123,7 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 	return t, nil
 }
 
-// keptInstructions returns the instructions that are kept in a task's home, and keeps them there first if
-// need be.
+// keptInstructions returns the instructions kept in a task's home, after it has put them there if necessary.
 func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t taskInstructions, err error) {
 	file := filepath.Join(e.home(root.Task), "instructions.json")
 	data, err := os.ReadFile(file)
@@ -139,7 +138,7 @@ func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t tas
 	return t, err
 }
 
-// firstInstructions returns the instructions of a task that has none yet, as they are kept.
+// firstInstructions returns the encoded instructions of a task that has none yet.
 func (e *Runner) firstInstructions(ctx context.Context, root store.Thread) ([]byte, error) {
 	from, ok, err := thread.Origin(ctx, e.cfg.Store, root)
 	if err != nil {
@@ -168,8 +167,8 @@ func keepInstructions(file string, data []byte) error {
 	return os.Rename(file+".new", file)
 }
 
-// findInstructions reads the instructions in a working tree, and above it up to the root of its
-// repository. It looks at the upper directories first, and at so many entries only.
+// findInstructions reads the instructions in a working tree, and above it up to the root of its repository. It
+// searches upper directories first, and only a limited number of entries.
 func findInstructions(tree string) (taskInstructions, error) {
 	t := taskInstructions{Place: ".", Files: map[string]string{}}
 	top := tree
@@ -184,7 +183,7 @@ func findInstructions(tree string) (taskInstructions, error) {
 	}
 	root, err := os.OpenRoot(top)
 	if err != nil {
-		return t, nil // whoever works there will say what is missing
+		return t, nil // whoever works there will report what is missing
 	}
 	defer root.Close()
 	if rel, err := filepath.Rel(top, tree); err == nil {
@@ -201,7 +200,7 @@ func findInstructions(tree string) (taskInstructions, error) {
 		t.read(root, dirs[0])
 		entries, err := fs.ReadDir(root.FS(), dirs[0])
 		if err != nil {
-			continue // what cannot be read says nothing
+			continue // skip what cannot be read
 		}
 		looked += len(entries)
 		for _, d := range entries {
@@ -213,7 +212,7 @@ func findInstructions(tree string) (taskInstructions, error) {
 	return t, nil
 }
 
-// read reads the files of a directory. A link that leads out of the project is not followed.
+// read reads the files of a directory. It does not follow links out of the project.
 func (t taskInstructions) read(root *os.Root, dir string) {
 	for _, name := range instructionFiles {
 		file := path.Join(dir, name)

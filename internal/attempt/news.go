@@ -13,22 +13,22 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// newsEvery is the least time between two agent.item events of an attempt:
-// watchers need no more, and each one is a durable write.
+// newsEvery is the least time between two agent.item events of an attempt: watchers need no more, and each
+// event is a durable write.
 const newsEvery = 200 * time.Millisecond
 
-// news writes what an agent does as agent.item events, in groups. Writing
-// happens on a goroutine of its own, which the first event starts, so that a slow disk does not
-// hold up the agent; the first error comes back from the next emit and from close.
+// news writes what an agent does as agent.item events, in groups. A goroutine, which the first event starts,
+// does the writing, so that a slow disk does not hold up the agent. The next emit, and close, return the first
+// error.
 type news struct {
 	commit func(store.Batch) error
 	event  func(items []json.RawMessage) store.Event
 
-	writing sync.Mutex // held by who writes
+	writing sync.Mutex // held while writing
 
 	mu     sync.Mutex
-	begun  bool          // the goroutine is
-	wake   chan struct{} // one buffered: there is something to do
+	begun  bool          // the goroutine has started
+	wake   chan struct{} // capacity one: there is something to do
 	items  []agent.Event
 	deeds  []func() error
 	err    error
@@ -46,8 +46,8 @@ func (e *Runner) report(ctx context.Context, row store.Thread, a store.Attempt) 
 	return n
 }
 
-// emit queues one event. It is the emit of agent.Agent. Of something that goes
-// on, what came since the last write is one event: deltas are no news each.
+// emit queues one event. It is the emit of agent.Agent. Deltas of one item since the last write are joined into
+// one event.
 func (n *news) emit(ev agent.Event) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,14 +63,14 @@ func (n *news) emit(ev agent.Event) error {
 	return n.err
 }
 
-// Bounds of what an event holds, in bytes. The whole is in the raw log.
+// Bounds on the size of an event, in bytes. The raw log has the whole.
 const (
 	maxOutput = 4 << 10
 	maxDiff   = 1 << 10
 	maxFiles  = 20
 )
 
-// bounded returns an event cut to what the journal takes.
+// bounded returns an event cut to the size that the journal accepts.
 func bounded(ev agent.Event) agent.Event {
 	ev.Text, ev.Asked = event.Brief(ev.Text), event.Brief(ev.Asked)
 	if over := len(ev.Output) - maxOutput; over > 0 {
@@ -92,7 +92,7 @@ func bounded(ev agent.Event) agent.Event {
 	return ev
 }
 
-// item encodes an event. Of one that is still too long it keeps what matters most.
+// item encodes an event. If the event is still too long, item keeps what matters most.
 func item(ev agent.Event) json.RawMessage {
 	data, err := json.Marshal(ev)
 	if err != nil || len(data) > store.MaxEventPayload/2 {
@@ -109,7 +109,7 @@ func item(ev agent.Event) json.RawMessage {
 	return data
 }
 
-// queue adds a write that is no event.
+// queue adds a write that is not an event.
 func (n *news) queue(deed func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -117,7 +117,7 @@ func (n *news) queue(deed func() error) {
 	n.signal()
 }
 
-// signal has the goroutine look, once n.mu is free.
+// signal wakes the goroutine. n.mu may be held.
 func (n *news) signal() {
 	if !n.begun && !n.closed {
 		n.begun = true
@@ -153,8 +153,8 @@ func (n *news) loop() {
 	}
 }
 
-// write writes what is queued now, and reports whether no more will come. It may be called
-// at any time: who must not go on before what was seen is kept calls it.
+// write writes what is queued, and reports whether no more will come. Call it before anything that must not
+// happen until the queued events are kept.
 func (n *news) write() (closed bool) {
 	n.writing.Lock()
 	defer n.writing.Unlock()

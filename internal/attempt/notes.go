@@ -12,24 +12,24 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// toldNotes bounds what a prompt repeats of notes, in bytes: the newest are told.
+// toldNotes is how many bytes of notes a prompt repeats: the newest notes.
 const toldNotes = 64 << 10
 
-// A noteBook remembers what the journals of tasks say of notes, so that each is read once. Its zero
-// value is ready.
+// A noteBook remembers the notes in the journals of tasks, so that each journal is read once. Its zero value is
+// ready to use.
 type noteBook struct {
 	mu    sync.Mutex
 	tasks map[string]*taskNotes
 }
 
-// taskNotes holds what the journal of a task says of notes. Few tasks have any: the beginnings of
-// attempts are looked for in those only.
+// taskNotes holds the notes in the journal of a task. Few tasks have any: only for those does it look up when
+// attempts began.
 type taskNotes struct {
 	pos   int64
 	notes []note           // oldest first
-	part  string           // of a note that goes on in the next event
+	part  string           // of a note that continues in the next event
 	began map[string]begun // by attempt
-	seen  int64            // how far began goes
+	seen  int64            // position in the journal up to which began is known
 }
 
 // A note is a text for later prompts.
@@ -41,12 +41,11 @@ type note struct {
 // begun is when a prompt was made.
 type begun struct{ pos, ts int64 }
 
-// noteMargin is how long, in ms, a note may have been on its way into the journal when a
-// prompt was made. Told twice is better than never.
+// noteMargin is how long, in ms, a note may take to reach the journal while a prompt is being made. Repeating a
+// note is better than losing it.
 const noteMargin = 1000
 
-// Notes returns the notes of a task for a prompt. after is the attempt by which the earlier ones were
-// told, or "".
+// Notes returns the notes of a task for a prompt. after is the attempt that was told the earlier ones, or "".
 func (e *Runner) Notes(ctx context.Context, task, after string) ([]string, error) {
 	n := &e.notes
 	n.mu.Lock()
@@ -89,7 +88,7 @@ func (e *Runner) Notes(ctx context.Context, task, after string) ([]string, error
 	return out, nil
 }
 
-// catchUp takes in the notes since.
+// catchUp reads the notes written since the last call.
 func (t *taskNotes) catchUp(ctx context.Context, journal store.Journal, task string) error {
 	of := store.EventFilter{Task: task, Types: event.Types(event.NotesRead{})}
 	return event.Each(ctx, journal, of, &t.pos, func(ev store.Event) error {
@@ -109,7 +108,7 @@ func (t *taskNotes) catchUp(ctx context.Context, journal store.Journal, task str
 	})
 }
 
-// learn takes in the attempts since.
+// learn reads the attempts begun since the last call.
 func (t *taskNotes) learn(ctx context.Context, journal store.Journal, task string) error {
 	of := store.EventFilter{Task: task, Types: event.Types(event.AttemptStarted{})}
 	return event.Each(ctx, journal, of, &t.seen, func(ev store.Event) error {
@@ -118,15 +117,15 @@ func (t *taskNotes) learn(ctx context.Context, journal store.Journal, task strin
 	})
 }
 
-// quoted quotes a note: it cannot pass for a part of the prompt.
+// quoted quotes a note, so that it cannot pass for a part of the prompt.
 func quoted(text string) string {
 	return "From the notes on this task (shared/human-notes.md):\n> " + strings.ReplaceAll(strings.TrimSpace(text),
 		"\n", "\n> ")
 }
 
-// addNotes puts into a prompt what people noted and what every agent is handed. A session
-// that is continued knows the notes that it was told; files are handed over each time,
-// since the context directory is emptied.
+// addNotes adds people's notes, and the files that every agent receives, to a prompt. A continued session
+// already knows the notes it was told. The files are handed over each time, since the context directory is
+// emptied.
 func (e *Runner) addNotes(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
 	after := ""
 	if !ask.Since.IsZero() {

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// planText returns the text of the step that what a plan role handed back becomes: text, unless it has one of its own.
+// planText returns the text of the step for a plan: text, unless the plan has a text of its own.
 func planText(fields map[string]any, text string) string {
 	part := func(of string, names ...string) string {
 		m, _ := fields[of].(map[string]any)
@@ -33,8 +33,8 @@ func planText(fields map[string]any, text string) string {
 	return text
 }
 
-// validatePlan lists all that is wrong with what a plan role handed back, before any of it starts: what
-// its schema says, ids, agents, inputs and limits. The planner reads it.
+// validatePlan lists all that is wrong with a plan before any of it starts: violations of its schema, ids,
+// agents, inputs and limits. The planner reads the list.
 func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]any, schema error) ([]string, error) {
 	var wrong []string
 	if schema != nil {
@@ -71,7 +71,7 @@ func (e *Runner) validatePlan(ctx context.Context, c *Thread, fields map[string]
 	return wrong, err
 }
 
-// planFaults lists what is wrong with a plan where it is made: its ids, agents and inputs.
+// planFaults lists what is wrong with the ids, agents and inputs of a plan.
 func (e *Runner) planFaults(ctx context.Context, c *Thread, p *flow.Plan) (wrong []string, err error) {
 	say := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	worker, err := e.cfg.Record.Flow(ctx, c.Row.Bundle, flow.WorkerFlow)
@@ -112,7 +112,7 @@ func (e *Runner) planFaults(ctx context.Context, c *Thread, p *flow.Plan) (wrong
 	return wrong, nil
 }
 
-// TaskActions says why the actions of a plan are more than a task may have, or "". most 0 is no bound.
+// TaskActions returns why a plan has more actions than a task may have, or "". If most is 0, there is no limit.
 func (e *Runner) TaskActions(ctx context.Context, task string, p *flow.Plan, most int) (string, error) {
 	if most <= 0 || p == nil {
 		return "", nil
@@ -124,7 +124,7 @@ func (e *Runner) TaskActions(ctx context.Context, task string, p *flow.Plan, mos
 	return fmt.Sprintf("with this plan the task has %d actions, at most %d are allowed", n, most), nil
 }
 
-// actionsOf counts the actions that a task has had.
+// actionsOf counts the actions that a task has had so far.
 func (e *Runner) actionsOf(ctx context.Context, task string) (n int, err error) {
 	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: task})
 	for _, row := range rows {
@@ -135,8 +135,8 @@ func (e *Runner) actionsOf(ctx context.Context, task string) (n int, err error) 
 	return n, err
 }
 
-// enclosing returns the ids of the paths that a thread lies in. A step says the innermost one,
-// so an action inside may have none of these ids.
+// enclosing returns the ids of the paths around a thread. A step records only the innermost path, so an action
+// inside must not reuse any of these ids.
 func enclosing(rows []store.Thread, row store.Thread) map[string]bool {
 	ids := map[string]bool{}
 	for {
@@ -154,7 +154,7 @@ func enclosing(rows []store.Thread, row store.Thread) map[string]bool {
 	}
 }
 
-// checkInput returns an error if an action cannot have an input: the record does not hold it.
+// checkInput returns an error if the record does not have an input of an action.
 func (e *Runner) checkInput(ctx context.Context, c *Thread, input string) error {
 	kind, id, _ := strings.Cut(input, ":")
 	if kind != "artifact" {

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// planning is what a planner is told: the agents that it may use; the outcomes of its actions, what
-// became of their files, and what is left of its limits.
+// planning returns what a planner is told: the agents it may use, the outcomes of its actions and of their
+// files, and what is left of its limits.
 func (e *Runner) planning(ctx context.Context, c *Thread, p *Prepared) (agents, told string, err error) {
 	if agents, err = e.agentsText(ctx, c); err != nil {
 		return "", "", err
@@ -28,7 +28,7 @@ func (e *Runner) planning(ctx context.Context, c *Thread, p *Prepared) (agents, 
 	return agents, p.results.text + files + left, err
 }
 
-// merged is what a planner is told of the files that its actions changed.
+// merged returns what a planner is told about the files that its actions changed.
 func (e *Runner) merged(ctx context.Context, c *Thread) (string, error) {
 	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin || c.Gathered.IsZero() {
 		return "", nil
@@ -55,7 +55,7 @@ func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
 		role.Agent = &flow.AgentRef{Name: name}
 		w, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
 		if err != nil || seen[w.Name] {
-			continue // one that cannot be used, or is not used whatever an action names
+			continue // it cannot be used, or never is, whatever an action names
 		}
 		seen[w.Name] = true
 		fmt.Fprintf(&b, "- %s (%s): %s", w.Name, w.Kind, powers(w))
@@ -67,7 +67,7 @@ func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
 	return b.String(), nil
 }
 
-// powers says what an agent can do in an action.
+// powers returns what an agent can do in an action.
 func powers(w Worker) string {
 	text := "access read or write in a sandbox"
 	if !w.Summarises {

@@ -18,14 +18,14 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Prepared attempt is one that only has to be run.
+// A Prepared is an attempt that is ready to run.
 type Prepared struct {
 	Row     store.Attempt
 	Role    flow.Role
 	Prompt  *thread.KeptPrompt
-	Objects []store.Object // the prompt, and what it is made of
+	Objects []store.Object // the prompt and its parts
 	Slot    Slot           // held while the agent works, nil: it needs none
-	Left    time.Duration  // of the time that the task's agents have, zero: there is no limit
+	Left    time.Duration  // time that the task's agents have left, zero: unlimited
 
 	worker   Worker
 	location string // of the agent in the tree, with slashes
@@ -40,28 +40,28 @@ type Prepared struct {
 	watched
 }
 
-// watched is what goes on beside the agent while it works.
+// watched is what runs beside the agent while it works.
 type watched struct {
 	asks     *asker
-	listens  *listener // nil: it does not
+	listens  *listener // nil: the agent cannot hear people
 	news     *news
-	activity *activityRecorder // of what is seen
+	activity *activityRecorder // records what the agent does
 	updating sync.Mutex        // held while the attempt's row is changed
 }
 
-// tries are the attempts at a step: this one, and what is known of those before.
+// tries are the attempts at a step: this one, and what is known of the earlier ones.
 type tries struct {
-	n       int    // of this one, from 1
+	n       int    // number of this one, from 1
 	turn    string // see turnOf
 	earlier []store.Attempt
-	note    string // what the agent is told of the last of them
+	note    string // what the agent is told about the last one
 }
 
-// A conversation of the vendor's, in which an attempt works.
+// A conversation is a conversation of the vendor's in which an attempt works.
 type conversation struct {
-	session string        // to go on in
+	session string        // to continue
 	from    *agent.Branch // to branch off from
-	lost    dag.Hash      // what a lost session knew
+	lost    dag.Hash      // what a lost session had been told
 	shaped  bool          // see agent.Request.Shaped
 }
 
@@ -72,20 +72,20 @@ type briefing struct {
 	named       thread.Exports // what the prompt says can be read
 }
 
-// leftovers are what an attempt leaves beside its answer.
+// leftovers are what an attempt leaves besides its answer.
 type leftovers struct {
 	logged   int64      // bytes of the transcript
-	before   string     // git tree, "" when not known
+	before   string     // git tree, "" if unknown
 	after    string     // git tree
 	files    dag.Hash   // tree node of after
 	session  dag.Hash   // session node
-	evidence []dag.Hash // nodes that come with the step
+	evidence []dag.Hash // nodes that go with the step
 	calls    []store.Object
 	refused  bool // see Refused
 }
 
-// Prepare makes the next attempt ready: its row and its prompt. note is what the agent is told of the
-// attempt before; full looks past compact marks. It writes nothing.
+// Prepare prepares the next attempt: its row and its prompt. note is what the agent is told about the previous
+// attempt. With full, compaction marks are ignored. Prepare writes nothing.
 func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string) (p *Prepared, err error) {
 	defer func() {
 		if err != nil {
@@ -158,7 +158,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	return p, nil
 }
 
-// writePrompt puts the prompt of an attempt together. It builds on the one before in the thread.
+// writePrompt puts the prompt of an attempt together. It builds on the thread's previous prompt.
 func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
 	prompt, err := e.cfg.Record.Nodes().Assemble(ctx, c.Row.Head, ask)
 	if err != nil {
@@ -173,11 +173,11 @@ func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask th
 	return nil
 }
 
-// questions returns what people were asked at the gates of a task, by the step before the answer: nothing
-// where all steps of the thread are known to be of roles.
+// questions returns the questions asked at the gates of a task, by the step before the answer. It returns
+// nothing if all steps of the thread are known to be of roles.
 func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string, error) {
 	passed := len(c.Def.Gates) > 0 || c.Def.ActionID() != ""
-	for role := range c.Visits { // the flow may have been another one, with gates
+	for role := range c.Visits { // an earlier flow may have had gates
 		_, known := c.Def.Roles[role]
 		passed = passed || !known
 	}
@@ -197,7 +197,7 @@ func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string,
 	return asked, nil
 }
 
-// cutOff reports whether the session that goes on knows of work at the step that was cut off.
+// cutOff reports whether the session that continues remembers work at this step that was cut off.
 func (p *Prepared) cutOff() bool {
 	return p.in.session != "" && slices.ContainsFunc(p.tries.earlier, func(a store.Attempt) bool {
 		return a.Status == store.AttemptInterrupted && a.Session == p.in.session
@@ -215,7 +215,7 @@ func (e *Runner) nextRow(c *Thread, role string, w Worker) store.Attempt {
 	}
 }
 
-// Begun returns what batch A writes beside the thread's row.
+// Begun returns what batch A writes besides the thread's row.
 func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event) {
 	var events []store.Event
 	at := func(what event.Payload) {
@@ -229,8 +229,8 @@ func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event
 	return []store.AttemptChange{{Row: p.Row}}, events
 }
 
-// Repeatable reports whether an interrupted attempt of role may be run again
-// without asking: by its retry.interrupted, else when it only reads.
+// Repeatable reports whether an interrupted attempt of role may run again without asking: as its
+// retry.interrupted says, otherwise if the role only reads.
 func Repeatable(role flow.Role) bool {
 	if role.Retry.Interrupted != nil {
 		return *role.Retry.Interrupted

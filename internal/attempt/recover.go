@@ -12,11 +12,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// End ends what is left of an attempt whose owner died, and keeps its
-// logs.
+// End ends an unfinished attempt whose owner died, and keeps its logs.
 func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) error {
 	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
-	// What was started elsewhere is left there, and its process number is another's here.
+	// Processes started on another machine are not touched: here their numbers belong to other processes.
 	here := a.Host == "" || a.Host == e.cfg.Host.Name
 	if a.PID != 0 && here && (a.Boot == "" || a.Boot == e.cfg.Host.Boot) {
 		if err := proc.Kill(a.PID, a.PIDStart); err != nil {
@@ -56,7 +55,7 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 	}
 	err = e.cfg.Store.Commit(ctx, batch)
 	if errors.Is(err, store.ErrConflict) {
-		// Somebody recorded a wish meanwhile.
+		// Someone recorded a wish meanwhile.
 		if *row, err = e.cfg.Store.Thread(ctx, row.ID); err == nil {
 			was = *row
 			row.InFlight = ""
@@ -70,8 +69,8 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 	return nil
 }
 
-// recorded returns what an attempt whose owner died had used, as far as its recorded calls say. That they cannot be
-// read does not keep it from ending: verify tells of it.
+// recorded returns the usage of an attempt whose owner died, from its recorded calls. If they cannot be read,
+// the attempt still ends, and verify reports them.
 func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, error) {
 	if a.Calls.IsZero() {
 		return a.Usage, nil
@@ -87,8 +86,8 @@ func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, er
 	return used, err
 }
 
-// lastSign returns when an attempt whose owner died was last heard of: what came
-// after was not the attempt's work.
+// lastSign returns when an attempt whose owner died was last heard of: time after that was not the attempt's
+// work.
 func (e *Runner) lastSign(ctx context.Context, row store.Thread, a store.Attempt) (int64, error) {
 	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: row.ID})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// request returns what the agent is asked. total reports whether its time is what is left of the
-// thread's, rather than the role's.
+// request returns the agent's request. total reports whether its time limit is what the thread has left, rather
+// than the role's.
 func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Request, total bool, err error) {
 	timeout := time.Duration(p.Role.Timeout)
 	if left := p.Left; left > 0 && (timeout == 0 || left < timeout) {
@@ -56,7 +56,7 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 	return req, total, nil
 }
 
-// parentState names the caller's head for an agent's environment.
+// parentState returns the caller's head for an agent's environment.
 func (c *Thread) parentState() string {
 	if c.Caller.IsZero() {
 		return ""
@@ -64,8 +64,8 @@ func (c *Thread) parentState() string {
 	return c.Caller.String()
 }
 
-// scratch returns the directory of a task for what commands of its agents need, with the program
-// plait in its bin; "" when there is no place for it.
+// scratch returns a task's scratch directory for the commands of its agents, with the program plait in its bin;
+// "" if there is no place for it.
 func (e *Runner) scratch(task string) (string, error) {
 	if e.cfg.Host.Scratch == "" || e.cfg.Host.Bin == "" {
 		return "", nil

@@ -14,22 +14,22 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Bounds of what a planner is told of an action: the files in its context directory have the whole.
+// Bounds on what a planner is told about an action. The files in its context directory have the whole.
 const (
 	maxResult = 8 << 10 // bytes of a result
 	maxLine   = 500     // bytes of an error, a question, a next action
 )
 
-// An actionResult is what a planner is told of an action. It never holds logs.
+// An actionResult is what a planner is told about an action. It never includes logs.
 type actionResult struct {
 	ID          string            `json:"id"`
 	Title       string            `json:"title,omitempty"`
 	Agent       string            `json:"agent,omitempty"`
 	Status      store.Status      `json:"status"`
 	Failure     store.FailureKind `json:"failure,omitempty"`
-	Why         string            `json:"why,omitempty"` // it failed, where its summary does not say so
+	Why         string            `json:"why,omitempty"` // why it failed, unless its summary has that
 	Summary     string            `json:"summary"`
-	Result      json.RawMessage   `json:"result,omitempty"` // of its outputSchema
+	Result      json.RawMessage   `json:"result,omitempty"` // matches its outputSchema
 	ResultBytes int               `json:"resultBytes,omitempty"`
 	Errors      []string          `json:"errors"`
 	NextActions []string          `json:"nextActions"`
@@ -38,7 +38,7 @@ type actionResult struct {
 	Evidence    []resultProof     `json:"evidence"`
 	Tokens      int64             `json:"tokens"`
 	Seconds     float64           `json:"seconds"`
-	File        string            `json:"file,omitempty"` // in the context directory: all that it handed back
+	File        string            `json:"file,omitempty"` // in the context directory: the whole answer
 }
 
 // A resultFile is an artifact that an action left.
@@ -51,19 +51,19 @@ type resultFile struct {
 
 // A resultProof is evidence of an action.
 type resultProof struct {
-	ID    string `json:"id"` // whole: evidence:<id>
+	ID    string `json:"id"` // full: evidence:<id>
 	Title string `json:"title"`
 }
 
-// results are the outcomes of a thread's newest actions: what its planner is told of them, and the
-// files that it is lent.
+// results are the outcomes of a thread's newest actions: what its planner is told about them, and the files it
+// is lent.
 type results struct {
-	join  dag.Hash // zero: no plan was joined since the planner was last asked
+	join  dag.Hash // zero: no plan was joined since the last prompt to the planner
 	text  string
 	files []input
 }
 
-// results reads the outcomes of the actions of the plan that was joined last.
+// results reads the outcomes of the actions of the last joined plan.
 func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 	var out results
 	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin {
@@ -125,11 +125,11 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 		return nil, err
 	}
 	if p.Status == store.Cancelled {
-		end.Meta, end.Text = nil, "" // what it had done so far is no result
+		end.Meta, end.Text = nil, "" // unfinished work is not a result
 	}
 	r.says(end)
 	if strings.Contains(r.Summary, r.Why) {
-		r.Why = "" // it says so itself
+		r.Why = "" // the summary has it
 	}
 	instance := p.ID
 	var from, to int64
@@ -173,13 +173,13 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 	return files, e.provedBy(ctx, c, r, instance)
 }
 
-// says fills in what the agent of an action handed back.
+// says fills in the answer of an action's agent.
 func (r *actionResult) says(end thread.PathEnd) {
 	var said struct {
 		Result                         json.RawMessage
 		Errors, NextActions, Questions []string
 	}
-	_ = json.Unmarshal(end.Meta, &said) // what does not fit says nothing
+	_ = json.Unmarshal(end.Meta, &said) // skip what does not fit
 	r.Summary = end.Text
 	if string(said.Result) != "null" {
 		r.Result = said.Result
@@ -209,7 +209,7 @@ func (e *Runner) filesOf(ctx context.Context, r *actionResult, steps []thread.St
 	return files, err
 }
 
-// provedBy fills in the evidence of the instance that did an action, the newest of it.
+// provedBy fills in the newest evidence of the instance that did an action.
 func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, instance string) error {
 	proofs, err := e.proofs(ctx, c.Row.Task, instance+".")
 	for _, a := range proofs {

@@ -18,14 +18,13 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// NotBegun is the failure message of an attempt that was recorded but whose
-// agent was never started: it may be run again by anyone.
+// NotBegun is the failure message of an attempt that was recorded but whose agent never started. Such an
+// attempt may be run again without asking.
 const NotBegun = "stopped before it began"
 
 func notBegun() *agent.Failure { return &agent.Failure{Kind: agent.Cancelled, Message: NotBegun} }
 
-// treeFailure is the failure of an attempt whose working tree cannot be used: an
-// agent can do that to it.
+// treeFailure returns the failure of an attempt whose working tree cannot be used. An agent can cause that.
 func treeFailure(ctx context.Context, err error) *agent.Failure {
 	if ctx.Err() != nil {
 		return notBegun()
@@ -37,17 +36,17 @@ func treeFailure(ctx context.Context, err error) *agent.Failure {
 type Outcome struct {
 	Draft   thread.Draft
 	Objects []store.Object
-	Unpin   []string // pins that end with the step
+	Unpin   []string // pins to remove with the step
 	Summary bool     // of the thread's conversation
 
 	p     *Prepared
 	ans   answer
-	steps int // that a summary replaces in prompts
-	bytes int // that they said
+	steps int // number of steps that a summary replaces in prompts
+	bytes int // size of their texts
 }
 
-// Run runs a prepared attempt whose row is committed. It returns an outcome for the caller to
-// commit, or a failure, which it has recorded.
+// Run runs a prepared attempt whose row is committed. It returns an outcome for the caller to commit, or a
+// failure that it has recorded.
 func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *agent.Failure, error) {
 	if ctx.Err() != nil {
 		fail := notBegun()
@@ -109,14 +108,14 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 			return out, nil, err
 		}
 		if fail.Kind == agent.InvalidOutput && !p.summary {
-			c.seen, c.heard = p.activity, p.Heard() // what it did and heard counts when it answers again
+			c.seen, c.heard = p.activity, p.Heard() // what it did and heard still counts when it answers again
 		}
 		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
 	}
 	return nil, fail, e.stop(ctx, c, p, desk, fail)
 }
 
-// work lets the agent work, and records what it says meanwhile. end ends the attempt.
+// work runs the agent, and records its events. end ends the attempt.
 func (e *Runner) work(
 	ctx context.Context, end context.CancelCauseFunc, c *Thread, p *Prepared, req agent.Request, session *string,
 ) (agent.Result, error) {
@@ -159,7 +158,7 @@ func (e *Runner) work(
 	return result, err
 }
 
-// update changes the row of an attempt while its agent works, and has it kept, with objects that it names.
+// update changes the row of an attempt while its agent works, and saves it, with the objects it names.
 func (p *Prepared) update(objects []store.Object, change func(*store.Attempt)) {
 	p.updating.Lock()
 	defer p.updating.Unlock()
@@ -172,7 +171,8 @@ func (p *Prepared) update(objects []store.Object, change func(*store.Attempt)) {
 	})
 }
 
-// outcome makes a step of what an agent answered. A *agent.Failure says what it has to do better.
+// outcome makes a step from an agent's answer. If the answer is invalid, the error is an *agent.Failure that
+// tells the agent what to fix.
 func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
 	result agent.Result) (*Outcome, error) {
 	out := &Outcome{p: p, Summary: p.summary}
@@ -182,7 +182,7 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 	} else {
 		out.ans, err = e.extract(ctx, c, p, desk, result)
 		if err == nil && p.Role.Access.Writes() {
-			// What was done counts, also when the work is not wanted any more.
+			// The changes count even if the work is no longer wanted.
 			if p.kept.after, err = e.cfg.Trees.Snapshot(ctx, c.Row, strconv.Itoa(c.Row.Steps+1)); err != nil {
 				err = treeFailure(ctx, err)
 			}
@@ -232,8 +232,8 @@ func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
 	return e.stop(ctx, c, p, nil, notBegun())
 }
 
-// stop commits an attempt that did not become a step. When the thread moved
-// meanwhile the attempt is superseded.
+// stop commits an attempt that did not become a step. If the thread has moved meanwhile, the attempt is
+// superseded.
 func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, fail *agent.Failure) error {
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
 	ctx = context.WithoutCancel(ctx)
@@ -243,7 +243,7 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 	}
 	p.Row.EndedAt, p.Row.Usage = e.now(), store.Usage(fail.Usage)
 	if desk != nil {
-		p.Row.Session = store.Text(fail.Session) // what was not begun leaves its session as it was
+		p.Row.Session = store.Text(fail.Session) // an attempt that never began leaves its session unchanged
 	}
 	p.Row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
 		ResetAt: Millis(fail.ResetAt)}
@@ -290,7 +290,7 @@ func unpin(id string, pins []dag.Hash) []string {
 	return []string{id}
 }
 
-// logs reads what the attempt added to its logs into blobs.
+// logs keeps what the attempt added to its logs as blobs.
 func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([]store.Object, error) {
 	if desk == nil {
 		return nil, nil
@@ -306,7 +306,7 @@ func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([
 	return objects, nil
 }
 
-// keepLog keeps a log as a blob, like keepBytes, unless it is empty. It returns its size too.
+// keepLog keeps a log as a blob, like keepBytes, unless it is empty, and also returns its size.
 func (e *Runner) keepLog(ctx context.Context, p *Prepared, open func() (io.ReadCloser, int64, error),
 	objects *[]store.Object) (h dag.Hash, size int64, err error) {
 	r, size, err := open()
@@ -320,7 +320,7 @@ func (e *Runner) keepLog(ctx context.Context, p *Prepared, open func() (io.ReadC
 	return h, size, err
 }
 
-// detail says how the step came about.
+// detail returns how the step was made.
 func detail(p *Prepared, result agent.Result) *thread.Detail {
 	d := &thread.Detail{
 		Agent: p.worker.Name, Model: result.Model, Instance: p.Row.Instance, Session: result.Session,
@@ -347,7 +347,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 	return d
 }
 
-// Events returns the events of the step that an outcome becomes, of a thread whose row was row.
+// Events returns the events of the step that an outcome becomes. row is the thread's row before the step.
 func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
 	p, ans := o.p, o.ans
 	if o.Summary {
@@ -371,7 +371,7 @@ func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
 	return events
 }
 
-// ended is what a step of that status means for its instance: it is blocked when it asks a person.
+// ended returns the status of the instance after a step with a $status: it is blocked if it asks a person.
 func (p *Prepared) ended(status string) store.Status {
 	asks := status == flow.Suspend && !p.Role.Chat || status == flow.WorkerBlocked && p.strict && !p.Role.Plan
 	if asks {

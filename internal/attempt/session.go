@@ -13,23 +13,22 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A session is a vendor's conversation and the step up to which it knows ours.
+// A session is a vendor's conversation, and the last step of ours that it knows.
 type session struct {
 	id    string
-	turn  string   // its last one, when known
+	turn  string   // its last turn, if known
 	gone  bool     // it cannot be continued
-	knows dag.Hash // zero: nothing for sure
-	told  string   // the attempt by which it knows that, or ""
+	knows dag.Hash // zero: unknown
+	told  string   // the attempt that told it, or ""
 
-	foreign bool   // it is another thread's: it can only be branched off from
-	home    string // where a foreign one lies
-	agent   string // whose a foreign one is
-	role    string // of a foreign one, as which it was left
+	foreign bool   // it belongs to another thread: it can only be branched off
+	home    string // directory of a foreign one
+	agent   string // agent of a foreign one
+	role    string // role that a foreign one worked as
 }
 
-// remember records the session of an attempt. step is the step that the
-// attempt became, if it did. An attempt that was cut off or broke may not have
-// heard what it was told: what the session knew before counts.
+// remember records the session of an attempt. step is the step that the attempt became, if any. An attempt that
+// was cut off or failed may not have read its prompt: then only what the session knew before counts.
 func (c *Thread) remember(a store.Attempt, step dag.Hash) {
 	was := c.sessions[a.Role]
 	if a.Session == "" {
@@ -54,8 +53,8 @@ func (c *Thread) remember(a store.Attempt, step dag.Hash) {
 	c.sessions[a.Role] = s
 }
 
-// findSessions finds the session of each role's last step in a chain: a thread that branches off after the chain
-// can branch off from it. Steps of other threads count too: those of a path that was joined, or from before a
+// findSessions finds the session of each role's last step in a chain, which a thread that branches off after
+// the chain can branch off too. Steps of other threads count as well: those of a joined path, or from before a
 // fork.
 func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Step) error {
 	seen := map[string]bool{}
@@ -93,7 +92,7 @@ func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Ste
 	return nil
 }
 
-// NoteSession notes the session in which a step has just been done.
+// NoteSession records the session in which a step was just done.
 func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
 	c.stepSessions = maps.Clone(c.stepSessions)
 	delete(c.stepSessions, a.Role)
@@ -103,15 +102,15 @@ func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
 	}
 }
 
-// inheritSessions gives a thread, for the roles that have not worked in it, the sessions in which other threads
-// did their steps of its chain.
+// inheritSessions gives a thread the sessions in which other threads did the steps of its chain, for the roles
+// that have not worked in it.
 func (c *Thread) inheritSessions() {
 	for role, s := range c.stepSessions {
 		if own, ok := c.sessions[role]; !ok || own.foreign {
 			c.sessions[role] = s
 		}
 	}
-	// A forked action goes on from the conversation, never from where it was planned.
+	// A forked action continues the conversation, never the session that planned it.
 	id := c.Def.ActionID()
 	if s, ok := c.stepSessions[c.Main]; ok && id != "" && c.Main != id {
 		if own, ok := c.sessions[id]; !ok || own.foreign {
@@ -120,18 +119,18 @@ func (c *Thread) inheritSessions() {
 	}
 }
 
-// chooseSession decides in which session an attempt works: on in the instance's own,
-// in a branch of one that it inherited, or in a new one. The record says when a
-// session is lost and the prompt has to carry all that it knew.
+// chooseSession decides in which session an attempt works: the instance's own, a branch of one that it
+// inherited, or a new one. The record notes when a session is lost and the prompt has to repeat all that the
+// session knew.
 func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
 	s, ok := c.sessions[p.Row.Role]
 	if !ok {
 		return nil
 	}
 	if n := len(c.Tries); n > 0 && p.strict && p.tries.note == "" && c.Tries[n-1].Status == store.AttemptInterrupted {
-		s.gone = true // what it did is not all known, and its files were put back
+		s.gone = true // not all it did is known, and its files were put back
 		if from, ok := c.stepSessions[c.Main]; ok && c.Def.ActionID() != "" && c.Main != p.Row.Role {
-			s = from // it branches off once more
+			s = from // branch off once more
 		}
 	}
 	req := e.inSession(c, p.Row.Role, s.id)
@@ -156,8 +155,8 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 	return nil
 }
 
-// bringSession restores a session that is no longer in its home from the record, as it was after the step up to
-// which it knows the thread.
+// bringSession restores from the record a session that is missing from its home, as it was after the last step
+// of the thread that it knows.
 func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home string) error {
 	carrier, ok := p.worker.Agent.(agent.SessionExporter)
 	if !ok || s.gone || s.knows.IsZero() || home == "" {
@@ -181,7 +180,7 @@ func (e *Runner) bringSession(ctx context.Context, p *Prepared, s session, home 
 	return e.restoreSession(ctx, d.SessionFiles, dir)
 }
 
-// inSession returns what an agent is asked that is to continue a session for a role.
+// inSession returns the request for an agent that is to continue a session for a role.
 func (e *Runner) inSession(c *Thread, role, session string) agent.Request {
 	return agent.Request{
 		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: role},
@@ -194,7 +193,7 @@ func continues(w Worker, req agent.Request) bool {
 	return ok && a.Continues(req)
 }
 
-// vendor returns what is known of the session in which the attempt will work.
+// vendor returns what is known about the session in which the attempt will work.
 func (p *Prepared) vendor(home string) agent.Vendor {
 	v := agent.Vendor{Session: p.in.session}
 	if n := len(p.tries.earlier); n > 0 && p.in.session != "" {
@@ -210,7 +209,7 @@ func (p *Prepared) vendor(home string) agent.Vendor {
 	return v
 }
 
-// lostSession says up to which step a session knew the thread that could not be continued.
+// lostSession returns the step up to which a lost session knew the thread, nil if none was lost.
 func (p *Prepared) lostSession() []thread.ContextUse {
 	if p.in.lost.IsZero() {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A listener passes what people say to a thread on to its running agent, and notes what of it the agent
-// heard. That is committed with the step, before it; the next attempt is told the rest.
+// A listener passes people's input to a thread on to its running agent, and notes which of it the agent heard.
+// That input is committed just before the step; the next attempt is told the rest.
 type listener struct {
 	more chan agent.Addition
 	stop func()
@@ -21,8 +21,8 @@ type listener struct {
 	heard []store.Wish
 }
 
-// heardBefore returns what the last attempt at the step after the head heard of people while it worked,
-// when its answer could not be used: its session goes on.
+// heardBefore returns the input that the last attempt at the step after the head heard while it worked, if its
+// answer could not be used: its session continues.
 func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Wish, error) {
 	if len(c.Tries) == 0 {
 		return nil, nil
@@ -44,8 +44,8 @@ func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Wish, erro
 	return slices.DeleteFunc(open, func(w store.Wish) bool { return !slices.Contains(failed.Heard, w.ID) }), err
 }
 
-// Knows reports whether the next attempt continues a session that has heard an input. That input becomes a
-// step before the attempt's, and its prompt does not repeat it.
+// Knows reports whether the next attempt continues a session that has heard an input. That input becomes a step
+// before the attempt's, and the prompt does not repeat it.
 func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 	if len(c.Tries) == 0 || !slices.ContainsFunc(c.heard, func(h store.Wish) bool { return h.ID == w.ID }) {
 		return false
@@ -56,7 +56,7 @@ func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, e.inSession(c, role, s.id))
 }
 
-// listen begins to pass on what people say to a thread. heard is what the session was told of it before.
+// listen begins to pass on people's input to a thread. heard is the input that the session already has.
 func (e *Runner) listen(ctx context.Context, row store.Thread, heard []store.Wish) *listener {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &listener{more: make(chan agent.Addition), heard: heard}
@@ -66,7 +66,7 @@ func (e *Runner) listen(ctx context.Context, row store.Thread, heard []store.Wis
 	return l
 }
 
-// passOn passes on each wish of a thread once. What goes wrong here costs nothing: the wish stays open.
+// passOn passes on each wish of a thread once. Errors are ignored: the wish stays open.
 func (e *Runner) passOn(ctx context.Context, l *listener, row store.Thread) {
 	told := map[string]bool{}
 	for _, w := range l.heard {
@@ -100,7 +100,7 @@ func (l *listener) note(w store.Wish) {
 	l.heard = append(l.heard, w)
 }
 
-// Heard returns what people said that the agent heard while it worked, in that order.
+// Heard returns the input that the agent heard while it worked, in that order.
 func (p *Prepared) Heard() []store.Wish {
 	if p.listens == nil {
 		return nil

@@ -26,14 +26,13 @@ type submitted struct {
 	Path      string `json:"path"`
 	StartLine *int   `json:"startLine"`
 	EndLine   *int   `json:"endLine"`
-	Command   string `json:"command"` // of a command: its line, or the id of its entry
+	Command   string `json:"command"` // of a command: its command line, or the id of its entry
 }
 
 var ownID = regexp.MustCompile(`^(cmd|change|tool)(-[0-9]+)+$`)
 
-// readSubmitted reads the field evidence of meta: entries, and citations of others. Where
-// nothing holds the agent to that form, what has another one is passed over: a flow
-// may mean something else by the word.
+// readSubmitted reads the field evidence of meta: entries, and citations of others. Unless strict, it ignores a
+// field of another form: a flow may use the word for something else.
 func readSubmitted(meta json.RawMessage, strict bool) (entries []submitted, cited []string, problems []string) {
 	bad := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	var fields map[string]json.RawMessage
@@ -81,7 +80,7 @@ func readSubmitted(meta json.RawMessage, strict bool) (entries []submitted, cite
 			continue
 		}
 		if slices.ContainsFunc(entries, func(o submitted) bool { return o.ID == h.ID }) {
-			bad("evidence[%d]: the id %s stands twice", i, h.ID)
+			bad("evidence[%d]: the id %s is a duplicate", i, h.ID)
 			continue
 		}
 		entries = append(entries, h)
@@ -89,7 +88,7 @@ func readSubmitted(meta json.RawMessage, strict bool) (entries []submitted, cite
 	return entries, cited, problems
 }
 
-// wrong says what is wrong with the form of an entry, or "".
+// wrong returns what is wrong with the form of an entry, or "".
 func (h submitted) wrong() string {
 	switch {
 	case !thread.LocalID(h.ID):
@@ -113,7 +112,7 @@ func (h submitted) wrong() string {
 	return ""
 }
 
-// submitted makes an entry of one that an answer hands in, or says what is wrong with it.
+// submitted makes evidence of a submitted entry, or returns what is wrong with it.
 func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string,
 	err error) {
 	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
@@ -182,7 +181,7 @@ func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.
 	return src, "", nil
 }
 
-// oneLine makes a title of a text: its first line, without control characters.
+// oneLine makes a title from a text: its first line, without control characters.
 func oneLine(s string) string {
 	const most = 200
 	s, _, more := strings.Cut(strings.TrimSpace(s), "\n")

@@ -56,7 +56,7 @@ func TestSubmittedFiles(t *testing.T) {
 		{"an empty title", `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor","title":" \u001b ",` +
 			`"path":"a.txt"}]}`, "has no title"},
 		{"twice", `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"},` +
-			`{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"}]}`, "stands twice"},
+			`{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"}]}`, "is a duplicate"},
 		{"no such command", `{"$status":"done","evidence":[{"id":"a","kind":"command-execution","title":"t",` +
 			`"command":"rm"}]}`, `no command "rm"`},
 		{"no command", `{"$status":"done","evidence":[{"id":"a","kind":"command-execution","title":"t"}]}`,
@@ -65,7 +65,7 @@ func TestSubmittedFiles(t *testing.T) {
 			`"title":"t","command":"ls -l","path":"a.txt"}]}`, ""},
 		{"too many", `{"$status":"done","evidence":[` +
 			strings.TrimSuffix(strings.Repeat(`{"id":"a","kind":"file-anchor","title":"t","path":"a.txt"},`, 10_000),
-				",") + `]}`, "stands twice"},
+				",") + `]}`, "is a duplicate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ans, err := proving(t, e, row, false, tt.output, ran("ls -l", "", 0))

@@ -11,11 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// summaryQuota is how much longer than the quota of a prompt the conversation may
-// be that an agent is given to summarise.
+// summaryQuota is how many times longer than a prompt's quota a conversation may be that an agent is given to
+// summarise.
 const summaryQuota = 8
 
-// summariser is who writes a summary.
+// summariser is the role that writes summaries.
 var summariser = flow.Role{
 	Description: "Summarises what a team of agents has done, so that its work can go on without the steps themselves.",
 	Goal:        "Whoever reads only the summary can do the next step as well as one who has read everything.",
@@ -25,7 +25,7 @@ var summariser = flow.Role{
 	Access: flow.Read,
 }
 
-// PrepareSummary makes an attempt ready that summarises a thread's conversation. It writes nothing.
+// PrepareSummary prepares an attempt that summarises a thread's conversation. It writes nothing.
 func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
 	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
 	p.Row = e.nextRow(c, thread.RoleCompact, w)
@@ -42,7 +42,7 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 	return p, nil
 }
 
-// summary makes a step of a summary. A *agent.Failure says what is wrong with it.
+// summary makes a step from a summary. If the summary is invalid, the error is an *agent.Failure that says why.
 func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, out *Outcome) error {
 	text := summaryOf(result)
 	if text == "" {
@@ -63,8 +63,8 @@ func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, ou
 	return nil
 }
 
-// summaryOf returns the text of a summary, "" when there is none that can be used.
-// Front matter, which some agents cannot leave out, is cut off.
+// summaryOf returns the text of a summary, "" if it cannot be used. It cuts off front matter, which some agents
+// cannot leave out.
 func summaryOf(result agent.Result) string {
 	if result.Truncated || !utf8.Valid(result.Output) || len(result.Output) > headBytes {
 		return ""

@@ -13,28 +13,28 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Thread is what attempts at the steps of a thread have to know of it. It belongs to whoever drives
-// the thread.
+// A Thread is what attempts at the steps of a thread need to know about it. It belongs to the driver of the
+// thread.
 type Thread struct {
 	record.Position
-	Options  record.Options // what its task was started with
+	Options  record.Options // those its task was started with
 	Limits   flow.Limits
-	Budget   func() Budget              // what is left of its limits now; nil: it has none
-	Purse    func(attempt string) Purse // what an attempt spends from; nil: it has no limit
-	Asked    *thread.KeptPrompt         // the last prompt of an agent, nil: none is known
+	Budget   func() Budget              // what is left of its limits; nil: unlimited
+	Purse    func(attempt string) Purse // what an attempt spends from; nil: unlimited
+	Asked    *thread.KeptPrompt         // the last prompt of an agent, nil: unknown
 	Attempts int                        // rows so far
 	Tries    []store.Attempt            // attempts at the step after the head
 
-	sessions     map[string]session // by role: the one to go on in, or to branch off from
+	sessions     map[string]session // by role: the one to continue, or to branch off
 	stepSessions map[string]session // by role: the session of its last step in the chain
-	seen         *activityRecorder  // what was seen of attempts whose answer could not be used
-	heard        []store.Wish       // what those heard of people while they worked
+	seen         *activityRecorder  // activities of attempts whose answer could not be used
+	heard        []store.Wish       // input that those attempts heard while they worked
 }
 
-// A Budget is what is left of limits, a thread's own and its callers'; nil is no limit.
+// A Budget is what is left of limits, a thread's own and its callers'; nil means unlimited.
 type Budget struct{ Attempts, Tokens, CostMicroUSD, Millis *int64 }
 
-// Thread reads what attempts have to know of a thread. Options, Limits, Budget and Purse are the caller's to set.
+// Thread reads what attempts need to know about a thread. The caller sets Options, Limits, Budget and Purse.
 func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
 	at, steps, err := e.cfg.Record.Position(ctx, row)
 	if err != nil {
@@ -45,14 +45,14 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	after := make(map[dag.Hash]dag.Hash, len(steps)) // head → the step that was made at it, of this chain
+	after := make(map[dag.Hash]dag.Hash, len(steps)) // head → the step of this chain made at it
 	for i, s := range slices.Backward(steps) {
 		from, to := row.Start, s.Hash
 		if len(s.State.Ancestors) > 0 {
 			from = s.State.Ancestors[0]
 		}
 		if s.State.Role == thread.RoleInput && i+1 < len(steps) {
-			to = after[s.Hash] // what the agent heard while it worked comes before its step
+			to = after[s.Hash] // input that the agent heard while it worked comes before its step
 		}
 		after[from] = to
 	}
@@ -76,8 +76,8 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 	return c, nil
 }
 
-// Worker makes the agent that does a role's work in a thread. An action takes the place of the role of
-// workers, also where a person has said who does that.
+// Worker makes the agent for a role in a thread. An action replaces the role of workers, even if a person has
+// chosen an agent for that role.
 func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
 	who := role
 	if c.Def.ActionID() != "" {
@@ -86,21 +86,21 @@ func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
 	return e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
 }
 
-// Continues reports whether an agent goes on, for a role, in a session that knows the conversation.
+// Continues reports whether an agent continues, for a role, a session that knows the conversation.
 func (c *Thread) Continues(role string, w Worker) bool {
 	s, ok := c.sessions[role]
 	_, continues := w.Agent.(agent.Continuer)
 	return ok && !s.gone && !s.foreign && continues
 }
 
-// Clone returns a thread that can go on in another way.
+// Clone returns a copy of c that can change independently.
 func (c *Thread) Clone() Thread {
 	n := *c
 	n.Position, n.sessions, n.stepSessions = c.Position.Clone(), maps.Clone(c.sessions), maps.Clone(c.stepSessions)
 	return n
 }
 
-// Branch returns what is known of a path that begins at the head: what its parent knows.
+// Branch returns what is known about a path that begins at the head: what its parent knows.
 func (c *Thread) Branch(path store.Thread) Thread {
 	n := c.Clone()
 	n.Row, n.Attempts, n.Tries = path, 0, nil
@@ -108,7 +108,7 @@ func (c *Thread) Branch(path store.Thread) Thread {
 	return n
 }
 
-// Through moves a thread on by the steps of a path that it joins, oldest first.
+// Through advances a thread by the steps of a path that it joins, oldest first.
 func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) error {
 	if err := e.findSessions(ctx, c, steps); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) er
 	return nil
 }
 
-// lastAsked returns the prompt of the newest of steps that an agent did, nil when none did.
+// lastAsked returns the prompt of the newest step that an agent did, nil if there is none.
 func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*thread.KeptPrompt, error) {
 	for _, s := range slices.Backward(steps) {
 		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
@@ -143,8 +143,7 @@ func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*thread.Ke
 	return nil, nil
 }
 
-// Count counts an attempt as it is in the record, and remembers the step that it
-// became, if it did.
+// Count counts a recorded attempt, and remembers the step that it became, if any.
 func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 	c.Attempts = max(c.Attempts, a.N)
 	if a.From == c.Row.Head && a.Status != store.AttemptDone && thread.Routed(a.Role) {
@@ -153,7 +152,7 @@ func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 	c.remember(a, step)
 }
 
-// Rounds counts the steps that the thread's limit on rounds is about.
+// Rounds counts the steps that count towards the thread's limit on rounds.
 func (c *Thread) Rounds() (n int) {
 	for role, visits := range c.Visits {
 		if !c.Def.Roles[role].Chat { // a person asks for each of those

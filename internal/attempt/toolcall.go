@@ -12,9 +12,9 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// call makes an entry of a tool call: the lines of the transcript from the one that says that it began to the
-// one that says that it ended. Whether a tool failed, was declined or was interrupted cannot be told apart by what
-// agents say of it, so only a call that was completed proves something.
+// call makes an entry for a tool call: the lines of the transcript from the one that reports its start to the
+// one that reports its end. Agents' reports do not distinguish tools that failed, were declined or were
+// interrupted, so only a completed call proves something.
 func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*thread.Evidence, error) {
 	name := strings.ToValidUTF8(d.text, "\ufffd")
 	said := "the tool answered"
@@ -39,8 +39,8 @@ func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*th
 	return ev, nil
 }
 
-// transcript returns the hash of the transcript that holds a call, which is kept with its attempt, and the hash
-// of the call's lines.
+// transcript returns the hash of the transcript that has a call, which is kept with the call's attempt, and the
+// hash of the call's lines.
 func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, lines dag.Hash, err error) {
 	open := func() (io.ReadCloser, error) {
 		r, _, err := m.desk.Transcript()
@@ -80,8 +80,8 @@ func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, l
 	return whole, lines, err
 }
 
-// named lists the artifacts of the step that text names by their paths: in the artifacts directory as it is, or
-// as the variable that holds it.
+// named lists the artifacts of the step whose paths text names, either in the artifacts directory itself or
+// through the variable that holds it.
 func (m *evidenceRecorder) named(text string) []dag.Hash {
 	refs := []dag.Hash{}
 	text = strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(text)
@@ -95,7 +95,7 @@ func (m *evidenceRecorder) named(text string) []dag.Hash {
 	return refs
 }
 
-// hasPath reports whether text contains path, not as the beginning of a longer one.
+// hasPath reports whether text contains path, but not as the beginning of a longer path.
 func hasPath(text, path string) bool {
 	for {
 		_, after, found := strings.Cut(text, path)
@@ -113,7 +113,7 @@ func isPathByte(b byte) bool {
 	return strings.IndexByte("._-/", b) >= 0 || b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'z' || b >= 0x80
 }
 
-// appendNew adds to list what of more is not in it.
+// appendNew appends to list those elements of more that it lacks.
 func appendNew(list, more []dag.Hash) []dag.Hash {
 	for _, h := range more {
 		if !slices.Contains(list, h) {

@@ -15,44 +15,44 @@ import (
 )
 
 // A Purse is what an attempt spends from while it works: what is left of the limits of its thread and of those
-// above it. Several attempts spend from the same limits at the same time.
+// above it. Several attempts may spend from the same limits at the same time.
 type Purse interface {
-	// Reserve sets u aside for a request. It returns the limit that is used up, or nil. While requests
-	// under way have set so much aside that u may not be left, it waits until they have spent it.
+	// Reserve reserves u for a request. It returns the limit that is used up, or nil. If requests under way
+	// have reserved so much that less than u may be left, it waits until they have spent it.
 	Reserve(ctx context.Context, u store.Usage) (*store.Reason, error)
-	// Spend replaces what was set aside for a request by what it used.
+	// Spend replaces the amount reserved for a request by the usage of that request.
 	Spend(reserved, used store.Usage)
 }
 
-// traffic is what an attempt asks its model, see [agent.Traffic].
+// traffic observes the requests of an attempt to its model, see [agent.Traffic].
 type traffic struct {
 	e     *Runner
 	p     *Prepared
-	purse Purse     // nil: there is no limit
+	purse Purse     // nil: unlimited
 	tape  *recorder // nil: nothing is recorded
 	costs bool      // there is a limit on cost
 	play  bool      // the model is a scripted one
 
 	mu      sync.Mutex
-	asked   map[*agent.Call]*asked // that are under way
+	asked   map[*agent.Call]*asked // calls under way
 	calls   int
 	used    store.Usage
-	last    asked // that was answered
-	guessed bool  // that some usage is an estimate was told
-	free    bool  // that a price is not known was told
+	last    asked // the last call answered
+	guessed bool  // people were told that some usage is an estimate
+	free    bool  // people were told that a price is unknown
 	refused *store.Reason
 }
 
-// asked is what is remembered of a call until it ends.
+// asked is what is remembered about a call until it ends.
 type asked struct {
 	model    string
 	reserved store.Usage
 	bytes    int64
-	input    int64 // tokens that it was in the end
+	input    int64 // tokens, as reported at the end
 	entry    *thread.ModelCall
 }
 
-// traffic returns what an attempt's agent is asked about.
+// traffic returns the traffic of an attempt's agent.
 func (e *Runner) traffic(c *Thread, p *Prepared) *traffic {
 	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, play: c.Options.Offline != ""}
 	if c.Budget != nil {
@@ -67,7 +67,7 @@ func (e *Runner) traffic(c *Thread, p *Prepared) *traffic {
 	return t
 }
 
-// Begin reserves what a call may use, or refuses it.
+// Begin reserves what a call may use, or refuses the call.
 func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error) {
 	a := &asked{bytes: int64(len(c.Body))}
 	if c.Generates() {
@@ -88,17 +88,17 @@ func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked[c] = a
-	if t.tape != nil { // in the lock: what is sent first is recorded first
+	if t.tape != nil { // under the lock, so that calls are recorded in the order sent
 		t.tape.ask(a, c, t.e.now())
 	}
 	return nil, nil
 }
 
-// maxAnswer bounds the tokens that are set aside for an answer, whatever a request says.
+// maxAnswer bounds the tokens reserved for an answer, whatever a request allows.
 const maxAnswer = 1 << 20
 
-// estimate sets aside what a request may use: by its length, as many tokens for each byte as the one before
-// turned out to have, and what it allows its answer.
+// estimate reserves what a request may use: as many tokens per byte as the previous request turned out to have,
+// plus what the request allows its answer.
 func (t *traffic) estimate(a *asked, c *agent.Call) {
 	var f struct {
 		Model         string
@@ -110,7 +110,7 @@ func (t *traffic) estimate(a *asked, c *agent.Call) {
 		} `json:"generationConfig"`
 	}
 	frame, _, _ := thread.CutBody(c.Body)
-	_ = json.Unmarshal(frame, &f) // as far as it is understood
+	_ = json.Unmarshal(frame, &f) // as far as it can be parsed
 	a.model = cmp.Or(f.Model, c.Model())
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,8 +123,8 @@ func (t *traffic) estimate(a *asked, c *agent.Call) {
 	a.reserved = t.priced(a.model, agent.Usage(a.reserved))
 }
 
-// priced returns u with what it cost. Where cost is limited, a token of a scripted model costs a millionth of a
-// dollar, so that such a limit can be tried; and of another model whose price is not known it is told.
+// priced returns u with its cost. If cost is limited, a token of a scripted model costs a millionth of a
+// dollar, so that such limits can be tested; for any other model without a known price, people are told.
 func (t *traffic) priced(model string, u agent.Usage) store.Usage {
 	u = t.e.cfg.Agents.priced(model, u)
 	_, known := t.e.cfg.Agents.Prices[model]
@@ -142,12 +142,12 @@ func (t *traffic) priced(model string, u agent.Usage) store.Usage {
 	return store.Usage(u)
 }
 
-// tell tells of something that people should know.
+// tell reports something to people.
 func (t *traffic) tell(text string) {
-	_ = t.p.news.emit(agent.Event{Kind: agent.EventProgress, Text: text}) // the agent's next event tells the error too
+	_ = t.p.news.emit(agent.Event{Kind: agent.EventProgress, Text: text}) // the next event returns the error too
 }
 
-// End counts what a call used.
+// End counts the usage of a call.
 func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
 		t.calls++
 		t.used = t.used.Add(spent)
 		if a.input = used.InputTokens; a.input > 0 && !r.Estimated {
-			t.last = asked{bytes: a.bytes, input: a.input} // the rest is the tape's, which may be writing
+			t.last = asked{bytes: a.bytes, input: a.input} // the rest belongs to the tape, which may be writing
 		}
 		if t.purse != nil {
 			t.purse.Spend(a.reserved, spent)
@@ -173,8 +173,8 @@ func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
 	}
 }
 
-// close is called once the agent has ended. It returns what came of the attempt by what the traffic saw: a
-// gateway counts better than agents do, and that it refused a request is not left to the agent to say.
+// close is called once the agent has ended. It corrects the result by what the traffic saw: a gateway counts
+// more reliably than agents do, and agents need not report that a request was refused.
 func (t *traffic) close(result *agent.Result, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -204,18 +204,18 @@ func (t *traffic) close(result *agent.Result, err error) error {
 	return err
 }
 
-// Refused reports whether a request was refused for a limit that is used up.
+// Refused reports whether a request was refused because a limit was used up.
 func (p *Prepared) Refused() bool { return p.kept.refused }
 
-// A recorder keeps calls beside the agent, which does not wait for it. What is small goes with the attempt's
-// row as soon as it is answered, and so outlives Plait; what is large is staged.
+// A recorder keeps calls without making the agent wait. Small ones go with the attempt's row as soon as they
+// are answered, and so survive if Plait dies; large ones are staged.
 type recorder struct {
 	e    *Runner
 	p    *Prepared
 	jobs chan func()
 	done chan struct{}
 
-	// Owned by the jobs, which run one after the other, and by close.
+	// Owned by close, and by the jobs, which run one after the other.
 	book  thread.CallRecorder
 	small []store.Object
 	bytes int
@@ -223,7 +223,7 @@ type recorder struct {
 	err   error
 }
 
-// maxSmall bounds what waits to go with the row, in bytes.
+// maxSmall bounds the bytes that wait to go with the row.
 const maxSmall = 8 << 20
 
 func (e *Runner) newRecorder(p *Prepared) *recorder {
@@ -255,7 +255,7 @@ func (r *recorder) answer(a *asked, reply agent.Reply, used store.Usage) {
 	}
 }
 
-// publish lets the attempt's row have what is answered.
+// publish adds the answered calls to the attempt's row.
 func (r *recorder) publish() {
 	last, nodes, needs, err := r.book.Answered()
 	if r.err = errors.Join(r.err, err); r.err != nil || len(nodes) == 0 {
@@ -285,7 +285,7 @@ func (r *recorder) keep(blobs []store.Object) {
 	}
 }
 
-// close returns the node of all calls, and what goes with it.
+// close returns the node of all calls, and the objects that go with it.
 func (r *recorder) close() (dag.Hash, []store.Object, error) {
 	close(r.jobs)
 	<-r.done
