@@ -46,7 +46,7 @@ func (e *StateError) Error() string {
 	text := called(g) + " is " + string(g.State)
 	switch g.State {
 	case store.GateOpen:
-		return text + ": nobody has answered it yet"
+		return text + ": not answered yet"
 	case store.GateExpired, store.GateWithdrawn:
 	default:
 		text = called(g) + " was already " + string(g.State)

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// checkChild compares a step with the thread it called. The call was made at the
-// step's parent; only inputs and compactions may lie between.
+// checkChild compares a step with the thread it called. The call was made at the step's parent; only inputs and
+// compactions may come between.
 func (c *check) checkChild(o *object) {
 	s := o.state
 	if !thread.Routed(s.Role) || s.Paths != nil {
@@ -65,7 +65,7 @@ func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
 	ending, ok := endOf(end.state)
 	first, sound := c.sound(end.state.Start)
 	if !ok || end.state.Role != thread.RoleEnd || !sound || first.start == nil {
-		return nil, nil // reported with the child
+		return nil, nil // already reported for the child
 	}
 	if first.start.Name != d.Flow {
 		say("childThread ran the flow %s, flow %s calls %s", first.start.Name, def.Name, d.Flow)
@@ -94,11 +94,11 @@ func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
 		want = said.Content
 	}
 	if s.Content != want {
-		say("content is not that of the last step of its childThread")
+		say("content is not the content of the last step of its childThread")
 	}
 	meta, _, err := record.Returned(def, s.Role, thread.EndStatus(ending.Code), end.state.Meta, said)
 	if err == nil && !bytes.Equal(meta, s.Meta) {
-		say("meta is not what its childThread handed back, %s", meta)
+		say("meta is not what its childThread returned, %s", meta)
 	}
 	return wrong, ctx.Err()
 }

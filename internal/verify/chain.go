@@ -170,7 +170,7 @@ func (c *check) checkFiles(o *object) {
 	}
 }
 
-// checkSession checks that what is kept of a session continues the same one.
+// checkSession checks that a kept session continues the same session.
 func (c *check) checkSession(o *object) {
 	if b, ok := c.sound(o.carried.Bytes); ok && b.typ != "" {
 		c.wrong(o.hash, "session: its bytes %s are a %s", o.carried.Bytes, b.kindName())

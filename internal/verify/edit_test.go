@@ -208,11 +208,11 @@ func TestEditedLinks(t *testing.T) {
 		{"role of a join is no join", seen, set("role", "report"), "flow tree has no such join"},
 		{
 			"content of a call", call, set("content", said("else")),
-			"its content is not that of the last step of its childThread",
+			"its content is not the content of the last step of its childThread",
 		},
-		{"meta of a call", call, meta("summary", "else"), "its meta is not what its childThread handed back"},
-		{"status of a call", call, meta("$status", "failed"), "its meta is not what its childThread handed back"},
-		{"meta of a call with a schema", leafStep, meta("n", 8), "its meta is not what its childThread handed back"},
+		{"meta of a call", call, meta("summary", "else"), "its meta is not what its childThread returned"},
+		{"status of a call", call, meta("$status", "failed"), "its meta is not what its childThread returned"},
+		{"meta of a call with a schema", leafStep, meta("n", 8), "its meta is not what its childThread returned"},
 		{"parentState", subRow.Start, set("parentState", other.Start), "its childThread was called from"},
 		{"parentState is gone", subRow.Start, set("parentState", nil), "has depth 1 and no caller"},
 		{"depth", subRow.Start, set("depth", 2), "has depth 2, its caller 0"},
@@ -266,7 +266,7 @@ func TestEditedLinks(t *testing.T) {
 		{
 			"meta of a path in a join", seen,
 			func(p map[string]any) { metaPath(p, "c")["meta"] = map[string]any{"$status": "else"} },
-			"the meta that it has of path c",
+			"its meta of path c",
 		},
 		{
 			"status of a path in a join's meta", seen, func(p map[string]any) { metaPath(p, "c")["status"] = "failed" },

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// checkEvidence compares the evidence of steps with what it points to: lines of a transcript of the step, and
-// artifacts of it.
+// checkEvidence compares the evidence of steps with what it points to: lines of the step's transcripts, and its
+// artifacts.
 func (c *check) checkEvidence(ctx context.Context, states []*object) error {
 	for _, s := range states {
 		d, ok := c.sound(s.state.Detail)
@@ -36,7 +36,7 @@ func (c *check) checkEvidence(ctx context.Context, states []*object) error {
 	return nil
 }
 
-// checkHeard compares what an entry says of lines of transcripts with the lines.
+// checkHeard compares what an entry records about lines of transcripts with the lines.
 func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) error {
 	for _, src := range e.evidence.heard {
 		if !slices.Contains(said, src.EventsRef) {
@@ -48,7 +48,7 @@ func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) erro
 		holds, err := src.LinesMatch(ctx, c.cfg.Store)
 		switch {
 		case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt):
-			// told of with the blob
+			// already reported for the blob
 		case err != nil:
 			return err
 		case !holds:

@@ -54,7 +54,7 @@ type joinMeta struct {
 	Paths     map[string]struct {
 		Status  string             `json:"status"`
 		Meta    json.RawMessage    `json:"meta"`
-		Failure *store.FailureKind `json:"failure"` // not there in joins of versions before schema 4
+		Failure *store.FailureKind `json:"failure"` // absent in joins written before schema 4
 	} `json:"paths"`
 }
 
@@ -81,9 +81,8 @@ func (j *joinCheck) say(format string, args ...any) {
 	j.wrong = append(j.wrong, fmt.Sprintf("join %s: ", j.Role)+fmt.Sprintf(format, args...))
 }
 
-// checkJoin compares a join with its flow: its paths and their order, where each
-// path ended, what the join records of them, whether its rule allows the outcome,
-// and which path it follows.
+// checkJoin compares a join with its flow: its paths and their order, where each path ended, what the join
+// records about them, whether its rule allows the outcome, and which path it follows.
 func (c *check) checkJoin(ctx context.Context, o *object, def *flow.Definition) ([]string, error) {
 	j := &joinCheck{check: c, State: o.state, def: def}
 	if _, ok := def.Joins[j.Role]; !ok && j.Role != thread.RoleJoin {
@@ -186,8 +185,7 @@ func (j *joinCheck) checkPath(ctx context.Context, o *object, p thread.PathHead)
 	return nil
 }
 
-// reachesJoin reports whether the join is what follows head in a path of a fork. Not
-// ok: that is unknown.
+// reachesJoin reports whether the join follows head in a path of a fork. Not ok: unknown.
 func (c *check) reachesJoin(ctx context.Context, head *object, fork dag.Hash,
 	path, join string) (arrived, ok bool, err error) {
 	def := c.defs[head.state.Start]
@@ -232,14 +230,14 @@ func (c *check) instance(s *thread.State, action string) string {
 	return action
 }
 
-// checkMeta compares the join's meta and content with those that its paths give. It
-// builds the join anew, and looks for the difference only if there is one.
+// checkMeta compares the join's meta and content with those computed from its paths. It rebuilds the join, and
+// looks for the difference only if there is one.
 func (j *joinCheck) checkMeta(ctx context.Context) error {
 	draft := thread.JoinDraft{Node: j.Role, Outcome: *j.meta.Status, DecidedBy: j.meta.by()}
 	var failures map[string]store.FailureKind
 	var err error
 	if failures, draft.Older, err = thread.Failures(j.Meta); err != nil {
-		return nil // a meta that is none was reported
+		return nil // invalid meta was already reported
 	}
 	for _, p := range j.Paths {
 		end := thread.PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID}}}
@@ -258,7 +256,7 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 			}
 			if j.fork.Plan != nil {
 				var meta map[string]any
-				_ = json.Unmarshal(own.Meta, &meta) // what is no object says nothing
+				_ = json.Unmarshal(own.Meta, &meta) // ignore what is not an object
 				end.Text = flow.Outcome(j.instance(own, p.ID), meta)
 			}
 		}
@@ -266,7 +264,7 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 	}
 	want, err := thread.Join(store.Thread{Head: j.Fork}, thread.Tip{Head: previous(j.State)}, 0, draft)
 	if err != nil {
-		return nil // a meta that cannot be joined was reported with its step
+		return nil // meta that cannot be joined was already reported for its step
 	}
 	if !draft.Older {
 		j.checkFailures(failures)
@@ -288,7 +286,7 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 			case have.Failure == nil && p.Failure != nil:
 				j.say("its meta does not say why path %s failed", id)
 			case !bytes.Equal(have.Meta, p.Meta):
-				j.say("the meta that it has of path %s is not that of the path's last step, %s", id, p.Meta)
+				j.say("its meta of path %s is not the meta of the path's last step, %s", id, p.Meta)
 			}
 		}
 		for id := range j.meta.Paths {
@@ -306,11 +304,11 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 	return nil
 }
 
-// checkFailures compares why paths failed, as the join's detail has it, with the kinds in its meta.
+// checkFailures compares the failures of paths in the join's detail with the kinds in its meta.
 func (j *joinCheck) checkFailures(kinds map[string]store.FailureKind) {
 	o, ok := j.sound(j.Detail)
 	if !ok || o.detail == nil {
-		return // reported with its step
+		return // already reported for its step
 	}
 	said := make(map[string]store.FailureKind, len(o.detail.failures))
 	for _, f := range o.detail.failures {
@@ -327,9 +325,9 @@ func (j *joinCheck) checkFailures(kinds map[string]store.FailureKind) {
 	}
 }
 
-// checkOutcome checks that the join's rule allows its outcome, and that the join
-// follows the right step: after joining, the main path's head, else that of the
-// path that decided; in any other case the fork.
+// checkOutcome checks that the join's rule allows its outcome, and that the join follows the right step. After
+// joining, that is the main path's head, or else the head of the path that decided; in any other case it is the
+// fork.
 func (j *joinCheck) checkOutcome() {
 	outcome, by := *j.meta.Status, j.meta.by()
 	if !j.def.Continues(j.fork, outcome) {

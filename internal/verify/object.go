@@ -20,14 +20,14 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// An object is what the rules need to know of one stored object; its bytes are dropped.
+// An object is what the rules need to know about one stored object; its bytes are dropped.
 type object struct {
 	hash    dag.Hash
 	size    int64  // bytes
 	typ     string // of a decoded node; "" for a blob, or when decoding failed
 	refs    []dag.Hash
-	problem *Problem // why the object is unusable; nil: it is sound
-	missing bool     // that is its problem
+	problem *Problem // why the object is unusable; nil: it is usable
+	missing bool     // the problem is that it is missing
 	reached bool     // from a row, along refs
 	payload
 	chain chainInfo // of a state
@@ -38,7 +38,7 @@ type payload struct {
 	state    *thread.State
 	start    *thread.Start
 	bundle   *bundle
-	text     *string // of a content, while there is room for it
+	text     *string // of a content, if cached
 	detail   *detail
 	prompt   *thread.PromptNode
 	calls    *calls
@@ -46,10 +46,10 @@ type payload struct {
 	carried  *thread.Session
 	artifact *artifact
 	evidence *evidence
-	instance string // that made a detail or an evidence
+	instance string // that made the detail or evidence
 }
 
-// A bundle is a set of flows, and those of them that were decoded.
+// A bundle is a set of flows, with those decoded so far.
 type bundle struct {
 	thread.Bundle
 	defs map[string]*flow.Definition
@@ -64,27 +64,27 @@ type detail struct {
 	files    dag.Hash
 	carried  dag.Hash
 	session  string
-	after    string // git tree, "" when not known
+	after    string // git tree, "" if unknown
 }
 
-// An evidence is what is checked of an entry beyond its links.
+// An evidence is the part of an entry that is checked beyond its links.
 type evidence struct {
 	heard     []thread.EvidenceSource // lines of transcripts
 	artifacts []dag.Hash
 }
 
-// A calls node is checked with those before it.
+// A calls node is checked against the ones before it.
 type calls struct{ prev dag.Hash }
 
 type artifact struct {
 	blob dag.Hash
-	size int64 // that it says its blob has
+	size int64 // size of its blob, as recorded in the artifact
 }
 
-// chainInfo is what follows from the steps before a state.
+// chainInfo follows from the steps before a state.
 type chainInfo struct {
 	steps    int32           // the state's number in its chain, from 1; -1: unknown
-	located  bool            // position was looked for
+	located  bool            // position was computed
 	position *branchPosition // nil: unknown
 }
 
@@ -130,7 +130,7 @@ func (c *check) checkObjects(ctx context.Context, todo []dag.Hash) error {
 	return nil
 }
 
-// add keeps what was found of an object.
+// add keeps the result for an object.
 func (c *check) add(o *object) {
 	c.objects[o.hash] = o
 	if o.text != nil {
@@ -146,8 +146,8 @@ func (c *check) progress(total int) {
 	}
 }
 
-// scan checks what the store can read in one go, of so many objects. What it leaves out, and all
-// if it fails, is read one by one, which also tells what is wrong.
+// scan checks what the store can read in one pass. What the pass leaves out, or everything if it fails, is read
+// one by one later, which also reports what is wrong.
 func (c *check) scan(ctx context.Context, total int) error {
 	var mu sync.Mutex
 	err := c.cfg.Store.Scan(ctx, func(obj store.Object) error {
@@ -208,7 +208,7 @@ func (o *object) setProblem(ctx context.Context, err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		o.missing, o.problem = true, &Problem{o.hash, "missing", Completeness}
 	case errors.Is(err, fs.ErrNotExist):
-		o.problem = &Problem{o.hash, err.Error(), Completeness} // its row is there, its file is not
+		o.problem = &Problem{o.hash, err.Error(), Completeness} // its row exists, but its file does not
 	case errors.Is(err, store.ErrCorrupt), errors.Is(err, dag.ErrMalformed):
 		o.problem = &Problem{o.hash, err.Error(), Integrity}
 	default:
@@ -226,7 +226,7 @@ func (c *check) checkObject(ctx context.Context, o *object) error {
 	return o.examine(e.Kind, e.Size, data)
 }
 
-// examine decodes an object, whose bytes have its hash.
+// examine decodes an object whose bytes match its hash.
 func (o *object) examine(kind store.Kind, size int64, data []byte) error {
 	o.size = size
 	switch {

@@ -13,9 +13,9 @@ import (
 
 // A stepPlan is the plan that a step made, and the definition that each action runs.
 type stepPlan struct {
-	plan  *flow.Plan // nil: unknown, for something is lost or wrong
+	plan  *flow.Plan // nil: unknown, because something is missing or wrong
 	flow  string
-	role  string // that planned
+	role  string // the role that planned
 	spawn map[string]*flow.Definition
 	fork  map[string]*flow.Definition // by action
 }
@@ -87,9 +87,9 @@ func (c *check) readPlan(h dag.Hash) *stepPlan {
 	return p
 }
 
-// checkActions compares the starts of spawned actions with their plans, and replaces
-// the definitions that they run by those of the actions. Where that is unknown there is
-// no definition, and the routes of the thread are not checked.
+// checkActions compares the starts of spawned actions with their plans, and replaces the definitions that they
+// run by those of the actions. If an action is unknown it has no definition, and the routes of its thread are
+// not checked.
 func (c *check) checkActions(ctx context.Context, starts []*object) error {
 	for _, o := range starts {
 		id := o.start.Action.ID
@@ -98,7 +98,7 @@ func (c *check) checkActions(ctx context.Context, starts []*object) error {
 		}
 		p := c.plan(o.start.ParentState)
 		if p == nil && !o.start.Action.Present {
-			continue // a call of an older version
+			continue // a call, from an older version
 		}
 		delete(c.defs, o.hash)
 		switch {

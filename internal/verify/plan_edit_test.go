@@ -91,7 +91,7 @@ func TestEditedPlans(t *testing.T) {
 		{"role of a worker's step", edits{actA: set("role", "c")}, "flow worker leads to a here"},
 		{"role of a worker's step is the worker's", edits{actA: set("role", "worker")}, "flow worker leads to a here"},
 		{"role of a forked action's step", edits{actB: set("role", "a")}, "flow goal leads to b here"},
-		{"what a worker handed back", edits{actA: meta("summary", "else")}, "the meta that it has of path a"},
+		{"what a worker handed back", edits{actA: meta("summary", "else")}, "its meta of path a"},
 		{
 			"what a forked action handed back", edits{actB: meta("$status", "blocked")},
 			"path b is completed, but has not come to its join",

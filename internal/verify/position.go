@@ -18,7 +18,7 @@ import (
 type branchPosition struct {
 	outer *branchPosition
 	path  string
-	plan  dag.Hash // whose forked action the path is; zero: the path is in the flow
+	plan  dag.Hash // the plan whose forked action the path is; zero: the path is in the flow
 }
 
 // position returns the position in a path of a fork that was reached at outer.
@@ -48,7 +48,7 @@ func (c *check) locateAll(states []*object) {
 	}
 }
 
-// decisionNode returns the node at which it was decided to take a step.
+// decisionNode returns the node at which the flow decided to take a step.
 func decisionNode(s *thread.State) dag.Hash {
 	if s.Paths != nil {
 		return s.Fork

@@ -12,13 +12,13 @@ import (
 // errUnsound reports that a part of a prompt is damaged, which is a problem of that part.
 var errUnsound = errors.New("a part is not sound")
 
-// A promptText is the text that the parts of a prompt give.
+// A promptText is the text built from the parts of a prompt.
 type promptText struct {
 	text  string
 	links int // length of the longest chain of prompts below it
 }
 
-// checkPrompts builds every prompt: its parts have to give a text with its hash.
+// checkPrompts builds every prompt: the text of its parts must have the prompt's hash.
 func (c *check) checkPrompts(ctx context.Context, reached []*object) error {
 	texts := &promptBuilder{check: c, cache: make(map[dag.Hash]promptText), checked: make(map[dag.Hash]bool)}
 	for _, o := range reached {
@@ -46,7 +46,7 @@ type promptBuilder struct {
 	checked map[dag.Hash]bool
 }
 
-// build returns the text of a prompt on which a chain of that many others builds.
+// build returns the text of a prompt. above is the number of prompts that build on it, one on the other.
 func (p *promptBuilder) build(ctx context.Context, o *object, above int) (promptText, error) {
 	if above > thread.MaxLinks {
 		return promptText{}, fmt.Errorf("it builds on more than %d others: %w", thread.MaxLinks, dag.ErrMalformed)

@@ -9,9 +9,9 @@ type root struct {
 	id   string
 }
 
-// markReached marks and returns the objects reachable from roots, and reports those
-// among them that are missing; an unreachable object may refer to what was collected.
-// It also reports the problems that objects have in themselves, reachable or not.
+// markReached marks and returns the objects reachable from roots, and reports those among them that are
+// missing; an unreachable object may refer to one that was collected. It also reports the objects' own
+// problems, reachable or not.
 func (c *check) markReached(roots []root) []*object {
 	var reached []*object
 	type visit struct {
@@ -53,8 +53,8 @@ func (c *check) markReached(roots []root) []*object {
 	return reached
 }
 
-// sound returns the object under h, and whether it was read and decoded. An object
-// that is not has been reported already, so rules skip it.
+// sound returns the object under h, and whether it was read and decoded. Rules skip an object that was not: it
+// has been reported already.
 func (c *check) sound(h dag.Hash) (*object, bool) {
 	o := c.objects[h]
 	return o, o != nil && o.problem == nil

@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// definitions holds the flow of every start, by the start's hash. A flow that cannot
-// be read is absent, and reported with its start.
+// definitions holds the flow of every start, by the start's hash. A flow that cannot be read is absent, and is
+// reported for its start.
 type definitions map[dag.Hash]*flow.Definition
 
 // loadDefinition reads the flow that a start names.
@@ -119,8 +119,8 @@ func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 	return nil, nil
 }
 
-// entryMismatch returns what is wrong with the path that o names, or "". A step is in the
-// path of the step before it, or enters one of the fork to which the flow leads there.
+// entryMismatch returns what is wrong with the path that o names, or "". A step is in the path of the step
+// before it, or enters a path of the fork that the flow reaches there.
 func (c *check) entryMismatch(ctx context.Context, o *object) (string, error) {
 	s := o.state
 	from, enters := c.enters(o)
@@ -146,7 +146,7 @@ func (c *check) entryMismatch(ctx context.Context, o *object) (string, error) {
 	return fmt.Sprintf("state of %s: says the path %q, which does not begin here", s.Role, s.Path.ID), nil
 }
 
-// decisionMismatch returns how a step contradicts the decision d of its flow, or "".
+// decisionMismatch returns how a step contradicts d, the decision of its flow, or "".
 func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) string {
 	say := func(format string, args ...any) string {
 		return fmt.Sprintf("state of %s: ", s.Role) + fmt.Sprintf(format, args...)
@@ -210,10 +210,9 @@ func (c *check) flowInput(ctx context.Context, h, start dag.Hash) (at flow.At, l
 	return at, last, ok, err
 }
 
-// lastSteps returns the steps that routing looks at after the node h, oldest first: the
-// last routed step that is no gate, and the gates and inputs since; a gate passes on
-// what it was reached with. Before a join of actions it adds the step that planned
-// them. Not ok: the chain is broken.
+// lastSteps returns the steps that routing looks at after the node h, oldest first: the last routed step other
+// than a gate, and the gates and inputs since; a gate passes its input on. Before a join of actions it adds the
+// step that planned them. Not ok: the chain is broken.
 func (c *check) lastSteps(ctx context.Context, h, start dag.Hash) (steps []flow.Step, ok bool, err error) {
 	for h != start {
 		o, ok := c.sound(h)
@@ -251,7 +250,7 @@ func (c *check) lastSteps(ctx context.Context, h, start dag.Hash) (steps []flow.
 	return steps, true, nil
 }
 
-// flowStep returns a step as package flow sees it. Not ok: part of it is not sound.
+// flowStep returns a step as package flow sees it. Not ok: part of it is damaged or missing.
 func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, ok bool, err error) {
 	step.Role = s.Role
 	if step.Body, ok, err = c.text(ctx, s.Content); err != nil || !ok {
@@ -265,7 +264,7 @@ func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, 
 	}
 	failures, _, err := thread.Failures(s.Meta)
 	if err != nil {
-		return step, false, nil // reported with its join
+		return step, false, nil // already reported for its join
 	}
 	step.Paths = make(map[string]flow.PathResult, len(s.Paths))
 	for _, p := range s.Paths {
@@ -283,7 +282,7 @@ func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, 
 					return step, false, nil
 				}
 				if s.Role == thread.RoleJoin {
-					r.Text = flow.Outcome(c.instance(own, p.ID), r.Meta) // a join records no more of an action
+					r.Text = flow.Outcome(c.instance(own, p.ID), r.Meta) // a join records nothing else about an action
 				}
 			}
 		}

@@ -16,8 +16,8 @@ type rows struct {
 	attempts []store.Attempt
 	gates    []store.Gate
 	flows    []store.Flow
-	live     map[string]bool // the threads there were at the beginning, by id; nil: not read
-	complete bool            // the rows of each task here are all here
+	live     map[string]bool // the threads that existed at the beginning, by id; nil: not read
+	complete bool            // for each task here, all rows are here
 }
 
 // readRows reads every row that can be read.
@@ -72,8 +72,8 @@ func (r rows) roots() []root {
 	return out
 }
 
-// followers returns the states after h, and those after inputs there: what an agent heard while it worked
-// comes before its step.
+// followers returns the states after h, and the states after inputs there, since what an agent heard while it
+// worked comes before its step.
 func followers(after map[dag.Hash][]*object, h dag.Hash) []*object {
 	out := slices.Clone(after[h])
 	for i := 0; i < len(out); i++ {
@@ -123,7 +123,7 @@ func (c *check) hasOutcome(a store.Attempt, steps []*object) bool {
 		}
 		d, ok := c.sound(o.state.Detail)
 		if !ok || d.detail != nil && d.detail.attempt == a.ID {
-			return true // without a sound detail, the role is all there is
+			return true // without a detail, only the role can be compared
 		}
 	}
 	return false

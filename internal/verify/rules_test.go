@@ -322,7 +322,7 @@ func TestRows(t *testing.T) {
 			`flow work has no path "z"`},
 		{"a path's join", "J-a", func(_ *world, r *store.Thread) { r.Path.Join = "other" }, `its row names the join "other"`},
 		{"a path's key", "J-a", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
-		{"a path's number", "J-a", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id is not that of a path of J"},
+		{"a path's number", "J-a", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id does not match a path of J"},
 		{"a path that failed at its join", "J-a", func(_ *world, r *store.Thread) { r.Status = store.Failed },
 			"its row is failed, but path a has come to its join"},
 		{"a path completed before its join", "J-a", func(w *world, r *store.Thread) { r.Head = r.Path.Fork; r.Steps-- },
@@ -350,7 +350,7 @@ func TestRows(t *testing.T) {
 		{"a worker of no action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "z" }, `the plan at`},
 		{"a worker's key", "O-x", func(_ *world, r *store.Thread) { r.Path.Key = "other" },
 			`its row has the path key "other"`},
-		{"a worker's number", "O-x", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id is not that of a worker of O"},
+		{"a worker's number", "O-x", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id does not match a worker of O"},
 		{"a worker's join", "O-x", func(_ *world, r *store.Thread) { r.Path.Join = "gathered" },
 			`flow worker has no path "x"`},
 		{"a worker without a place", "O-x", func(_ *world, r *store.Thread) { r.Path = nil }, "and names no such fork"},
@@ -368,7 +368,7 @@ func TestRows(t *testing.T) {
 			"its row says that it is an action of a plan at"},
 		{"a decision at no fork", "L", func(_ *world, r *store.Thread) {
 			r.Decision = json.RawMessage(`{"decidedBy":"","join":"gathered","outcome":"joined"}`)
-		}, "its row has a decision, but it stands at no fork"},
+		}, "its row has a decision, but its head is not at a fork"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 // them: joins by fork, all steps by the node they follow.
 type threadIndex struct {
 	*check
-	complete  bool // the rows of each task are all here
+	complete  bool // for each task, all rows are here
 	rows      map[string]store.Thread
 	children  map[string][]store.Thread // by parent
 	joins     map[dag.Hash][]*object    // by fork
@@ -62,9 +62,8 @@ func (k *threadIndex) wrongRow(t store.Thread, format string, args ...any) {
 	k.wrong(t.Head, "thread %s: %s", t.ID, fmt.Sprintf(format, args...))
 }
 
-// checkPosition compares a row with the position of its head in the flow: in its own path
-// or in none; at the join when the path is completed; at a fork when the row keeps a
-// decision about one.
+// checkPosition compares a row with the position of its head in the flow. The head must be in the row's own
+// path, or in none; at the join if the path is completed; and at a fork if the row has a decision about one.
 func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 	def, own := k.defs[t.Start], ""
 	if def == nil {
@@ -86,7 +85,7 @@ func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 			k.wrongRow(t, "flow %s has no path %q", t.Flow, own)
 			return nil
 		case t.Path.Join != join:
-			k.wrongRow(t, "its row names the join %q, path %s comes to %q", t.Path.Join, own, join)
+			k.wrongRow(t, "its row names the join %q, but path %s leads to %q", t.Path.Join, own, join)
 		case t.Kind == store.KindPath && join != thread.RoleJoin && t.Path.Key != thread.PathKey(t, node, own):
 			k.wrongRow(t, "its row has the path key %q, want %q", t.Path.Key, thread.PathKey(t, node, own))
 		}
@@ -101,7 +100,7 @@ func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 	if !ok || head.state == nil || head.state.Start != t.Start {
 		return k.checkDecision(ctx, t, def, own)
 	}
-	// Rows of older versions do not name the path that a fork by hand was made in.
+	// In older versions, rows do not name the path in which a fork by hand was made.
 	named := t.Path != nil || t.ForkedFrom == nil
 	if named && head.chain.position != nil && head.chain.position.path != own {
 		if own == "" {
@@ -125,7 +124,7 @@ func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 	return k.checkDecision(ctx, t, def, own)
 }
 
-// checkDecision checks the join decision that a row keeps until the join is committed.
+// checkDecision checks the join decision in a row, which stays until the join is committed.
 func (k *threadIndex) checkDecision(ctx context.Context, t store.Thread, def *flow.Definition, path string) error {
 	if t.Ended() || len(t.Decision) == 0 || string(t.Decision) == "null" {
 		return nil
@@ -139,14 +138,14 @@ func (k *threadIndex) checkDecision(ctx context.Context, t store.Thread, def *fl
 	var d struct{ Join, Outcome string }
 	switch {
 	case !ok:
-		k.wrongRow(t, "its row has a decision, but it stands at no fork")
+		k.wrongRow(t, "its row has a decision, but its head is not at a fork")
 	case json.Unmarshal(t.Decision, &d) != nil || d.Join != fork.Join || d.Outcome == "":
 		k.wrongRow(t, "its row has a decision that is none of the join %s: %s", fork.Join, t.Decision)
 	}
 	return nil
 }
 
-// checkParent compares the row of a path or call with that of its parent.
+// checkParent compares the row of a path or call with the row of its parent.
 func (k *threadIndex) checkParent(t store.Thread) {
 	if t.Parent == nil {
 		k.wrongRow(t, "it is a %s and has no parent", t.Kind)
@@ -176,7 +175,7 @@ func (k *threadIndex) checkParent(t store.Thread) {
 		return
 	}
 	if _, ok := k.tryNumber(t, parent); !ok {
-		k.wrongRow(t, "its id is not that of a %s of %s made at %s", t.Kind, parent.ID, t.Parent.From)
+		k.wrongRow(t, "its id does not match a %s of %s made at %s", t.Kind, parent.ID, t.Parent.From)
 	}
 	switch {
 	case !t.Ended():
@@ -187,10 +186,9 @@ func (k *threadIndex) checkParent(t store.Thread) {
 	}
 }
 
-// tryNumber returns which try of its path or call a thread is, from 1: ids are derived
-// from the parent, its head, a name and that number, so it finds the number that gives
-// the thread's id. It returns 0 when the number cannot be known. Not ok: no number
-// gives the id.
+// tryNumber returns which try of its path or call a thread is, from 1. Ids are derived from the parent, its
+// head, a name and that number, so it searches for the number that gives the thread's id. It returns 0 if the
+// number cannot be known. Not ok: no number gives the id.
 func (k *threadIndex) tryNumber(t, parent store.Thread) (n int, ok bool) {
 	stamps := k.headTimes(parent, t.Parent.From)
 	var names []string
@@ -224,8 +222,8 @@ func (k *threadIndex) tryNumber(t, parent store.Thread) (n int, ok bool) {
 	return 0, len(stamps) == 0
 }
 
-// headTimes returns the times at which the node may have been made where a thread left its
-// parent, none when that is unknown.
+// headTimes returns the times at which the node where a thread left its parent may have been made, none if
+// unknown.
 func (k *threadIndex) headTimes(parent store.Thread, from dag.Hash) []int64 {
 	if o, ok := k.sound(from); ok && o.state != nil {
 		return []int64{o.state.Timestamp}
@@ -233,7 +231,7 @@ func (k *threadIndex) headTimes(parent store.Thread, from dag.Hash) []int64 {
 	if from != parent.Start {
 		return nil
 	}
-	// A path without a step is where its parent is; its parent may be such a path too.
+	// A path without a step is at its parent's head; its parent may be such a path too.
 	var out []int64
 	for p, ok := parent, true; ok && len(out) <= len(k.rows); p, ok = k.rows[p.Parent.Thread] {
 		out = append(out, p.CreatedAt)
@@ -253,7 +251,7 @@ func (k *threadIndex) checkJoined(t, parent store.Thread) {
 		}
 		i := slices.IndexFunc(o.state.Paths, func(p thread.PathHead) bool { return p.ID == t.Path.ID })
 		if i < 0 {
-			continue // reported with the join
+			continue // already reported for the join
 		}
 		taken := o.state.Paths[i].Thread
 		if later, ok := k.rows[taken]; taken != t.ID &&

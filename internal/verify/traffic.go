@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// checkCalls puts together every request to a model that is in the record: its parts have to give what was sent.
+// checkCalls rebuilds every recorded request to a model: its parts must give what was sent.
 func (c *check) checkCalls(ctx context.Context, reached []*object) error {
 	continued := map[dag.Hash]bool{}
 	for _, o := range reached {
@@ -27,7 +27,7 @@ func (c *check) checkCalls(ctx context.Context, reached []*object) error {
 			case err == nil:
 			case errors.Is(err, dag.ErrMalformed):
 				c.wrong(o.hash, "calls: %v", err)
-			case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt): // a part, and reported as such
+			case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrCorrupt): // already reported for the part
 			default:
 				return err
 			}

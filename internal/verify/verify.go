@@ -1,5 +1,4 @@
-// Package verify reports whether a record is what was written, and whether all
-// of it is there.
+// Package verify reports whether a record is as it was written, and whether all of it is there.
 //
 // Its input is a store and, for the views, the directory that holds them; its
 // output is a report with two verdicts and every problem, by object hash.
@@ -39,8 +38,8 @@ import (
 // Config says what to verify. Only Store is needed.
 type Config struct {
 	Store    store.Store
-	Home     string                // directory of the views; "": they are not checked
-	Progress func(done, total int) // objects checked, of those known; may be nil
+	Home     string                // directory of the views; "": do not check them
+	Progress func(done, total int) // objects checked, and objects known so far; may be nil
 }
 
 // Verdicts.
