@@ -14,11 +14,11 @@ const (
 	FileChange  = "file_change"
 	ToolCall    = "tool_call"
 	Permissions = "permissions"
-	Form        = "form" // to fill in a form of a tool's: Params are the values of its fields
+	Form        = "form" // to fill in a tool's form: Params are the values of its fields
 	Attempt     = "attempt"
-	FlowNode    = "flow_node" // to go on at a gate of the flow
+	FlowNode    = "flow_node" // to continue at a gate of the flow
 	Merging     = "merge"     // to merge files that agents changed
-	Raise       = "limit"     // to go beyond a limit
+	Raise       = "limit"     // to exceed a limit
 )
 
 // An Action is exactly what an approval is for. Its digest binds the approval.
@@ -31,8 +31,8 @@ type Action struct {
 	Params  json.RawMessage `json:"params,omitempty"`
 }
 
-// MarshalJSON writes the action in canonical form. Text that is not UTF-8 is
-// refused: written as U+FFFD, two different commands would have one digest.
+// MarshalJSON writes the action in canonical form. It refuses text that is not UTF-8: written as U+FFFD, two
+// different commands would have one digest.
 func (a Action) MarshalJSON() ([]byte, error) {
 	for _, f := range []struct{ name, text string }{
 		{"type", a.Type}, {"command", a.Command}, {"cwd", a.Cwd}, {"diff", a.Diff}, {"tool", a.Tool},
@@ -49,8 +49,8 @@ func (a Action) MarshalJSON() ([]byte, error) {
 	return data, nil
 }
 
-// Digest returns the SHA-256 of {"action":…,"thread":…} in canonical form. No
-// action is null. It fails where the action has no canonical form.
+// Digest returns the SHA-256 of {"action":…,"thread":…} in canonical form. No action is null. It fails if the
+// action has no canonical form.
 func Digest(thread string, action json.RawMessage) (dag.Hash, error) {
 	if !utf8.ValidString(thread) {
 		return dag.Hash{}, invalid("the thread's id is not UTF-8")
@@ -58,7 +58,7 @@ func Digest(thread string, action json.RawMessage) (dag.Hash, error) {
 	if action == nil {
 		action = json.RawMessage("null")
 	}
-	// By itself first: what follows an action's end must not pass for a key.
+	// By itself first, so that what follows an action's end cannot pass for a key.
 	canonical, err := dag.Canonical(action)
 	if err != nil {
 		return dag.Hash{}, fmt.Errorf("digest action: %w", err)
@@ -68,7 +68,7 @@ func Digest(thread string, action json.RawMessage) (dag.Hash, error) {
 	return dag.Sum(append(text, '}')), nil
 }
 
-// QuestionDigest is to a question what Digest is to an action.
+// QuestionDigest is Digest for a question.
 func QuestionDigest(thread, question string, options []string) (dag.Hash, error) {
 	if options == nil {
 		options = []string{}

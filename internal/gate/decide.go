@@ -14,27 +14,27 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An Answer is what a person, or a policy, says to a gate. Approval gates want
-// Approve or Reject, with Text as a note; input gates want Text alone.
+// An Answer is the answer of a person, or of a policy, to a gate. Approval gates take Approve or Reject, with
+// Text as a note; input gates take only Text.
 type Answer struct {
 	Approve bool
 	Reject  bool
 	Text    string
 	Grant   store.Grant // of an approval; empty: once
-	By      string      // who
-	Via     store.Via   // by which way
-	// Digest is the gate's, as the person saw it: the answer is for no other. Zero: for any.
+	By      string      // who answered
+	Via     store.Via   // how the answer came
+	// Digest is the digest of the gate that the person saw: the answer is only for that one. Zero: for any.
 	Digest dag.Hash
-	// Input, of an approval that is Editable: approve the action with this input instead of its own. What is
-	// approved then is bound by a digest of its own. Nil: exactly what was asked for.
+	// Input, for an approval that is Editable, approves the action with this input instead of its own. A
+	// digest of its own then binds the approval. Nil: exactly what was asked for.
 	Input json.RawMessage
 
-	// Beside is kept with the answer, or not at all: that it was read, for one. Its gates are
-	// not read.
+	// Beside is committed in one batch with the answer, for example the fact that it was read. Its gates are
+	// ignored.
 	Beside store.Batch
 }
 
-// sources are whoever may ask; ways, by which an answer may come: all but ViaTimeout.
+// sources are those who may ask; ways, how an answer may come: all but ViaTimeout.
 var (
 	sources = []store.GateSource{
 		store.SourceFlow, store.SourceWorker, store.SourceAgent,
@@ -44,7 +44,7 @@ var (
 		store.ViaResume, store.ViaMCP, store.ViaReplay}
 )
 
-// opening fills in a gate that is about to be opened, all but its id.
+// opening fills in a gate that is about to open, except its id.
 func opening(g store.Gate, now int64) (store.Gate, error) {
 	g.State, g.OpenedAt = store.GateOpen, now
 	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
@@ -82,7 +82,7 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	case g.Digest.IsZero():
 		digest, err = QuestionDigest(g.Thread, g.Question, g.Options)
 	default:
-		digest = g.Digest // a question may be bound to what its asker chooses
+		digest = g.Digest // the asker may choose what a question is bound to
 	}
 	if err == nil && !g.Digest.IsZero() && digest != g.Digest {
 		err = invalid("the digest %s does not match the action", g.Digest.Short())
@@ -91,11 +91,11 @@ func opening(g store.Gate, now int64) (store.Gate, error) {
 	return g, err
 }
 
-// notesFile is where a question may be answered in the task's directory.
+// notesFile is the file in the task's directory where a question may be answered.
 const notesFile = "./shared/human-notes.md"
 
-// Noted reports whether a gate may be answered in human-notes.md. Agents may be able to write there: so no
-// approval may, nor a question about interrupted work or a merge.
+// Noted reports whether a gate may be answered in human-notes.md. Agents may be able to write there, so
+// approvals may not, nor may questions about interrupted work or a merge.
 func Noted(g store.Gate) bool {
 	asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Source == store.SourceAgent
 	return g.Kind == store.GateInput && asks
@@ -106,9 +106,9 @@ func sameRequest(a, b store.Gate) bool {
 	return a.Thread == b.Thread && a.From == b.From && a.Digest == b.Digest
 }
 
-// idHash returns the hash that the id of a gate is taken from: of its thread, head and digest,
-// and of the number of earlier gates with the same three. Two processes that open the same
-// gate choose the same id, and the store admits one of them.
+// idHash returns the hash that gives a gate its id: the hash of its thread, head and digest, and of the number
+// of earlier gates with the same three. Two processes that open the same gate choose the same id, and the store
+// admits only one of them.
 func idHash(g store.Gate, before int) dag.Hash {
 	text := dag.AppendString([]byte(`{"before":`+strconv.Itoa(before)+`,"digest":`), g.Digest.String())
 	text = dag.AppendString(append(text, `,"from":`...), g.From.String())
@@ -116,10 +116,10 @@ func idHash(g store.Gate, before int) dag.Hash {
 	return dag.Sum(append(text, '}'))
 }
 
-// minID is how many hex digits an id has at least.
+// minID is the least number of hex digits in an id.
 const minID = 10
 
-// withAnswer returns g as it is after an answer.
+// withAnswer returns g after an answer.
 func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if g.State != store.GateOpen {
 		return g, &StateError{g}
@@ -184,20 +184,19 @@ func usable(g store.Gate) bool {
 	return false
 }
 
-// overdue reports whether the time of an open gate has passed.
+// overdue reports whether an open gate has timed out.
 func overdue(g store.Gate, now int64) bool {
 	return g.State == store.GateOpen && g.ExpiresAt != 0 && now >= g.ExpiresAt
 }
 
-// withExpiry returns g as it is when no answer came in time.
+// withExpiry returns g after it timed out.
 func withExpiry(g store.Gate, now int64) store.Gate {
 	g.State, g.AnsweredAt, g.Via = store.GateExpired, now, store.ViaTimeout
 	return g
 }
 
-// standing chooses among the gates of a thread what holds for a digest at a head:
-// a yes that can still be used, else the newest no, else what is open. A yes holds
-// for what was asked for, and for what was approved in its place.
+// standing returns the gate of a thread that counts for a digest at a head: a usable yes, otherwise the newest
+// no, otherwise an open gate. A yes counts both for what was asked and for what was approved in its place.
 func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 	var best store.Gate
 	rank := 0
@@ -219,7 +218,7 @@ func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 	return best, rank > 0
 }
 
-// byAge sorts gates, those opened first in front.
+// byAge sorts gates, oldest first.
 func byAge(gates []store.Gate) []store.Gate {
 	slices.SortStableFunc(gates, func(a, b store.Gate) int {
 		return cmp.Or(cmp.Compare(a.OpenedAt, b.OpenedAt), cmp.Compare(a.ID, b.ID))
@@ -227,7 +226,7 @@ func byAge(gates []store.Gate) []store.Gate {
 	return gates
 }
 
-// maxBy bounds what an event repeats of names, in bytes. The row has all of it.
+// maxBy is how many bytes of a name an event repeats. The row has the whole name.
 const maxBy = 256
 
 // changeEvent returns the event of a change of g.
@@ -239,7 +238,7 @@ func changeEvent(g store.Gate, change event.Change, now int64) store.Event {
 	})
 }
 
-// gateEvent returns an event of whoever asks at g.
+// gateEvent returns an event of the asker at g.
 func gateEvent(g store.Gate, now int64, what event.Payload) store.Event {
 	at := store.Attempt{Instance: g.Instance, ID: g.Attempt}
 	return event.OfAttempt(store.Thread{Task: g.Task, ID: g.Thread}, at, now, what)

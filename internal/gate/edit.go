@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Edit is an option of approvals: whoever asks can carry out another input than the one it asked about.
+// Edit is an option of approvals: the asker can carry out another input than the one it asked about.
 const Edit = "edit"
 
 // maxInput is the largest input that a person can give, in bytes.
@@ -23,8 +23,8 @@ func Editable(g store.Gate) bool {
 	return err == nil
 }
 
-// Input returns what a person can change of the action of g: one JSON object, the parameters of a tool, or the
-// command line as "command". ErrInvalid where that is nothing.
+// Input returns the part of g's action that a person can change: one JSON object, with a tool's parameters or
+// the command line as "command". The error matches ErrInvalid if there is none.
 func Input(g store.Gate) (json.RawMessage, error) {
 	act, err := editable(g)
 	switch {
@@ -36,7 +36,7 @@ func Input(g store.Gate) (json.RawMessage, error) {
 	return act.Params, nil
 }
 
-// editable returns the action of g, whose input a person can change. ErrInvalid where that cannot be.
+// editable returns the action of g if a person can change its input. Otherwise the error matches ErrInvalid.
 func editable(g store.Gate) (act Action, err error) {
 	if g.Kind != store.GateApproval || g.Source != store.SourceAgent || !slices.Contains(g.Options, Edit) {
 		return act, invalid("%s: whoever asks can be given no other input; deny it, and say what to do instead", called(g))
@@ -92,7 +92,7 @@ func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, err
 	return action, digest, err
 }
 
-// withInput returns g as it is approved with another input. The same input is no other one.
+// withInput returns g approved with another input. The same input changes nothing.
 func withInput(g store.Gate, a Answer) (store.Gate, error) {
 	action, digest, err := edited(g, a.Input)
 	switch {
@@ -109,8 +109,8 @@ func withInput(g store.Gate, a Answer) (store.Gate, error) {
 	return g, nil
 }
 
-// Carries returns what an approval allows: the action that was asked for, or the one that a person
-// approved in its place. store.ErrCorrupt where that is not what the approval is bound to.
+// Carries returns what an approval allows: the action that was asked for, or the one that a person approved in
+// its place. The error matches store.ErrCorrupt if the approval is bound to something else.
 func Carries(g store.Gate) (action json.RawMessage, digest dag.Hash, err error) {
 	action, digest = g.Action, g.Digest
 	if g.Edited != nil || !g.EditedDigest.IsZero() {
@@ -127,7 +127,7 @@ func isObject(data json.RawMessage) bool {
 	return len(data) > 0 && data[0] == '{'
 }
 
-// commandOf is the command line in an input, "" without one.
+// commandOf returns the command line in an input, "" if it has none.
 func commandOf(input json.RawMessage) string {
 	var in struct {
 		Command string `json:"command"`

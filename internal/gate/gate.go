@@ -27,18 +27,16 @@ import (
 )
 
 var (
-	// ErrInvalid is for a question or an answer that makes no sense, such as an
-	// approval of a question.
+	// ErrInvalid is for a question or an answer that makes no sense, such as an approval of a question.
 	ErrInvalid = errors.New("invalid")
-	// ErrExpired is what a *StateError is when no answer came in time.
+	// ErrExpired is matched by a *StateError for a gate that timed out.
 	ErrExpired = errors.New("expired")
 )
 
-// A StateError says that a gate is not in the state that was needed: it was
-// answered or used by someone else, or its time has passed. It is a conflict
-// (store.ErrConflict), and ErrExpired where that is so.
+// A StateError reports that a gate is not in the required state: it was answered or used by someone else, or
+// has timed out. It matches store.ErrConflict, and for a timeout also ErrExpired.
 type StateError struct {
-	Gate store.Gate // as it is
+	Gate store.Gate // its current row
 }
 
 func (e *StateError) Error() string {
@@ -66,12 +64,12 @@ func (e *StateError) Error() string {
 	return text
 }
 
-// Is makes the error a conflict, and an expiry where it is one.
+// Is makes the error match store.ErrConflict, and ErrExpired for a timeout.
 func (e *StateError) Is(target error) bool {
 	return target == store.ErrConflict || target == ErrExpired && e.Gate.State == store.GateExpired
 }
 
-// called is what people call a gate, with its id.
+// called returns a gate's name for people, with its id.
 func called(g store.Gate) string {
 	if g.Kind == store.GateApproval {
 		return "approval " + g.ID
@@ -81,7 +79,7 @@ func called(g store.Gate) string {
 
 func when(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }
 
-// An invalidError is ErrInvalid, and says only what is wrong.
+// An invalidError is ErrInvalid with only the reason as its text.
 type invalidError string
 
 func (e invalidError) Error() string { return string(e) }
@@ -90,14 +88,14 @@ func (e invalidError) Is(target error) bool { return target == ErrInvalid }
 
 func invalid(format string, args ...any) error { return invalidError(fmt.Sprintf(format, args...)) }
 
-// Config says where gates are kept.
+// Config configures a Service.
 type Config struct {
 	Store interface {
 		store.Index
 		store.Journal
 	}
 	Now func() time.Time // nil: time.Now
-	// ReadOnly makes Gate and Gates show what is overdue as expired and leave it as it is.
+	// ReadOnly makes Gate and Gates return overdue gates as expired without changing them.
 	ReadOnly bool
 }
 
@@ -113,5 +111,5 @@ func New(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// now is the time in Unix milliseconds. Zero means not yet, so it is never that.
+// now returns the time in Unix milliseconds, at least 1, since zero means not yet.
 func (s *Service) now() int64 { return max(1, s.cfg.Now().UnixMilli()) }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Person is who is at the keyboard, for Answer.By.
+// Person returns the name of the person at the keyboard, for Answer.By.
 func Person() string {
 	if u, err := user.Current(); err == nil {
 		return u.Username

@@ -11,11 +11,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Standing returns what already holds for an action, named by its digest: an
-// approval that can be used (granted for the session, from any head of the
-// thread), else the newest no from this head, else the gate that is open at it.
-// ok is false when there is none and a gate must be opened. An answer to a
-// question counts as an approval granted once.
+// Standing returns the gate that already counts for an action, named by its digest: a usable approval (if
+// granted for the session, from any head of the thread), otherwise the newest no from this head, otherwise the
+// open gate at this head. ok is false if there is none and a gate must be opened. An answer to a question
+// counts as an approval granted once.
 func (s *Service) Standing(ctx context.Context, thread string,
 	from, digest dag.Hash) (g store.Gate, ok bool, err error) {
 	rows, err := s.list(ctx, store.GateFilter{Thread: thread})
@@ -26,7 +25,7 @@ func (s *Service) Standing(ctx context.Context, thread string,
 	return g, ok, nil
 }
 
-// Ask returns what already holds for g, see Standing, and opens it when nothing does.
+// Ask returns the gate that already counts for g, see Standing, or opens g if there is none.
 func (s *Service) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
 	standing, ok, err := s.Standing(ctx, g.Thread, g.From, g.Digest)
 	if err != nil || ok {
@@ -35,10 +34,9 @@ func (s *Service) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
 	return s.Open(ctx, g)
 }
 
-// Open opens a gate. Of g are needed kind, source, task, thread, from, and the
-// action of an approval or the question of an input; id, state, digest, times and
-// grant are filled in. Where the same is asked already, the open gate is returned
-// instead. ErrInvalid.
+// Open opens a gate. The caller sets kind, source, task, thread, from, and the action of an approval or the
+// question of an input; Open sets id, state, digest, times and grant. If the same is already asked, Open
+// returns the open gate instead. The error matches ErrInvalid if g makes no sense.
 func (s *Service) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
 	for {
 		now := s.now()
@@ -48,7 +46,7 @@ func (s *Service) Open(ctx context.Context, g store.Gate) (store.Gate, error) {
 		}
 		row, err := s.open(ctx, next, now)
 		if errors.Is(err, store.ErrConflict) {
-			continue // somebody was quicker: look at what there is now
+			continue // someone else was first: look again
 		}
 		if err != nil {
 			return store.Gate{}, fmt.Errorf("open gate of thread %s: %w", g.Thread, err)
@@ -80,9 +78,8 @@ func (s *Service) open(ctx context.Context, g store.Gate, now int64) (store.Gate
 	}})
 }
 
-// freeID returns the shortest id from a name that no gate has. Where one has it
-// that asks the same as g and is not among the known, it was opened just now: a
-// conflict.
+// freeID returns the shortest id from a name that no gate has. If a gate that asks the same as g has it and is
+// not among known, that gate was opened just now: freeID returns a conflict.
 func (s *Service) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []store.Gate) (string, error) {
 	digits := name.String()
 	for n := minID; n < len(digits); n++ {
@@ -101,15 +98,15 @@ func (s *Service) freeID(ctx context.Context, g store.Gate, name dag.Hash, known
 	return "g-" + digits, nil
 }
 
-// Answer answers an open gate. A *StateError says who was quicker, or that the
-// time has passed; ErrInvalid, that this is no answer to this gate.
+// Answer answers an open gate. The error is a *StateError if someone else was first or the gate timed out, and
+// matches ErrInvalid if the answer does not fit the gate.
 func (s *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
 	g, err := s.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
 		next, err := withAnswer(g, a, now)
 		return next, event.Change(next.State), err
 	}, a.Beside)
 	if state := (*StateError)(nil); errors.As(err, &state) || errors.Is(err, ErrInvalid) {
-		return g, err // it names the gate
+		return g, err // it already names the gate
 	}
 	if err != nil {
 		return g, fmt.Errorf("answer gate %s: %w", id, err)
@@ -117,9 +114,8 @@ func (s *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, 
 	return g, nil
 }
 
-// Use records that an approval, or an answer, is about to take effect. g is the
-// gate as it was returned to its user. A *StateError says that it was used already,
-// or that it is none.
+// Use records that an approval, or an answer, is about to take effect. g is the gate as returned to its user.
+// The error is a *StateError if g was used already or cannot be used.
 func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := s.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		if !sameRequest(row, g) {
@@ -142,8 +138,8 @@ func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	return row, nil
 }
 
-// Withdraw ends an open gate because what asked is gone; why becomes its text. A
-// gate that is withdrawn already is returned as it is. *StateError.
+// Withdraw ends an open gate because its asker is gone; why becomes its text. It returns a gate that is already
+// withdrawn unchanged. The error is a *StateError if g has another state.
 func (s *Service) Withdraw(ctx context.Context, g store.Gate, why string) (store.Gate, error) {
 	row, err := s.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		switch row.State {
@@ -161,8 +157,8 @@ func (s *Service) Withdraw(ctx context.Context, g store.Gate, why string) (store
 	return row, nil
 }
 
-// Gate returns the gate called id, expired if its time has passed.
-// store.ErrNotFound.
+// Gate returns the gate with an id, expired if it has timed out. The error matches store.ErrNotFound if there
+// is none.
 func (s *Service) Gate(ctx context.Context, id string) (g store.Gate, err error) {
 	if s.cfg.ReadOnly {
 		if g, err = s.cfg.Store.Gate(ctx, id); err == nil && overdue(g, s.now()) {
@@ -170,7 +166,7 @@ func (s *Service) Gate(ctx context.Context, id string) (g store.Gate, err error)
 		}
 	} else {
 		nothing := func(g store.Gate, _ int64) (store.Gate, event.Change, error) { return g, "", nil }
-		g, err = s.change(ctx, id, nothing, store.Batch{}) // which expires it
+		g, err = s.change(ctx, id, nothing, store.Batch{}) // this expires it
 	}
 	if err != nil {
 		return g, fmt.Errorf("read gate: %w", err)
@@ -178,9 +174,8 @@ func (s *Service) Gate(ctx context.Context, id string) (g store.Gate, err error)
 	return g, nil
 }
 
-// Gates returns the gates that f selects, those opened first in front. What is
-// overdue is expired first. With f.State GateOpen these are the gates that wait for
-// somebody.
+// Gates returns the gates that f selects, oldest first. It first expires overdue ones. With f.State GateOpen it
+// returns the gates that wait for someone.
 func (s *Service) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	rows, err := s.list(ctx, f)
 	if err != nil {
@@ -189,9 +184,9 @@ func (s *Service) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, 
 	return rows, nil
 }
 
-// list returns the gates that f selects, after those that are overdue have expired.
+// list returns the gates that f selects, after it has expired the overdue ones.
 func (s *Service) list(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
-	// What is overdue is open in its row: asked for as expired it must be found.
+	// An overdue gate is open in its row, and must be found among the expired.
 	read := f
 	if f.State == store.GateExpired {
 		read.State = ""
@@ -218,12 +213,12 @@ func (s *Service) list(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 	return byAge(kept), nil
 }
 
-// A decision gets a gate's row as it is, never overdue, and returns the row as it shall
-// be and what happened to it, "" for nothing.
+// A decision gets a gate's current row, never overdue, and returns the row's new value and what happened to the
+// gate, "" for nothing.
 type decision func(g store.Gate, now int64) (store.Gate, event.Change, error)
 
-// change moves the gate called id as decide says, which is asked again when somebody
-// else moved the row meanwhile. What is beside is kept with the change.
+// change changes a gate as decide returns, and calls decide again if someone else changed the row meanwhile.
+// beside is committed with the change.
 func (s *Service) change(
 	ctx context.Context, id string, decide decision, beside store.Batch,
 ) (store.Gate, error) {

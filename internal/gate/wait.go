@@ -8,13 +8,12 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// maxNap is how long Wait trusts its timer. Timers stand still while a machine
-// sleeps, and the clock goes on.
+// maxNap is how long Wait trusts its timer: timers stop while a machine sleeps, but the clock does not.
 const maxNap = time.Minute
 
-// Wait returns the gate once it is no longer open: answered by any process, or
-// expired by the clock. When ctx ends it returns its error and leaves the gate as
-// it is. store.ErrNotFound.
+// Wait returns the gate once it is no longer open: any process has answered it, or it has timed out. If ctx
+// ends, Wait returns ctx's error and leaves the gate unchanged. The error matches store.ErrNotFound if there is
+// no such gate.
 func (s *Service) Wait(ctx context.Context, id string) (store.Gate, error) {
 	for pos := int64(0); ; {
 		g, err := s.Gate(ctx, id)
@@ -27,8 +26,8 @@ func (s *Service) Wait(ctx context.Context, id string) (store.Gate, error) {
 	}
 }
 
-// news waits until there are events after pos, or until it is time to look at g
-// all the same. It returns the last position known.
+// news waits until there are events after pos, or until it is time to look at g anyway. It returns the last
+// position known.
 func (s *Service) news(ctx context.Context, pos int64, g store.Gate) (int64, error) {
 	if g.ExpiresAt == 0 {
 		return s.cfg.Store.Wait(ctx, pos)
@@ -41,7 +40,7 @@ func (s *Service) news(ctx context.Context, pos int64, g store.Gate) (int64, err
 	case err == nil || timed.Err() == nil:
 		return last, err
 	case ctx.Err() != nil:
-		return last, ctx.Err() // err may tell of our own timer
+		return last, ctx.Err() // err may come from our own timer
 	}
 	return pos, nil
 }

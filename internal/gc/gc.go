@@ -1,7 +1,7 @@
-// Package gc finds the objects that no row leads to, and takes them out.
+// Package gc finds the objects that no row leads to, and deletes them.
 //
-// In go a store, a clock and a grace; out come counts, or the reason why an
-// object stays. The shape of a collection:
+// It takes a store, a clock and a grace period, and returns counts, or the reason that an object stays. The
+// shape of a collection:
 //
 //	mark, beside writers ─▶ candidates, referrers first ─▶ for some at a time,
 //	under the store's lock: mark what is new, sweep what is still unmarked
@@ -34,28 +34,26 @@ import (
 // DefaultGrace is how long an unreachable object is kept after it was last put.
 const DefaultGrace = time.Hour
 
-// Config says what to collect. Only Store is needed; note that a zero Grace is
-// no grace at all.
+// Config configures a collection. Only Store is required; a zero Grace means no grace period.
 type Config struct {
 	Store    store.Store
 	Now      func() time.Time      // nil: the store's
 	Grace    time.Duration         // negative: DefaultGrace
-	Progress func(done, total int) // objects marked, of all; may be nil
+	Progress func(done, total int) // objects marked, out of all; may be nil
 }
 
-// A Result counts objects. When writers are at work the counts are of slightly
-// different moments.
+// A Result counts objects. If writers are active, its counts are from slightly different moments.
 type Result struct {
 	Scanned   int        `json:"scanned"`
 	Reachable int        `json:"reachable"` // from rows
-	Deleted   int        `json:"deleted"`   // by Plan: to be deleted
-	Bytes     int64      `json:"bytes"`     // of those deleted
-	Kept      int        `json:"kept"`      // unreachable, but young, pinned, or below such
-	Hashes    []dag.Hash `json:"-"`         // of those deleted, sorted
+	Deleted   int        `json:"deleted"`   // for Plan: to be deleted
+	Bytes     int64      `json:"bytes"`     // of the deleted objects
+	Kept      int        `json:"kept"`      // unreachable, but young, pinned, or reachable from those
+	Hashes    []dag.Hash `json:"-"`         // of the deleted objects, sorted
 }
 
-// A MissingError says that a reachable object is not there. Nothing is deleted
-// while that is so: what the missing object refers to would look like garbage.
+// A MissingError reports that a reachable object is missing. Nothing is deleted then, since what the missing
+// object refers to would look like garbage.
 type MissingError struct {
 	Hash dag.Hash
 	Path []Link // from a root; the last link is the missing object
@@ -78,11 +76,11 @@ func (e *MissingError) Error() string {
 	}
 }
 
-// Unwrap makes a missing object store.ErrNotFound.
+// Unwrap makes the error match store.ErrNotFound.
 func (e *MissingError) Unwrap() error { return store.ErrNotFound }
 
-// sweepSize is how many candidates are looked at under one lock: few enough for commits to get their
-// turn. Where there are many roots, which are read under each lock, it is half as many as those.
+// sweepSize is how many candidates are examined under one lock: few enough that commits get their turn. If
+// there are many roots, which are read under each lock, it is half their number instead.
 const sweepSize = 10_000
 
 // Plan returns what Run would delete now. It changes nothing.
@@ -106,8 +104,8 @@ func Plan(ctx context.Context, cfg Config) (Result, error) {
 	return r.settled(), nil
 }
 
-// Run deletes what nothing keeps, then gives its space back. When it fails
-// midway, the result says what was deleted until then.
+// Run deletes what nothing keeps, then frees its space. If it fails midway, the result counts what was deleted
+// so far.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	cfg = cfg.withDefaults()
 	var done Result
@@ -123,7 +121,7 @@ func Run(ctx context.Context, cfg Config) (Result, error) {
 		}
 		p.scanned = refTable{}
 		for part := range slices.Chunk(hashes, max(sweepSize, p.roots/2)) {
-			if err := p.mark(ctx, cfg.Store); err != nil { // all that can be done without keeping writers waiting
+			if err := p.mark(ctx, cfg.Store); err != nil { // as much as possible without blocking writers
 				return err
 			}
 			gone, err := cfg.Store.Sweep(ctx, cfg.Grace, func(v store.View) ([]dag.Hash, error) {
@@ -154,8 +152,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// again runs f, and up to twice more when f finds an object missing: a thread that is removed
-// and collected by another process during the mark looks just like that.
+// again runs f, and up to twice more if f finds an object missing: that also happens when another process
+// removes and collects a thread during the mark.
 func (c Config) again(ctx context.Context, f func() error) error {
 	for try := 1; ; try++ {
 		err := f()
@@ -187,7 +185,7 @@ func (r Result) settled() Result {
 	return r
 }
 
-// A plan is what was found beside writers.
+// A plan is what was found while writers were active.
 type plan struct {
 	*marks
 	before     time.Time // what was put later stays
@@ -195,8 +193,8 @@ type plan struct {
 	candidates []store.Entry
 }
 
-// prepare lists what there is and marks what is kept. The list comes first, so
-// that what is put after it is no candidate.
+// prepare lists all objects and marks those that are kept. It makes the list first, so that what is put later
+// is not a candidate.
 func (c Config) prepare(ctx context.Context) (*plan, error) {
 	p := &plan{before: c.Now().Add(-c.Grace)}
 	var entries []store.Entry
@@ -239,23 +237,22 @@ func (c Config) prepare(ctx context.Context) (*plan, error) {
 	return p, nil
 }
 
-// isYoung reports whether Sweep would keep e for its age. Times are kept in milliseconds.
+// isYoung reports whether Sweep would keep e because of its age. Times are kept in milliseconds.
 func (p *plan) isYoung(e store.Entry) bool { return e.Put.UnixMilli() > p.before.UnixMilli() }
 
-// choose marks from the roots as they are under the lock, reading only what was not
-// marked before, and returns the objects of part that are still unmarked. An object
-// that was put again since stays, with all it refers to; since parts have referrers
-// first, none of these went before it.
+// choose marks from the current roots, under the lock, reading only what was not marked before. It returns the
+// objects of part that are still unmarked. An object that was put again since then stays, with all it refers
+// to; since parts list referrers first, none of these was deleted before it.
 func (p *plan) choose(ctx context.Context, v store.View, part []dag.Hash) ([]dag.Hash, error) {
 	if err := p.mark(ctx, v); err != nil {
 		return nil, err
 	}
 	unseen := slices.DeleteFunc(slices.SortedFunc(slices.Values(part), compare), p.walker.Seen)
-	entries, err := v.Stat(ctx, unseen) // bytes are of no interest: damaged garbage is still garbage
+	entries, err := v.Stat(ctx, unseen) // bytes do not matter: damaged garbage is still garbage
 	if err != nil {
 		return nil, err
 	}
-	there := make(map[dag.Hash]bool, len(entries)) // the others another collector has taken
+	there := make(map[dag.Hash]bool, len(entries)) // another collector took the rest
 	for _, e := range entries {
 		there[e.Hash] = true
 		if !p.isYoung(e) {

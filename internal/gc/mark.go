@@ -14,13 +14,12 @@ import (
 // marks is the set of objects that are known to be kept.
 type marks struct {
 	walker dag.Walker
-	// suspects were marked without following their refs, and may get some: a
-	// blob that is spelled like a node becomes one when a node of the same
-	// bytes is put, and what was absent may be put. They are read again under the
+	// suspects were marked without following their refs, and may get some: a blob with the bytes of a node
+	// becomes a node when that node is put, and a missing object may be put. They are read again under the
 	// lock.
 	suspects map[dag.Hash]struct{}
-	// scanned is what was read before marking began. Under the lock it is not asked: what is new
-	// there is read there.
+	// scanned is what was read before marking began. It is not used under the lock, where new objects are
+	// read.
 	scanned refTable
 
 	progress func(done, total int)
@@ -28,8 +27,8 @@ type marks struct {
 	roots    int // when marking began
 }
 
-// mark marks what rows and pins reach now and was not marked before. After an error
-// the marks are incomplete and must be thrown away.
+// mark marks what rows and pins reach now and was not marked before. After an error the marks are incomplete
+// and must be discarded.
 func (m *marks) mark(ctx context.Context, v store.View) error {
 	for h := range m.suspects {
 		delete(m.suspects, h)
@@ -78,8 +77,7 @@ func (m *marks) markReachable(ctx context.Context, v store.View, rs rootSet) err
 	})
 }
 
-// markKept marks what is kept although no row names it, and what is below it as far
-// as that exists.
+// markKept marks what is kept without a row that names it, and what exists below it.
 func (m *marks) markKept(ctx context.Context, v store.View, hs []dag.Hash) error {
 	return m.walker.Walk(hs, func(h dag.Hash) ([]dag.Hash, error) {
 		refs, err := m.refs(ctx, v, h)
@@ -102,11 +100,10 @@ func isDamaged(err error) bool {
 	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt)
 }
 
-// nodePrefix is how every node begins.
+// nodePrefix is the beginning of every node.
 const nodePrefix = `{"payload":`
 
-// refs returns what h refers to: nothing when it is a blob, of which no more
-// than the beginning is read.
+// refs returns what h refers to: nothing for a blob, of which it reads only the beginning.
 func (m *marks) refs(ctx context.Context, v store.View, h dag.Hash) ([]dag.Hash, error) {
 	if n := m.walker.Len(); n%1024 == 0 {
 		m.report()
@@ -131,8 +128,7 @@ func (m *marks) refs(ctx context.Context, v store.View, h dag.Hash) ([]dag.Hash,
 	return refs, nil
 }
 
-// read returns a node's bytes, or enough of a blob's beginning to see whether it is
-// spelled like a node.
+// read returns a node's bytes, or enough of a blob's beginning to see whether it looks like a node.
 func read(ctx context.Context, v store.View, h dag.Hash) ([]byte, store.Kind, error) {
 	r, e, err := v.Open(ctx, h)
 	if err != nil {
@@ -144,7 +140,7 @@ func read(ctx context.Context, v store.View, h dag.Hash) ([]byte, store.Kind, er
 		n, _ := io.ReadFull(r, head)
 		return head[:n], e.Kind, nil
 	}
-	// The size is only what a row says: a hint, within bounds.
+	// The size in the row is only a hint, within bounds.
 	b := bytes.NewBuffer(make([]byte, 0, max(0, min(e.Size, dag.MaxBytes))+bytes.MinRead))
 	_, err = b.ReadFrom(r)
 	return b.Bytes(), e.Kind, err
@@ -164,7 +160,7 @@ func (m *marks) order(ctx context.Context, v store.View, entries []store.Entry) 
 		place[e.Hash] = int32(i)
 	}
 	below := make([][]int32, len(entries))
-	above := make([]int32, len(entries)) // how many referrers are not ordered yet
+	above := make([]int32, len(entries)) // number of referrers not yet ordered
 	for i, e := range entries {
 		if e.Kind != store.Node {
 			continue
@@ -186,7 +182,7 @@ func (m *marks) order(ctx context.Context, v store.View, entries []store.Entry) 
 			ready = append(ready, int32(i))
 		}
 	}
-	// A hash cannot depend on itself, so there is no circle and every entry gets its turn.
+	// A hash cannot depend on itself, so there are no cycles and every entry gets its turn.
 	for k := 0; k < len(ready); k++ {
 		for _, j := range below[ready[k]] {
 			above[j]--

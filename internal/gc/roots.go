@@ -9,14 +9,14 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A rootSet is all that is kept whatever refers to it.
+// A rootSet is what is kept whether or not anything refers to it.
 type rootSet struct {
-	certain []store.Root // have to be there
+	certain []store.Root // must exist
 	likely  []store.Root // look like hashes, and are roots if they name an object
 	pins    []dag.Hash
 }
 
-// roots reads what rows name.
+// roots reads the objects that rows name.
 func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 	for r, err := range v.Roots(ctx) {
 		switch {
@@ -32,12 +32,12 @@ func roots(ctx context.Context, v store.View) (s rootSet, err error) {
 	return s, err
 }
 
-// name says what a root is to the row that names it, for a person. It reads the row.
+// name describes a root, for a person, by the row that names it. It reads the row.
 func name(ctx context.Context, v store.View, r store.Root) (string, error) {
 	names, err := names(ctx, v, r)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return r.Row + " " + r.ID, nil // the row has gone
+		return r.Row + " " + r.ID, nil // the row is gone
 	case err != nil:
 		return "", err
 	}
@@ -46,10 +46,10 @@ func name(ctx context.Context, v store.View, r store.Root) (string, error) {
 			return fmt.Sprintf(n.What, r.ID), nil
 		}
 	}
-	return "row of " + r.Row + " " + r.ID, nil // it names something else now
+	return "row of " + r.Row + " " + r.ID, nil // it names something else by now
 }
 
-// names reads what the row of a root names.
+// names reads the objects that the row of a root names.
 func names(ctx context.Context, v store.View, r store.Root) ([]store.Name, error) {
 	switch r.Row {
 	case "thread":

@@ -10,15 +10,15 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A refTable holds what objects refer to, with four bytes for each ref: all objects are read at
-// once, in the order in which they lie, before any of them is marked.
+// A refTable holds the refs of objects, in four bytes each. All objects are read in one pass, in storage order,
+// before any of them is marked.
 type refTable struct {
 	number map[dag.Hash]int32
 	hashes []dag.Hash // by number
 	below  [][]int32  // by number; nil: the object was not read
 }
 
-// scan reads what the store can read in one go. What it leaves out, and all if it fails, is read
+// scan reads what the store can read in one pass. What the pass leaves out, or everything if it fails, is read
 // when it is marked.
 func (m *marks) scan(ctx context.Context, s store.Store) error {
 	t := refTable{number: make(map[dag.Hash]int32, m.total)}
@@ -68,7 +68,7 @@ func (t *refTable) numberOf(h dag.Hash) int32 {
 	return n
 }
 
-// refs returns what h refers to, if it was read.
+// refs returns the refs of h, if h was read.
 func (t *refTable) refs(h dag.Hash) (refs []dag.Hash, ok bool) {
 	n, ok := t.number[h]
 	if !ok || t.below[n] == nil {

@@ -12,20 +12,19 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Link is one object on the way from a root.
+// A Link is one object on the path from a root.
 type Link struct {
 	Hash dag.Hash `json:"hash"`
-	What string   `json:"what"` // the root first, with what it is; then "state planner", "content", "blob"
+	What string   `json:"what"` // the root first, with its description; then "state planner", "content", "blob"
 }
 
 // A Reason says why an object is kept, or that nothing keeps it.
 type Reason struct {
-	Links []Link `json:"links"` // a shortest way from a root; empty: no row and no pin reaches it
-	Grace string `json:"grace"` // until when an object without links is kept; "" when it may go
+	Links []Link `json:"links"` // a shortest path from a root; empty: no row and no pin reaches the object
+	Grace string `json:"grace"` // until when an object without links is kept; "" if it may be deleted
 }
 
-// Why returns the reason why h is kept. The error matches store.ErrNotFound when h does
-// not exist.
+// Why returns the reason that h is kept. The error matches store.ErrNotFound if h does not exist.
 func Why(ctx context.Context, cfg Config, h dag.Hash) (Reason, error) {
 	cfg = cfg.withDefaults()
 	r, err := cfg.why(ctx, h)
@@ -59,8 +58,8 @@ func (c Config) why(ctx context.Context, h dag.Hash) (Reason, error) {
 	return reason, nil
 }
 
-// trace finds a shortest path to h from rows, or else from pins. It skips what is missing
-// or damaged, and h itself need not exist.
+// trace finds a shortest path to h from rows, otherwise from pins. It skips what is missing or damaged, and h
+// itself need not exist.
 func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, error) {
 	rs, err := roots(ctx, v)
 	if err != nil {
@@ -75,7 +74,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 	}
 	type place struct {
 		hash dag.Hash
-		from int // place before, or -1-i for root i
+		from int // previous place, or -1-i for root i
 	}
 	var queue []place
 	seen := make(map[dag.Hash]struct{})
@@ -119,7 +118,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 	return nil, nil
 }
 
-// describe names an object for a person: its type, and its role or name.
+// describe describes an object for a person: its type, and its role or name.
 func describe(ctx context.Context, v store.View, h dag.Hash) string {
 	data, kind, err := read(ctx, v, h)
 	switch {

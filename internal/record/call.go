@@ -9,15 +9,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// callStatus is the $status of a role whose called thread ended so, where the role's schema does not accept
-// what that thread handed back.
+// callStatus is the $status of a role whose called thread ended with a status, if the role's schema does not
+// accept the meta that thread returned.
 var callStatus = map[store.Status]string{
 	store.Completed: flow.CallDone, store.Failed: flow.CallFailed, store.Cancelled: flow.CallCancelled,
 }
 
-// Returned returns the meta of the step of a role that called another flow, and its $status. It is the meta of
-// the called thread's last routed step, nil for none, if the role's schema accepts it; else that of the thread's
-// end, with a $status of the call. A cancelled thread hands back nothing.
+// Returned returns the meta and the $status of the step of a role that called another flow. It is the meta of
+// the called thread's last routed step, nil for none, if the role's schema accepts it. Otherwise it is the meta
+// of the thread's end, with a $status of the call. A cancelled thread returns nothing.
 func Returned(def *flow.Definition, role string, ended store.Status, end json.RawMessage,
 	last *thread.State) (meta json.RawMessage, status string, err error) {
 	var fields map[string]any

@@ -10,10 +10,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Instance returns the instance name of a role in a thread, unique in its task:
-// [a-z0-9][a-z0-9-]{0,62}. Roles of one flow whose names come out the same are
-// numbered in name order. In a path or child the name says which path, and ends
-// with the last characters of the thread's id.
+// Instance returns the instance name of a role in a thread, unique in its task: [a-z0-9][a-z0-9-]{0,62}. If
+// several roles of a flow would get the same name, they are numbered in name order. In a path or child the name
+// includes the path, and ends with the last characters of the thread's id.
 func Instance(row store.Thread, def *flow.Definition, role string) string {
 	if id := def.ActionID(); id != "" {
 		return actionInstance(row, id)
@@ -31,7 +30,7 @@ func Instance(row store.Thread, def *flow.Definition, role string) string {
 		taken[name] = true
 	}
 	if taken[own] {
-		own = withSuffix(own, "-2") // a reserved role whose name a flow's role has
+		own = withSuffix(own, "-2") // a reserved role with the name of a flow's role
 	}
 	if row.Kind == store.KindRoot || row.Kind == "" {
 		return own
@@ -59,7 +58,7 @@ func withSuffix(name, suffix string) string {
 	return strings.TrimRight(name[:min(len(name), 63-len(suffix))], "-") + suffix
 }
 
-// slug returns a role in the characters of instance names, "role" if none is left.
+// slug returns a role in the characters of instance names, "role" if none remain.
 func slug(role string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(role) {

@@ -11,62 +11,62 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// How an agent's requests for approval are dealt with.
+// How to handle an agent's requests for approval.
 const (
 	ApproveAsk       = "ask"       // a gate opens and a person answers
 	ApproveNever     = "never"     // all are refused
-	ApproveSandboxed = "sandboxed" // what stays inside the sandbox is approved, the rest is asked
+	ApproveSandboxed = "sandboxed" // requests inside the sandbox are approved; for others a gate opens
 )
 
-// What becomes, at a join, of the files that paths changed in worktrees of their own.
+// What happens at a join to files that paths changed in worktrees of their own.
 const (
-	MergeAuto = "auto" // they are merged; where that cannot be, a person is asked
+	MergeAuto = "auto" // they are merged; if that is impossible, a person is asked
 	MergeAsk  = "ask"  // a person is asked before any is merged
 	MergeKeep = "keep" // they stay on branches
 )
 
-// What of a conversation is told to agents that have not been part of it.
+// How much of a conversation agents see that were not part of it.
 const (
 	ContextFull    = "full"    // all of it
-	ContextSummary = "summary" // what a summary stands for is left out
+	ContextSummary = "summary" // the summary, without the steps that it summarises
 )
 
-// OnTeam as Options.On says that the workers of a team drive a task.
+// OnTeam, as Options.On, means that the workers of a team drive the task.
 const OnTeam = "team"
 
-// Team reports whether the workers of a team drive a task. What its options cannot say, it is not.
+// Team reports whether the workers of a team drive a task. If its options cannot be read, Team reports false.
 func Team(root store.Thread) bool {
 	o, err := OptionsOf(root)
 	return err == nil && o.On == OnTeam
 }
 
-// Options is what a task was started with; it is kept in its rows, so that a
-// resume goes on in the same way.
+// Options is what a task was started with. It is kept in the task's rows, so that the task resumes with the
+// same options.
 type Options struct {
 	Agent  string            `json:"agent,omitempty"` // for every role
 	Roles  map[string]string `json:"roles,omitempty"` // for single roles
-	Limits flow.Limits       `json:"limits"`          // over the flow's and the configuration's
+	Limits flow.Limits       `json:"limits"`          // override the flow's and the configuration's
 
 	Approve        string        `json:"approve,omitempty"`        // how an agent may ask; "": ApproveAsk
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
-	Record         bool          `json:"record,omitempty"`         // what agents ask their models is kept
-	KeepFiles      bool          `json:"keepFiles,omitempty"`      // the files that steps leave are in the record
-	Model          string        `json:"model,omitempty"`          // that agents ask instead of their own
-	Replay         string        `json:"replay,omitempty"`         // the task that is replayed; "": none is
-	Context        string        `json:"context,omitempty"`        // ContextFull, or ContextSummary, which "" is too
+	Record         bool          `json:"record,omitempty"`         // keep what agents ask their models
+	KeepFiles      bool          `json:"keepFiles,omitempty"`      // record the files that steps leave
+	Model          string        `json:"model,omitempty"`          // agents use it instead of their own
+	Replay         string        `json:"replay,omitempty"`         // the task that this one replays; "": none
+	Context        string        `json:"context,omitempty"`        // ContextFull, or ContextSummary, the default
 	StartedBy      string        `json:"startedBy,omitempty"`      // "mcp": by a model's program; "" by a person
-	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": who resumes it
-	Needs          []string      `json:"needs,omitempty"`          // labels of the workers that may
+	On             string        `json:"on,omitempty"`             // OnTeam: workers drive it; "": whoever resumes it
+	Needs          []string      `json:"needs,omitempty"`          // labels that its workers must have
 	Imported       string        `json:"imported,omitempty"`       // from where; "": it began here, or was taken over
 
-	// Uploaded are tree nodes by the head, in hex, at which the files of a person's directory were uploaded, when a task
-	// was handed to the team. Empty: if they were, it was when the task began.
+	// Uploaded has the tree nodes of files uploaded when a task was handed to the team, by the head in hex. If
+	// it is empty, any upload was made when the task began.
 	Uploaded map[string]dag.Hash `json:"uploaded,omitempty"`
 }
 
-// With returns o with what over sets in its place.
+// With returns o with the options that over sets replaced.
 func (o Options) With(over Options) Options {
 	o.Agent = cmp.Or(over.Agent, o.Agent)
 	o.Approve = cmp.Or(over.Approve, o.Approve)
@@ -77,7 +77,7 @@ func (o Options) With(over Options) Options {
 	o.KeepFiles = o.KeepFiles || over.KeepFiles
 	o.Model = cmp.Or(over.Model, o.Model)
 	o.Context = cmp.Or(over.Context, o.Context)
-	o.Replay = over.Replay // what follows on a replay is none
+	o.Replay = over.Replay // a task that continues a replay is not one itself
 	if len(over.Needs) > 0 {
 		o.Needs = over.Needs
 	}
@@ -88,14 +88,14 @@ func (o Options) With(over Options) Options {
 	return o
 }
 
-// Empty reports whether o says nothing.
+// Empty reports whether o sets nothing.
 func (o Options) Empty() bool {
 	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
 		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && !o.KeepFiles && o.Model == "" &&
 		len(o.Needs) == 0 && o.Context == ""
 }
 
-// OptionsOf returns what the task of a thread was started with.
+// OptionsOf returns the options that the task of a thread was started with.
 func OptionsOf(row store.Thread) (Options, error) {
 	var o Options
 	if len(row.Options) > 0 {
@@ -106,14 +106,14 @@ func OptionsOf(row store.Thread) (Options, error) {
 	return o, nil
 }
 
-// Limits returns what bounds a thread: its flow's limits capped by most, and what its task was started
-// with over both.
+// Limits returns the limits of a thread: those of its flow, capped by most, and overridden by those its task
+// was started with.
 func Limits(row store.Thread, def *flow.Definition, most flow.Limits) (flow.Limits, error) {
 	o, err := OptionsOf(row)
 	return def.Limits.Cap(most).With(o.Limits), err
 }
 
-// WholeContext reports whether a thread's agents are told the whole conversation.
+// WholeContext reports whether a thread's agents see the whole conversation.
 func WholeContext(row store.Thread) bool {
 	o, err := OptionsOf(row)
 	return err == nil && o.Context == ContextFull

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Position is the state of a thread that its next step follows from.
+// A Position is the state of a thread that determines its next step.
 type Position struct {
 	Row      store.Thread
 	Def      *flow.Definition
@@ -21,21 +21,21 @@ type Position struct {
 	Prompt   string         // the thread's
 	Task     dag.Hash       // the content that has it
 	Last     []flow.Step    // the last routed step and the inputs after it
-	Before   []flow.Step    // what led to the last routed step
+	Before   []flow.Step    // the steps that led to the last routed step
 	Visits   map[string]int // how often each role has run
-	Stamp    int64          // when the head was made, Unix ms: it goes into the ids of what is made from there
+	Stamp    int64          // when the head was made, Unix ms: part of the ids of what is made from it
 	Depth    int            // of the start
 	Caller   dag.Hash       // the caller's head, zero for a thread that was not called
-	Parent   string         // what a prompt says of the caller
-	Lent     thread.Exports // what that says can be read
+	Parent   string         // what a prompt says about the caller
+	Lent     thread.Exports // what a prompt says the agent can read of the caller
 	Talk     int            // bytes of the conversation since the last summary
 	Main     string         // the last role of the conversation that does not plan
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
 
-	next flow.Decision // what follows, once it was asked for: who waits for many paths asks as often
+	next flow.Decision // cached: a thread that waits for many paths asks for it as often
 }
 
-// Position reads the position of a thread, and returns the steps of its chain too, oldest first.
+// Position reads the position of a thread, and also returns the steps of its chain, oldest first.
 func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []thread.Step, error) {
 	def, err := r.Definition(ctx, row)
 	if err != nil {
@@ -73,8 +73,8 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	return p, steps, nil
 }
 
-// stamp returns when a thread's head was made, which goes into the ids of what is
-// made from there. A path has the start of the thread it is a path of.
+// stamp returns when a thread's head was made, which is part of the ids of what is made from it. A path has the
+// start of its parent.
 func (r *Reader) stamp(ctx context.Context, row store.Thread, steps []thread.Step) (int64, error) {
 	if n := len(steps); n > 0 {
 		return steps[n-1].State.Timestamp, nil
@@ -88,7 +88,7 @@ func (r *Reader) stamp(ctx context.Context, row store.Thread, steps []thread.Ste
 	return row.CreatedAt, nil
 }
 
-// Clone returns a position that can follow steps of its own.
+// Clone returns a copy of the position that can change independently.
 func (p *Position) Clone() Position {
 	n := *p
 	n.next, n.Visits = nil, maps.Clone(p.Visits)
@@ -96,7 +96,7 @@ func (p *Position) Clone() Position {
 	return n
 }
 
-// Follow moves a position on by a step that follows on it.
+// Follow advances a position by its next step.
 func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 	p.next = nil
 	step, err := r.flowStep(ctx, s)
@@ -143,7 +143,7 @@ func (p *Position) Next() flow.Decision {
 	return p.next
 }
 
-// At returns where the thread is in its flow.
+// At returns the thread's place in its flow.
 func (p *Position) At() flow.At {
 	at := flow.At{Flow: p.Row.Flow, Prompt: p.Prompt}
 	if p.Row.Path != nil && p.Row.Kind != store.KindWorker {
@@ -157,8 +157,8 @@ func (p *Position) suspended() bool {
 	return len(p.Last) > 0 && p.Last[0].Meta["$status"] == flow.Suspend
 }
 
-// Where returns the directory inside the tree that a decision means. A suspended role that
-// runs again stays in the directory that it was first sent to.
+// Where returns the directory inside the tree in which a decision runs. A suspended role that runs again stays
+// in its first directory.
 func (p *Position) Where(location string) string {
 	if p.suspended() {
 		switch first := flow.Next(p.Def, p.At(), p.Before).(type) {
@@ -196,13 +196,13 @@ func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error)
 	return step, err
 }
 
-// InPlan reports whether role plans, or carries out an action of a plan. Such an agent starts
-// over after it was interrupted.
+// InPlan reports whether role plans, or carries out an action of a plan. Such an agent starts over after an
+// interruption.
 func (p *Position) InPlan(role string) bool {
 	return p.Def.Roles[role].Plan || p.Def.ActionID() != ""
 }
 
-// PathEnd reads how a path ended, and its own steps, oldest first.
+// PathEnd reads how a path ended, and also returns its own steps, oldest first.
 func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, []thread.Step, error) {
 	end := thread.PathEnd{Row: p}
 	var own []thread.Step
@@ -261,8 +261,8 @@ func (r *Reader) results(ctx context.Context, s *thread.State) (map[string]flow.
 	return out, nil
 }
 
-// outcome returns the text of an action in the index of a plan's results, for the meta that
-// its agent, of that instance, handed back.
+// outcome returns an action's text in the index of a plan's results. meta is what the agent of instance
+// returned.
 func outcome(instance string, meta json.RawMessage) string {
 	var fields map[string]any
 	if json.Unmarshal(meta, &fields) != nil {

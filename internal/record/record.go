@@ -1,8 +1,8 @@
-// Package record reads the position of a thread: the flow it runs, its conversation as the flow sees
-// it, which action it carries out, in which path it is, and how paths have ended.
+// Package record reads the position of a thread: its flow, its conversation as the flow sees it, the action it
+// carries out, the path it is in, and how paths ended.
 //
-// In go rows and nodes; out come positions and definitions. Every value follows from the record
-// alone: who runs a thread, verifies it or shows it reads the same.
+// It turns rows and nodes into positions and definitions. Every value follows from the record alone, so
+// running, verifying and showing a thread all read the same.
 //
 // Laws:
 //
@@ -95,7 +95,7 @@ func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Defini
 	})
 }
 
-// Flow returns a flow of a bundle. store.ErrNotFound.
+// Flow returns a flow of a bundle. The error matches store.ErrNotFound if the bundle has no such flow.
 func (r *Reader) Flow(ctx context.Context, bundle dag.Hash, name string) (*flow.Definition, error) {
 	return cached(r, r.flows, bundle.String()+"/"+name, func() (*flow.Definition, error) {
 		b, err := r.nodes.Bundle(ctx, bundle)
@@ -114,7 +114,7 @@ func (r *Reader) Flow(ctx context.Context, bundle dag.Hash, name string) (*flow.
 	})
 }
 
-// cached returns what is in a map of r under key; if there is nothing, it reads that and keeps it.
+// cached returns the value under key in a map of r, after it has read and stored it if necessary.
 func cached[K comparable, V any](r *Reader, known map[K]*V, key K, read func() (*V, error)) (*V, error) {
 	r.mu.Lock()
 	v := known[key]
@@ -132,7 +132,7 @@ func cached[K comparable, V any](r *Reader, known map[K]*V, key K, read func() (
 	return v, nil
 }
 
-// Action returns the action that a row carries out, "" when it is none.
+// Action returns the action that a row carries out, "" for none.
 func Action(row store.Thread) string {
 	if row.Path == nil || row.Path.Join != thread.RoleJoin {
 		return ""
@@ -140,8 +140,8 @@ func Action(row store.Thread) string {
 	return row.Path.ID
 }
 
-// actionOfOrigin returns the action of the thread that row was forked from by hand, and "" when
-// it is of none, or was removed. The starts of older versions do not say it.
+// actionOfOrigin returns the action of the thread that row was forked from by hand, and "" if that thread has
+// none or was removed. In older versions, starts do not name the action.
 func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, error) {
 	for row.ForkedFrom != nil {
 		from, ok, err := thread.Origin(ctx, r.rows, row)
@@ -153,7 +153,7 @@ func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, 
 	return Action(row), nil
 }
 
-// ErrNoPlan says that a step made no plan.
+// ErrNoPlan reports that a step made no plan.
 var ErrNoPlan = errors.New("no plan")
 
 // Plan returns the plan of the step at a node. The error matches ErrNoPlan when the step made none.
