@@ -1,7 +1,7 @@
 // Package notes reads what people write into a task's shared/human-notes.md while it is driven.
 //
-// In go the file and the gates of the task; out come events: what was read, and answers to gates
-// that ask for input.
+// It takes the file and the gates of the task, and produces events: what was read, and answers to gates that
+// ask for input.
 //
 // Laws:
 //
@@ -9,7 +9,7 @@
 //   - Notes never approve anything: agents may be able to write them.
 //   - Nothing about the file is fatal. What cannot be read is told once.
 //
-// The package never writes the file and never moves a thread: the engine reads from the journal what it found.
+// The package never writes the file and never moves a thread: the engine reads its findings from the journal.
 package notes
 
 import (
@@ -27,25 +27,25 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// How human-notes.md is watched. A writer is done when the file has not changed for
-// defaultQuiet, or after maxWait. Polling finds changes that the system does not report.
+// How human-notes.md is watched. A writer counts as done when the file has not changed for defaultQuiet, or
+// after maxWait. Polling finds changes that the system does not report.
 const (
 	defaultQuiet = 300 * time.Millisecond
 	maxWait      = 5 * time.Second
 	pollInterval = 2 * time.Second
 )
 
-// Config says what is read, and how.
+// Config configures what is read, and how.
 type Config struct {
 	Store    store.Journal
 	Gates    *gate.Service
 	Row      store.Thread     // the root of the task
 	Now      func() time.Time // of events
-	Debounce time.Duration    // how long the file has not changed when it is read; zero: 300 ms
-	Poll     bool             // looks now and then; else the system is asked to tell too
+	Debounce time.Duration    // read the file once it has not changed for this long; zero: 300 ms
+	Poll     bool             // poll for changes; otherwise the system is also asked to notify
 }
 
-// A reader reads human-notes.md while a task is driven. What the store refuses stops the drive
+// A reader reads human-notes.md while a task is driven. It ignores errors of the store, which stop the drive
 // elsewhere.
 type reader struct {
 	cfg    Config
@@ -53,10 +53,10 @@ type reader struct {
 	pos    int64           // in the journal
 	known  task.NotesState // what was read
 	seen   task.Stamp
-	more   bool   // there was more than is read at once
-	warned string // what was told last
+	more   bool   // there was more than one read takes
+	warned string // the last warning
 
-	answered bool // a gate, by what was read
+	answered bool // something read answered a gate
 }
 
 // Read reads new notes once the file no longer changes, and reports whether one answered a gate.
@@ -73,8 +73,8 @@ func newReader(cfg Config) *reader {
 	return &reader{cfg: cfg, dir: task.At(cfg.Row.Workspace, cfg.Row.ID), known: task.NewNotesState()}
 }
 
-// Watch reads what was written before the task was driven. What is written from then on is read in the
-// background, until the function that it returns is called.
+// Watch reads what was written before the task was driven. Later changes are read in the background until stop
+// is called.
 func Watch(ctx context.Context, cfg Config) (stop func()) {
 	r := newReader(cfg)
 	ctx, cancel := context.WithCancel(ctx)
@@ -87,7 +87,7 @@ func Watch(ctx context.Context, cfg Config) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// catchUp reads what the journal records of notes since the last call.
+// catchUp reads the journal's records of notes since the last call.
 func (r *reader) catchUp(ctx context.Context) error {
 	of := store.EventFilter{Task: r.cfg.Row.ID, Types: event.Types(event.NotesRead{})}
 	err := event.Each(ctx, r.cfg.Store, of, &r.pos, func(ev store.Event) error {
@@ -109,10 +109,10 @@ func (r *reader) watch(ctx context.Context) {
 	var failures <-chan error
 	var watcher *fsnotify.Watcher
 	if !r.cfg.Poll {
-		watcher, _ = fsnotify.NewWatcher() // there may be too many: then looking has to do
+		watcher, _ = fsnotify.NewWatcher() // there may be too many watchers: then polling has to do
 	}
 	if watcher != nil {
-		// The kernel takes some 20 ms to let go of it, for which no task has to wait.
+		// The kernel takes some 20 ms to release it, and no task should wait for that.
 		defer func() { go watcher.Close() }()
 		changes, failures = watcher.Events, watcher.Errors
 		watcher.Add(shared)
@@ -131,7 +131,7 @@ func (r *reader) watch(ctx context.Context) {
 			continue
 		case <-tick.C:
 			if watcher != nil {
-				watcher.Add(shared) // it may be another directory by now
+				watcher.Add(shared) // the directory may have been replaced
 			}
 			if !r.more && r.dir.NotesStamp() == r.seen {
 				continue
@@ -141,8 +141,8 @@ func (r *reader) watch(ctx context.Context) {
 	}
 }
 
-// readNew reads what is new in the file, once it is no longer written to. On the first read
-// a file that has been quiet for long enough is read at once.
+// readNew reads what is new in the file, once no one writes to it any more. On the first read, a file that has
+// been quiet for long enough is read at once.
 func (r *reader) readNew(ctx context.Context, first bool) {
 	stamp := r.dir.NotesStamp()
 	data, err := r.dir.Notes()
@@ -189,8 +189,8 @@ func (r *reader) unchanged(ctx context.Context, data []byte) bool {
 	return r.catchUp(ctx) == nil && r.known.Added(data).Blank()
 }
 
-// ingest records what is new in data, once. An answer and the fact that it was read are one
-// batch, so that a crash leaves neither without the other.
+// ingest records what is new in data, once. An answer and the fact that it was read are one batch, so that a
+// crash cannot leave one without the other.
 func (r *reader) ingest(ctx context.Context, data []byte) {
 	for range 9 {
 		if r.catchUp(ctx) != nil {
@@ -207,10 +207,10 @@ func (r *reader) ingest(ctx context.Context, data []byte) {
 			}
 		}
 		if errors.Is(err, store.ErrConflict) {
-			continue // somebody was quicker: what is left is for another gate, or a note
+			continue // someone else was first: the rest is for another gate, or a note
 		}
 		if err != nil {
-			r.more = true // once more, a little later
+			r.more = true // again, a little later
 			return
 		}
 		if r.catchUp(ctx) == nil {
@@ -220,8 +220,8 @@ func (r *reader) ingest(ctx context.Context, data []byte) {
 	}
 }
 
-// answerable returns the ids of the gates of the task that notes may answer, and those of all
-// others. See gate.Noted.
+// answerable returns the ids of the task's gates that notes may answer, and those of all others. See
+// gate.Noted.
 func (r *reader) answerable(ctx context.Context) (open, closed []string, err error) {
 	gates, err := r.cfg.Gates.Gates(ctx, store.GateFilter{Task: r.cfg.Row.ID})
 	for _, g := range gates {

@@ -16,7 +16,7 @@ import (
 // UTF-8, {"base64": "…"}.
 type Bytes []byte
 
-// encoded is the form of bytes that are no text.
+// encoded is the form of bytes that are not text.
 type encoded struct {
 	Base64 string `json:"base64"`
 }
@@ -73,9 +73,8 @@ func Load(path string) (Recording, error) {
 //	   "resetAt": "2026-01-02T15:04:05Z", "final": false}}
 //	]}
 //
-// The keys are those of [Attempt]; others are errors, as are keys given twice
-// and two attempts at one place. Every attempt that is wrong is reported, each
-// as name:line:column. name is only used for that.
+// The keys are those of [Attempt]; others are errors, as are duplicate keys and two attempts at one place.
+// Every wrong attempt is reported, each as name:line:column. name is only used for that.
 func Parse(name string, b []byte) (Recording, error) {
 	p := parser{name: name, text: b}
 	rec := p.recording()
@@ -85,14 +84,14 @@ func Parse(name string, b []byte) (Recording, error) {
 	return rec, nil
 }
 
-// A parser reads one recording and gathers what is wrong with it.
+// A parser reads one recording and collects its errors.
 type parser struct {
 	name string
 	text []byte
 	errs []error
 }
 
-// fail notes an error at a byte offset.
+// fail adds an error at a byte offset.
 func (p *parser) fail(offset int64, format string, args ...any) {
 	before := p.text[:min(offset, int64(len(p.text)))]
 	line := bytes.Count(before, []byte("\n")) + 1
@@ -154,7 +153,7 @@ func (p *parser) attempts(d *jsontext.Decoder, rec *Recording) bool {
 	}
 	d.ReadToken()
 	first := make(map[place]int)
-	rec.Attempts = []Attempt{} // an empty list is written as one
+	rec.Attempts = []Attempt{} // so that an empty list is written as a list
 	for n := 0; d.PeekKind() != ']'; n++ {
 		v, err := d.ReadValue()
 		if err != nil {
@@ -182,8 +181,8 @@ func (p *parser) attempts(d *jsontext.Decoder, rec *Recording) bool {
 	return err == nil
 }
 
-// failRead adds the error that d cannot read what comes next, or, if that is well
-// formed, that it is not what was wanted.
+// failRead adds the error that d cannot read what comes next or, if that is well formed, that something else
+// was wanted.
 func (p *parser) failRead(d *jsontext.Decoder, want string) {
 	at := p.skipSpace(d.InputOffset())
 	if err := d.SkipValue(); err != nil {
@@ -201,7 +200,7 @@ func (p *parser) skipSpace(offset int64) int64 {
 	return offset
 }
 
-// offsetOf returns where in its input an error of the JSON packages is.
+// offsetOf returns the offset of an error of the JSON packages in its input.
 func offsetOf(err error) int64 {
 	var se *json.SemanticError
 	var ye *jsontext.SyntacticError

@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A PlayerConfig says which task is replayed, and how.
+// A PlayerConfig configures the replay of a task.
 type PlayerConfig struct {
 	Store interface {
 		store.Objects
@@ -28,38 +28,38 @@ type PlayerConfig struct {
 	}
 	Nodes    *thread.Reader
 	Trees    *worktree.Trees
-	Task     store.Thread // that was recorded
+	Task     store.Thread // the recorded task
 	Home     string       // see attempt.Host
 	Scratch  string
-	Bwrap    string // see proc.Walls; it is there
-	Programs bool   // run programs anew
+	Bwrap    string // see proc.Walls; must exist
+	Programs bool   // run programs again
 }
 
-// A Player has the attempts of a task made with what is recorded of another one: of a model what it answered,
-// of a program what it printed. See attempt.Player. It may be used concurrently.
+// A Player makes the attempts of a task with the recorded answers of another one: a model's answers, and a
+// program's output. See attempt.Player. It may be used concurrently.
 type Player struct {
 	cfg    PlayerConfig
 	script *script
 
 	mu     sync.Mutex
-	made   map[scene]int // steps that were begun
+	made   map[scene]int // steps that have begun
 	drifts []Drift
 }
 
-// A Drift says how an attempt asked its model something else than what is recorded.
+// A Drift reports that an attempt asked its model something other than what is recorded.
 type Drift struct {
 	Role string `json:"role"`
 	Step int    `json:"step"` // of its thread, from 1
 	gateway.Drift
 }
 
-// Like reports whether d says the same of another call.
+// Like reports whether d is the same drift in another call.
 func (d Drift) Like(of Drift) bool {
 	d.Call = of.Call
 	return d == of
 }
 
-// NewPlayer reads what is recorded of a task.
+// NewPlayer reads the record of a task.
 func NewPlayer(ctx context.Context, cfg PlayerConfig) (*Player, error) {
 	s, err := read(ctx, cfg.Nodes, cfg.Task.Head)
 	if err != nil {
@@ -71,17 +71,17 @@ func NewPlayer(ctx context.Context, cfg PlayerConfig) (*Player, error) {
 // Takes returns the steps that agents did in the recorded task.
 func (p *Player) Takes() []Take { return p.script.all }
 
-// Added returns what people added to the recorded task without having been asked.
+// Added returns the input that people added to the recorded task without being asked.
 func (p *Player) Added() []string { return p.script.added }
 
-// Drifts returns how attempts asked something else than what is recorded.
+// Drifts returns the drifts of all attempts.
 func (p *Player) Drifts() []Drift {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.drifts
 }
 
-// Where names a thread of a task: in every run of a flow, the thread that does the same is called the same.
+// Where returns the name of a thread in its task: the same for the corresponding thread in every run of a flow.
 func (p *Player) Where(ctx context.Context, row store.Thread) (string, error) {
 	if row.Parent == nil {
 		return "", nil
@@ -109,7 +109,7 @@ func (p *Player) Where(ctx context.Context, row store.Thread) (string, error) {
 	return childName(name, steps), nil
 }
 
-// Play returns the agent that makes an attempt with what is recorded of it. What was not recorded is a
+// Play returns the agent that makes an attempt from its recording. If there is none, the error is an
 // *agent.Failure.
 func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent,
 	agent.Request, error) {
@@ -149,7 +149,7 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 		}
 		req.Traffic = made.tape
 	}
-	if isProgram { // what it keeps between runs is the task's own, as everything that it can write
+	if isProgram { // what it keeps between runs belongs to the task, as does all it can write
 		caches, err := sandbox.Caches(req)
 		if err != nil {
 			return nil, req, err
@@ -166,7 +166,7 @@ func unrecorded(format string, args ...any) error {
 	return &agent.Failure{Kind: agent.Infra, Final: true, Message: "replay: " + fmt.Sprintf(format, args...)}
 }
 
-// take returns what is recorded for a scene. Of several the first is that of the first step there.
+// take returns the recording for a scene. If there are several, the first is for the first step there.
 func (p *Player) take(at scene, try int) (Take, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,7 +180,7 @@ func (p *Player) take(at scene, try int) (Take, bool) {
 	return list[n-1], true
 }
 
-// known are the places of a thread's task, and how the names end that agents have in its threads.
+// known returns the directories of a thread's task, and the endings of agents' names in its threads.
 func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, error) {
 	k := gateway.Known{"tree": worktree.Of(row), "workspace": row.Workspace}
 	if p.cfg.Home != "" {
@@ -209,7 +209,7 @@ func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, er
 	return k, nil
 }
 
-// tape returns what answers the calls of an attempt. An agent finds its tree where it was.
+// tape returns the tape that answers the calls of an attempt. The agent finds its tree at the recorded path.
 func (p *Player) tape(ctx context.Context, calls dag.Hash, known [2]gateway.Known) (*gateway.Tape, error) {
 	var list []gateway.Exchange
 	for x, err := range p.cfg.Nodes.Exchanges(ctx, calls) {
@@ -225,11 +225,11 @@ func (p *Player) tape(ctx context.Context, calls dag.Hash, known [2]gateway.Know
 	return gateway.NewTape(list, known[0], known[1]), nil
 }
 
-// playing is an attempt that is made with what is recorded.
+// playing is an attempt made from a recording.
 type playing struct {
 	player     *Player
 	agent      agent.Agent
-	tape       *gateway.Tape // nil: it asks no model
+	tape       *gateway.Tape // nil: it calls no model
 	strike     func()
 	real, seen string // its tree
 	step       int
@@ -260,7 +260,7 @@ func (m *playing) Run(ctx context.Context, req agent.Request, emit func(agent.Ev
 	return res, err
 }
 
-// viaReplay says in the record that an answer was recorded before.
+// viaReplay marks in the record that an answer comes from a recording.
 const viaReplay = ", via: replay"
 
 func (p *Player) note(role string, step int, drifts []gateway.Drift) {

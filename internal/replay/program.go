@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// program returns the agent that gives back what a program printed, and sees to it that the files are as it
-// left them. Asked something else, it would have printed something else: that is a *agent.Failure.
+// program returns the agent that prints a program's recorded output, and leaves the files as the program did. A
+// changed request would have led to another output: that is an *agent.Failure.
 func (p *Player) program(ctx context.Context, row store.Thread, a agent.Program, t Take, req agent.Request,
 	known [2]gateway.Known) (agent.Agent, error) {
 	asked, err := p.cfg.Nodes.Prompt(ctx, t.Detail.Prompt)
@@ -54,17 +54,17 @@ func (p *Player) program(ctx context.Context, row store.Thread, a agent.Program,
 	return said{made}, nil
 }
 
-// said is a program whose words are those of the record.
+// said is a program with recorded output.
 type said struct{ *Agent }
 
-// Run gives them back. See [agent.Agent].
+// Run prints the recorded output. See [agent.Agent].
 func (s said) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	res, err := s.Agent.Run(ctx, req, emit)
 	res.Sandbox += viaReplay
 	return res, err
 }
 
-// read reads a blob, nothing of none.
+// read reads a blob. The zero hash reads as nothing.
 func (p *Player) read(ctx context.Context, h dag.Hash) ([]byte, error) {
 	if h.IsZero() {
 		return nil, nil
@@ -77,7 +77,7 @@ func (p *Player) read(ctx context.Context, h dag.Hash) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// leave brings the files of a thread's tree, and the artifacts, to what a recorded step left.
+// leave changes the files of a thread's tree, and the artifacts, to what a recorded step left.
 func (p *Player) leave(ctx context.Context, row store.Thread, t Take, artifacts string) error {
 	if before, after := t.Detail.TreeBefore, t.Detail.TreeAfter; before != nil && after != nil {
 		if err := p.cfg.Trees.Apply(ctx, row, &thread.Merge{From: *before, To: *after}); err != nil {

@@ -1,10 +1,8 @@
-// Package replay plays what is recorded: single attempts, which is the agent kind replay, and whole
-// tasks, see [Player].
+// Package replay plays recordings: single attempts, as the agent kind replay, and whole tasks, see [Player].
 //
-// The agent kind gives back recorded attempts byte for byte, for offline tests, demos and what-if runs.
-// In goes a Recording, made by hand, read from a file (see [Parse] for the form)
-// or put together from what a store holds. An attempt is chosen by role, visit
-// and try, exactly; one that is missing is a failure that says which. Laws:
+// The agent kind returns recorded attempts byte for byte, for offline tests, demos and what-if runs. Its
+// Recording is made by hand, read from a file (see [Parse] for the form) or put together from a store. An
+// attempt is chosen by exact role, visit and try; if it is missing, the failure names it. Laws:
 //
 //   - What was recorded is written to the raw log and to the stderr log before
 //     the first event and before it is handed back, unchanged.
@@ -15,9 +13,9 @@
 //
 // It starts no process and never reads the prompt.
 //
-// A Player is put before the agents of a task that does again what another one did. Programs are played as the
-// agent kind does. Agents with a model run for real, on a [gateway.Tape]: in a place where they find the tree of
-// their thread at the recorded path, and can change nothing else of this machine.
+// A Player takes the place of the agents of a task that repeats another one. Programs are played as by the
+// agent kind. Agents with a model run for real, on a [gateway.Tape], in a sandbox where their thread's tree is
+// at the recorded path and nothing else of this machine can be changed.
 package replay
 
 import (
@@ -38,7 +36,7 @@ type Recording struct {
 // An Attempt is one recorded attempt. All but Role may be left out.
 type Attempt struct {
 	Role  string `json:"role"`
-	Visit int    `json:"visit,omitzero"` // visits of the role before, in its thread
+	Visit int    `json:"visit,omitzero"` // earlier visits of the role in its thread
 	Try   int    `json:"try,omitzero"`   // 0 means 1
 
 	Output Bytes  `json:"output,omitzero"` // the answer
@@ -75,7 +73,7 @@ func (p place) String() string {
 	return fmt.Sprintf("role %s, visit %d, try %d", p.role, p.visit, p.try)
 }
 
-// An Agent gives back a recording.
+// An Agent returns recorded attempts.
 type Agent struct {
 	attempts map[place]Attempt
 }
@@ -85,8 +83,7 @@ var (
 	_ agent.Continuer = (*Agent)(nil)
 )
 
-// New checks the recording and returns its agent. The recording must not be
-// changed afterwards.
+// New checks the recording and returns its agent. The caller must not change the recording afterwards.
 func New(rec Recording) (*Agent, error) {
 	a := &Agent{attempts: make(map[place]Attempt, len(rec.Attempts))}
 	for i, t := range rec.Attempts {
@@ -138,8 +135,7 @@ func (a *Agent) Continues(req agent.Request) bool {
 	return false
 }
 
-// Run gives back the attempt that was recorded for the request's place. See
-// [agent.Agent].
+// Run returns the recorded attempt for the request's place. See [agent.Agent].
 func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if ctx.Err() != nil {
 		return agent.Result{}, cancelled()
@@ -186,7 +182,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}, nil
 }
 
-// pause lets the delay pass, within the limits of the request.
+// pause waits for the delay, within the limits of the request.
 func pause(ctx context.Context, delay time.Duration, req agent.Request) *agent.Failure {
 	var stopped *agent.Failure
 	if req.Timeout > 0 && delay > req.Timeout {
@@ -211,8 +207,7 @@ func cancelled() *agent.Failure {
 	return &agent.Failure{Kind: agent.Cancelled, Message: "the replay was stopped: the attempt was cancelled"}
 }
 
-// notRecorded is the failure of an attempt that is not in the recording; it lists those
-// that are.
+// notRecorded returns the failure of an attempt that is not in the recording. It lists those that are.
 func (a *Agent) notRecorded(at place) *agent.Failure {
 	var have []string
 	for p := range a.attempts {

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// stage lets an agent find the tree of its thread where the recorded thread had its own, since what a model said
-// names places, and lets it change nothing but this tree and what is the task's own. The caller calls strike after
+// stage shows an agent the tree of its thread at the path of the recorded thread's tree, since a model's
+// answers name paths, and lets it change only this tree and the task's own files. The caller calls strike after
 // the attempt.
 func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.Request) (strike func(),
 	err error) {
@@ -36,7 +36,7 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		}
 		mounts = append(mounts, own...)
 	}
-	// What is the task's own, and where the recorded task had it.
+	// The task's own directories, at the paths they had for the recorded task.
 	mine := func(dir string) {
 		if dir == "" {
 			return
@@ -64,11 +64,11 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 			"--run-commands runs again", rel)
 	}
 	req.Dir = filepath.Join(worktree.Of(then), rel)
-	if top, _, made := worktree.Made(then); made && !exists(top) { // it was removed when it was merged
+	if top, _, made := worktree.Made(then); made && !exists(top) { // it was removed after the merge
 		if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 			return nil, err
 		}
-		strike = func() { os.RemoveAll(top) } // nothing but what stands for places in it
+		strike = func() { os.RemoveAll(top) } // only mount points are left in it
 	}
 	wall := proc.Wall{Network: true, Mounts: mounts}
 	req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
@@ -79,14 +79,14 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 	return strike, nil
 }
 
-// kept are the places in a person's tree that an agent sees as they are, and cannot change: no tree of git's
-// has them, or has them as they are now.
+// kept are the places in a person's tree that an agent sees unchanged and cannot change: no git tree has them,
+// or git has them as they are now.
 var kept = []string{".git", ".plait"}
 
-// lent are those that it sees when its own tree has none.
+// lent are places of the person's tree that it sees if its own tree lacks them.
 var lent = []string{".workflows", ".codex", ".claude"}
 
-// tree returns what makes the made tree of a thread be where that of the recorded one was.
+// tree returns the mounts that put a thread's own tree at the path of the recorded thread's tree.
 func tree(then, now store.Thread) ([]proc.Mount, error) {
 	top, _, _ := worktree.Made(now)
 	rel, err := filepath.Rel(top, now.Tree)
@@ -108,7 +108,7 @@ func tree(then, now store.Thread) ([]proc.Mount, error) {
 		}
 		info, err := os.Stat(place)
 		if err != nil {
-			return nil // then there is nothing to be seen
+			return nil // there is nothing to show then
 		}
 		if err := mountPoint(filepath.Join(top, rel), info.IsDir()); err != nil {
 			return err
@@ -136,14 +136,14 @@ func tree(then, now store.Thread) ([]proc.Mount, error) {
 	return mounts, nil
 }
 
-// mountPoint makes sure that there is something at a path on which a directory, or a file, can be seen.
+// mountPoint makes sure that a path exists on which a directory, or a file, can be mounted.
 func mountPoint(path string, dir bool) error {
 	info, err := os.Lstat(path)
 	if err == nil && info.IsDir() == dir {
 		return nil
 	}
 	if err == nil {
-		if err := os.Remove(path); err != nil { // the file by which git finds a worktree's registration
+		if err := os.Remove(path); err != nil { // the file that links a worktree to its git repository
 			return err
 		}
 	}

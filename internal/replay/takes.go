@@ -19,23 +19,23 @@ type Take struct {
 	Detail *thread.Detail
 }
 
-// A scene is where in a task a step is done: in which thread, by which role, at which visit of it. It is the
-// same in every run of a flow.
+// A scene is the place of a step in a task: its thread, its role, and the visit of the role. It is the same in
+// every run of a flow.
 type scene struct {
 	thread string // see Player.Where
 	role   string
 	visit  int
 }
 
-// A script has the steps that agents did in a task, by scene. More than one is at a scene only of summaries.
+// A script has the steps that agents did in a task, by scene. Only summaries share a scene.
 type script struct {
 	nodes *thread.Reader
 	takes map[scene][]Take
 	all   []Take   // in the order of the conversation
-	added []string // what people added, by role and text
+	added []string // input that people added, by role and text
 }
 
-// read reads what led to a head.
+// read reads the steps up to a head.
 func read(ctx context.Context, nodes *thread.Reader, head dag.Hash) (*script, error) {
 	s := &script{nodes: nodes, takes: map[scene][]Take{}}
 	if err := s.chain(ctx, "", head, dag.Hash{}); err != nil {
@@ -44,21 +44,21 @@ func read(ctx context.Context, nodes *thread.Reader, head dag.Hash) (*script, er
 	return s, nil
 }
 
-// chain reads the steps of one thread, from its head back to where it left another one. What a join goes on
-// from was done in a path, and is read with it.
+// chain reads the steps of one thread, from its head back to where it left another one. The steps of a path
+// that a join continues are read with the path.
 func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) error {
 	steps, err := s.nodes.Steps(ctx, head)
 	if err != nil || len(steps) == 0 {
 		return err
 	}
-	joined := map[dag.Hash]dag.Hash{} // by a fork, the end of the path from which its last join goes on
+	joined := map[dag.Hash]dag.Hash{} // fork → end of the path that its last join continues
 	for _, step := range steps {
 		if parent := parentOf(step); step.State.Paths != nil && parent != step.State.Fork {
 			joined[step.State.Fork] = parent
 		}
 	}
 	shared := slices.ContainsFunc(steps, func(step thread.Step) bool { return step.Hash == until })
-	visits, routed := map[string]int{}, map[dag.Hash]int{} // the latter by step: how many there were
+	visits, routed := map[string]int{}, map[dag.Hash]int{} // routed: by step, the number of steps so far
 	passed := joined[steps[0].State.Start]
 	count := 0
 	for _, step := range steps {
@@ -87,7 +87,7 @@ func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) e
 	return nil
 }
 
-// below reads the threads that a step joins or called. routed says how many steps there were at one.
+// below reads the threads that a step joined or called. routed has the number of steps up to each step.
 func (s *script) below(ctx context.Context, name string, step thread.Step, routed map[dag.Hash]int) error {
 	st := step.State
 	for _, p := range st.Paths {
@@ -104,7 +104,7 @@ func (s *script) below(ctx context.Context, name string, step thread.Step, route
 	return s.chain(ctx, childName(name, routed[parentOf(step)]), st.ChildThread, dag.Hash{})
 }
 
-// parentOf returns the step before, zero for the first one.
+// parentOf returns the previous step, zero for the first one.
 func parentOf(s thread.Step) dag.Hash {
 	if len(s.State.Ancestors) == 0 {
 		return dag.Hash{}
@@ -112,7 +112,7 @@ func parentOf(s thread.Step) dag.Hash {
 	return s.State.Ancestors[0]
 }
 
-// add adds a step, if an agent did it. What a person added without having been asked is noted.
+// add adds a step if an agent did it. It notes input that a person added without being asked.
 func (s *script) add(ctx context.Context, at scene, step thread.Step) error {
 	if step.State.Role == thread.RoleInput {
 		var input struct{ Gate, Source string }
@@ -137,16 +137,17 @@ func (s *script) add(ctx context.Context, at scene, step thread.Step) error {
 	return nil
 }
 
-// pathName and childName name the thread of a path, or of an action, and that of a call, by how many steps of
-// the flow there were when it began.
+// pathName and childName return the name of the thread of a path or an action, and of a call. The name has the
+// number of steps of the flow before the thread began.
 func pathName(parent, path string, steps int) string {
 	return fmt.Sprintf("%s/%s@%d", parent, path, steps)
 }
 
 func childName(parent string, steps int) string { return fmt.Sprintf("%s>@%d", parent, steps) }
 
-// tries are the attempts at a step that are made again: those whose answer could not be used, because the
-// next one knows of them, and the last. What broke off is left out: why is not in what was asked of a model.
+// tries returns the attempts at a step that a replay repeats: those whose answer could not be used, since the
+// next one knows of them, and the last. It leaves out attempts that were cut off: nothing in the calls to a
+// model says why.
 func (t Take) tries() []dag.Hash {
 	var calls []dag.Hash
 	for _, a := range t.Detail.Attempts {
