@@ -1,7 +1,7 @@
-// Package place keeps where a worker's threads work, apart from the directories of people.
+// Package place manages the directories where a worker's threads work, apart from those of people.
 //
-// In go rows of a record that several machines share, in which a workspace is a name; out come rows as this machine
-// has them, with directories, and the repositories in them. Below its directory lie
+// In a record that several machines share, a row names its workspace. The package turns such rows into rows
+// with directories of this machine, and makes the repositories there. Below its directory are
 //
 //	mirrors/<workspace>.git                     what the workspace's remote has, and nothing else
 //	tasks/<workspace>/<task>/                   a repository for one task, which borrows the mirror's objects
@@ -31,11 +31,11 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// prefix is how the workspace of a row begins that is a name.
+// prefix begins the workspace of a row whose workspace is a name.
 const prefix = "ws:"
 
-// Workspace returns what the row of a task says whose workspace has a name: 1 to 64 letters, digits, dots, dashes and
-// underscores, no dot or dash in front.
+// Workspace returns the workspace in a task's row for a name: 1 to 64 letters, digits, dots, dashes and
+// underscores, not beginning with a dot or dash.
 func Workspace(name string) (string, error) {
 	if !isName(name) {
 		return "", fmt.Errorf("workspace %q: want letters, digits, dots, dashes and underscores, 64 at most", name)
@@ -43,7 +43,8 @@ func Workspace(name string) (string, error) {
 	return prefix + name, nil
 }
 
-// Named returns the name of a workspace as a row in the record has it. Not ok: it is a directory of some machine.
+// Named returns the name in the workspace of a recorded row. Not ok: the workspace is a directory of some
+// machine.
 func Named(workspace string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(workspace, prefix)
 	return name, ok && isName(name)
@@ -55,25 +56,25 @@ func isName(s string) bool {
 		!strings.HasSuffix(s, ".git")
 }
 
-// Config says what a place is made of.
+// Config configures a place.
 type Config struct {
 	Dir     string            // absolute; everything is below it
-	Remotes map[string]string // by the name of a workspace: what it is a clone of, see git.Mirror
+	Remotes map[string]string // by workspace name: the remote it is a clone of, see git.Mirror
 	Store   store.Store       // the record
-	Most    int64             // bytes that tasks may have here: beyond, idle ones are removed; zero: any number
+	Most    int64             // bytes for tasks: beyond that, idle ones are removed; zero: unlimited
 	Log     *slog.Logger      // ids and sizes, never texts; nil: none
 }
 
-// A Place is a worker's. Methods may be called concurrently; one process has a directory.
+// A Place is the place of one worker. Methods may be called concurrently; only one process may use a directory.
 type Place struct {
 	cfg      Config
 	tasks    string // the directory of all tasks
 	mu       sync.RWMutex
-	fetching map[string]*sync.Mutex // by the name of a workspace that has a remote
-	clones   sync.Map               // names of workspaces by directories of persons
+	fetching map[string]*sync.Mutex // by the name of a workspace with a remote
+	clones   sync.Map               // names of workspaces by people's directories
 }
 
-// New returns the place in a directory, which is made.
+// New returns the place in a directory, which it makes.
 func New(cfg Config) (*Place, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, fmt.Errorf("place %q: not an absolute path", cfg.Dir)
@@ -99,10 +100,10 @@ func New(cfg Config) (*Place, error) {
 	return &Place{cfg: cfg, tasks: filepath.Join(cfg.Dir, "tasks"), fetching: fetching}, nil
 }
 
-// Dir is the directory of the place.
+// Dir returns the directory of the place.
 func (p *Place) Dir() string { return p.cfg.Dir }
 
-// Mirrors is the directory of what workspaces have published, from which repositories of tasks borrow.
+// Mirrors returns the directory of the mirrors of workspaces, from which repositories of tasks borrow objects.
 func (p *Place) Mirrors() string { return filepath.Join(p.cfg.Dir, "mirrors") }
 
 // Has reports whether a row, as [Place.Store] returns it, belongs to a workspace with a name.
@@ -111,7 +112,7 @@ func (p *Place) Has(row store.Thread) bool {
 	return ok && rest == ""
 }
 
-// of returns the workspace and the task for which a directory of this place is, and where it is inside of that.
+// of returns the workspace and the task of a directory in this place, and the rest of its path.
 func (p *Place) of(dir string) (name, task, rest string, ok bool) {
 	rel, err := filepath.Rel(p.tasks, dir)
 	if err != nil || !filepath.IsLocal(rel) {
@@ -130,7 +131,7 @@ func (p *Place) mirror(ctx context.Context, name, format string) (*git.Mirror, e
 	return git.OpenMirror(ctx, filepath.Join(p.Mirrors(), file), format)
 }
 
-// Ready makes the repository of a task, unless it is there.
+// Ready makes the repository of a task, unless it exists.
 func (p *Place) Ready(ctx context.Context, row store.Thread, format string) error {
 	name, _, _, ok := p.of(row.Workspace)
 	if !ok {
@@ -145,10 +146,10 @@ func (p *Place) Ready(ctx context.Context, row store.Thread, format string) erro
 	return git.Init(row.Workspace, format, m.Objects())
 }
 
-// ErrNoRemote says that this worker was not told what a workspace is a clone of.
+// ErrNoRemote reports that this worker has no remote configured for a workspace.
 var ErrNoRemote = errors.New("this worker knows no remote of it")
 
-// Fetch brings the mirror of a thread's workspace up to date.
+// Fetch updates the mirror of a thread's workspace.
 func (p *Place) Fetch(ctx context.Context, row store.Thread) error {
 	name, _, _, ok := p.of(row.Workspace)
 	remote := p.cfg.Remotes[name]

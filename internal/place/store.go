@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Store returns the record as this machine has it: where a row says that its workspace is one with a name, it has the
-// directories of this place. Rows that are committed are turned back.
+// Store returns the record as seen from this machine: a row whose workspace is a name gets the directories of
+// this place. Commits turn the rows back.
 func (p *Place) Store() store.Store { return localized{p.cfg.Store, p} }
 
 type localized struct {
@@ -23,7 +23,7 @@ func (l localized) Thread(ctx context.Context, id string) (store.Thread, error) 
 	return l.place.here(row), err
 }
 
-// Threads lists with those of a directory also those of the workspace that the directory is a clone of.
+// Threads lists, besides the threads of a directory, those of the workspace that the directory is a clone of.
 func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
 	if name, _, _, ok := l.place.of(f.Workspace); ok {
 		f.Workspace = prefix + name
@@ -48,13 +48,13 @@ func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.T
 	return l.place.allHere(rows), err
 }
 
-// Belongs reports whether a row is one of the workspace that a directory is a clone of.
+// Belongs reports whether a row belongs to the workspace that a directory is a clone of.
 func (l localized) Belongs(row store.Thread, dir string) bool {
 	name, _, _, ok := l.place.of(row.Workspace)
 	return ok && name == l.place.clone(dir)
 }
 
-// Clone says that a person's directory is a clone of a workspace: tasks of both are listed together.
+// Clone declares a person's directory to be a clone of a workspace: tasks of both are listed together.
 func (p *Place) Clone(dir, name string) {
 	if isName(name) {
 		p.clones.Store(dir, name)
@@ -88,7 +88,7 @@ func (p *Place) allHere(rows []store.Thread) []store.Thread {
 	return rows
 }
 
-// here returns a row as this machine has it.
+// here returns a row with the directories of this machine.
 func (p *Place) here(row store.Thread) store.Thread {
 	name, ok := Named(row.Workspace)
 	if !ok || !isName(row.Task) {
@@ -104,13 +104,13 @@ func (p *Place) here(row store.Thread) store.Thread {
 	return row
 }
 
-// away returns a row as all machines have it.
+// away returns a row without directories of this machine.
 func (p *Place) away(row store.Thread) store.Thread {
 	name, _, _, ok := p.of(row.Workspace)
 	if !ok {
 		return row
 	}
-	// The task in the path is not looked at: a fork by hand has that of the task that it comes from.
+	// The task in the path does not matter: a fork by hand has that of the task it was forked from.
 	if of, _, rest, in := p.of(row.Tree); in && of == name && rest != "" {
 		row.Tree = prefix + name + "/" + rest
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A stay is what a task has in this place.
+// A stay is what a task keeps in this place.
 type stay struct {
 	dir  string
 	task string
@@ -22,9 +22,10 @@ type stay struct {
 	used time.Time
 }
 
-// Sweep removes what is not needed here: working trees of threads that have ended, the repositories of tasks that have
-// ended or are gone, and, while there is more than may be, those of other tasks that are not driven, the longest unused
-// first. What a task's steps left is in the record; the rest of what lay in its trees is lost.
+// Sweep removes what is not needed here: working trees of threads that have ended, and repositories of tasks
+// that have ended or are gone. While the place is too large, it also removes repositories of other tasks that
+// are not being driven, the longest unused first. What a task's steps left is in the record; other files in its
+// trees are lost.
 func (p *Place) Sweep(ctx context.Context) error {
 	stays, err := p.stays()
 	if err != nil {
@@ -60,7 +61,7 @@ func (p *Place) Sweep(ctx context.Context) error {
 	return errs
 }
 
-// stays lists what tasks have here.
+// stays lists what tasks keep here.
 func (p *Place) stays() (all []stay, err error) {
 	dirs, err := filepath.Glob(filepath.Join(p.tasks, "*", "*"))
 	if err != nil {
@@ -71,7 +72,7 @@ func (p *Place) stays() (all []stay, err error) {
 		if info, err := os.Lstat(dir); err == nil && ok && rest == "" && info.IsDir() {
 			s := stay{dir: dir, task: task, used: info.ModTime()}
 			stamps, _ := filepath.Glob(filepath.Join(dir, ".plait", "worktrees", "*.at"))
-			for _, name := range stamps { // written whenever a step of it was kept
+			for _, name := range stamps { // written whenever a step of the tree was recorded
 				if info, err := os.Lstat(name); err == nil && info.ModTime().After(s.used) {
 					s.used = info.ModTime()
 				}
@@ -82,7 +83,7 @@ func (p *Place) stays() (all []stay, err error) {
 	return all, nil
 }
 
-// clear removes of a task what is not needed, and reports whether that was all of it.
+// clear removes what a task does not need, and reports whether that was all of it.
 func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
 	gone, err = p.remove(ctx, s, func(rows []store.Thread) bool {
 		return !slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == s.task && !r.Ended() })
@@ -94,7 +95,7 @@ func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	for _, row := range rows { // it is not driven again, and a join takes what it left from the record
+	for _, row := range rows { // it is not driven again, and a join reads its files from the record
 		if !row.Ended() {
 			continue
 		}
@@ -108,8 +109,8 @@ func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
 	return false, nil
 }
 
-// remove removes the repository of a task with all that is in it, if its threads are as they should be and none of them
-// is driven. Whoever drives one has its lease before looking here.
+// remove removes the repository of a task with everything in it, if may allows that for the task's threads and
+// none of them is being driven. A driver acquires the lease of its thread before it looks here.
 func (p *Place) remove(ctx context.Context, s stay, may func([]store.Thread) bool) (bool, error) {
 	p.mu.Lock()
 	aside, err := p.setAside(ctx, s, may)

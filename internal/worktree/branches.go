@@ -12,19 +12,19 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A Branch keeps what a path of a task left.
+// A Branch keeps the work that a path of a task left.
 type Branch struct {
 	Name   string `json:"name"`
 	Task   string `json:"task"` // the id of the task
 	Commit string `json:"commit"`
-	// Merged says that the work is in the files of the task, or that another branch has the commit.
+	// Merged reports whether the files of the task, or another branch, have the work.
 	Merged bool `json:"merged"`
-	// CheckedOut says that a working tree has the branch checked out, so that it is not removed.
+	// CheckedOut reports whether a working tree has the branch checked out, so that it cannot be removed.
 	CheckedOut bool `json:"checkedOut"`
 }
 
-// Branches lists the branches of a workspace that keep what paths left: of one task, or of all. merged are
-// those of which the record says that their work was merged. Where there is no git, there are none.
+// Branches lists the branches of a workspace that keep the work of paths, of one task or of all. merged has the
+// branches that were merged according to the record. Without git there are none.
 func (t *Trees) Branches(ctx context.Context, workspace, task string, merged map[string]bool) ([]Branch, error) {
 	repo, err := git.Open(ctx, workspace)
 	if errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) {
@@ -57,7 +57,7 @@ func (t *Trees) DropBranch(ctx context.Context, workspace string, b Branch) erro
 	return repo.DropBranch(ctx, b.Name, b.Commit)
 }
 
-// Merged returns the branches whose work was merged at one of the joins up to a head; of one that was
+// Merged returns the branches whose work was merged at one of the joins up to a head. For a branch that was
 // made again, the last join counts.
 func (t *Trees) Merged(ctx context.Context, row store.Thread) (map[string]bool, error) {
 	merged := map[string]bool{}
@@ -84,8 +84,7 @@ func (t *Trees) Merged(ctx context.Context, row store.Thread) (map[string]bool, 
 	return merged, nil
 }
 
-// dropMerged removes the branch of a path whose work was merged. One that was changed, or is checked out,
-// stays.
+// dropMerged removes the branch of a path whose work was merged, unless it was changed or is checked out.
 func dropMerged(ctx context.Context, repo *git.Repo, m *thread.Merge, path string) error {
 	if m == nil {
 		return nil

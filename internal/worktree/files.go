@@ -13,13 +13,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxChain is how many tree nodes follow one that has everything: as many bundles have to be read to have
-// the files of the last.
+// maxChain is how many tree nodes may follow one that has everything: to have the files of the last, the
+// bundles of all of them are read.
 const maxChain = 50
 
-// Keep makes the node that keeps the files of a git tree of row's repository in the record: what changed since
-// the newest step up to head that has one. stage keeps bytes as a blob. Where nothing changed there is no new
-// object, and the node is the one before.
+// Keep makes the node that records the files of a git tree of row's repository: what changed since the newest
+// step up to head that has such a node. stage keeps bytes as a blob. If nothing changed, there is no new
+// object, and Keep returns the previous node.
 func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head dag.Hash,
 	stage func(io.Reader) (dag.Hash, error)) (node dag.Hash, objects []store.Object, err error) {
 	fail := func(err error) (dag.Hash, []store.Object, error) {
@@ -68,7 +68,7 @@ func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head da
 	return obj.Hash, []store.Object{obj}, nil
 }
 
-// chain returns the tree nodes that have the files of one of them, from the one that has everything.
+// chain returns the tree nodes needed for the files of one of them, beginning with one that has everything.
 func (t *Trees) chain(ctx context.Context, h dag.Hash) (chain []*thread.Files, err error) {
 	for !h.IsZero() {
 		f, err := t.cfg.Reader.Files(ctx, h)
@@ -81,7 +81,7 @@ func (t *Trees) chain(ctx context.Context, h dag.Hash) (chain []*thread.Files, e
 	return chain, nil
 }
 
-// A Pulled is what Pull made.
+// A Pulled is the result of Pull.
 type Pulled struct {
 	Branch string
 	Commit string
@@ -89,8 +89,8 @@ type Pulled struct {
 	On     string // the commit that the branch begins at; "": the repository lacks the one that the task began on
 }
 
-// Pull makes a branch in the repository of dir of the files that the newest step up to head left, from the
-// record alone. Nothing is checked out, and no other branch moves.
+// Pull makes a branch, in the repository of dir, of the files that the newest step up to head left, from the
+// record alone. It checks nothing out, and moves no other branch.
 func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
 	fail := func(err error) (Pulled, error) {
 		return Pulled{}, fmt.Errorf("pull the files of thread %s: %w", row.ID, err)
@@ -129,8 +129,8 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
 	slices.Reverse(chain)
 	if !row.Files.IsZero() {
-		// A task that began with uploaded files was at work on the commit that they were of; where an agent committed
-		// since, the repository does not have that.
+		// A task that began with uploaded files started from their commit. If an agent has committed since,
+		// the repository lacks its commit.
 		chain = slices.Insert(chain, 0, chain[len(chain)-1])
 	}
 	for _, f := range chain {
@@ -160,7 +160,7 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 	return p, nil
 }
 
-// unbundle takes one bundle into a repository that has the commit which it builds on.
+// unbundle unpacks one bundle into a repository that has the commit it builds on.
 func (t *Trees) unbundle(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {
 	r, _, err := t.cfg.Reader.Objects().Open(ctx, f.Bundle)
 	if err != nil {

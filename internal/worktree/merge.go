@@ -19,17 +19,17 @@ import (
 
 // Why files cannot be merged.
 var (
-	// ErrRefused says that a tree was left so that no further try can use it.
+	// ErrRefused reports that a tree was left in a state in which no further try can use it.
 	ErrRefused = git.ErrRefused
-	// ErrChanged says that files changed while they were merged, or are in the way.
+	// ErrChanged reports that files changed during a merge, or are in the way.
 	ErrChanged = git.ErrChanged
-	// ErrAway says that what came of a merge is on another machine, which merged it, and nowhere else.
+	// ErrAway reports that the result of a merge is only on the machine that merged it.
 	ErrAway = errors.New("what was merged is on another machine")
-	// ErrTooLarge says that a diff is too long to be shown.
+	// ErrTooLarge reports that a diff is too long to show.
 	ErrTooLarge = git.ErrTooLarge
 )
 
-// A Merged is the result of merging sides as git trees. No work tree has been touched.
+// A Merged is the result of merging sides as git trees. No working tree has changed.
 type Merged struct {
 	Tree      string
 	Taken     []string            // the paths that merged
@@ -37,8 +37,8 @@ type Merged struct {
 	Overlaps  map[string][]string // the paths that changed one file, by file
 }
 
-// Sides returns those of a join's paths that changed files in worktrees of their own, and
-// keeps what each left on a branch.
+// Sides returns the paths of a join that changed files in worktrees of their own, and keeps the work of each on
+// a branch.
 func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.MergedSide, error) {
 	if !slices.ContainsFunc(paths, Own) {
 		return nil, nil
@@ -72,7 +72,7 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.Merge
 		if base != "" && t.placed(row) {
 			if has, err := repo.Has(ctx, base); err != nil {
 				return nil, err
-			} else if !has { // a snapshot of another machine
+			} else if !has { // a snapshot from another machine
 				asOf := ref(row.Parent.Thread, asOfFork(row))
 				if base, err = treeAt(ctx, repo, asOf); err != nil {
 					return nil, err
@@ -138,7 +138,7 @@ func (t *Trees) Try(ctx context.Context, row store.Thread, into string, sides []
 	return m, nil
 }
 
-// Diff returns the patch from one tree to another. ErrTooLarge.
+// Diff returns the patch from one tree to another. The error matches ErrTooLarge if it is too long.
 func (t *Trees) Diff(ctx context.Context, row store.Thread, from, to string) (string, error) {
 	repo, err := git.Open(ctx, row.Workspace)
 	if err != nil {
@@ -148,8 +148,8 @@ func (t *Trees) Diff(ctx context.Context, row store.Thread, from, to string) (st
 	return validName(string(diff)), err
 }
 
-// Apply brings the files of a thread's tree from before the merge to after it. It may be
-// repeated. ErrAway: then it has to be merged here.
+// Apply changes the files of a thread's tree from before the merge to after it. It may be repeated. If the
+// error matches ErrAway, the merge has to be repeated here.
 func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) error {
 	if m.From == m.To {
 		return nil
@@ -202,7 +202,7 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 		}
 		work, err := repo.Worktree(ctx, top)
 		if err != nil {
-			continue // an agent has left it unusable: it stays for a person to look at
+			continue // an agent left it unusable: a person may want to look at it
 		}
 		now, err := work.Snapshot(ctx, "")
 		if err != nil || left != "" && now != left {
@@ -219,9 +219,9 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 	return nil
 }
 
-// firstTree returns the git tree in which a path's first agent began: the recorded one if
-// there is one, because agents may move refs; else the snapshot of the thread that made the
-// path's first step, because a path may continue where another one was.
+// firstTree returns the git tree in which a path's first agent began. It is the recorded one if there is one,
+// since agents may move refs; otherwise the snapshot of the thread that made the path's first step, since a
+// path may continue another one.
 func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
 	first, before, alone := row.ID, "", false
 	for s, err := range t.cfg.Reader.Walk(ctx, row.Head) {
@@ -259,7 +259,7 @@ func (t *Trees) firstTree(ctx context.Context, repo *git.Repo, row store.Thread)
 	return cmp.Or(forked, before), err
 }
 
-// joinedBefore returns the ids of the paths that were joined before a head: a flow may reach the same
+// joinedBefore returns the ids of the paths that were joined before a head, since a flow may reach the same
 // fork more than once.
 func (t *Trees) joinedBefore(ctx context.Context, head dag.Hash) (map[string]bool, error) {
 	ids := map[string]bool{}
@@ -274,7 +274,7 @@ func (t *Trees) joinedBefore(ctx context.Context, head dag.Hash) (map[string]boo
 	return ids, nil
 }
 
-// branchOf names the branch that keeps what a path left.
+// branchOf returns the name of the branch that keeps a path's work.
 func branchOf(row store.Thread, again bool) string {
 	name := row.Path.ID
 	if again || row.Path.N > 1 || row.Parent.Thread != row.Root {
@@ -283,7 +283,7 @@ func branchOf(row store.Thread, again bool) string {
 	return branchBase + row.Task + "/" + name
 }
 
-// branchBase is how the names of branches begin.
+// branchBase is the prefix of branch names.
 const branchBase = "plait/"
 
 // validName returns a file's name as valid UTF-8; git allows any bytes.

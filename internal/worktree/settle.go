@@ -19,22 +19,23 @@ import (
 
 // A Place has repositories for tasks that do not work in a person's directory: see package place.
 type Place interface {
-	// Has reports whether the workspace of a thread is one of the place.
+	// Has reports whether the workspace of a thread is in the place.
 	Has(row store.Thread) bool
-	// Ready makes the repository in the workspace of a thread, unless it is there. Format is that of its git objects.
+	// Ready makes the repository in the workspace of a thread, unless it exists. format is its git object
+	// format.
 	Ready(ctx context.Context, row store.Thread, format string) error
-	// Fetch brings the repository up to date with what its workspace is a clone of, if anything.
+	// Fetch updates the repository from the remote of its workspace, if any.
 	Fetch(ctx context.Context, row store.Thread) error
 }
 
-// placed reports whether a thread works in a place: then its files are those that the record has.
+// placed reports whether a thread works in a place: its files are then those in the record.
 func (t *Trees) placed(row store.Thread) bool { return t.cfg.Place != nil && t.cfg.Place.Has(row) }
 
-// errNotKept says that a thread cannot work in a place.
+// errNotKept reports that a thread cannot work in a place.
 var errNotKept = errors.New("its files are not in the record: begin it with --keep-files, or upload them")
 
-// settle makes the working tree of a thread as the record says that its files are at its head. One that is here and
-// was left so stays as it is, with what is in no snapshot.
+// settle makes the working tree of a thread match the recorded files at its head. A tree that already does
+// stays as it is, including files that no snapshot has.
 func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	files, err := t.filesAt(ctx, row, row.Head)
 	if err != nil {
@@ -57,7 +58,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{stampFile(top), readyFile(top)} { // what is halfway there is neither
+	for _, name := range []string{stampFile(top), readyFile(top)} { // a half-made tree has neither
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -71,7 +72,7 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 	return t.complete(ctx, row, top)
 }
 
-// held are directories that are being changed, or kept as they are for a while.
+// held are directories that are being changed, or must not change for a while.
 type held struct {
 	mu  sync.Mutex
 	dir map[string]*holding
@@ -79,10 +80,10 @@ type held struct {
 
 type holding struct {
 	sync.Mutex
-	n int // who has it, and who waits
+	n int // number of holders and waiters
 }
 
-// take waits until the caller alone uses a directory. The function that it returns ends that.
+// take waits until the caller has a directory to itself. The function that it returns releases the directory.
 func (h *held) take(dir string) func() {
 	h.mu.Lock()
 	if h.dir == nil {
@@ -106,7 +107,7 @@ func (h *held) take(dir string) func() {
 	}
 }
 
-// bring makes a working tree have the files of a git tree, whatever is there now.
+// bring makes a working tree match a git tree, whatever its current state.
 func bring(ctx context.Context, repo *git.Repo, top, tree string) error {
 	work, err := repo.Worktree(ctx, top)
 	if err == nil {
@@ -114,16 +115,17 @@ func bring(ctx context.Context, repo *git.Repo, top, tree string) error {
 			return err
 		}
 	}
-	if err := git.RemoveAll(top); err != nil { // it is not there, or an agent left it unusable
+	if err := git.RemoveAll(top); err != nil { // it does not exist, or an agent left it unusable
 		return err
 	}
 	return repo.Checkout(ctx, top, tree)
 }
 
-// stampFile is the file that says which git tree a working tree was last known to be.
+// stampFile is the file that names the git tree that a working tree was last known to match.
 func stampFile(top string) string { return top + ".at" }
 
-// stamp notes that the working tree of a thread is as a git tree. It is for places, where others may take it further.
+// stamp records that the working tree of a thread matches a git tree. It is for places, where another machine
+// may continue from the tree.
 func (t *Trees) stamp(row store.Thread, tree string) error {
 	top, _, made := Made(row)
 	if !t.placed(row) || !made {
@@ -132,7 +134,7 @@ func (t *Trees) stamp(row store.Thread, tree string) error {
 	return os.WriteFile(stampFile(top), []byte(tree), 0o644)
 }
 
-// gather has the git objects of files in the repository of a thread's workspace.
+// gather puts the git objects of files into the repository of a thread's workspace.
 func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.Files) (*git.Repo, error) {
 	format := "sha1"
 	if len(files.Tree) == 64 {
@@ -149,7 +151,7 @@ func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.File
 	if real, err := filepath.EvalSymlinks(row.Workspace); err != nil || real != repo.Root() {
 		return nil, fmt.Errorf("%w: %s is no repository", git.ErrRefused, row.Workspace)
 	}
-	var missing []*thread.Files // the newest first
+	var missing []*thread.Files // newest first
 	for f := files; ; {
 		has, err := repo.Has(ctx, f.Commit)
 		if err != nil {
@@ -182,8 +184,8 @@ func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.File
 	return repo, nil
 }
 
-// begunOn has the commit that a task's uploaded files build on, if any, and makes it the HEAD of its repository: on
-// that agents work.
+// begunOn fetches the commit that a task's uploaded files build on, if any, and makes it the HEAD of the task's
+// repository, from which agents work.
 func (t *Trees) begunOn(ctx context.Context, repo *git.Repo, row store.Thread) error {
 	if row.Files.IsZero() {
 		return nil
@@ -229,8 +231,8 @@ func (t *Trees) onto(ctx context.Context, f *thread.Files) (string, error) {
 	return git.BundleOnto(r)
 }
 
-// filesAt returns the files that a thread had at a head of its own, or those that it began with; nil when the record
-// does not have them.
+// filesAt returns the files that a thread had at a head of its own, or those it began with; nil if the record
+// lacks them.
 func (t *Trees) filesAt(ctx context.Context, row store.Thread, head dag.Hash) (*thread.Files, error) {
 	h, err := t.keptAt(ctx, row, head)
 	if err != nil || h.IsZero() {
@@ -239,9 +241,9 @@ func (t *Trees) filesAt(ctx context.Context, row store.Thread, head dag.Hash) (*
 	return t.cfg.Reader.Files(ctx, h)
 }
 
-// keptAt returns the tree node of the files that a thread had at a head. It goes up through those that called it,
-// to what the task began with. What was uploaded later counts from the head on at which it was; how the files were
-// before that only steps say.
+// keptAt returns the tree node of the files that a thread had at a head. It goes up through the thread's
+// callers to what the task began with. A later upload counts from the head at which it was made; before that,
+// only steps have the files.
 func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (dag.Hash, error) {
 	opts, err := record.OptionsOf(row)
 	if err != nil {
@@ -267,11 +269,11 @@ func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (da
 	return row.Files, nil
 }
 
-// keptIn returns the tree node of the newest step of one thread up to head, or what was uploaded after it, and the
-// thread's start. What a path did counts only from the join on that merged it.
+// keptIn returns the tree node of one thread's newest step up to head, or of an upload after that step, and the
+// thread's start. The steps of a path count only from the join that merged it.
 func (t *Trees) keptIn(ctx context.Context, head dag.Hash, uploaded map[string]dag.Hash) (files, start dag.Hash, err error) {
 	start = head
-	var past dag.Hash // the fork up to which steps are a path's, which has files of its own
+	var past dag.Hash // up to this fork, steps belong to a path, which has files of its own
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
 		if err != nil {
 			return files, start, err

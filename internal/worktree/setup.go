@@ -14,16 +14,16 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// setupTime bounds the command that makes a new worktree ready.
+// setupTime bounds the command that prepares a new worktree.
 const setupTime = 30 * time.Minute
 
-// maxSetupOutput is how much of what that command says a person is told, in bytes.
+// maxSetupOutput is how many bytes of that command's output an error includes.
 const maxSetupOutput = 2 << 10
 
-// readyFile is the file that says that the command has made a worktree ready.
+// readyFile is the file that marks a worktree as prepared by the command.
 func readyFile(top string) string { return top + ".ready" }
 
-// setUp runs the configured command in a worktree that was made for a thread, once.
+// setUp runs the configured command, once, in a worktree that was made for a thread.
 func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	argv := t.cfg.Setup
 	if len(argv) == 0 {

@@ -35,8 +35,8 @@ func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string
 	return filepath.Join(root(row), rel), true
 }
 
-// TreeIn returns the working tree of a thread with one of its own, at a directory inside the repository. Workspace
-// may be a name, too: see package place.
+// TreeIn returns the path, inside the repository, of a directory in the thread's own worktree. workspace may be
+// a name, see package place.
 func TreeIn(workspace, thread, inside string) string {
 	return filepath.Join(workspace, ".plait", "worktrees", thread, filepath.FromSlash(inside))
 }
@@ -44,8 +44,8 @@ func TreeIn(workspace, thread, inside string) string {
 // root is the top of a thread's worktree, if it has one.
 func root(row store.Thread) string { return TreeIn(row.Workspace, row.ID, "") }
 
-// Made returns the top of the worktree that a thread works in, and the thread
-// that it was made for. Not ok: it works in the person's own tree.
+// Made returns the top of the worktree that a thread works in, and the thread that it was made for. Not ok: the
+// thread works in the person's own tree.
 func Made(row store.Thread) (top, of string, ok bool) {
 	rel, err := filepath.Rel(TreeIn(row.Workspace, "", ""), row.Tree)
 	if row.Tree == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
@@ -61,10 +61,10 @@ func Own(row store.Thread) bool {
 	return ok && of == row.ID
 }
 
-// Place returns the tree in which row works, a path or child of parent that writes: a worktree of its
-// own under git, else its parent's tree.
+// Place returns the tree in which row works, a path or child of parent that writes: a worktree of its own under
+// git, otherwise its parent's tree.
 func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, error) {
-	if top, _, ok := Made(parent); ok { // an agent has worked there: do not ask it
+	if top, _, ok := Made(parent); ok { // an agent has worked there, so its git files are not trusted
 		rel, err := filepath.Rel(top, parent.Tree)
 		return filepath.Join(root(row), rel), err
 	}
@@ -74,8 +74,8 @@ func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, er
 	return parent.Tree, nil
 }
 
-// PlaceFork returns the tree in which next works, a fork by hand of row that writes: a worktree of its
-// own if the record says how the files were at its head, else row's tree.
+// PlaceFork returns the tree in which next works, a fork by hand of row that writes: a worktree of its own if
+// the record has the files at its head, otherwise row's tree.
 func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, error) {
 	if top, _, made := Made(row); made && t.placed(row) {
 		rel, err := filepath.Rel(top, row.Tree)
@@ -102,7 +102,7 @@ func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, 
 	return dir, nil
 }
 
-// Prepare makes the worktree of a thread that has one, unless it is there.
+// Prepare makes the worktree of a thread that has one, unless it exists.
 func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
 	if t.placed(row) {
@@ -133,7 +133,8 @@ func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 	return nil
 }
 
-// complete makes what no git tree has: the directory that the thread works in, and what the setup command makes.
+// complete adds what no git tree has: the directory that the thread works in, and the results of the setup
+// command.
 func (t *Trees) complete(ctx context.Context, row store.Thread, top string) error {
 	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
 		return err
@@ -141,7 +142,7 @@ func (t *Trees) complete(ctx context.Context, row store.Thread, top string) erro
 	return t.setUp(ctx, row, top)
 }
 
-// Begin makes the worktree of a thread that has one and has not begun, of a git tree.
+// Begin makes the worktree of a thread that has one and has not begun, from a git tree.
 func (t *Trees) Begin(ctx context.Context, row store.Thread, tree string) error {
 	repo, err := git.Open(ctx, row.Workspace)
 	if err == nil && !Own(row) {
@@ -156,11 +157,11 @@ func (t *Trees) Begin(ctx context.Context, row store.Thread, tree string) error 
 	return nil
 }
 
-// baseTree returns the git tree that a thread's worktree begins with: what the thread's own
-// steps left; else, for a path, its parent's files as of the moment when the first path of
-// the fork began; for a fork by hand, what the steps before it left.
+// baseTree returns the git tree that a thread's worktree begins with. It is what the thread's own steps left.
+// Otherwise, for a path, it is its parent's files as they were when the first path of the fork began; for a
+// fork by hand, what the steps before it left.
 func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, string, error) {
-	own := dag.Hash{} // how far back the steps are its own
+	own := dag.Hash{} // the steps after it are the thread's own
 	if row.Parent != nil {
 		own = row.Parent.From
 	}
@@ -182,7 +183,7 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	if err != nil {
 		return nil, "", err
 	}
-	defer t.held.take(Of(parent))() // of several paths that begin at once, the first takes the snapshot
+	defer t.held.take(Of(parent))() // if several paths begin at once, the first takes the snapshot
 	if tree, _, err := t.forkSnapshot(ctx, repo, row); err != nil || tree != "" {
 		return repo, tree, err
 	}
@@ -190,8 +191,8 @@ func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, stri
 	return repo, tree, err
 }
 
-// forkSnapshot returns the snapshot of the files of a path's parent as of the fork, and the ref that keeps it; "" for
-// none. It is the parent's own, or that of the thread from which the parent adopted paths of the fork.
+// forkSnapshot returns the snapshot of the files of a path's parent at the fork, and the ref that keeps it; ""
+// for none. The snapshot is the parent's own, or that of the thread from which the parent adopted paths.
 func (t *Trees) forkSnapshot(ctx context.Context, repo *git.Repo, path store.Thread) (tree, kept string, err error) {
 	row, err := t.cfg.Store.Thread(ctx, path.Parent.Thread)
 	for ok := true; ok && err == nil; row, ok, err = thread.Origin(ctx, t.cfg.Store, row) {
@@ -203,8 +204,8 @@ func (t *Trees) forkSnapshot(ctx context.Context, repo *git.Repo, path store.Thr
 	return "", "", err
 }
 
-// originTree returns the git tree that a path began with, for a fork by hand of that path at
-// a step before any that says how its files were; "" when it is unknown.
+// originTree returns the git tree that a path began with, for a fork by hand of that path before any step that
+// records its files; "" if unknown.
 func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
 	for row.Parent == nil {
 		if !Own(row) {
@@ -220,10 +221,10 @@ func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread
 	return tree, err
 }
 
-// asOfFork names the snapshot of a thread's files as of the fork that a path left at.
+// asOfFork names the snapshot of a thread's files at the fork where a path left.
 func asOfFork(path store.Thread) string { return "fork-" + path.Parent.From.Short() }
 
-// treeAt returns the tree that is kept under a ref, "" for none.
+// treeAt returns the tree under a ref, "" for none.
 func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
 	kept, err := repo.Refs(ctx, path.Dir(ref)+"/")
 	if err != nil {
@@ -237,7 +238,7 @@ func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
 	return "", nil
 }
 
-// Left returns the git tree that the newest step after until, up to head, left; "" when no step says.
+// Left returns the git tree that the newest step after until, up to head, left; "" if no step records one.
 func (t *Trees) Left(ctx context.Context, head, until dag.Hash) (string, error) {
 	d, err := t.newest(ctx, head, until)
 	if d == nil || err != nil {
@@ -246,8 +247,8 @@ func (t *Trees) Left(ctx context.Context, head, until dag.Hash) (string, error) 
 	return *d.TreeAfter, nil
 }
 
-// newest returns the detail that says how the files were of the newest step after until, up to head, or of the
-// thread which that step called, since both work in one tree; nil when none does.
+// newest returns the detail with the files of the newest step after until, up to head, or of the thread which
+// that step called, since both work in one tree; nil if there is none.
 func (t *Trees) newest(ctx context.Context, head, until dag.Hash) (*thread.Detail, error) {
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
 		if err != nil {
@@ -273,8 +274,8 @@ func (t *Trees) newest(ctx context.Context, head, until dag.Hash) (*thread.Detai
 	return nil, nil
 }
 
-// repository opens the working tree of a thread. One that was made is found from
-// the workspace's repository: an agent has worked in it.
+// repository opens the working tree of a thread. A worktree that was made for a thread is opened from the
+// workspace's repository, since an agent has worked in it.
 func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
 	top, _, made := Made(row)
 	if !made {
@@ -289,12 +290,11 @@ func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
 
 func ref(thread, name string) string { return "refs/plait/" + thread + "/" + name }
 
-// snapshotTime bounds a snapshot: an agent can leave things that git waits for.
+// snapshotTime bounds a snapshot, since an agent can leave things that git waits for.
 const snapshotTime = time.Minute
 
-// Snapshot returns the git tree of a thread's working tree, kept under a name;
-// "" where there is no git. In a tree that is the person's own, a snapshot that
-// cannot be taken is no error.
+// Snapshot returns the git tree of a thread's working tree, kept under a name; "" without git. In a person's
+// own tree, failing to take a snapshot is not an error.
 func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
@@ -317,9 +317,9 @@ func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string
 	return work.Snapshot(ctx, ref(row.ID, name))
 }
 
-// Restore resets the worktree of a thread to how it was before its n-th attempt or, if that
-// snapshot is missing, to the first one up to attempt last. It reports false for a tree that
-// is not the thread's own, and for one that an agent left unusable.
+// Restore resets the worktree of a thread to its state before its n-th attempt or, if that snapshot is missing,
+// to the first one up to attempt last. It reports false for a tree that is not the thread's own, and for one
+// that an agent left unusable.
 func (t *Trees) Restore(ctx context.Context, row store.Thread, n, last int) (bool, error) {
 	if !Own(row) {
 		return false, nil
@@ -362,7 +362,7 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 		if err == nil && Own(row) {
 			top := root(row)
 			if is, statErr := os.Lstat(top); statErr == nil && !is.IsDir() {
-				err = os.Remove(top) // an agent put it in its tree's place; a link is not followed
+				err = os.Remove(top) // an agent may have replaced its tree by a link, which is not followed
 			}
 			if err == nil {
 				_, err = repo.Remove(ctx, top, ref(row.ID, "last-"+strconv.Itoa(row.Steps)))

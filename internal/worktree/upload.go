@@ -14,27 +14,27 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxUpload is how many bytes a bundle of a person's files may have, unless an Upload says otherwise.
+// maxUpload is how many bytes a bundle of a person's files may have, unless an Upload overrides it.
 const maxUpload = 1 << 30
 
-// ErrUpload says that files cannot be uploaded as they are, and what a person can do about it.
+// ErrUpload reports that files cannot be uploaded as they are, and what a person can do about it.
 var ErrUpload = errors.New("cannot upload the files")
 
-// An Upload is of the files of a thread's working tree as they are, with changes that are not committed.
+// An Upload describes an upload of a thread's working tree, including uncommitted changes.
 type Upload struct {
 	Row    store.Thread // as it is on this machine; its tree is in a git repository
-	Remote string       // from which workers fetch too: only what it lacks is uploaded; "": all files
+	Remote string       // workers fetch from it too: only what it lacks is uploaded; "": all files
 	Most   int64        // bytes; zero: maxUpload
 }
 
-// An Uploaded is what came of an Upload. Nobody needs the directory after it.
+// An Uploaded is the result of an Upload. The directory is not needed after it.
 type Uploaded struct {
 	Files   dag.Hash       // the tree node
 	Objects []store.Object // to be committed with the row that names it
-	Inside  string         // where the directory is in the repository, "" for its top
+	Inside  string         // the directory's path in the repository, "" for its top
 	Bytes   int64          // of the bundle
 	Onto    string         // the commit of the remote that it builds on, "" for none
-	Notes   []string       // what workers will not have
+	Notes   []string       // what workers will lack
 }
 
 // Upload puts a person's files into the record. stage keeps bytes as a blob. Ignored files stay where they are.
@@ -62,7 +62,7 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 	if up.Inside = filepath.ToSlash(up.Inside); up.Inside == "." {
 		up.Inside = ""
 	}
-	defer func() { // the record has them
+	defer func() { // the record has them now
 		if dropErr := repo.DropRefs(context.WithoutCancel(ctx), ref(u.Row.ID, "")); err == nil && dropErr != nil {
 			up, err = fail(dropErr)
 		}
@@ -108,7 +108,7 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 	return up, nil
 }
 
-// notes says what of a tree workers will not have.
+// notes returns what workers will lack of a tree.
 func notes(ctx context.Context, repo *git.Repo, tree string) (all []string, err error) {
 	e, err := repo.Elsewhere(ctx, tree)
 	if err != nil {

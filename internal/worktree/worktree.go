@@ -1,13 +1,13 @@
-// Package worktree keeps where threads work: places a thread's tree, makes it ready, remembers how
-// it was, puts it back, merges what paths changed, and takes it away.
+// Package worktree manages where threads work: it places a thread's tree, prepares it, records its state,
+// restores it, merges what paths changed, and removes it.
 //
-// In go rows of threads, and the trees that their steps recorded; out come directories and git
-// trees. A thread has one working tree, and one agent at a time writes in it. A path that writes
-// has a git worktree of its own where there is git, made of its parent's tree as of the fork; so
-// has a fork by hand, of the tree that its step left. Else they work in their parent's.
+// It takes rows of threads and the trees that their steps recorded, and produces directories and git trees. A
+// thread has one working tree, and one agent at a time writes in it. Under git, a path that writes has a
+// worktree of its own, made from its parent's tree at the fork; a fork by hand has one made from the tree that
+// its step left. Without git they work in their parent's tree.
 //
-// On a worker, which has no directory of a person, every thread has a worktree, made of what the record has
-// (settle.go): it can go on on any machine.
+// On a worker, which has no directory of a person, every thread has a worktree, made from the record
+// (settle.go), so that any machine can continue it.
 //
 // Laws:
 //
@@ -29,13 +29,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Config says what working trees are made of.
+// Config configures Trees.
 type Config struct {
 	Store  store.Index
 	Reader *thread.Reader
-	Setup  []string   // the command that makes a new worktree ready; nil: none
-	Cell   *proc.Cell // where that command runs, nil: as it is
-	Place  Place      // for tasks without a person's directory; nil: there are none
+	Setup  []string   // the command that prepares a new worktree; nil: none
+	Cell   *proc.Cell // the sandbox of that command, nil: none
+	Place  Place      // for tasks without a person's directory; nil: not supported here
 }
 
 // Trees are the working trees of threads. Methods may be called concurrently.
@@ -57,11 +57,11 @@ func UnderGit(ctx context.Context, dir string) bool {
 	return err == nil
 }
 
-// Before names the snapshot of the working tree before a thread's n-th attempt.
+// Before returns the name of the snapshot before a thread's n-th attempt.
 func Before(n int) string { return fmt.Sprintf("attempt-%d", n) }
 
-// Inside returns a directory inside a working tree. Agents can make links there:
-// one that leads out is refused.
+// Inside returns a directory inside a working tree. It refuses a link that leads out, since agents can make
+// links there.
 func Inside(tree, location string) (string, error) {
 	dir := filepath.Join(tree, filepath.FromSlash(location))
 	if location == "" {
@@ -69,7 +69,7 @@ func Inside(tree, location string) (string, error) {
 	}
 	root, err := filepath.EvalSymlinks(tree)
 	if err != nil {
-		return dir, nil // whoever works there will say what is missing
+		return dir, nil // whoever works there will report what is missing
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
