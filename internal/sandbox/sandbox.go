@@ -1,8 +1,8 @@
-// Package sandbox is where Plait itself runs an agent's program: behind a wall that enforces the role's access, with
-// caches of the task, and with no way out but the gateway to its model.
+// Package sandbox decides how Plait runs an agent's program: in a sandbox that enforces the role's access, with
+// caches of the task, and with no network but the gateway to its model.
 //
-// In go a Request and what the agent's definition grants; out come the address of the gateway as the program sees
-// it, the command line behind the wall, and what that enforces, for the record. Laws:
+// It takes a Request and what the agent's definition grants, and returns the gateway's address as the program
+// sees it, the command line inside the sandbox, and what the sandbox enforces, for the record. Laws:
 //
 //   - With access read the file system is read-only, but for artifacts, caches and the agent's own state; with write
 //     the working tree can be written too, without the places that programs and instructions are taken from.
@@ -26,34 +26,34 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Config says where agents run.
+// A Config configures where agents run.
 type Config struct {
 	Getenv func(string) string
-	// Hide lists directories that no agent may see, beside the places where people keep credentials.
+	// Hide lists directories that no agent may see, besides the places where people keep credentials.
 	Hide []string
-	// Forward is the command line by which a program is started that has no network but the way to its
-	// gateway: the socket and the program's own command line are added, see [gateway.Forward].
+	// Forward is the command line that starts a program whose only network is its gateway. The socket and the
+	// program's own command line are appended, see [gateway.Forward].
 	Forward []string
 }
 
 // A Host makes boxes. It may be used concurrently.
 type Host struct {
 	cfg Config
-	// Bwrap is bubblewrap, "" where there is none: see [proc.Walls].
+	// Bwrap is bubblewrap, "" if it is missing: see [proc.Walls].
 	Bwrap string
 }
 
-// NewHost returns a host. It only looks for what makes walls.
+// NewHost returns a host. It only looks for bubblewrap.
 func NewHost(cfg Config) *Host { return &Host{cfg, proc.Walls()} }
 
 // A Use is what an agent's program needs beyond what every agent has.
 type Use struct {
-	Gateway *gateway.Gateway // nil: it reaches its model by itself, which needs the network
+	Gateway *gateway.Gateway // nil: the agent reaches its model by itself, which needs the network
 	Alone   bool             // it has no model to reach
 	Network bool             // a person granted it
 	Write   []string         // directories that a person granted
-	State   []string         // directories of the agent's own that it writes
-	Read    []string         // what it must be able to read even if it is in a hidden place
+	State   []string         // the agent's own directories that it writes
+	Read    []string         // what it must be able to read even in a hidden place
 }
 
 // A Box is where the program of one attempt runs.
@@ -63,10 +63,10 @@ type Box struct {
 	req  agent.Request
 
 	Walled bool
-	Online bool // what it runs can use the network
+	Online bool // programs can use the network
 }
 
-// Box returns where the program of an attempt runs.
+// Box returns the box for the program of an attempt.
 func (h *Host) Box(req agent.Request, use Use) Box {
 	full := req.Access == agent.Full
 	b := Box{host: h, use: use, req: req, Walled: h.Bwrap != "" && !full, Online: full || use.Network}
@@ -74,7 +74,7 @@ func (h *Host) Box(req agent.Request, use Use) Box {
 	return b
 }
 
-// URL is the address of the gateway for the program, without the version of the API.
+// URL returns the gateway's address for the program, without the version of the API.
 func (b Box) URL() string {
 	if b.Online {
 		return b.use.Gateway.URL()
@@ -121,7 +121,7 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 	return w.Around(b.host.Bwrap, path, args)
 }
 
-// String says what is enforced, for the record.
+// String returns what is enforced, for the record.
 func (b Box) String() string {
 	s := "bubblewrap: read-only"
 	switch {
@@ -179,11 +179,11 @@ func Workdir(tree, dir string) (string, error) {
 	return at, nil
 }
 
-// scratch is the directory of a task for caches and temporary files.
+// scratch returns the directory of a task for caches and temporary files.
 func scratch(req agent.Request) string { return cmp.Or(req.Scratch, req.Home) }
 
-// Caches makes the directories of a task for temporary files and for the caches of the usual toolchains, and
-// returns the variables that say where they are.
+// Caches makes a task's directories for temporary files and for the caches of common toolchains, and returns
+// the environment variables that point to them.
 func Caches(req agent.Request) (map[string]string, error) {
 	tmp, cache := filepath.Join(scratch(req), "tmp"), filepath.Join(scratch(req), "cache")
 	for _, dir := range []string{tmp, cache} {
@@ -197,8 +197,8 @@ func Caches(req agent.Request) (map[string]string, error) {
 	}, nil
 }
 
-// Environ is the environment of a program: without the variables whose names are in drop, whatever the definition
-// says.
+// Environ returns the environment of a program. It omits the variables named in drop, whatever the definition
+// has.
 func Environ(req agent.Request, pass []string, env map[string]string, drop ...string) []string {
 	list := proc.First(req.Bin(), proc.Environ(pass, env, req.Env, req.Tag))
 	return slices.DeleteFunc(list, func(kv string) bool {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// scriptedText is what an answer says when its scenario does not.
+// scriptedText is the text of an answer whose scenario gives none.
 const scriptedText = "This is a scripted answer; no model was asked."
 
-// contractWords come before the schema in a prompt that asks for front matter, formWords where it asks for an
-// object alone.
+// contractWords come before the schema in a prompt that asks for front matter; formWords, in one that asks for
+// a single object.
 const (
 	contractWords = "this JSON Schema:"
 	formWords     = "one JSON object, with nothing around it, that fits " + contractWords
@@ -68,8 +68,7 @@ func findSchema(texts []string) json.RawMessage {
 	return nil
 }
 
-// frontMatter writes fields between lines of dashes, status first. Values are
-// JSON, which YAML reads as it is.
+// frontMatter writes fields between lines of dashes, status first. Values are JSON, which is valid YAML.
 func frontMatter(fields map[string]any) string {
 	var b strings.Builder
 	b.WriteString("---\n")
@@ -92,10 +91,10 @@ func frontMatter(fields map[string]any) string {
 	return b.String() + "---\n"
 }
 
-// yamlWords are words that some YAML does not read as strings.
+// yamlWords are words that some YAML parsers do not read as strings.
 var yamlWords = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
-// yamlText returns a text as YAML: as it is if it is a plain word, else in quotes.
+// yamlText returns a text as YAML: unquoted if it is a plain word, otherwise in quotes.
 func yamlText(s string) string {
 	word := s != "" && !slices.Contains(yamlWords, strings.ToLower(s))
 	for i, c := range s {

@@ -1,8 +1,7 @@
 package scripted
 
-// Catalog returns what belongs in the file that Codex' setting
-// model_catalog_json names. With it Codex knows [Model]: it offers apply_patch
-// as a tool that takes a text and has nothing to complain about.
+// Catalog returns the contents of the file that Codex's setting model_catalog_json names. With it Codex knows
+// [Model], offers apply_patch as a tool that takes a text, and prints no warning.
 func Catalog() []byte {
 	model := object{
 		"slug":                             Model,

@@ -68,7 +68,7 @@ type chatStream struct {
 	request *Request
 	events  []event
 
-	// What the whole response has.
+	// What the whole response has so far.
 	said, thought strings.Builder
 	calls         []any
 }
@@ -92,7 +92,7 @@ const created = 1767225600
 func (s *chatStream) begin(usage) { s.chunk(false, object{"role": "assistant", "content": ""}, nil) }
 
 func (s *chatStream) message(text string) {
-	if s.said.Len() > 0 { // an answer has one text
+	if s.said.Len() > 0 { // an answer has only one text
 		text = "\n\n" + text
 	}
 	s.said.WriteString(text)
@@ -177,7 +177,7 @@ func (s *chatStream) failed(code, message string) {
 	s.events = append(s.events, event{data: encode(broken)})
 }
 
-// alone answers by one object.
+// alone answers with one object.
 func (s *chatStream) alone(v object) {
 	s.events = append(s.events, event{data: append(encode(v), '\n'), alone: true})
 }

@@ -112,8 +112,8 @@ func (b *builder) resolveRef(ref any) any {
 	return at
 }
 
-// merge returns a schema for values that fit both: all fields and requirements of both,
-// of other keywords the narrower.
+// merge returns a schema for values that fit both: it has all fields and requirements of both, and the narrower
+// of other keywords.
 func merge(x, y map[string]any) map[string]any {
 	out := maps.Clone(x)
 	if out == nil {
@@ -211,7 +211,7 @@ func fitText(s map[string]any, text string) string {
 	return text
 }
 
-// match writes a short text that a pattern matches.
+// match writes a short text that matches a pattern.
 func match(b *strings.Builder, re *syntax.Regexp, depth int) {
 	if depth > maxDeep || b.Len() > 1<<12 {
 		return

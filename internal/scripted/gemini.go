@@ -53,7 +53,7 @@ func decodeGemini(header http.Header, body []byte, model string, stream bool) (*
 		}
 	}
 	r.Schema = firstOf(in.Config.JSONSchema, in.Config.Schema)
-	r.aside = len(r.tools) == 0 // such as which model shall answer, or who speaks next
+	r.aside = len(r.tools) == 0 // such as which model should answer, or who speaks next
 	for _, p := range in.System.Parts {
 		if p.Text != nil {
 			r.Context = append(r.Context, *p.Text)
@@ -74,7 +74,7 @@ func firstOf(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// addContent takes in what was asked, or what tools gave.
+// addContent adds a prompt, or the outputs of tools.
 func (r *Request) addContent(c content) {
 	var asked []string
 	answered := false
@@ -95,7 +95,7 @@ func (r *Request) addContent(c content) {
 		case p.Text == nil || p.Thought:
 		default:
 			r.Context = append(r.Context, *p.Text)
-			if !strings.HasPrefix(strings.TrimSpace(*p.Text), "<session_context>") { // the program's own
+			if !strings.HasPrefix(strings.TrimSpace(*p.Text), "<session_context>") { // sent by the program itself
 				asked = append(asked, *p.Text)
 			}
 		}

@@ -24,9 +24,8 @@ const (
 	maxItems = 64
 )
 
-// instance makes a small value that fits a schema: what is required, the fields
-// of with that the schema knows, and said as "$body". If no value that is tried fits,
-// the first one is returned.
+// instance makes a small value that fits a schema. It has the required fields, those fields of with that the
+// schema knows, and said as "$body". If no attempt gives a value that fits, it returns the first one.
 func instance(schema json.RawMessage, with map[string]any, said string) any {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
@@ -74,18 +73,18 @@ func validator(schema json.RawMessage) func(any) bool {
 	return func(v any) bool { return s.Validate(v) == nil }
 }
 
-// noLoader refuses to load: a schema cannot refer to others.
+// noLoader loads nothing, since a schema must not refer to other documents.
 type noLoader struct{}
 
 func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("a schema may not refer to another document")
 }
 
-// A chooser picks alternatives, and other ones in each round.
+// A chooser picks alternatives, different ones in each round.
 type chooser struct {
 	at   int
-	took []int // at each place, which alternative
-	of   []int // and how many there are
+	took []int // at each place, the alternative taken
+	of   []int // and the number of alternatives
 }
 
 func (c *chooser) pick(n int) int {
@@ -99,7 +98,7 @@ func (c *chooser) pick(n int) int {
 	return min(c.took[c.at-1], n-1)
 }
 
-// next moves to the next combination and reports whether there is one.
+// next moves to the next combination, and reports whether there was one.
 func (c *chooser) next() bool {
 	c.took, c.of, c.at = c.took[:c.at], c.of[:c.at], 0
 	for i := len(c.took) - 1; i >= 0; i-- {
@@ -161,7 +160,7 @@ func (b *builder) value(schema any, name string, depth int) any {
 	return fitText(s, sentence(name))
 }
 
-// typeOf chooses a type, null first: in a required field it means that there is no value.
+// typeOf chooses a type, null first: in a required field, null means no value.
 func (b *builder) typeOf(s map[string]any, name string) string {
 	switch t := s["type"].(type) {
 	case string:
@@ -200,7 +199,7 @@ func nullRank(t, name string) int {
 	return 0
 }
 
-// rank orders statuses: those that are good to end with come first.
+// rank orders statuses: those of a good end come first.
 func rank(v any) int {
 	if s, ok := v.(string); ok {
 		if i := slices.Index(statuses, s); i >= 0 {
@@ -330,7 +329,7 @@ func numeric(s map[string]any, integer bool) any {
 	return v
 }
 
-// sentence returns a text for a field of that name.
+// sentence returns a text for a field with a name.
 func sentence(name string) string {
 	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool {
 		return c == '_' || c == '-' || c == '$' ||

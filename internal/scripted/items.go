@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// What a response costs when its step does not say, in tokens.
+// The usage of a response whose step sets none, in tokens.
 var usual = usage{input: 100, cached: 10, output: 20, reasoning: 5}
 
 const (

@@ -55,7 +55,7 @@ func decodeMessages(header http.Header, body []byte) (*Request, error) {
 	return r, nil
 }
 
-// addUser takes in a message of a user: what was asked, or outputs of tools.
+// addUser adds a message of a user: a prompt, or outputs of tools.
 func (r *Request) addUser(content json.RawMessage) {
 	var list []struct {
 		Type    string          `json:"type"`
@@ -76,7 +76,7 @@ func (r *Request) addUser(content json.RawMessage) {
 			r.Outputs = append(r.Outputs, strings.TrimSpace(text(part.Content)))
 			r.sessions = append(r.sessions, 0)
 		case part.Type != "text":
-		case strings.HasPrefix(strings.TrimSpace(part.Text), "<system-reminder>"): // the program's own
+		case strings.HasPrefix(strings.TrimSpace(part.Text), "<system-reminder>"): // sent by the program itself
 			r.Context = append(r.Context, part.Text)
 		default:
 			r.Context = append(r.Context, part.Text)
@@ -89,7 +89,7 @@ func (r *Request) addUser(content json.RawMessage) {
 	}
 }
 
-// hasResult reports whether a message hands back what a tool gave: a text beside it is no new prompt.
+// hasResult reports whether a message has a tool's output: a text beside it is not a new prompt.
 func hasResult(content json.RawMessage) bool {
 	var list []struct {
 		Type string `json:"type"`
@@ -112,7 +112,7 @@ type messageStream struct {
 	request *Request
 	events  []event
 	blocks  int
-	tools   bool // one was called
+	tools   bool // a tool was called
 }
 
 func (s *messageStream) emit(name string, slow bool, fields object) {
@@ -146,7 +146,7 @@ func (s *messageStream) reasoning(text string) {
 	s.block(object{"type": "thinking", "thinking": "", "signature": "scripted"}, "thinking_delta", "thinking", pieces(text)...)
 }
 
-// call asks for a tool. A command is what Claude Code calls Bash.
+// call calls a tool. Claude Code's tool for commands is Bash.
 func (s *messageStream) call(namespace, name string, arguments any, callID string) {
 	name, arguments = s.request.asOffered(namespace, name, arguments, "Bash")
 	s.tools = true
@@ -154,7 +154,7 @@ func (s *messageStream) call(namespace, name string, arguments any, callID strin
 		"partial_json", string(encode(arguments)))
 }
 
-// custom asks for a patch, which Claude Code has no tool for.
+// custom applies a patch, for which Claude Code has no tool.
 func (s *messageStream) custom(_, input, callID string) {
 	name, arguments := s.request.change(input)
 	s.call("", name, arguments, callID)
@@ -188,8 +188,8 @@ func (s *messageStream) failed(code, message string) {
 func (s *messageStream) made() []event    { return s.events }
 func (s *messageStream) cutTo(events int) { s.events = s.events[:events] }
 
-// unified is a patch in the form of apply_patch as a unified diff. Its hunks say no places: they are found by
-// their lines.
+// unified returns a patch of apply_patch as a unified diff. Its hunks have no line numbers of their own: git
+// finds their places by their lines.
 func unified(patch string) string {
 	var b strings.Builder
 	var hunk []string
@@ -207,7 +207,7 @@ func unified(patch string) string {
 				after++
 			}
 		}
-		from := 2 // not 1, where git takes a hunk to be of the beginning
+		from := 2 // not 1, which git takes for the beginning of the file
 		if added {
 			from = 0
 		}

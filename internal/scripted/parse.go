@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// parse reads a scenario. file is what errors call it.
+// parse reads a scenario. Errors refer to it as file.
 func parse(name, file string, data []byte) (*Scenario, error) {
 	s := &Scenario{name: name}
 	top, err := yamldoc.Parse(data)
@@ -44,10 +44,10 @@ func readScenario(s *Scenario, top *yaml.Node) error {
 
 func wrong(n *yaml.Node, format string, args ...any) error { return yamldoc.Errorf(n, format, args...) }
 
-// A reader takes a value from a node.
+// A reader reads a value from a node.
 type reader func(*yaml.Node) error
 
-// fields reads a mapping that has no other keys than those known.
+// fields reads a mapping that has only known keys.
 func fields(n *yaml.Node, known map[string]reader) error {
 	if n.Kind != yaml.MappingNode {
 		return wrong(n, "want keys and values: %s", names(known))
@@ -145,7 +145,7 @@ func textMap(into *map[string]string) reader {
 	}
 }
 
-// maxNesting bounds the values that a scenario holds.
+// maxNesting bounds the nesting of values in a scenario.
 const maxNesting = 100
 
 func anyMap(into *map[string]any) reader {

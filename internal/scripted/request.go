@@ -14,19 +14,19 @@ import (
 type Request struct {
 	Thread  string          // the Thread-Id header, else prompt_cache_key
 	Model   string          // the model asked for
-	Prompts []string        // what was asked, oldest first; without the context Codex adds itself
-	Context []string        // every text of a user or developer message, Codex' own included
+	Prompts []string        // the prompts, oldest first, without the context that Codex adds
+	Context []string        // every text of a user or developer message, including Codex's own
 	Outputs []string        // texts of the tool outputs since the last prompt, in order
-	Schema  json.RawMessage // of text.format, nil when the answer may be anything
+	Schema  json.RawMessage // of text.format, nil if the answer may have any form
 	Header  http.Header     // must not be changed
-	Body    json.RawMessage // as it came
+	Body    json.RawMessage // as received
 
 	sessions []int // by output: the session of a command that still runs, or 0
 	tools    []tool
 	api      api
-	whole    bool // the answer is wanted as one object, not as a stream
-	counted  bool // the stream is to say what it cost
-	aside    bool // no part of the conversation: a title is asked for, say
+	whole    bool // answer with one object, not a stream
+	counted  bool // report usage in the stream
+	aside    bool // not part of the conversation: a request for a title, for example
 }
 
 // An api is the form of a request and of its answer.
@@ -132,7 +132,7 @@ func parts(raw json.RawMessage) []string {
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
-		// An object is what some tools give; its JSON is then the text.
+		// Some tools return an object; its JSON is then the text.
 		if len(raw) > 0 && raw[0] == '{' {
 			return []string{string(raw)}
 		}
@@ -156,7 +156,7 @@ var marks = []string{
 	"<user_shell_command>", "<subagent_notification>", "<skill>", "<permissions instructions>", "<hook_prompt",
 }
 
-// isInjected reports whether all parts of a user message are Codex' own.
+// isInjected reports whether all parts of a user message are Codex's own.
 func isInjected(content json.RawMessage) bool {
 	texts := parts(content)
 	for _, t := range texts {
@@ -177,14 +177,14 @@ var running = regexp.MustCompile(`(?m)^Process running with session ID ([0-9]{1,
 func session(output string) int {
 	head, _, _ := strings.Cut(output, "\nOutput:\n")
 	if m := running.FindStringSubmatch(head); m != nil {
-		n, _ := strconv.Atoi(m[1]) // nine digits always are a number
+		n, _ := strconv.Atoi(m[1]) // nine digits always parse as a number
 		return n
 	}
 	return 0
 }
 
-// toolText strips the lines that Codex puts before the output of a tool: they hold ids
-// and times, and a text that quotes them would differ each time.
+// toolText strips the lines that Codex puts before the output of a tool: they have ids and times, so a text
+// that quotes them would differ each time.
 func toolText(t string) string {
 	if head, rest, ok := strings.Cut(t, "\nOutput:\n"); ok && len(head) < 400 {
 		for _, first := range []string{"Chunk ID:", "Exit code:", "Wall time:"} {

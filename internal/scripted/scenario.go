@@ -57,7 +57,7 @@ type turn struct {
 	steps []step
 }
 
-// when says which prompts a turn is for. What is not set always holds.
+// A when selects the prompts that a turn is for. Unset fields match every prompt.
 type when struct {
 	contains []string // in the last prompt
 	context  []string // in any text that is not the model's
@@ -65,7 +65,7 @@ type when struct {
 	nth      int      // of the prompts, from 1
 }
 
-// A step is one response, or what comes in its place.
+// A step is one response, or a fault in its place.
 type step struct {
 	items      []item
 	usage      usage
@@ -129,9 +129,9 @@ type item struct {
 
 // final is the answer that ends a turn.
 type final struct {
-	said string         // as it is
-	json any            // as JSON, when given
-	auto bool           // in the shape asked for: said is the text, with are fields
+	said string         // verbatim
+	json any            // as JSON, if set
+	auto bool           // in the form asked for: said is its text, with its fields
 	with map[string]any // of auto
 }
 
@@ -155,8 +155,8 @@ func Names() []string {
 	return names
 }
 
-// Described returns the names of the built-in scenarios, each with a tab and what it does: the
-// form of a shell's completions.
+// Described returns the names of the built-in scenarios, each with a tab and a description, as shell
+// completions want them.
 func Described() []string {
 	names := Names()
 	for i, name := range names {
@@ -167,9 +167,8 @@ func Described() []string {
 	return names
 }
 
-// Load returns a built-in scenario by its name, or reads the one in a file, if
-// name holds a slash or ends in .yaml or .yml. The error for a file names the
-// line that is wrong.
+// Load returns a built-in scenario by its name or, if name contains a slash or ends in .yaml or .yml, reads it
+// from a file. The error for a file names the faulty line.
 func Load(name string) (*Scenario, error) {
 	ext := path.Ext(name)
 	if strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml" {

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Model is the name of the model that is served.
+// Model is the name of the served model.
 const Model = "plait-scripted"
 
 const (
@@ -33,11 +33,11 @@ const (
 	closeWithin = 2 * time.Second
 )
 
-// Config says what to serve. The zero value serves the scenario "work".
+// Config configures a server. Its zero value serves the scenario "work".
 type Config struct {
 	Scenario *Scenario     // nil: the built-in "work"
-	Log      io.Writer     // gets one line of JSON for each request for a response; nil: none
-	Requests func(Request) // called with each request before it is answered, at times concurrently; nil: not called
+	Log      io.Writer     // receives one line of JSON per request for a response; nil: none
+	Requests func(Request) // called with each request before the answer, possibly concurrently; nil: not called
 }
 
 // A Server is a scripted model that listens.
@@ -47,7 +47,7 @@ type Server struct {
 	http     *http.Server
 	ctx      context.Context // ends with Close
 	cancel   context.CancelFunc
-	served   chan struct{} // closed when nothing is accepted any more
+	served   chan struct{} // closed once no connections are accepted
 
 	handlers sync.WaitGroup
 	mu       sync.Mutex
@@ -84,9 +84,8 @@ func Open(cfg Config) (*Server, error) {
 // URL returns the address to give an agent as base URL, "http://127.0.0.1:PORT/v1".
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/v1" }
 
-// Close ends the responses that hang, waits for the others up to two seconds,
-// and stops listening. Nothing of the server runs when it returns. It may be
-// called more than once.
+// Close ends the responses that hang, waits up to two seconds for the others, and stops listening. Nothing of
+// the server runs after it returns. It may be called more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -149,7 +148,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	case "count tokens":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(encode(object{"totalTokens": usual.input}))
-	case "/api/hello": // Claude Code asks whether anybody is there
+	case "/api/hello": // Claude Code checks that the server is up
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(encode(object{"object": "list",
@@ -167,7 +166,7 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	read := map[string]func(http.Header, []byte) (*Request, error){
 		"/v1/responses": decode, "/v1/messages": decodeMessages, "/v1/chat/completions": decodeChat}
@@ -201,7 +200,7 @@ func (s *Server) response(w http.ResponseWriter, r *http.Request) {
 	s.send(w, r, out)
 }
 
-// send streams a reply. Errors of writing mean that the client has gone.
+// send streams a reply. Write errors mean that the client is gone.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
@@ -230,7 +229,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
 	}
 }
 
-// pause waits for d and reports whether the client and the server are still there.
+// pause waits for d, and reports whether the client and the server are still there.
 func (s *Server) pause(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -252,7 +251,7 @@ func sendError(w http.ResponseWriter, out reply) {
 	_, _ = io.WriteString(w, out.body)
 }
 
-// failsAgain counts a failure and reports whether it still happens.
+// failsAgain counts a failure, and reports whether it should happen again.
 func (s *Server) failsAgain(key string, times int) bool {
 	if times == 0 {
 		return true
@@ -266,7 +265,7 @@ func (s *Server) failsAgain(key string, times int) bool {
 	return true
 }
 
-// log writes one line for a request. Errors of the log are ignored.
+// log writes one line for a request. It ignores errors of the log.
 func (s *Server) log(thread string, out reply) {
 	if s.cfg.Log == nil {
 		return

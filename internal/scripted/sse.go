@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// An event is one server-sent event. Its data is one line of JSON that says its
-// own type again, as the Responses API does; that of the Chat Completions API has no name.
+// An event is one server-sent event. Its data is one line of JSON that repeats its type, as in the Responses
+// API. Events of the Chat Completions API have no type.
 type event struct {
 	name  string
 	data  []byte
 	slow  bool // a slow step waits before it
-	alone bool // it is no event, but the whole body
+	alone bool // not an event, but the whole body
 }
 
-// bytes returns the event as it goes over the wire.
+// bytes returns the event's wire format.
 func (e event) bytes() []byte {
 	switch {
 	case e.alone:
@@ -31,7 +31,7 @@ type object = map[string]any
 
 // A stream collects the events of one response.
 type stream struct {
-	id     string // of the response; ids of its items begin with it
+	id     string // of the response, and the prefix of its items' ids
 	events []event
 	items  int
 }
@@ -77,7 +77,7 @@ func (s *stream) reasoning(text string) {
 	s.done(item(object{"type": "summary_text", "text": text}))
 }
 
-// call asks for a function tool, in a namespace unless that is "".
+// call calls a function tool, in a namespace unless that is "".
 func (s *stream) call(namespace, name string, arguments any, callID string) {
 	item := object{"type": "function_call", "id": s.itemID(), "name": name, "arguments": string(encode(arguments)),
 		"call_id": callID}
@@ -88,7 +88,7 @@ func (s *stream) call(namespace, name string, arguments any, callID string) {
 	s.done(item)
 }
 
-// custom asks for a tool whose input is a plain text.
+// custom calls a tool whose input is plain text.
 func (s *stream) custom(name, input, callID string) {
 	item := object{"type": "custom_tool_call", "id": s.itemID(), "name": name, "input": input, "call_id": callID,
 		"status": "completed"}
@@ -124,7 +124,7 @@ func (s *stream) failed(code, message string) {
 		object{"response": object{"id": s.id, "status": "failed", "error": object{"code": code, "message": message}}})
 }
 
-// usage is what a response says it cost, in tokens.
+// usage is the usage that a response reports, in tokens.
 type usage struct{ input, cached, output, reasoning int }
 
 func (u usage) object() object {
@@ -137,8 +137,7 @@ func (u usage) object() object {
 	}
 }
 
-// maxPieces bounds the deltas of one text, so that a long one is not slower than
-// a short one by much.
+// maxPieces bounds the deltas of one text, so that a long text is not much slower than a short one.
 const maxPieces = 100
 
 // pieces cuts a text for streaming, between characters.
@@ -156,8 +155,7 @@ func pieces(text string) []string {
 	return append(out, text)
 }
 
-// encode returns v as JSON on one line. All that is encoded here is made of
-// texts, numbers, lists and objects.
+// encode returns v as JSON on one line. v consists only of texts, numbers, lists and objects.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// structuredTool is the tool by which Claude Code has its model answer in a form.
+// structuredTool is the tool that Claude Code's model uses to answer with structured data.
 const structuredTool = "StructuredOutput"
 
-// structured returns the form that structuredTool takes, nil when a request does not offer it. What a property
-// stands for by its description ("this is $status") is its name there; plain has the names that the tool knows.
+// structured returns the input schema of structuredTool, nil if a request does not offer the tool. A property
+// whose description is "this is $status" is named $status there; plain has the tool's own names.
 func structured(body []byte) (form json.RawMessage, plain map[string]string) {
 	var in struct {
 		Tools []struct {
@@ -51,7 +51,7 @@ func structured(body []byte) (form json.RawMessage, plain map[string]string) {
 	return nil, nil
 }
 
-// answer says an answer, by structuredTool if the request offers that and the answer has a form.
+// answer gives an answer, with structuredTool if the request offers it and the answer has a form.
 func (r *Request) answer(s dialect, f final, callID string) {
 	said := f.text(r)
 	var fields object

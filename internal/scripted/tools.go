@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// A tool is one that an agent offers to its model.
+// A tool is a tool that an agent offers to its model.
 type tool struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// shells are the names by which agents call the tool that runs a command, in small letters.
+// shells are the names that agents give the tool that runs a command, in lower case.
 var shells = []string{"bash", "shell", "run", "exec_command", "run_command", "run_shell_command", "execute_command",
 	"execute", "terminal"}
 
-// asOffered returns a call of a tool by the name and with the arguments that the agent offers it with.
-// shell is what its tool for commands is called when it offers none that is known.
+// asOffered returns a tool call with the name and arguments that the agent offers. shell is the name to use for
+// commands if the agent offers no known tool for them.
 func (r *Request) asOffered(namespace, name string, arguments any, shell string) (string, any) {
 	args, _ := arguments.(object)
 	switch {
 	case name == "exec_command":
 		return r.shell(args, shell)
-	case name == "write_stdin": // a command has ended when its output comes
+	case name == "write_stdin": // a command has ended once its output arrives
 		return r.shell(object{"cmd": "true"}, shell)
 	case namespace == "":
 		return name, arguments
 	}
 	full := namespace + "__" + name
 	server := namespace[strings.LastIndex(namespace, "__")+1:]
-	for _, t := range r.tools { // some leave a prefix out, or put a dash between
+	for _, t := range r.tools { // some omit a prefix, or use a dash as separator
 		if t.Name != full && strings.HasSuffix(t.Name, name) && strings.Contains(t.Name, strings.Trim(server, "_")) {
 			full = t.Name
 		}
@@ -55,14 +55,14 @@ func (r *Request) shell(args object, otherwise string) (string, any) {
 	return t.Name, instance(t.Parameters, with, "")
 }
 
-// change returns the call that makes a change which a script has as a patch: by a tool that replaces a text by
-// another, if there is one and the patch is that simple, else by git.
+// change returns the call that makes the change of a patch: with a tool that replaces a text, if there is one
+// and the patch is simple enough, otherwise with git.
 func (r *Request) change(patch string) (string, any) {
 	for _, t := range r.tools {
 		var schema struct {
 			Properties map[string]json.RawMessage `json:"properties"`
 		}
-		json.Unmarshal(t.Parameters, &schema) // one without properties is none that fits
+		json.Unmarshal(t.Parameters, &schema) // a schema without properties does not fit
 		p := schema.Properties
 		if path, old, text, ok := replacement(patch); ok && p["path"] != nil && p["old"] != nil && p["new"] != nil {
 			return t.Name, object{"path": path, "old": old, "new": text}
@@ -72,7 +72,7 @@ func (r *Request) change(patch string) (string, any) {
 	return "exec_command", object{"cmd": "git apply --unidiff-zero -p0 - <<'" + mark + "'\n" + unified(patch) + mark}
 }
 
-// replacement is a patch as one replacement in one file, if it is no more than that.
+// replacement returns a patch as one replacement in one file, if it is one.
 func replacement(patch string) (path, old, text string, ok bool) {
 	files, hunks := 0, 0
 	for line := range strings.Lines(patch) {
@@ -85,7 +85,7 @@ func replacement(patch string) (path, old, text string, ok bool) {
 			}
 		case strings.HasPrefix(line, "@@"):
 			hunks++
-		case strings.HasPrefix(line, "*** ") && strings.Contains(line, "File"): // one that is removed or moved
+		case strings.HasPrefix(line, "*** ") && strings.Contains(line, "File"): // the file is removed or moved
 			return "", "", "", false
 		default:
 			if !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "***") && len(line) > 1 {

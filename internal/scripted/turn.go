@@ -15,14 +15,14 @@ type ending int
 
 const (
 	whole  ending = iota // all events, then the end of the body
-	cut                  // all events, then the connection is gone
+	cut                  // all events, then the connection is closed
 	silent               // the headers, then nothing
 )
 
 // A reply is what the server sends for one request.
 type reply struct {
 	scenario   string
-	turn, step int // places in the scenario, from 1; 0: none fitted
+	turn, step int // places in the scenario, from 1; 0: none matched
 	status     int
 	header     map[string]string // of an error
 	body       string            // of an error
@@ -34,8 +34,8 @@ type reply struct {
 // override matches a prompt that asks for another scenario than the configured one.
 var override = regexp.MustCompile(`SCENARIO=([a-z0-9][a-z0-9-]*)`)
 
-// respond returns the reply to a request. It depends on its arguments only. fails reports
-// whether a failure that is limited to a number of times happens once more.
+// respond returns the reply to a request. It depends only on its arguments. fails reports whether a failure
+// with a limited number of times happens again.
 func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) reply {
 	if r.aside {
 		s := r.stream("aside")
@@ -93,7 +93,7 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	return out
 }
 
-// failure returns the reply to a request that itself is wrong.
+// failure returns the reply to an invalid request.
 func failure(scenario string, status int, message string) reply {
 	return reply{scenario: scenario, status: status, body: errorBody(status, message)}
 }
@@ -122,8 +122,8 @@ func (w when) matches(r *Request) bool {
 	return w.nth == 0 || w.nth == len(r.Prompts)
 }
 
-// stepAfter returns the index of the step that comes after a number of tool outputs: the
-// first whose calls are not all answered. A step without calls is the last.
+// stepAfter returns the index of the step that follows a number of tool outputs: the first whose calls do not
+// all have outputs. A step without calls is the last.
 func (t turn) stepAfter(outputs int) int {
 	for i, st := range t.steps {
 		calls := st.calls()
@@ -153,7 +153,7 @@ func (st step) calls() int {
 	return n
 }
 
-// maxWait is as long as Codex waits for a command that runs already, in ms.
+// maxWait is the longest time, in ms, that Codex waits for a running command.
 const maxWait = 300_000
 
 // A dialect collects the events of one response, in the form of one API.
@@ -184,7 +184,7 @@ func (r *Request) stream(id string) dialect {
 	return &stream{id: id}
 }
 
-// write streams items into the response id and returns where the events of the last begin.
+// write streams items into the response id, and returns the index of the last item's first event.
 func write(s dialect, id string, items []item, r *Request) (last int) {
 	for i, it := range items {
 		last = len(s.made())
@@ -239,7 +239,7 @@ func quote(text string, r *Request) string {
 	})
 }
 
-// quoteAll quotes in all texts of a value, without changing it.
+// quoteAll replaces quotes in all texts of a copy of a value.
 func quoteAll(v any, r *Request) any {
 	switch v := v.(type) {
 	case string:
