@@ -10,10 +10,10 @@
 //
 // Laws:
 //
-//   - It never moves a head: the caller commits the step (batch B), or what came of it is lost.
+//   - It never moves a head: the caller commits the step (batch B), otherwise the result is lost.
 //   - What an agent does wrong is recorded, not returned. An error means that the record could not
 //     be kept: stop.
-//   - Raw before parsed: what an agent says is on disk before anybody looks at it.
+//   - Raw before parsed: an agent's output is on disk before it is parsed.
 //
 // The package holds no rule about roles (flow does) and starts no process itself (agents do).
 package attempt

@@ -19,7 +19,7 @@ type Retry struct {
 	Options Options
 }
 
-// A Retried is how to try a task again: Row, the task or a fork of it, is to be driven with Resume.
+// A Retried is how to try a task again: drive Row, the task or a fork of it, with Resume.
 type Retried struct {
 	Row    store.Thread // the thread that continues
 	Resume Resume       // how to resume it

@@ -1,7 +1,7 @@
 // Package engine drives tasks: it decides what follows, has attempts made, and commits their results.
 //
-// In go a task's rows; out come further ones. Two calls drive everything, and follow from the record
-// alone, so that anyone may make them at any time, twice at once:
+// It turns a task's rows into further ones. Two calls drive everything. They depend only on the record, so
+// that anyone may make them at any time, even concurrently:
 //
 //	Reconcile(task)   does what needs neither an agent nor files: decides and commits joins, takes over
 //	                  what calls return, applies wishes, blocks, resumes, cancels; says what may be driven

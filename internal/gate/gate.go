@@ -1,8 +1,8 @@
 // Package gate keeps the places where a person must answer or approve.
 //
-// In go what is asked and what is answered; out come rows of gates, each with its
-// event. An approval is bound to the digest of exactly what it is for: another
-// command, or another diff, is another question. Laws:
+// It turns questions and answers into rows of gates, each with its event. An approval
+// is bound to the digest of exactly what it is for: another command, or another diff,
+// is another question. Laws:
 //
 //   - A person may approve with another input where the asker can carry it out: then
 //     the approval is bound to the digest of that, kept beside the one asked for.
@@ -11,10 +11,10 @@
 //     the other is told who was first.
 //   - Granted once is used once. The use is recorded before it takes effect.
 //   - No answer in time is a no.
-//   - What agents may be able to write (notes) answers questions, and never
-//     approves; a policy never approves a merge or what was cut off.
+//   - Files that agents may be able to write (notes) answer questions, but never
+//     approve; a policy never approves a merge or work that was cut off.
 //
-// The package decides nothing about threads: who asked is blocked, and goes on,
+// The package decides nothing about threads: the asker is blocked and resumed
 // elsewhere. It never keeps a gate anywhere but in the store.
 package gate
 

@@ -8,12 +8,12 @@
 //
 // Laws:
 //
-//  1. What a row reaches, what is pinned and what was put within the grace stays,
-//     and so does all that those refer to.
-//  2. An object goes before what it refers to. Whatever is there at any moment,
-//     after a crash too, still has everything below it.
+//  1. An object stays if a row reaches it, if it is pinned, or if it was put within
+//     the grace period; so does everything that it refers to.
+//  2. An object is deleted before what it refers to. Every object that exists at any
+//     moment, even after a crash, still has everything below it.
 //  3. A reachable object that is missing stops the collection before it deletes.
-//  4. Twice is once: a second run finds nothing.
+//  4. A second run finds nothing.
 //
 // The package reads refs and rows and nothing else: it knows no threads, so that
 // a new kind of payload needs no change here. It never decodes a payload to find

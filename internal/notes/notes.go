@@ -5,9 +5,9 @@
 //
 // Laws:
 //
-//   - Each note is read once: the journal says how much of the file is known.
+//   - Each note is read once: the journal records how much of the file was read.
 //   - Notes never approve anything: agents may be able to write them.
-//   - Nothing about the file is fatal. What cannot be read is told once.
+//   - Nothing about the file is fatal. It reports once what it cannot read.
 //
 // The package never writes the file and never moves a thread: the engine reads its findings from the journal.
 package notes

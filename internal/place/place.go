@@ -9,8 +9,8 @@
 //
 // With the same directory everywhere a working tree has the same path on all machines. Laws:
 //
-//   - What is here is a copy of what the record and the remote have. All of it may be removed while nothing is
-//     driven, and is made again.
+//   - Everything here is a copy of what the record and the remote have. It may all be removed while nothing is
+//     being driven, and is made again.
 //   - A row in the record names no directory of a machine: [Place.Store] turns it into one on the way out, and back on
 //     the way in.
 //   - Two tasks share objects of the remote, and no other byte.

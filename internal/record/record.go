@@ -7,8 +7,8 @@
 // Laws:
 //
 //   - It reads only, and decides nothing: what comes next is [flow.Next] of a position.
-//   - Nodes never change, so what was read of them is remembered.
-//   - Where the nodes of older versions do not say something, rows are looked at.
+//   - Nodes never change, so what was read from them is cached.
+//   - What nodes of older versions lack is read from rows.
 package record
 
 import (

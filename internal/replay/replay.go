@@ -11,7 +11,7 @@
 //   - The same request gives the same result, always. Nothing is consumed, so an
 //     Agent may be used concurrently.
 //
-// It starts no process and never reads the prompt.
+// The agent kind starts no process and never reads the prompt.
 //
 // A Player takes the place of the agents of a task that repeats another one. Programs are played as by the
 // agent kind. Agents with a model run for real, on a [gateway.Tape], in a sandbox where their thread's tree is

@@ -4,11 +4,11 @@
 // It takes a Request and what the agent's definition grants, and returns the gateway's address as the program
 // sees it, the command line inside the sandbox, and what the sandbox enforces, for the record. Laws:
 //
-//   - With access read the file system is read-only, but for artifacts, caches and the agent's own state; with write
-//     the working tree can be written too, without the places that programs and instructions are taken from.
-//   - Plait's record, other tasks and the usual places of credentials are not there.
+//   - With access read, the file system is read-only except for artifacts, caches and the agent's own state. Access
+//     write adds the working tree, except for the places that programs and instructions are read from.
+//   - Plait's record, other tasks and the usual places of credentials are hidden.
 //   - There is no network but the gateway, unless a person granted it or the agent has no gateway.
-//   - Only access full has no wall. Where bubblewrap is missing nobody has one, and [Box.Walled] says so.
+//   - Only access full has no sandbox. Without bubblewrap there is none for any access: [Box.Walled] reports it.
 package sandbox
 
 import (
