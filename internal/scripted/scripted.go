@@ -2,12 +2,11 @@
 // API, the Chat Completions API and the Gemini API over server-sent events, on a port of this
 // machine, for tests, demos and offline runs.
 //
-// It answers an agent's requests to its model with the responses of a scenario.
-// The response depends only on the request: on the prompts in it and the number
-// of tool outputs after the last one. So one
-// server serves any number of threads, and a thread may be forked, resumed or
-// asked again at any place. The only state is how often a failure with a
-// limited number of times has happened.
+// It answers an agent's requests to its model with the responses of a scenario. The response
+// depends only on the request: on the prompts in it and the number of tool outputs after the
+// last one. So one server serves any number of threads, and a thread may be forked, resumed or
+// asked again at any place. The only state is how often a failure with a limited number of
+// times has happened.
 //
 // The server never listens beyond this machine, never runs anything and never
 // reads a file that a request names.
