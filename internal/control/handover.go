@@ -54,7 +54,8 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 		return row, err
 	}
 	if names := apart(live(rows)); len(names) > 0 {
-		return row, view.Advise(usage("its parts %s have working trees of their own, which are on this machine", strings.Join(names, ", ")),
+		return row, view.Advise(usage("its parts %s have working trees of their own, which are on this machine",
+			strings.Join(names, ", ")),
 			"continue it here until they are joined, with `plait resume %s`, then hand it over", called(row))
 	}
 	if err := c.newEngine(false).Release(ctx, rows, r.Again); err != nil {
@@ -86,7 +87,9 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 			return row, err
 		}
 		batch.Objects, batch.Unpin = objects, []string{uploadPin(row.ID)}
-		batch.Events = []store.Event{event.New(row, c.cfg.Now().UnixMilli(), event.TaskUpdated{Wanted: store.Wanted(store.WishResume)})}
+		batch.Events = []store.Event{
+			event.New(row, c.cfg.Now().UnixMilli(), event.TaskUpdated{Wanted: store.Wanted(store.WishResume)}),
+		}
 		err = c.cfg.Store.Commit(context.WithoutCancel(ctx), batch)
 		if errors.Is(err, store.ErrConflict) && ctx.Err() == nil {
 			continue // someone recorded a wish

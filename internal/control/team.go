@@ -71,7 +71,7 @@ func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error)
 	var names []string
 	for _, t := range rows {
 		if !t.Ended() {
-			names = append(names, "thread-"+t.ID)
+			names = append(names, store.ThreadLease(t.ID))
 		}
 	}
 	owners, err := c.cfg.Store.Holders(ctx, names)

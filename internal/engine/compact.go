@@ -197,7 +197,8 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 // its quota, the agent can write a summary, and it does not continue a session that already has the
 // conversation.
 func (e *Engine) needsSummary(c *threadState, role string) bool {
-	if record.WholeContext(c.Row) || c.noSummary || float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
+	if record.WholeContext(c.Row) || c.noSummary ||
+		float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
 		return false
 	}
 	w, err := e.attempts.Worker(&c.Thread, role)

@@ -186,7 +186,8 @@ func (r TaskRecord) gate(g store.Gate, labels map[string]string) Gate {
 	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node,
 		Instance: g.Instance,
-		Question: About(g), Headline: PhrasingOf(g).Text(), Options: orEmpty(g.Options), OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
+		Question: About(g), Headline: PhrasingOf(g).Text(), Options: orEmpty(g.Options),
+		OpenedAt: Time(g.OpenedAt), ExpiresAt: Time(g.ExpiresAt),
 		AnsweredAt: Time(g.AnsweredAt), By: g.By, Via: g.Via, Ref: g.Ref, Answers: answersNow(g),
 	}
 }

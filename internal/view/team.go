@@ -57,7 +57,7 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 	}
 	var leases []string
 	for _, t := range r.Threads {
-		leases = append(leases, "thread-"+t.ID)
+		leases = append(leases, store.ThreadLease(t.ID))
 	}
 	drivers, err := b.Store.Holders(ctx, leases)
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 	}
 	r.awaits = map[string]string{}
 	for _, t := range r.leaves() {
-		if _, driven := drivers["thread-"+t.ID]; driven {
+		if _, driven := drivers[store.ThreadLease(t.ID)]; driven {
 			continue
 		}
 		heard := t.UpdatedAt

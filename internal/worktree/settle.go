@@ -271,7 +271,8 @@ func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (da
 
 // keptIn returns the tree node of one thread's newest step up to head, or of an upload after that step, and the
 // thread's start. The steps of a path count only from the join that merged it.
-func (t *Trees) keptIn(ctx context.Context, head dag.Hash, uploaded map[string]dag.Hash) (files, start dag.Hash, err error) {
+func (t *Trees) keptIn(ctx context.Context, head dag.Hash, uploaded map[string]dag.Hash) (
+	files, start dag.Hash, err error) {
 	start = head
 	var past dag.Hash // up to this fork, steps belong to a path, which has files of its own
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
