@@ -16,8 +16,8 @@ import (
 )
 
 // newFix is a place with the broken module of examples/fix in a git repository, where the
-// real Codex works. Agents of all such places share a home, and so Go's cache.
-func newFix(t *testing.T, home string) *place {
+// real Codex works.
+func newFix(t *testing.T) *place {
 	t.Helper()
 	codex, err := realCodex()
 	if err != nil {
@@ -25,11 +25,8 @@ func newFix(t *testing.T, home string) *place {
 	}
 	p := newPlace(t)
 	for i, kv := range p.env {
-		switch key, value, _ := strings.Cut(kv, "="); key {
-		case "PATH":
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
 			p.env[i] = "PATH=" + codex + string(os.PathListSeparator) + value
-		case "HOME":
-			p.env[i] = "HOME=" + home
 		}
 	}
 	ws := filepath.Join(p.work, "ws")
@@ -42,6 +39,9 @@ func newFix(t *testing.T, home string) *place {
 	p.git("init", "-q")
 	p.git("add", "-A")
 	p.git("commit", "-q", "-m", "broken")
+	if err := giveGoCache(filepath.Join(p.work, "user", "cache"), killID); err != nil {
+		t.Fatal(err)
+	}
 	return p
 }
 
@@ -150,15 +150,10 @@ func TestKillPlan(t *testing.T) {
 			t.Skip("NOT TESTED: the real Codex is not installed")
 		}
 	}
-	home := t.TempDir()
-	calm := newFix(t, home)
+	calm := newFix(t)
+	began := time.Now()
 	goal := []string{"run", "orchestrate", "-p", "Find and fix the failing test in this module", "--offline=fix", "-q", "--wait", "--id", killID}
 	if err := calm.drive(-1, goal...); err != nil {
-		t.Fatalf("undisturbed run: %v", err)
-	}
-	began := time.Now()
-	warm := newFix(t, home) // Go's cache is filled now
-	if err := warm.drive(-1, goal...); err != nil {
 		t.Fatalf("undisturbed run: %v", err)
 	}
 	took := time.Since(began)
@@ -173,7 +168,7 @@ func TestKillPlan(t *testing.T) {
 	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
 	random := rand.New(rand.NewPCG(seed, 1))
 	for kills, round := 0, 0; kills < most; round++ {
-		p := newFix(t, home)
+		p := newFix(t)
 		args := goal
 		killed := 0
 		for {

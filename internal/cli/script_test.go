@@ -52,6 +52,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"codexuses":   codexUses,
 	"claudeuses":  claudeUses,
 	"unzip":       unzip,
+	"gocache":     goCacheOf,
 }
 
 // goEnv is what the go command says of itself, asked once.
