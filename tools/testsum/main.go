@@ -32,7 +32,9 @@ type event struct {
 
 func main() {
 	t := newTally(os.Stdout)
-	t.run(os.Args[1:])
+	command, done := inMemory()
+	t.run(command, os.Args[1:])
+	done()
 	if !t.end() {
 		os.Exit(1)
 	}
@@ -54,15 +56,15 @@ func newTally(to io.Writer) *tally {
 }
 
 // run runs the commands to their ends.
-func (t *tally) run(commands []string) {
+func (t *tally) run(command func(string) *exec.Cmd, lines []string) {
 	var running errgroup.Group
 	running.SetLimit(2)
-	for _, command := range commands {
+	for _, line := range lines {
 		running.Go(func() error {
-			if err := t.runOne(command); err != nil {
+			if err := t.runOne(command(line)); err != nil {
 				t.mu.Lock()
 				defer t.mu.Unlock()
-				fmt.Fprintf(t.to, "%s: %v\n", command, err)
+				fmt.Fprintf(t.to, "%s: %v\n", line, err)
 				t.broken = true
 			}
 			return nil
@@ -71,8 +73,10 @@ func (t *tally) run(commands []string) {
 	running.Wait()
 }
 
-func (t *tally) runOne(command string) error {
-	cmd := exec.Command("sh", "-c", command)
+// shell returns what runs a shell command as it is.
+func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
+
+func (t *tally) runOne(cmd *exec.Cmd) error {
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

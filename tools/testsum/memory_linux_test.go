@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestInMemory looks where commands keep their temporary files, and that nothing of it is seen from here or left.
+func TestInMemory(t *testing.T) {
+	if err := exec.Command("unshare", "-m", "true").Run(); err != nil || available() < enough {
+		t.Skipf("NOT TESTED: nothing can be mounted (%v), or %d KiB of memory are too few", err, available())
+	}
+	for _, tt := range []struct{ name, chosen, want string }{
+		{"in memory", "", "tmpfs"},
+		{"where somebody wants them", t.TempDir(), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("TMPDIR", tt.chosen)
+			command, done := inMemory()
+			out, err := command("df --output=fstype,target $TMPDIR | tail -n 1; touch $TMPDIR/file; echo $TMPDIR").Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(string(out), "\n")
+			dir := lines[1]
+			if on := strings.Fields(lines[0]); tt.want != "" && (on[0] != tt.want || on[1] != dir) || tt.chosen != "" && dir != tt.chosen {
+				t.Errorf("they are in %s, on %v", dir, on)
+			}
+			if _, err := os.Stat(dir + "/file"); (err != nil) != (tt.chosen == "") {
+				t.Errorf("of a file in %s this process sees: %v", dir, err)
+			}
+			done()
+			if _, err := os.Stat(dir); (err != nil) != (tt.chosen == "") {
+				t.Errorf("%s at the end: %v", dir, err)
+			}
+		})
+	}
+}
