@@ -79,7 +79,7 @@ func (a *app) gateListCmd() *cobra.Command {
 func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates []store.Gate, state store.GateState) {
 	if len(gates) == 0 {
 		if state == store.GateOpen {
-			fmt.Fprintln(out, a.says("nothing needs you here; see past answers with: plait gate list --all"))
+			fmt.Fprintln(out, a.says("no open questions or approvals here; see past answers with: plait gate list --all"))
 			return
 		}
 		fmt.Fprintln(out, "no questions or approvals match")
