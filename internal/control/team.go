@@ -100,42 +100,61 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 		if wait {
 			continue
 		}
-		if rests, err := c.rests(keep, id); err != nil || rests {
+		if rests, err := c.rests(ctx, row); err != nil || rests {
 			return row, err
 		}
 	}
 }
 
-// rests reports whether a task cannot continue without a person, once people's wishes and answers have been
-// applied.
-func (c *Controller) rests(ctx context.Context, id string) (bool, error) {
-	if asks, err := c.onlyAsks(ctx, id); err != nil || !asks {
-		return false, err
-	}
-	agenda, err := c.teamEngine(0).Reconcile(ctx, id)
-	if err != nil || len(agenda.Drive) > 0 || len(agenda.Stop) > 0 {
-		return false, err
-	}
-	return c.onlyAsks(ctx, id)
-}
+// nextLook is when a task that a worker has just begun to drive is looked at again, in case nothing comes of it.
+const nextLook = 50 * time.Millisecond
 
-// onlyAsks reports whether a task is blocked, or all of its working agents wait for a person.
-func (c *Controller) onlyAsks(ctx context.Context, id string) (bool, error) {
-	rows, err := c.cfg.Store.Task(ctx, id)
-	if err != nil {
-		return false, fmt.Errorf("follow task %s: %w", id, err)
-	}
-	asks := map[string]bool{} // by attempt
-	for _, g := range rows.Gates {
-		asks[g.Attempt] = true
-	}
-	for _, a := range rows.Running {
-		if !asks[a.ID] {
+// rests reports whether a task cannot continue without a person, once people's wishes and answers have been
+// applied, by this process or by a worker.
+func (c *Controller) rests(ctx context.Context, root store.Thread) (bool, error) {
+	keep := context.WithoutCancel(ctx)
+	for {
+		if asks, _, err := c.onlyAsks(keep, root.ID); err != nil || !asks {
+			return false, err
+		}
+		agenda, err := c.teamEngine(0).Reconcile(keep, root.ID)
+		if err != nil || len(agenda.Drive) > 0 || len(agenda.Stop) > 0 {
+			return false, err
+		}
+		asks, working, err := c.onlyAsks(keep, root.ID)
+		if err != nil || !asks || working {
+			return asks, err
+		}
+		if driven, err := c.driven(keep, root); err != nil || !driven {
+			return err == nil, err
+		}
+		select { // somebody applies an answer right now
+		case <-ctx.Done():
 			return false, nil
+		case <-time.After(nextLook):
 		}
 	}
+}
+
+// onlyAsks reports whether a task is blocked, or all of its working agents wait for a person, and whether there
+// are such agents.
+func (c *Controller) onlyAsks(ctx context.Context, id string) (asks, working bool, err error) {
+	rows, err := c.cfg.Store.Task(ctx, id)
+	if err != nil {
+		return false, false, fmt.Errorf("follow task %s: %w", id, err)
+	}
+	asking := map[string]bool{} // by attempt
+	for _, g := range rows.Gates {
+		asking[g.Attempt] = true
+	}
+	for _, a := range rows.Running {
+		if !asking[a.ID] {
+			return false, true, nil
+		}
+	}
+	working = len(rows.Running) > 0
 	root := slices.IndexFunc(rows.Threads, func(t store.Thread) bool { return t.ID == id })
-	return len(rows.Running) > 0 || root >= 0 && rows.Threads[root].Status == store.Blocked, nil
+	return working || root >= 0 && rows.Threads[root].Status == store.Blocked, working, nil
 }
 
 // cancelOnTeam ends the threads of a task that are not being driven, after its row was marked as cancelled.
