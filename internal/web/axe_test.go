@@ -36,7 +36,7 @@ func (b *browser) audit(source string) []string {
 	if !js[bool](b, "Boolean(window.axe)") {
 		b.do(chromedp.Evaluate[chromedp.Void](source + ";0"))
 	}
-	found, err := chromedp.Run(b.ctx, chromedp.Evaluate[[]string](`axe.run(document, {resultTypes: ["violations"]}).then((r) =>
+	found, err := inTime(b, chromedp.Evaluate[[]string](`axe.run(document, {resultTypes: ["violations"]}).then((r) =>
 		r.violations.filter((v) => v.impact === "serious" || v.impact === "critical").map((v) => v.id + ": " + v.nodes.slice(0, 3)
 			.map((n) => n.html.slice(0, 160) + " " + (n.any[0] ? n.any[0].message.slice(0, 160) : "")).join(" | ")))`,
 		chromedp.EvalAwaitPromise))
@@ -79,7 +79,7 @@ func (b *browser) look(p framed, source, to string) {
 			if bad := b.audit(source); len(bad) > 0 {
 				t.Errorf("%s, %s, %d px: %s", p.name, look, width, strings.Join(bad, "\n\t"))
 			}
-			data, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+			data, err := inTime(b, chromedp.CaptureScreenshot())
 			if err != nil || len(data) < 5_000 {
 				t.Errorf("%s: a picture of %d bytes: %v", p.name, len(data), err)
 			}

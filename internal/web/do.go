@@ -72,8 +72,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	if row.Flow == flow.ChatFlow {
 		how.Source = flow.ChatFlow
 	}
-	driven := s.work.drives(row.Root) || s.views.Driven(r.Context(), row.Root)
-	switch {
+	switch driven := s.work.drives(row.Root) || s.views.Driven(r.Context(), row.Root); {
 	case row.Ended():
 		return conflict("task %s is %s", row.ID, row.Status)
 	case how.Prompt == "" && row.Root != row.ID:
@@ -81,18 +80,16 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	case driven && how.Prompt == "":
 		return conflict("task %s is driven already", row.Root)
 	case driven:
-		if err := s.cfg.Control.Tell(context.WithoutCancel(r.Context()), row.ID, how); err != nil {
-			return err
-		}
-		s.work.noteInput(row.Root)
-		v := standingOf(row, "Sent. The agents read it before their next step.")
-		v.Recorded = true
-		return answer(w, "resume", v)
+		return s.tell(w, r, row, how)
 	}
-	if err := s.cfg.Control.CheckInput(r.Context(), row.ID, how); err != nil {
-		return err
+	err = s.cfg.Control.CheckInput(r.Context(), row.ID, how)
+	if err == nil {
+		err = s.work.drive(row, how)
 	}
-	if err := s.work.drive(row, how); err != nil {
+	if err != nil && how.Prompt != "" && s.work.drives(row.Root) { // since it was asked above
+		return s.tell(w, r, row, how)
+	}
+	if err != nil {
 		return err
 	}
 	summary := ""
@@ -100,6 +97,17 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 		summary = "Resumed. " + s.outcomeSoon(r.Context(), row.Root)
 	}
 	return answer(w, "resume", standingOf(row, summary))
+}
+
+// tell passes text to the process that drives a task.
+func (s *Server) tell(w http.ResponseWriter, r *http.Request, row store.Thread, how control.Resume) error {
+	if err := s.cfg.Control.Tell(context.WithoutCancel(r.Context()), row.ID, how); err != nil {
+		return err
+	}
+	s.work.noteInput(row.Root)
+	v := standingOf(row, "Sent. The agents read it before their next step.")
+	v.Recorded = true
+	return answer(w, "resume", v)
 }
 
 // stopTask interrupts what this server does with a task, like Ctrl-C on a terminal.

@@ -60,7 +60,7 @@ func TestPalette(t *testing.T) {
 func (b *browser) becomes(expr string) {
 	b.t.Helper()
 	eventually(b.t, expr, func() error {
-		is, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool](expr))
+		is, err := inTime(b, chromedp.Evaluate[bool](expr))
 		if err == nil && !is {
 			err = errors.New("it is not so")
 		}

@@ -181,7 +181,7 @@ func TestPictures(t *testing.T) {
 		b.do(chromedp.EmulateViewport(p.width, p.height))
 		b.visit(all.pages[at].path)
 		js[string](b, `scrollTo(0, 0), document.documentElement.className = "`+p.look+`"`)
-		data, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+		data, err := inTime(b, chromedp.CaptureScreenshot())
 		if err == nil {
 			err = os.WriteFile(filepath.Join(to, p.name+".png"), data, 0o644)
 		}
