@@ -9,8 +9,10 @@ FUZZTIME ?= 60s
 # and to watch every read of its memory makes what a store does three times slower.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# What is too slow to be tried in full with the race detector; these have a share of it there.
+# What is too slow to be tried in full with the race detector; these have a share of it there. And pages of a
+# hostile record, which are drawn one after the other: these are tried without it only.
 FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
+PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
 
 # The real Codex that the tests drive; the version is internal/codex.Version.
 CODEX := 0.169.0
@@ -63,7 +65,7 @@ RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
 MODULES := plaitd plaitd/river plaitd/temporal
 
 # What is tested, in this order, two of these beside each other: much of it waits for processes, not for the processor.
-PARTS := rooms program $(if $(filter rooms,$(RACED)),full) record hosts river temporal
+PARTS := program rooms web $(if $(RACED),full) hosts record river temporal
 
 .PHONY: $(PARTS:%=test-%)
 test: setup ## everything; installs what the tests need
@@ -73,13 +75,16 @@ race: ## the program's scripts with the race detector too
 	@$(MAKE) --no-print-directory test RACED=all
 
 test-rooms:
-	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v /internal/cli)
+	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v -e /internal/cli -e /internal/web)
 
 test-program:
 	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) ./internal/cli ./cmd/... ./tools/...
 
+test-web:
+	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/web
+
 test-full:
-	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)' ./internal/control ./internal/gc ./internal/verify
+	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)|$(PAGES)' ./internal/control ./internal/gc ./internal/verify ./internal/web
 
 test-record:
 	@cd plaitd && $(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) ./postgres ./s3 ./pgtest ./faults
