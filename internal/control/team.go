@@ -96,8 +96,7 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 		case row.Ended():
 			return row, nil
 		}
-		pos = next
-		if wait {
+		if pos = next; wait {
 			continue
 		}
 		if rests, err := c.rests(ctx, row); err != nil || rests {
@@ -106,14 +105,11 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 	}
 }
 
-// nextLook is when a task that a worker has just begun to drive is looked at again, in case nothing comes of it.
-const nextLook = 50 * time.Millisecond
-
 // rests reports whether a task cannot continue without a person, once people's wishes and answers have been
 // applied, by this process or by a worker.
 func (c *Controller) rests(ctx context.Context, root store.Thread) (bool, error) {
 	keep := context.WithoutCancel(ctx)
-	for {
+	for ctx.Err() == nil {
 		if asks, _, err := c.onlyAsks(keep, root.ID); err != nil || !asks {
 			return false, err
 		}
@@ -128,12 +124,9 @@ func (c *Controller) rests(ctx context.Context, root store.Thread) (bool, error)
 		if driven, err := c.driven(keep, root); err != nil || !driven {
 			return err == nil, err
 		}
-		select { // somebody applies an answer right now
-		case <-ctx.Done():
-			return false, nil
-		case <-time.After(nextLook):
-		}
+		time.Sleep(50 * time.Millisecond) // a worker has begun to drive it, perhaps with an answer
 	}
+	return false, nil
 }
 
 // onlyAsks reports whether a task is blocked, or all of its working agents wait for a person, and whether there
@@ -147,14 +140,11 @@ func (c *Controller) onlyAsks(ctx context.Context, id string) (asks, working boo
 	for _, g := range rows.Gates {
 		asking[g.Attempt] = true
 	}
-	for _, a := range rows.Running {
-		if !asking[a.ID] {
-			return false, true, nil
-		}
+	if slices.ContainsFunc(rows.Running, func(a store.Attempt) bool { return !asking[a.ID] }) {
+		return false, true, nil
 	}
-	working = len(rows.Running) > 0
-	root := slices.IndexFunc(rows.Threads, func(t store.Thread) bool { return t.ID == id })
-	return working || root >= 0 && rows.Threads[root].Status == store.Blocked, working, nil
+	blocked := slices.ContainsFunc(rows.Threads, func(t store.Thread) bool { return t.ID == id && t.Status == store.Blocked })
+	return blocked || len(rows.Running) > 0, len(rows.Running) > 0, nil
 }
 
 // cancelOnTeam ends the threads of a task that are not being driven, after its row was marked as cancelled.
