@@ -9,8 +9,8 @@ FUZZTIME ?= 60s
 # and to watch every read of its memory makes what a store does three times slower.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# What is too slow to be tried in full with the race detector; these have a share of it there. And pages of a
-# hostile record, which are drawn one after the other: these are tried without it only.
+# FULL is too slow to be tried in full with the race detector, and does a share of it there. PAGES draw the pages of
+# hostile records one after the other, where the detector has nothing to find: they run without it only.
 FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
 PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
 
