@@ -1,7 +1,8 @@
 # What a person runs. CI runs lint and test, nothing else.
 GO ?= go
-# What is vetted by make lint is not vetted again. On a machine with other work a room may take an hour.
-TESTFLAGS ?= -timeout $(if $(CI),20m,1h) -p 3 -vet=off
+# What is vetted by make lint is not vetted again. On a machine with other work a room may take an hour. To remember which
+# tests passed, the go command looks at every file that they opened: CI, which runs once, does not.
+TESTFLAGS ?= -timeout $(if $(CI),20m -count=1,1h) -p 3 -vet=off
 FUZZTIME ?= 60s
 
 # The race detector on all that is written here and on all it uses, but for the C of SQLite that was

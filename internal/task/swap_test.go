@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/plait-run/plait/internal/soak"
 )
 
 // TestCopySwap changes a file, and the directory that it is in, for links, pipes and
@@ -37,7 +39,7 @@ func TestCopySwap(t *testing.T) {
 		func() error { return os.Link(filepath.Join(dir, "shared/secret"), file) },
 		func() error { return os.WriteFile(file, []byte("# R"), 0o644) },
 	}
-	const n = 10_000
+	n := soak.Tries(10_000, 2_000)
 	var reads sync.WaitGroup
 	done, seen := make(chan struct{}), [2]int{}
 	for i := range 2 {
