@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -73,6 +74,7 @@ turns:
 `)
 	require, sums := goCmp(t)
 	y := l.try(t, "test")
+	y.req.Timeout = 15 * time.Minute // Go's library is compiled, which takes minutes on a machine with other work
 	writeTree(t, y.req.Dir, map[string]string{
 		"plain/go.mod":     "module example.com/plain\n\ngo 1.24\n",
 		"plain/it_test.go": "package it\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t *testing.T) { os.MkdirTemp(\"\", \"x\") }\n",
