@@ -1,7 +1,7 @@
 # What a person runs. CI runs lint and test, nothing else.
 GO ?= go
-# What is vetted by make lint is not vetted again. On a machine with other work a room may take an hour. To remember which
-# tests passed, the go command looks at every file that they opened: CI, which runs once, does not.
+# Vet is left to make lint. On a busy machine a package may take an hour. CI runs each test once, so it does not let the go
+# command cache results, which means looking at every file that a test has opened.
 TESTFLAGS ?= -timeout $(if $(CI),20m -count=1,1h) -p 3 -vet=off
 FUZZTIME ?= 60s
 
@@ -10,8 +10,8 @@ FUZZTIME ?= 60s
 # and to watch every read of its memory makes what a store does three times slower.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# FULL is too slow to be tried in full with the race detector, and does a share of it there. PAGES draw the pages of
-# hostile records one after the other, where the detector has nothing to find: they run without it only.
+# FULL are tests that do a share of their work under the race detector and all of it without. PAGES run without it only:
+# they draw the pages of hostile records one after the other, where it has nothing to find.
 FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
 PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
 

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// compiledLibrary is a cache of the go command with what it compiles of its library to test examples/fix/broken:
+// compiledLibrary returns a cache of the go command that has what testing examples/fix/broken compiles of Go's library:
 // twenty seconds of work, kept from one run of the tests to the next.
 var compiledLibrary = sync.OnceValues(func() (string, error) {
 	caches, err := os.UserCacheDir()
@@ -29,37 +28,16 @@ var compiledLibrary = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// giveGoCache begins the cache of a task that is still to be run with what is compiled of Go's library. The go command
-// never changes a file of its cache, so links do.
+// giveGoCache gives a task that has not run yet a cache with Go's library compiled.
 func giveGoCache(userCache, task string) error {
-	from, err := compiledLibrary()
+	library, err := compiledLibrary()
 	if err != nil {
 		return err
 	}
-	to := filepath.Join(userCache, "plait", "tasks", task, "cache", "go-build")
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			return os.MkdirAll(filepath.Join(to, rel), 0o700)
-		}
-		if os.Link(path, filepath.Join(to, rel)) == nil {
-			return nil
-		}
-		data, err := os.ReadFile(path) // that lies on another file system
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, rel), data, 0o600)
-	})
+	return os.CopyFS(filepath.Join(userCache, "plait", "tasks", task, "cache", "go-build"), os.DirFS(library))
 }
 
-// usage: gocache TASK gives a task that is still to be run a cache with Go's library.
+// usage: gocache TASK gives a task that has not run yet a cache with Go's library compiled.
 func goCacheOf(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(giveGoCache(ts.Getenv("XDG_CACHE_HOME"), args[0]))
 }

@@ -86,7 +86,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = s.work.drive(row, how)
 	}
-	if err != nil && how.Prompt != "" && s.work.drives(row.Root) { // since it was asked above
+	if err != nil && how.Prompt != "" && s.work.drives(row.Root) { // another request began to drive it
 		return s.tell(w, r, row, how)
 	}
 	if err != nil {

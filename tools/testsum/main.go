@@ -55,8 +55,8 @@ func newTally(to io.Writer) *tally {
 	return &tally{to: to, count: map[string]int{}, output: map[string][]string{}}
 }
 
-// run runs the commands to their ends.
-func (t *tally) run(command func(string) *exec.Cmd, lines []string) {
+// run runs the lines with command, two at a time.
+func (t *tally) run(command func(line string) *exec.Cmd, lines []string) {
 	var running errgroup.Group
 	running.SetLimit(2)
 	for _, line := range lines {
@@ -73,7 +73,7 @@ func (t *tally) run(command func(string) *exec.Cmd, lines []string) {
 	running.Wait()
 }
 
-// shell returns what runs a shell command as it is.
+// shell returns a command that runs a shell line.
 func shell(line string) *exec.Cmd { return exec.Command("sh", "-c", line) }
 
 func (t *tally) runOne(cmd *exec.Cmd) error {

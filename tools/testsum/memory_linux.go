@@ -8,21 +8,26 @@ import (
 	"syscall"
 )
 
-// enough is how much memory, in KiB, has to be free for the temporary files of the tests: many times what they take.
+// enough is how much memory must be available, in KiB: many times what the temporary files of the tests take.
 const enough = 8 << 20
 
-// inMemory returns what runs a shell command with a TMPDIR in memory, and the directory where Plait runs git: file systems of
-// the command's own that nobody else sees and that go with the last of its processes. Tests make and remove some hundred thousand small files, which on a
-// disk takes a third of their time; what is to be tried on a disk's file systems brings them. Where the user may mount
-// nothing, has chosen a TMPDIR or GOTMPDIR or has not the memory, commands run as they are.
-func inMemory() (command func(string) *exec.Cmd, done func()) {
-	dir, err := os.MkdirTemp("", "plait-tests-")
-	if os.Getenv("TMPDIR") != "" || os.Getenv("GOTMPDIR") != "" || available() < enough || err != nil {
-		os.Remove(dir)
-		return shell, func() {}
+// inMemory returns a command that runs a shell line with two file systems in memory: one for TMPDIR and one for the
+// directory where Plait runs git. They are mounted for the command alone and go with the last of its processes. Tests make
+// and remove several hundred thousand small files, which on a disk takes a third of their time; those that are about a
+// disk's file system mount one. The line runs as it is where the user may not mount, has set TMPDIR or GOTMPDIR, or less
+// than enough memory is available.
+func inMemory() (command func(line string) *exec.Cmd, done func()) {
+	nothing := func() {}
+	if os.Getenv("TMPDIR") != "" || os.Getenv("GOTMPDIR") != "" || available() < enough {
+		return shell, nothing
 	}
-	mounts := fmt.Sprintf(`git="${XDG_CACHE_HOME:-$HOME/.cache}/plait/git" && mkdir -p -m 700 "$git" && mount -t tmpfs -o mode=700 tmpfs "$git" &&
-		mount -t tmpfs -o mode=1777,size=50%% tmpfs %s && export TMPDIR=%[1]s && `, dir)
+	dir, err := os.MkdirTemp("", "plait-tests-")
+	if err != nil {
+		return shell, nothing
+	}
+	mounts := fmt.Sprintf(`git="${XDG_CACHE_HOME:-$HOME/.cache}/plait/git" && mkdir -p -m 700 "$git" &&
+		mount -t tmpfs -o mode=700 tmpfs "$git" &&
+		mount -t tmpfs -o mode=1777 tmpfs %[1]s && export TMPDIR=%[1]s && `, dir)
 	command = func(line string) *exec.Cmd {
 		cmd := shell(mounts + line)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -34,7 +39,7 @@ func inMemory() (command func(string) *exec.Cmd, done func()) {
 	return command, func() { os.Remove(dir) }
 }
 
-// available returns how much memory can be had, in KiB.
+// available returns how much memory is available, in KiB.
 func available() (kib int) {
 	data, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(data)) {

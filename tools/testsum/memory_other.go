@@ -4,7 +4,7 @@ package main
 
 import "os/exec"
 
-// inMemory returns what runs a shell command: mounts of a command's own are Linux's.
-func inMemory() (command func(string) *exec.Cmd, done func()) {
+// inMemory returns shell: only Linux gives a command mounts of its own.
+func inMemory() (command func(line string) *exec.Cmd, done func()) {
 	return shell, func() {}
 }
