@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -50,8 +49,7 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 	}
 	m := &evidenceRecorder{
 		e: e, p: p, ans: ans, desk: desk, known: known, cited: map[string]bool{}, at: e.now(),
-		own: make(map[string]*thread.Evidence),
-		ran: make(map[string]*thread.Evidence), lines: make(map[string]*thread.Evidence),
+		own: map[string]*thread.Evidence{}, ran: map[string]*thread.Evidence{}, lines: map[string]*thread.Evidence{},
 		files: openFiles(worktree.Of(c.Row), p.location),
 	}
 	defer m.files.close()
@@ -132,17 +130,23 @@ func (m *evidenceRecorder) tree() *string {
 }
 
 // seen makes entries of the agent's observed activities.
-func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*thread.Evidence, error) {
+func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) (made []*thread.Evidence, err error) {
 	done := m.p.activity.activities
-	given, taken := map[string]int{}, map[string]bool{} // by kind and turn; ids
+	given, last, taken := map[string]int{}, map[string]int{}, map[string]bool{} // by kind and turn; in the last; ids
+	for _, d := range done {
+		if d.turn == m.p.tries.turn {
+			last[d.kind]++
+		}
+	}
 	free := func(id string) bool { return !taken[id] && !m.known.has(thread.FullID(m.p.Row.Instance, id)) }
-	next := func(kind, turn string) string {
+	next := func(kind string, d activity) string {
 		for {
-			given[kind+turn]++
-			n := "-" + strconv.Itoa(given[kind+turn])
-			id := kind + turn + n
-			if own := kind + n; turn == m.p.tries.turn && m.cited[own] && free(own) {
-				id = own // the agent counted its own commands; no other entry has this name
+			given[kind+d.turn]++
+			n := given[kind+d.turn]
+			id, own := fmt.Sprintf("%s%s-%d", kind, d.turn, n), fmt.Sprintf("%s-%d", kind, n)
+			// The agent counts what it did in the turn that answers or, what is not in that, in one before.
+			if (d.turn == m.p.tries.turn || n > last[d.kind]) && m.cited[own] && free(own) {
+				id = own
 			}
 			if free(id) {
 				taken[id] = true
@@ -150,13 +154,11 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 			}
 		}
 	}
-	var made []*thread.Evidence
 	for i, d := range done {
 		var ev *thread.Evidence
-		var err error
 		switch d.kind {
 		case agent.EventCommand:
-			id := next("cmd", d.turn)
+			id := next("cmd", d)
 			ev, err = m.command(ctx, id, d)
 			if err == nil && result.Plain && i == len(done)-1 && d.output == "" {
 				err = m.logs(ctx, &ev.Sources[0]) // the program is the agent
@@ -166,9 +168,9 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 				m.lines[d.text] = ev
 			}
 		case agent.EventFile:
-			ev, err = m.change(ctx, next("change", d.turn), d)
+			ev, err = m.change(ctx, next("change", d), d)
 		default:
-			ev, err = m.call(ctx, next("tool", d.turn), d)
+			ev, err = m.call(ctx, next("tool", d), d)
 		}
 		if err != nil {
 			return nil, err
@@ -183,7 +185,7 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) ([]*th
 	return made, nil
 }
 
-func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (*thread.Evidence, error) {
+func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (ev *thread.Evidence, err error) {
 	text := strings.ToValidUTF8(d.text, "\ufffd")
 	said, ended := []string{"it ended"}, true
 	switch {
@@ -194,7 +196,7 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 	case d.phase == "failed":
 		said[0], ended = "it was interrupted before it ended", false
 	}
-	ev := m.entry(id, thread.CommandExecution, cmp.Or(oneLine(text), "a command"),
+	ev = m.entry(id, thread.CommandExecution, cmp.Or(oneLine(text), "a command"),
 		strings.Join(append(said, d.notes...), "; "))
 	cwd := m.files.location
 	src := thread.EvidenceSource{Command: []string{text}, Cwd: &cwd, ExitCode: d.exit, Tree: m.tree()}
@@ -205,7 +207,6 @@ func (m *evidenceRecorder) command(ctx context.Context, id string, d activity) (
 		src.ExitCode = nil
 	}
 	if d.output != "" {
-		var err error
 		if src.StdoutRef, err = m.keep(ctx, strings.NewReader(d.output), int64(len(d.output))); err != nil {
 			return nil, err
 		}

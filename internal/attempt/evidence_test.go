@@ -243,3 +243,44 @@ func mustRefuse(t *testing.T, err error, want string) {
 		t.Errorf("got %v, want a failure about %q", err, want)
 	}
 }
+
+// TestCountedIDs: an agent that was sent back, or cut off, may count what it did from its last turn on or from one
+// before; what its last turn has not done is of the one before.
+func TestCountedIDs(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		commands [3]int // in each turn; the last is the one that answers
+		cited    string
+		want     []string
+	}{
+		{"in the turn before", [3]int{0, 1, 0}, "evidence:cmd-1", []string{"first.cmd-1"}},
+		{"in the last turn", [3]int{0, 1, 1}, "evidence:cmd-1", []string{"first.cmd-1-2-1", "first.cmd-1"}},
+		{"in both", [3]int{0, 2, 1}, "evidence:cmd-1 evidence:cmd-2",
+			[]string{"first.cmd-1-2-1", "first.cmd-2", "first.cmd-1"}},
+		{"in the first", [3]int{1, 1, 1}, "evidence:cmd-1",
+			[]string{"first.cmd-1", "first.cmd-1-2-1", "first.cmd-1-3-1"}},
+		{"in none", [3]int{0, 1, 1}, "evidence:cmd-2", []string{"first.cmd-1-2-1", "first.cmd-1-3-1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			turn := 0
+			s, e, _ := emitting(t, func(_ agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				for range tt.commands[turn] {
+					if err := emit(ran("ls", "a.txt\n", 0)); err != nil {
+						return agent.Result{}, err
+					}
+				}
+				if turn++; turn < 3 {
+					return answered(`{"$status":"done","evidence":[{"id":"Bad","kind":"file-anchor","title":"t","path":"a.txt"}]}`)
+				}
+				return answered(`{"$status":"done","why":"` + tt.cited + `"}`)
+			})
+			after, err := e.Step(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, ids(evidenceOf(t, s, after.Head))); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
