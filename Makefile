@@ -1,8 +1,8 @@
 # What a person runs. CI runs lint and test, nothing else.
 GO ?= go
-# Vet is left to make lint. On a busy machine a package may take an hour. CI runs each test once, so it does not let the go
-# command cache results, which means looking at every file that a test has opened.
-TESTFLAGS ?= -timeout $(if $(CI),20m -count=1,1h) -p 3 -vet=off
+# Vet is left to make lint, and nobody debugs these binaries. On a busy machine a package may take an hour. CI runs each test
+# once, so it does not let the go command cache results, which means looking at every file that a test has opened.
+TESTFLAGS ?= -timeout $(if $(CI),20m -count=1,1h) -p 3 -vet=off -ldflags=-w
 FUZZTIME ?= 60s
 
 # The race detector on all that is written here and on all it uses, but for the C of SQLite that was
@@ -10,7 +10,7 @@ FUZZTIME ?= 60s
 # and to watch every read of its memory makes what a store does three times slower.
 RACE := -race '-gcflags=modernc.org/...=-race=false'
 
-# FULL are tests that do a share of their work under the race detector and all of it without. PAGES run without it only:
+# FULL are tests that do little of their work under the race detector and all of it without. PAGES run without it only:
 # they draw the pages of hostile records one after the other, where it has nothing to find.
 FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
 PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$

@@ -81,7 +81,7 @@ func TestFaultsOfTheDisk(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	t.Logf("seed %d, %v changes", seed, d.seen)
-	tried := all[:min(len(all), soak.Rounds(t, 32))]
+	tried := all[:min(len(all), soak.Rounds(t, soak.Tries(32, 32)))]
 	var hits atomic.Int64
 	t.Cleanup(func() {
 		soak.Figure(t, "%d of %d changes to the disk failed, each in one of %d ways: same outcome digest, same files, no committed step twice",

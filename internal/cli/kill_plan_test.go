@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/sqlite"
@@ -39,7 +40,7 @@ func newFix(t *testing.T) *place {
 	p.git("init", "-q")
 	p.git("add", "-A")
 	p.git("commit", "-q", "-m", "broken")
-	if err := giveGoCache(filepath.Join(p.work, "user", "cache"), killID); err != nil {
+	if err := housetest.GoCache(filepath.Join(p.work, "user", "cache", "plait", "tasks", killID, "cache")); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -20,6 +20,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/plait-run/plait/internal/housetest"
 )
 
 // scriptCommands are what the scripts can do beside testscript's own commands.
@@ -52,7 +54,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"codexuses":   codexUses,
 	"claudeuses":  claudeUses,
 	"unzip":       unzip,
-	"gocache":     goCacheOf,
+	"gocache":     goCache,
 }
 
 // goEnv is what the go command says of itself, asked once.
@@ -145,6 +147,11 @@ func textOf(v any) string {
 		return err.Error()
 	}
 	return string(b)
+}
+
+// usage: gocache TASK gives a task that has not run yet a cache with Go's library compiled.
+func goCache(ts *testscript.TestScript, neg bool, args []string) {
+	ts.Check(housetest.GoCache(filepath.Join(ts.Getenv("XDG_CACHE_HOME"), "plait", "tasks", args[0], "cache")))
 }
 
 // usage: [!] jsoncheck FILE PATH [= VALUE | ~ REGEXP | > N]: without more, the path exists.

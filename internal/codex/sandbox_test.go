@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/housetest"
 )
 
 // writeTree writes files below dir.
@@ -74,7 +75,10 @@ turns:
 `)
 	require, sums := goCmp(t)
 	y := l.try(t, "test")
-	y.req.Timeout = 15 * time.Minute // Go's library is compiled, which takes minutes on a machine with other work
+	y.req.Timeout = 15 * time.Minute // it compiles, which takes minutes on a machine with other work
+	if err := housetest.GoCache(filepath.Join(y.req.Home, "cache")); err != nil {
+		t.Fatal(err)
+	}
 	writeTree(t, y.req.Dir, map[string]string{
 		"plain/go.mod":     "module example.com/plain\n\ngo 1.24\n",
 		"plain/it_test.go": "package it\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t *testing.T) { os.MkdirTemp(\"\", \"x\") }\n",

@@ -39,7 +39,7 @@ func (h *house) through(c *Controller, id string) store.Thread {
 }
 
 // crashStride is how many commits lie between two crashes that are tried.
-var crashStride = soak.Tries(1, 10)
+var crashStride = 10 / soak.Tries(10, 1)
 
 // A controller that dies at any commit, in any of its states, converges to the same end: what
 // is committed is not done again.

@@ -1,7 +1,8 @@
 // Package soak is for randomized tests of promises: it tells them how many rounds to run, and records
 // their results.
 //
-// A test has a default number of rounds. The command tools/soak asks for more with [Env]. The result
+// A test has a default number of rounds in CI; a person who waits for it gets a share of that. The command tools/soak
+// asks for more with [Env]. The result
 // is an attribute of the test, see [testing.T.Attr]: the summary of a run prints it, and
 // docs/promises.md has the latest ones.
 package soak
@@ -33,11 +34,17 @@ func Rounds(t testing.TB, first int) int {
 	return n
 }
 
-// Tries returns how often a test does something: all, or few with the race detector, which makes a try many times
-// slower. The tests are run without it too.
+// share is which part of what CI tries is tried elsewhere, where somebody waits: one in so many.
+const share = 4
+
+// Tries returns how often a test does something: in CI all, elsewhere a share of it, rounded up. With the race detector,
+// which makes a try many times slower, it is few; CI runs such tests without it too.
 func Tries(all, few int) int {
-	if raced {
+	switch {
+	case raced:
 		return few
+	case os.Getenv("CI") == "":
+		return (all + share - 1) / share
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package cli
+package housetest
 
 import (
 	"fmt"
@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
-
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // compiledLibrary returns a cache of the go command that has what testing examples/fix/broken compiles of Go's library:
@@ -28,16 +26,12 @@ var compiledLibrary = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// giveGoCache gives a task that has not run yet a cache with Go's library compiled.
-func giveGoCache(userCache, task string) error {
+// GoCache copies a cache of the go command that has Go's library compiled into the cache directory of a task that
+// has not run yet. The test's package is two directories below the module's.
+func GoCache(cache string) error {
 	library, err := compiledLibrary()
 	if err != nil {
 		return err
 	}
-	return os.CopyFS(filepath.Join(userCache, "plait", "tasks", task, "cache", "go-build"), os.DirFS(library))
-}
-
-// usage: gocache TASK gives a task that has not run yet a cache with Go's library compiled.
-func goCacheOf(ts *testscript.TestScript, neg bool, args []string) {
-	ts.Check(giveGoCache(ts.Getenv("XDG_CACHE_HOME"), args[0]))
+	return os.CopyFS(filepath.Join(cache, "go-build"), os.DirFS(library))
 }
