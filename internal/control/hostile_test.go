@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -42,13 +43,14 @@ func (v *villain) write(path, text string) {
 
 func (v *villain) link(to, path string) {
 	v.t.Helper()
-	os.RemoveAll(path)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		v.t.Error(err)
+	var err error
+	for range 1000 { // files are drawn there meanwhile
+		err = errors.Join(os.RemoveAll(path), os.MkdirAll(filepath.Dir(path), 0o755), os.Symlink(to, path))
+		if err == nil {
+			return
+		}
 	}
-	if err := os.Symlink(to, path); err != nil {
-		v.t.Error(err)
-	}
+	v.t.Error(err)
 }
 
 // git runs the system's git as an agent would. It may fail.
