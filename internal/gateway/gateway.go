@@ -33,6 +33,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -104,7 +105,7 @@ var paths = []string{"/messages", "/messages/count_tokens", "/responses", "/chat
 // Open listens for the requests of one attempt.
 func Open(cfg Config) (*Gateway, error) {
 	// The name of a socket is short: the temporary directory, not one of the task.
-	dir, err := os.MkdirTemp("", "plait-gateway-")
+	dir, err := os.MkdirTemp("", "plait-")
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
@@ -112,6 +113,9 @@ func Open(cfg Config) (*Gateway, error) {
 	g.tcp, err = net.Listen("tcp4", "127.0.0.1:0")
 	if err == nil {
 		g.unix, err = net.Listen("unix", g.Socket())
+	}
+	if errors.Is(err, syscall.EINVAL) {
+		err = fmt.Errorf("%w: set TMPDIR to a shorter path", err)
 	}
 	if err != nil {
 		g.Close()

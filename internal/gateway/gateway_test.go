@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -195,5 +196,20 @@ func TestForwardsGemini(t *testing.T) {
 	}
 	if diff := cmp.Diff(Usage{Requests: 1, Input: 5, Output: 2}, g.Used()); diff != "" {
 		t.Errorf("used (-want +got):\n%s", diff)
+	}
+}
+
+// TestLongPath: the path of a socket has about a hundred bytes at most, and what to do about it is said.
+func TestLongPath(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	if _, err := Open(Config{}); err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter path") {
+		t.Errorf("it opens below a path of %d bytes: %v", len(long), err)
+	}
+	if left, err := os.ReadDir(long); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v: %v", left, err)
 	}
 }

@@ -21,7 +21,7 @@ func inMemory() (command func(line string) *exec.Cmd, done func()) {
 	if os.Getenv("TMPDIR") != "" || os.Getenv("GOTMPDIR") != "" || available() < enough {
 		return shell, nothing
 	}
-	dir, err := os.MkdirTemp("", "plait-tests-")
+	dir, err := os.MkdirTemp("", "plait-")
 	if err != nil {
 		return shell, nothing
 	}
