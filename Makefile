@@ -65,12 +65,14 @@ RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
 # The modules of plaitd.
 MODULES := plaitd plaitd/river plaitd/temporal
 
-# What is tested, in this order, two of these beside each other: much of it waits for processes, not for the processor.
-PARTS := program rooms web $(if $(RACED),full) hosts record river temporal
+# What is tested, in this order, some of these at a time: much of it waits for processes, not for the processor, but with the
+# race detector less.
+PARTS := program rooms hosts web $(if $(RACED),full) record river temporal
+AT_ONCE := $(if $(RACED),2,3)
 
 .PHONY: $(PARTS:%=test-%)
 test: setup ## everything; installs what the tests need
-	@$(GO) run ./tools/testsum $(PARTS:%='$(MAKE) --no-print-directory test-%')
+	@$(GO) run ./tools/testsum -p $(AT_ONCE) $(PARTS:%='$(MAKE) --no-print-directory test-%')
 
 race: ## the program's scripts with the race detector too
 	@$(MAKE) --no-print-directory test RACED=all

@@ -1,4 +1,4 @@
-// Command testsum runs shell commands that print what go test -json prints, two at a time in the order given,
+// Command testsum runs shell commands that print what go test -json prints, -p of them at a time in the order given,
 // and sums them up: a line for each package, the output of what failed or was skipped, the ten packages
 // and tests that took longest, the figures that tests kept (see internal/soak), and last
 // how many tests passed, failed and were skipped. It exits 1 when a test or a command failed or no test ran.
@@ -8,6 +8,7 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,9 +32,11 @@ type event struct {
 }
 
 func main() {
+	atOnce := flag.Int("p", 2, "how many `commands` run at a time")
+	flag.Parse()
 	t := newTally(os.Stdout)
 	command, done := inMemory()
-	t.run(command, os.Args[1:])
+	t.run(command, *atOnce, flag.Args())
 	done()
 	if !t.end() {
 		os.Exit(1)
@@ -55,10 +58,10 @@ func newTally(to io.Writer) *tally {
 	return &tally{to: to, count: map[string]int{}, output: map[string][]string{}}
 }
 
-// run runs the lines with command, two at a time.
-func (t *tally) run(command func(line string) *exec.Cmd, lines []string) {
+// run runs the lines with command, some at once.
+func (t *tally) run(command func(line string) *exec.Cmd, atOnce int, lines []string) {
 	var running errgroup.Group
-	running.SetLimit(2)
+	running.SetLimit(atOnce)
 	for _, line := range lines {
 		running.Go(func() error {
 			if err := t.runOne(command(line)); err != nil {

@@ -67,7 +67,7 @@ func TestCommands(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var out strings.Builder
 			all := newTally(&out)
-			all.run(shell, tt.commands)
+			all.run(shell, 2, tt.commands)
 			if ok := all.end(); ok != tt.ok {
 				t.Errorf("it is well: %t, want %t", ok, tt.ok)
 			}
