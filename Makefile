@@ -81,7 +81,7 @@ test-rooms:
 	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v -e /internal/cli -e /internal/web)
 
 test-program:
-	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) ./internal/cli ./cmd/... ./tools/...
+	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/cli ./cmd/... ./tools/...
 
 test-web:
 	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/web
