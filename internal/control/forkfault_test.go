@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 )
@@ -33,14 +34,11 @@ func TestFaultsInTrees(t *testing.T) {
 			for _, when := range []mem.When{mem.Before, mem.After} {
 				t.Run(fmt.Sprintf("%s %s %s", tree.name, op, when), func(t *testing.T) {
 					t.Parallel()
-					for n := 1; ; n++ {
-						switch { // commits are where it matters: each of them
-						case n == 1:
-						case testing.Short():
-							n += 4
-						case op != mem.OpCommit:
-							n += 2
-						}
+					stride := 5 / soak.Tries(5, 5) // in CI each commit, which is where it matters
+					if op != mem.OpCommit {
+						stride = max(stride, 3)
+					}
+					for n := 1; ; n += stride {
 						f := fault{op: op, when: when, n: n, every: n%2 == 0}
 						struck := f.strikes(t, tree.agents(), tree.flows, want, steps)
 						if f.every = !f.every; op == mem.OpCommit {

@@ -35,7 +35,7 @@ func Rounds(t testing.TB, first int) int {
 }
 
 // share is which part of what CI tries is tried elsewhere, where somebody waits: one in so many.
-const share = 4
+const share = 8
 
 // Tries returns how often a test does something: in CI all, elsewhere a share of it, rounded up. With the race detector,
 // which makes a try many times slower, it is few; CI runs such tests without it too.
