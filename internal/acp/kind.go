@@ -49,8 +49,9 @@ type Kind struct {
 	Usage Usage
 	// Exit matches the exit code in a command's output, if no field has it.
 	Exit *regexp.Regexp
-	// Notice matches pieces of text that come from the agent itself, not from its model.
-	Notice *regexp.Regexp
+	// Notice matches pieces of text that come from the agent itself, not from its model. Again matches those that
+	// say that it asks its model again: what the model has said so far is no part of its answer.
+	Notice, Again *regexp.Regexp
 	// Failed matches a piece of text with which it reports that its model failed, before it ends
 	// its turn as usual.
 	Failed *regexp.Regexp

@@ -26,7 +26,8 @@ var Kinds = []Kind{
 		Usage: OfProcess,
 		Notice: regexp.MustCompile(`^(Info: Disabled tools: .*|Info: /\S+|Warning: No token count multiplier .*` +
 			`|Warning: [0-9]+ tool call\(s\) had no recorded result at resume\. .*` +
-			`|Info: Response was interrupted .*|Info: Request failed .*|Info: Operation cancelled by user)$`),
+			`|Info: Operation cancelled by user)$`),
+		Again:  regexp.MustCompile(`^Info: (Response was interrupted|Request failed) .*$`),
 		Failed: regexp.MustCompile(`^Error: `),
 	},
 	{

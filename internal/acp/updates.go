@@ -50,6 +50,11 @@ func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 		if n.kind.Notice != nil && n.kind.Notice.MatchString(said) {
 			return nil
 		}
+		if n.kind.Again != nil && n.kind.Again.MatchString(said) {
+			events := n.flush()
+			n.answer = ""
+			return events
+		}
 		if n.kind.Failed != nil && n.kind.Failed.MatchString(said) {
 			events := append(n.flush(), agent.Event{Kind: agent.EventError, Text: said})
 			n.answer, n.modelError = "", said

@@ -54,6 +54,7 @@ var modelCases = []modelCase{
 	{"CancelledInCommand", (*lab).cancelledInCommand},
 	{"Silent", (*lab).silent},
 	{"Cut", func(l *lab, t *testing.T) { l.breaks(t, "cut", agent.Infra, nil) }},
+	{"CutOnce", (*lab).cutOnce},
 	{"Status400", func(l *lab, t *testing.T) { l.breaks(t, "400", agent.Infra, yes) }},
 	{"Status401", func(l *lab, t *testing.T) { l.breaks(t, "401", agent.Infra, yes) }},
 	{"Status402", func(l *lab, t *testing.T) { l.breaks(t, "402", agent.Limit, nil) }},

@@ -58,6 +58,8 @@ turns:
   steps: [{silent: true}]
 - when: {contains: [case cut]}
   steps: [{cut: true, items: [{answer: this is never said to its end because the line goes dead}]}]
+- when: {contains: [case half]}
+  steps: [{cut: {times: 1}, items: [{answer: this is said to its end when the agent asks for it again}]}]
 - when: {contains: [case 400]}
   steps: [{fail: {status: 400}}]
 - when: {contains: [case 401]}

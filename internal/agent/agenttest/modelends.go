@@ -100,3 +100,11 @@ func (l *lab) silent(t *testing.T) {
 		failure(t, y, agent.TimedOut)
 	}
 }
+
+// cutOnce: the half of an answer that was cut off is no part of the answer to the next request.
+func (l *lab) cutOnce(t *testing.T) {
+	res := l.works(t, l.try(t, "case half"), nil)
+	if want := "this is said to its end when the agent asks for it again"; string(res.Output) != want {
+		t.Errorf("got output %q, want %q", res.Output, want)
+	}
+}
