@@ -70,8 +70,8 @@ func TestAppTimeouts(t *testing.T) {
 		wall, idle   time.Duration
 		says         string
 	}{
-		{"wall while a command runs", "sleep", 1500 * time.Millisecond, 500 * time.Millisecond,
-			"longer than its timeout of 1.5s"},
+		{"wall while a command runs", "sleep", 6 * time.Second, 4 * time.Second, // idle until it runs, on a busy machine
+			"longer than its timeout of 6s"},
 		{"wall while the model is silent", "hush", 1200 * time.Millisecond, 0, "longer than its timeout of 1.2s"},
 		{"idle while the model is silent", "hush", 0, time.Second, "said nothing for 1s"},
 		{"wall before the turn began", "hush", time.Millisecond, 0, "longer than its timeout of 1ms"},
