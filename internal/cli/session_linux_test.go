@@ -176,6 +176,19 @@ func (s *session) press(keys ...string) {
 	}
 }
 
+// up moves the selection up to the first row, once that is there: what else tells of it may come before.
+func (s *session) up(row string) {
+	s.t.Helper()
+	chosen := regexp.MustCompile("▸ *" + row)
+	s.await(fmt.Sprintf("%q cannot be selected", row), func(now string) bool {
+		if !chosen.MatchString(now) {
+			s.press("up")
+			return false
+		}
+		return true
+	})
+}
+
 // end waits until plait has ended, and returns its exit code.
 func (s *session) end() int {
 	s.t.Helper()

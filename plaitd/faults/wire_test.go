@@ -320,10 +320,16 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
 	proxy := pgtest.NewProxy(t, server)
-	var cancelled atomic.Bool
+	var cancelled, listens atomic.Bool
+	var ear atomic.Int64 // the connection that listens
 	proxy.See(func(m pgtest.Message) pgtest.Act {
-		if cancels(m) {
+		switch {
+		case cancels(m):
 			cancelled.Store(true)
+		case m.Back && m.Type == 'C' && bytes.HasPrefix(m.Body, []byte("LISTEN")):
+			ear.Store(int64(m.Conn))
+		case !m.Back && int64(m.Conn) == ear.Load():
+			listens.Store(true) // it asks what it has missed
 		}
 		return pgtest.Pass
 	})
@@ -338,7 +344,7 @@ func TestClose(t *testing.T) {
 		_, err := far.Wait(t.Context(), 1)
 		heard <- err
 	}()
-	for waits := true; waits; {
+	for waits := true; waits || !listens.Load(); {
 		if err := near.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "news"}}}); err != nil {
 			t.Fatal(err)
 		}
