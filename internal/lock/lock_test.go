@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/lock"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		fmt.Println("held")
-		select {}
+		time.Sleep(time.Hour) // a select of nothing would be a deadlock
 	}
 	os.Exit(m.Run())
 }
