@@ -65,8 +65,8 @@ RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
 # The modules of plaitd.
 MODULES := plaitd plaitd/river plaitd/temporal
 
-# What is tested, in this order, some of these at a time: much of it waits for processes, not for the processor, but with the
-# race detector less.
+# What is tested, in this order, several parts at a time: much of it waits for processes, not for the processor. With
+# the race detector it waits less.
 PARTS := program rooms hosts web $(if $(RACED),full) record river temporal
 AT_ONCE := $(if $(RACED),2,3)
 

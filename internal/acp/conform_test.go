@@ -107,6 +107,9 @@ func conforms(t *testing.T, kind string) {
 // said puts together what an agent says: the protocol has it in pieces only.
 func said(k Kind, raw []byte) []byte {
 	var all []byte
+	own := func(text string) bool {
+		return k.Notice != nil && k.Notice.MatchString(text) || k.Again != nil && k.Again.MatchString(text)
+	}
 	for line := range bytes.Lines(raw) {
 		var m struct {
 			Params struct {
@@ -117,7 +120,7 @@ func said(k Kind, raw []byte) []byte {
 			}
 		}
 		if json.Unmarshal(line, &m) == nil && m.Params.Update.Kind == "agent_message_chunk" &&
-			(k.Notice == nil || !k.Notice.MatchString(m.Params.Update.Content.Text)) {
+			!own(m.Params.Update.Content.Text) {
 			all = append(all, m.Params.Update.Content.Text...)
 		}
 	}

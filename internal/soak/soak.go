@@ -34,7 +34,7 @@ func Rounds(t testing.TB, first int) int {
 	return n
 }
 
-// share is which part of what CI tries is tried elsewhere, where somebody waits: one in so many.
+// share is how many times more is tried in CI than elsewhere, where somebody waits.
 const share = 8
 
 // Tries returns how often a test does something: in CI all, elsewhere a share of it, rounded up. With the race detector,

@@ -140,7 +140,7 @@ func TestResumeElsewhere(t *testing.T) {
 	}
 }
 
-// How plait ends when somebody else is at a task, and when its own lease ran out: a busy machine may let it wait that long.
+// Exit codes of plait: another process drives the task; its own lease ran out, which happens on a busy machine.
 const exitConflict, exitInterrupted = 7, 130
 
 // takeOver resumes the task, as soon as the host that had it is taken for dead.

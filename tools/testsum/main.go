@@ -58,7 +58,7 @@ func newTally(to io.Writer) *tally {
 	return &tally{to: to, count: map[string]int{}, output: map[string][]string{}}
 }
 
-// run runs the lines with command, some at once.
+// run runs the lines with command, at most atOnce at a time.
 func (t *tally) run(command func(line string) *exec.Cmd, atOnce int, lines []string) {
 	var running errgroup.Group
 	running.SetLimit(atOnce)
