@@ -123,7 +123,7 @@ func startController(t *testing.T, tag string, argv []string) (*exec.Cmd, string
 
 func TestSweepAfterACrash(t *testing.T) {
 	t.Parallel()
-	for _, options := range [][]string{{"stay"}, {"clear", "stay"}} {
+	for _, options := range [][]string{{"stay"}, {"clear", "stay"}, {"headless", "stay"}} {
 		t.Run(options[0], func(t *testing.T) {
 			t.Parallel()
 			tag := newTag()
@@ -198,7 +198,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, mode := range [][]string{{"brood", "5"}, {"daemon", "keep"}} {
+	for _, mode := range [][]string{{"brood", "5"}, {"daemon", "keep"}, {"daemon", "keep", "headless"}} {
 		out, err := exec.Command(self,
 			append([]string{"subreaper"}, agenttest.Fake(mode[0], mode[1:]...)...)...).Output()
 		if got, want := string(out), "other exit 7\nchildren 0\n"; err != nil || got != want {

@@ -12,12 +12,16 @@ import (
 // An entry is one line of the process table.
 type entry struct {
 	pid, parent, group, session int
-	state                       byte
+	state                       byte  // of its first thread
+	threads                     int   // that have not ended, and the first
 	start                       int64 // clock ticks since boot
 }
 
-// isDead reports whether the process only waits to be reaped.
-func (e entry) isDead() bool { return e.state == 'Z' || e.state == 'X' || e.state == 'x' }
+// isDead reports whether the process only waits to be reaped. One whose first thread has ended
+// lives on in the others.
+func (e entry) isDead() bool {
+	return e.threads <= 1 && (e.state == 'Z' || e.state == 'X' || e.state == 'x')
+}
 
 // table reads the process table, in order of pid. Processes that vanish
 // meanwhile are left out.
@@ -76,8 +80,9 @@ func readEntry(pid int) (entry, bool) {
 //
 //	pid (comm) state ppid pgrp session …
 //
-// in which the start time is field 22. comm is the process's to choose and may
-// hold spaces and parentheses, so the fields are counted from the last ')'.
+// in which field 20 is the number of threads and field 22 the start time. comm is
+// the process's to choose and may hold spaces and parentheses, so the fields are
+// counted from the last ')'.
 func parseStat(b []byte) (entry, bool) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -91,7 +96,7 @@ func parseStat(b []byte) (entry, bool) {
 	for _, at := range []struct {
 		to   *int
 		text []byte
-	}{{&e.pid, bytes.TrimSpace(b[:open])}, {&e.parent, f[1]}, {&e.group, f[2]}, {&e.session, f[3]}} {
+	}{{&e.pid, bytes.TrimSpace(b[:open])}, {&e.parent, f[1]}, {&e.group, f[2]}, {&e.session, f[3]}, {&e.threads, f[17]}} {
 		n, err := strconv.Atoi(string(at.text))
 		if err != nil {
 			return entry{}, false

@@ -7,18 +7,18 @@ import (
 )
 
 func TestParseStat(t *testing.T) {
-	tail := " S 1 20 30 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2 3"
+	tail := " S 1 20 30 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 4 0 987654 1 2 3"
 	for _, tt := range []struct {
 		name, in string
 		want     entry
 		ok       bool
 	}{
-		{"plain", "12 (sh)" + tail, entry{12, 1, 20, 30, 'S', 987654}, true},
-		{"spaces", "12 (tmux: server)" + tail, entry{12, 1, 20, 30, 'S', 987654}, true},
-		{"parentheses", "12 ((sd-pam))" + tail, entry{12, 1, 20, 30, 'S', 987654}, true},
-		{"a whole line as name", "12 (x) R 7 7 7 0 ()" + tail, entry{12, 1, 20, 30, 'S', 987654}, true},
-		{"newline", "12 (a\nb)" + tail + "\n", entry{12, 1, 20, 30, 'S', 987654}, true},
-		{"empty name", "12 ()" + tail, entry{12, 1, 20, 30, 'S', 987654}, true},
+		{"plain", "12 (sh)" + tail, entry{12, 1, 20, 30, 'S', 4, 987654}, true},
+		{"spaces", "12 (tmux: server)" + tail, entry{12, 1, 20, 30, 'S', 4, 987654}, true},
+		{"parentheses", "12 ((sd-pam))" + tail, entry{12, 1, 20, 30, 'S', 4, 987654}, true},
+		{"a whole line as name", "12 (x) R 7 7 7 0 ()" + tail, entry{12, 1, 20, 30, 'S', 4, 987654}, true},
+		{"newline", "12 (a\nb)" + tail + "\n", entry{12, 1, 20, 30, 'S', 4, 987654}, true},
+		{"empty name", "12 ()" + tail, entry{12, 1, 20, 30, 'S', 4, 987654}, true},
 		{"empty", "", entry{}, false},
 		{"no name", "12 sh" + tail, entry{}, false},
 		{"cut", "12 (sh) S 1 20 30 0", entry{}, false},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,6 +133,9 @@ func fake(mode string, args []string) int {
 		if arg(0) == "flood" {
 			flood(0, false)
 		}
+		if arg(0) == "headless" {
+			behead()
+		}
 		rest()
 	default:
 		return 98
@@ -173,6 +177,19 @@ const lifetime = time.Minute
 func rest() {
 	time.Sleep(lifetime)
 	os.Exit(97)
+}
+
+// behead ends the first thread of the process, which looks dead then, while the others live on.
+func behead() {
+	for range 100 { // until one of them is on that thread
+		go func() {
+			runtime.LockOSThread()
+			if tid, _, _ := syscall.RawSyscall(syscall.SYS_GETTID, 0, 0, 0); int(tid) == os.Getpid() {
+				syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+			}
+			time.Sleep(lifetime)
+		}()
+	}
 }
 
 func deaf() {
@@ -243,8 +260,10 @@ func brood(n int) {
 // between is between the agent and the daemon.
 func between(options []string) {
 	args := []string{fakeArg, "daemon-self"}
-	if slices.Contains(options, "flood") {
-		args = append(args, "flood")
+	for _, o := range []string{"flood", "headless"} {
+		if slices.Contains(options, o) {
+			args = append(args, o)
+		}
 	}
 	c := exec.Command(os.Args[0], args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
