@@ -99,19 +99,23 @@ test-river test-temporal: test-%:
 	@cd plaitd/$* && $(GO) test -json $(RACE_REST) $(TESTFLAGS) ./...
 
 setup:
-	@missing=; \
+	@export PATH="$$PATH:/usr/sbin"; missing=; sudo=; \
 	  command -v git >/dev/null || missing="$$missing git"; \
 	  command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	  command -v npm >/dev/null || missing="$$missing nodejs npm"; \
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
 	  command -v bwrap >/dev/null || missing="$$missing bubblewrap"; \
 	  command -v mkfs.xfs >/dev/null || missing="$$missing xfsprogs"; \
-	  command -v pgbouncer >/dev/null || test -x /usr/sbin/pgbouncer || missing="$$missing pgbouncer"; \
-	  command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
-	    missing="$$missing postgresql"; \
-	    mkdir -p /etc/postgresql-common/createcluster.d; \
-	    echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/plait.conf; }; \
-	  [ -z "$$missing" ] || { apt-get update -q && apt-get install -yq $$missing; }
+	  command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
+	  command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	  [ "$$missing" ] || exit 0; \
+	  echo "installing$$missing"; \
+	  [ $$(id -u) = 0 ] || { sudo=sudo; command -v sudo >/dev/null; } || { \
+	    echo "that takes root: apt-get install$$missing"; exit 1; }; \
+	  case $$missing in *postgresql*) \
+	    $$sudo mkdir -p /etc/postgresql-common/createcluster.d; \
+	    echo 'create_main_cluster = false' | $$sudo tee /etc/postgresql-common/createcluster.d/plait.conf >/dev/null; esac; \
+	  $$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -yq $$missing
 	@ls $(CODEX_DIR)/node_modules/@openai/codex-*/vendor/*/bin/codex >/dev/null 2>&1 || \
 	  npm install --prefix $(CODEX_DIR) --no-save --ignore-scripts --no-audit --no-fund @openai/codex@$(CODEX)
 	@ls $(CLAUDE_DIR)/node_modules/@anthropic-ai/claude-code-*/claude >/dev/null 2>&1 || \
