@@ -216,6 +216,10 @@ func TestOpenRefuses(t *testing.T) {
 		"no database at all": {func(t *testing.T, dir string, _ dag.Hash) {
 			os.WriteFile(dir+"/plait.db", bytes.Repeat([]byte("not a database"), 1000), 0o600)
 		}, store.ErrCorrupt, "plait.db"},
+		"a directory in its place": {func(t *testing.T, dir string, _ dag.Hash) {
+			os.Remove(dir + "/plait.db")
+			os.Mkdir(dir+"/plait.db", 0o700)
+		}, nil, "unable to open"},
 		"a directory of everyone's": {func(t *testing.T, dir string, _ dag.Hash) { os.Chmod(dir, 0o777) }, nil, "chmod 700"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -65,6 +65,9 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 // present breaks the store once its database is not where it was: nobody would find what is written to it, and
 // who waits for others would wait for ever.
 func (s *Store) present() error {
+	if s.file == nil {
+		return nil // it is being opened
+	}
 	now, err := os.Stat(s.database())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.file, now) {
 		return s.halt(fmt.Errorf("%s was removed while it was used: %w", s.database(), store.ErrBroken))
