@@ -178,6 +178,14 @@ func (d *faultDisk) Unlink(c <-chan struct{}, in *fuse.InHeader, name string) fu
 	return d.change("unlink", name, func() fuse.Status { return d.RawFileSystem.Unlink(c, in, name) })
 }
 
+// Open makes the kernel look a name up again that it still has: its removal was said to have failed.
+func (d *faultDisk) Open(c <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
+	if status := d.RawFileSystem.Open(c, in, out); status != fuse.ENOENT {
+		return status
+	}
+	return fuse.Status(syscall.ESTALE)
+}
+
 func (d *faultDisk) Rmdir(c <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
 	return d.change("rmdir", name, func() fuse.Status { return d.RawFileSystem.Rmdir(c, in, name) })
 }
