@@ -49,6 +49,11 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 	if os.Geteuid() == 0 || parent == "" || hidden || walled {
 		return false, os.MkdirAll(link, 0o700)
 	}
+	return layApart(link, parent)
+}
+
+// layApart makes a home in parent, with link as a link to it.
+func layApart(link, parent string) (bool, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, err
 	}
@@ -56,15 +61,18 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 		return false, err
 	}
 	at := filepath.Join(parent, rand.Text())
-	switch err := os.Rename(link, at); {
-	case errors.Is(err, fs.ErrNotExist): // the task's first attempt
-		if err := os.Mkdir(at, 0o700); err != nil {
+	if old, err := os.Lstat(link); err == nil && old.IsDir() && os.Rename(link, at) != nil {
+		return false, nil // of an earlier version, on another file system: it stays where it is
+	}
+	switch err := os.Symlink(at, link); {
+	case errors.Is(err, fs.ErrExist): // by another attempt, just now
+		if at, err = os.Readlink(link); err != nil {
 			return false, err
 		}
 	case err != nil:
-		return false, nil // of an earlier version, on another file system: it stays where it is
+		return false, err
 	}
-	return true, os.Symlink(at, link)
+	return true, os.MkdirAll(at, 0o700)
 }
 
 // apartDir is where homes lie that lie apart, "" if that cannot be said.

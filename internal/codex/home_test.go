@@ -1,0 +1,46 @@
+package codex
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// TestLayApart has the first attempts of a task, beside each other, and those of an earlier version find one home.
+func TestLayApart(t *testing.T) {
+	for name, old := range map[string]bool{"new": false, "of an earlier version": true} {
+		t.Run(name, func(t *testing.T) {
+			home, parent := t.TempDir(), filepath.Join(t.TempDir(), "codex")
+			t.Cleanup(func() { os.Chmod(parent, 0o700) })
+			n := 8
+			if old {
+				n = 1
+				if err := os.MkdirAll(filepath.Join(homeLink(home), "sessions"), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					apart, err := layApart(homeLink(home), parent)
+					if err != nil || !apart {
+						t.Errorf("got %t and %v", apart, err)
+					} else if at := codexHome(home); filepath.Dir(at) != parent {
+						t.Errorf("it lies in %s", at)
+					} else if err := os.WriteFile(filepath.Join(at, "config.toml"), nil, 0o600); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if _, err := os.Stat(filepath.Join(codexHome(home), "sessions")); old != (err == nil) {
+				t.Errorf("what was there: %v", err)
+			}
+			os.Chmod(parent, 0o700)
+			if homes, err := os.ReadDir(parent); err != nil || len(homes) != 1 {
+				t.Errorf("there are homes %v, %v", homes, err)
+			}
+		})
+	}
+}
