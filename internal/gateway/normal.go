@@ -97,17 +97,34 @@ func (k Known) of(c agent.Call) asked {
 		for _, name := range dropped {
 			delete(fields, name)
 		}
-		items, _ := fields["input"].([]any)
-		for _, it := range items {
-			if item, ok := it.(map[string]any); ok {
+		if items, ok := fields["input"].([]any); ok {
+			fields["input"] = slices.DeleteFunc(items, func(it any) bool {
+				item, _ := it.(map[string]any)
 				delete(item, "id") // drawn by the agent; what refers to one another is call_id
-			}
+				return onlySurroundings(item)
+			})
 		}
 	}
 	a := asked{value: k.value(body)}
 	a.whole = sum(c.Method, c.Path, a.value)
 	a.lane = sum(c.Method, c.Path, kind(a.value))
 	return a
+}
+
+// onlySurroundings takes out of an item of a conversation what Codex says of its sandbox and its machine, and reports
+// whether nothing is left. It names the files that are in its home just now, and says it again when there is another.
+func onlySurroundings(item map[string]any) bool {
+	content, ok := item["content"].([]any)
+	if !ok {
+		return false
+	}
+	left := slices.DeleteFunc(content, func(part any) bool {
+		fields, _ := part.(map[string]any)
+		text, _ := fields["text"].(string)
+		return strings.HasPrefix(text, "<permissions instructions>") || strings.HasPrefix(text, "<environment_context>")
+	})
+	item["content"] = left
+	return len(left) == 0 && len(content) > 0
 }
 
 // kind is what the calls of one conversation have in common: the model, the tools, and how it begins what

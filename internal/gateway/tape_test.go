@@ -116,6 +116,30 @@ func TestNormalises(t *testing.T) {
 	}
 }
 
+// TestSurroundings compares what Codex says of its sandbox to nothing: all of it may differ, or be said again.
+func TestSurroundings(t *testing.T) {
+	said := func(items ...string) asked {
+		return Known(nil).of(agent.Call{Body: []byte(`{"input":[` + strings.Join(items, ",") + `]}`)})
+	}
+	message := func(parts ...string) string {
+		for i, text := range parts {
+			parts[i] = fmt.Sprintf(`{"type":"input_text","text":%q}`, text)
+		}
+		return `{"type":"message","content":[` + strings.Join(parts, ",") + `]}`
+	}
+	first := message("Be brief.", "<permissions instructions>\n- path `/a`")
+	want := said(first, message("<environment_context>\n/a"), message("Begin."))
+	if got := said(message("Be brief."), message("Begin."), message("<permissions instructions>\n- path `/b`")); got.whole != want.whole {
+		t.Errorf("got %v, want %v", got.value, want.value)
+	}
+	if got := said(first, message("Begin now.")); got.whole == want.whole {
+		t.Error("another prompt is taken for the same")
+	}
+	if got := said(first, message(), message("Begin.")); got.whole == want.whole {
+		t.Error("an empty message is taken for what Codex says of its sandbox")
+	}
+}
+
 // TestTapeModel plays recordings of several conversations in any order that keeps each one's own, and some
 // calls that drifted: each recording answers once, and what was not changed is answered by its own.
 func TestTapeModel(t *testing.T) {

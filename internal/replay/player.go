@@ -185,7 +185,8 @@ func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, er
 	k := gateway.Known{"tree": worktree.Of(row), "workspace": row.Workspace}
 	if p.cfg.Home != "" {
 		k["home"] = filepath.Join(p.cfg.Home, "homes", row.Task)
-		if apart, err := os.Readlink(filepath.Join(k["home"], "codex")); err == nil { // see codex
+		k["codex"] = filepath.Join(k["home"], "codex")
+		if apart, err := os.Readlink(k["codex"]); err == nil { // of who is not root, and has no wall: see codex
 			k["codex"] = apart
 		}
 	}
