@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -108,7 +109,7 @@ func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
 // usage: [!] nocodex: no process runs that belongs to a Codex of this script,
 // found by the home in its environment or in its ancestors'.
 func noCodex(ts *testscript.TestScript, neg bool, args []string) {
-	mark := []byte(filepath.Join(ts.Getenv("PLAIT_HOME"), "homes"))
+	marks := []string{filepath.Join(ts.Getenv("PLAIT_HOME"), "homes"), "CODEX_HOME=" + ts.Getenv("WORK")}
 	found := func() []int {
 		var pids []int
 		dirs, err := os.ReadDir("/proc")
@@ -119,7 +120,7 @@ func noCodex(ts *testscript.TestScript, neg bool, args []string) {
 				continue
 			}
 			env, err := os.ReadFile(filepath.Join("/proc", d.Name(), "environ"))
-			if err == nil && bytes.Contains(env, mark) {
+			if err == nil && slices.ContainsFunc(marks, func(m string) bool { return bytes.Contains(env, []byte(m)) }) {
 				pids = append(pids, pid)
 			}
 		}

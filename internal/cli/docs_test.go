@@ -160,7 +160,7 @@ const docPrelude = `exec 9> "$DOC_OUT/failed" < /dev/null; set -eE; trap 'echo "
 const docTime = 8 * time.Minute
 
 func (p *docPage) run(t *testing.T, name string) {
-	work := t.TempDir()
+	work := tempDir(t)
 	for _, dir := range []string{"out", "bin", "user"} {
 		if err := os.Mkdir(filepath.Join(work, dir), 0o755); err != nil {
 			t.Fatal(err)

@@ -50,7 +50,7 @@ type place struct {
 }
 
 func newPlace(t *testing.T) *place {
-	p := &place{t: t, work: t.TempDir(), env: []string{"PATH=" + os.Getenv("PATH")}}
+	p := &place{t: t, work: tempDir(t), env: []string{"PATH=" + os.Getenv("PATH")}}
 	p.logFile = filepath.Join(p.work, "log")
 	for key, value := range scriptEnv(p.work) {
 		p.env = append(p.env, key+"="+value)
@@ -60,6 +60,13 @@ func newPlace(t *testing.T) *place {
 	}
 	p.write("six.yaml", killFlow)
 	return p
+}
+
+// tempDir is a directory for scriptEnv. Homes of Codex lie in one that cannot be listed, nor removed so.
+func tempDir(t *testing.T) string {
+	dir := t.TempDir()
+	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "user", ".local", "state", "plait", "codex"), 0o700) })
+	return dir
 }
 
 func (p *place) write(name, text string) {

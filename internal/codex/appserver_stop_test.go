@@ -22,7 +22,7 @@ turns:
 - when: {contains: [sleep]}
   steps:
   - items:
-    - run: {cmd: "echo begun; exec -a ` + marker + ` sleep 600", yield_ms: 30000}
+    - run: {cmd: "echo begun; exec bash -c 'exec -a ` + marker + ` sleep 600'", yield_ms: 30000}
   - items:
     - answer: slept
 - when: {contains: [hush]}
