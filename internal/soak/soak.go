@@ -2,20 +2,28 @@
 // their results.
 //
 // A test has a default number of rounds in CI; a person who waits for it gets a share of that. The command tools/soak
-// asks for more with [Env]. The result
-// is an attribute of the test, see [testing.T.Attr]: the summary of a run prints it, and
-// docs/promises.md has the latest ones.
+// asks for more with [Env]. The result is an attribute of the test, see [testing.T.Attr]: the summary of a run prints
+// it, and docs/promises.md has the latest ones.
 package soak
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 )
 
 // Env is the environment variable with the number of rounds to run instead of the default.
 const Env = "PLAIT_SOAK_ROUNDS"
+
+// PortionEnv is the environment variable with what a test that has many things to try tries of them: "3/20" are those of
+// the portion after the first three of twenty. See [Portion].
+const PortionEnv = "PLAIT_SOAK_PORTION"
 
 // Attr is the name of the attribute that a figure is.
 const Attr = "figure"
@@ -32,6 +40,28 @@ func Rounds(t testing.TB, first int) int {
 		t.Fatalf("%s=%s: want a number of rounds", Env, text)
 	}
 	return n
+}
+
+// Portion returns what of all is tried in this run: so many at random, or with PortionEnv a portion. In which one a
+// thing is depends on its text alone, so that all portions together are all, also if these differ a little.
+func Portion[T any](t testing.TB, all []T, random int) []T {
+	t.Helper()
+	all = slices.Clone(all)
+	text := os.Getenv(PortionEnv)
+	if text == "" {
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		rand.New(rand.NewPCG(seed, 0)).Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		return all[:min(random, len(all))]
+	}
+	var k, n uint64
+	if _, err := fmt.Sscanf(text, "%d/%d", &k, &n); err != nil || k >= n {
+		t.Fatalf("%s=%s: want a portion, such as 3/20", PortionEnv, text)
+	}
+	return slices.DeleteFunc(all, func(x T) bool {
+		sum := sha256.Sum256(fmt.Append(nil, x))
+		return binary.BigEndian.Uint64(sum[:])%n != k
+	})
 }
 
 // share is how many times more is tried in CI than elsewhere, where somebody waits.

@@ -85,7 +85,7 @@ func run(ctx context.Context, state string, fresh bool, only string) error {
 	for _, t := range trials {
 		for strings.Contains(t.Name, only) && tried[t.Name] < t.All {
 			began := time.Now()
-			figures, err := t.try(ctx, min(t.Run, t.All-tried[t.Name]))
+			figures, err := t.try(ctx, min(t.Run, t.All-tried[t.Name]), tried[t.Name])
 			if err != nil {
 				return err
 			}
@@ -107,11 +107,12 @@ func run(ctx context.Context, state string, fresh bool, only string) error {
 	return nil
 }
 
-// try runs a test once and returns its figures.
-func (t trial) try(ctx context.Context, rounds int) (figures []string, err error) {
+// try runs a test once, after so many rounds before, and returns its figures.
+func (t trial) try(ctx context.Context, rounds, before int) (figures []string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=2h", "-json", "-run", t.Test, t.Package)
 	cmd.Dir = t.Module
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soak.Env, rounds))
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soak.Env, rounds),
+		fmt.Sprintf("%s=%d/%d", soak.PortionEnv, before/t.Run, (t.All+t.Run-1)/t.Run))
 	out, err := cmd.Output()
 	var said bytes.Buffer
 	skipped := false
