@@ -131,6 +131,10 @@ func noCodex(ts *testscript.TestScript, neg bool, args []string) {
 		return
 	}
 	if left := found(); len(left) > 0 {
+		for _, pid := range left {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			ts.Logf("%d: %q", pid, line)
+		}
 		ts.Fatalf("processes %v of Codex are left", left)
 	}
 }
