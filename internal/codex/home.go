@@ -129,7 +129,7 @@ func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 // guarded are the places in a directory which Codex's sandbox keeps commands from writing although they can write the
 // directory. One that is not there it makes for a command, and removes after it: of two commands at once in a directory
 // of the task one would fail.
-var guarded = []string{".git", ".agents", ".codex"}
+var guarded = []string{".git", ".aws", ".agents", ".codex"}
 
 // tmp is the temporary directory of the task's agents.
 func (s *setup) tmp() string { return filepath.Join(s.scratch, "tmp") }
