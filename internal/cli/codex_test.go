@@ -109,7 +109,7 @@ func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
 // usage: [!] nocodex: no process runs that belongs to a Codex of this script,
 // found by the home in its environment or in its ancestors'.
 func noCodex(ts *testscript.TestScript, neg bool, args []string) {
-	marks := []string{filepath.Join(ts.Getenv("PLAIT_HOME"), "homes"), "CODEX_HOME=" + ts.Getenv("WORK")}
+	marks := []string{filepath.Join(ts.Getenv("PLAIT_HOME"), "homes"), "CODEX_HOME=" + ts.Getenv("WORK") + "/"}
 	found := func() []int {
 		var pids []int
 		dirs, err := os.ReadDir("/proc")

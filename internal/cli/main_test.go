@@ -60,12 +60,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [root]: it is root who runs them; [codex], [claude], [copilot] and [bwrap]: the real programs
-// are there.
+// condition knows [codex], [claude], [copilot] and [bwrap]: the real programs are there.
 func condition(cond string) (bool, error) {
-	if cond == "root" {
-		return os.Geteuid() == 0, nil
-	}
 	if cond == "codex" {
 		return needCodex()
 	}

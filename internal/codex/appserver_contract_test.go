@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -157,7 +158,9 @@ func TestContractCalls(t *testing.T) {
 	first.req.Home, second.req.Home = home, home
 	more := make(chan agent.Addition, 1)
 	more <- agent.Addition{Text: "more", Delivered: func() {}}
-	first.req.Additions, first.req.Timeout, second.req.Timeout = more, time.Second, 300*time.Millisecond
+	first.req.Additions, second.req.Timeout = more, 300*time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	ran := false
 	first.on = func(e agent.Event) {
 		if e.Kind == agent.EventProgress && !ran {
@@ -165,9 +168,10 @@ func TestContractCalls(t *testing.T) {
 			second.fails(t.Context(), t, g, agent.TimedOut)
 			second.req.Session, second.req.Tag = second.session, second.req.Tag+"b"
 			second.fails(t.Context(), t, g, agent.TimedOut)
+			cancel()
 		}
 	}
-	first.fails(t.Context(), t, g, agent.TimedOut)
+	first.fails(ctx, t, g, agent.Cancelled)
 	note(first)
 	note(second)
 
