@@ -4,7 +4,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -19,7 +21,16 @@ func TestMain(m *testing.M) {
 		fmt.Println("NOT TESTED with -short: Codex")
 		return
 	}
-	goleak.VerifyTestMain(m)
+	state, err := os.MkdirTemp("", "plait-codex-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	os.Setenv("XDG_STATE_HOME", state) // of who is not root: see makeHome
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		os.Chmod(filepath.Join(state, "plait", "codex"), 0o700)
+		os.RemoveAll(state)
+		os.Exit(code)
+	}))
 }
 
 // needCodex returns a host and the real Codex it found. Without one the test is

@@ -18,7 +18,14 @@ import (
 // model. Without it the test is skipped, but where CI runs it fails.
 func (h *house) useCodex(scenario string) {
 	h.t.Helper()
-	host := codex.NewHost(codex.HostConfig{})
+	state := h.t.TempDir() // of who is not root: a directory in it cannot be listed
+	h.t.Cleanup(func() { os.Chmod(filepath.Join(state, "plait", "codex"), 0o700) })
+	host := codex.NewHost(codex.HostConfig{Getenv: func(key string) string {
+		if key == "XDG_STATE_HOME" {
+			return state
+		}
+		return os.Getenv(key)
+	}})
 	if _, err := host.Find(h.t.Context(), ""); err != nil {
 		if errors.Is(err, codex.ErrMissing) && os.Getenv("CI") == "" {
 			h.t.Skip("NOT TESTED WITH THE REAL CODEX:", err)
