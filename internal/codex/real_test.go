@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	os.Setenv("XDG_STATE_HOME", state) // of who is not root: see makeHome
+	os.Setenv("XDG_STATE_HOME", state) // where homes lie apart: see makeHome
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.Chmod(filepath.Join(state, "plait", "codex"), 0o700)
 		os.RemoveAll(state)

@@ -186,7 +186,7 @@ func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, er
 	if p.cfg.Home != "" {
 		k["home"] = filepath.Join(p.cfg.Home, "homes", row.Task)
 		k["codex"] = filepath.Join(k["home"], "codex")
-		if apart, err := os.Readlink(k["codex"]); err == nil { // of who is not root, and has no wall: see codex
+		if apart, err := os.Readlink(k["codex"]); err == nil { // not for root, nor in a wall: see codex
 			k["codex"] = apart
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // model. Without it the test is skipped, but where CI runs it fails.
 func (h *house) useCodex(scenario string) {
 	h.t.Helper()
-	state := h.t.TempDir() // of who is not root: a directory in it cannot be listed
+	state := h.t.TempDir() // in it is a directory that cannot be listed: see codex
 	h.t.Cleanup(func() { os.Chmod(filepath.Join(state, "plait", "codex"), 0o700) })
 	host := codex.NewHost(codex.HostConfig{Getenv: func(key string) string {
 		if key == "XDG_STATE_HOME" {
