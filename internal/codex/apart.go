@@ -41,7 +41,8 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 	return layApart(link, parent)
 }
 
-// layApart makes a home in parent, with link as a link to it.
+// layApart makes a home in parent, to which link leads, and reports whether it lies there: one of an earlier version may
+// not be moved.
 func layApart(link, parent string) (bool, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, err

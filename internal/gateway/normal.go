@@ -101,7 +101,12 @@ func (k Known) of(c agent.Call) asked {
 			fields["input"] = slices.DeleteFunc(items, func(it any) bool {
 				item, _ := it.(map[string]any)
 				delete(item, "id") // drawn by the agent; what refers to one another is call_id
-				return onlySurroundings(item)
+				content, _ := item["content"].([]any)
+				left := slices.DeleteFunc(content, isSurroundings)
+				if len(content) > 0 {
+					item["content"] = left
+				}
+				return len(content) > 0 && len(left) == 0
 			})
 		}
 	}
@@ -111,20 +116,12 @@ func (k Known) of(c agent.Call) asked {
 	return a
 }
 
-// onlySurroundings takes out of an item of a conversation what Codex says of its sandbox and its machine, and reports
-// whether nothing is left. It names the files that are in its home just now, and says it again when there is another.
-func onlySurroundings(item map[string]any) bool {
-	content, ok := item["content"].([]any)
-	if !ok {
-		return false
-	}
-	left := slices.DeleteFunc(content, func(part any) bool {
-		fields, _ := part.(map[string]any)
-		text, _ := fields["text"].(string)
-		return strings.HasPrefix(text, "<permissions instructions>") || strings.HasPrefix(text, "<environment_context>")
-	})
-	item["content"] = left
-	return len(left) == 0 && len(content) > 0
+// isSurroundings reports whether a part of a message is what Codex says of its sandbox and its machine. It names the files
+// that are in its home just now, and says it again when there is another.
+func isSurroundings(part any) bool {
+	fields, _ := part.(map[string]any)
+	text, _ := fields["text"].(string)
+	return strings.HasPrefix(text, "<permissions instructions>") || strings.HasPrefix(text, "<environment_context>")
 }
 
 // kind is what the calls of one conversation have in common: the model, the tools, and how it begins what

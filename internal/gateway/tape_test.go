@@ -129,7 +129,8 @@ func TestSurroundings(t *testing.T) {
 	}
 	first := message("Be brief.", "<permissions instructions>\n- path `/a`")
 	want := said(first, message("<environment_context>\n/a"), message("Begin."))
-	if got := said(message("Be brief."), message("Begin."), message("<permissions instructions>\n- path `/b`")); got.whole != want.whole {
+	got := said(message("Be brief."), message("Begin."), message("<permissions instructions>\n- path `/b`"))
+	if got.whole != want.whole {
 		t.Errorf("got %v, want %v", got.value, want.value)
 	}
 	if got := said(first, message("Begin now.")); got.whole == want.whole {

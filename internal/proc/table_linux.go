@@ -13,7 +13,7 @@ import (
 type entry struct {
 	pid, parent, group, session int
 	state                       byte  // of its first thread
-	threads                     int   // that have not ended, and the first
+	threads                     int   // that have not ended; the first counts until all have
 	start                       int64 // clock ticks since boot
 }
 

@@ -107,7 +107,7 @@ func run(ctx context.Context, state string, fresh bool, only string) error {
 	return nil
 }
 
-// try runs a test once, after so many rounds before, and returns its figures.
+// try runs a test once, with a number of rounds that follow those before, and returns its figures.
 func (t trial) try(ctx context.Context, rounds, before int) (figures []string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=2h", "-json", "-run", t.Test, t.Package)
 	cmd.Dir = t.Module
