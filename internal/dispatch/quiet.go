@@ -8,8 +8,8 @@ import (
 )
 
 // Quiet returns a handler for the log of a worker. While the record is away, all that need it complain, some of them
-// every second: instead there is one line that says so, and one when it is back. there returns nil if the record
-// answers; it is asked when there is a complaint, until ctx ends.
+// every second: instead there is one line that says so, and one when it is back, with how many were suppressed. there
+// returns nil if the record answers; it is asked when there is a complaint, until ctx ends.
 func Quiet(ctx context.Context, to slog.Handler, there func(context.Context) error) slog.Handler {
 	return quiet{to, &outage{ctx: ctx, to: to, there: there}}
 }
@@ -36,6 +36,7 @@ type outage struct {
 	away   bool
 	back   time.Time
 	held   []complaint // until the record has answered, or has not
+	unsaid int         // complaints that this outage has suppressed
 }
 
 type complaint struct {
@@ -59,6 +60,7 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.away || time.Since(q.back) < aftermath {
+		q.unsaid++
 		return nil
 	}
 	q.held = append(q.held, complaint{q.Handler, r.Clone()})
@@ -82,7 +84,7 @@ func (o *outage) ask(since time.Time) {
 		}
 		return
 	}
-	o.away = true
+	o.away, o.unsaid = true, len(held)
 	o.mu.Unlock()
 	o.say("record is away", slog.Any("error", err))
 	for err != nil && o.ctx.Err() == nil {
@@ -92,10 +94,10 @@ func (o *outage) ask(since time.Time) {
 			err = o.answers()
 		}
 	}
-	if err == nil {
-		o.say("record is back", slog.Duration("after", time.Since(since).Round(time.Second)))
-	}
 	o.mu.Lock()
+	if err == nil {
+		o.say("record is back", slog.Duration("after", time.Since(since).Round(time.Second)), slog.Int("suppressed", o.unsaid))
+	}
 	o.asking, o.away, o.back = false, false, time.Now()
 }
 
@@ -105,8 +107,8 @@ func (o *outage) answers() error {
 	return o.there(ctx)
 }
 
-func (o *outage) say(what string, attr slog.Attr) {
+func (o *outage) say(what string, attrs ...slog.Attr) {
 	r := slog.NewRecord(time.Now(), slog.LevelWarn, what, 0)
-	r.AddAttrs(attr)
+	r.AddAttrs(attrs...)
 	o.to.Handle(o.ctx, r)
 }

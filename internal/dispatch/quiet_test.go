@@ -58,7 +58,7 @@ func TestQuiet(t *testing.T) {
 		away.Store(false)
 		time.Sleep(2 * time.Second)
 		log.Error("cannot complete what was under way")
-		want(`level=WARN msg="record is back" after=31s`)
+		want(`level=WARN msg="record is back" after=31s suppressed=60`)
 		time.Sleep(5 * time.Second)
 		log.Error("something else")
 		want(`level=ERROR msg="something else"`)
