@@ -119,8 +119,8 @@ func (a *app) examine(ctx context.Context) []Finding {
 	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 }
 
-// examineCodex looks for Codex. Not having it is a warning: flows of commands do without. One that
-// is there and cannot be used is a fault.
+// examineCodex looks for Codex. If it is missing, or not logged in, that is a warning: other agents and --offline
+// do not need it. A Codex that is installed and cannot be used is a fault.
 func (a *app) examineCodex(ctx context.Context) []Finding {
 	h := a.codexHost()
 	p, err := h.Find(ctx, "")
@@ -143,7 +143,7 @@ func (a *app) examineCodex(ctx context.Context) []Finding {
 	if err != nil {
 		login = codex.Login{Text: err.Error()}
 	}
-	out = append(out, Finding{What: "codex login", OK: login.OK, Text: login.Text, Do: login.Do})
+	out = append(out, Finding{What: "codex login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
 	out = append(out, examineReads(h.CanRead(ctx, p))...)
 	if _, err := exec.LookPath("bwrap"); err != nil && runtime.GOOS == "linux" {
 		out = append(out, Finding{What: "sandbox", OK: true, Text: "bubblewrap is not installed; Codex uses its own",
