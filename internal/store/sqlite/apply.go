@@ -19,9 +19,9 @@ var (
 
 // Commit applies b wholly and durably, or not at all.
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
-	err := b.Check() // before anybody waits for it
+	err := b.Check() // before others wait for it
 	if err == nil {
-		// Packed here, since whoever writes is what everybody waits for.
+		// Packed here, since every caller waits for the writing goroutine.
 		bodies := make([][]byte, len(b.Objects))
 		for i, o := range b.Objects {
 			bodies[i] = pack.Pack(o)
@@ -91,7 +91,7 @@ func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 	return nil
 }
 
-// fence refuses a batch that was made under a lease which another has taken since.
+// fence refuses a batch that was made under a lease that another holder has taken since.
 func (t *tx) fence(f store.Fence) error {
 	held, err := first(t.Conn, "SELECT 1 FROM leases WHERE name = ? AND token = ?", func(*row) {}, f.Name, f.Token)
 	if err == nil && !held {
@@ -100,13 +100,13 @@ func (t *tx) fence(f store.Fence) error {
 	return err
 }
 
-// put keeps an object, its bytes packed as body. The caller's hash is trusted, as it was just computed;
-// every read checks it.
+// put stores an object, with its packed bytes as body. The caller's hash is trusted, as it was just
+// computed; every read checks it.
 func (t *tx) put(o store.Object, body []byte) error {
 	if found, err := t.renew(o.Hash, o.Kind); found || err != nil {
 		return err
 	}
-	// For ABORT, which is what it does else, SQLite would copy each page that it changes.
+	// With ABORT, the default, SQLite would copy each page that it changes.
 	const q = "INSERT OR FAIL INTO recent (id, hash, kind, size, put) SELECT ?1, ?2, ?3, ?4, ?5 " +
 		"WHERE NOT EXISTS (SELECT 1 FROM objects WHERE hash = ?2)"
 	if err := exec(t.Conn, q, t.body+1, o.Hash, int(o.Kind), len(o.Data), t.now); err != nil {
@@ -120,10 +120,10 @@ func (t *tx) put(o store.Object, body []byte) error {
 	return exec(t.Conn, "INSERT INTO bodies (id, data) VALUES (?,?)", t.body, body)
 }
 
-// A kept object that is put again counts as put just now, and a blob as a node if it was put as one.
+// Putting an object again counts as putting it now, and turns a blob into a node if it is put as one.
 const putAgain = " SET put = max(put, ?), kind = max(kind, ?) WHERE "
 
-// renew refreshes an object that was put of late, and reports whether it was.
+// renew refreshes an object that is still in recent, and reports whether it was there.
 func (t *tx) renew(h dag.Hash, k store.Kind) (bool, error) {
 	id, ok := t.row(h)
 	if !ok {
@@ -133,13 +133,13 @@ func (t *tx) renew(h dag.Hash, k store.Kind) (bool, error) {
 	return t.Changes() > 0, err
 }
 
-// refresh refreshes an object that was not put of late. Changes says whether there is one.
+// refresh refreshes an object that has moved to objects. Changes says whether there is one.
 func (t *tx) refresh(h dag.Hash, k store.Kind) error {
 	return exec(t.Conn, "UPDATE objects"+putAgain+"hash = ?", t.now, int(k), h)
 }
 
-// named refuses a row that would newly name a missing object. What the row named
-// before is let be: a lost object must not keep its thread from failing.
+// named refuses a row that would newly name a missing object. What the row already
+// named is not checked: a lost object must not keep its thread from failing.
 func (t *tx) named(batch []store.Object, had []dag.Hash, names ...dag.Hash) error {
 	for _, h := range names {
 		if h.IsZero() || slices.Contains(had, h) ||
@@ -173,7 +173,7 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 				return err
 			}
 		}
-		// Not that simple, or not as expected: look what is there.
+		// Not the common case, or not as expected: read the row.
 	}
 	var old store.Thread
 	found, err := first(t.Conn, "SELECT head, status, wanted, start FROM threads WHERE id = ?", func(r *row) {
@@ -230,7 +230,7 @@ func (t *tx) attempt(x store.AttemptChange, batch []store.Object) error {
 			return err
 		}
 	}
-	// Not that simple, or not as expected: look what is there.
+	// Not the common case, or not as expected: read the row.
 	var old store.Attempt
 	const q = "SELECT status, prompt, transcript, stderr, calls, kept FROM attempts WHERE id = ?"
 	found, err := first(t.Conn, q, func(r *row) {
@@ -355,7 +355,7 @@ func (t *tx) count(x store.Count) error {
 	return exec(t.Conn, "INSERT OR REPLACE INTO counts (task, name, value) VALUES (?,?,?)", x.Task, x.Name, max(0, is+x.Add))
 }
 
-// file adds events, those of one task that follow each other with one number drawn.
+// file adds events. Consecutive events of one task share one update of its counter.
 func (t *tx) file(events []store.Event) error {
 	for len(events) > 0 {
 		n := 1
@@ -368,7 +368,7 @@ func (t *tx) file(events []store.Event) error {
 		known, err := first(t.Conn, "SELECT seq FROM tasks WHERE task = ?", func(r *row) { seq = r.int() }, events[0].Task)
 		switch {
 		case err != nil:
-		case known: // an INSERT that may be an UPDATE and returns a row takes twice as long
+		case known: // an upsert with RETURNING takes twice as long
 			err = exec(t.Conn, "UPDATE tasks SET seq = ?, last = ? WHERE task = ?", seq+int64(n), t.pos, events[0].Task)
 		default:
 			err = exec(t.Conn, "INSERT INTO tasks (task, seq, first, last) VALUES (?,?,?,?)", events[0].Task, n, from, t.pos)
@@ -389,7 +389,7 @@ func (t *tx) file(events []store.Event) error {
 	return nil
 }
 
-// remove takes a tree away: its rows, events, numbers and pins. A pin belongs to
+// remove deletes a tree: its rows, events, numbers and pins. A pin belongs to
 // the thread or attempt that it is named after.
 func (t *tx) remove(root string) error {
 	tree := []string{root}
@@ -409,7 +409,7 @@ func (t *tx) remove(root string) error {
 				return err
 			}
 		}
-		// "/" is what follows "." in order.
+		// "/" sorts right after ".".
 		if err := exec(t.Conn, "DELETE FROM pins WHERE pin > ? AND pin < ?", id+".", id+"/"); err != nil {
 			return err
 		}
@@ -417,8 +417,8 @@ func (t *tx) remove(root string) error {
 	return t.forget(root)
 }
 
-// forget removes what is filed and counted under a task. The position reached is noted
-// first, or the next event would get a number that was given out before.
+// forget removes what is filed and counted under a task. The last position is recorded
+// first; otherwise the next event could get a number that was assigned before.
 func (t *tx) forget(task string) error {
 	if err := exec(t.Conn, "UPDATE counters SET value = max(value, ?) WHERE name = 'floor'", t.pos); err != nil {
 		return err

@@ -17,10 +17,10 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// BenchmarkStep measures durable steps a second: content of 2.1 KB, state of
-// 1.2 KB, the thread's row and one event. The ratio is to a plain file that the
-// same bytes are appended to, with one fdatasync for all who wait, measured
-// right before and after on the same disk: it cancels the disk out.
+// BenchmarkStep measures durable steps per second: content of 2.1 KB, state of
+// 1.2 KB, the thread's row and one event. The ratio is to a plain file to which
+// the same bytes are appended, with one fdatasync for all who wait, measured
+// right before and after on the same disk: it cancels out the disk.
 func BenchmarkStep(b *testing.B) {
 	for _, writers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -52,7 +52,7 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// rate runs f in writers goroutines and returns how often it ran a second.
+// rate runs f in writers goroutines and returns how often it ran per second.
 func rate(writers int, d time.Duration, f func(writer, n int)) float64 {
 	var count atomic.Int64
 	var wg sync.WaitGroup
@@ -68,8 +68,8 @@ func rate(writers int, d time.Duration, f func(writer, n int)) float64 {
 	return float64(count.Load()) / time.Since(begin).Seconds()
 }
 
-// cpu returns the time that the processor spent on this process. Unlike the
-// ratio it hardly depends on what else the machine does.
+// cpu returns the processor time used by this process. Unlike the ratio, it
+// hardly depends on what else the machine does.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

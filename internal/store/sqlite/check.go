@@ -17,12 +17,12 @@ import (
 	"github.com/plait-run/plait/internal/store/pack"
 )
 
-// tables are all that belong in the database.
+// tables lists all that belong in the database.
 var tables = []string{
 	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "recent", "tasks", "threads", "wishes",
 }
 
-// checks are queries whose every row is a line about something wrong.
+// checks are queries whose every row describes something wrong.
 var checks = []string{
 	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered '
 			|| min(seq) || ' to ' || max(seq)
@@ -39,8 +39,8 @@ var checks = []string{
 }
 
 // Check returns a line for everything that is wrong with the database or with
-// the files beside it. It reads all of the database, but no loose file: Get and
-// Open check those.
+// the files next to it. It reads all of the database, but no loose file: Get
+// and Open check those.
 func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	err = s.run(ctx, "PRAGMA integrity_check", func(r *row) {
@@ -74,7 +74,7 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	return lines, nil
 }
 
-// run adds damage that keeps a query from ending to what it found.
+// run runs a query. If damage cuts it short, run adds that to the findings.
 func (s *Store) run(ctx context.Context, q string, scan func(*row), add func(string, ...any)) error {
 	err := s.read(ctx, func(c *sqlite.Conn) error { return each(c, q, scan) })
 	if errors.Is(err, store.ErrCorrupt) {
@@ -84,8 +84,8 @@ func (s *Store) run(ctx context.Context, q string, scan func(*row), add func(str
 	return err
 }
 
-// checkBodies compares what rows of objects say of their bytes with the bytes that there are. Both
-// are read once, in their own order.
+// checkBodies compares what rows of objects say about their bytes with the bytes themselves. Both
+// are read once, in storage order.
 func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error {
 	places, err := s.places(ctx)
 	if errors.Is(err, store.ErrCorrupt) {
@@ -106,7 +106,7 @@ func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error
 			add("body %d belongs to no object", id)
 			return
 		}
-		for p := places[0]; p.body == id; p = places[0] { // more than one in a damaged table only
+		for p := places[0]; p.body == id; p = places[0] { // more than one only in a damaged table
 			if size != p.size && !pack.Packed(mark, p.kind) {
 				add("object %s has %d bytes, its row says %d", p.hash, size, p.size)
 			}

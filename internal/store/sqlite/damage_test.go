@@ -21,7 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// filled makes a store with n small objects and a large one and closes it.
+// filled creates a store with n small objects and a large one, and closes it.
 func filled(t *testing.T, dir string, n int) (small []dag.Hash, large dag.Hash) {
 	t.Helper()
 	s := open(t, dir)
@@ -96,7 +96,7 @@ func TestFlippedBits(t *testing.T) {
 		t.Errorf("the error does not name the file: %v", err)
 	}
 	// Putting the bytes again does not hide the damage in the database, but a
-	// large blob staged again is whole again.
+	// large blob staged again is sound again.
 	if _, _, err := s.Stage(t.Context(), "p", strings.NewReader(strings.Repeat("large", 100<<10))); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestAnyFlippedBit(t *testing.T) {
 }
 
 // readsRight reads everything and reports whether nothing was wrong. Wrong bytes
-// that are not told to be wrong fail the test.
+// that are not reported as wrong fail the test.
 func readsRight(t *testing.T, dir string, hs []dag.Hash) bool {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
@@ -272,7 +272,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestCompactClears leaves what crashes leave, and what they do not.
+// TestCompactClears creates files that crashes leave behind, and files that must stay.
 func TestCompactClears(t *testing.T) {
 	dir := t.TempDir()
 	_, large := filled(t, dir, 1)
@@ -326,7 +326,7 @@ func TestCompactClears(t *testing.T) {
 	}
 }
 
-// TestCompactShrinks checks that space goes back to the file system.
+// TestCompactShrinks checks that space is returned to the file system.
 func TestCompactShrinks(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

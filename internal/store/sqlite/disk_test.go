@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// smallDisk mounts a file system of the given size, which takes root.
+// smallDisk mounts a file system of the given size, which requires root.
 func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestFullDisk(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			// With room again the same handle goes on.
+			// With room again the same handle continues.
 			if err := syscall.Mount("none", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	readOnly(t, dir, append(small, large))
 }
 
-// TestReadOnly opens beside a process that writes, and after it.
+// TestReadOnly opens a store while another process writes to it, and afterwards.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	small, large := filled(t, dir, 3)

@@ -17,7 +17,7 @@ var (
 	errReadOnly = fmt.Errorf("store can only be read: %w", syscall.EROFS)
 )
 
-// isSQLite tells an error of SQLite from one of ours.
+// isSQLite reports whether err is SQLite's rather than ours.
 func isSQLite(err error) bool {
 	return err != nil && sqlite.ErrCode(err) != sqlite.ResultError
 }
@@ -25,8 +25,8 @@ func isSQLite(err error) bool {
 // explain says in our words what an error of SQLite or of the system means. A
 // failed read or write of the database breaks the store: what the kernel and
 // SQLite hold in memory may be ahead of the disk. A full or read-only disk does
-// not: SQLite has rolled the transaction back, and the next one may well
-// succeed. Nor does damage that a reader meets, or it could not look for more.
+// not: SQLite has rolled the transaction back, and the next one may succeed.
+// Nor does damage that a reader meets, or it could not look for more.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -62,13 +62,13 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// halt stops the store for good. The first reason is the one that counts.
+// halt stops the store permanently. The first reason is the one that counts.
 func (s *Store) halt(why error) error {
 	s.broken.CompareAndSwap(nil, &why)
 	return why
 }
 
-// alive returns why nothing can go on.
+// alive returns the reason that nothing can continue, if there is one.
 func (s *Store) alive(ctx context.Context) error {
 	if why := s.broken.Load(); why != nil {
 		if errors.Is(*why, store.ErrBroken) {
@@ -84,9 +84,9 @@ func (s *Store) alive(ctx context.Context) error {
 	}
 }
 
-// synced breaks the store when syncing a file or directory failed: the kernel
-// may have thrown the unwritten pages away, and a second try would succeed
-// without them.
+// synced syncs a file or directory. A failure, unless the disk is full, breaks
+// the store: the kernel may have thrown the unwritten pages away, and a second
+// try would succeed without them.
 func (s *Store) synced(f *os.File) error {
 	err := f.Sync()
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {

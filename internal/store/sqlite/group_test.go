@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Of batches that share a transaction those that conflict fail, and leave nothing; the others are
-// applied, once.
+// Of batches that share a transaction, those that conflict fail and leave nothing behind; the
+// others are applied, once.
 func TestConflictsInAGroup(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
 	if err != nil {
@@ -79,7 +79,7 @@ func TestConflictsInAGroup(t *testing.T) {
 	}
 }
 
-// What a batch put that failed is not there for the batches after it in its transaction.
+// An object put by a batch that failed is not visible to later batches in its transaction.
 func TestFailedBatchKeepsNothing(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
 	if err != nil {
@@ -119,7 +119,7 @@ func openTwo(t *testing.T) (two [2]*Store) {
 	return two
 }
 
-// What another process commits between two transactions is noticed: no position and no row is given out
+// A commit by another process between two transactions is noticed: no position and no row is assigned
 // twice.
 func TestTransactionsInTurn(t *testing.T) {
 	two := openTwo(t)

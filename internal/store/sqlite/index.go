@@ -12,15 +12,15 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// reads are the questions that a store, and a sweep's view of it, can answer.
-// They differ in the connection: with hands one to f, and so does soon, for what is read in microseconds.
+// reads are the queries that a store, and a sweep's view of it, can answer. They differ in the
+// connection: with passes one to f, and so does soon, for reads that take microseconds.
 type reads struct {
 	store      *Store
 	with, soon func(ctx context.Context, f func(*sqlite.Conn) error) error
 }
 
-// read hands f a reader's connection. What f reads is one moment, which every
-// commit that has returned is part of, as long as f runs one statement.
+// read passes a reader's connection to f. As long as f runs one statement, it
+// sees one snapshot, which includes every commit that has returned.
 func (s *Store) read(ctx context.Context, f func(*sqlite.Conn) error) error {
 	if err := s.alive(ctx); err != nil {
 		return err
@@ -36,8 +36,8 @@ func (s *Store) read(ctx context.Context, f func(*sqlite.Conn) error) error {
 	return s.explain(ctx, f(c.Conn))
 }
 
-// readSoon is read on the connection that writes, if nobody writes: it has in memory what the last commits changed,
-// where each other one would read it from the log. f must neither wait nor ask the store for something else.
+// readSoon is read on the writer's connection, if that is idle: it has in memory what the last commits changed,
+// where any other would read it from the log. f must neither wait nor ask the store for anything else.
 func (s *Store) readSoon(ctx context.Context, f func(*sqlite.Conn) error) error {
 	if err := s.alive(ctx); err != nil {
 		return err
@@ -63,7 +63,7 @@ type query struct {
 	sql   string
 	args  []any
 	where bool
-	soon  bool // few rows are looked at, see reads
+	soon  bool // it reads few rows, see reads
 }
 
 func (q *query) and(condition string, args ...any) {
@@ -104,7 +104,7 @@ func (q *query) matchHash(column string, want dag.Hash) {
 func (q *query) end(order string, limit int) {
 	q.sql += order
 	if limit > 0 {
-		// Of a plain "?" SQLite looks at the value, and compiles the statement again each time.
+		// SQLite peeks at the value of a plain "?", and recompiles the statement each time.
 		q.sql += " LIMIT +?"
 		q.args = append(q.args, limit)
 	}
@@ -144,8 +144,8 @@ func (r reads) Thread(ctx context.Context, id string) (store.Thread, error) {
 	return one(ctx, r, "thread", id, "SELECT "+threadColumns+" FROM threads WHERE id = ?", scanThread)
 }
 
-// isShort is said beside every short name that is looked for: the index has those alone, and what is
-// bound to a statement could be none.
+// isShort goes with every lookup of a short name: the index covers nonempty names only, and a bound
+// parameter could be empty.
 const isShort = "short <> ''"
 
 // Threads returns the threads that f selects.
@@ -155,7 +155,7 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 
 func threadQuery(f store.ThreadFilter) query {
 	q := query{sql: "SELECT " + threadColumns + " FROM threads", soon: len(f.IDs) > 0 || f.Short != ""}
-	if len(f.IDs) > 0 { // any number of them is one statement
+	if len(f.IDs) > 0 { // one statement, however many they are
 		ids, _ := json.Marshal(f.IDs)
 		q.and("id IN (SELECT value FROM json_each(?))", string(ids))
 	}
@@ -214,7 +214,7 @@ func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 	return many(ctx, r, "gates", q, scanGate)
 }
 
-// Flow returns what name means.
+// Flow returns the flow called name.
 func (r reads) Flow(ctx context.Context, name string) (store.Flow, error) {
 	return one(ctx, r, "flow", name, "SELECT "+flowColumns+" FROM flows WHERE name = ?", scanFlow)
 }
@@ -237,7 +237,7 @@ func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, er
 }
 
 // Pins returns every pinned hash that is kept. A pin is recorded before a large
-// blob is published (see Stage), so a crash can leave one that holds nothing.
+// blob is published (see Stage), so a crash can leave one that pins nothing.
 func (r reads) Pins(ctx context.Context) ([]dag.Hash, error) {
 	q := query{sql: "SELECT hash FROM objects WHERE hash IN (SELECT hash FROM pins) " +
 		"UNION SELECT hash FROM recent WHERE hash IN (SELECT hash FROM pins) ORDER BY hash"}

@@ -16,23 +16,23 @@ import (
 var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
 
 // A lease is a locked file, so that it ends with its process, and a token in the
-// database, so that a batch can be held against it.
+// database, so that batches can be checked against it.
 type lease struct {
 	*lock.Lock
 	fence store.Fence
 }
 
-// Fence is what batches under the lease carry.
+// Fence returns what batches under the lease carry.
 func (l lease) Fence() store.Fence { return l.fence }
 
-// Lost is never closed: the system tells of each process that it has died, and of no other.
+// Lost is never closed: the system frees the lock when its process dies, and not before.
 func (l lease) Lost() <-chan struct{} { return nil }
 
 func (s *Store) locks() lock.Locks {
 	return lock.Locks{Dir: filepath.Join(s.cfg.Dir, "leases"), Now: s.cfg.Now}
 }
 
-// Acquire takes the lease called name, or returns a *store.HeldError at once.
+// Acquire takes the lease called name, or immediately returns a *store.HeldError.
 func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	err := s.alive(ctx)
 	switch {
@@ -63,7 +63,7 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	return l, nil
 }
 
-// Holder reports whether somebody holds the lease called name, and who.
+// Holder reports whether the lease called name is held, and by whom.
 func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
 	err = s.alive(ctx)
 	if err == nil && !store.LeaseName(name) {
@@ -78,7 +78,7 @@ func (s *Store) Holder(ctx context.Context, name string) (owner string, held boo
 	return owner, held, nil
 }
 
-// Holders returns who holds those leases of names that somebody holds.
+// Holders returns the owners of those leases in names that are held.
 func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
 	owners := map[string]string{}
 	for _, name := range names {
@@ -93,7 +93,7 @@ func (s *Store) Holders(ctx context.Context, names []string) (map[string]string,
 	return owners, nil
 }
 
-// Held returns who holds the leases whose names begin with a prefix: a lease that nobody holds has no file.
+// Held returns the owners of held leases whose names begin with prefix: a lease that is not held has no file.
 func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
 	if !store.LeaseName(prefix) {
 		return nil, fmt.Errorf("look at leases %q: %w", prefix, errLeaseName)

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// loose returns where the file of a large blob lies.
+// loose returns the path of the file of a large blob.
 func (s *Store) loose(h dag.Hash) string {
 	name := h.String()
 	return filepath.Join(s.cfg.Dir, "objects", name[:2], name)
@@ -31,7 +31,7 @@ func (s *Store) openLoose(h dag.Hash) (io.ReadCloser, error) {
 	return &checked{s: s, r: f, h: h, where: "in " + path}, nil
 }
 
-// checked hands bytes on and, where they end, says whether they were right.
+// checked passes bytes on and, where they end, reports whether they match the hash.
 type checked struct {
 	s     *Store
 	r     io.Reader
@@ -73,8 +73,8 @@ func (c *checked) Close() error {
 	return nil
 }
 
-// temp makes a file to stage into. The lock tells Compact, in whatever process,
-// that somebody is still at it.
+// temp creates a file to stage into. The lock tells Compact, in any process,
+// that it is still being written.
 func (s *Store) temp() (*os.File, error) {
 	f, err := os.CreateTemp(s.temps(), "stage-")
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Store) temp() (*os.File, error) {
 	return f, nil
 }
 
-// publish gives a synced temporary file its name, durably. What was there under
-// that name had the same bytes, or was damaged.
+// publish gives a synced temporary file its name, durably. A file already there
+// had the same bytes, or was damaged.
 func (s *Store) publish(temp string, h dag.Hash) error {
 	path := s.loose(h)
 	dir := filepath.Dir(path)
@@ -117,7 +117,7 @@ func (s *Store) syncDir(dir string) error {
 	return s.synced(f)
 }
 
-// syncDir is for the directories made before there is a store to break.
+// syncDir is for directories created before there is a store to break.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A record of the first schema is brought forward when it is opened, and nothing
-// in it is lost.
+// A record with the first schema is brought up to date when it is opened, and
+// nothing in it is lost.
 func TestMigration(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -67,8 +67,8 @@ func TestMigration(t *testing.T) {
 	}
 }
 
-// Tasks that are there get short names: the older one the shorter, where they would be called
-// the same.
+// Existing tasks get short names: where two would get the same, the older one gets the
+// shorter.
 func TestMigrationNamesTasks(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -107,7 +107,7 @@ func TestMigrationNamesTasks(t *testing.T) {
 	}
 }
 
-// Each prompt asks for the notes of its task: they are found without reading what else happened, also
+// Each prompt asks for the notes of its task: they are found without reading the other events, also
 // in a store that an earlier version made.
 func TestNotesHaveAnIndex(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
@@ -144,7 +144,7 @@ func TestNotesHaveAnIndex(t *testing.T) {
 	wantIndex(t, s, eventQuery(1, f), "INDEX events_notes")
 }
 
-// What is asked for of each thread that is begun or moves does not look at all others.
+// Queries made for each thread that begins or moves do not look at all the others.
 func TestThreadsHaveIndexes(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
 	if err != nil {
@@ -157,7 +157,7 @@ func TestThreadsHaveIndexes(t *testing.T) {
 		"INDEX threads_bundle (bundle=? AND status=?)")
 }
 
-// wantIndex holds that s finds what q asks for by an index.
+// wantIndex checks that s uses an index for q.
 func wantIndex(t *testing.T, s *Store, q query, index string) {
 	t.Helper()
 	var plan string

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/soak"
 )
 
-// shutdown is FS_IOC_SHUTDOWN, and noFlush its way of not writing the file system's own log first:
-// what a disk looks like after the power was cut.
+// shutdown is FS_IOC_SHUTDOWN, and noFlush its mode that does not write the file system's own log
+// first: what a disk looks like after a power cut.
 const (
 	shutdown = 0x8004587d
 	noFlush  = 2
@@ -31,13 +31,13 @@ type disk struct {
 	image, dir string
 }
 
-// newDisk makes a file system and mounts it, which takes root.
+// newDisk makes a file system and mounts it, which requires root.
 func newDisk(t *testing.T, kind string) *disk {
 	t.Helper()
 	d := &disk{t, filepath.Join(t.TempDir(), "image"), t.TempDir()}
 	f, err := os.Create(d.image)
 	if err == nil {
-		err = errors.Join(f.Truncate(320<<20), f.Close()) // the least that XFS takes, and sparse
+		err = errors.Join(f.Truncate(320<<20), f.Close()) // the minimum for XFS, and sparse
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -70,9 +70,9 @@ func cut(dir string) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), shutdown, noFlush)
 }
 
-// writeUntilCut writes, and cuts the power after a random number of things that were reported as durable.
-// What is reported from then on does not count, and is not printed: while it shuts down, ext4 can let a
-// sync succeed whose transaction it drops, see jbd2_complete_transaction. A disk without power says nothing.
+// writeUntilCut writes, and cuts the power after a random number of writes reported as durable. What is
+// reported from then on does not count, and is not printed: while it shuts down, ext4 can let a sync succeed
+// whose transaction it drops, see jbd2_complete_transaction. A disk without power reports nothing.
 func writeUntilCut(dir string) error {
 	var mu sync.Mutex
 	left := rand.IntN(120)
@@ -101,8 +101,8 @@ func (d *disk) again() {
 	}
 }
 
-// TestPowerCuts cuts the power of a disk while a process writes to a store on it: whatever the process
-// was told is durable is there when the disk is back, and the store needs no repair.
+// TestPowerCuts cuts the power of a disk while a process writes to a store on it: whatever was
+// reported as durable is there when the disk is back, and the store needs no repair.
 func TestPowerCuts(t *testing.T) {
 	for _, kind := range []string{"ext4", "xfs"} {
 		t.Run(kind, func(t *testing.T) { powerCuts(t, kind) })

@@ -67,7 +67,7 @@ func child(t *testing.T, role, dir string) (*exec.Cmd, *bufio.Scanner, io.WriteC
 	return c, bufio.NewScanner(out), in
 }
 
-// step moves t and says so, as a batch; t is as it is after it.
+// step moves t and records it, as a batch; t is as it is after it.
 func step(t *store.Thread, text string) store.Batch {
 	o := object(text, store.Node)
 	x := store.ThreadChange{From: t.State()}
@@ -90,7 +90,7 @@ func begin(ctx context.Context, s *sqlite.Store, id string) (store.Thread, error
 	return t, s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: t}}})
 }
 
-// writeForever writes and prints what it was told is durable.
+// writeForever writes, and prints what was reported as durable.
 func writeForever(dir string) error {
 	return write(dir, func(line string) error {
 		_, err := fmt.Println(line)
@@ -98,8 +98,8 @@ func writeForever(dir string) error {
 	})
 }
 
-// write commits steps of four threads and stages large blobs, until something fails. What it was told is
-// durable it tells done.
+// write commits steps of four threads and stages large blobs, until something fails. It passes to done
+// what was reported as durable.
 func write(dir string, done func(line string) error) error {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
@@ -138,7 +138,7 @@ func write(dir string, done func(line string) error) error {
 	return <-errs
 }
 
-// TestKill kills a writing process at random moments: whatever it was told is
+// TestKill kills a writing process at random times: whatever was reported as
 // durable is there, and the store needs no repair.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
@@ -150,7 +150,7 @@ func TestKill(t *testing.T) {
 			if n == 0 {
 				c.Process.Kill()
 			}
-			// What was printed before the kill counts, also what we read after it.
+			// What was printed before the kill counts, even if we read it later.
 			f := strings.Fields(out.Text())
 			h, err := dag.ParseHash(f[len(f)-1])
 			if err != nil {
@@ -225,8 +225,8 @@ const (
 	increments = 50
 )
 
-// count adds to a thread's steps that other processes add to as well, from
-// several goroutines, and never takes no for an answer.
+// count adds to a thread's steps, as other processes do, from several
+// goroutines, and retries until it succeeds.
 func count(dir string) error {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
@@ -257,7 +257,7 @@ func count(dir string) error {
 	return <-errs
 }
 
-// TestProcesses has three processes open a fresh directory at once and count in it.
+// TestProcesses has three processes open a fresh directory concurrently and count in it.
 func TestProcesses(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -285,7 +285,7 @@ func TestProcesses(t *testing.T) {
 	clean(t, s)
 }
 
-// TestOpenTogether opens a fresh directory from many sides at once.
+// TestOpenTogether opens a fresh directory from many goroutines concurrently.
 func TestOpenTogether(t *testing.T) {
 	for range 5 {
 		dir := t.TempDir() + "/home"
@@ -307,8 +307,8 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// writeOverLimit writes until the system refuses to let a file grow further,
-// which SQLite sees as a failed write.
+// writeOverLimit writes until the system refuses to let a file grow, which
+// SQLite sees as a failed write.
 func writeOverLimit(dir string) error {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
@@ -409,7 +409,7 @@ func TestLeaseDiesWithProcess(t *testing.T) {
 	}
 }
 
-// TestLeaseOfKilledProcess holds that the lease of a process that was killed can be had at once, although kill
+// TestLeaseOfKilledProcess checks that the lease of a killed process is available immediately, although kill
 // returns before its locks are gone.
 func TestLeaseOfKilledProcess(t *testing.T) {
 	dir := t.TempDir()

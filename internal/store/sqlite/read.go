@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/store/pack"
 )
 
-// Get returns the object kept under h, its hash checked.
+// Get returns the object kept under h, after checking its hash.
 func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	e, data, loose, err := r.look(ctx, h)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 		return store.Object{}, err
 	}
 	defer f.Close()
-	// The size is what the row says; a damaged row must not cost all memory.
+	// The size comes from the row; a damaged row must not exhaust memory.
 	b := bytes.NewBuffer(make([]byte, 0, max(0, min(e.Size, dag.MaxBytes))+bytes.MinRead))
 	if _, err := io.Copy(b, f); err != nil {
 		return store.Object{}, err
@@ -43,7 +43,7 @@ func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return store.Object{Hash: h, Kind: e.Kind, Data: b.Bytes()}, nil
 }
 
-// Many returns the objects kept under hs, in their order.
+// Many returns the objects kept under hs, in the order of hs.
 func (r reads) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) {
 	all := make([]store.Object, len(hs))
 	entries, files := make([]store.Entry, len(hs)), make([]bool, len(hs))
@@ -71,7 +71,7 @@ func (r reads) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) 
 	return all, nil
 }
 
-// checked returns an object whose bytes are kept in a row, its hash checked.
+// checked returns an object whose bytes are kept in a row, after checking its hash.
 func (r reads) checked(data []byte, e store.Entry) (store.Object, error) {
 	data, err := r.unpacked(data, e)
 	if err != nil {
@@ -83,8 +83,8 @@ func (r reads) checked(data []byte, e store.Entry) (store.Object, error) {
 	return store.Object{Hash: e.Hash, Kind: e.Kind, Data: data}, nil
 }
 
-// Open streams the object kept under h. Small objects are read, and found to be
-// corrupt or not, at once; the reader tells at its end.
+// Open streams the object kept under h. Small objects are read before Open
+// returns; a wrong hash is reported at the end of the reader.
 func (r reads) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
 	f, e, err := r.open(ctx, h)
 	if err != nil {
@@ -109,8 +109,8 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, e, r.store.explain(ctx, err)
 		}
-		// The row may have been swept since: then the object is not damaged,
-		// it is gone.
+		// The row may have been swept since: then the object is not damaged but
+		// gone.
 		if kept, err := r.Has(ctx, h); err != nil {
 			return nil, e, err
 		} else if kept {
@@ -132,7 +132,7 @@ func (r reads) look(ctx context.Context, h dag.Hash) (e store.Entry, data []byte
 	return e, data, loose, err
 }
 
-// fetch reads an object's row, and its bytes as they are kept unless they are a loose file.
+// fetch reads an object's row, and its bytes as stored unless they are a loose file.
 func (r reads) fetch(c *sqlite.Conn, h dag.Hash) (e store.Entry, data []byte, loose bool, err error) {
 	const columns = "SELECT hash, kind, size, put, "
 	const inRecent = columns + "0, data FROM recent LEFT JOIN bodies USING (id) WHERE id = ? AND hash = ?"
@@ -170,7 +170,7 @@ func scanEntry(r *row) store.Entry {
 	return store.Entry{Hash: r.hash(), Kind: store.Kind(r.int()), Size: r.int(), Put: time.UnixMilli(r.int()).UTC()}
 }
 
-// Stat returns what the rows of those of hs that are kept say of them.
+// Stat returns the entries of those of hs that are kept.
 func (r reads) Stat(ctx context.Context, hs []dag.Hash) (found []store.Entry, err error) {
 	const inRecent, inObjects = entries + "recent WHERE id = ? AND hash = ?", entries + "objects WHERE hash = ?"
 	err = r.with(ctx, func(c *sqlite.Conn) error {
@@ -209,10 +209,10 @@ func (r reads) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash,
 	}
 	low, err := dag.ParseHash(prefix + strings.Repeat("0", pad))
 	if err != nil {
-		return nil, nil // not the beginning of any hash
+		return nil, nil // no hash begins with prefix
 	}
-	high, _ := dag.ParseHash(prefix + strings.Repeat("f", pad)) // differs from low in its valid digits only
-	// Not as hashes: the zero Hash would become NULL.
+	high, _ := dag.ParseHash(prefix + strings.Repeat("f", pad)) // valid, as low is
+	// Not passed as hashes: the zero Hash would become NULL.
 	q := query{sql: "SELECT hash FROM objects WHERE hash BETWEEN ?1 AND ?2 " +
 		"UNION SELECT hash FROM recent WHERE hash BETWEEN ?1 AND ?2", args: []any{low[:], high[:]}}
 	q.end(" ORDER BY hash", max)
@@ -220,13 +220,13 @@ func (r reads) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash,
 }
 
 // listPage is how many entries List reads at a time, so that it holds neither a
-// connection nor an old view of the database while its caller works.
+// connection nor an old snapshot of the database while its caller works.
 const listPage = 1000
 
 // List yields an entry for every object, in hash order.
 func (r reads) List(ctx context.Context) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		// What is put or moved while the others are read is in there, or among them, or both.
+		// Read recent first: a row that moves meanwhile may be found twice, but is never missed.
 		recent, err := many(ctx, r, "objects", query{sql: entries + "recent ORDER BY hash"}, scanEntry)
 		if err != nil {
 			yield(store.Entry{}, err)

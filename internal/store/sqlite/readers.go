@@ -9,11 +9,11 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// readers are the connections that read. The one that was used last is used next, since it has compiled
-// its statements, and one is opened when all others are at work: most commands need one or two.
+// readers are the connections for reading. The most recently used one is used next, since its statements
+// are compiled, and a new one is opened when all others are busy: most commands need one or two.
 type readers struct {
 	open    func() (*sqlite.Conn, error)
-	slots   chan struct{} // one for each that is at work
+	slots   chan struct{} // one for each busy connection
 	closing chan struct{}
 
 	mu   sync.Mutex
@@ -21,12 +21,12 @@ type readers struct {
 	busy map[*reader]bool
 }
 
-// A reader is a connection and the way to interrupt it, which is made anew only once it was used: to tell SQLite
-// of each context would start a goroutine for each read.
+// A reader is a connection and the means to interrupt it, which is replaced only once used: passing each context
+// to SQLite would start a goroutine for each read.
 type reader struct {
 	*sqlite.Conn
 	cut  *cut
-	stop func() bool // ends that the context of the read interrupts it
+	stop func() bool // detaches it from the context of the read
 }
 
 // A cut is a channel that can be closed more than once.
@@ -90,7 +90,7 @@ func (r *readers) put(c *reader) {
 	<-r.slots
 }
 
-// close interrupts what is read, waits for it and closes all connections.
+// close interrupts running reads, waits for them and closes all connections.
 func (r *readers) close() error {
 	close(r.closing)
 	r.mu.Lock()
@@ -99,7 +99,7 @@ func (r *readers) close() error {
 	}
 	r.mu.Unlock()
 	for range readerCount {
-		r.slots <- struct{}{} // for good
+		r.slots <- struct{}{} // never released
 	}
 	var errs []error
 	for _, c := range r.idle {

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestReadersAreReused holds that reads one after the other take one connection, as many at once as there may be
-// one each, and that one more waits.
+// TestReadersAreReused checks that consecutive reads share one connection, that concurrent reads take one each
+// up to the limit, and that one more waits.
 func TestReadersAreReused(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: t.TempDir() + "/home"})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestReadersAreReused(t *testing.T) {
 	}
 }
 
-// TestCloseEndsReads holds that closing interrupts what is read, and that nothing is read afterwards.
+// TestCloseEndsReads checks that closing interrupts running reads, and that nothing is read afterwards.
 func TestCloseEndsReads(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: t.TempDir() + "/home"})
 	if err != nil {
@@ -79,8 +79,8 @@ func TestCloseEndsReads(t *testing.T) {
 	}
 }
 
-// TestReadSoon holds that short reads take the connection that writes while nobody writes, and see there what others
-// have committed, and that they take another one while somebody writes.
+// TestReadSoon checks that short reads use the writer's connection while it is idle, and see there what others have
+// committed, and that they use another one while it writes.
 func TestReadSoon(t *testing.T) {
 	dir := t.TempDir() + "/home"
 	s, other := openIn(t, dir), openIn(t, dir)

@@ -10,28 +10,28 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// The rows of objects lie in the order of their hashes, so that each new one would change a page of its
-// own. They wait in a table of their own, in the order in which they came, until there are enough of them
-// that they share pages; then they move (fold). Which of that table's rows an object has is known in memory.
+// The rows of objects are in hash order, so that each new one would change a page of its own. New rows
+// therefore wait in another table, in insertion order, until there are enough of them to share pages; then
+// they move (fold). Which row of that table an object has is kept in memory.
 
 const (
 	// leastFold and mostFold bound how many rows wait before they move. Each process that reads
-	// one of them reads which there are.
+	// one of them first lists them all.
 	leastFold, mostFold = 512, 16 << 10
-	// foldPart is the part of all objects that may wait.
+	// foldPart says that one in so many of all objects may wait.
 	foldPart = 8
 )
 
 const lastFolded = "coalesce((SELECT value FROM counters WHERE name = 'folded'), 0)"
 
-// recent is an index of the table of that name. An entry may be of a row that has moved since: who reads
-// the row asks for its hash too.
+// recent is an index of the table of that name. An entry may belong to a row that has moved since, so
+// reads of the row ask for its hash too.
 type recent struct {
 	mu   sync.RWMutex
 	ids  map[dag.Hash]int64
-	upto int64 // the highest row that was read; none that comes later is lower
-	fold int   // how many entries there are when they are next tried to be moved
-	most int   // how many may wait; 0: by how many objects there are
+	upto int64 // the highest row that was read; later ones are higher
+	fold int   // number of entries at which to try moving them next
+	most int   // how many may wait; 0: depends on the number of objects
 }
 
 func (r *recent) id(h dag.Hash) (int64, bool) {
@@ -41,7 +41,7 @@ func (r *recent) id(h dag.Hash) (int64, bool) {
 	return id, ok
 }
 
-// committed takes in what a transaction did, once it is durable.
+// committed records what a transaction did, once it is durable.
 func (r *recent) committed(t *tx) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,15 +56,15 @@ func (r *recent) committed(t *tx) {
 	}
 }
 
-// behind reports whether there are rows that were not read.
+// behind reports whether there are rows that were not read yet.
 func (r *recent) behind(last int64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return last > r.upto
 }
 
-// catchUp reads which rows there are that others made. c must see nothing that is not committed: the
-// row of a transaction that is rolled back is given out again.
+// catchUp reads which rows other processes have added. c must not see uncommitted rows: the numbers
+// of a rolled-back transaction are assigned again.
 func (r *recent) catchUp(c *sqlite.Conn) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,12 +84,12 @@ func (r *recent) catchUp(c *sqlite.Conn) error {
 	}, r.upto)
 }
 
-// drop forgets rows that have moved, which are all up to one.
+// drop forgets the rows up to upto, which have moved.
 func (r *recent) drop(upto int64) {
 	maps.DeleteFunc(r.ids, func(_ dag.Hash, id int64) bool { return id <= upto })
 }
 
-// due reports whether it is time to move rows. It says so once for so many.
+// due reports whether it is time to move rows. After that it waits for as many more.
 func (r *recent) due() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,20 +104,20 @@ func (r *recent) due() bool {
 	return true
 }
 
-// find calls scan with the row of an object, which one of two queries reads: one is asked for a row of
-// recent and its hash, the other for a hash. It reports whether there is one.
+// find calls scan with the row of an object, and reports whether there is one. inRecent takes a row of
+// recent and its hash, inObjects a hash.
 func (s *Store) find(c *sqlite.Conn, h dag.Hash, inRecent, inObjects string, scan func(*row)) (bool, error) {
 	if found, err := s.look(c, h, inRecent, inObjects, scan); found || err != nil {
 		return found, err
 	}
-	// Others may have put it since, or moved it.
+	// Other processes may have put it since, or moved it.
 	if err := s.recent.catchUp(c); err != nil {
 		return false, err
 	}
 	return s.look(c, h, inRecent, inObjects, scan)
 }
 
-// look is find without what others did since this process read or wrote last.
+// look is find without what others did since this process last read or wrote.
 func (s *Store) look(c *sqlite.Conn, h dag.Hash, inRecent, inObjects string, scan func(*row)) (bool, error) {
 	if id, ok := s.recent.id(h); ok {
 		if found, err := first(c, inRecent, scan, id, h); found || err != nil {
@@ -127,7 +127,7 @@ func (s *Store) look(c *sqlite.Conn, h dag.Hash, inRecent, inObjects string, sca
 	return first(c, inObjects, scan, h)
 }
 
-// fold moves rows if there are enough of them. What fails is tried again when there are more.
+// fold moves rows if there are enough of them. A failure is retried once there are more.
 func (s *Store) fold() {
 	if !s.recent.due() {
 		return
@@ -137,7 +137,7 @@ func (s *Store) fold() {
 	<-r.done
 }
 
-// fold moves what is in recent to the other objects. Its rows are not given out again.
+// fold moves the rows of recent to objects. Their numbers are not assigned again.
 func (t *tx) fold() error {
 	t.folded = t.body
 	for _, q := range []string{
@@ -152,7 +152,7 @@ func (t *tx) fold() error {
 	return nil
 }
 
-// row returns the row of recent that an object has, if it is in there.
+// row returns the row of recent that an object has, if there is one.
 func (t *tx) row(h dag.Hash) (int64, bool) {
 	if id, ok := t.fresh[h]; ok {
 		return id, true

@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestObjectsThatMove holds that objects are what they were put as wherever their rows lie: with two handles
-// of one store that put, move and sweep by turns, one of which may know less than the other.
+// TestObjectsThatMove checks that objects are what they were put as wherever their rows are: two handles on
+// one store put, move and sweep alternately, and one of them may know less than the other.
 func TestObjectsThatMove(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "home")
@@ -108,8 +108,8 @@ func ok(rt *rapid.T, err error) {
 	}
 }
 
-// TestRowsAreNotGivenOutAgain holds that who has read up to a row finds all that others put later, though the row
-// was moved and swept.
+// TestRowsAreNotGivenOutAgain checks that a handle that has read up to some row finds all that others put later,
+// even if that row was moved and swept.
 func TestRowsAreNotGivenOutAgain(t *testing.T) {
 	two := openTwo(t)
 	first := store.Object{Hash: dag.Sum([]byte("first")), Data: []byte("first")}
@@ -129,7 +129,7 @@ func TestRowsAreNotGivenOutAgain(t *testing.T) {
 	}
 }
 
-// TestRowsMoveByThemselves holds that rows do not wait for ever.
+// TestRowsMoveByThemselves checks that rows do not wait forever.
 func TestRowsMoveByThemselves(t *testing.T) {
 	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
 	if err != nil {

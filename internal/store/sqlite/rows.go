@@ -5,8 +5,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// For every table: its columns in one order, how a row is read, and how it is
-// written, in that order.
+// For every table: its columns, in the order in which a row is read and
+// written.
 
 const (
 	threadColumns = "id, task, root, kind, bundle, flow, start, head, status, wanted, inflight, tree, workspace, " +
@@ -22,8 +22,8 @@ const (
 
 	putThread = "INSERT OR REPLACE INTO threads (" + threadColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	// moveThread compares and swaps at once. It is for the common change, which
-	// leaves the indexed columns and the start alone, and so the indexes.
+	// moveThread compares and swaps in one statement. It is for the common change,
+	// which leaves the start and the indexed columns, and so the indexes, alone.
 	moveThread = "UPDATE threads SET kind=?, flow=?, head=?, wanted=?, inflight=?, tree=?, " +
 		"steps=?, created=?, updated=?, ended=?, decision=?, options=?, links=? " +
 		"WHERE id=? AND head IS ? AND status=? AND wanted=? " +
@@ -32,8 +32,8 @@ const (
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	putAttempt = "INSERT OR REPLACE INTO attempts (" + attemptColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	// moveAttempt is for the common change, which leaves the indexed columns alone. It has the values of
-	// putAttempt, and the status that the row had.
+	// moveAttempt is for the common change, which leaves the indexed columns alone. It takes the values
+	// of putAttempt, and the status that the row had.
 	moveAttempt = "UPDATE attempts SET origin=?3, role=?4, agent=?6, instance=?7, prompt=?8, status=?9, failure=?10, " +
 		"session=?11, pid=?12, pidstart=?13, tag=?14, started=?15, ended=?16, input=?17, cached=?18, output=?19, " +
 		"reasoning=?20, cost=?21, transcript=?22, stderr=?23, kept=?24, turn=?25, waited=?26, calls=?27, host=?28, " +
@@ -43,12 +43,12 @@ const (
 	putFlow  = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
 	addWish  = "INSERT INTO wishes (" + wishColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	takeWish = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
-	// takeLease answers with the token of who takes it.
+	// takeLease returns the token of the new holder.
 	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING token"
 	putEvent  = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
 )
 
-// links are the parts of a thread that most threads have not.
+// links are the parts of a thread that most threads lack.
 type links struct {
 	Reason     *store.Reason     `json:"reason,omitempty"`
 	Parent     *store.Parent     `json:"parent,omitempty"`

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store/pack"
 )
 
-// A place is where the bytes of an object lie, and what its row says of them.
+// A place is where the bytes of an object are stored, and what its row says about them.
 type place struct {
 	body, size int64
 	hash       dag.Hash
@@ -23,15 +23,15 @@ type place struct {
 }
 
 const (
-	// placePage is how many rows are read in one statement, so that none keeps an old view of
+	// placePage is how many rows one statement reads, so that none keeps an old snapshot of
 	// the database for long.
 	placePage = 20_000
-	// scanPart is how many bodies are read in one statement.
+	// scanPart is how many bodies one statement reads.
 	scanPart = 500
 )
 
-// Scan calls visit with every sound object that is no file of its own. Rows are sorted by hash and
-// bodies by when they were put: read one by one, each would be two searches in a tree of all.
+// Scan calls visit with every sound object that is not a file of its own. Rows are sorted by hash and
+// bodies by when they were put: reading objects one by one would take two tree searches for each.
 func (r reads) Scan(ctx context.Context, visit func(store.Object) error) error {
 	places, err := r.places(ctx)
 	if err != nil {
@@ -51,12 +51,12 @@ func (r reads) Scan(ctx context.Context, visit func(store.Object) error) error {
 	return nil
 }
 
-// places returns where the bytes of objects are, in their order.
+// places returns where the bytes of objects are stored, in storage order.
 func (r reads) places(ctx context.Context) ([]place, error) {
 	scan := func(r *row) place {
 		return place{hash: r.hash(), kind: store.Kind(r.int()), size: r.int(), body: r.int()}
 	}
-	// What moves while the others are read is in there, or among them, or both.
+	// Read recent first: a row that moves meanwhile may be found twice, but is never missed.
 	recent, err := many(ctx, r, "objects", query{sql: "SELECT hash, kind, size, id FROM recent"}, scan)
 	if err != nil {
 		return nil, err

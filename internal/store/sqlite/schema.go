@@ -17,10 +17,10 @@ const applicationID = 0x706c6169
 // A script that has been released is never changed; a change is a new script.
 var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
-// schema1 keeps what is small and asked for often (objects) apart from what is
-// large and asked for rarely (bodies): listing and sweeping never touch bytes,
-// and a put that only refreshes the time rewrites no body. Hashes are 32 bytes,
-// NULL where a row names none. Times are Unix milliseconds.
+// schema1 keeps what is small and often read (objects) apart from what is large
+// and rarely read (bodies): listing and sweeping never touch bytes, and a put
+// that only refreshes the time rewrites no body. Hashes are 32 bytes, NULL
+// where a row names none. Times are Unix milliseconds.
 const schema1 = `
 CREATE TABLE objects (
 	hash BLOB PRIMARY KEY,
@@ -166,16 +166,16 @@ CREATE TABLE counters (
 INSERT INTO counters VALUES ('floor', 0);
 `
 
-// schema2 lets an attempt say which turn of its session it was, and how long it
+// schema2 lets an attempt record its turn in the session, and how long it
 // waited for people.
 const schema2 = `
 ALTER TABLE attempts ADD COLUMN turn TEXT NOT NULL DEFAULT '';
 ALTER TABLE attempts ADD COLUMN waited INTEGER NOT NULL DEFAULT 0;
 `
 
-// schema3 is the version whose steps say in which path they were done, and whose nodes are of
-// further types (docs/format.md). An agent that asks looks for the gates of its thread; wishes
-// are asked for while they are open, and removed by task.
+// schema3 is the version whose steps record their path, and whose nodes have further types
+// (docs/format.md). An agent that asks looks up the gates of its thread; wishes are looked up
+// while they are open, and removed by task.
 const schema3 = `
 CREATE INDEX gates_thread ON gates(thread);
 
@@ -196,8 +196,8 @@ CREATE INDEX wishes_open ON wishes(task) WHERE taken = 0;
 `
 
 // schema4 is the version whose joins say why paths failed (docs/format.md), and gives each root
-// thread a short name. Those that are there get the shortest end of
-// their ids that is not taken, of four to eight characters, the older ones first.
+// thread a short name. Existing ones get the shortest unused suffix of their ids, of four to
+// eight characters, older threads first.
 const schema4 = `
 ALTER TABLE threads ADD COLUMN short TEXT NOT NULL DEFAULT '';
 CREATE UNIQUE INDEX threads_short ON threads(short) WHERE short <> '';
@@ -207,23 +207,23 @@ UPDATE OR IGNORE threads SET short = lower(substr(id, -6)) WHERE kind = 'root' A
 UPDATE OR IGNORE threads SET short = lower(substr(id, -8)) WHERE kind = 'root' AND short = '';
 `
 
-// schema5 finds the notes of a task, for which every prompt asks and of which there are few, without
-// reading what else happened since the last one.
+// schema5 finds the notes of a task, which every prompt asks for and of which there are few, without
+// reading the other events since the last one.
 const schema5 = `
 CREATE INDEX events_notes ON events(task, pos) WHERE type = 'notes.read';
 `
 
 // schema6 is the version whose attempts keep their traffic with a model (docs/format.md). It finds the
-// threads of a flow that have not ended, of which there are few among all.
+// threads of a flow that have not ended, few among all.
 const schema6 = `
 ALTER TABLE attempts ADD COLUMN calls BLOB;
 DROP INDEX threads_bundle;
 CREATE INDEX threads_bundle ON threads(bundle, status);
 `
 
-// schema7 holds batches against the leases under which they are made, counts what the hosts of a task
-// use up, says of whose process an attempt is, and keeps the action that a person approved in the place of the one
-// that was asked for.
+// schema7 checks batches against the leases under which they are made, counts what the hosts of a task use up,
+// records whose process an attempt is, and keeps the action that a person approved instead of the one that was
+// asked for.
 const schema7 = `
 CREATE TABLE leases (
 	name  TEXT PRIMARY KEY,
@@ -244,8 +244,8 @@ ALTER TABLE gates ADD COLUMN edited BLOB;
 ALTER TABLE gates ADD COLUMN editeddigest BLOB;
 `
 
-// schema8 has what was put of late in the order in which it came (recent.go). The highest of its rows that
-// ever moved to objects is counted: ids of bodies are not given out twice.
+// schema8 keeps recently put objects in insertion order (recent.go). It records the highest row that ever
+// moved to objects, so that ids of bodies are never reused.
 const schema8 = `
 CREATE TABLE recent (
 	id   INTEGER PRIMARY KEY,   -- in bodies
@@ -257,8 +257,8 @@ CREATE TABLE recent (
 INSERT INTO counters VALUES ('folded', 0);
 `
 
-// version reads the version of the schema, 0 for an empty file, and refuses a
-// database that is someone else's or too new.
+// version reads the schema version, 0 for an empty file, and refuses a database
+// that is not Plait's or too new.
 func version(c *sqlite.Conn) (int, error) {
 	id, err := number(c, "PRAGMA application_id")
 	if err != nil {
@@ -284,19 +284,19 @@ func version(c *sqlite.Conn) (int, error) {
 	return int(v), nil
 }
 
-// Schema returns the version of the schema that was found when the store was opened, 0 when it was
-// made, and the one that it has now.
+// Schema returns the schema version found when the store was opened, 0 if it was created, and the
+// current one.
 func (s *Store) Schema() (found, now int) { return s.found, len(migrations) }
 
-// migrate brings the schema up to date and returns the version that it had. The caller sees to it
-// that no other process is opening the same store.
+// migrate brings the schema up to date and returns the previous version. The caller ensures that
+// no other process is opening the same store.
 func migrate(c *sqlite.Conn) (v int, err error) {
 	v, err = version(c)
 	if err != nil || v == len(migrations) {
 		return v, err
 	}
 	if v == 0 {
-		// Only an empty file takes this, and only before it is in WAL mode.
+		// Only an empty file accepts these, and only before it is in WAL mode.
 		// Steps of a few KB fill pages of 8 KiB better than pages of 4.
 		for _, q := range []string{"PRAGMA page_size = 8192", "PRAGMA auto_vacuum = INCREMENTAL"} {
 			if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
@@ -312,8 +312,8 @@ func migrate(c *sqlite.Conn) (v int, err error) {
 		return v, err
 	}
 	defer end(&err)
-	// Again, now that nobody can write: a store of an older Plait, which
-	// knows nothing of our lock on the directory, may have come in between.
+	// Again, now that no process can write: an older Plait, which does not use
+	// our lock on the directory, may have come in between.
 	if v, err = version(c); err != nil {
 		return v, err
 	}
@@ -344,7 +344,7 @@ func wal(c *sqlite.Conn) error {
 	return err
 }
 
-// number runs a query that answers with one number.
+// number runs a query that returns a single number.
 func number(c *sqlite.Conn, query string) (n int64, err error) {
 	err = sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{
 		ResultFunc: func(st *sqlite.Stmt) error { n = st.ColumnInt64(0); return nil },

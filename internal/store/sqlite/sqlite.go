@@ -1,23 +1,23 @@
 // Package sqlite keeps a store in one directory: rows, events and small objects
-// in an SQLite database, large blobs in files beside it.
+// in an SQLite database, large blobs in files next to it.
 //
 //	plait.db             and plait.db-wal, plait.db-shm while it is open
 //	objects/ab/<hash>    blobs over 256 KiB
 //	objects/tmp/         blobs being staged
-//	leases/<name>        locks; who holds them is written inside
+//	leases/<name>        locks; the holder is written inside
 //
-// In and out goes what package store says. Laws, beyond those of store:
+// The contract is that of package store. Laws beyond it:
 //
 //   - One goroutine writes at a time. Batches that wait while it syncs share the
-//     next transaction and its one sync; one that fails is taken out of it.
-//   - Positions of events are given out inside that transaction, which SQLite
-//     lets one process at a time have: no gaps, whoever else writes.
+//     next transaction and its one sync; a batch that fails is left out of it.
+//   - Event positions are assigned inside that transaction, which SQLite grants
+//     to one process at a time: no gaps, whichever process writes.
 //   - A loose file exists before the row that names it, and is removed after it.
-//   - A lease is a lock of the operating system, which dies with its process, and
-//     a number that grows each time that it is taken.
+//   - A lease is an operating system lock, which dies with its process, and a
+//     number that grows each time the lease is taken.
 //
 // Any number of processes may have one directory open. The package never
-// repairs anything: what is damaged is named and left as it is.
+// repairs anything: it reports damage and leaves it as it is.
 package sqlite
 
 import (
@@ -40,19 +40,19 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Config says where a store is. Only Dir is needed.
+// Config configures a store. Only Dir is required.
 type Config struct {
-	Dir      string           // made, readable by its owner only, when missing
+	Dir      string           // created, readable by its owner only, if missing
 	Now      func() time.Time // nil: time.Now
-	ReadOnly bool             // open what is there and change nothing in it
+	ReadOnly bool             // open an existing store and change nothing in it
 }
 
 const (
-	// readerCount bounds reads at a time. A connection costs two file
+	// readerCount bounds concurrent reads. A connection costs two file
 	// descriptors and at most 2 MB of cache.
 	readerCount = 6
-	// checkpointPages is how long the log may grow before it is merged into
-	// the database: 16 MiB. Merging costs two syncs, whatever the length.
+	// checkpointPages is how long the log may grow before it is merged into the
+	// database: 32 MiB. Merging costs two syncs, whatever the length.
 	checkpointPages = 4096
 	// busyTimeout is how long opening waits for other processes.
 	busyTimeout = 20 * time.Second
@@ -61,20 +61,20 @@ const (
 // A Store is one process's handle on a directory. Methods may be called
 // concurrently.
 type Store struct {
-	reads // each on a connection of its own
+	reads // each on its own connection, or on the writer's: see readSoon
 
 	cfg      Config
 	readers  *readers
-	writing  chan struct{} // holds one thing, of who has the writer's connection: the only one to touch the next three
+	writing  chan struct{} // semaphore: its holder has the writer's connection and alone touches the next three fields
 	writer   *sqlite.Conn
 	together int           // requests in the last transaction
-	last     *reached      // by the last transaction, nil: it failed, or there was none
-	queue    chan *request // received by who writes
+	last     *reached      // numbers assigned up to the last transaction; nil if it failed or there was none
+	queue    chan *request // received by the writing goroutine
 	news     broadcast
 	recent   recent
 	log      logWatch
-	found    int         // version of the schema before it was brought up to date, 0: the store is new
-	file     os.FileInfo // the database, as it was opened
+	found    int         // schema version before it was brought up to date; 0 for a new store
+	file     os.FileInfo // the database, as opened
 
 	broken  atomic.Pointer[error]
 	once    sync.Once
@@ -83,8 +83,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the store in cfg.Dir, making it when missing, and brings an older
-// schema up to date. ErrNewer when a newer Plait made it.
+// Open opens the store in cfg.Dir, creating it if it is missing, and brings an
+// older schema up to date. It returns ErrNewer if a newer Plait made the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -103,7 +103,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	if err != nil {
 		if !cfg.ReadOnly && errors.Is(unix.Access(cfg.Dir, unix.W_OK), syscall.EROFS) {
-			// SQLite words this as a failure to size its shared memory.
+			// SQLite reports this as a failure to size its shared memory.
 			err = fmt.Errorf("it lies on a read-only file system: %w", syscall.EROFS)
 		}
 		return nil, fmt.Errorf("open store %s: %w", cfg.Dir, err)
@@ -111,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenHome opens the store in a directory, for reading alone where there is one on a read-only disk.
+// OpenHome opens the store in dir, for reading only if it exists on a read-only file system.
 func OpenHome(ctx context.Context, dir string) (store.Store, error) {
 	s, err := Open(ctx, Config{Dir: dir})
 	if errors.Is(err, syscall.EROFS) {
@@ -120,7 +120,7 @@ func OpenHome(ctx context.Context, dir string) (store.Store, error) {
 		}
 	}
 	if err != nil {
-		return nil, err // not s: it would be an interface that is not nil
+		return nil, err // not s, which would be a non-nil interface
 	}
 	return s, nil
 }
@@ -168,7 +168,7 @@ func (s *Store) open(ctx context.Context) error {
 	return nil
 }
 
-// setUp makes c the writer's connection and the schema current.
+// setUp makes c the writer's connection and brings the schema up to date.
 func (s *Store) setUp(c *sqlite.Conn) error {
 	c.SetBusyTimeout(busyTimeout)
 	var err error
@@ -178,7 +178,7 @@ func (s *Store) setUp(c *sqlite.Conn) error {
 	for _, q := range []string{
 		"PRAGMA synchronous = FULL",
 		fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages),
-		// Gives the space of an unusually long log back.
+		// Gives back the space of an unusually long log.
 		fmt.Sprintf("PRAGMA journal_size_limit = %d", 4*checkpointPages*4096),
 		"PRAGMA cache_size = -16384",
 		"PRAGMA temp_store = MEMORY",
@@ -187,14 +187,14 @@ func (s *Store) setUp(c *sqlite.Conn) error {
 			return err
 		}
 	}
-	// From here on the writer waits by itself, see begin.
+	// From here on the writer does its own waiting, see begin.
 	c.SetBusyTimeout(0)
 	return nil
 }
 
-// openReadOnly opens what is there. Where not even the files that readers share
-// can be made, the database is read as it lies, which is right only if no log
-// waits to be merged into it.
+// openReadOnly opens an existing store. Where not even the files that readers
+// share can be created, the database is read as it is on disk, which is correct
+// only if no log waits to be merged into it.
 func (s *Store) openReadOnly(ctx context.Context) error {
 	if info, err := os.Stat(s.cfg.Dir); err != nil {
 		return err
@@ -257,13 +257,13 @@ func (s *Store) openPool(ctx context.Context, immutable bool) error {
 	return nil
 }
 
-// Close waits for the transaction under way and closes the database. Batches
-// that still wait fail; leases stay with the process.
+// Close waits for the running transaction and closes the database. Batches
+// still waiting fail; leases stay with the process.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
 		close(s.closing)
-		s.writing <- struct{}{} // for good
+		s.writing <- struct{}{} // never released
 		err = s.readers.close()
 		if s.writer != nil {
 			err = errors.Join(err, s.writer.Close())
@@ -277,13 +277,13 @@ func (s *Store) Close() error {
 
 func (s *Store) database() string { return filepath.Join(s.cfg.Dir, "plait.db") }
 
-// Now returns the time of the machine: all who share the store are on it.
+// Now returns the machine's time: all users of the store are on that machine.
 func (s *Store) Now() time.Time { return s.cfg.Now() }
 
 func (s *Store) now() int64 { return s.cfg.Now().UnixMilli() }
 
-// makeDirs makes the layout and refuses a directory that others can write to:
-// whoever can plant a database can plant work.
+// makeDirs creates the layout and refuses a directory that everyone can write
+// to: whoever can plant a database can plant work.
 func makeDirs(dir string) error {
 	if dir == "" {
 		return errors.New("no directory given")
@@ -323,8 +323,8 @@ func makeDirs(dir string) error {
 	return nil
 }
 
-// makeDatabase makes an empty file that only its owner can read; SQLite gives the
-// files beside it the same mode. It never touches one that exists: closing any
+// makeDatabase creates an empty file that only its owner can read; SQLite gives the
+// files next to it the same mode. It never touches an existing file: closing any
 // descriptor of a file drops the locks that SQLite holds on it in this process.
 func makeDatabase(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -337,8 +337,8 @@ func makeDatabase(path string) error {
 	return f.Close()
 }
 
-// lockDir keeps processes that open one directory apart: switching a new
-// database to its log is the one thing that SQLite does not let two do at once.
+// lockDir keeps processes that open the same directory apart: switching a new
+// database to WAL mode is the one thing that SQLite does not let two do concurrently.
 func lockDir(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -17,19 +17,19 @@ const inline = 256 << 10
 
 // Stage keeps r's bytes as a blob under a pin, in memory that does not grow with
 // them. A small blob and its pin are one transaction. A large one takes steps,
-// in an order in which a crash, or a sweep by another process, may fall anywhere:
+// ordered so that a crash, or a sweep by another process, may come anywhere:
 //
 //  1. The bytes go to a temporary file, which is synced. Crash: a file in tmp,
-//     which Compact removes when nobody has it open and it is old enough.
+//     which Compact removes once no process has it open and it is old enough.
 //  2. A transaction records the pin. Crash: a pin of nothing, which ends like
-//     every pin. From here on no sweeper deletes the row or the file.
+//     any other pin. From here on no sweeper deletes the row or the file.
 //  3. The file gets its name and the directory is synced. Crash: a file without
-//     a row, which nobody can see. It stays while the pin does; then Compact
-//     takes it.
+//     a row, which is invisible. It stays while the pin does; then Compact
+//     removes it.
 //  4. A transaction adds the row. Now the object exists.
 //
-// Were the pin recorded last, a sweeper that is just removing the file of a
-// deleted twin could take the new one between 3 and 4, and leave a row without
+// If the pin were recorded last, a sweeper that is just removing the file of a
+// deleted twin could remove the new one between 3 and 4, and leave a row without
 // bytes.
 func (s *Store) Stage(ctx context.Context, pin string, r io.Reader) (dag.Hash, int64, error) {
 	h, size, err := s.stage(ctx, pin, r)
@@ -68,7 +68,7 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 	if err != nil {
 		return h, 0, err
 	}
-	defer os.Remove(f.Name()) // in vain once it has its name
+	defer os.Remove(f.Name()) // has no effect once it has its name
 	defer f.Close()
 	sum := sha256.New()
 	size, err = io.Copy(io.MultiWriter(f, sum), io.MultiReader(bytes.NewReader(head), r))
@@ -82,7 +82,7 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 
 	var inlined bool
 	err = s.submit(ctx, grouped, func(t *tx) error {
-		// It may be run twice.
+		// This may run twice.
 		var err error
 		if inlined, err = t.renew(h, store.Blob); err != nil {
 			return err

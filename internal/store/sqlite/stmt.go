@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// inJSON marks a value that is kept as JSON; nil pointers and slices as NULL.
+// inJSON marks a value to be stored as JSON, or as NULL if it is a nil pointer or slice.
 type inJSON struct{ v any }
 
 // prepare binds args to the connection's cached statement for query.

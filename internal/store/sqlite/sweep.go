@@ -26,19 +26,19 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 	return dag.Hash{}, 0, errors.New("stage a blob: the store is being swept")
 }
 
-// Sweep deletes what choose names, unless it is pinned or was put within the grace.
-// choose runs while this process and all others are kept from writing: it must
-// not write, and had better be quick.
+// Sweep deletes the objects that choose names, unless they are pinned or were put
+// within grace. choose runs while this process and all others are kept from
+// writing: it must not write, and should be quick.
 //
-// Rows go first, in one transaction. Their files go after it is durable: a crash
-// in between leaves files that no row names, for Compact.
+// Rows go first, in one transaction. Their files go once it is durable: a crash in
+// between leaves files that no row names, for Compact.
 func (s *Store) Sweep(
 	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) ([]store.Entry, error) {
 	var gone []store.Entry
 	var files []dag.Hash
 	err := s.submit(ctx, alone, func(t *tx) error {
-		// Before anything is read: a reader that looks for new rows must not meet any that are not committed.
+		// Before anything is read: a reader that looks for new rows must not see uncommitted ones.
 		if err := t.fold(); err != nil {
 			return err
 		}
@@ -64,8 +64,8 @@ func (s *Store) Sweep(
 	return gone, nil
 }
 
-// sweep deletes those of hs that may go, and returns them in their order, and which have files. Rows
-// and bodies go in the order in which they lie.
+// sweep deletes those of hs that may go. It returns them in the order of hs, and which of them have
+// files. Rows and bodies are deleted in storage order.
 func (t *tx) sweep(hs []dag.Hash, before time.Time) (gone []store.Entry, files []dag.Hash, err error) {
 	const q = "DELETE FROM objects WHERE hash = ? AND put <= ?" +
 		" AND NOT EXISTS (SELECT 1 FROM pins WHERE pins.hash = objects.hash) RETURNING " + entryColumns + ", body"
@@ -103,9 +103,9 @@ func (t *tx) sweep(hs []dag.Hash, before time.Time) (gone []store.Entry, files [
 func compare(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) }
 
 // unlink removes the files of hashes that have neither row nor pin. It looks
-// under the write lock: whoever stages the same bytes again records the pin
-// before the file gets its name, so either we see the pin, or the new file
-// comes after we are done.
+// under the write lock: a process that stages the same bytes again records the
+// pin before the file gets its name, so either we see the pin, or the new file
+// appears after we are done.
 func (s *Store) unlink(ctx context.Context, hs []dag.Hash) error {
 	const q = "SELECT 1 FROM objects WHERE hash = ?1 UNION ALL SELECT 1 FROM pins WHERE hash = ?1"
 	for part := range slices.Chunk(hs, 200) {
@@ -131,8 +131,8 @@ func (s *Store) unlink(ctx context.Context, hs []dag.Hash) error {
 	return nil
 }
 
-// Compact gives space back: files that no row names and temporary files nobody
-// writes to, both if last written at least grace ago; free pages; the log.
+// Compact gives back space: files that no row names and temporary files that are
+// not being written, both if last written at least grace ago; free pages; the log.
 func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
 	before := s.cfg.Now().Add(-grace)
 	err := s.alive(ctx)
@@ -220,7 +220,7 @@ func (s *Store) vacuum(ctx context.Context, _ time.Time) error {
 		}
 		free = left
 	}
-	// Readers at work may keep the log from being cut; the next one will be.
+	// Active readers may keep the log from being truncated; a later call will do it.
 	return s.submit(ctx, bare, func(t *tx) error {
 		err := each(t.Conn, "PRAGMA wal_checkpoint(TRUNCATE)", func(*row) {})
 		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {

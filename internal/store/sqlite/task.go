@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// moment hands f a connection on which all that it reads is of one moment.
+// moment passes f a connection on which all reads see one snapshot.
 func (r reads) moment(ctx context.Context, f func(*sqlite.Conn) error) error {
 	return r.with(ctx, func(c *sqlite.Conn) (err error) {
 		defer sqlitex.Save(c)(&err)
@@ -22,7 +22,7 @@ func (r reads) moment(ctx context.Context, f func(*sqlite.Conn) error) error {
 const lastPosition = "max(coalesce((SELECT max(pos) FROM events), 0)," +
 	" coalesce((SELECT value FROM counters WHERE name = 'floor'), 0))"
 
-// Task returns what a driver has to know of a task. The empty task has no rows.
+// Task returns what a driver needs to know about a task. The empty task has no rows.
 func (r reads) Task(ctx context.Context, id string) (rows store.TaskRows, err error) {
 	const ofTask = " WHERE task = ?1 AND task <> ''"
 	err = r.moment(ctx, func(c *sqlite.Conn) error {
@@ -63,7 +63,7 @@ func (r reads) Task(ctx context.Context, id string) (rows store.TaskRows, err er
 	return rows, nil
 }
 
-// Used returns what each attempt of a task used up, in the order in which they began.
+// Used returns what each attempt of a task used up, by start time.
 func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 	q := query{sql: "SELECT thread, id, status, started, ended, waited, input, cached, output, reasoning, cost FROM attempts"}
 	q.and("thread IN (SELECT id FROM threads WHERE task = ? AND task <> '')", task)
@@ -77,7 +77,7 @@ func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 	})
 }
 
-// Roots yields every hash that a row names, of one moment.
+// Roots yields every hash that a row names, all from one snapshot.
 func (r reads) Roots(ctx context.Context) iter.Seq2[store.Root, error] {
 	return func(yield func(store.Root, error) bool) {
 		all, err := r.roots(ctx)
@@ -93,7 +93,7 @@ func (r reads) Roots(ctx context.Context) iter.Seq2[store.Root, error] {
 	}
 }
 
-// roots reads only those columns that name something.
+// roots reads only the columns that name something.
 func (r reads) roots(ctx context.Context) (all []store.Root, err error) {
 	err = r.moment(ctx, func(c *sqlite.Conn) error {
 		for _, table := range []struct {

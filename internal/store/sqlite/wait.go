@@ -15,10 +15,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A broadcast wakes everybody who waits for events of this process.
+// A broadcast wakes everyone in this process who waits for events.
 type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // closed, and made anew, by wake
+	ch chan struct{} // closed and replaced by wake
 }
 
 func (b *broadcast) wake() {
@@ -37,7 +37,7 @@ func (b *broadcast) next() <-chan struct{} {
 // Wait returns when there are events after pos.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
-		woken := s.news.next() // before the look, so that nothing falls between
+		woken := s.news.next() // before the read, so that no event is missed in between
 		err := s.soon(ctx, func(c *sqlite.Conn) error {
 			_, err := first(c, "SELECT coalesce(max(pos), 0) FROM events", func(r *row) { last = r.int() })
 			return err
@@ -62,8 +62,8 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	}
 }
 
-// present breaks the store once its database is not where it was: nobody would find what is written to it, and
-// who waits for others would wait for ever.
+// present breaks the store once its database is no longer where it was: nothing written to it would ever be
+// found, and a caller that waits for other processes would wait forever.
 func (s *Store) present() error {
 	if s.file == nil {
 		return nil // it is being opened
@@ -89,7 +89,7 @@ func scanEvent(r *row) store.Event {
 	}
 }
 
-// hasIndex reports whether an index finds the events of these types.
+// hasIndex reports whether an index covers the events of these types.
 func hasIndex(types []string) bool {
 	return len(types) == 1 && strings.Contains(schema5, "WHERE type = '"+types[0]+"'")
 }
@@ -99,7 +99,7 @@ func eventQuery(after int64, f store.EventFilter) query {
 	q.soon = f.Limit == 1 || hasIndex(f.Types)
 	if f.Task == "" {
 		q.and("pos > ?", after)
-	} else { // one lower bound: of two, SQLite looks up by either
+	} else { // a single lower bound: given two, SQLite may seek by either
 		q.and("task = ? AND pos > max(?, (SELECT first FROM tasks WHERE task = ?) - 1) "+
 			"AND pos <= (SELECT last FROM tasks WHERE task = ?)", f.Task, after, f.Task, f.Task)
 	}
@@ -116,8 +116,8 @@ func eventQuery(after int64, f store.EventFilter) query {
 	return q
 }
 
-// ofTypes selects events by type. The types stand in the statement itself, if they are made of
-// plain letters as ours are: an index of some types is of no use for a type that is not known yet.
+// ofTypes selects events by type. Types made of plain letters, as ours are, become part of the
+// statement: SQLite cannot use an index of some types for a type that it does not know yet.
 func (q *query) ofTypes(types []string) {
 	plain := func(r rune) bool { return r >= 'a' && r <= 'z' || r == '.' || r == '_' }
 	for _, t := range types {

@@ -8,22 +8,22 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A waiter looks for events of other processes every pollEvery, and every quietEvery while the system
-// reports no write to the log: it would tell of the next one.
+// A waiter looks for events of other processes every pollEvery, or every quietEvery while the system
+// reports no write to the log, as it would report the next one.
 const (
 	pollEvery  = 50 * time.Millisecond
 	quietEvery = 2 * time.Second
 )
 
-// A logWatch knows when the log was last written, by whatever process.
+// A logWatch records when the log was last written, by any process.
 type logWatch struct {
 	once    sync.Once
 	watched atomic.Bool
 	written atomic.Int64 // Unix time in milliseconds
 }
 
-// patience is how long a waiter may wait before it looks again. What was written can be read only after
-// it is synced, so a write is followed by looks for a while.
+// patience is how long a waiter may wait before it looks again. A write becomes readable only after its
+// sync, so waiters look often for a while after it.
 func (s *Store) patience() time.Duration {
 	s.log.once.Do(s.watchLog)
 	if s.log.watched.Load() && !s.writtenOfLate() {
@@ -36,8 +36,8 @@ func (s *Store) writtenOfLate() bool {
 	return time.Since(time.UnixMilli(s.log.written.Load())) < quietEvery
 }
 
-// watchLog has waiters woken when somebody writes after a while, where the system can tell. It watches the log alone:
-// on some systems that opens what is watched, and to close the database would drop SQLite's locks on it.
+// watchLog wakes waiters at the first write after a quiet period, where the system can report it. It watches the log
+// alone: on some systems watching opens the file, and closing the database would drop SQLite's locks on it.
 func (s *Store) watchLog() {
 	s.log.written.Store(time.Now().UnixMilli())
 	w, err := fsnotify.NewWatcher()
@@ -50,7 +50,7 @@ func (s *Store) watchLog() {
 	}
 	s.log.watched.Store(true)
 	go func() {
-		// The kernel takes some 20 ms to let go of it, for which nobody has to wait.
+		// The kernel takes some 20 ms to release the watch; the store need not wait for it.
 		defer func() { go w.Close() }()
 		for {
 			select {

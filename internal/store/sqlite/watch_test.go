@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestWatch holds that who waits is woken when another handle on the store, as of another process, writes
-// after a while, and that nobody looks often meanwhile.
+// TestWatch checks that a waiter is woken when another handle on the store, like that of another process,
+// writes after a quiet period, and that it rarely looks meanwhile.
 func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := openIn(t, dir), openIn(t, dir)
@@ -43,7 +43,7 @@ func openIn(t *testing.T, dir string) *Store {
 	return s
 }
 
-// TestRemoved holds that who waits is told when the record is taken away.
+// TestRemoved checks that a waiter is told when the record is removed.
 func TestRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "home")
 	s := openIn(t, dir)
@@ -52,7 +52,7 @@ func TestRemoved(t *testing.T) {
 		_, err := s.Wait(t.Context(), 0)
 		told <- err
 	}()
-	// A connection that opens meanwhile makes a file again.
+	// A connection opened meanwhile creates a file again.
 	for os.RemoveAll(dir) != nil {
 		time.Sleep(time.Millisecond)
 	}

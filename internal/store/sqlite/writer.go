@@ -20,16 +20,16 @@ type mode int
 
 const (
 	grouped mode = iota // in one transaction with others; may be run twice
-	alone               // in a transaction of its own
-	bare                // outside of any transaction
+	alone               // in its own transaction
+	bare                // outside any transaction
 )
 
-// A request is work for whoever writes.
+// A request is work for the writing goroutine.
 type request struct {
 	ctx   context.Context
 	mode  mode
 	run   func(*tx) error
-	taken atomic.Bool // by who writes, or by a caller that gave up
+	taken atomic.Bool // by the writing goroutine, or by a caller that gave up
 	done  chan error
 }
 
@@ -43,10 +43,10 @@ const (
 	maxNap   = 4 * time.Millisecond
 )
 
-// submit runs work on the writer's connection and returns when it is durable. Who finds nobody
-// writing writes, and takes along what others ask for meanwhile: so one who is alone waits for no
-// other goroutine. A caller may give up while the request waits; once it is taken the outcome is
-// a matter of milliseconds, and is waited for, so that it is known.
+// submit runs work on the writer's connection and returns when it is durable. A caller that finds
+// the writer idle writes itself, and takes along what others submit meanwhile, so that a lone
+// caller waits for no other goroutine. A caller may give up while its request waits; once it is
+// taken, the outcome is milliseconds away, and submit waits for it so that it is known.
 func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 	if err := s.alive(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 	}
 }
 
-// write answers r, and whatever it receives meanwhile. The caller has sent to s.writing.
+// write runs r, and any request it receives meanwhile. The caller has sent to s.writing.
 func (s *Store) write(r *request, others bool) {
 	defer func() { <-s.writing }()
 	for r != nil {
@@ -91,11 +91,11 @@ func (s *Store) write(r *request, others bool) {
 	s.fold()
 }
 
-// round runs lead and, if it may be grouped, whatever waits behind it, or is about to if others write
-// too. It returns a request that it received but could not run with the others.
+// round runs lead and, if it may be grouped, whatever is queued behind it, or is about to be if
+// others write too. It returns a request that it received but could not run with the others.
 //
-// Nearly all requests succeed, so all run in one transaction without more ado; savepoints cost a copy
-// of each page. If one fails, all is rolled back, and they are run again with them.
+// Nearly all requests succeed, so all run in one transaction without savepoints, which cost a copy of
+// each page. If one fails, everything is rolled back and the requests run again, with savepoints.
 func (s *Store) round(lead *request, others bool) (next *request) {
 	t := &tx{Conn: s.writer, store: s, now: s.now()}
 	if lead.mode == bare {
@@ -110,7 +110,7 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 	}
 	err := t.load()
 	var ran []*request
-	var result error // of the last that ran
+	var result error // of the last request that ran
 	for r := lead; r != nil && err == nil && result == nil; {
 		if r.taken.CompareAndSwap(false, true) {
 			ran = append(ran, r)
@@ -140,7 +140,7 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 	if err != nil {
 		err = s.explain(context.Background(), err)
 		if errors.Is(err, store.ErrCorrupt) {
-			s.halt(err) // what the transaction would have written rests on damage
+			s.halt(err) // what the transaction would have written is based on damaged data
 		}
 		s.rollback()
 		lead.done <- err // in case it was not run; its channel is read once
@@ -150,7 +150,7 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 		s.last = &now
 		s.recent.committed(t)
 	}
-	// Events are readable before their committer goes on.
+	// Events are readable before their committer continues.
 	if err == nil && t.events > 0 {
 		s.news.wake()
 	}
@@ -166,8 +166,8 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 	return next
 }
 
-// again runs a group of which one failed from its beginning, in a new transaction, each in a savepoint
-// of its own. Nobody can give up any more.
+// again reruns a group in which a request failed, in a new transaction, each request in its own
+// savepoint. No caller can give up any more.
 func (s *Store) again(t *tx, ran []*request) ([]error, error) {
 	results := make([]error, len(ran))
 	s.rollback()
@@ -184,9 +184,9 @@ func (s *Store) again(t *tx, ran []*request) ([]error, error) {
 	return results, err
 }
 
-// more returns a request that waits, as r if it may join a group. Before it says
-// that there is none it lets others run who were answered in the last round and
-// are about to ask again: without that, groups stay small however many ask.
+// more returns a waiting request, as r if it may join a group. Before it reports
+// that there is none, it lets goroutines run that were answered in the last round
+// and are about to submit again: without that, groups stay small however many ask.
 func (s *Store) more(others bool) (r, next *request) {
 	for i := 0; ; i++ {
 		select {
@@ -204,9 +204,9 @@ func (s *Store) more(others bool) (r, next *request) {
 	}
 }
 
-// begin takes the write lock, which another process may have, for as long as
-// lead is wanted. It waits in short naps rather than in SQLite's growing ones,
-// so that a busy neighbour cannot starve this process.
+// begin takes the write lock, which another process may hold, waiting for as
+// long as lead is wanted. It waits in short naps rather than SQLite's growing
+// ones, so that a busy neighbor cannot starve this process.
 func (s *Store) begin(lead *request) error {
 	if err := s.alive(lead.ctx); err != nil {
 		return err
@@ -229,7 +229,7 @@ func (s *Store) begin(lead *request) error {
 	}
 }
 
-// rollback ends a transaction that SQLite may have ended by itself already.
+// rollback ends the transaction, unless SQLite has already ended it.
 func (s *Store) rollback() {
 	if s.writer.AutocommitEnabled() {
 		return
@@ -239,28 +239,28 @@ func (s *Store) rollback() {
 	}
 }
 
-// A tx is a transaction on the writer's connection. Numbers are given out from
-// memory: while it lasts nobody else can.
+// A tx is a transaction on the writer's connection. It assigns numbers from
+// memory: while it lasts, nothing else can assign any.
 type tx struct {
 	*sqlite.Conn
 	reached
 	store  *Store
 	now    int64              // Unix ms
-	fresh  map[dag.Hash]int64 // rows of recent that it made
+	fresh  map[dag.Hash]int64 // rows of recent that it inserted
 	folded int64              // the highest row of recent that it moved, or 0
 	events int                // written by this transaction
 }
 
-// A reached says which numbers are given out.
+// A reached records which numbers have been assigned.
 type reached struct {
-	version int64 // of the database: it changes when others write to it
+	version int64 // of the database: it changes when another connection writes to it
 	pos     int64 // of the last event
 	body    int64 // the highest id in bodies
 }
 
 const lastBody = "max(coalesce((SELECT max(id) FROM bodies), 0), " + lastFolded + ")"
 
-// load finds out where the transaction begins: where the last one ended, if it was this process's.
+// load determines where the transaction begins: where the last one ended, if no other process has written since.
 func (t *tx) load() error {
 	t.fresh = make(map[dag.Hash]int64)
 	last := t.store.last
@@ -281,8 +281,8 @@ func (t *tx) load() error {
 	return err
 }
 
-// try runs r in a savepoint. result is for r alone; err is for the whole
-// transaction, which cannot go on.
+// try runs r in a savepoint. result concerns r alone; err ends the whole
+// transaction.
 func (t *tx) try(r *request) (result, err error) {
 	if err := exec(t.Conn, "SAVEPOINT batch"); err != nil {
 		return nil, err
@@ -303,7 +303,7 @@ func (t *tx) try(r *request) (result, err error) {
 	return result, exec(t.Conn, "RELEASE batch")
 }
 
-// isFatal reports whether a transaction cannot go on after an error of one of its requests.
+// isFatal reports whether a transaction cannot continue after one of its requests returned err.
 func isFatal(err error) bool {
 	if !isSQLite(err) {
 		return false
