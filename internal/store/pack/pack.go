@@ -1,7 +1,7 @@
-// Package pack is the form in which stores keep the bytes of an object in a row.
+// Package pack implements the form in which stores keep the bytes of an object in a row.
 //
-// In go the bytes of an object, out comes something shorter or the same, and the
-// other way round. Blobs are left alone. It never checks a hash: whoever reads does.
+// It makes the bytes of an object shorter, or leaves them as they are, and restores
+// them. Blobs are left alone. It never checks a hash: readers do.
 package pack
 
 import (
@@ -15,11 +15,11 @@ import (
 )
 
 // Most of a state node is hashes in hex, each once in the payload and once in the
-// refs. In a row a node's bytes are packed: behind a first byte packedNode,
-// a hash in quotes stands as rawHash and its 32 bytes, or, when it stood before, as
-// sameHash and a byte that counts from the first hash. None of these bytes occurs in
-// canonical JSON, which escapes control characters, so packing loses nothing; reading
-// still hashes the bytes themselves.
+// refs. In a row a node's bytes are packed: after a first byte packedNode, a quoted
+// hash is written as rawHash and its 32 bytes or, if it occurred before, as sameHash
+// and a byte that is its index, counted from the first hash. None of these bytes
+// occurs in canonical JSON, which escapes control characters, so packing loses
+// nothing; readers still hash the original bytes.
 const (
 	packedNode = 0x01
 	rawHash    = 0x02
@@ -44,7 +44,7 @@ func Pack(o store.Object) []byte {
 		}
 		out, rest = append(out, rest[:i]...), rest[i:]
 		if h, ok := quoted(rest); ok {
-			if h.IsZero() { // it would be written as null
+			if h.IsZero() { // unpacking would make it null
 				out, rest = append(out, rest[:quotedHash]...), rest[quotedHash:]
 				continue
 			}
@@ -67,7 +67,7 @@ func Pack(o store.Object) []byte {
 	return out
 }
 
-// quoted returns the hash in quotes with which data begins, if it does.
+// quoted returns the quoted hash that data begins with, if there is one.
 func quoted(data []byte) (h dag.Hash, ok bool) {
 	if len(data) < quotedHash || data[quotedHash-1] != '"' {
 		return h, false
@@ -82,7 +82,7 @@ func quoted(data []byte) (h dag.Hash, ok bool) {
 	return h, true
 }
 
-// digits has the value of each hex digit as a hash has it, and of other bytes more than 0xf.
+// digits holds the value of each hex digit as hashes spell it, and for other bytes more than 0xf.
 var digits = func() (of [256]byte) {
 	for c := range of {
 		of[c] = 0x10
@@ -95,13 +95,13 @@ var digits = func() (of [256]byte) {
 
 var errPacked = errors.New("a packed node is cut off")
 
-// Packed reports whether an object of kind that is kept as data, or as something that begins
-// with data, is packed, so that its row's length is not its size.
+// Packed reports whether an object of the given kind, stored as data or as bytes that begin
+// with data, is packed, so that its stored length is not its size.
 func Packed(data []byte, kind store.Kind) bool {
 	return kind == store.Node && len(data) > 0 && data[0] == packedNode
 }
 
-// Unpack returns the bytes that Pack was given. size is how many they were. ErrCorrupt.
+// Unpack returns the bytes that Pack was given; size is their number. ErrCorrupt.
 func Unpack(data []byte, kind store.Kind, size int64) ([]byte, error) {
 	if !Packed(data, kind) {
 		return data, nil

@@ -23,8 +23,8 @@ func TestPackHalvesHashes(t *testing.T) {
 	}
 }
 
-// FuzzPack: every node comes back as it was, and damaged bytes give other bytes
-// or an error, never a panic.
+// FuzzPack checks that every node survives packing, and that damaged bytes
+// yield other bytes or an error, never a panic.
 func FuzzPack(f *testing.F) {
 	h := dag.Sum(nil).String()
 	for _, s := range []string{`{"a":"` + h + `","b":["` + h + `","` + h[1:] + `"]}`, `{"a":"\"` + h + `\""}`, `{"` + h, `{`, `{"z":"0000000000000000000000000000000000000000000000000000000000000000"}`, `{"a":"\u0001\u0002"}`, `"` + h + `"`} {
@@ -32,7 +32,7 @@ func FuzzPack(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, at int, flip byte) {
 		if bytes.ContainsAny(data, "\x01\x02\x03") {
-			return // no canonical JSON
+			return // not canonical JSON
 		}
 		packed := Pack(store.Object{Kind: store.Node, Data: data})
 		back, err := Unpack(packed, store.Node, int64(len(data)))
