@@ -2,17 +2,17 @@ package store
 
 import "github.com/plait-run/plait/internal/dag"
 
-// A Batch is everything that one fact changes. Its parts are applied in the
-// order of the fields. Objects that it names must be kept or come with it: a
-// thread's start and head, an attempt's prompt, transcript, stderr and pins, a
-// gate's diff, a flow's hashes. Only what a change newly names is looked for.
+// A Batch is everything that one fact changes. Its parts are applied in the order
+// of the fields. Objects that it names must be kept or come with it: a thread's
+// start, head and files, an attempt's prompt, transcript, stderr, calls and pins,
+// a gate's diff, a flow's hashes. Only newly named objects are checked.
 //
 // Texts of rows and events are valid UTF-8 without NUL; raw JSON and objects are bytes.
 //
-// A pin belongs to the thread or attempt that it is named after, and goes with it.
+// A pin belongs to the thread or attempt that it is named after, and is removed with it.
 type Batch struct {
 	Under    []Fence  // leases that it is made under
-	Remove   []string // roots whose whole tree of rows, events, pins and counts goes
+	Remove   []string // roots whose whole tree of rows, events, pins and counts is removed
 	Objects  []Object
 	Threads  []ThreadChange
 	Attempts []AttemptChange
@@ -24,16 +24,16 @@ type Batch struct {
 	Unpin    []string // pins that end
 }
 
-// A Fence says under which lease a batch is made, and which holder's it was. The token
-// of a lease grows each time that it is taken; a batch with any but the last is refused.
+// A Fence says under which lease a batch is made, and by which holder. The token of a
+// lease grows each time it is taken; a batch with any but the latest is refused.
 type Fence struct {
 	Name  string
 	Token int64
 }
 
-// A Count adds to what the hosts of a task use up together. If a sum would be more than
-// Most, the batch is refused: ErrConflict. A negative Add gives back, and is never refused:
-// what would fall below zero stays there. A count goes with its task.
+// A Count adds to what the hosts of a task use up together. If a sum would exceed Most, the
+// batch is refused: ErrConflict. A negative Add gives back, and is never refused: the sum
+// does not fall below zero. A count is removed with its task.
 type Count struct {
 	Task string
 	Name string
@@ -41,8 +41,8 @@ type Count struct {
 	Most int64
 }
 
-// A ThreadChange inserts a row when From is nil, else replaces the row if its
-// head and status are still those of From, and Wanted too: a wish recorded by
+// A ThreadChange inserts a row if From is nil; otherwise it replaces the row if
+// its head, status and Wanted are still those of From: a wish recorded by
 // another process is never overwritten unseen.
 type ThreadChange struct {
 	Row  Thread
@@ -56,41 +56,41 @@ type ThreadState struct {
 	Wanted Wanted
 }
 
-// State returns what a change of t, as it is now, has to expect.
+// State returns the state that a change of t, as it is now, must expect.
 func (t Thread) State() *ThreadState {
 	return &ThreadState{Head: t.Head, Status: t.Status, Wanted: t.Wanted}
 }
 
-// An AttemptChange inserts a row when From is empty, else replaces the row if its
-// status is still From.
+// An AttemptChange inserts a row if From is empty; otherwise it replaces the row
+// if its status is still From.
 type AttemptChange struct {
 	Row  Attempt
 	From AttemptStatus
 }
 
-// A GateChange inserts a row when From is empty, else replaces the row if its
-// state is still From and it was last used at UsedAt: using an approval leaves
-// its state, and of two who use it at once one has to lose.
+// A GateChange inserts a row if From is empty; otherwise it replaces the row if
+// its state is still From and it was last used at UsedAt: using an approval
+// leaves its state alone, and of two concurrent users one must lose.
 type GateChange struct {
 	Row    Gate
 	From   GateState
 	UsedAt int64
 }
 
-// A FlowChange inserts the row when From is zero, else replaces the row if it
-// still means From, or deletes it when Delete is set.
+// A FlowChange inserts the row if From is zero; otherwise it replaces the row
+// if it still refers to From, or deletes it if Delete is set.
 type FlowChange struct {
 	Row    Flow
 	From   dag.Hash
 	Delete bool
 }
 
-// A WishChange inserts Row, or takes the wish that Row names when Take is set: if it
-// is still open its TakenAt becomes that of Row, which is not zero, and nothing else
-// of it changes. Of two who take a wish at once one loses, as does whoever takes one
-// that is gone or inserts one that is there: ErrConflict. A wish goes with its task.
+// A WishChange inserts Row or, if Take is set, takes the wish that Row names: if it is
+// still open, its TakenAt becomes that of Row, which is not zero, and nothing else of it
+// changes. Of two that take a wish concurrently one loses, as does a change that takes a
+// missing wish or inserts an existing one: ErrConflict. A wish is removed with its task.
 //
-// A wish by itself wakes nobody: whoever leaves one files an event beside it.
+// A wish by itself wakes no one: its writer files an event along with it.
 type WishChange struct {
 	Row  Wish
 	Take bool
@@ -108,7 +108,7 @@ type ThreadFilter struct {
 	Statuses  []Status
 	Prefix    string // of the id
 	Newest    bool
-	After     string // only ids beyond this one, in the order asked for
+	After     string // only ids beyond this one, in the requested order
 	Limit     int    // zero: all
 }
 
@@ -132,7 +132,7 @@ type GateFilter struct {
 type WishFilter struct {
 	Task   string
 	Thread string
-	Open   bool // only those that nobody has taken
+	Open   bool // only those not yet taken
 }
 
 // An EventFilter selects events; empty fields select all. Newest selects

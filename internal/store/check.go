@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Check returns ErrInvalid, with what is wrong, if b holds what no store keeps: an object
-// without a hash, a count without a task or a name, a payload that is too large, a text with
-// a NUL or with bytes that are no UTF-8. Stores call it before anybody waits for the batch.
+// Check returns ErrInvalid, with the reason, if b holds something that no store accepts: an
+// object without a hash, a count without a task or a name, a payload that is too large, a
+// text with a NUL or invalid UTF-8. Stores call it before others wait for the batch.
 func (b Batch) Check() error {
 	for _, err := range []error{checkTexts("remove", "", b.Remove), checkTexts("unpin", "", b.Unpin)} {
 		if err != nil {
@@ -81,7 +81,7 @@ func (b Batch) Check() error {
 	return nil
 }
 
-// texts returns what of a row has to be text.
+// texts returns the parts of a row that must be text.
 func (t *Thread) texts() []string {
 	texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Wanted),
 		t.InFlight, t.Tree, t.Workspace, t.Host}
@@ -109,10 +109,10 @@ func checkTexts(what, id string, texts []string) error {
 	return nil
 }
 
-// IsText reports whether s is what a row can hold: UTF-8 without NUL.
+// IsText reports whether a row can hold s: valid UTF-8 without NUL.
 func IsText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// Text returns s as a row can hold it: what is no UTF-8, and NUL, becomes U+FFFD.
+// Text returns s as a row can hold it: NUL and invalid UTF-8 become U+FFFD.
 func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -11,12 +11,12 @@ import (
 
 // A Name is an object that a row names.
 type Name struct {
-	What  string // it is to the row, for people: %s is the row's id
+	What  string // its role in the row, for people: %s is the row's id
 	Hash  dag.Hash
 	Maybe bool // see Root
 }
 
-// Names returns what t names, and what that is to it.
+// Names returns the objects that t names.
 func (t Thread) Names() []Name {
 	names := []Name{
 		{What: "head of thread %s", Hash: t.Head},
@@ -36,7 +36,7 @@ func (t Thread) Names() []Name {
 	return present(names, "pending decision of thread %s", t.Decision)
 }
 
-// Names returns what a names, and what that is to it.
+// Names returns the objects that a names.
 func (a Attempt) Names() []Name {
 	names := []Name{
 		{What: "prompt of attempt %s", Hash: a.Prompt},
@@ -50,13 +50,13 @@ func (a Attempt) Names() []Name {
 	return present(names, "", nil)
 }
 
-// Names returns what g names, and what that is to it.
+// Names returns the objects that g names.
 func (g Gate) Names() []Name {
 	names := present([]Name{{What: "diff of gate %s", Hash: g.Diff}}, "action of gate %s", g.Action)
 	return present(names, "approved action of gate %s", g.Edited)
 }
 
-// Names returns what f names, and what that is to it.
+// Names returns the objects that f names.
 func (f Flow) Names() []Name {
 	names := []Name{{What: "flow %s in the registry", Hash: f.Hash}}
 	for i, v := range f.History {
@@ -65,8 +65,8 @@ func (f Flow) Names() []Name {
 	return present(names, "", nil)
 }
 
-// present returns the names that are not zero, and after them every string in raw that is spelled like
-// a hash.
+// present returns the names that are not zero, followed by every string in raw that is spelled like a
+// hash.
 func present(names []Name, what string, raw json.RawMessage) []Name {
 	names = slices.DeleteFunc(names, func(n Name) bool { return n.Hash.IsZero() })
 	for _, h := range Spelled(raw) {
@@ -75,16 +75,16 @@ func present(names []Name, what string, raw json.RawMessage) []Name {
 	return names
 }
 
-// Roots returns what Index.Roots yields of t.
+// Roots returns what Index.Roots yields for t.
 func (t Thread) Roots() []Root { return roots("thread", t.ID, t.Names()) }
 
-// Roots returns what Index.Roots yields of a.
+// Roots returns what Index.Roots yields for a.
 func (a Attempt) Roots() []Root { return roots("attempt", a.ID, a.Names()) }
 
-// Roots returns what Index.Roots yields of g.
+// Roots returns what Index.Roots yields for g.
 func (g Gate) Roots() []Root { return roots("gate", g.ID, g.Names()) }
 
-// Roots returns what Index.Roots yields of f.
+// Roots returns what Index.Roots yields for f.
 func (f Flow) Roots() []Root { return roots("flow", f.Name, f.Names()) }
 
 func roots(row, id string, names []Name) []Root {
@@ -95,7 +95,7 @@ func roots(row, id string, names []Name) []Root {
 	return all
 }
 
-// Spelled returns the strings in raw that are spelled like hashes, up to where it is no JSON.
+// Spelled returns the strings in raw that are spelled like hashes, up to where raw stops being valid JSON.
 func Spelled(raw json.RawMessage) (found []dag.Hash) {
 	if len(raw) < 2*dag.Size {
 		return nil

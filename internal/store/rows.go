@@ -6,7 +6,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// A ThreadKind says why there is a thread.
+// A ThreadKind says why a thread exists.
 type ThreadKind string
 
 // The kinds of threads.
@@ -21,7 +21,7 @@ const (
 type Status string
 
 // The statuses of threads, as stored. Interrupted is not among them: it is running
-// without an owner, which only the lease can tell.
+// without an owner, which only the lease can show.
 const (
 	Pending   Status = "pending"
 	Running   Status = "running"
@@ -41,7 +41,7 @@ const WantCancel Wanted = "cancel"
 // Times are Unix milliseconds; zero means not yet.
 type Thread struct {
 	ID         string          `json:"id"`
-	Short      string          `json:"short"` // of a root: what people type; unique where it is not empty
+	Short      string          `json:"short"` // of a root: what users type; unique if not empty
 	Task       string          `json:"task"`
 	Root       string          `json:"root"`
 	Kind       ThreadKind      `json:"kind"`
@@ -59,8 +59,8 @@ type Thread struct {
 	Decision   json.RawMessage `json:"decision"`
 	Tree       string          `json:"tree"`      // working tree
 	Workspace  string          `json:"workspace"` // directory the task belongs to
-	Files      dag.Hash        `json:"files"`     // tree node: what the task began with, where no step says how the files are
-	Host       string          `json:"host"`      // where the working tree was last; a hint, which may be out of date
+	Files      dag.Hash        `json:"files"`     // tree node: files the task began with, where no step records them
+	Host       string          `json:"host"`      // where the working tree was last; a hint that may be out of date
 	Options    json.RawMessage `json:"options"`   // what the task was started with; owned by control
 	Steps      int             `json:"steps"`
 	CreatedAt  int64           `json:"createdAt"`
@@ -79,10 +79,10 @@ type ReasonKind string
 // The kinds of reasons. All but the last two are for blocked threads.
 const (
 	ReasonGate      ReasonKind = "gate"     // a person has to answer or approve
-	ReasonInput     ReasonKind = "input"    // a person has to say how to go on
-	ReasonAttempts  ReasonKind = "attempts" // a step was tried as often as it may be
+	ReasonInput     ReasonKind = "input"    // a person has to say how to continue
+	ReasonAttempts  ReasonKind = "attempts" // a step has used up its attempts
 	ReasonLimit     ReasonKind = "limit"    // see Reason.Limit
-	ReasonJoin      ReasonKind = "join"     // a join came to nothing
+	ReasonJoin      ReasonKind = "join"     // a join was not satisfied
 	ReasonChild     ReasonKind = "child"    // a path or a called thread is blocked
 	ReasonConflict  ReasonKind = "conflict" // files of agents cannot be merged without a person
 	ReasonFailed    ReasonKind = "failed"
@@ -97,7 +97,7 @@ type Reason struct {
 	Limit   string     `json:"limit,omitempty"`   // which limit
 	Raise   string     `json:"raise,omitempty"`   // what would lift it, as KEY=VALUE of a flow's limits
 	ResetAt int64      `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
-	// Failure is of what was tried as often as it may be, and of a path that failed: the kind.
+	// Failure is the kind of failure of a step that has used up its attempts, or of a failed path.
 	Failure FailureKind `json:"failure,omitempty"`
 }
 
@@ -116,7 +116,7 @@ type Path struct {
 	N    int      `json:"n"`
 }
 
-// A ForkedFrom says where a fork by hand came from.
+// A ForkedFrom says where a manual fork came from.
 type ForkedFrom struct {
 	Thread string   `json:"thread"`
 	Step   dag.Hash `json:"step"`
@@ -151,8 +151,8 @@ type Attempt struct {
 	Turn       string        `json:"turn"` // of the session, when known
 	PID        int           `json:"pid"`
 	PIDStart   int64         `json:"pidStart"` // clock ticks since boot, from /proc
-	Host       string        `json:"host"`     // whose process it is
-	Boot       string        `json:"boot"`     // which start of that machine
+	Host       string        `json:"host"`     // the host of the process
+	Boot       string        `json:"boot"`     // which boot of that host
 	Tag        string        `json:"tag"`
 	StartedAt  int64         `json:"startedAt"`
 	EndedAt    int64         `json:"endedAt"`
@@ -170,7 +170,7 @@ type Use struct {
 	Attempt   string
 	Status    AttemptStatus
 	StartedAt int64 // Unix ms
-	EndedAt   int64 // Unix ms, zero: it runs
+	EndedAt   int64 // Unix ms; zero while it runs
 	Waited    int64 // ms of that time spent waiting for people
 	Usage     Usage
 }
@@ -181,14 +181,14 @@ func (a Attempt) Use() Use {
 		Waited: a.Waited, Usage: a.Usage}
 }
 
-// TaskRows is what a driver has to know of a task.
+// TaskRows is what a driver needs to know about a task.
 type TaskRows struct {
 	Threads  []Thread         // in id order
-	Running  []Attempt        // those that run, by thread, then number
+	Running  []Attempt        // by thread, then number
 	Gates    []Gate           // open ones, in id order
 	Wishes   []Wish           // open ones, in id order
-	Counts   map[string]int64 // by name; one that is missing is zero
-	Position int64            // of the last event: news after it are not in here
+	Counts   map[string]int64 // by name; missing means zero
+	Position int64            // of the last event that the rows reflect
 }
 
 // A Root is a hash that a row names.
@@ -196,8 +196,8 @@ type Root struct {
 	Hash dag.Hash
 	Row  string // "thread", "attempt", "gate", "flow"
 	ID   string
-	// Maybe says that the row holds a string that is spelled like a hash, which may name
-	// an object or none.
+	// Maybe says that the row holds a string spelled like a hash, which may name an
+	// object or none.
 	Maybe bool
 }
 
@@ -215,20 +215,20 @@ const (
 	FailureInterrupted   FailureKind = "interrupted"
 )
 
-// The kinds of failures of paths that no attempt has.
+// The kinds of failures that only paths have, never attempts.
 const (
-	FailureSaid  FailureKind = "failed" // its agent says so, or its end has another code than 0
-	FailureRoute FailureKind = "route"  // its flow does not say how to go on
+	FailureSaid  FailureKind = "failed" // its agent says so, or its end has a nonzero code
+	FailureRoute FailureKind = "route"  // its flow does not say how to continue
 )
 
 // A Failure says why an attempt did not become a step.
 type Failure struct {
 	Kind    FailureKind `json:"kind"`
 	Message string      `json:"message"`
-	ResetAt int64       `json:"resetAt"` // Unix ms, zero: not known
+	ResetAt int64       `json:"resetAt"` // Unix ms; zero if unknown
 }
 
-// Usage is what an attempt used up. Tokens and millionths of a US dollar.
+// Usage is what an attempt used up, in tokens and millionths of a US dollar.
 type Usage struct {
 	InputTokens       int64 `json:"inputTokens"`
 	CachedInputTokens int64 `json:"cachedInputTokens"`
@@ -247,11 +247,11 @@ func (u Usage) Add(v Usage) Usage {
 	return u
 }
 
-// Tokens returns what counts against a limit on tokens. Cached input is part of
-// input and reasoning part of output.
+// Tokens returns what counts toward a token limit. Cached input is part of
+// input, and reasoning part of output.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
 
-// A GateKind says what a gate wants.
+// A GateKind says what a gate asks for.
 type GateKind string
 
 // The kinds of gates.
@@ -295,20 +295,20 @@ const (
 	GrantSession Grant = "session" // again and again, for the same action in the same thread
 )
 
-// A Via says by which way an answer or a wish came.
+// A Via says how an answer or a wish came in.
 type Via string
 
-// The ways.
+// The values of Via.
 const (
 	ViaCLI     Via = "cli"
 	ViaWeb     Via = "web"
 	ViaAPI     Via = "api"
 	ViaNotes   Via = "notes"
-	ViaTimeout Via = "timeout" // nobody answered in time
-	ViaPolicy  Via = "policy"  // what the task was started with
-	ViaResume  Via = "resume"  // with the order to go on
-	ViaMCP     Via = "mcp"     // through a model's program
-	ViaReplay  Via = "replay"  // it was answered so when it was recorded
+	ViaTimeout Via = "timeout" // no answer in time
+	ViaPolicy  Via = "policy"  // by a policy that the task was started with
+	ViaResume  Via = "resume"  // with the command to resume
+	ViaMCP     Via = "mcp"     // through an MCP client
+	ViaReplay  Via = "replay"  // as it was answered in the recording
 )
 
 // A Gate is a place where a person must answer or approve.
@@ -336,10 +336,10 @@ type Gate struct {
 	Via        Via             `json:"via"`
 	Text       string          `json:"text"`
 	UsedAt     int64           `json:"usedAt"`
-	Diff       dag.Hash        `json:"diff"` // blob, kept while the gate is
+	Diff       dag.Hash        `json:"diff"` // blob, kept as long as the gate
 	Ref        string          `json:"instructionsRef"`
 
-	// Edited is the action that was approved in the place of Action, nil: Action itself. EditedDigest binds the
+	// Edited is the action that was approved instead of Action; nil means Action itself. EditedDigest binds the
 	// approval to it, as Digest binds the question to Action.
 	Edited       json.RawMessage `json:"edited"`
 	EditedDigest dag.Hash        `json:"editedDigest"`
@@ -350,14 +350,14 @@ type WishKind string
 
 // The kinds of wishes.
 const (
-	WishResume WishKind = "resume" // to go on, with Text as input if there is any
-	WishInput  WishKind = "input"  // to hear Text
+	WishResume WishKind = "resume" // to continue, with Text as input if there is any
+	WishInput  WishKind = "input"  // to receive Text
 )
 
-// A Wish asks something of whoever drives a task, or will. It is open until a
-// driver takes it, which only one does; what it asks for never changes.
+// A Wish asks something of the current or next driver of a task. It is open
+// until a driver takes it, which only one does; what it asks for never changes.
 type Wish struct {
-	ID      string          `json:"id"` // a ULID of its writer's: wishes are in this order
+	ID      string          `json:"id"` // a ULID made by its writer: wishes are in this order
 	Task    string          `json:"task"`
 	Thread  string          `json:"thread"`
 	Kind    WishKind        `json:"kind"`
@@ -369,8 +369,8 @@ type Wish struct {
 	TakenAt int64           `json:"takenAt"`
 }
 
-// A Flow is a name in the registry and the bundles it meant, newest first in
-// History.
+// A Flow is a name in the registry, the bundle it refers to and, in History,
+// the earlier ones, newest first.
 type Flow struct {
 	Name      string    `json:"name"`
 	Hash      dag.Hash  `json:"hash"`
@@ -378,7 +378,7 @@ type Flow struct {
 	History   []Version `json:"history"`
 }
 
-// A Version is what a name meant before.
+// A Version is what a name referred to before.
 type Version struct {
 	Hash      dag.Hash `json:"hash"`
 	Timestamp int64    `json:"timestamp"`

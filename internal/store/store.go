@@ -1,8 +1,8 @@
-// Package store says where bytes, rows and events are kept, and what is true
+// Package store defines where bytes, rows and events are kept, and what holds
 // when a call returns.
 //
-// In go immutable objects and small rows, in batches; out come the same bytes,
-// the rows as they are now, and an ordered journal of events. Three parts:
+// Immutable objects and small rows go in, in batches; the same bytes, the current
+// rows and an ordered journal of events come out. Three parts:
 //
 //	objects   hash → bytes, written once, each a node or a blob
 //	rows      threads, attempts, gates, flows, wishes: moved by compare-and-swap
@@ -14,7 +14,7 @@
 //   - Bytes before names: a row never points at an object that is not there.
 //   - What is read is checked: Get and Open verify the hash.
 //   - News wakes, readers read: Wait says that there is more, not what.
-//   - After a failed write or sync a store stops; it never goes on hoping.
+//   - After a failed write or sync a store stops; it never carries on regardless.
 //
 // The package holds the types and the interfaces. Implementations are
 // store/sqlite and store/mem; store/storetest is the suite that both pass. It
@@ -38,22 +38,22 @@ var (
 	ErrConflict = errors.New("changed by someone else")
 	// ErrNotFound says that there is no such object or row.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid says that a batch holds what no store keeps: see Batch.Check.
+	// ErrInvalid says that a batch holds something no store accepts: see Batch.Check.
 	ErrInvalid = errors.New("not valid")
-	// ErrCorrupt says that what is kept is not what was put.
+	// ErrCorrupt says that what is stored is not what was put.
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNewer says that the store was written by a newer version of Plait.
 	ErrNewer = errors.New("written by a newer version")
-	// ErrFenced says that a batch was made under a lease that somebody else has
-	// taken since. Nothing of it was applied: whoever made it has to stop.
+	// ErrFenced says that a batch was made under a lease that another process
+	// has taken since. Nothing of it was applied; its maker must stop.
 	ErrFenced = errors.New("somebody else has taken over")
 	// ErrBroken says that an earlier write or sync failed and the store has
-	// stopped. Open it again to go on from what is durable.
+	// stopped. Reopen it to continue from what is durable.
 	ErrBroken = errors.New("stopped after a failed write")
 )
 
-// A Kind tells nodes from blobs, so that bytes an agent wrote are never taken
-// for a node. An object put as both is a node: Plait itself spelled it.
+// A Kind distinguishes nodes from blobs, so that bytes an agent wrote are never
+// mistaken for a node. An object put as both is a node: Plait itself encoded it.
 type Kind int
 
 // The kinds of objects.
@@ -77,7 +77,7 @@ type Object struct {
 	Data []byte
 }
 
-// An Entry is what is known of an object without reading it.
+// An Entry is what is known about an object without reading it.
 type Entry struct {
 	Hash dag.Hash
 	Kind Kind
@@ -86,18 +86,18 @@ type Entry struct {
 }
 
 // Objects keeps immutable bytes under their hash. Methods may be called
-// concurrently. New nodes and small blobs come in by [Journal.Commit].
+// concurrently. New nodes and small blobs are added by [Journal.Commit].
 type Objects interface {
-	// Get returns the object kept under h, its hash checked. ErrNotFound,
-	// ErrCorrupt.
+	// Get returns the object kept under h, after checking its hash.
+	// ErrNotFound, ErrCorrupt.
 	Get(ctx context.Context, h dag.Hash) (Object, error)
 
-	// Many returns the objects kept under hs, in their order and as often as they are in
-	// there, as Get returns each, in one round trip: for walks. ErrNotFound if one is missing.
+	// Many returns the objects kept under hs, in the order of hs and with its duplicates, each
+	// as Get returns it, in one round trip: for walks. ErrNotFound if one is missing.
 	Many(ctx context.Context, hs []dag.Hash) ([]Object, error)
 
-	// Open streams the object kept under h. The reader returns ErrCorrupt in
-	// place of io.EOF when the bytes do not hash to h. ErrNotFound.
+	// Open streams the object kept under h. The reader returns ErrCorrupt
+	// instead of io.EOF when the bytes do not hash to h. ErrNotFound.
 	Open(ctx context.Context, h dag.Hash) (io.ReadCloser, Entry, error)
 
 	// Has reports whether h is kept, without reading it.
@@ -112,8 +112,8 @@ type Objects interface {
 	Stage(ctx context.Context, pin string, r io.Reader) (dag.Hash, int64, error)
 }
 
-// Index reads rows. Lists are in id order unless said otherwise; missing single
-// rows are ErrNotFound.
+// Index reads rows. Lists are in id order unless noted otherwise; a missing
+// single row is ErrNotFound.
 type Index interface {
 	Thread(ctx context.Context, id string) (Thread, error)
 	Threads(ctx context.Context, f ThreadFilter) ([]Thread, error)
@@ -124,20 +124,20 @@ type Index interface {
 	Flow(ctx context.Context, name string) (Flow, error)
 	Flows(ctx context.Context) ([]Flow, error)
 	Wishes(ctx context.Context, f WishFilter) ([]Wish, error)
-	// Task returns what a driver has to know of a task, all of one moment. A task
-	// of which there is nothing has no rows.
+	// Task returns what a driver needs to know about a task, all from one
+	// snapshot. An unknown task has no rows.
 	Task(ctx context.Context, id string) (TaskRows, error)
-	// Used returns what each attempt of a task used up, in the order in which they
-	// began, of those that began at once by thread, then number.
+	// Used returns what each attempt of a task used up, by start time, then
+	// thread, then number.
 	Used(ctx context.Context, task string) ([]Use, error)
-	// Roots yields every hash that a row names, each with the row, in no order: what
-	// gc must keep beside pins. ErrNotFound is never among its errors.
+	// Roots yields every hash that a row names, along with the row, in no particular
+	// order: what gc must keep besides pins. ErrNotFound is never among its errors.
 	Roots(ctx context.Context) iter.Seq2[Root, error]
 	// Pins returns every pinned hash.
 	Pins(ctx context.Context) ([]dag.Hash, error)
 }
 
-// Journal changes the store and tells what changed.
+// Journal changes the store and reports what changed.
 type Journal interface {
 	// Commit applies b wholly and durably, or not at all. ErrConflict when a
 	// row is not as expected; ErrNotFound when a row would point at a missing
@@ -145,8 +145,8 @@ type Journal interface {
 	// other error the outcome is unknown: read the head.
 	Commit(ctx context.Context, b Batch) error
 
-	// Events returns at most f.Limit events with Pos > after, in order, or of f.Newest
-	// in the other order.
+	// Events returns at most f.Limit events with Pos > after, in order, or in reverse
+	// order if f.Newest is set.
 	Events(ctx context.Context, after int64, f EventFilter) ([]Event, error)
 
 	// Wait returns when there are events after pos, written by any process, or
@@ -154,33 +154,33 @@ type Journal interface {
 	Wait(ctx context.Context, pos int64) (int64, error)
 }
 
-// Leases says which process drives what, of all that share the store. What only
-// processes of one machine have to keep apart is no lease: see package lock.
+// Leases records which process drives what, among all that share the store. What
+// only processes of one machine have to keep apart is not a lease: see package lock.
 //
-// A lease ends with Release; with its process, at once where that can be known;
-// else when its process has not been heard of for LeaseTTL by the store's clock.
-// Its holder is told before anybody else can have it. What is committed under it
-// once somebody else has taken it is refused.
+// A lease ends with Release; with its process, immediately where that can be known;
+// otherwise once its process has been silent for LeaseTTL by the store's clock. Its
+// holder is told before another can have it. What is committed under it once another
+// process has taken it is refused.
 type Leases interface {
-	// Acquire takes the lease called name, or returns a *HeldError at once.
+	// Acquire takes the lease called name, or immediately returns a *HeldError.
 	Acquire(ctx context.Context, name string) (Lease, error)
 
-	// Holder reports whether any process, this one too, holds the lease called
-	// name, and who: see HeldError.Owner. It takes nothing: it turns nobody away
-	// who would acquire, and of two who look at once neither sees the other. A
-	// lease that nobody ever held is not held. What it returns may be over when
-	// it returns; only Acquire decides.
+	// Holder reports whether any process, including this one, holds the lease
+	// called name, and which: see HeldError.Owner. It takes nothing: it never
+	// turns away a process that acquires the lease, and two that look at the
+	// same time do not see each other. A lease that was never taken is not held.
+	// The answer may be outdated when Holder returns; only Acquire decides.
 	Holder(ctx context.Context, name string) (owner string, held bool, err error)
 
-	// Holders is Holder for many names at once: it returns the owners of those that are held.
+	// Holders is Holder for many names in one call: it returns the owners of those that are held.
 	Holders(ctx context.Context, names []string) (owners map[string]string, err error)
 
-	// Held is Holders for all names that begin with a prefix, which is one itself.
+	// Held is Holders for all names that begin with prefix, which must be a valid name itself.
 	Held(ctx context.Context, prefix string) (owners map[string]string, err error)
 }
 
-// LeaseName reports whether name may be that of a lease: it has letters, digits,
-// dots and dashes, 200 at most, and no dot in front.
+// LeaseName reports whether name is valid for a lease: 1 to 200 letters, digits,
+// dots and dashes, with no dot in front.
 func LeaseName(name string) bool {
 	if name == "" || name[0] == '.' || len(name) > 200 {
 		return false
@@ -195,23 +195,23 @@ func LeaseName(name string) bool {
 	return true
 }
 
-// ThreadLease is the name of the lease of whoever drives a single thread of a task that several drive.
+// ThreadLease returns the name of the lease for driving a single thread of a task that has several drivers.
 func ThreadLease(id string) string { return "thread-" + id }
 
 // LeaseTTL is how long a process may be silent before others may take what it holds,
-// where its death cannot be known. LeaseLost is when it is told itself.
+// where its death cannot be known. LeaseLost is how long before it is told itself.
 const (
 	LeaseTTL  = 30 * time.Second
 	LeaseLost = 20 * time.Second
 )
 
-// A Lease is held until released, or lost.
+// A Lease is held until it is released or lost.
 type Lease interface {
-	// Fence is what batches that are made under the lease carry.
+	// Fence returns what batches made under the lease carry.
 	Fence() Fence
 
-	// Lost is closed when somebody else has the lease, or may have it soon: its
-	// holder ends what it does under it. It stays open after Release.
+	// Lost is closed when another process has the lease, or may have it soon:
+	// the holder must end what it does under it. It stays open after Release.
 	Lost() <-chan struct{}
 
 	// Release gives the lease back. It may be called twice. If the store cannot be
@@ -220,7 +220,7 @@ type Lease interface {
 	Release() error
 }
 
-// Under returns s as the holder of a lease uses it: each of its batches carries the
+// Under returns s for use by the holder of l: each of its batches carries the
 // lease's fence.
 func Under(s Store, l Lease) Store { return fenced{s, l.Fence()} }
 
@@ -245,46 +245,46 @@ func (e *HeldError) Error() string { return e.Name + " is being driven by " + e.
 // Unwrap makes a held lease a conflict.
 func (e *HeldError) Unwrap() error { return ErrConflict }
 
-// Sweeper takes garbage out.
+// Sweeper removes garbage.
 type Sweeper interface {
 	// List yields an entry for every object, in hash order.
 	List(ctx context.Context) iter.Seq2[Entry, error]
 
-	// Scan calls visit with objects as Get returns them, from several goroutines at once and in the
-	// order in which they lie in the store: for whoever wants all of them, at a fraction of
-	// what asking for each costs. It may leave some out, and does leave out those that are
-	// damaged: Get and Open tell of them. An error of visit ends it and is returned.
+	// Scan calls visit with objects as Get returns them, concurrently from several goroutines and
+	// in storage order: for callers that want all of them, at a fraction of the cost of asking for
+	// each. It may omit some, and does omit damaged ones: Get and Open report them. An error from
+	// visit ends the scan and is returned.
 	Scan(ctx context.Context, visit func(Object) error) error
 
 	// Sweep deletes objects while nothing can be committed or staged. It calls
-	// choose with a view of the store as it is under that lock; of the hashes
-	// that choose returns it deletes those that are not pinned and were last put
-	// at least grace ago by the store's clock. It returns what it deleted.
+	// choose with a view of the store under that lock; of the hashes that choose
+	// returns, it deletes those that are not pinned and were last put at least
+	// grace ago by the store's clock. It returns what it deleted.
 	Sweep(ctx context.Context, grace time.Duration, choose func(View) ([]dag.Hash, error)) ([]Entry, error)
 
-	// Compact gives the space of deleted objects back to the file system, and
+	// Compact returns the space of deleted objects to the file system, and
 	// removes bytes that no row names and that were written at least grace ago.
 	Compact(ctx context.Context, grace time.Duration) error
 }
 
-// A View reads the store, as it is during a sweep if it was given out for one.
+// A View reads the store, or, if it was passed to a sweep's choose, the store as it is during that sweep.
 type View interface {
 	Objects
 	Index
 
-	// Stat returns what is known, without reading them, of those of hs that are kept, in no
-	// order and in one round trip.
+	// Stat returns the entries of those of hs that are kept, without reading the objects,
+	// in no particular order and in one round trip.
 	Stat(ctx context.Context, hs []dag.Hash) ([]Entry, error)
 }
 
-// Checker looks at the container rather than at what it holds.
+// Checker looks at the container rather than its contents.
 type Checker interface {
 	// Check returns a line for everything that is wrong with the container.
 	Check(ctx context.Context) ([]string, error)
 }
 
-// A Clock tells the time that all who share the store have in common: that of the
-// machine, or of the server.
+// A Clock tells the time shared by all users of the store: the machine's, or the
+// server's.
 type Clock interface {
 	Now() time.Time
 }
