@@ -33,7 +33,7 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	})
 }
 
-// A change is a batch being applied, and how to take it back.
+// A change is a batch being applied, and how to undo it.
 type change struct {
 	*contents
 	undo []func()
@@ -195,8 +195,8 @@ func (c *change) wish(x store.WishChange) error {
 	return nil
 }
 
-// named refuses a row that would newly name a missing object. What the row named
-// before is let be: a lost object must not keep its thread from failing.
+// named refuses a row that would newly name a missing object. What the row already
+// named is not checked: a lost object must not keep its thread from failing.
 func (c *change) named(had []dag.Hash, names ...dag.Hash) error {
 	for _, h := range names {
 		if h.IsZero() || slices.Contains(had, h) {
@@ -229,8 +229,8 @@ func (c *change) event(e store.Event) {
 	c.undo = append(c.undo, func() { c.pos, c.seq[e.Task], c.events = pos, seq, events })
 }
 
-// remove takes a tree away: its rows, events, numbers, counts and pins. A pin belongs
-// to the thread or attempt that it is named after.
+// remove deletes a tree: its rows, events, numbers, counts and pins. A pin belongs to
+// the thread or attempt that it is named after.
 func (c *change) remove(root string) {
 	tree := map[string]bool{root: true}
 	for id, t := range c.threads {

@@ -12,17 +12,17 @@ import (
 
 var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
 
-// A lease is held while it is the one that contents know by its name.
+// A lease is held as long as contents has it under its name.
 type lease struct {
 	s     *Store
 	c     *contents
 	name  string
 	owner string
 	token int64
-	lost  chan struct{} // closed by Silence, once it is no more held
+	lost  chan struct{} // closed by Silence, once it is no longer held
 }
 
-// Fence is what batches under the lease carry.
+// Fence returns what batches under the lease carry.
 func (l *lease) Fence() store.Fence { return store.Fence{Name: l.name, Token: l.token} }
 
 // Lost is closed by Silence.
@@ -50,14 +50,14 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	return l, nil
 }
 
-// Holder reports whether somebody holds the lease called name, and who.
+// Holder reports whether the lease called name is held, and by whom.
 func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
 	owners, err := s.Holders(ctx, []string{name})
 	owner, held = owners[name]
 	return owner, held, err
 }
 
-// Holders returns who holds those leases of names that somebody holds.
+// Holders returns the owners of those leases in names that are held.
 func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
 	owners := map[string]string{}
 	err := s.reading(ctx, OpHolder, func(c *contents) error {
@@ -77,7 +77,7 @@ func (s *Store) Holders(ctx context.Context, names []string) (map[string]string,
 	return owners, nil
 }
 
-// Held returns who holds the leases whose names begin with a prefix.
+// Held returns the owners of held leases whose names begin with prefix.
 func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
 	owners := map[string]string{}
 	err := s.reading(ctx, OpHolder, func(c *contents) error {
@@ -97,7 +97,7 @@ func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, err
 	return owners, nil
 }
 
-// Release gives the lease back. A lease lost in a crash is someone else's by then.
+// Release gives the lease back. A lease lost in a crash may belong to another holder by then.
 func (l *lease) Release() error {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

@@ -1,10 +1,10 @@
 // Package mem keeps a store in memory, for tests and for runs that need not
 // outlive their process.
 //
-// In and out goes what package store says, with the same results and the same
-// errors as store/sqlite: both pass store/storetest. On top of that it can
-// fail on demand: a [Fault] is asked before and after every operation, Corrupt
-// damages an object, and Reopen is what a new process finds after a crash.
+// The contract is that of package store, with the same results and the same
+// errors as store/sqlite: both pass store/storetest. On top of that it can fail
+// on demand: a [Fault] is asked before and after every operation, Corrupt
+// damages an object, and Reopen returns what a new process finds after a crash.
 //
 // It never touches a disk and never starts a goroutine.
 package mem
@@ -61,7 +61,7 @@ const (
 type When int
 
 // An operation that fails Before leaves nothing behind; one that fails After
-// has done all it was asked to, and the caller is not told.
+// has done all it was asked to, but its caller gets the error.
 const (
 	Before When = iota
 	After
@@ -75,11 +75,11 @@ func (w When) String() string {
 	return "before"
 }
 
-// A Fault is asked twice for every operation; the error it returns is what the
-// operation fails with. It may be called concurrently and must not use the store.
+// A Fault is asked twice for every operation, which fails with the error it
+// returns. It may be called concurrently and must not use the store.
 type Fault func(op Op, when When) error
 
-// Config says how a Store behaves. The zero Config works.
+// Config configures a Store. The zero Config is valid.
 type Config struct {
 	Now   func() time.Time // nil: time.Now
 	Fault Fault            // nil: nothing fails
@@ -100,8 +100,8 @@ var _ store.Store = (*Store)(nil)
 
 // contents is what survives a crash, and what several handles share.
 type contents struct {
-	// writing is held by whoever changes the contents. A sweep holds it while
-	// it chooses, so that nothing is committed but everything can be read.
+	// writing is held to change the contents. A sweep holds it while it
+	// chooses, so that nothing is committed but everything can be read.
 	writing sync.Mutex
 
 	mu       sync.RWMutex
@@ -116,9 +116,9 @@ type contents struct {
 	pos      int64
 	seq      map[string]int64
 	leases   map[string]*lease
-	tokens   map[string]int64            // of the leases that were ever taken: the last
+	tokens   map[string]int64            // the latest of each lease that was ever taken
 	counts   map[string]map[string]int64 // by task, by name
-	news     chan struct{}               // closed, and made anew, by a batch with events
+	news     chan struct{}               // closed and replaced by a batch with events
 }
 
 // An object is what is kept under a hash. Its data is never changed in place.
@@ -148,7 +148,7 @@ func New(cfg Config) *Store {
 	})
 }
 
-// With returns another handle as Share does, on which operations fail as fault says.
+// With returns another handle, like Share, whose operations fail as fault says.
 func (s *Store) With(fault Fault) *Store {
 	cfg := s.cfg
 	cfg.Fault = fault
@@ -167,12 +167,12 @@ func handle(cfg Config, c *contents) *Store {
 func (s *Store) Share() *Store { return handle(s.cfg, s.c) }
 
 // Reopen returns the store that a new process finds after this one crashed: the
-// same contents, no leases. s itself is dead from then on: every operation of
-// it, also one under way, fails with ErrBroken, so that what is left of the
-// crashed process cannot write.
+// same contents, no leases. s itself is dead from then on: its operations, even
+// those in progress, fail with ErrBroken, so that what is left of the crashed
+// process cannot write.
 func (s *Store) Reopen() *Store {
 	s.halt(fmt.Errorf("crashed: %w", store.ErrBroken))
-	// An operation that was past its check has to end first.
+	// An operation that has passed its check must end first.
 	s.c.writing.Lock()
 	defer s.c.writing.Unlock()
 	s.c.mu.Lock()
@@ -181,8 +181,8 @@ func (s *Store) Reopen() *Store {
 	return s.Share()
 }
 
-// Kill ends the process that uses s, while others that share its contents go on: what it does from
-// then on fails with ErrBroken, and its leases are free.
+// Kill ends the process that uses s, while others that share its contents continue: from then on
+// its operations fail with ErrBroken, and its leases are free.
 func (s *Store) Kill() {
 	s.halt(fmt.Errorf("crashed: %w", store.ErrBroken))
 	s.c.writing.Lock()
@@ -196,8 +196,8 @@ func (s *Store) Kill() {
 	}
 }
 
-// Silence has the process that uses s not be heard of any more, as one whose host is cut off or stands
-// still: it is told that its leases are lost, and others can take them, while it lives and may go on.
+// Silence makes the process that uses s fall silent, like one whose host is cut off or suspended: it
+// is told that its leases are lost, and others can take them, while it lives and may continue.
 func (s *Store) Silence() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -209,7 +209,7 @@ func (s *Store) Silence() {
 	}
 }
 
-// Corrupt replaces the bytes kept under h by what change makes of a copy of
+// Corrupt replaces the bytes kept under h with what change makes of a copy of
 // them, and reports whether there were any.
 func (s *Store) Corrupt(h dag.Hash, change func([]byte) []byte) bool {
 	s.c.mu.Lock()
@@ -223,7 +223,7 @@ func (s *Store) Corrupt(h dag.Hash, change func([]byte) []byte) bool {
 	return true
 }
 
-// Lose removes the object h without regard to rows and pins, as a failing disk
+// Lose removes the object h regardless of rows and pins, as a failing disk
 // would, and reports whether there was one.
 func (s *Store) Lose(h dag.Hash) bool {
 	s.c.mu.Lock()
@@ -246,10 +246,10 @@ func (s *Store) halt(why error) {
 	})
 }
 
-// Now returns the time that Config.Now tells.
+// Now returns the time of Config.Now.
 func (s *Store) Now() time.Time { return s.cfg.Now() }
 
-// alive returns why an operation cannot go on.
+// alive returns the reason that an operation cannot continue, if there is one.
 func (s *Store) alive(ctx context.Context) error {
 	select {
 	case <-s.stopped:

@@ -35,8 +35,8 @@ func TestStore(t *testing.T) {
 
 var errCable = errors.New("cable pulled")
 
-// TestFaults fails every operation at both of its ends: the caller gets the
-// error, and what a change leaves depends on the end.
+// TestFaults fails every operation at both ends: the caller gets the error, and
+// what a change leaves depends on the end.
 func TestFaults(t *testing.T) {
 	ctx := t.Context()
 	o := store.Object{Hash: dag.Sum([]byte("o")), Data: []byte("o")}
@@ -124,7 +124,7 @@ func TestFaults(t *testing.T) {
 					t.Fatal(err)
 				}
 				armed = true
-				// Where there is no row an operation's own error comes first.
+				// Where there is no row, the operation's own error comes first.
 				if err := x.run(s); !errors.Is(err, errCable) && (err != nil || when == mem.Before) {
 					t.Errorf("got %v, want %v", err, errCable)
 				}
@@ -137,8 +137,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWishFaults fails the commits that leave and take a wish at both of their ends: the
-// wish is as it was, or as it was to be.
+// TestWishFaults fails the commits that leave and take a wish at both ends: the wish is
+// as it was, or as it should become.
 func TestWishFaults(t *testing.T) {
 	ctx := t.Context()
 	w := store.Wish{ID: "W", Task: "T", Kind: store.WishResume}
@@ -233,7 +233,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Whoever is not heard of is told, loses what it has to another, and writes nothing under it.
+// A process that falls silent is told, loses its lease to another, and writes nothing under it.
 func TestSilence(t *testing.T) {
 	ctx := t.Context()
 	s := mem.New(mem.Config{})

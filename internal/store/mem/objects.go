@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Get returns the object kept under h, its hash checked.
+// Get returns the object kept under h, after checking its hash.
 func (s *Store) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	var o object
 	err := s.reading(ctx, OpGet, func(c *contents) (err error) {
@@ -35,7 +35,7 @@ func (s *Store) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)}, nil
 }
 
-// Many returns the objects kept under hs, in their order.
+// Many returns the objects kept under hs, in the order of hs.
 func (s *Store) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {
 	err = s.reading(ctx, OpMany, func(c *contents) error {
 		for _, h := range hs {
@@ -73,7 +73,7 @@ func (s *Store) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entr
 	return r, o.entry(h), nil
 }
 
-// A reader gives out an object's bytes, then end in place of io.EOF when set.
+// A reader returns an object's bytes, then end instead of io.EOF if it is set.
 type reader struct {
 	*bytes.Reader
 	end error
@@ -87,14 +87,14 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteTo shadows the one of bytes.Reader, which would not see end.
+// WriteTo shadows the method of bytes.Reader, which would ignore end.
 func (r *reader) WriteTo(w io.Writer) (int64, error) {
 	return io.Copy(w, struct{ io.Reader }{r})
 }
 
 func (r *reader) Close() error { return nil }
 
-// Stat returns what is known of those of hs that are kept.
+// Stat returns the entries of those of hs that are kept.
 func (s *Store) Stat(ctx context.Context, hs []dag.Hash) (entries []store.Entry, err error) {
 	err = s.reading(ctx, OpStat, func(c *contents) error {
 		for _, h := range hs {
@@ -188,7 +188,7 @@ func (s *Store) List(ctx context.Context) iter.Seq2[store.Entry, error] {
 	}
 }
 
-// Scan calls visit with every object whose bytes are those that were put.
+// Scan calls visit with every object whose bytes match its hash.
 func (s *Store) Scan(ctx context.Context, visit func(store.Object) error) error {
 	var all []store.Object
 	err := s.reading(ctx, OpScan, func(c *contents) error {
@@ -207,7 +207,7 @@ func (s *Store) Scan(ctx context.Context, visit func(store.Object) error) error 
 	return err
 }
 
-// Sweep deletes what choose names, unless it is pinned or was put within the grace.
+// Sweep deletes the objects that choose names, unless they are pinned or were put within grace.
 func (s *Store) Sweep(
 	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) (gone []store.Entry, err error) {
@@ -240,7 +240,7 @@ func (s *Store) Sweep(
 	return gone, nil
 }
 
-// A view is a handle that cannot write. It asks no fault: those of a sweep
+// A view is a handle that cannot write. It asks no Fault: those of a sweep
 // strike at its two ends.
 type view struct{ *Store }
 
@@ -253,7 +253,7 @@ func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
 	return s.reading(ctx, OpCompact, func(*contents) error { return nil })
 }
 
-// Check finds no fault with memory.
+// Check finds nothing wrong with memory.
 func (s *Store) Check(ctx context.Context) ([]string, error) {
 	return nil, s.reading(ctx, OpCheck, func(*contents) error { return nil })
 }
@@ -268,8 +268,8 @@ func (c *contents) object(h dag.Hash) (object, error) {
 	return o, nil
 }
 
-// put keeps an object, or makes a kept one new and a blob a node. It returns
-// what undoes it.
+// put stores an object; if it is already kept, put renews it and may make a
+// blob a node. It returns a function that undoes this.
 func (c *contents) put(in store.Object, now int64) (undo func()) {
 	old, ok := c.objects[in.Hash]
 	if !ok {

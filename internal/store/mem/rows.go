@@ -27,7 +27,7 @@ func (s *Store) Gate(ctx context.Context, id string) (store.Gate, error) {
 	return one(ctx, s, OpGate, id, func(c *contents) map[string]store.Gate { return c.gates }, cloneGate)
 }
 
-// Flow returns what name means.
+// Flow returns the flow called name.
 func (s *Store) Flow(ctx context.Context, name string) (store.Flow, error) {
 	return one(ctx, s, OpFlow, name, func(c *contents) map[string]store.Flow { return c.flows }, cloneFlow)
 }
@@ -189,7 +189,7 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	return last, err
 }
 
-// matches reports whether got is what a filter wants; zero wants all.
+// matches reports whether got is what a filter wants; a zero want matches all.
 func matches[T comparable](want, got T) bool {
 	var zero T
 	return want == zero || want == got

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Task returns what a driver has to know of a task.
+// Task returns what a driver needs to know about a task.
 func (s *Store) Task(ctx context.Context, id string) (rows store.TaskRows, err error) {
 	err = s.reading(ctx, OpTask, func(c *contents) error {
 		rows.Position, rows.Counts = c.pos, maps.Clone(c.counts[id])
@@ -50,7 +50,7 @@ func byNumber(a, b store.Attempt) int {
 	return cmp.Or(cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N), cmp.Compare(a.ID, b.ID))
 }
 
-// Used returns what each attempt of a task used up, in the order in which they began.
+// Used returns what each attempt of a task used up, by start time.
 func (s *Store) Used(ctx context.Context, task string) (used []store.Use, err error) {
 	err = s.reading(ctx, OpUsed, func(c *contents) error {
 		var rows []store.Attempt
