@@ -70,7 +70,7 @@ func noHalfBatch(h *home) {
 	b.Remove = []string{t.ID}
 	b.Events = []store.Event{{Type: "x", Task: id(2)}}
 	b.Unpin = []string{"p"}
-	b.Gates = []store.GateChange{{Row: store.Gate{ID: "g"}, From: store.GateOpen}} // is not there
+	b.Gates = []store.GateChange{{Row: store.Gate{ID: "g"}, From: store.GateOpen}} // does not exist
 	h.want(h.Commit(h.ctx, b), store.ErrConflict)
 
 	if h.has(b.Objects[0].Hash) {
@@ -113,7 +113,7 @@ func shortNames(h *home) {
 		h.must(err)
 		h.same(got, want)
 	}
-	// It is free again when its task is gone.
+	// It is free again once its task is removed.
 	h.commit(store.Batch{Remove: []string{t.ID}})
 	h.commit(store.Batch{Threads: []store.ThreadChange{change}})
 }
@@ -142,7 +142,7 @@ func threadCAS(h *home) {
 	h.must(err)
 	h.same(got, t)
 
-	// A wish recorded by someone else makes the owner look again.
+	// A wish recorded by another process makes the owner look again.
 	wish := t
 	wish.Wanted = store.WantCancel
 	h.commit(store.Batch{Threads: []store.ThreadChange{{Row: wish, From: t.State()}}})
@@ -367,7 +367,7 @@ func removeTree(h *home) {
 	pins, err := h.Pins(h.ctx)
 	h.must(err)
 	h.same(len(pins), 2)
-	// No number is given out twice, also not that of the last event.
+	// No number is assigned twice, not even that of the last event.
 	h.commit(store.Batch{Events: []store.Event{{Type: "y", Task: "R"}}})
 	h.commit(store.Batch{Remove: []string{"R"}})
 	h.reopen()

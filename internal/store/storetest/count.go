@@ -64,10 +64,10 @@ func countMost(h *home) {
 		{0, 4, true, 4},
 		{0, 3, true, 4}, // adds nothing
 		{1, 5, true, 5},
-		{1, 3, false, 5}, // the most has fallen
+		{1, 3, false, 5}, // the limit has fallen
 		{-1, 3, true, 4}, // giving back is never refused
 		{math.MaxInt64 - 4, math.MaxInt64, true, math.MaxInt64},
-		{math.MaxInt64, math.MaxInt64, false, math.MaxInt64}, // and nothing flows over
+		{math.MaxInt64, math.MaxInt64, false, math.MaxInt64}, // and nothing overflows
 	} {
 		err := h.Commit(h.ctx, add("A", "x", x.add, x.most))
 		if (err == nil) != x.ok || err != nil && !errors.Is(err, store.ErrConflict) {
@@ -78,14 +78,14 @@ func countMost(h *home) {
 }
 
 func countFloor(h *home) {
-	h.commit(add("A", "x", -3, 10)) // there is none yet
+	h.commit(add("A", "x", -3, 10)) // does not exist yet
 	h.counted("A", "x", 0)
 	h.commit(add("A", "x", 2, 10))
 	h.commit(add("A", "x", -1, 10))
 	h.counted("A", "x", 1)
 	h.commit(add("A", "x", -5, 10))
 	h.counted("A", "x", 0)
-	h.commit(add("A", "x", 10, 10)) // what was given back too often is not owed
+	h.commit(add("A", "x", 10, 10)) // giving back too much leaves no debt
 	h.counted("A", "x", 10)
 }
 
@@ -97,7 +97,7 @@ func countOrNothing(h *home) {
 	b.Counts = append(b.Counts, store.Count{Task: t.ID, Name: "x", Add: 1, Most: 1})
 	h.want(h.Commit(h.ctx, b), store.ErrConflict)
 	nothing()
-	// And what is refused for another reason has added nothing.
+	// What is refused for another reason adds nothing either.
 	b, nothing = full(h, t)
 	b.Threads[0].From.Status = store.Failed
 	h.want(h.Commit(h.ctx, b), store.ErrConflict)

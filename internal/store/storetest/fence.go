@@ -22,7 +22,7 @@ var fenceTests = []test{
 	{"a lease that was released was not lost", lostOpen},
 }
 
-// take acquires a lease by s.
+// take acquires a lease through s.
 func (h *home) take(s store.Store, name string) store.Lease {
 	h.Helper()
 	l, err := s.Acquire(h.ctx, name)
@@ -30,7 +30,7 @@ func (h *home) take(s store.Store, name string) store.Lease {
 	return l
 }
 
-// after is what a lease is taken by next, once l is released: its old holder's fence is no good any more.
+// after releases l and takes a lease next: the fence of l is then no longer valid.
 func (h *home) after(l store.Lease, s store.Store, name string) store.Lease {
 	h.Helper()
 	h.must(l.Release())
@@ -40,7 +40,7 @@ func (h *home) after(l store.Lease, s store.Store, name string) store.Lease {
 func tokenGrows(h *home) {
 	other := h.again()
 	l := h.take(h.Store, "one")
-	beside := h.take(other, "two") // has numbers of its own
+	beside := h.take(other, "two") // has its own numbers
 	if f := l.Fence(); f.Name != "one" || f.Token <= 0 {
 		h.Fatalf("fence %+v", f)
 	}
@@ -97,7 +97,7 @@ func fencedOff(h *home) {
 	h.commit(b)
 	l := h.take(h.Store, t.ID)
 	old := l.Fence()
-	for _, taker := range []store.Store{h.Store, h.again()} { // also when its own process took it
+	for _, taker := range []store.Store{h.Store, h.again()} { // even if its own process took it
 		l = h.after(l, taker, t.ID)
 		b, nothing := full(h, t, old)
 		err := h.Commit(h.ctx, b)
@@ -151,7 +151,7 @@ func fenceOfMany(h *home) {
 	h.must(two.Release())
 }
 
-// fenceFirst: who has been taken over has to hear that, rather than that rows have moved since.
+// fenceFirst checks that a holder that was taken over gets that error, rather than that rows have moved since.
 func fenceFirst(h *home) {
 	b, t := insert(id(1))
 	h.commit(b)
@@ -184,7 +184,7 @@ func under(h *home) {
 	own := []store.Fence{outer.Fence()}
 	b.Under = own[:1:1]
 	h.must(s.Commit(h.ctx, b))
-	h.same(b.Under, own) // the caller's batch is as it was
+	h.same(b.Under, own) // the caller's batch is unchanged
 	got, err := s.Thread(h.ctx, t.ID)
 	h.must(err)
 	h.same(got, t)
@@ -193,7 +193,7 @@ func under(h *home) {
 	b, nothing := full(h, t)
 	h.want(s.Commit(h.ctx, b), store.ErrFenced)
 	nothing()
-	got, err = s.Thread(h.ctx, t.ID) // it may still look
+	got, err = s.Thread(h.ctx, t.ID) // reading is still allowed
 	h.must(err)
 	h.same(got, t)
 	b.Under = nil
@@ -234,8 +234,8 @@ func fenceOwnBatch(h *home) {
 	h.must(l.Release())
 }
 
-// zombie has one go on committing while another takes its lease: once that one has it, nothing of
-// the first follows.
+// zombie has one holder keep committing while another takes its lease: after that, nothing of the
+// first follows.
 func zombie(h *home) {
 	other := h.again()
 	for round := range 10 {

@@ -20,8 +20,8 @@ var indexTests = []test{
 	{"an empty store has no rows", emptyLists},
 }
 
-// rowFidelity sets every field, then none but the id, then every field again on
-// top of the stored row.
+// rowFidelity sets every field, then none but the id, then every field again,
+// over the stored row.
 func rowFidelity(h *home) {
 	hs := h.keep("a", "b", "c", "d")
 	raw := json.RawMessage("{ \"b\": [1, 2],\n \"a\": \"<&>\u2028\" }")
@@ -75,7 +75,7 @@ func rowFidelity(h *home) {
 		Gates:    []store.GateChange{{Row: g, From: bareG.State}},
 	})
 	check(t, a, g)
-	// A change that leaves what lists are made by alone, and nothing else.
+	// A change that leaves alone what lists select by, and nothing else.
 	u := t
 	u.Kind, u.Flow, u.Start, u.Head, u.Wanted, u.InFlight, u.Tree = "k", "f", hs[0], hs[0], "", "", ""
 	u.Steps, u.CreatedAt, u.UpdatedAt, u.EndedAt, u.Decision, u.Options, u.Reason, u.Path = 9, 9, 9, 9, nil, json.RawMessage(`1`), nil, nil
@@ -177,7 +177,7 @@ func threadPages(h *home) {
 			h.same(all, want)
 		}
 	}
-	// After need not be an id that exists.
+	// After need not be an existing id.
 	page, err := h.Threads(h.ctx, store.ThreadFilter{After: "01JAz"})
 	h.must(err)
 	h.same(ids(page), ids(rows[6:]))

@@ -37,7 +37,7 @@ func (h *home) gapless(n int) {
 	}
 }
 
-// numbering has each writer tell, in an event, which step of its own thread it
+// numbering has each writer record, in an event, which step of its own thread it
 // is: the journal must hold them in that order, and none of those that failed.
 func numbering(h *home) {
 	const writers, steps = 6, 20

@@ -41,7 +41,7 @@ func leaseOnce(h *home) {
 	h.must(again.Release())
 }
 
-// leaseRace has many acquire and release in turn: never two hold it.
+// leaseRace has many goroutines acquire and release in turn: no two hold it together.
 func leaseRace(h *home) {
 	handles := []store.Store{h.Store, h.again()}
 	var holding, taken atomic.Int32
@@ -92,7 +92,7 @@ func leaseNames(h *home) {
 	}
 }
 
-// holder fails the test unless every handle says of a lease that it is held, or not.
+// holder fails the test unless every handle reports whether a lease is held as want says.
 func (h *home) holder(name string, want bool, handles ...store.Store) {
 	h.Helper()
 	for _, s := range handles {
@@ -106,7 +106,7 @@ func (h *home) holder(name string, want bool, handles ...store.Store) {
 
 func leaseHolder(h *home) {
 	other := h.again()
-	h.holder("01J.x-1", false, h.Store, other) // nobody ever held it
+	h.holder("01J.x-1", false, h.Store, other) // never taken
 	for _, s := range []store.Store{h.Store, other} {
 		l, err := s.Acquire(h.ctx, "01J.x-1")
 		h.must(err)
@@ -146,8 +146,8 @@ func leaseHolder(h *home) {
 	}
 }
 
-// leaseLooks has many look while one takes and releases: no look turns it away, and
-// none sees another.
+// leaseLooks has many goroutines look while one takes and releases: no look turns
+// it away, and none sees another.
 func leaseLooks(h *home) {
 	handles := []store.Store{h.Store, h.again()}
 	kept, err := h.Acquire(h.ctx, "kept")

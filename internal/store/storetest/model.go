@@ -18,7 +18,7 @@ var modelTests = []test{
 	{"any sequence of operations does what the model does", model},
 }
 
-// A world is what a store should hold, kept in the plainest way.
+// A world is what a store should hold, kept in the simplest way.
 type world struct {
 	h       *home
 	objects map[dag.Hash]store.Kind
@@ -29,8 +29,8 @@ type world struct {
 	seq     map[string]int64
 }
 
-// model draws operations. The store is one for all sequences: each begins by
-// removing what the one before it left.
+// model draws operations. All sequences share the store: each begins by
+// removing what the previous one left.
 func model(h *home) {
 	rapid.Check(h.T, func(rt *rapid.T) {
 		w := &world{
@@ -70,7 +70,7 @@ func (w *world) reset(rt *rapid.T) {
 	}))
 	_, err := w.h.Sweep(w.h.ctx, 0, func(v store.View) ([]dag.Hash, error) { return v.Resolve(w.h.ctx, "", 1000) })
 	ok(rt, err)
-	// Positions go on; where, only an event can tell.
+	// Positions continue; from where, only an event can show.
 	ok(rt, w.h.Commit(w.h.ctx, store.Batch{Events: []store.Event{{Task: "A"}}}))
 	events, err := w.h.Events(w.h.ctx, 0, store.EventFilter{})
 	ok(rt, err)
@@ -101,7 +101,7 @@ func (w *world) stage(rt *rapid.T) {
 }
 
 // thread inserts or moves a row, with an expectation that may be wrong and a
-// head that may be missing, beside an object and an event.
+// head that may be missing, along with an object and an event.
 func (w *world) thread(rt *rapid.T) {
 	id := threads.Draw(rt, "id")
 	old, exists := w.threads[id]

@@ -236,7 +236,7 @@ func copies(h *home) {
 	}
 }
 
-// scanned looks at what a scan visits. It may leave out what is large.
+// scanned checks what a scan visits. It may omit large objects.
 func scanned(h *home) {
 	var b store.Batch
 	var nodes []dag.Hash
@@ -281,7 +281,7 @@ func scanned(h *home) {
 	cut, cancel := context.WithCancel(h.ctx)
 	cancel()
 	h.want(h.Scan(cut, func(store.Object) error { return nil }), context.Canceled)
-	// What is not there is left out.
+	// Missing objects are left out.
 	es, err := h.Stat(h.ctx, []dag.Hash{nodes[7], large, nodes[8]})
 	h.must(err)
 	slices.SortFunc(es, func(a, b store.Entry) int { return cmp.Compare(a.Size, b.Size) })
@@ -314,7 +314,7 @@ func manyOrder(h *home) {
 	h.commit(b)
 	want := append(slices.Clone(b.Objects), blob(big), empty)
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(want), func(i, j int) { want[i], want[j] = want[j], want[i] })
-	want = append(want, want[:10]...) // and as often
+	want = append(want, want[:10]...) // duplicates too
 	for _, n := range []int{1, 2, 11, len(want)} {
 		var hs []dag.Hash
 		for _, o := range want[:n] {
@@ -334,7 +334,7 @@ func manyOrder(h *home) {
 	x := b.Objects[0].Hash
 	twice, err := h.Many(h.ctx, []dag.Hash{x, x})
 	h.must(err)
-	twice[0].Data[0]++ // they share nothing, with each other nor with the store
+	twice[0].Data[0]++ // they share nothing, neither with each other nor with the store
 	again, err := h.Get(h.ctx, x)
 	h.must(err)
 	h.same([]string{string(twice[1].Data), string(again.Data)}, []string{"object 0", "object 0"})

@@ -1,9 +1,9 @@
-// Package storetest is what it means to be a store: a suite that every
+// Package storetest defines what it means to be a store: a suite that every
 // implementation of package store passes.
 //
-// In goes a function that opens a store in a directory; out come test results.
-// The suite uses nothing but the interfaces, and waits for things to happen
-// rather than for time to pass. It never looks inside a directory.
+// It takes a function that opens a store in a directory, and reports test
+// results. The suite uses nothing but the interfaces, and waits for things to
+// happen rather than for time to pass. It never looks inside a directory.
 package storetest
 
 import (
@@ -20,8 +20,8 @@ import (
 )
 
 // An Opener opens the store in dir. Opened twice, one directory gives two
-// handles on one store, as two processes would have; they may be of other
-// processes indeed, and dir but a name for a store that lies elsewhere.
+// handles on one store, as two processes would have; they may indeed belong to
+// other processes, and dir may be but a name for a store that is elsewhere.
 type Opener func(t *testing.T, dir string) store.Store
 
 // Run runs the suite.
@@ -134,7 +134,7 @@ func (h *home) keep(texts ...string) []dag.Hash {
 	return hs
 }
 
-// entry returns what List says about x.
+// entry returns the entry that List yields for x.
 func (h *home) entry(x dag.Hash) store.Entry {
 	h.Helper()
 	for e, err := range h.List(h.ctx) {
@@ -154,7 +154,7 @@ func (h *home) has(x dag.Hash) bool {
 	return ok
 }
 
-// until tries f until it holds. It gives up after a long time.
+// until repeats f until it returns true. It gives up after a minute.
 func (h *home) until(what string, f func() bool) {
 	h.Helper()
 	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(time.Millisecond) {
@@ -179,15 +179,15 @@ func thread(id string, head dag.Hash) store.Thread {
 	return store.Thread{ID: id, Task: id, Root: id, Kind: store.KindRoot, Start: head, Head: head, Status: store.Running}
 }
 
-// insert returns a batch that makes a thread whose start and head is a new blob.
+// insert returns a batch that creates a thread whose start and head is a new node.
 func insert(id string) (store.Batch, store.Thread) {
 	o := node("start of " + id)
 	t := thread(id, o.Hash)
 	return store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: t}}}, t
 }
 
-// step returns a batch that moves t's head to a new node and tells so, and t
-// after it.
+// step returns a batch that moves t's head to a new node and records that in an
+// event, and t after it.
 func step(t store.Thread, text string) (store.Batch, store.Thread) {
 	o := node(text)
 	from := t.State()

@@ -64,8 +64,8 @@ func sweepChosen(h *home) {
 	h.same(len(lines), 0)
 }
 
-// sweepGrace gives a grace that lies between two puts. How long a sweep takes is added to it: that has
-// to be less than what lies between.
+// sweepGrace gives a grace that falls between two puts. The duration of a sweep adds to it, and must
+// be less than the time between them.
 func sweepGrace(h *home) {
 	x := h.keep("old")[0]
 	h.same(h.sweep(time.Hour, x), []dag.Hash{})
@@ -144,7 +144,7 @@ func sweepView(h *home) {
 				errs = append(errs, errors.Join(err, errors.New(what)))
 			}
 		}
-		// Whether before or while the other one waits, the view is the same.
+		// The view is the same whether the commit has not begun or is waiting.
 		for range 50 {
 			row, err := v.Thread(h.ctx, t.ID)
 			check(row.Head == t.Head, err, "the thread moved")
@@ -175,8 +175,8 @@ func sweepView(h *home) {
 	h.must(<-committed)
 }
 
-// sweepBeside has writers put, again and again, a few objects that a sweeper
-// holds for garbage unless a thread's head is there.
+// sweepBeside has writers repeatedly put a few objects that a sweeper takes for
+// garbage unless a thread's head is there.
 func sweepBeside(h *home) {
 	const writers, rounds = 4, 40
 	ctx, cancel := context.WithCancel(h.ctx)

@@ -20,7 +20,7 @@ var taskTests = []test{
 	{"the clock of a store is that of its objects", storeClock},
 }
 
-// family makes two tasks, K with a path and L, with rows of every state.
+// family creates two tasks, K with a path and L, with rows of every state.
 func family(h *home) (want store.TaskRows) {
 	o := node("start")
 	b := store.Batch{Objects: []store.Object{o}}
@@ -68,21 +68,21 @@ func taskRows(h *home) {
 	got, err := h.Task(h.ctx, "K")
 	h.must(err)
 	h.same(got, want)
-	// Events of others count: a position is that of the store.
+	// Events of other tasks count: a position is the store's.
 	h.commit(store.Batch{Events: []store.Event{{Type: "x", Task: "L"}}})
 	want.Position++
 	got, err = h.Task(h.ctx, "K")
 	h.must(err)
 	h.same(got, want)
-	// And of a removed task too: no position is given out twice.
+	// So do those of a removed task: no position is assigned twice.
 	h.commit(store.Batch{Remove: []string{"L"}})
 	got, err = h.Task(h.ctx, "K")
 	h.must(err)
 	h.same(got, want)
 }
 
-// taskMoment has one batch after the other move two threads, begin an attempt and end another, count and
-// tell, and looks meanwhile.
+// taskMoment commits batches that move two threads, begin an attempt and end another, count and file
+// events, and reads the task meanwhile.
 func taskMoment(h *home) {
 	o := node("start")
 	ts := []store.Thread{thread("A", o.Hash), thread("B", o.Hash)}
@@ -176,7 +176,7 @@ func usedOrder(h *home) {
 	got, err := h.Used(h.ctx, "K")
 	h.must(err)
 	h.same(got, want)
-	// Of those that began at once, 10 comes after 9.
+	// Of those that began at the same time, 10 comes after 9.
 	h.commit(store.Batch{Attempts: []store.AttemptChange{
 		{Row: store.Attempt{ID: "P.100", Thread: "P", N: 100, Status: store.AttemptDone}},
 		{Row: store.Attempt{ID: "P.99", Thread: "P", N: 99, Status: store.AttemptDone}},
@@ -188,7 +188,8 @@ func usedOrder(h *home) {
 	})
 }
 
-// rootRows is a row of each kind, and what of it is a root. names gives a hash of its own to each place.
+// rootRows returns a row of each kind, and which of its hashes are roots. names returns a different hash for each
+// place.
 func rootRows(names func(what string) dag.Hash) (b store.Batch, want []store.Root) {
 	root := func(row, id, what string) dag.Hash {
 		x := names(what)
@@ -255,7 +256,7 @@ func rootsAll(h *home) {
 	got, err := roots(h.Store)
 	h.must(err)
 	h.same(got, want)
-	// Under the lock of a sweep too, and whoever breaks off can go on.
+	// Also under the lock of a sweep, and after breaking off an iteration.
 	_, err = h.Sweep(h.ctx, 0, func(v store.View) ([]dag.Hash, error) {
 		for range v.Roots(h.ctx) {
 			break

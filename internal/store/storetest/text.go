@@ -16,7 +16,7 @@ var textTests = []test{
 	{"nothing is called what is no text", badNames},
 }
 
-// texts calls visit with every string of v, settable, and where it is.
+// eachText calls visit with every string of v, settable, and where it is.
 func eachText(v reflect.Value, where string, visit func(v reflect.Value, where string)) {
 	switch v.Kind() {
 	case reflect.String:
@@ -43,7 +43,7 @@ func eachText(v reflect.Value, where string, visit func(v reflect.Value, where s
 	}
 }
 
-// badTexts puts what is no text into each string that a batch has, one at a time.
+// badTexts puts invalid text into each string of a batch, one at a time.
 func badTexts(h *home) {
 	b := store.Batch{Remove: []string{"r"}, Unpin: []string{"u"}, Objects: []store.Object{blob("beside")}}
 	b.Under = []store.Fence{{}}

@@ -19,7 +19,7 @@ var wishTests = []test{
 	{"wishes go with their task", wishRemoved},
 }
 
-// asks is a batch that leaves wishes.
+// asks returns a batch that leaves wishes.
 func asks(wishes ...store.Wish) (b store.Batch) {
 	for _, w := range wishes {
 		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
@@ -27,7 +27,7 @@ func asks(wishes ...store.Wish) (b store.Batch) {
 	return b
 }
 
-// takes is a batch that takes a wish.
+// takes returns a batch that takes a wish.
 func takes(id string, at int64) store.Batch {
 	return store.Batch{Wishes: []store.WishChange{{Row: store.Wish{ID: id, TakenAt: at}, Take: true}}}
 }
@@ -62,7 +62,7 @@ func wishFidelity(h *home) {
 
 func wishTaken(h *home) {
 	full := fullWish()
-	h.want(h.Commit(h.ctx, takes("W", 8)), store.ErrConflict) // it is not there yet
+	h.want(h.Commit(h.ctx, takes("W", 8)), store.ErrConflict) // does not exist yet
 	h.commit(asks(full))
 	h.want(h.Commit(h.ctx, asks(full)), store.ErrConflict)
 	for name, b := range map[string]store.Batch{"no id": asks(store.Wish{}), "no time": takes("W", 0)} {
@@ -71,7 +71,7 @@ func wishTaken(h *home) {
 		}
 	}
 	h.commit(takes("W", 8))
-	full.TakenAt = 8 // and nothing else is changed by it
+	full.TakenAt = 8 // and nothing else changes
 	h.wishes(store.WishFilter{}, full)
 	h.wishes(store.WishFilter{Open: true})
 	for _, b := range []store.Batch{takes("W", 9), asks(fullWish()), takes("other", 8)} {
@@ -140,8 +140,8 @@ func wishFilters(h *home) {
 	}
 }
 
-// wishOrNothing takes a wish beside what it makes happen: whoever loses it has done
-// nothing, and whoever cannot do that has not taken it.
+// wishOrNothing takes a wish along with its effects: a batch that loses the wish
+// has no effect, and one whose effects fail has not taken it.
 func wishOrNothing(h *home) {
 	b, t := insert(id(1))
 	b.Wishes = asks(store.Wish{ID: "W", Task: t.ID, Thread: t.ID}).Wishes
