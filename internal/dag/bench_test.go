@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkDecode measures the strict decoding of a node of 2 KB, the unit of
+// BenchmarkDecode measures the strict decoding of a 2 KB node, the unit of
 // verification. make bench compares encoding with its goal.
 func BenchmarkDecode(b *testing.B) {
 	data, err := Encode(TypeState, map[string]any{"start": Sum(nil), "content": Sum([]byte("c")),

@@ -19,8 +19,8 @@ const (
 	MaxDepth = 64      // levels of nesting, the node's own object included
 )
 
-// maxInt is the largest magnitude an integer may have. JCS rounds larger ones
-// to the nearest float64, and then two different inputs would have one hash.
+// maxInt is the magnitude that an integer must stay below. JCS rounds larger
+// ones to the nearest float64, so that two different inputs would have one hash.
 const maxInt = 1 << 53
 
 var (
@@ -110,7 +110,7 @@ func checkNumber(s string) error {
 }
 
 // AppendString appends s as a canonical JSON string (RFC 8785 §3.2.2.2).
-// Invalid UTF-8 becomes U+FFFD; codecs check their text before.
+// Invalid UTF-8 becomes U+FFFD; codecs check their text beforehand.
 func AppendString(b []byte, s string) []byte {
 	const hexDigits = "0123456789abcdef"
 	b = append(b, '"')

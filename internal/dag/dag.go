@@ -1,7 +1,7 @@
 // Package dag defines what a node is: a type, a payload and the hashes it refers
 // to, spelled in exactly one way and named by the SHA-256 of that spelling.
 //
-// In go payloads, out come canonical bytes and hashes, and back. A node is
+// It turns payloads into canonical bytes and hashes, and back. A node is
 //
 //	{"payload":…,"refs":["<hash>",…],"type":"<type>"}
 //
@@ -9,7 +9,7 @@
 //
 //   - One spelling per value: what decodes encodes to the same bytes.
 //   - Refs are derived: they follow from type and payload by the table in
-//     refs.go. The one exception is content, whose refs are handed in.
+//     refs.go. The one exception is content, whose refs the caller gives.
 //   - Unknown payload keys are kept; unknown types and top-level keys are refused.
 //   - Walks are iterative: a chain of a million nodes needs no stack.
 //

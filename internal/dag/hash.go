@@ -10,7 +10,7 @@ import (
 // Size is the length of a hash in bytes.
 const Size = sha256.Size
 
-// MinPrefix is the shortest prefix of a hash, in hex digits, that people may type.
+// MinPrefix is the shortest prefix of a hash, in hex digits, that users may type.
 const MinPrefix = 6
 
 // A Hash is the SHA-256 of an object's bytes, and the object's only name.
@@ -24,7 +24,7 @@ var ErrBadHash = errors.New("not a hash: want 64 lower-case hex digits")
 // Sum returns the hash of data.
 func Sum(data []byte) Hash { return sha256.Sum256(data) }
 
-// SumText returns the hash of a text. It copies no more than a part of it at a time.
+// SumText returns the hash of a text, copying only a part of it at a time.
 func SumText(text string) Hash {
 	d := sha256.New()
 	buf := make([]byte, min(len(text), 8<<10))
@@ -44,7 +44,7 @@ func ParseHash(s string) (Hash, error) {
 	return Hash{}, fmt.Errorf("%q: %w", clip(s), ErrBadHash)
 }
 
-// parse reads the spelling of a hash. Half of what a chain consists of goes through it.
+// parse reads the spelling of a hash. Half of the bytes of a chain go through it.
 func parse[T string | []byte](s T) (h Hash, ok bool) {
 	if len(s) != 2*Size {
 		return h, false
@@ -61,7 +61,7 @@ func parse[T string | []byte](s T) (h Hash, ok bool) {
 	return h, true
 }
 
-// values has the value of each hex digit, 0x80 for all else.
+// values holds the value of each hex digit, and 0x80 for any other byte.
 var values = func() (t [256]byte) {
 	for c := range t {
 		switch {
@@ -95,7 +95,7 @@ func (h Hash) String() string {
 	return hex.EncodeToString(h[:])
 }
 
-// Short returns the 12 digits that people are shown.
+// Short returns the 12 digits that users are shown.
 func (h Hash) Short() string {
 	if h.IsZero() {
 		return ""
@@ -122,7 +122,7 @@ func (h Hash) Append(b []byte) []byte {
 	return b
 }
 
-// quoted is the room a hash takes as JSON text.
+// quoted reserves space for a hash as JSON text.
 const quoted = `"0000000000000000000000000000000000000000000000000000000000000000"`
 
 var pairs = func() (t [256][2]byte) {

@@ -48,15 +48,15 @@ func Encode(typ string, payload any) ([]byte, error) {
 }
 
 // EncodeContent returns the bytes of a content node: a text, and the hashes of
-// its artifacts in the order given, doubles left out.
+// its artifacts in the order given, without duplicates.
 func EncodeContent(text string, artifacts []Hash) ([]byte, error) {
 	b := Open(len(text) + len(text)/16 + 67*len(artifacts))
 	return Close(AppendString(b, text), TypeContent, unique(artifacts))
 }
 
-// Open begins a node whose payload the caller appends, in canonical form, and
-// [Close] ends. They exist for codecs, checked against Encode, of nodes that are
-// written far too often to be parsed again on the way out.
+// Open begins a node; the caller appends its payload, in canonical form, and
+// [Close] ends it. They are for codecs, checked against Encode, of nodes that
+// are written far too often to be parsed again on the way out.
 func Open(room int) []byte {
 	return append(make([]byte, 0, room+40), `{"payload":`...)
 }
@@ -140,7 +140,7 @@ func (s *scanner) node() (n Node, ok bool) {
 	return n, err == nil && s.take("}") && s.at == len(s.data)
 }
 
-// hash reads a hash that names something.
+// hash reads a hash other than the zero Hash.
 func (s *scanner) hash() (h Hash, ok bool) {
 	end := s.at + len(quoted)
 	if end > len(s.data) || h.UnmarshalJSON(s.data[s.at:end]) != nil || h.IsZero() {

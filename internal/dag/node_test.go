@@ -139,8 +139,8 @@ func TestOversizedNodeIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzDecode holds the law that makes hashes names: what decodes encodes to the
-// same bytes.
+// FuzzDecode checks the law that makes hashes names: what decodes encodes to
+// the same bytes.
 func FuzzDecode(f *testing.F) {
 	for _, typ := range []string{TypeState, TypeStart, TypeDetail, TypeEvidence, TypeFlow, TypeArtifact} {
 		data, err := Encode(typ, map[string]any{"start": hash("a"), "blob": hash("b"), "n": 1.5, "s": "ö\n"})

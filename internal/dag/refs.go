@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// refPaths says which payload fields name other objects, in ref order. A path
-// descends through objects; "[]" after a name descends into each element of a
-// list; "{a,b}" at the end names several fields. Null and missing fields derive nothing. A hash keeps its first place.
+// refPaths says which payload fields name other objects, in ref order. A path descends through objects; "[]" after a
+// name descends into each element of a list; "{a,b}" at the end names several fields. Null and missing fields yield
+// no refs. A repeated hash keeps its first place.
 var refPaths = map[string][]string{
 	TypeArtifact: {"blob"},
 	TypeStart:    {"prompt", "parentState", "hash"},
@@ -26,7 +26,7 @@ var refPaths = map[string][]string{
 	TypeSession:  {"prev", "bytes"},
 }
 
-// A field is one of a payload's.
+// A field is one member of a payload.
 type field struct{ name, value []byte }
 
 // deriveRefs computes a node's refs from its payload, which is canonical.
@@ -35,7 +35,7 @@ func deriveRefs(typ string, payload []byte) ([]Hash, error) {
 	if !ok {
 		return nil, fmt.Errorf("unknown node type %q", typ)
 	}
-	// Kept, since each path asks for one of them.
+	// Collected once, since each path looks up one of them.
 	fields := make([]field, 0, 32)
 	err := Members(payload, func(name, value []byte) error {
 		fields = append(fields, field{name, value})
@@ -59,8 +59,8 @@ func deriveRefs(typ string, payload []byte) ([]Hash, error) {
 	return unique(refs), nil
 }
 
-// collect appends the hashes found in a value at path; list says that the value is a list, and
-// path goes on in each of its items.
+// collect appends the hashes found in value at path. list says that value is a list, to each
+// of whose items path applies.
 func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) {
 	switch {
 	case string(value) == "null":
@@ -96,7 +96,7 @@ func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) 
 	return refs, nil
 }
 
-// splitName splits the first name off a path and reports whether the name is of a list.
+// splitName splits the first name off a path and reports whether it names a list.
 func splitName(path string) (name, rest string, list bool) {
 	for i := range len(path) {
 		switch path[i] {
@@ -134,7 +134,7 @@ func checkRefs(n Node) error {
 	return nil
 }
 
-// unique returns hs without zeros and doubles; the first place wins.
+// unique returns hs without zeros and duplicates; the first occurrence wins.
 func unique(hs []Hash) []Hash {
 	out := make([]Hash, 0, len(hs))
 	for _, h := range hs {

@@ -10,9 +10,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A scanner reads canonical JSON in one pass and refuses everything else. It is the fast way of
-// [Canonical] for bytes that are canonical already, as all bytes of the record are; why bytes are
-// refused is for Canonical to say.
+// A scanner reads canonical JSON in one pass and refuses everything else. It is the fast path of
+// [Canonical] for bytes that are already canonical, as all bytes of the record are; Canonical
+// itself reports why others are refused.
 type scanner struct {
 	data []byte
 	at   int
@@ -33,7 +33,7 @@ func (s *scanner) take(text string) bool {
 	return true
 }
 
-// value moves past a value in so many others.
+// value moves past a value at the given depth of nesting.
 func (s *scanner) value(depth int) bool {
 	if s.at >= len(s.data) {
 		return false
@@ -111,8 +111,8 @@ func (s *scanner) list(depth int) bool {
 	}
 }
 
-// inOrder reports whether the key a, in quotes, comes before the key b. The order is that of UTF-16,
-// which for what is below U+0080 is that of bytes.
+// inOrder reports whether the key a comes before the key b, both in quotes. Keys are in UTF-16
+// order, which below U+0080 is byte order.
 func inOrder(a, b []byte) bool {
 	plain := func(c byte) bool { return c < utf8.RuneSelf && c != '\\' }
 	for i := 1; i < min(len(a), len(b)); i++ {
@@ -131,7 +131,7 @@ func inOrder(a, b []byte) bool {
 	return false
 }
 
-// number moves past a number. Those that are no plain integers are left to the library.
+// number moves past a number. All but plain integers are left to the library.
 func (s *scanner) number() bool {
 	begin := s.at
 	for s.at < len(s.data) && bytes.IndexByte([]byte("+-.0123456789Ee"), s.data[s.at]) >= 0 {
@@ -146,7 +146,7 @@ func (s *scanner) number() bool {
 	return true
 }
 
-// plainByte says of which bytes a text may consist that need no further look.
+// plainByte says which bytes of a text need no further look.
 var plainByte = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf
@@ -154,7 +154,7 @@ var plainByte = func() (t [256]bool) {
 	return t
 }()
 
-// text moves past a text, which begins here: its quote has been seen.
+// text moves past a text, whose opening quote the caller has seen at s.at.
 func (s *scanner) text() bool {
 	data := s.data
 	for i := s.at + 1; i < len(data); {
@@ -184,7 +184,7 @@ func (s *scanner) text() bool {
 	return false
 }
 
-// escaped returns the length of what follows a backslash in canonical form, 0 when it is not in it.
+// escaped returns the length of what follows a backslash, or 0 if it is not in canonical form.
 func escaped(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -192,7 +192,7 @@ func escaped(b []byte) int {
 	switch b[0] {
 	case '"', '\\', 'b', 'f', 'n', 'r', 't':
 		return 1
-	case 'u': // a control character without a letter of its own
+	case 'u': // a control character without a short escape
 		if len(b) < 5 || b[1] != '0' || b[2] != '0' || b[3] != '0' && b[3] != '1' {
 			return 0
 		}
@@ -205,7 +205,7 @@ func escaped(b []byte) int {
 	return 0
 }
 
-// Unquote returns the text that a JSON string spells.
+// Unquote returns the text of a JSON string.
 func Unquote(raw []byte) (string, error) {
 	if n := len(raw); n >= 2 && raw[0] == '"' && raw[n-1] == '"' && bytes.IndexByte(raw, '\\') < 0 &&
 		bytes.IndexByte(raw[1:n-1], '"') < 0 && utf8.Valid(raw) {
@@ -215,12 +215,12 @@ func Unquote(raw []byte) (string, error) {
 	return string(text), err
 }
 
-// errNotObject is returned by Members for what is no object.
+// errNotObject is returned by Members for anything but an object.
 var errNotObject = errors.New("want an object")
 
-// Members calls do with each key of a canonical object, as it stands between its quotes, and its
-// value; an error of do ends it and is returned. What is not canonical may be taken for anything: it
-// is for the payloads of decoded nodes.
+// Members calls do with each key of a canonical object, as written between its quotes, and its
+// value; an error from do ends the loop and is returned. Anything that is not canonical may be
+// misread: Members is for the payloads of decoded nodes.
 func Members(object []byte, do func(key, value []byte) error) error {
 	if len(object) == 0 || object[0] != '{' {
 		return errNotObject
@@ -261,7 +261,7 @@ func Items(list []byte, do func(item []byte) error) error {
 	return nil
 }
 
-// valueEnd returns where the canonical value ends that begins at i; beyond data when it does not.
+// valueEnd returns the end of the canonical value that begins at i, or a position beyond data if it has none.
 func valueEnd(data []byte, i int) int {
 	for open := 0; i < len(data); {
 		switch data[i] {
@@ -277,7 +277,7 @@ func valueEnd(data []byte, i int) int {
 			i++
 		case '}', ']':
 			if open == 0 {
-				return i // of the value around it
+				return i // of the enclosing value
 			}
 			open--
 			i++

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// slowDecode is Decode by way of a general JSON library: what Decode has to agree with.
+// slowDecode is Decode based on a general JSON library: Decode must agree with it.
 func slowDecode(data []byte) (Node, error) {
 	canon, err := canonicalize(data)
 	if err != nil {
@@ -108,7 +108,7 @@ func slowCollect(refs []Hash, v any, path string) (_ []Hash, err error) {
 	return refs, nil
 }
 
-// agree fails unless both ways of reading data come to the same.
+// agree fails unless both ways of reading data give the same result.
 func agree(t interface{ Fatalf(string, ...any) }, data []byte) {
 	got, err := Decode(data)
 	want, wantErr := slowDecode(data)
@@ -123,7 +123,7 @@ func agree(t interface{ Fatalf(string, ...any) }, data []byte) {
 	}
 }
 
-// odd are values whose spelling is easily got wrong.
+// odd are values that are easily misspelled.
 var odd = []string{
 	`null`, `true`, `false`, `0`, `-0`, `00`, `-1`, `1.5`, `1e21`, `1E21`, `1e+21`, `100000000000000000000`, `9007199254740991`,
 	`9007199254740992`, `123456789012345`, `1234567890123456`, `0.000001`, `1e-7`, `-`, `.5`, `1.`, `1.0`, `tru`, `nul`,
@@ -153,7 +153,7 @@ func TestScannerAgreesWithTheLibrary(t *testing.T) {
 	}
 }
 
-// Nodes of any payload, whole and with a byte changed, read alike both ways.
+// Nodes with any payload, whole or with a byte changed, are read alike by both.
 func TestDecodeAgreesWithTheLibrary(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		types := []string{TypeContent}

@@ -56,9 +56,9 @@ func (w *Walker) push(hs []Hash) {
 	}
 }
 
-// RefsOf returns the refs of an encoded node, reading its tail alone: in
-// canonical form refs and type come last. It is for walks over stores whose bytes
-// were hashed on the way in; it does not check that the payload derives the refs.
+// RefsOf returns the refs of an encoded node, reading only its tail: in canonical
+// form refs and type come last. It is for walks over stores whose bytes were
+// hashed on the way in; it does not check that the payload derives the refs.
 func RefsOf(data []byte) ([]Hash, error) {
 	bad := fmt.Errorf("%w: no refs at the end", ErrMalformed)
 	i := bytes.LastIndex(data, []byte(`,"type":"`))
