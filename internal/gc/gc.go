@@ -3,7 +3,7 @@
 // It takes a store, a clock and a grace period, and returns counts, or the reason that an object stays. The
 // shape of a collection:
 //
-//	mark, beside writers ─▶ candidates, referrers first ─▶ for some at a time,
+//	mark, alongside writers ─▶ candidates, referrers first ─▶ for some at a time,
 //	under the store's lock: mark what is new, sweep what is still unmarked
 //
 // Laws:
@@ -42,7 +42,7 @@ type Config struct {
 	Progress func(done, total int) // objects marked, out of all; may be nil
 }
 
-// A Result counts objects. If writers are active, its counts are from slightly different moments.
+// A Result counts objects. If writers are active, the counts are taken at slightly different times.
 type Result struct {
 	Scanned   int        `json:"scanned"`
 	Reachable int        `json:"reachable"` // from rows

@@ -93,7 +93,7 @@ func TestPins(t *testing.T) {
 	})
 }
 
-// What is left of a crash is given back, but not what may be under way.
+// A run compacts the store with its grace period; a plan does not.
 func TestCompacts(t *testing.T) {
 	now := newClock()
 	s := &compacted{Store: mem.New(mem.Config{Now: now.now})}
@@ -118,7 +118,7 @@ func (c *compacted) Compact(_ ctxT, grace time.Duration) error {
 	return nil
 }
 
-// Every kind of row keeps what it names, and lets go of it with the row.
+// Every kind of row keeps what it names until the row itself is removed.
 func TestRoots(t *testing.T) {
 	forEachStore(t, func(t *testing.T, now *clock, s, _ store.Store) {
 		row, _ := begin(t, s, "A")

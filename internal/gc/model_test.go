@@ -17,12 +17,12 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// A model is what a store holds and why, kept without looking at the store.
+// A model is what a store holds and why, computed without looking at the store.
 type model struct {
 	now   *clock
 	store store.Store
 
-	refs    map[dag.Hash][]dag.Hash // of everything that is there
+	refs    map[dag.Hash][]dag.Hash // of every existing object
 	put     map[dag.Hash]time.Time
 	threads map[string]store.Thread
 	pins    map[string]map[dag.Hash]bool
@@ -58,7 +58,7 @@ func (m *model) commit(t fataler, b store.Batch) {
 	}
 }
 
-// below returns hs and all they lead to, as far as it is there.
+// below returns hs and all that they lead to, as far as it exists.
 func (m *model) below(hs []dag.Hash) map[dag.Hash]bool {
 	seen := map[dag.Hash]bool{}
 	for len(hs) > 0 {
@@ -72,7 +72,7 @@ func (m *model) below(hs []dag.Hash) map[dag.Hash]bool {
 	return seen
 }
 
-// collected says what is left by a collection with the given grace.
+// collected returns what a collection with the given grace leaves.
 func (m *model) collected(grace time.Duration) map[dag.Hash]bool {
 	var roots []dag.Hash
 	for _, r := range m.threads {
@@ -107,7 +107,7 @@ func (m *model) thread(t *rapid.T) store.Thread {
 	return m.threads[rapid.SampledFrom(slices.Sorted(maps.Keys(m.threads))).Draw(t, "thread")]
 }
 
-// text draws from few texts, so that old garbage is put again often.
+// text draws from a few texts, so that old garbage is often put again.
 func text(t *rapid.T) string { return fmt.Sprint("text ", rapid.IntRange(0, 4).Draw(t, "text")) }
 
 func TestModel(t *testing.T) {
@@ -175,7 +175,7 @@ func TestModel(t *testing.T) {
 				m.commit(t, store.Batch{Unpin: []string{pin}})
 				delete(m.pins, pin)
 			},
-			"orphan": func(t *rapid.T) { // of what is there or was, in any order
+			"orphan": func(t *rapid.T) { // of objects that exist or did, in any order
 				var refs []dag.Hash
 				if there := slices.Sorted(maps.Keys(byText(m.refs))); len(there) > 0 &&
 					rapid.Bool().Draw(t, "with ref") {

@@ -17,7 +17,7 @@ import (
 )
 
 // sequences makes the test binary a process that writes: its arguments are a directory and a name, its
-// value how many sequences each of two writers does, of twenty steps.
+// value is how many sequences of twenty steps each of two writers does.
 const sequences = "PLAIT_TEST_SEQUENCES"
 
 func TestMain(m *testing.M) {
@@ -54,9 +54,9 @@ func writeTwice(dir, name string, n int) error {
 	return err
 }
 
-// TestBesideProcesses has two processes, of two writers each, put what was just collected again, fork and
-// remove, while this one collects without any grace: whatever a row names is there, all the way down. The
-// writers look after each step, too.
+// TestBesideProcesses has two processes, with two writers each, put what was just collected again, fork
+// and remove, while this one collects without any grace: whatever a row names exists, all the way down.
+// The writers check after each step, too.
 func TestBesideProcesses(t *testing.T) {
 	const writers = 4
 	each := (soak.Rounds(t, soak.Tries(500, 40)) + writers - 1) / writers

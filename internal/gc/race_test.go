@@ -27,7 +27,7 @@ func (b *between) Sweep(c ctxT, grace time.Duration, choose func(store.View) ([]
 	return b.Store.Sweep(c, grace, choose)
 }
 
-// What happens after the mark, and before the sweep has the lock, is seen by the
+// What happens after the mark, before the sweep has the lock, is seen by the
 // sweep. There is no grace and the clock does not move: marking alone must do it.
 func TestBetweenMarkAndSweep(t *testing.T) {
 	below := content(t, "below")
@@ -35,7 +35,7 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func(t *testing.T, now *clock, s store.Store, row store.Thread)
-		want []dag.Hash // there afterwards
+		want []dag.Hash // exist afterwards
 		gone []dag.Hash
 	}{
 		{"nothing", func(*testing.T, *clock, store.Store, store.Thread) {}, nil, []dag.Hash{old.Hash, below.Hash}},
@@ -96,7 +96,7 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 	}
 }
 
-// A collection that is cut short leaves nothing whose refs are gone.
+// A collection that is cut short leaves no object whose refs are gone.
 func TestReferrersGoFirst(t *testing.T) {
 	now := newClock()
 	s := mem.New(mem.Config{Now: now.now})
@@ -131,8 +131,8 @@ func TestReferrersGoFirst(t *testing.T) {
 	}
 }
 
-// A thread that is removed and collected by another process while we mark looks
-// as if its objects were missing. It is looked at again.
+// If another process removes and collects a thread while we mark, its objects
+// seem to be missing. The mark is repeated.
 func TestRemovedWhileMarking(t *testing.T) {
 	forEachStore(t, func(t *testing.T, now *clock, s, other store.Store) {
 		_, live := begin(t, s, "A")
@@ -150,7 +150,7 @@ func TestRemovedWhileMarking(t *testing.T) {
 	})
 }
 
-// afterRoots is a store in which something happens once the roots were read.
+// afterRoots is a store in which something happens after the roots were read.
 type afterRoots struct {
 	store.Store
 	once sync.Once
@@ -181,7 +181,7 @@ func (c *cutShort) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([
 }
 
 // Writers commit, fork and remove through two handles while two collectors run
-// without any grace. Whatever a row names afterwards is there, all the way down.
+// without any grace. Whatever a row names afterwards exists, all the way down.
 func TestBesideWriters(t *testing.T) {
 	forEachStore(t, func(t *testing.T, _ *clock, a, b store.Store) {
 		steps := 60
@@ -202,7 +202,7 @@ func TestBesideWriters(t *testing.T) {
 		for _, s := range stores {
 			collectors.Go(func() {
 				for {
-					// The clock does not move: no object ever gets young.
+					// The clock does not move: no object ever becomes young.
 					if _, err := gc.Run(ctx, gc.Config{Store: s, Now: newClock().now}); err != nil {
 						fail <- fmt.Errorf("collector: %w", err)
 						return
@@ -279,7 +279,7 @@ func write(s store.Store, id string, steps int) error {
 	return f.err
 }
 
-// A failure collects what goes wrong outside of the test's goroutine.
+// A failure collects what goes wrong outside the test's goroutine.
 type failure struct{ err error }
 
 func (f *failure) Helper() {}
@@ -290,7 +290,7 @@ func (f *failure) Fatalf(format string, args ...any) {
 	}
 }
 
-// Where many roots are read under each lock, it is taken for more candidates at once.
+// Where many roots are read under each lock, each lock covers more candidates.
 func TestManyRootsFewLocks(t *testing.T) {
 	s := &counted{Store: mem.New(mem.Config{})}
 	row, _ := begin(t, s, "A")

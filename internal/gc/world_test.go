@@ -120,7 +120,7 @@ func begin(t fataler, s store.Store, id string) (store.Thread, []store.Object) {
 	return row, objects
 }
 
-// kept returns the hashes there are.
+// kept returns the hashes of all objects.
 func kept(t fataler, s store.Store) map[dag.Hash]bool {
 	t.Helper()
 	all := map[dag.Hash]bool{}
@@ -133,7 +133,7 @@ func kept(t fataler, s store.Store) map[dag.Hash]bool {
 	return all
 }
 
-// closed reads everything below hs and says what is not there.
+// closed reads everything below hs and reports what is missing.
 func closed(s store.Objects, hs ...dag.Hash) error {
 	seen := map[dag.Hash]bool{}
 	for len(hs) > 0 {
