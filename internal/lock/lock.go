@@ -1,14 +1,14 @@
 // Package lock keeps processes of one machine apart: each lock is a file that one process holds.
 //
-// In go a directory and a name; out comes a lock, or who has it. What hosts that share a record
-// have to keep apart is a lease of the store.
+// It takes a directory and a name, and returns a lock or its holder. Hosts that share a record are
+// kept apart by leases of the store instead.
 //
 // Laws:
 //
 //   - A lock ends with Release or with its process, however that dies, and never by age.
-//   - Who holds it is written inside, and can be looked up without taking it.
+//   - The holder is written inside, and can be looked up without taking the lock.
 //
-// The package knows nothing of what a lock is for, and leaves no file behind that nobody holds.
+// The package does not know what a lock is for. Release removes the file; a killed process leaves it.
 package lock
 
 import (
@@ -23,14 +23,14 @@ import (
 	"time"
 )
 
-// dyingFor is how long Acquire waits for a process that was killed and has not let go yet.
+// dyingFor is how long Acquire waits for a killed process that has not released the lock yet.
 const dyingFor = 2 * time.Second
 
 var errName = errors.New("a lock has the name of a file, without a dot in front")
 
 // Locks are the locks in a directory.
 type Locks struct {
-	Dir string           // made, readable by its owner only, when missing; "": nobody is kept apart
+	Dir string           // created, readable by its owner only, if missing; "": nothing is kept apart
 	Now func() time.Time // nil: time.Now
 }
 
@@ -42,18 +42,18 @@ type HeldError struct {
 
 func (e *HeldError) Error() string { return e.Name + " is held by " + e.Owner }
 
-// A Lock is a locked file. The system lets go of the lock when the file is
-// closed, and so when the process dies, however it dies.
+// A Lock is a locked file. The system releases the lock when the file is closed, and
+// so when the process dies, however it dies.
 //
-// The lock is that of flock, of which can be known only by trying. So that others
-// can look without trying, the holder marks the file too: see mark and marked.
+// The lock is taken with flock, whose state can be learned only by trying. So that
+// others can look without trying, the holder also marks the file: see mark and marked.
 type Lock struct {
 	once sync.Once
 	f    *os.File
 	err  error
 }
 
-// Acquire takes the lock called name, or returns a *HeldError at once.
+// Acquire takes the lock called name, or returns a *HeldError. It waits only for a holder that is dying.
 func (l Locks) Acquire(name string) (*Lock, error) {
 	path, err := l.path(name)
 	if err != nil {
@@ -76,7 +76,7 @@ func (l Locks) Acquire(name string) (*Lock, error) {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil && !same(f, path) {
 			// Its holder removed it between our opening and locking it: a lock
-			// on a file without a name excludes nobody.
+			// on a file without a name excludes no one.
 			f.Close()
 			continue
 		}
@@ -106,9 +106,9 @@ func (l Locks) Acquire(name string) (*Lock, error) {
 	}
 }
 
-// Holder reports whether any process, this one too, holds the lock called name, and who: see
-// HeldError.Owner. It takes nothing: it turns nobody away who would acquire. What it returns may
-// be over when it returns.
+// Holder reports whether any process, including this one, holds the lock called name, and which:
+// see HeldError.Owner. It takes nothing: it never turns away a process that acquires the lock.
+// The answer may be outdated when Holder returns.
 func (l Locks) Holder(name string) (owner string, held bool, err error) {
 	path, err := l.path(name)
 	for again := err == nil && l.Dir != ""; again; {
@@ -127,7 +127,7 @@ func (l Locks) path(name string) (string, error) {
 	return filepath.Join(l.Dir, name), nil
 }
 
-// look reads who holds the lock kept at path. Again says that the name got another
+// look reads who holds the lock at path. again reports that the name got another
 // file meanwhile.
 func look(path string) (owner string, held, again bool, err error) {
 	f, err := os.Open(path)
@@ -148,7 +148,7 @@ func look(path string) (owner string, held, again bool, err error) {
 	return "", false, !same(f, path), nil
 }
 
-// sign writes into f who holds it, in place of what a dead holder wrote.
+// sign writes the holder into f, replacing what a dead holder wrote.
 func (l Locks) sign(f *os.File) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -166,7 +166,7 @@ func (l Locks) sign(f *os.File) error {
 	return err
 }
 
-// ownerOf reads who holds f. A holder that has just locked it has not signed yet.
+// ownerOf reads who holds f. A holder that has just locked it may not have signed it yet.
 func ownerOf(f *os.File) string {
 	b := make([]byte, 512)
 	n, _ := f.ReadAt(b, 0)

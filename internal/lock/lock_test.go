@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOnce(t *testing.T) {
-	locks := lock.Locks{Dir: filepath.Join(t.TempDir(), "a", "locks")} // is made
+	locks := lock.Locks{Dir: filepath.Join(t.TempDir(), "a", "locks")} // created on demand
 	held := func(want bool) {
 		t.Helper()
 		owner, is, err := locks.Holder("one")
@@ -87,7 +87,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	nowhere := lock.Locks{}
-	for range 2 { // nobody is kept apart
+	for range 2 { // nothing is kept apart
 		if l, err := nowhere.Acquire("one"); err != nil {
 			t.Error(err)
 		} else {
@@ -96,7 +96,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Many acquire and release in turn, and look: never two hold it, and no look turns anybody away.
+// Many acquire and release in turn, and look: no two hold it together, and no look turns anyone away.
 func TestRace(t *testing.T) {
 	locks := lock.Locks{Dir: t.TempDir()}
 	var holding, taken atomic.Int32
@@ -135,8 +135,8 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// A lock ends with its process, and can be had as soon as that has been killed, although kill returns before
-// its locks are gone.
+// A lock ends with its process, and can be taken as soon as that has been killed, although kill returns
+// before its locks are gone.
 func TestKilled(t *testing.T) {
 	locks := lock.Locks{Dir: t.TempDir()}
 	for range 5 {

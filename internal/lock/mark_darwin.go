@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark does nothing: here the lock of flock itself can be asked about.
+// mark does nothing: on this system the flock lock itself can be queried.
 func mark(*os.File) error { return nil }
 
 // marked reports whether some other open file of the same name is locked.
@@ -17,5 +17,5 @@ func marked(f *os.File) (bool, error) {
 	return l.Type != unix.F_UNLCK, err
 }
 
-// dying reports nothing: here it cannot be told of a process that it has been killed and is not quite gone.
+// dying reports false: this system does not show that a process was killed but is not quite gone.
 func dying(int) bool { return false }

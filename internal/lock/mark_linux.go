@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark locks f for others to see. Unlike flock this lock can be asked about, and
-// unlike the older ones of fcntl it belongs to the open file, not to the process:
-// closing another file of the same name does not end it, and its own process sees it.
+// mark locks f for others to see. Unlike flock, this lock can be queried, and unlike
+// older fcntl locks it belongs to the open file, not to the process: closing another
+// file of the same name does not end it, and its own process sees it.
 func mark(f *os.File) error {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l)
@@ -26,8 +26,8 @@ func marked(f *os.File) (bool, error) {
 	return l.Type != unix.F_UNLCK, err
 }
 
-// dying reports whether a process of this machine has been killed, or is just gone: its locks end with the last of
-// its threads, some milliseconds after kill has returned.
+// dying reports whether a process of this machine has been killed, or is already gone: its locks end with the last
+// of its threads, some milliseconds after kill returns.
 func dying(pid int) bool {
 	if pid <= 0 {
 		return false
