@@ -162,7 +162,7 @@ type Journal interface {
 // holder is told before another can have it. What is committed under it once another
 // process has taken it is refused.
 type Leases interface {
-	// Acquire takes the lease called name, or immediately returns a *HeldError.
+	// Acquire takes the lease called name, or returns a *HeldError. It does not wait for the holder.
 	Acquire(ctx context.Context, name string) (Lease, error)
 
 	// Holder reports whether any process, including this one, holds the lease

@@ -32,7 +32,7 @@ func (s *Store) locks() lock.Locks {
 	return lock.Locks{Dir: filepath.Join(s.cfg.Dir, "leases"), Now: s.cfg.Now}
 }
 
-// Acquire takes the lease called name, or immediately returns a *store.HeldError.
+// Acquire takes the lease called name, or returns a *store.HeldError. It waits only for a holder that is dying.
 func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	err := s.alive(ctx)
 	switch {
@@ -93,7 +93,7 @@ func (s *Store) Holders(ctx context.Context, names []string) (map[string]string,
 	return owners, nil
 }
 
-// Held returns the owners of held leases whose names begin with prefix: a lease that is not held has no file.
+// Held returns the owners of held leases whose names begin with prefix: each has a file.
 func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
 	if !store.LeaseName(prefix) {
 		return nil, fmt.Errorf("look at leases %q: %w", prefix, errLeaseName)

@@ -188,8 +188,7 @@ func usedOrder(h *home) {
 	})
 }
 
-// rootRows returns a row of each kind, and which of its hashes are roots. names returns a different hash for each
-// place.
+// rootRows returns a row of each kind, and its roots. names returns a different hash for each place.
 func rootRows(names func(what string) dag.Hash) (b store.Batch, want []store.Root) {
 	root := func(row, id, what string) dag.Hash {
 		x := names(what)
