@@ -198,8 +198,8 @@ func LeaseName(name string) bool {
 // ThreadLease returns the name of the lease for driving a single thread of a task that has several drivers.
 func ThreadLease(id string) string { return "thread-" + id }
 
-// LeaseTTL is how long a process may be silent before others may take what it holds,
-// where its death cannot be known. LeaseLost is how long before it is told itself.
+// LeaseTTL is how long a process may be silent before others may take what it holds, where
+// its death cannot be known. LeaseLost is how long before it is told that it has lost them.
 const (
 	LeaseTTL  = 30 * time.Second
 	LeaseLost = 20 * time.Second

@@ -207,7 +207,7 @@ func (s *Store) Scan(ctx context.Context, visit func(store.Object) error) error 
 	return err
 }
 
-// Sweep deletes the objects that choose names, unless they are pinned or were put within grace.
+// Sweep deletes the objects that choose returns, unless they are pinned or were put within grace.
 func (s *Store) Sweep(
 	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) (gone []store.Entry, err error) {

@@ -17,12 +17,12 @@ import (
 	"github.com/plait-run/plait/internal/store/pack"
 )
 
-// tables lists all that belong in the database.
+// tables lists every table that belongs in the database.
 var tables = []string{
 	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "recent", "tasks", "threads", "wishes",
 }
 
-// checks are queries whose every row describes something wrong.
+// checks are queries; each row they return describes a problem.
 var checks = []string{
 	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered '
 			|| min(seq) || ' to ' || max(seq)

@@ -51,7 +51,7 @@ const (
 	// readerCount bounds concurrent reads. A connection costs two file
 	// descriptors and at most 2 MB of cache.
 	readerCount = 6
-	// checkpointPages is how long the log may grow before it is merged into the
+	// checkpointPages is the length at which the log is merged into the
 	// database: 32 MiB. Merging costs two syncs, whatever the length.
 	checkpointPages = 4096
 	// busyTimeout is how long opening waits for other processes.
@@ -111,7 +111,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenHome opens the store in dir, for reading only if it exists on a read-only file system.
+// OpenHome opens the store in dir, read-only if it exists on a read-only file system.
 func OpenHome(ctx context.Context, dir string) (store.Store, error) {
 	s, err := Open(ctx, Config{Dir: dir})
 	if errors.Is(err, syscall.EROFS) {

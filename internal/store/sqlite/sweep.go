@@ -26,7 +26,7 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 	return dag.Hash{}, 0, errors.New("stage a blob: the store is being swept")
 }
 
-// Sweep deletes the objects that choose names, unless they are pinned or were put
+// Sweep deletes the objects that choose returns, unless they are pinned or were put
 // within grace. choose runs while this process and all others are kept from
 // writing: it must not write, and should be quick.
 //
