@@ -59,8 +59,8 @@ func deriveRefs(typ string, payload []byte) ([]Hash, error) {
 	return unique(refs), nil
 }
 
-// collect appends the hashes found in value at path. list says that value is a list, to each
-// of whose items path applies.
+// collect appends the hashes found in value at path. If list is set, value is a list, and path
+// applies to each of its items.
 func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) {
 	switch {
 	case string(value) == "null":

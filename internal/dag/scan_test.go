@@ -123,7 +123,7 @@ func agree(t interface{ Fatalf(string, ...any) }, data []byte) {
 	}
 }
 
-// odd are values that are easily misspelled.
+// odd are values whose spelling is easy to get wrong.
 var odd = []string{
 	`null`, `true`, `false`, `0`, `-0`, `00`, `-1`, `1.5`, `1e21`, `1E21`, `1e+21`, `100000000000000000000`, `9007199254740991`,
 	`9007199254740992`, `123456789012345`, `1234567890123456`, `0.000001`, `1e-7`, `-`, `.5`, `1.`, `1.0`, `tru`, `nul`,

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// BenchmarkRun marks 200,000 nodes, half of them garbage, and then deletes that half.
+// BenchmarkRun marks 200,000 nodes, half of them garbage, and then deletes the garbage.
 func BenchmarkRun(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
