@@ -15,10 +15,10 @@ type Beginning struct {
 	Row       store.Thread
 	Bundle    Bundle
 	Prompt    string
-	MaxRounds int // the limit in force, zero: none
+	MaxRounds int // the limit in force; zero means none
 }
 
-// rounds returns a limit as a start node keeps it: nil for no limit.
+// rounds returns a limit as stored in a start node: nil for no limit.
 func rounds(most int) *int {
 	if most <= 0 {
 		return nil
@@ -54,7 +54,7 @@ func Begin(b Beginning) ([]store.Object, store.Thread, error) {
 	return []store.Object{bundle, prompt, start}, row, nil
 }
 
-// A Tip is what appending needs to know about the end of a chain.
+// A Tip describes the end of a chain, as needed to append to it.
 type Tip struct {
 	Head      dag.Hash
 	Start     dag.Hash
@@ -170,8 +170,8 @@ func EndMeta(code int, summary string) json.RawMessage {
 	return append(b, '}')
 }
 
-// End returns the change that ends the thread of row: its last step, and the status that goes
-// with code.
+// End returns the change that ends the thread of row: its last step, and the status that
+// corresponds to code.
 func End(row store.Thread, tip Tip, code int, summary string, at int64) (Change, error) {
 	c, err := Append(row, tip, Draft{Role: RoleEnd, Meta: EndMeta(code, summary), Text: summary, At: at})
 	if err != nil {
@@ -210,8 +210,8 @@ func InputMeta(source, gate string) json.RawMessage {
 	return append(b, '}')
 }
 
-// Fork returns the row of a fork made by hand: a new root thread whose head is the step at, which
-// is number steps after the start. The fork shares every step with the thread it came from, so no
+// Fork returns the row of a manual fork: a new root thread whose head is the step at, which is
+// number steps after the start. The fork shares every step with the thread it came from, so no
 // objects are written.
 func Fork(row store.Thread, id string, at Step, number int, now int64) store.Thread {
 	return store.Thread{

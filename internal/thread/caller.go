@@ -18,9 +18,9 @@ const (
 )
 
 // Caller returns what the prompts of a called thread say about the thread that called it at head:
-// where it is, how to read it, and a digest. The digest has the caller's task, the meta and the
-// artifacts of its last steps, and the text of the newest one. Callers further up are only named.
-// Caller also returns what the digest says can be read.
+// where it is, how to read it, and a digest. The digest contains the caller's task, the meta and
+// the artifacts of its last steps, and the text of the newest one. Callers further up are only
+// named. Caller also returns what the digest says can be read.
 func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Exports, error) {
 	var lend Exports
 	fail := func(err error) (string, Exports, error) {

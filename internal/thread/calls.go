@@ -20,11 +20,11 @@ import (
 // A Calls node holds requests of an attempt to its model, in the order they were sent.
 type Calls struct {
 	Calls []*ModelCall `json:"calls"`
-	Prev  dag.Hash     `json:"prev"` // the calls node before
+	Prev  dag.Hash     `json:"prev"` // the previous calls node
 }
 
 // A ModelCall is one request to a model and its response. The body is split at its messages and
-// shared with the call before, so storage grows linearly with a conversation, not quadratically.
+// shared with the previous call, so storage grows linearly with a conversation, not quadratically.
 type ModelCall struct {
 	At     int64      `json:"at"`   // Unix ms
 	Lane   string     `json:"lane"` // requests of one conversation share a lane; see lane
@@ -33,14 +33,14 @@ type ModelCall struct {
 	Model  string     `json:"model"` // as requested
 	Type   string     `json:"type"`  // media type of the body
 	SHA256 dag.Hash   `json:"sha256"`
-	Parts  []dag.Hash `json:"parts"` // blobs: the body without its messages, then the messages that are new
+	Parts  []dag.Hash `json:"parts"` // blobs: the body without its messages, then the new messages
 	Head   int        `json:"head"`  // bytes of the first part that precede the messages
-	Keep   int        `json:"keep"`  // how many leading messages are those of the previous call in the lane
+	Keep   int        `json:"keep"`  // how many leading messages it shares with the previous call in the lane
 
 	Status    int         `json:"status"`
 	ReplyType string      `json:"replyType"` // media type of the response
 	Response  dag.Hash    `json:"response"`
-	Cut       bool        `json:"cut"` // the response broke off, or only its beginning is kept
+	Cut       bool        `json:"cut"` // the response was interrupted, or only its beginning is kept
 	Usage     store.Usage `json:"usage"`
 	Estimated bool        `json:"estimated"` // the response reports no usage
 }
@@ -60,9 +60,9 @@ type laneEnd struct {
 	hashes   []dag.Hash
 }
 
-// Request adds a request. c says when and how it was sent, and the model if the body does not name
-// one. Ask returns the call to pass to Answer, and the blobs of the body that were not returned
-// before.
+// Request adds a request. c says when and how it was sent, and names the model if the body does
+// not. Request returns the call to pass to Response, and the blobs of the body that were not
+// returned before.
 func (b *CallRecorder) Request(c ModelCall, body []byte) (*ModelCall, []store.Object) {
 	if b.lanes == nil {
 		b.lanes, b.seen, b.open = map[string]laneEnd{}, map[dag.Hash]bool{}, map[*ModelCall]bool{}
@@ -86,7 +86,7 @@ func (b *CallRecorder) Request(c ModelCall, body []byte) (*ModelCall, []store.Ob
 	return &c, blobs
 }
 
-// Response notes the response to a request, and returns the blob if it was not returned before.
+// Response records the response to a request, and returns the blob if it was not returned before.
 func (b *CallRecorder) Response(c *ModelCall, response []byte) []store.Object {
 	hashes, blobs := b.blob(nil, nil, response)
 	c.Response = hashes[0]
@@ -103,7 +103,7 @@ func (b *CallRecorder) blob(hashes []dag.Hash, blobs []store.Object, data []byte
 	return append(hashes, h), blobs
 }
 
-// maxCallsNode is the largest calls node in bytes, well below what a node may have.
+// maxCallsNode roughly limits a calls node in bytes, well below the limit for any node.
 const maxCallsNode = 4 << 20
 
 // Answered returns nodes for the leading run of answered requests that are in no node yet. needs
@@ -147,7 +147,7 @@ func (b *CallRecorder) nodes(n int) (last dag.Hash, nodes []store.Object, err er
 	return b.last, nodes, nil
 }
 
-// An Exchange is a request to a model and what came back, byte for byte.
+// An Exchange is a request to a model and the reply, byte for byte.
 type Exchange struct {
 	ModelCall
 	Body  []byte
@@ -155,7 +155,7 @@ type Exchange struct {
 }
 
 // Exchanges yields the requests of an attempt in order, byte for byte, up to the calls node h. It
-// ends at the first error, which matches dag.ErrMalformed if the parts do not give what was sent.
+// ends at the first error, which matches dag.ErrMalformed if the parts do not yield what was sent.
 func (r *Reader) Exchanges(ctx context.Context, h dag.Hash) iter.Seq2[Exchange, error] {
 	return func(yield func(Exchange, error) bool) {
 		nodes, err := r.callsNodes(ctx, h)
@@ -216,7 +216,7 @@ func (r *Reader) callsNodes(ctx context.Context, h dag.Hash) (nodes []*Calls, er
 	return nodes, nil
 }
 
-// exchange reassembles a request. lanes has the messages of the previous request in each lane.
+// exchange reassembles a request. lanes holds the messages of the previous request in each lane.
 func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][][]byte) (Exchange, error) {
 	x := Exchange{ModelCall: *c}
 	last := lanes[c.Lane]
@@ -254,10 +254,10 @@ func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][]
 	return x, nil
 }
 
-// maxMessages is the most messages at which a body is split; the rest stays in one piece.
+// maxMessages limits the messages that a body is split into; the last one holds the rest.
 const maxMessages = 20_000
 
-// CutBody splits a request at the elements of its list messages, input or contents. For any
+// CutBody splits a request at the elements of its messages, input or contents list. For any
 // input, frame with the messages inserted at head equals body. It scans bytes and does not decode
 // JSON: bodies are long, and an agent is waiting.
 func CutBody(body []byte) (frame []byte, head int, messages [][]byte) {
@@ -342,7 +342,7 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	return hex.EncodeToString(sum[:8]), f.Model
 }
 
-// textOf returns the text of a string, or of a list of parts with a text.
+// textOf returns the text of a string, or of a list of parts that have a text.
 func textOf(raw json.RawMessage) string {
 	var text string
 	var parts []struct{ Text string }

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// bytesPerToken is the estimate that quotas use: close for English and code, generous for other
+// bytesPerToken is the estimate used by quotas: close for English and code, generous for other
 // scripts.
 const bytesPerToken = 4
 
@@ -41,11 +41,11 @@ type Prompt struct {
 	// Since, when set, is the last step that the agent's session has seen: only later steps are
 	// included.
 	Since dag.Hash
-	// Conversation says that Route is what a person says in a conversation. The contract and the task
-	// then go with the history, and if the agent's session knows that already, the person's words
-	// are the whole prompt.
+	// Conversation means that Route is what a person says in a conversation. The contract and the
+	// task then belong to the history, and if the agent's session has that already, the person's
+	// words are the whole prompt.
 	Conversation bool
-	// OtherRole says that the session is another role's: it knows the conversation, but not this role
+	// OtherRole means that the session is another role's: it has the conversation, but not this role
 	// and its contract.
 	OtherRole bool
 	// Questions are the questions that human steps answered, by the step before the answer.
@@ -65,8 +65,8 @@ type Assembled struct {
 type piece struct {
 	text    string
 	content dag.Hash // zero: none
-	named   bool     // the prompt names the content, however short
-	head    bool     // a mark by which the next prompt finds this text
+	named   bool     // keep the reference to the content, however short the text
+	head    bool     // a landmark by which the next prompt finds this text
 }
 
 // Assemble builds the prompt for the step after head. From newest to oldest, a step is included
@@ -123,7 +123,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	}
 	if notes := strings.TrimRight(strings.Join(p.Notes, "\n\n"), "\n"); notes != "" {
 		begin("Notes")
-		for part := range strings.SplitAfterSeq(notes, "\n\n") { // so that an added note is a part of its own
+		for part := range strings.SplitAfterSeq(notes, "\n\n") { // so that an added note is a separate part
 			a.add(part)
 		}
 		a.add("\n")
@@ -165,7 +165,7 @@ type excerpt struct {
 	omitted  dag.Hash // the newest step left out because the quota is used up, or zero
 }
 
-// use records the form in which a step goes in.
+// use records the form in which a step is included.
 func (t *excerpt) use(s Step, form string) {
 	if n := len(t.uses); n > 0 && !t.broken && t.uses[n-1].Form == form {
 		t.uses[n-1].From = s.Hash
@@ -229,8 +229,8 @@ func (t *excerpt) pieces() []piece {
 	return out
 }
 
-// skips reports whether a step is left out entirely: its role is one of Without, or it is one of
-// the newest inputs, which Route repeats.
+// skips reports whether a step is left out entirely: its role is one of OmitRoles, or Route
+// repeats it, because it is InRoute or one of the newest inputs.
 func (t *excerpt) skips(s Step) bool {
 	if slices.Contains(t.prompt.OmitRoles, s.State.Role) {
 		t.broken = true
@@ -378,8 +378,8 @@ func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
 	return b.String(), nil
 }
 
-// fit includes a step in full if it fits in three quarters of the quota or is pinned, else by its
-// meta if that fits in the quota, else not at all.
+// fit includes a step in full if it fits in three quarters of the quota or is pinned, otherwise by
+// its meta if that fits in the quota, otherwise not at all.
 func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 	quota := t.prompt.Quota * bytesPerToken
 	form, part, size := FormFull, said.full, said.fullSize

@@ -25,7 +25,7 @@ func DecodeState(n dag.Node) (*State, error) {
 	return s, decodePayload(n, s)
 }
 
-// read parses one field. It reports false if it does not know the field or the value.
+// read parses one field, and reports whether it recognised the field and its value.
 func (s *State) read(key, value []byte) bool {
 	switch string(key) {
 	case "ancestors":

@@ -18,7 +18,7 @@ type Side struct {
 // A Difference is where two chains diverge, and what each has from there on.
 type Difference struct {
 	N      int      // steps in common
-	Common dag.Hash // the newest of them; the start if N is 0, zero if not even that is shared
+	Common dag.Hash // the newest of them; the start if N is 0, zero if they do not share that either
 	Pairs  []Pair   // the steps after it, oldest first
 }
 
@@ -101,7 +101,7 @@ func (r *Reader) Diff(ctx context.Context, a, b Side) (Difference, error) {
 	return d, nil
 }
 
-// A backward walk remembers the steps it passed.
+// A backward is a backward walk that remembers the steps it passed.
 type backward struct {
 	r     *Reader
 	at    dag.Hash // not read yet
@@ -127,7 +127,7 @@ func (w *backward) back(ctx context.Context) error {
 	return nil
 }
 
-// cut undoes the walk beyond h, its n-th step.
+// cut rewinds the walk to h, its n-th step.
 func (w *backward) cut(n int, h dag.Hash) { w.steps, w.at = w.steps[:n], h }
 
 // maxAligned limits the work of aligning by role; longer chains are compared by position.

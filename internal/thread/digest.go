@@ -17,9 +17,9 @@ import (
 // where previous is null before the first step, paths is a list of
 // [path id, status, digest] in fork order (digest null for a cancelled path),
 // and child is the digest of childThread or null. The gate in the meta of an __input__
-// counts as null: it is named after a head, and so after times. __compact__ steps are passed
-// over. Two runs of one flow with the same answers have the same digest on any
-// store, killed or not. A chain without steps has the zero hash.
+// counts as null: its id is derived from a head, and so from times. __compact__ steps are
+// skipped. Two runs of one flow with the same answers have the same digest on any
+// store, even if they were killed. A chain without steps has the zero hash.
 func (r *Reader) Digest(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	steps, err := r.Steps(ctx, head)
 	if err != nil {

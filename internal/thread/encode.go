@@ -66,7 +66,7 @@ func (s *State) Encode() ([]byte, error) {
 	return dag.Close(p, dag.TypeState, s.refs())
 }
 
-// refs lists what the state names, in the order that dag derives.
+// refs lists the state's references, in the order that dag derives.
 func (s *State) refs() []dag.Hash {
 	refs := make([]dag.Hash, 0, len(s.Ancestors)+7+len(s.Paths))
 	add := func(h dag.Hash) {
@@ -187,7 +187,7 @@ func failures(b []byte, key string, list []PathFailure) []byte {
 	return append(b, ']')
 }
 
-// refs lists what the detail names, in the order that dag derives.
+// refs lists the detail's references, in the order that dag derives.
 func (d *Detail) refs() []dag.Hash {
 	var refs []dag.Hash
 	add := func(h dag.Hash) {

@@ -87,8 +87,8 @@ func (s EvidenceSource) Unfinished() bool {
 	return (len(s.Command) > 0 || !s.EventsRef.IsZero()) && s.Hash.IsZero()
 }
 
-// Open opens what is kept of s under h, one of its refs: the lines in question of a transcript,
-// all of anything else. Size is -1 if it is not known in advance.
+// Open opens what is kept of s under h, one of its refs: of a transcript the lines in question,
+// of anything else all of it. size is -1 if it is not known in advance.
 func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.Hash) (r io.ReadCloser, size int64,
 	err error) {
 	r, e, err := objects.Open(ctx, h)
@@ -101,7 +101,7 @@ func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.H
 	}{Lines(r, *s.StartLine, *s.EndLine), r}, -1, nil
 }
 
-// LinesMatch reports whether the lines of the transcript that s names have the hash that s holds.
+// LinesMatch reports whether the lines of the transcript that s names still have the hash in s.
 func (s EvidenceSource) LinesMatch(ctx context.Context, objects store.Objects) (bool, error) {
 	if s.StartLine == nil || s.EndLine == nil {
 		return false, nil
@@ -175,8 +175,8 @@ func (r *Reader) Evidence(ctx context.Context, h dag.Hash) (*Evidence, error) {
 }
 
 // Inherited returns the evidence nodes that the threads of a forked task reach, ordered by the
-// time of their steps: those of the task it was forked from, whose journal is not its own, and
-// its own. A task that is not a fork inherits none.
+// time of their steps: those of the task it was forked from, which are not in its own journal,
+// and its own. A task that is not a fork inherits none.
 func (r *Reader) Inherited(ctx context.Context, index store.Index, task string) ([]dag.Hash, error) {
 	row, err := index.Thread(ctx, task)
 	if err != nil || row.ForkedFrom == nil {
@@ -261,7 +261,7 @@ type Anchored struct {
 }
 
 // Anchor reads a file to its end and returns its hash and its lines from start to end, counted
-// from 1. Lines past the end are left out. ErrAnchor.
+// from 1. Lines past the end are left out. It returns ErrAnchor if there is too much to read.
 func Anchor(r io.Reader, start, end int) (Anchored, error) {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(io.TeeReader(io.LimitReader(r, MaxAnchored+1), sum), 64<<10)

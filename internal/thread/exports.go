@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// MaxExported is how many of the steps that a prompt leaves out the agent can still read: the newest.
+// MaxExported limits the steps left out of a prompt that the agent can still read: the newest ones.
 const MaxExported = 512
 
 // Limits on the files that a prompt names. Artifacts beyond them are named without a file.
@@ -31,7 +31,7 @@ type ExportedFile struct {
 // A Chain is the steps after After up to and including To.
 type Chain struct{ To, After dag.Hash }
 
-// Exports are what a prompt says can be read besides it.
+// Exports lists what else the agent can read, according to a prompt.
 type Exports struct {
 	Files  []ExportedFile
 	Chains []Chain // of called flows and joined paths
@@ -39,7 +39,7 @@ type Exports struct {
 	bytes int64 // of the files
 }
 
-// references are what a prompt says about a step besides its content.
+// references is what a prompt says about a step besides its content.
 type references struct {
 	text    string
 	exports Exports
@@ -72,7 +72,7 @@ func FileName(artifact dag.Hash, name string) string {
 }
 
 // references returns the artifacts of a step, and the steps that it called or joined. given is what
-// the prompt refers to already.
+// the prompt already refers to.
 func (r *Reader) references(ctx context.Context, given Exports, s Step) (references, error) {
 	a := references{exports: Exports{bytes: given.bytes}}
 	var b strings.Builder
@@ -108,7 +108,7 @@ func (r *Reader) references(ctx context.Context, given Exports, s Step) (referen
 	}
 	for _, p := range s.State.Paths {
 		if len(s.State.Ancestors) > 0 && p.Head == s.State.Ancestors[0] || p.Head == s.State.Fork {
-			continue // its steps are in the prompt themselves, or it has none
+			continue // its steps are themselves in the prompt, or it has none
 		}
 		a.exports.Chains = append(a.exports.Chains, Chain{p.Head, s.State.Fork})
 		for own, err := range r.Walk(ctx, p.Head) {
@@ -129,7 +129,7 @@ func (r *Reader) references(ctx context.Context, given Exports, s Step) (referen
 	return a, nil
 }
 
-// walkCommand is the command with which an agent lists the chain at h.
+// walkCommand returns the command with which an agent lists the chain at h.
 func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Short() + "`" }
 
 // getCommand is the command with which an agent reads one object of a chain.
@@ -181,7 +181,7 @@ func missingMeta(s Step, text string) string {
 	return string(meta)
 }
 
-// Instructions is a file with which people tell agents how to work.
+// Instructions is a file in which people tell agents how to work.
 type Instructions struct {
 	Name string
 	Text string

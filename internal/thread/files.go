@@ -11,7 +11,7 @@ import (
 // complete bundle.
 type Files struct {
 	Tree   string   `json:"tree"`   // git tree
-	Commit string   `json:"commit"` // git commit of it, made for the bundle
+	Commit string   `json:"commit"` // git commit of the tree, made for the bundle
 	Bundle dag.Hash `json:"bundle"` // blob
 	Base   dag.Hash `json:"base"`   // the previous tree node, zero: the bundle is complete
 }
@@ -26,7 +26,7 @@ func (r *Reader) Files(ctx context.Context, h dag.Hash) (*Files, error) {
 type Session struct {
 	Agent string   `json:"agent"` // whose session it is
 	ID    string   `json:"id"`    // the vendor's
-	Prev  dag.Hash `json:"prev"`  // the session node before, or zero
+	Prev  dag.Hash `json:"prev"`  // the previous session node, or zero
 	Bytes dag.Hash `json:"bytes"` // blob: a tar, see docs/format.md
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Path returns the row of one path of a fork, pending at the parent's head, in a thread of its
-// own. The chain is shared: a path writes no start. Two calls with the same arguments differ only
-// in now.
+// Path returns the row of the thread of one path of a fork, pending at the parent's head. The
+// chain is shared: a path writes no start. The rows of two calls for the same path differ only in
+// their times.
 func Path(parent store.Thread, forked int64, p store.Path, now int64) store.Thread {
 	p.Fork = parent.Head
 	row := below(parent, store.KindPath, DerivedID(forked, parent.ID, parent.Head, p.ID, p.N), now)
@@ -53,8 +53,8 @@ type Child struct {
 func Call(c Child) ([]store.Object, store.Thread, error) { return c.begin("") }
 
 // Spawn returns the objects and the row of a child thread that carries out an action of the plan
-// at the parent's head. It is like that of [Call], and also a path of the plan's join. Role and
-// number are taken from p.
+// at the parent's head. The row is like that of [Call], but is also a path of the plan's join.
+// Role and number are taken from p.
 func Spawn(c Child, p store.Path) ([]store.Object, store.Thread, error) {
 	c.Role, c.N = p.ID, p.N
 	objects, row, err := c.begin(p.ID)
@@ -155,9 +155,9 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	})
 }
 
-// section is what the text of a join says about a path. The last text of the followed path
-// precedes the join, so it is not repeated; the summary of an action is nowhere else, so it
-// always is.
+// section returns what the text of a join says about a path. The last text of the followed path
+// precedes the join, so it is not repeated; the summary of an action is stored nowhere else, so it
+// is always included.
 func (d JoinDraft) section(p PathEnd, follows bool) string {
 	text := "## " + p.Row.Path.ID + "\n"
 	switch f := p.failure(); {
@@ -200,8 +200,8 @@ func joinMeta(d JoinDraft) (json.RawMessage, error) {
 	return dag.Marshal(map[string]any{"$status": d.Outcome, "decidedBy": by, "paths": results})
 }
 
-// Failures reads the kinds of failure from the meta of a join, by path. older reports a join
-// written before they were recorded.
+// Failures reads the kinds of failure from the meta of a join, by path. older reports whether the
+// join was written before they were recorded.
 func Failures(meta json.RawMessage) (kinds map[string]store.FailureKind, older bool, err error) {
 	var m struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`

@@ -23,8 +23,8 @@ func (r *Reader) Walk(ctx context.Context, head dag.Hash) iter.Seq2[Step, error]
 }
 
 // walk is Walk for a caller that has read some steps already. It prefetches a third as many: a
-// caller that has come far may want all, one that stops early wastes little. A state names those
-// before it.
+// caller that has come far may want all, and one that stops early wastes little. Each state lists
+// its ancestors, so they can be fetched together.
 func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[Step, error] {
 	return func(yield func(Step, error) bool) {
 		read := read

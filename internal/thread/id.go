@@ -24,7 +24,7 @@ func NewID(at time.Time, random io.Reader) (string, error) {
 	return id.String(), nil
 }
 
-// FirstID returns the smallest possible id of a thread begun at that time (Unix ms).
+// FirstID returns the smallest possible id of a thread begun at the given time (Unix ms).
 func FirstID(at int64) string {
 	var id ulid.ULID
 	id.SetTime(uint64(max(at, 0)))
@@ -41,7 +41,7 @@ func ParseID(s string) (string, error) {
 }
 
 // DerivedID returns the id of a path or child: a ULID of the time of the event that made it (Unix
-// ms) and 80 bits of the hash of what identifies it. It is the same when the thread is made again
+// ms) and 80 bits of the hash of what identifies it. It is the same if the thread is created again
 // after a crash.
 func DerivedID(at int64, parent string, head dag.Hash, name string, n int) string {
 	b := dag.AppendString([]byte{'['}, parent)

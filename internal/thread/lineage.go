@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Lineage is the rows of a task, and of the tasks that it was forked from by hand: who called whom,
-// as far as the index knows. The zero Lineage is empty.
+// A Lineage holds the rows of a task, and of the tasks it was manually forked from: who called
+// whom, as far as the index records it. The zero Lineage is empty.
 type Lineage struct {
 	rows     map[string]store.Thread
 	children map[string][]store.Thread // by parent, in id order
@@ -101,7 +101,7 @@ func (k Lineage) Chain(row store.Thread) store.Thread {
 	return row
 }
 
-// Caller returns the thread that called the chain that row belongs to. For a fork by hand, it is
+// Caller returns the thread that called the chain that row belongs to. For a manual fork, it is
 // the caller of the thread it was forked from.
 func (k Lineage) Caller(row store.Thread) (store.Thread, bool) {
 	for range k.rows {
@@ -126,7 +126,7 @@ func (k Lineage) Child(head dag.Hash) (store.Thread, bool) {
 	return row, ok
 }
 
-// Origin returns the thread that row was forked from by hand. ok is false if row is not such a
+// Origin returns the thread that row was manually forked from. ok is false if row is not such a
 // fork, or if that thread was removed.
 func Origin(ctx context.Context, index store.Index, row store.Thread) (from store.Thread, ok bool, err error) {
 	if row.ForkedFrom == nil {

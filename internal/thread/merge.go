@@ -12,7 +12,7 @@ type Merge struct {
 	Sides []MergedSide `json:"sides"`
 }
 
-// A MergedSide is the changes of one path. What is not merged stays on its branch.
+// A MergedSide describes the changes of one path. Unmerged changes stay on its branch.
 type MergedSide struct {
 	Path      string   `json:"path"` // the path's id
 	Branch    string   `json:"branch"`

@@ -104,7 +104,7 @@ type Detail struct {
 	Instance   string           `json:"instance"`
 	Session    string           `json:"session"`
 	Attempt    string           `json:"attempt"`
-	Attempts   []EarlierAttempt `json:"attempts"` // the failed ones before
+	Attempts   []EarlierAttempt `json:"attempts"` // earlier attempts, which failed
 	StartedAt  int64            `json:"startedAt"`
 	EndedAt    int64            `json:"endedAt"`
 	Prompt     dag.Hash         `json:"prompt"` // the prompt as sent; see Reader.Prompt
@@ -164,14 +164,14 @@ const (
 	FormFull    = "full"
 	FormMeta    = "meta"
 	FormSummary = "summary"
-	FormSession = "session" // the vendor session knows it already
-	FormLossy   = "lossy"   // a vendor session knew it, and everything before it, but is lost
+	FormSession = "session" // the vendor session already has it
+	FormLossy   = "lossy"   // a vendor session had it, and everything before it, but is lost
 	FormOmitted = "omitted"
 )
 
-// A ContextUse says in which form consecutive steps of the chain were included in a prompt, From
-// to To, the newest last. Of steps that were left out, known to a session or lost, only the
-// newest is named: it stands for all before it.
+// A ContextUse gives the form in which the consecutive steps From to To of the chain, the newest
+// last, were included in a prompt. Of steps that were omitted, or that a session had or lost, only
+// the newest is named: it represents all before it.
 type ContextUse struct {
 	From dag.Hash `json:"from"`
 	To   dag.Hash `json:"to"`

@@ -63,7 +63,7 @@ func Summarised(steps []Step) int {
 	return 0
 }
 
-// ApproxTokens estimates how many tokens n bytes are, as quotas do.
+// ApproxTokens estimates the number of tokens in n bytes, as quotas do.
 func ApproxTokens(n int) int { return (n + bytesPerToken - 1) / bytesPerToken }
 
 // A Use is one step of a ContextUse, as shown to people.

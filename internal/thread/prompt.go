@@ -10,8 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A PromptNode says what a prompt consists of. The parts together are Size bytes and hash to
-// SHA256.
+// A PromptNode lists the parts of a prompt. Together they are Size bytes long and hash to SHA256.
 type PromptNode struct {
 	SHA256 dag.Hash `json:"sha256"` // of the text; not a ref
 	Size   int64    `json:"size"`   // bytes
@@ -56,7 +55,7 @@ func (p Part) MarshalJSON() ([]byte, error) {
 type KeptPrompt struct {
 	Hash  dag.Hash
 	Text  string
-	Links int // how many prompts it builds on, one after another
+	Links int // length of the series of prompts that it builds on
 
 	built bool  // it is a prompt node, not a content
 	heads []int // offsets in Text of pieces that are heads
@@ -68,8 +67,8 @@ const (
 	minRange = 160 // below this many bytes, a text is shorter than a reference to it
 )
 
-// Keep returns the node of a prompt, and the prompt for the next one to build on. Parts that
-// before already has are references to it, so the node takes space in proportion to what the
+// Keep returns the node of a prompt, and the prompt for the next one to build on. Parts that are
+// already in before are references to it, so the size of the node is proportional to what the
 // prompt adds. before may be nil.
 func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) {
 	if len(a.Text) > dag.MaxBytes {
@@ -101,7 +100,7 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 	return obj, kept, nil
 }
 
-// A span is a range of a prompt, and where the same bytes are found.
+// A span is a range of a prompt, and where else the same bytes are found.
 type span struct {
 	begin, end int      // in the prompt
 	of         dag.Hash // a content or a prompt; zero: nowhere
@@ -180,7 +179,7 @@ func findHeads(text string) (heads []int) {
 }
 
 // Text assembles a prompt. of returns the whole text of a content or of a prompt. The error
-// matches dag.ErrMalformed if the parts do not give the recorded text.
+// matches dag.ErrMalformed if the parts do not yield the recorded text.
 func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 	if p.Size < 0 || p.Size > dag.MaxBytes {
 		return "", fmt.Errorf("a prompt of %d bytes: %w", p.Size, dag.ErrMalformed)
@@ -210,8 +209,8 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 	return "", fmt.Errorf("the parts do not hash to %s: %w", p.SHA256, dag.ErrMalformed)
 }
 
-// Prompt returns the exact text of a prompt, as the details of steps name it: a prompt node, or a
-// content in records of older versions. store.ErrNotFound, store.ErrCorrupt.
+// Prompt returns the exact text of the prompt that the detail of a step names: a prompt node, or a
+// content in older records. The error may match store.ErrNotFound or store.ErrCorrupt.
 func (r *Reader) Prompt(ctx context.Context, h dag.Hash) (string, error) {
 	p, err := r.KeptPrompt(ctx, h)
 	if err != nil {
@@ -220,7 +219,7 @@ func (r *Reader) Prompt(ctx context.Context, h dag.Hash) (string, error) {
 	return p.Text, nil
 }
 
-// KeptPrompt is Prompt for a prompt that the next one builds on.
+// KeptPrompt is like Prompt, for a prompt that the next one builds on.
 func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error) {
 	kept, err := r.keptPrompt(ctx, h, 0)
 	if err != nil {
@@ -230,7 +229,7 @@ func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error
 	return kept, nil
 }
 
-// keptPrompt reads a prompt that above others build on.
+// keptPrompt reads a prompt; above is the length of the series of prompts that build on it.
 func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPrompt, error) {
 	n, err := r.Node(ctx, h)
 	if err != nil {

@@ -55,8 +55,8 @@ func (r *Reader) cacheRendition(step dag.Hash, said *rendition) {
 	r.renditionBytes += size
 }
 
-// walkCached is Walk for a prompt. It caches what it yields, for prompts at head and at the step
-// after it.
+// walkCached is like Walk, for a prompt. It caches what it yields, for prompts at head and at the
+// step after it.
 func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cachedStep, error] {
 	return func(yield func(*cachedStep, error) bool) {
 		steps, times := r.takeChain(head)
@@ -103,7 +103,7 @@ func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cache
 	}
 }
 
-// takeChain removes the cached steps up to head and returns them, with how often the cache was
+// takeChain removes the cached steps up to head and returns them, and how often the cache was
 // dropped.
 func (r *Reader) takeChain(head dag.Hash) ([]cachedStep, int) {
 	r.mu.Lock()

@@ -33,8 +33,8 @@ func NewReader(objects store.Objects) *Reader {
 // Objects returns what r reads from.
 func (r *Reader) Objects() store.Objects { return r.objects }
 
-// Node returns the decoded node kept under h. A blob is store.ErrNotFound: bytes that an agent
-// wrote are never taken for a node.
+// Node returns the decoded node kept under h. For a blob it returns store.ErrNotFound: bytes that
+// an agent wrote are never taken for a node.
 func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
 	obj, err := r.objects.Get(ctx, h)
 	if err != nil {
@@ -67,8 +67,8 @@ func (r *Reader) load(ctx context.Context, h dag.Hash) (any, error) {
 	return r.decode(h, n)
 }
 
-// fetch reads those of hs that are not cached in one round trip, for a caller about to read each
-// of them: starts, states, contents and bundles. Errors are left to those reads.
+// fetch reads, in one round trip, those of hs that are not cached, for a caller about to read each
+// of them: starts, states, contents and bundles. It leaves errors to those reads.
 func (r *Reader) fetch(ctx context.Context, hs []dag.Hash) {
 	var missing []dag.Hash
 	r.mu.Lock()

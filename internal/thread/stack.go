@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Frame is one node on the way from a step up to the top of its task.
+// A Frame is a node on the way from a step up to the top of its task.
 type Frame struct {
 	Hash  dag.Hash
 	Type  string // dag.TypeState or dag.TypeStart

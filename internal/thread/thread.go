@@ -1,5 +1,5 @@
-// Package thread gives nodes their meaning: what a start, a step, a text and
-// the detail of a step are, and what can be done with a chain of them.
+// Package thread gives nodes their meaning: it defines starts, steps, texts and
+// the details of steps, and the operations on chains of them.
 //
 // A thread is a row in the store that points at a moving head:
 //
@@ -7,13 +7,13 @@
 //	             │ content → artifacts → blobs
 //	             │ detail → prompt sent, transcripts
 //
-// In go what an agent handed back and the row as it is; out come the objects
+// It takes what an agent returned and the current row, and returns the objects
 // and the row of one batch, for the caller to commit. Laws:
 //
-//   - The conversation is the chain: nothing else stores it, forking writes none.
+//   - The conversation is the chain: nothing else stores it, and forking copies none.
 //   - ancestors[0] is the parent; the rest is a window for paging.
-//   - A step is made by one batch; before it nothing exists, after it it does.
-//   - Ids are derived from what they stand for, so making a thing twice makes it once.
+//   - A step is written by one batch: all of it exists, or nothing.
+//   - Ids are derived from what they identify, so creating a thing again changes nothing.
 //
 // The package never runs anything, never decides what comes next, and never
 // commits.
@@ -21,7 +21,7 @@ package thread
 
 import "strings"
 
-// Reserved roles. Flows cannot name roles like these, and routing skips them.
+// Reserved roles. The roles of flows cannot have such names, and routing skips them.
 const (
 	RoleEnd     = "__end__"
 	RoleInput   = "__input__"

@@ -24,8 +24,8 @@ import (
 //	bundles/<hash>/history/YYYY-MM-DD.jsonl threads that ended that day (UTC)
 //	workflow.yaml                           the registry
 //
-// They can be deleted at any time and are then drawn again from the store. Only verify reads
-// them.
+// They can be deleted at any time and are then drawn again from the store. Besides Views, only
+// verify reads them.
 type Views struct {
 	Dir   string // PLAIT_HOME
 	Index store.Index
@@ -76,8 +76,8 @@ func (v Views) Draw(ctx context.Context, bundle dag.Hash) error {
 // active are the statuses of threads that have not ended.
 var active = []store.Status{store.Pending, store.Running, store.Blocked}
 
-// Update is Draw after a change in one task. It does not read every thread that ever ended: the
-// history only gets the lines of threads that ended since.
+// Update is like Draw, for a change in one task. It does not read every thread that ever ended,
+// but adds to the history the lines of threads that have ended since.
 func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
 	var before map[string]ActiveView
 	data, err := os.ReadFile(v.threads(bundle))
@@ -97,7 +97,7 @@ func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
 			delete(before, t.ID)
 		}
 	}
-	for id := range before { // of other tasks, whose Plait died before drawing them
+	for id := range before { // of other tasks, whose process died before drawing them
 		t, err := v.Index.Thread(ctx, id)
 		if err != nil { // it was removed
 			return v.Draw(ctx, bundle)
@@ -156,7 +156,7 @@ func historyText(lines []EndedView) []byte {
 	return buf.Bytes()
 }
 
-// extend appends the lines that a history file lacks, and reports false if the file is torn.
+// extend appends the missing lines to a history file. It reports false if it fails or the file is torn.
 func extend(path string, lines []EndedView) bool {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || len(old) > 0 && old[len(old)-1] != '\n' {
