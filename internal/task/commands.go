@@ -6,7 +6,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Command returns the command line that does what o says. text is used if the command takes one.
+// Command returns the command line for the option o. text is used if the command takes one.
 func Command(p view.Program, o view.Option, text string) string {
 	verb, flag := p.Says("plait "+o.Verb)+" "+cmp.Or(o.Name, o.ID), " -m "
 	if o.Verb == view.Resume {

@@ -87,7 +87,7 @@ func boundedLine(r *bufio.Reader, most int) (data []byte, n int64, err error) {
 	}
 }
 
-// readLine decodes what appendLine writes.
+// readLine decodes a line that appendLine wrote.
 func readLine(data []byte) (store.Event, bool) {
 	var l *line
 	if json.Unmarshal(data, &l) != nil || l == nil || l.Type == "" {

@@ -61,7 +61,7 @@ func same(info fs.FileInfo, named unix.Stat_t) bool {
 	return ok && is.Dev == named.Dev && is.Ino == named.Ino
 }
 
-// inside opens a directory. It, and each above it, must be a real one.
+// inside opens a directory. Neither it nor any directory above it may be a link.
 func (c *DirReader) inside(dir string) (*os.File, error) {
 	at, err := c.root.Open(".")
 	for _, part := range strings.Split(dir, "/") {
@@ -126,7 +126,7 @@ func (c *DirReader) read(name string, most int64) ([]byte, error) {
 	return data, err
 }
 
-// list lists at most most entries of a directory, by name. A missing directory has none.
+// list returns at most most entries of a directory, by name. A missing directory has none.
 func (c *DirReader) list(dir string, most int) ([]fs.DirEntry, error) {
 	f, err := c.inside(dir)
 	switch {

@@ -20,11 +20,11 @@ import (
 
 const (
 	sessionFile  = "session.json"
-	attemptsFile = "attempts.jsonl" // in runtime: one Stretch per line
+	attemptsFile = "attempts.jsonl" // in runtime: one LogRange per line
 )
 
 // A Session is an instance's session.json. A person can use it to continue the vendor's session
-// by hand.
+// without Plait.
 type Session struct {
 	Instance   string            `json:"instance"`
 	Thread     string            `json:"threadId"`
@@ -32,7 +32,7 @@ type Session struct {
 	ForkedFrom *store.ForkedFrom `json:"forkedFrom"`
 	Adapter    string            `json:"adapter"` // name of the agent
 	Cwd        string            `json:"cwd"`
-	Sandbox    string            `json:"sandbox"` // that its newest step ran in
+	Sandbox    string            `json:"sandbox"` // in which its newest step ran
 	Vendor     string            `json:"vendorSession"`
 	VendorFrom *VendorTurn       `json:"vendorForkedFrom"`
 	Home       string            `json:"codexHome"` // CODEX_HOME of its sessions, "" for none
@@ -89,7 +89,7 @@ func (Desks) Attached(row store.Thread) []agent.Attachment {
 }
 
 // Open opens the desk of an instance for an attempt: its logs for appending, and empty
-// directories for artifacts and context. Artifacts stay if the attempt corrects the one before.
+// directories for artifacts and context. Artifacts are kept if it corrects the previous attempt.
 func (d Dir) Open(row store.Thread, instance, attempt string, v agent.Vendor) (*Desk, error) {
 	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
 	root, err := d.desk(instance)
@@ -110,8 +110,8 @@ func (k *Desk) open(row store.Thread, instance, attempt string, v agent.Vendor) 
 	if v.Corrects {
 		k.artifacts, _ = k.openExisting("artifacts") // anything but a directory is replaced
 	}
-	// An empty directory is kept, unless a drawing that does not know of this attempt is using
-	// it.
+	// An empty directory is kept, unless it is in use by a drawing that is not aware of this
+	// attempt.
 	if k.artifacts == nil && alone {
 		k.artifacts, _ = k.openEmpty("artifacts")
 	}
@@ -163,7 +163,7 @@ func (k *Desk) recordRange(size int64) error {
 	return err
 }
 
-// about fills in what a thread's row says.
+// about fills in the fields that come from a thread's row.
 func (s *Session) about(row store.Thread, instance string) {
 	s.Instance, s.Thread, s.Parent, s.ForkedFrom = instance, row.ID, row.Parent, row.ForkedFrom
 	if s.Cwd = row.Tree; s.Cwd == "" {
@@ -192,7 +192,7 @@ func (k *Desk) recreate(name string) (*os.Root, error) {
 		return nil
 	})
 	var err error
-	for range 5 { // a view may be drawn into it right now
+	for range 5 { // a drawing may be writing into it
 		if err = k.root.RemoveAll(name); err == nil {
 			err = k.root.Mkdir(name, 0o755)
 		}
@@ -262,7 +262,7 @@ func (k *Desk) log(name string) (*os.File, int64, error) {
 	return f, info.Size(), nil
 }
 
-// Agent returns what the agent is given.
+// Agent returns what the agent is given of the desk.
 func (k *Desk) Agent() agent.Desk {
 	return agent.Desk{Artifacts: k.ArtifactsDir(), Context: k.ContextDir(), Raw: k.Raw, Stderr: k.Stderr,
 		Requests: k.Requests}
@@ -296,7 +296,7 @@ func since(f *os.File, from int64) (io.ReadCloser, int64, error) {
 // path.
 func (k *Desk) Keep(name string, data []byte) error { return k.Copy(name, bytes.NewReader(data)) }
 
-// Copy is Keep with a reader.
+// Copy is like Keep, but takes a reader.
 func (k *Desk) Copy(name string, from io.Reader) error {
 	f, err := k.create(name)
 	if err == nil {
@@ -339,8 +339,8 @@ func (k *Desk) Close(vendor string) error {
 	return errors.Join(err, k.close())
 }
 
-// change rewrites session.json if by changes it. An unreadable file counts as empty: it is a
-// view.
+// change rewrites session.json if by changes it. If the file is unreadable, by gets what the desk
+// last wrote.
 func (k *Desk) change(by func(*Session)) error {
 	was, _, err := readPlain(k.root, sessionFile, maxView)
 	var s Session
@@ -379,9 +379,9 @@ func (k *Desk) close() error {
 	return err
 }
 
-// Left passes what an attempt added to the logs of an instance to keep, as far as attempts.jsonl
-// says. It is for an attempt whose Plait died: that was the instance's last one, so its stretch
-// ends with the files.
+// Left passes what an attempt added to the logs of an instance, as recorded in attempts.jsonl, to
+// keep. It is for an attempt whose process died: it was the instance's last one, so its stretch
+// extends to the end of the files.
 func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) error) error {
 	root, err := d.desk(instance)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A DirReader reads a task directory in any place, without a store: regular files only, each
-// through the directory's root. Its content is not trusted: a file may be missing, broken, huge,
+// A DirReader reads a task directory anywhere, without a store: regular files only, each through
+// the directory's root. Its content is not trusted: a file may be missing, broken, huge,
 // or not a file. Methods may be called concurrently.
 type DirReader struct {
 	root *os.Root
@@ -52,7 +52,7 @@ func OpenCopy(dir string) (*DirReader, error) {
 	return nil, fmt.Errorf("open copy of a task: %s: %w", dir, errNoCopy)
 }
 
-// Browse opens the directory to show its files to people. fs.ErrNotExist.
+// Browse opens the directory to show its files to people. The error matches fs.ErrNotExist if there is none.
 func (d Dir) Browse() (*DirReader, error) {
 	root, err := d.openExisting()
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *DirReader) Task() (view.Task, error) {
 	return v, nil
 }
 
-// Evidence reads the index of evidence. Without one there is no evidence.
+// Evidence reads the index of evidence. Without an index, it returns none.
 func (c *DirReader) Evidence() ([]Entry, error) {
 	var list []Entry
 	data, err := c.read(evidenceFile, maxView)
@@ -109,7 +109,7 @@ type Worker struct {
 	Session
 	Name    string // of its directory
 	Problem string // why session.json cannot be read, or ""
-	Tries   int    // 0: not known
+	Tries   int    // 0: unknown
 	Files   []Document
 }
 
@@ -223,8 +223,8 @@ func kindOf(name string) string {
 	return ""
 }
 
-// Documents lists the documents; more reports that there are others. Anything but a regular file
-// is left out.
+// Documents lists the documents; more reports whether there are others. Anything but a regular
+// file is left out.
 func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	add := func(name string) {
 		kind := kindOf(name)
@@ -270,8 +270,8 @@ func (c *DirReader) Documents() (documents []Document, more bool, err error) {
 	return documents, more, err
 }
 
-// Open opens a document and returns its size. It must be a regular file of the directory: links
-// are not followed. fs.ErrNotExist.
+// Open opens a document and returns its size. Links are not followed. The error matches
+// fs.ErrNotExist if name is not a document or not a regular file.
 func (c *DirReader) Open(name string) (io.ReadCloser, int64, error) {
 	err := fs.ErrNotExist
 	if kindOf(name) != "" {

@@ -18,12 +18,12 @@ import (
 )
 
 // A DirWriter draws task directories from the store. It is ready to use once Store and Reader are
-// set. It remembers how far it has come with each task, so that the next drawing is cheap.
+// set. It remembers its progress with each task, so that the next drawing is cheap.
 // Methods may be called concurrently.
 type DirWriter struct {
 	Store  store.Store
 	Reader *thread.Reader
-	// Program is what people type, for the command lines in files.
+	// Program is the command that people type, for the command lines in files.
 	Program view.Program
 
 	mu    sync.Mutex
@@ -73,10 +73,10 @@ func (b *DirWriter) Forget(task string) {
 	delete(b.tasks, task)
 }
 
-// Draw brings the directory of a task up to date. driven says that a process drives the task now.
+// Draw brings the directory of a task up to date. driven means that a process drives the task now.
 // If a part cannot be drawn, Draw returns an error and draws the rest; the next Draw tries again.
-// Concurrent processes must hold a lease: otherwise events.jsonl can have duplicate lines until
-// it is drawn from the beginning again. store.ErrNotFound.
+// Concurrent processes must hold a lease: otherwise events.jsonl can have duplicate lines until it
+// is drawn from the beginning again. The error matches store.ErrNotFound if there is no such task.
 func (b *DirWriter) Draw(ctx context.Context, task string, driven bool) error {
 	d := b.drawn(task)
 	d.mu.Lock()
@@ -123,11 +123,11 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 		err = createFiles(root, b.Program, task, view.OnTeam(row))
 	}
 	if row.Status != store.Pending || driven {
-		// Not earlier: this reads every step of a fork, and forking must not take longer the more
-		// there are.
+		// Not earlier: this reads every step of a fork, and the time that forking takes must not
+		// depend on their number.
 		err = errors.Join(err, p.proofs.inherit(ctx, b, task))
 	}
-	// The journal first, so that the rows read after it are never older than what counts as
+	// The journal comes first, so that the rows read after it are never older than what counts as
 	// drawn.
 	var copyErr error
 	if p.events, copyErr = copyEvents(ctx, b.Store, root, task, p.events, p.add); copyErr != nil {
@@ -173,7 +173,7 @@ func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.Tas
 	return err
 }
 
-// add notes an event that is copied.
+// add records an event that is copied.
 func (p *progress) add(ev store.Event) {
 	p.reports.add(ev)
 	switch said := event.Read(ev).(type) {

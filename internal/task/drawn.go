@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// drawnMarks are the first bytes of files that Plait draws next to files of people.
+// drawnMarks are the first bytes of files that Plait draws next to people's files.
 var drawnMarks = map[string]string{
 	".md":   "---\n# Drawn by Plait from its record; what is changed here is overwritten.\n",
 	".json": "{\n  \"schema\": \"plait.",
 }
 
-// drawOwn draws a file where people have files too. Another file of that name is moved aside, to
-// NAME.kept.EXT.
+// drawOwn draws a file in a place where people keep files too. A file of that name that is not
+// Plait's is moved aside, to NAME.kept.EXT.
 func drawOwn(root *os.Root, name string, data []byte) error {
 	f, _, err := openPlain(root, name, os.O_RDONLY)
 	if err != nil {

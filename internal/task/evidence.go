@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// An Entry of shared/evidence/index.json: a pointer to bytes that prove a claim.
+// An Entry is an entry of shared/evidence/index.json: a pointer to bytes that prove a claim.
 type Entry struct {
 	ID           string                  `json:"id"` // <instance>.<local id>
 	Kind         string                  `json:"kind"`
@@ -32,13 +32,12 @@ type Entry struct {
 	Sources      []thread.EvidenceSource `json:"sources"`
 	ArtifactRefs []dag.Hash              `json:"artifactRefs"`
 	Node         dag.Hash                `json:"node"` // in the record
-	// Unfinished says that it rests on an unfinished command or tool call, and proves nothing.
+	// Unfinished means that it rests on an unfinished command or tool call, and proves nothing.
 	Unfinished bool   `json:"unfinished,omitempty"`
 	Broken     string `json:"broken,omitempty"` // why the node cannot be read
 }
 
-// Evidence lists the entries of a task in the order in which they were committed, inherited ones
-// first.
+// Evidence lists the entries of a task in commit order, inherited ones first.
 func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
 	var p proofs
 	err := p.inherit(ctx, b, task)
@@ -77,7 +76,7 @@ func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err er
 	return err
 }
 
-// add notes an event of the task. Events may be repeated.
+// add records an event of the task. Events may be repeated.
 func (p *proofs) add(ev store.Event) {
 	a, ok := event.Read(ev).(event.EvidenceAdded)
 	if !ok || ev.Pos <= p.pos {
@@ -122,7 +121,7 @@ func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 
 func (p *proofs) list() []Entry { return append(append([]Entry{}, p.from...), p.own...) }
 
-// read fills in an entry from its node. A missing or damaged node is noted.
+// read fills in an entry from its node. A missing or damaged node is recorded in Broken.
 func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 	n, err := r.Evidence(ctx, e.Node)
 	switch {
@@ -156,7 +155,7 @@ func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress
 }
 
 // Resolve finds the entry that id refers to in a text of an instance. A full id is looked up in
-// the task; any other id is one of the instance's own, else the only one of that name.
+// the task; any other id is one of the instance's own, otherwise the only one of that name.
 func Resolve(id, instance string, entries []Entry) (Entry, bool) {
 	return NewIndex(entries).Resolve(id, instance)
 }
@@ -196,7 +195,7 @@ func (x *Index) Resolve(id, instance string) (Entry, bool) {
 	return Entry{}, false
 }
 
-// A Citation is an entry that a file of the task cites.
+// A Citation is a reference to an entry in a file of the task.
 type Citation struct {
 	File     string `json:"file"`     // relative to the directory
 	Instance string `json:"instance"` // whose file it is, or ""
@@ -317,7 +316,7 @@ func freshness(ctx context.Context, objects store.Objects, s thread.EvidenceSour
 	return Freshness{State: Stale}, nil
 }
 
-// linesMatch compares the lines of a transcript with what they were.
+// linesMatch compares the lines of a transcript with the hash recorded for them.
 func linesMatch(ctx context.Context, objects store.Objects, s thread.EvidenceSource) (Freshness, error) {
 	holds, err := s.LinesMatch(ctx, objects)
 	switch {

@@ -56,7 +56,7 @@ type Record interface {
 //	index/          threads.json, attempts.json, gates.json, events.jsonl: the rows; nodes.json: which objects are nodes
 //	manifest.json   see [Manifest]
 //
-// The same task gives the same bytes. store.ErrNotFound.
+// The same task always yields the same bytes. The error matches store.ErrNotFound if there is none.
 func Export(ctx context.Context, record Record, w io.Writer, task string) (Manifest, error) {
 	p := packer{ctx: ctx, record: record, zip: zip.NewWriter(w), manifest: Manifest{
 		Schema: exportSchema, Task: task, Skipped: []Skipped{}, Missing: []dag.Hash{},
@@ -142,7 +142,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// create begins a file without a time, so that the same task gives the same bytes.
+// create begins a file without a time, so that the same task always yields the same bytes.
 func (p *packer) create(name string) (io.Writer, error) {
 	h := &zip.FileHeader{Name: name, Method: zip.Deflate}
 	h.SetMode(0o644)
@@ -161,7 +161,7 @@ func (p *packer) add(name string, r io.Reader) error {
 }
 
 // directory packs the files of the task's directory, by name. A link could lead anywhere, so it
-// is not followed, and a file with a second link may belong to somebody else.
+// is not followed, and a file with a second link may belong to another user.
 func (p *packer) directory(d Dir) error {
 	root, err := d.openExisting()
 	if errors.Is(err, fs.ErrNotExist) {

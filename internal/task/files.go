@@ -17,8 +17,8 @@ import (
 // that Plait writes. Since it may lead elsewhere it is never written through, only replaced.
 var errNotPlain = errors.New("not a plain file")
 
-// openPlain opens a regular file with a single link, and follows no symbolic link.
-// fs.ErrNotExist, errNotPlain.
+// openPlain opens a regular file with a single link, and follows no symbolic link. The error
+// matches fs.ErrNotExist or errNotPlain if there is no such file.
 func openPlain(root *os.Root, name string, flag int) (*os.File, fs.FileInfo, error) {
 	// os.Root follows links that stay inside it, so the name is checked before and after.
 	if info, err := root.Lstat(name); err == nil && !plain(info) {
@@ -48,7 +48,7 @@ func plain(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
-// A stamp identifies the state of a file. It includes the change time, which nobody can set.
+// A stamp identifies the state of a file. It includes the change time, which programs cannot set.
 type stamp struct {
 	dev, ino     uint64
 	size         int64
@@ -93,17 +93,17 @@ func draw(root *os.Root, name string, data []byte) error {
 const newSuffix = ".new"
 
 // replace writes a file through a temporary one and a rename. The temporary name is random, so
-// that no two processes write the same file and nobody can prepare it.
+// that no two processes write the same file and no other program can create it first.
 func replace(root *os.Root, name string, data []byte) error {
 	return replaceBy(root, name, func(w io.Writer) error { _, err := w.Write(data); return err })
 }
 
-// replaceBy is replace for data that write writes.
+// replaceBy is like replace, for data that write writes.
 func replaceBy(root *os.Root, name string, write func(io.Writer) error) error {
 	return replaceWhen(root, name, write, func() bool { return true })
 }
 
-// replaceWhen is replaceBy that renames only if still reports true just before.
+// replaceWhen is like replaceBy, but renames only if still reports true just before.
 func replaceWhen(root *os.Root, name string, write func(io.Writer) error, still func() bool) error {
 	tmp := path.Join(path.Dir(name), "."+path.Base(name)+"-"+strings.ToLower(rand.Text()[:10])+newSuffix)
 	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)

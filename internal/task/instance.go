@@ -75,7 +75,7 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 	step newestStep) error {
 	last := view.NewestAttempt(attempts)
 	if !isInstance(last.Instance) {
-		return nil // not a name that Plait gives
+		return nil // not a name that Plait assigns
 	}
 	name := filepath.Join("agents", last.Instance)
 	if err := makeDir(root, filepath.Join(name, "artifacts")); err != nil {
@@ -86,8 +86,8 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 		return err
 	}
 	defer desk.Close()
-	// The directory is opened before checking whether a later attempt has begun. If not, it is
-	// the one of the attempt that ended, and stays so: a later attempt makes a new one.
+	// The directory is opened before checking whether a later attempt has begun. If none has, it
+	// belongs to the attempt that ended, and still will: a later attempt makes a new one.
 	artifacts, err := desk.OpenRoot("artifacts")
 	if err != nil {
 		return err
@@ -206,11 +206,11 @@ func pretty(v any) ([]byte, error) {
 	return buf.Bytes(), err
 }
 
-// drawSession brings session.json up to date with the store. It keeps what only the desk knows.
+// drawSession brings session.json up to date with the store. It keeps what only the desk can set.
 func drawSession(desk *os.Root, row store.Thread, last store.Attempt, sandbox string) error {
 	var s Session
 	if data, _, err := readPlain(desk, sessionFile, maxView); err != nil || json.Unmarshal(data, &s) != nil {
-		s = Session{} // it is a view
+		s = Session{} // it is a view, and can be drawn again
 	}
 	s.about(row, last.Instance)
 	s.Adapter = last.Agent

@@ -57,7 +57,7 @@ type journalState struct {
 }
 
 // copyEvents brings events.jsonl up to date, passes each event it reads to see, and returns the
-// new state. If the file is as done says, only new events are read; otherwise all of it is
+// new state. If the file is unchanged since done, only new events are read; otherwise all of it is
 // compared with the journal. A file that is a prefix of the journal, even one that ends within a
 // line, is appended to; any other is rewritten.
 func copyEvents(ctx context.Context, journal store.Journal, root *os.Root, task string, done journalState,

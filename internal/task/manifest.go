@@ -27,7 +27,7 @@ const (
 	maxManifest    = 64 << 10
 )
 
-// An entry of context-manifest.yaml.
+// An entry is an entry of context-manifest.yaml.
 type entry struct {
 	ID     string `yaml:"id"`
 	Kind   string `yaml:"kind"`
@@ -102,7 +102,7 @@ func (d Dir) Attachments(tree string) []agent.Attachment {
 	return out
 }
 
-// named returns the name of an entry: its id, else its position.
+// named returns the name of an entry: its id, or its position if it has none.
 func named(id string, i int) string {
 	if id == "" {
 		return fmt.Sprintf("number %d", i+1)
@@ -110,7 +110,7 @@ func named(id string, i int) string {
 	return id
 }
 
-// attach returns the attachment for an entry, its line without the reason.
+// attach returns the attachment for an entry. The attachment's line does not include the reason.
 func (e entry) attach(files *os.Root) (agent.Attachment, error) {
 	a := agent.Attachment{Line: "attachment " + e.ID + ": "}
 	switch {

@@ -115,8 +115,8 @@ func fenceOf(line string) (fence, bool) {
 
 func (f fence) closes(open fence) bool { return f.bare && f.char == open.char && f.n >= open.n }
 
-// ends reports whether a code block that begins with f surely ends within lines. In a list, a
-// line that is indented less ends it too.
+// ends reports whether a code block that begins with f is certain to end within lines. In a list,
+// a line that is indented less also ends it.
 func (f fence) ends(lines []string) bool {
 	for _, line := range lines {
 		if strings.TrimSpace(line) == "" {

@@ -59,7 +59,7 @@ func (d Dir) NotesStamp() Stamp {
 	return Stamp{stampOf(info)}
 }
 
-// NotesState is how much of human-notes.md has been read. It depends on the events of reading alone.
+// A NotesState records how much of human-notes.md has been read. It depends only on NotesRead events.
 type NotesState struct {
 	to   int64
 	hash dag.Hash
@@ -72,7 +72,7 @@ func NewNotesState() NotesState {
 	return NotesState{to: int64(len(notes)), hash: dag.Sum([]byte(notes)), text: notes + earlierNotes}
 }
 
-// With returns k after a reading.
+// With returns the state that follows k after a reading.
 func (k NotesState) With(r event.NotesRead) NotesState {
 	if r.Edited && !strings.HasSuffix(k.text, "\n") {
 		k.text += "\n"
@@ -80,7 +80,7 @@ func (k NotesState) With(r event.NotesRead) NotesState {
 	return NotesState{to: r.To, hash: r.Hash, cut: r.Cut, text: k.text + r.Text}
 }
 
-// holds reports whether data begins with what was read.
+// holds reports whether data begins with the text that was read.
 func (k NotesState) holds(data []byte) bool {
 	return int64(len(data)) >= k.to && dag.Sum(data[:k.to]) == k.hash
 }
@@ -92,7 +92,7 @@ type noteLine struct {
 	news bool
 }
 
-// News is what human-notes.md has that was not read yet.
+// News is the part of human-notes.md that has not been read yet.
 type News struct {
 	known  NotesState
 	data   []byte
@@ -191,7 +191,7 @@ func (n News) Blank() bool {
 // More reports whether the file has more than is read at once.
 func (n News) More() bool { return n.cut }
 
-// Read returns what is known once all parts have been read.
+// Read returns the state once all parts have been read.
 func (n News) Read() NotesState {
 	switch {
 	case n.cut && n.edited:
@@ -206,7 +206,7 @@ func (n News) Read() NotesState {
 		end := n.lines[len(n.lines)-1].end
 		return NotesState{to: end, hash: dag.Sum(n.data[:end]), cut: true, text: string(n.data[:end])}
 	case n.Blank() && !n.edited:
-		return n.known // white space may be the start of something
+		return n.known // more text may follow the white space
 	}
 	return NotesState{to: int64(len(n.data)), hash: dag.Sum(n.data), text: string(n.data)}
 }
@@ -303,8 +303,8 @@ func (n News) Sort(open, closed []string) []Part {
 	return parts
 }
 
-// readings returns the events for raw, which ends at end, each small enough. In an edited file
-// only the last one of all advances the position, or the others would be lost with it.
+// readings returns the events for raw, which ends at end, each small enough. In an edited file only
+// the very last event advances the position; otherwise a crash could lose the events after it.
 func (n News) readings(k NotesState, gate, raw string, end int64) []event.NotesRead {
 	to, hash := end, k.hash
 	if n.edited {
@@ -376,7 +376,7 @@ func marker(line string, ids []string) string {
 	return ""
 }
 
-// gateCalled returns the only gate whose id is word or begins with it.
+// gateCalled returns the only gate whose id is word or begins with it, or "".
 func gateCalled(word string, ids []string) string {
 	word = strings.ToLower(strings.Trim(word, "`*_:.,;()[]"))
 	found := ""

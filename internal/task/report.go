@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Where the results of a planned task are drawn.
+// Places where the results of a planned task are drawn.
 const (
 	reportsDir   = "shared/reports"
 	contractsDir = "shared/contracts"
@@ -32,7 +32,7 @@ type reports struct {
 	said  map[string]dag.Hash // what was drawn, by file
 }
 
-// add notes an event of the task.
+// add records an event of the task.
 func (p *reports) add(ev store.Event) {
 	switch event.Read(ev).(type) {
 	case event.AttemptCompleted, event.AttemptFailed, event.ThreadForked, event.ThreadJoined, event.ThreadEnded,

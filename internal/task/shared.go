@@ -60,7 +60,7 @@ Plait made this file once, reads it while the task runs, and never changes it.
 
 `
 
-// earlierNotes is the text that earlier versions put into the file: not written by a person
+// earlierNotes is the text that earlier versions put into the file. It was not written by a person
 // either.
 const earlierNotes = `
 write the line "gate ID" above the answer; ` + "`plait gate list`" + ` shows the ids.
@@ -81,7 +81,7 @@ const manifest = `# Files and snippets for every agent of this task. Plait made 
 attachments: []
 `
 
-// What the same files say in the directory of a task that a team's workers do: each of them has one of its own.
+// The text of the same files for a task that the workers of a team drive: each worker has its own task directory.
 const (
 	teamNotes = `# Notes
 
@@ -102,8 +102,8 @@ The workers of a team do this task now. What is here is from before it was hande
 ` + "`plait show %[1]s`" + ` prints how it is now, and ` + "`plait task pull %[1]s`" + ` brings its files.
 `
 
-// Leave says in the directory that the workers of a team do the task from now on: it is drawn elsewhere. What people
-// wrote stays.
+// Leave marks the directory as left to a team: its workers drive the task from now on, and it is drawn elsewhere. What
+// people wrote is kept.
 func (d Dir) Leave(p view.Program) error {
 	root, err := d.openExisting()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +119,7 @@ func (d Dir) Leave(p view.Program) error {
 	return nil
 }
 
-// notRead says in the files that people write that nobody reads them, unless somebody has written there.
+// notRead writes into each of the files for people that it is not read, unless a person has changed the file.
 func notRead(root *os.Root, p view.Program, task string) error {
 	var errs error
 	for name, text := range map[string][2]string{notesFile: {notes, teamNotes}, manifestFile: {manifest, teamManifest}} {
@@ -133,7 +133,7 @@ func notRead(root *os.Root, p view.Program, task string) error {
 	return errs
 }
 
-// createFiles creates the files that are made once, and the README. With team the workers of a team do the task.
+// createFiles creates the files that are made once, and the README. team means that a team's workers drive the task.
 func createFiles(root *os.Root, p view.Program, task string, team bool) error {
 	people := []any{task, "for people: what is written there answers questions, or goes to the agents",
 		"for people: files and snippets to hand to every agent"}

@@ -95,7 +95,7 @@ type activity struct {
 	tokens int64
 }
 
-// add notes what an agent did.
+// add records what an agent did.
 func (d *activity) add(said event.AgentItems) {
 	for _, data := range said.Items {
 		var it struct {
@@ -104,7 +104,7 @@ func (d *activity) add(said event.AgentItems) {
 			Usage             *struct{ InputTokens, OutputTokens int64 }
 		}
 		if json.Unmarshal(data, &it) != nil {
-			continue // items of unknown form are skipped
+			continue // items of an unknown form are skipped
 		}
 		if it.Usage != nil {
 			d.tokens = it.Usage.InputTokens + it.Usage.OutputTokens

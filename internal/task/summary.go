@@ -23,7 +23,7 @@ const summarySchema = "plait.joined-summary/1"
 type Summary struct {
 	Schema    string          `json:"schema"`
 	Task      string          `json:"task"`
-	Thread    string          `json:"thread"` // that made the plan
+	Thread    string          `json:"thread"` // the one that planned
 	Goal      string          `json:"goal"`
 	Round     int             `json:"round"` // among the plans of the thread, from 1
 	Outcome   string          `json:"outcome"`
@@ -156,7 +156,7 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 	return s, nil
 }
 
-// says fills in what an action's agent submitted.
+// says fills in the output that an action's agent submitted.
 func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 	var said map[string]any
 	json.Unmarshal(meta, &said) // output of unknown form is skipped
@@ -203,7 +203,7 @@ func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskReco
 	if n := len(threads); n > 0 && threads[n-1].Reason != nil && s.Failure == "" {
 		s.Reason = string(threads[n-1].Reason.Kind) + ": " + threads[n-1].Reason.Message
 	}
-	// What a fork has from before it is not in its own index, but in its steps.
+	// Attempts from before a fork are not in the fork's own index, but its steps record them.
 	known := s.Attempts > 0
 	for h := s.Head; !h.IsZero() && h != at.Step.Hash; {
 		step, ok, err := b.Reader.Back(ctx, h, 0)

@@ -14,11 +14,11 @@
 // A [Dir] lays the directory out, a [Desk] is where an attempt works, a [DirWriter] draws the
 // other files from the store, and [Export] packs the directory with the record. Laws:
 //
-//   - Raw logs and events.jsonl are only appended to; all else is replaced by writing
-//     anew and renaming.
+//   - Raw logs and events.jsonl are only appended to; every other file is replaced by
+//     writing a new one and renaming it.
 //   - Nothing here is read back to make a decision except what people wrote: notes and
-//     the manifest of attachments. All but that and the logs can be drawn again from the
-//     store.
+//     the manifest of attachments. Everything but that and the logs can be drawn again
+//     from the store.
 //   - Files that people wrote are never overwritten.
 //   - Every path is made here, and nowhere else. Agents can write in the workspace:
 //     everything is opened through its os.Root, so that no link they plant leads out.
@@ -70,8 +70,8 @@ func (d Dir) open() (*os.Root, error) {
 	return root, nil
 }
 
-// Create makes the directory with what is in it from the beginning, for people who type p. With team the workers of a
-// team do the task.
+// Create makes the directory with its initial files, for people who run Plait as p. team means that the workers of a
+// team drive the task.
 func (d Dir) Create(p view.Program, team bool) error {
 	root, err := d.open()
 	if err != nil {
@@ -84,7 +84,7 @@ func (d Dir) Create(p view.Program, team bool) error {
 	return nil
 }
 
-// openExisting opens an existing directory. fs.ErrNotExist.
+// openExisting opens an existing directory. The error matches fs.ErrNotExist if there is none.
 func (d Dir) openExisting() (*os.Root, error) {
 	workspace, err := os.OpenRoot(d.workspace)
 	if err != nil {
@@ -119,8 +119,8 @@ func (d Dir) Remove() error {
 	return nil
 }
 
-// A length in the expression would make it slow to compile, and every command would wait for
-// that.
+// instanceName does not limit the length: that would make it slow to compile, which would delay
+// every command.
 var instanceName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 func isInstance(name string) bool { return len(name) <= 63 && instanceName.MatchString(name) }
