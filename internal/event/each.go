@@ -10,7 +10,7 @@ import (
 const page = 1000
 
 // Each calls do with the events after pos that f selects, in order, until do returns an error. It
-// returns the position of the last one.
+// sets pos to the position of the last one.
 func Each(ctx context.Context, journal store.Journal, f store.EventFilter, pos *int64,
 	do func(store.Event) error) error {
 	f.Limit = page

@@ -1,10 +1,10 @@
-// Package event declares what can happen to a task: the types of events and the payload of each.
+// Package event declares what can happen to a task: the types of events and their payloads.
 //
-// New turns a payload into a row of the journal, Read turns it back. Laws:
+// New turns a payload into a row of the journal, and Read turns it back. Laws:
 //
 //   - The name of a type is written here and nowhere else.
 //   - An event always fits into the journal: texts are cut, and a payload that is still too
-//     large is replaced by a mark.
+//     large is replaced by a marker.
 //   - Readers skip events that they do not know or understand.
 //
 // The package never decides that something has happened, and never commits.
@@ -79,7 +79,7 @@ func Read(ev store.Event) Payload {
 	return p
 }
 
-// All returns the types of all events.
+// All returns all event types.
 func All() []string {
 	var types []string
 	for _, f := range forms() {
@@ -131,7 +131,7 @@ func one[P Payload](of P) form {
 // MaxText is the maximum length of a text in an event or a reason, in bytes.
 const MaxText = 2000
 
-// A Text is a text of which an event holds the beginning.
+// A Text is a text of which an event holds at most MaxText bytes.
 type Text string
 
 // MarshalJSON writes at most MaxText bytes of t.

@@ -33,7 +33,7 @@ func forms() []form {
 	return all
 }
 
-// TaskCreated says that a task was created.
+// TaskCreated reports that a task was created.
 type TaskCreated struct {
 	Flow   string   `json:"flow"`
 	Bundle dag.Hash `json:"bundle"`
@@ -42,7 +42,7 @@ type TaskCreated struct {
 
 func (TaskCreated) event() string { return "task.created" }
 
-// TaskImported says that a task and all events before this one were imported from an export or
+// TaskImported reports that a task and all events before this one were imported from an export or
 // another record.
 type TaskImported struct {
 	From string `json:"from"`
@@ -58,7 +58,7 @@ const (
 	Canceled      = "canceled"
 )
 
-// TaskUpdated says that a task changed its state, or what was requested of it.
+// TaskUpdated reports that a task changed its state, or what was requested of it.
 type TaskUpdated struct {
 	State  string       `json:"state,omitempty"`
 	Wanted store.Wanted `json:"wanted,omitempty"`
@@ -66,7 +66,7 @@ type TaskUpdated struct {
 
 func (TaskUpdated) event() string { return "task.updated" }
 
-// TaskEnded says that a task has ended, and with which return code.
+// TaskEnded reports that a task has ended, and its return code.
 type TaskEnded struct {
 	State   string `json:"-"` // completed, failed or canceled
 	Code    int    `json:"code"`
@@ -83,7 +83,7 @@ func TaskState(status store.Status) string {
 	return string(status)
 }
 
-// ControllerChanged says that a thread with plan roles changed its state (seed 004, §5).
+// ControllerChanged reports that a thread with plan roles changed its state (seed 004, §5).
 type ControllerChanged struct {
 	State string   `json:"state"`
 	Head  dag.Hash `json:"head"`
@@ -112,7 +112,7 @@ const (
 	Cancelled   = "cancelled"
 )
 
-// ThreadStarted says that a thread runs for the first time.
+// ThreadStarted reports that a thread runs for the first time.
 type ThreadStarted struct {
 	Flow   string           `json:"flow"`
 	Start  dag.Hash         `json:"start"`
@@ -123,7 +123,7 @@ type ThreadStarted struct {
 
 func (ThreadStarted) event() string { return "thread.started" }
 
-// ThreadForked says that a thread was split into paths, or was forked by hand from another one.
+// ThreadForked reports that a thread was split into paths, or was manually forked from another one.
 type ThreadForked struct {
 	Fork    string   `json:"fork,omitempty"`
 	Join    string   `json:"join,omitempty"`
@@ -131,14 +131,14 @@ type ThreadForked struct {
 	Paths   []string `json:"paths,omitempty"`   // ids
 	Threads []string `json:"threads,omitempty"` // of the paths, in the same order
 
-	From string   `json:"from,omitempty"` // of a fork by hand: the other thread
+	From string   `json:"from,omitempty"` // of a manual fork: the other thread
 	Step dag.Hash `json:"step,omitzero"`
 	N    int      `json:"n,omitempty"` // of the step, along the chain
 }
 
 func (ThreadForked) event() string { return "thread.forked" }
 
-// ThreadJoined says that the paths of a thread were joined.
+// ThreadJoined reports that the paths of a thread were joined.
 type ThreadJoined struct {
 	Join      string   `json:"join"`
 	Outcome   string   `json:"outcome"`
@@ -149,7 +149,7 @@ type ThreadJoined struct {
 
 func (ThreadJoined) event() string { return "thread.joined" }
 
-// JoinDecided says how a join was decided, before its losers have ended.
+// JoinDecided reports how a join was decided, before its losers have ended.
 type JoinDecided struct {
 	Join      string   `json:"join"`
 	Outcome   string   `json:"outcome"`
@@ -159,7 +159,7 @@ type JoinDecided struct {
 
 func (JoinDecided) event() string { return "join.decided" }
 
-// ThreadBlocked says that a thread cannot continue without a person.
+// ThreadBlocked reports that a thread cannot continue without a person.
 type ThreadBlocked struct {
 	Kind    store.ReasonKind `json:"kind"`
 	Message Text             `json:"message"`
@@ -167,7 +167,7 @@ type ThreadBlocked struct {
 
 func (ThreadBlocked) event() string { return "thread.blocked" }
 
-// ThreadResumed says that a thread runs again.
+// ThreadResumed reports that a thread runs again.
 type ThreadResumed struct {
 	From store.Status `json:"from"` // its previous status
 	Head dag.Hash     `json:"head"`
@@ -175,7 +175,7 @@ type ThreadResumed struct {
 
 func (ThreadResumed) event() string { return "thread.resumed" }
 
-// ThreadCompacted says that a summary replaces the steps before it.
+// ThreadCompacted reports that a summary replaces the steps before it.
 type ThreadCompacted struct {
 	Step  dag.Hash `json:"step"`
 	N     int      `json:"n"`
@@ -186,7 +186,7 @@ type ThreadCompacted struct {
 
 func (ThreadCompacted) event() string { return "thread.compacted" }
 
-// ThreadEnded says that a thread has ended. A path has no return code.
+// ThreadEnded reports that a thread has ended. A path has no return code.
 type ThreadEnded struct {
 	Status  store.Status `json:"status"`
 	Head    dag.Hash     `json:"head"`
@@ -198,12 +198,12 @@ type ThreadEnded struct {
 
 func (ThreadEnded) event() string { return "thread.ended" }
 
-// ThreadRemoved says that a task was removed.
+// ThreadRemoved reports that a task was removed.
 type ThreadRemoved struct{}
 
 func (ThreadRemoved) event() string { return "thread.removed" }
 
-// AttemptStarted says that an attempt at a step begins.
+// AttemptStarted reports that an attempt at a step begins.
 type AttemptStarted struct {
 	Role  string   `json:"role"`
 	Agent string   `json:"agent"`
@@ -213,7 +213,7 @@ type AttemptStarted struct {
 
 func (AttemptStarted) event() string { return "attempt.started" }
 
-// AttemptCompleted says which step an attempt became.
+// AttemptCompleted reports which step an attempt became.
 type AttemptCompleted struct {
 	Role   string      `json:"role"`
 	Step   dag.Hash    `json:"step"`
@@ -224,7 +224,7 @@ type AttemptCompleted struct {
 
 func (AttemptCompleted) event() string { return "attempt.completed" }
 
-// AttemptFailed says why an attempt did not become a step.
+// AttemptFailed reports why an attempt did not become a step.
 type AttemptFailed struct {
 	Interrupted bool              `json:"-"`
 	Role        string            `json:"role"`
@@ -242,7 +242,7 @@ func (p AttemptFailed) event() string {
 	return "attempt.failed"
 }
 
-// AgentStarted says that an instance begins its work.
+// AgentStarted reports that an instance begins its work.
 type AgentStarted struct {
 	Role  string `json:"role"`
 	Agent string `json:"agent"`
@@ -250,9 +250,9 @@ type AgentStarted struct {
 
 func (AgentStarted) event() string { return "agent.started" }
 
-// AgentEnded says how an instance's work ended: with an output (completed), with a question or
+// AgentEnded reports how an instance's work ended: with an output (completed), with a question or
 // waiting for a person (blocked), with an error (failed), or because it is no longer needed
-// (cancelled). A called flow counts as one too.
+// (cancelled). A called flow also counts as an instance.
 type AgentEnded struct {
 	State   store.Status     `json:"-"` // completed, failed, blocked or cancelled
 	Role    string           `json:"role"`
@@ -266,7 +266,7 @@ type AgentEnded struct {
 
 func (p AgentEnded) event() string { return "agent." + string(p.State) }
 
-// AgentItems says what an agent did. Each item is an agent.Event.
+// AgentItems reports what an agent did. Each item is an agent.Event.
 type AgentItems struct {
 	Role  string            `json:"role"`
 	Items []json.RawMessage `json:"items"`
@@ -274,7 +274,7 @@ type AgentItems struct {
 
 func (AgentItems) event() string { return "agent.item" }
 
-// ArtifactWritten says which files an agent left, and why others were not kept.
+// ArtifactWritten reports which files an agent left, and why others were not kept.
 type ArtifactWritten struct {
 	Names   []string `json:"names"`
 	Skipped []string `json:"skipped"`
@@ -282,7 +282,7 @@ type ArtifactWritten struct {
 
 func (ArtifactWritten) event() string { return "artifact.written" }
 
-// EvidenceAdded says that there is a new entry of evidence.
+// EvidenceAdded reports a new entry of evidence.
 type EvidenceAdded struct {
 	ID    string   `json:"id"` // full
 	Kind  string   `json:"kind"`
@@ -292,14 +292,14 @@ type EvidenceAdded struct {
 
 func (EvidenceAdded) event() string { return "evidence.added" }
 
-// NotesRefused says that human-notes.md cannot be read.
+// NotesRefused reports that human-notes.md cannot be read.
 type NotesRefused struct {
 	Message Text `json:"message"`
 }
 
 func (NotesRefused) event() string { return "notes.refused" }
 
-// LimitReached says that a limit stops a thread.
+// LimitReached reports that a limit stops a thread.
 type LimitReached struct {
 	Limit   string `json:"limit"`
 	Message Text   `json:"message"`
@@ -307,16 +307,16 @@ type LimitReached struct {
 
 func (LimitReached) event() string { return "limit.reached" }
 
-// NotesRead says that text was read from human-notes.md.
+// NotesRead reports that text was read from human-notes.md.
 type NotesRead struct {
 	From   int64    `json:"from"` // bytes read before
 	To     int64    `json:"to"`   // bytes read now
-	Hash   dag.Hash `json:"hash"` // of those
+	Hash   dag.Hash `json:"hash"` // of the first To bytes
 	Text   string   `json:"text"`
 	Gate   string   `json:"gate"`   // that the text answers, or ""
 	Edited bool     `json:"edited"` // what was read before has been changed
 	More   bool     `json:"more"`   // the text continues in the next event
-	Cut    bool     `json:"cut"`    // there was more to read, which this continues
+	Cut    bool     `json:"cut"`    // there is more to read, which continues this text
 }
 
 func (NotesRead) event() string { return "notes.read" }
@@ -330,8 +330,8 @@ const (
 	GateUsed    Change = "used"
 )
 
-// GateChanged says that a gate was opened (blocked), answered, used or withdrawn, or has expired.
-// When a flow's gate is used, it names the step.
+// GateChanged reports that a gate was opened (blocked), answered, used or withdrawn, or has expired.
+// When a flow's gate is used, the event names the step.
 type GateChanged struct {
 	Change   Change           `json:"-"`
 	Gate     string           `json:"gate"`
