@@ -58,7 +58,7 @@ func withSuffix(name, suffix string) string {
 	return strings.TrimRight(name[:min(len(name), 63-len(suffix))], "-") + suffix
 }
 
-// slug returns a role in the characters of instance names, "role" if none remain.
+// slug returns a role reduced to the characters of instance names, "role" if none remain.
 func slug(role string) string {
 	var b strings.Builder
 	for _, c := range strings.ToLower(role) {

@@ -18,14 +18,14 @@ const (
 	ApproveSandboxed = "sandboxed" // requests inside the sandbox are approved; for others a gate opens
 )
 
-// What happens at a join to files that paths changed in worktrees of their own.
+// What happens at a join to files that paths changed in their own worktrees.
 const (
 	MergeAuto = "auto" // they are merged; if that is impossible, a person is asked
 	MergeAsk  = "ask"  // a person is asked before any is merged
 	MergeKeep = "keep" // they stay on branches
 )
 
-// How much of a conversation agents see that were not part of it.
+// How much of a conversation is shown to agents that were not part of it.
 const (
 	ContextFull    = "full"    // all of it
 	ContextSummary = "summary" // the summary, without the steps that it summarises
@@ -40,14 +40,14 @@ func Team(root store.Thread) bool {
 	return err == nil && o.On == OnTeam
 }
 
-// Options is what a task was started with. It is kept in the task's rows, so that the task resumes with the
-// same options.
+// Options are the options that a task was started with. They are kept in the task's rows, so that the task
+// resumes with them.
 type Options struct {
 	Agent  string            `json:"agent,omitempty"` // for every role
 	Roles  map[string]string `json:"roles,omitempty"` // for single roles
 	Limits flow.Limits       `json:"limits"`          // override the flow's and the configuration's
 
-	Approve        string        `json:"approve,omitempty"`        // how an agent may ask; "": ApproveAsk
+	Approve        string        `json:"approve,omitempty"`        // how requests are handled; "": ApproveAsk
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
@@ -61,12 +61,12 @@ type Options struct {
 	Needs          []string      `json:"needs,omitempty"`          // labels that its workers must have
 	Imported       string        `json:"imported,omitempty"`       // from where; "": it began here, or was taken over
 
-	// Uploaded has the tree nodes of files uploaded when a task was handed to the team, by the head in hex. If
-	// it is empty, any upload was made when the task began.
+	// Uploaded holds the tree nodes of files uploaded when a task was handed to the team, by head in hex. If it
+	// is empty, any upload was made when the task began.
 	Uploaded map[string]dag.Hash `json:"uploaded,omitempty"`
 }
 
-// With returns o with the options that over sets replaced.
+// With returns o overridden by the options that over sets.
 func (o Options) With(over Options) Options {
 	o.Agent = cmp.Or(over.Agent, o.Agent)
 	o.Approve = cmp.Or(over.Approve, o.Approve)

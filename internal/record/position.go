@@ -32,7 +32,7 @@ type Position struct {
 	Main     string         // the last role of the conversation that does not plan
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
 
-	next flow.Decision // cached: a thread that waits for many paths asks for it as often
+	next flow.Decision // cached: a thread that waits for many paths asks for it once for each
 }
 
 // Position reads the position of a thread, and also returns the steps of its chain, oldest first.
@@ -73,8 +73,8 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	return p, steps, nil
 }
 
-// stamp returns when a thread's head was made, which is part of the ids of what is made from it. A path has the
-// start of its parent.
+// stamp returns when a thread's head was made, which is part of the ids of what is made from it. A path shares
+// the start of its parent.
 func (r *Reader) stamp(ctx context.Context, row store.Thread, steps []thread.Step) (int64, error) {
 	if n := len(steps); n > 0 {
 		return steps[n-1].State.Timestamp, nil
@@ -196,8 +196,8 @@ func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error)
 	return step, err
 }
 
-// InPlan reports whether role plans, or carries out an action of a plan. Such an agent starts over after an
-// interruption.
+// InPlan reports whether role plans or carries out an action of a plan. After an interruption, such an agent
+// starts over.
 func (p *Position) InPlan(role string) bool {
 	return p.Def.Roles[role].Plan || p.Def.ActionID() != ""
 }
@@ -236,7 +236,7 @@ func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 	return end, own, nil
 }
 
-// results returns what the routes of a join see of its paths.
+// results returns the paths of a join as its routes see them.
 func (r *Reader) results(ctx context.Context, s *thread.State) (map[string]flow.PathResult, error) {
 	failures, _, err := thread.Failures(s.Meta)
 	if err != nil {

@@ -6,9 +6,9 @@
 //
 // Laws:
 //
-//   - It reads only, and decides nothing: what comes next is [flow.Next] of a position.
+//   - It only reads, and decides nothing: what comes next is up to [flow.Next].
 //   - Nodes never change, so what was read from them is cached.
-//   - What nodes of older versions lack is read from rows.
+//   - Fields that nodes of older versions lack are read from rows.
 package record
 
 import (
@@ -34,7 +34,7 @@ type Reader struct {
 	plans map[dag.Hash]*flow.Plan     // by the step that planned
 }
 
-// New returns a reader; it touches nothing.
+// New returns a reader. It reads nothing yet.
 func New(nodes *thread.Reader, rows store.Index) *Reader {
 	return &Reader{
 		nodes: nodes, rows: rows,
@@ -42,11 +42,11 @@ func New(nodes *thread.Reader, rows store.Index) *Reader {
 	}
 }
 
-// Nodes returns the reader of nodes below.
+// Nodes returns the underlying reader of nodes.
 func (r *Reader) Nodes() *thread.Reader { return r.nodes }
 
-// Definition returns the flow a thread runs, from the bundle its start names; of one that carries out
-// an action, the flow that the action makes of it.
+// Definition returns the flow that a thread runs, from the row's bundle. For a thread that carries out an
+// action, it is the flow made for that action.
 func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Definition, error) {
 	def, err := r.Flow(ctx, row.Bundle, row.Flow)
 	if err != nil {
@@ -72,7 +72,7 @@ func (r *Reader) Definition(ctx context.Context, row store.Thread) (*flow.Defini
 	case row.Flow != flow.WorkerFlow:
 		return def, nil
 	}
-	// A fork by hand of what an action did: the start tells which one.
+	// This may be a manual fork of an action's thread: the start names the action.
 	return cached(r, r.flows, "start/"+row.Start.String(), func() (*flow.Definition, error) {
 		start, err := r.nodes.Start(ctx, row.Start)
 		if err != nil {
@@ -114,7 +114,7 @@ func (r *Reader) Flow(ctx context.Context, bundle dag.Hash, name string) (*flow.
 	})
 }
 
-// cached returns the value under key in a map of r, after it has read and stored it if necessary.
+// cached returns the value under key in a map of r, reading and storing it first if necessary.
 func cached[K comparable, V any](r *Reader, known map[K]*V, key K, read func() (*V, error)) (*V, error) {
 	r.mu.Lock()
 	v := known[key]
@@ -140,8 +140,8 @@ func Action(row store.Thread) string {
 	return row.Path.ID
 }
 
-// actionOfOrigin returns the action of the thread that row was forked from by hand, and "" if that thread has
-// none or was removed. In older versions, starts do not name the action.
+// actionOfOrigin returns the action of the thread that row was manually forked from, or "" if that thread has
+// none or was removed. The starts of older versions do not name the action.
 func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, error) {
 	for row.ForkedFrom != nil {
 		from, ok, err := thread.Origin(ctx, r.rows, row)
@@ -153,7 +153,7 @@ func (r *Reader) actionOfOrigin(ctx context.Context, row store.Thread) (string, 
 	return Action(row), nil
 }
 
-// ErrNoPlan reports that a step made no plan.
+// ErrNoPlan is the error for a step that made no plan.
 var ErrNoPlan = errors.New("no plan")
 
 // Plan returns the plan of the step at a node. The error matches ErrNoPlan when the step made none.
