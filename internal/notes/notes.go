@@ -7,7 +7,7 @@
 //
 //   - Each note is read once: the journal records how much of the file was read.
 //   - Notes never approve anything: agents may be able to write them.
-//   - Nothing about the file is fatal. It reports once what it cannot read.
+//   - Nothing about the file is fatal. What cannot be read is reported once.
 //
 // The package never writes the file and never moves a thread: the engine reads its findings from the journal.
 package notes
@@ -42,7 +42,7 @@ type Config struct {
 	Row      store.Thread     // the root of the task
 	Now      func() time.Time // of events
 	Debounce time.Duration    // read the file once it has not changed for this long; zero: 300 ms
-	Poll     bool             // poll for changes; otherwise the system is also asked to notify
+	Poll     bool             // only poll for changes; otherwise the system also reports them
 }
 
 // A reader reads human-notes.md while a task is driven. It ignores errors of the store, which stop the drive
@@ -53,7 +53,7 @@ type reader struct {
 	pos    int64           // in the journal
 	known  task.NotesState // what was read
 	seen   task.Stamp
-	more   bool   // there was more than one read takes
+	more   bool   // there is more to read than one read takes
 	warned string // the last warning
 
 	answered bool // something read answered a gate
@@ -109,10 +109,10 @@ func (r *reader) watch(ctx context.Context) {
 	var failures <-chan error
 	var watcher *fsnotify.Watcher
 	if !r.cfg.Poll {
-		watcher, _ = fsnotify.NewWatcher() // there may be too many watchers: then polling has to do
+		watcher, _ = fsnotify.NewWatcher() // if there are too many watchers, polling has to suffice
 	}
 	if watcher != nil {
-		// The kernel takes some 20 ms to release it, and no task should wait for that.
+		// The kernel takes about 20 ms to release it, and no task should wait for that.
 		defer func() { go watcher.Close() }()
 		changes, failures = watcher.Events, watcher.Errors
 		watcher.Add(shared)
@@ -141,8 +141,8 @@ func (r *reader) watch(ctx context.Context) {
 	}
 }
 
-// readNew reads what is new in the file, once no one writes to it any more. On the first read, a file that has
-// been quiet for long enough is read at once.
+// readNew reads new text in the file, once no other process is writing to it. On the first read, a file that
+// has been quiet for long enough is read immediately.
 func (r *reader) readNew(ctx context.Context, first bool) {
 	stamp := r.dir.NotesStamp()
 	data, err := r.dir.Notes()
@@ -207,10 +207,10 @@ func (r *reader) ingest(ctx context.Context, data []byte) {
 			}
 		}
 		if errors.Is(err, store.ErrConflict) {
-			continue // someone else was first: the rest is for another gate, or a note
+			continue // another answer came first: the rest is for another gate, or a note
 		}
 		if err != nil {
-			r.more = true // again, a little later
+			r.more = true // try again a little later
 			return
 		}
 		if r.catchUp(ctx) == nil {
@@ -257,6 +257,6 @@ func (r *reader) warn(ctx context.Context, why error) {
 	r.warned = why.Error()
 	ev := event.New(r.cfg.Row, r.cfg.Now().UnixMilli(), event.NotesRefused{Message: event.Text(why.Error())})
 	if r.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Events: []store.Event{ev}}) != nil {
-		r.warned = "" // the journal does not have it
+		r.warned = "" // it was not recorded
 	}
 }
