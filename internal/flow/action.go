@@ -29,7 +29,7 @@ func (p *Plan) Brief(id string) string {
 const WorkerFlow = worker
 
 // SpawnedAction returns the definition that the thread of a spawned action runs: d, which is the
-// flow [WorkerFlow], with the action in place of its role worker.
+// flow [WorkerFlow], with the action instead of its role worker.
 func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 	a, _ := p.Action(id)
 	role := d.Roles[worker]
@@ -70,7 +70,7 @@ func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {
 func (d *Definition) ActionID() string { return d.action }
 
 // ForkedAction returns the definition that a forked action runs in the thread that planned it. d
-// is that of the thread, w the flow [WorkerFlow]. Where a worker ends with code 0, the path
+// is the thread's definition, w the flow [WorkerFlow]. Where a worker ends with code 0, the path
 // reaches its join.
 func (d *Definition) ForkedAction(w *Definition, p *Plan, id string) *Definition {
 	n := w.SpawnedAction(p, id)
@@ -100,7 +100,7 @@ func withResult(output, result json.RawMessage) json.RawMessage {
 		return output
 	}
 	if _, named := own["$id"]; !named {
-		// A document of its own, so that its references and $schema keep their meaning.
+		// It becomes a separate document, so that its references and $schema keep their meaning.
 		own["$id"] = json.RawMessage(`"flow:///result.json"`)
 	}
 	whole["if"] = json.RawMessage(`{"properties": {"status": {"const": "` + Success + `"}}}`)

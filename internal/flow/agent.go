@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// The agent kinds, each with the keys it understands beside kind and idle.
+// agentKeys maps each agent kind to the keys it understands besides kind and idle.
 var agentKeys = map[string][]string{
 	"codex": {
 		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",

@@ -29,7 +29,7 @@ func CheckAgents(def *Definition, file string, data []byte, known []string) []Pr
 	return sorted(file, problems)
 }
 
-// agentNode returns where a role of a file names its agent, nil if that is in another file.
+// agentNode returns the node in which a role of a file names its agent, nil if it is in another file.
 func agentNode(data []byte, role string) *yaml.Node {
 	n, err := yamldoc.Parse(data)
 	if err != nil || n == nil {

@@ -62,7 +62,7 @@ func isPath(name string) bool {
 // is the name of one of flows, and names are unique. flows is nil if one of the problems is an
 // error. Problems name their file; those of file come first.
 //
-// A called flow is searched beside the calling file, then with find, then with kept, then among
+// A called flow is looked up next to the calling file, then with find, then with kept, then among
 // the built-in flows; a path is relative to the calling file.
 //
 // find is [Find] with its last argument bound; it must always return the same name for a file.
@@ -114,7 +114,7 @@ type closure struct {
 	stored       func(name string) ([]*Definition, error)
 	todo         []*draft
 	loaded       map[string]*draft      // by file
-	flows        []*Definition          // in the order in which they were found
+	flows        []*Definition          // in discovery order
 	origin       map[string]string      // name → where it was read from, for messages
 	known        map[string]*Definition // by name
 	storedByName map[string]*Definition // by the name in the call
@@ -125,7 +125,7 @@ type closure struct {
 func (c *closure) load(src Source, file string) (*draft, error) {
 	key := filepath.Clean(file)
 	if _, own := src.(builtInSource); own {
-		key = "\x00" + key // so that it cannot be confused with a file on disk
+		key = "\x00" + key // cannot be confused with a file on disk
 	}
 	if d, ok := c.loaded[key]; ok {
 		return d, nil
@@ -199,8 +199,8 @@ func (c *closure) addWorkerFlow(d *draft) {
 	}
 }
 
-// findCallee finds the flow that a role calls. If there is none, the reason is among the
-// problems.
+// findCallee finds the flow that a role calls. If there is none, it reports the reason as a
+// problem.
 func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition, origin string) {
 	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
 		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name,
@@ -251,8 +251,8 @@ func (c *closure) findFile(d *draft, name string) (file string, ok bool) {
 	return c.find(dir, name)
 }
 
-// addStored adds a flow that is not stored in files, and all flows that it calls. settled means
-// that the search is over: the flow was found, or an error was reported.
+// addStored adds a flow that is not stored in files, and all flows that it calls. settled reports
+// whether the search is over: the flow was found, or an error was reported.
 func (c *closure) addStored(d *draft, r roleSite, name string) (def *Definition, settled bool) {
 	if _, own := d.src.(builtInSource); own || c.stored == nil {
 		return nil, false
@@ -289,8 +289,8 @@ func sameFlow(a, b *Definition) bool {
 	return xerr == nil && yerr == nil && bytes.Equal(x, y)
 }
 
-// mayCall limits the paths of called files as includes are limited. Outside of that, only the
-// flows of the file's own project are allowed.
+// mayCall reports whether a file may be called: within the limits of includes, or, outside of
+// them, if it is a flow of the file's own project.
 func (r *reader) mayCall(target string) bool {
 	if isWithin(r.boundary, target) {
 		return true
@@ -307,8 +307,8 @@ func (r *reader) mayCall(target string) bool {
 	return false
 }
 
-// isAbove reports whether dir is top or below it; both are clean. Of two that begin with
-// different numbers of "..", that is known only if nothing follows the dots of top.
+// isAbove reports whether dir is top or below it; both are clean. If they begin with different
+// numbers of "..", that is known only if nothing follows the dots of top.
 func isAbove(top, dir string) bool {
 	for strings.HasPrefix(top+"/", "../") && strings.HasPrefix(dir+"/", "../") {
 		top, dir = strings.TrimPrefix(top[2:], "/"), strings.TrimPrefix(dir[2:], "/")

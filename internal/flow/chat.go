@@ -3,8 +3,8 @@ package flow
 // ChatFlow is the built-in flow of a conversation with one agent.
 const ChatFlow = "chat"
 
-// checkChatRole reports what a chat role cannot have: its output is not parsed, and it cannot be
-// a call.
+// checkChatRole reports keys that a chat role cannot have: its output is not parsed, and it cannot
+// be a call.
 func (d *draft) checkChatRole(site *roleSite) {
 	for _, other := range []struct {
 		key  string

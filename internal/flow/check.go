@@ -68,7 +68,7 @@ func checkName(d *draft) {
 	}
 }
 
-// expectedName returns the name that a project's flow file must have.
+// expectedName returns the name that the flow in a project's flow file must have.
 func expectedName(file string) (name string, local bool) {
 	file = slashed(file)
 	dir, base := path.Split(file)

@@ -12,7 +12,7 @@ import (
 var flowDirs = []string{filepath.Join(".plait", "flows"), ".workflows"}
 
 // Find looks up the file of a flow. A name with a slash or a YAML extension is a path relative to
-// dir. Any other is searched in .plait/flows and .workflows of dir and of each directory above it
+// dir. Any other is looked up in .plait/flows and .workflows of dir and of each directory above it
 // up to the repository root, the one with .git. Without a repository only dir itself is searched:
 // the directories above belong to no project. stat reports whether a path exists.
 func Find(dir, name string, stat func(path string) bool) (file string, ok bool) {
@@ -70,7 +70,7 @@ func ProjectFiles(dir string, stat func(path string) bool) []string {
 	for _, d := range searchDirs(dir, stat) {
 		for _, flows := range flowDirs {
 			for _, form := range []string{"*.yaml", "*.yml", "*/index.yaml"} {
-				// Relative to d, whose name is not a pattern. The patterns are valid.
+				// Relative to d, so that d itself is not a pattern. The patterns are valid.
 				found, _ := fs.Glob(os.DirFS(d), path.Join(filepath.ToSlash(flows), form))
 				for _, file := range found {
 					files = append(files, filepath.Join(d, filepath.FromSlash(file)))

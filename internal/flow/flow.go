@@ -1,23 +1,23 @@
-// Package flow is what a workflow definition is, whether it is right, and what comes next.
+// Package flow parses and validates workflow definitions, and decides what comes next.
 //
 // In: the bytes of a flow file, read through a [Source]; later the last steps of a thread.
-// Out: a [Definition] with every default filled in, all [Problem]s of a file at once with
-// their positions, and for a thread the next [Decision].
+// Out: a [Definition] with every default filled in, and all [Problem]s of a file with their
+// positions; for a thread, the next [Decision].
 //
 //	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Call | Fork | AtJoin | Gate | Blocked | End
 //	           └───▶ []Problem
 //
 // Laws:
-//  1. Pure. The same definition and steps give the same decision, on every machine. The only
-//     reading is through the Source a caller hands in.
-//  2. All problems at once, each with file, line, column and a code that never changes.
+//  1. Pure. The same definition and steps give the same decision, on every machine. Files are
+//     read only through the Source that the caller passes.
+//  2. All problems are reported together, each with file, line, column and a permanent code.
 //  3. Routing is a table lookup: graph[node][$status]. No model decides a route.
-//  4. A Definition marshals to the same JSON always and comes back equal: it is what a bundle
-//     stores, so a running thread never looks at the file again.
+//  4. A Definition always marshals to the same JSON and unmarshals to an equal one: it is what a
+//     bundle stores, so a running thread never reads the file again.
 //  5. Bad input is a Problem or a Blocked, never a panic.
 //
-// It never starts a process, never opens a file or a connection (a schema's "$ref" to another
-// document is refused, so is Liquid's include), and knows no store and no thread.
+// It never starts a process and never opens a file or a connection (a schema's "$ref" to another
+// document is refused, and so is Liquid's include). It does not depend on stores or threads.
 package flow
 
 import (
@@ -38,7 +38,7 @@ const (
 	JoinRole  = "__join__"
 )
 
-// A Definition is a parsed, defaulted flow.
+// A Definition is a parsed flow with its defaults filled in.
 //
 // Its methods may be called concurrently. It must not be changed after its first use, and must
 // not be copied (it keeps compiled schemas).
@@ -61,7 +61,7 @@ type Definition struct {
 	templates sync.Map // text and strictness → *liquid.Template
 }
 
-// A Role says who does a step: instructions, an agent, and the schema of its output.
+// A Role describes who does a step: instructions, an agent, and the schema of its output.
 type Role struct {
 	Description  string   `json:"description"`
 	Goal         string   `json:"goal"`
@@ -69,7 +69,7 @@ type Role struct {
 	Procedure    string   `json:"procedure"`
 	Output       string   `json:"output"`
 	// Flow is the flow that does the role's work in a child thread, by its name in the bundle. If
-	// it is empty, an agent does.
+	// it is empty, an agent does the work.
 	Flow string `json:"flow"`
 	// Agent is nil if the role leaves the choice to the configuration.
 	Agent  *AgentRef `json:"agent"`
@@ -79,18 +79,18 @@ type Role struct {
 	// Timeout limits one attempt; 0 means that the role sets none.
 	Timeout Duration `json:"timeout"`
 	Retry   Retry    `json:"retry"`
-	// Chat says that the role talks with a person. Its output becomes the step as it is; then the
+	// Chat marks a role that talks with a person. Its output becomes the step as it is; then the
 	// thread waits for the person's next input, which the role answers. The role is never routed
 	// and has no Frontmatter.
 	Chat bool `json:"chat,omitempty"`
-	// Plan says that the role plans: its output is actions for agents, and its Frontmatter is one
+	// Plan marks a role that plans: its output is actions for agents, and its Frontmatter is one
 	// of [Schemas].
 	Plan bool `json:"plan,omitempty"`
 	// Frontmatter is the JSON Schema of meta, nil if the role has none.
 	Frontmatter json.RawMessage `json:"frontmatter"`
 }
 
-// UnmarshalJSON keeps a missing schema nil, so that a definition comes back equal.
+// UnmarshalJSON keeps a missing schema nil, so that a definition survives a round trip.
 func (r *Role) UnmarshalJSON(data []byte) error {
 	type plain Role
 	if err := json.Unmarshal(data, (*plain)(r)); err != nil {
@@ -109,7 +109,7 @@ type AgentRef struct {
 	Inline *Agent
 }
 
-// MarshalJSON writes the inline agent if there is one, else the name.
+// MarshalJSON writes the inline agent if there is one, otherwise the name.
 func (a AgentRef) MarshalJSON() ([]byte, error) {
 	if a.Inline != nil {
 		return json.Marshal(a.Inline)
@@ -148,7 +148,7 @@ type Agent struct {
 	MCP []string `json:"mcp,omitempty"`
 	// Recording is the recorded attempt that a replay agent replays.
 	Recording string `json:"recording"`
-	// Global says that the agent gets the user's instructions for all projects.
+	// Global means that the agent gets the user's instructions for all projects.
 	Global bool `json:"globalInstructions,omitempty"`
 	ModelServer
 }
@@ -175,8 +175,8 @@ type Route struct {
 	Code     int    `json:"code"`
 }
 
-// Limits are the limits of a thread. 0 is no limit, but [Parse] fills in [DefaultLimits] where a
-// file has 0.
+// Limits are the limits of a thread. 0 means no limit, but [Parse] fills in [DefaultLimits] where
+// a file has 0.
 type Limits struct {
 	MaxRounds       int      `json:"maxRounds"`
 	MaxDepth        int      `json:"maxDepth"`
@@ -223,11 +223,11 @@ type Context struct {
 	Pin    []string `json:"pin"`
 }
 
-// Retry says what happens after a failed attempt.
+// Retry specifies what happens after a failed attempt.
 type Retry struct {
 	// Max is the number of retries after the first attempt.
 	Max int `json:"max"`
-	// Interrupted says whether an interrupted attempt is retried automatically; if nil, it
+	// Interrupted specifies whether an interrupted attempt is retried automatically; if nil, it
 	// depends on the role's access.
 	Interrupted *bool `json:"interrupted"`
 }

@@ -34,7 +34,7 @@ type ForkSpec struct {
 	Join     string       `json:"join"` // the join with the same path ids
 }
 
-// A BranchPath is one way out of a fork: its first role, and the prompt of that. An empty prompt
+// A BranchPath is one way out of a fork: its first role, and that role's prompt. An empty prompt
 // means the route's, and if that is empty too, the thread's.
 type BranchPath struct {
 	ID     string `json:"pathId"`
@@ -92,7 +92,7 @@ type Resolution struct {
 	Outcome string
 	// DecidedBy is the path whose end decided, "" if all paths together did.
 	DecidedBy string
-	// Cancel are the paths to cancel now.
+	// Cancel lists the paths to cancel now.
 	Cancel []string
 }
 

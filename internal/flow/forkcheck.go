@@ -190,7 +190,7 @@ type pathChecker struct {
 	graph    *graph
 	at       map[edge]*yaml.Node
 	back     map[string][]string // node → its predecessors
-	reported map[*yaml.Node]bool // an edge that leaves two forks at once is one problem
+	reported map[*yaml.Node]bool // an edge that leaves two forks is only one problem
 }
 
 func (p *pathChecker) reportEscape(e edge, format string, args ...any) {

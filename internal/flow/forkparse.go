@@ -285,9 +285,9 @@ func (d *draft) choice(n *yaml.Node, what, code string, words ...string) string 
 	return words[0]
 }
 
-// pair finds the fork of each join: the one with the same ids, else with the same first id, else
-// with any of its ids, so that a typo in one list is reported as such. It then fills in the
-// definition.
+// pair finds the fork of each join: the one with the same ids, or failing that the same first id,
+// or failing that any of its ids, so that a typo in one list is reported as such. It then fills in
+// the definition.
 func (d *draft) pair() {
 	for _, j := range d.joins {
 		d.convertJoin(j)

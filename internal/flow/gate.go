@@ -98,7 +98,7 @@ func (d *draft) gateSpec(g *gateSite, n *yaml.Node) {
 	d.gateTimeout(g, timeout, late)
 }
 
-// gateTimeout checks what happens to a gate that is not answered in time.
+// gateTimeout checks what the flow specifies for a gate that is not answered in time.
 func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
 	switch {
 	case late != nil && (g.OnTimeout == "" || strings.HasPrefix(g.OnTimeout, "$")):

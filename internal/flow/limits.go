@@ -21,7 +21,7 @@ func (l Limits) With(over Limits) Limits {
 	})
 }
 
-// Cap returns the tighter of two sets of limits; zero is no limit.
+// Cap returns the lower of each limit of l and by; zero means no limit.
 func (l Limits) Cap(by Limits) Limits {
 	return l.each(by, func(a, b int64) int64 {
 		if a == 0 || b != 0 && b < a {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Step is a step as routing sees it: its role, meta and text. The step of a join has Paths too.
+// A Step is a step as routing sees it: its role, meta and text. The step of a join also has Paths.
 type Step struct {
 	Role  string
 	Meta  map[string]any
@@ -17,16 +17,16 @@ type Step struct {
 	Paths map[string]PathResult
 }
 
-// A PathResult is a path as a join's routes see it. A cancelled path has a status only. The text
+// A PathResult is a path as a join's routes see it. A cancelled path only has a status. The text
 // of an action is its [Outcome].
 type PathResult struct {
 	Status  string
-	Failure string // the kind of failure, "" if not known
+	Failure string // the kind of failure, "" if unknown
 	Meta    map[string]any
 	Text    string
 }
 
-// At is what routing knows of a thread besides its steps: its flow's name, its own prompt, and,
+// At is what routing needs of a thread besides its steps: its flow's name, its own prompt, and,
 // inside a fork, the id of its path.
 type At struct {
 	Flow   string
@@ -37,7 +37,7 @@ type At struct {
 // A Decision is what comes next: [Run], [Call], [Fork], [AtJoin], [Gate], [Blocked] or [End].
 type Decision interface{ decision() }
 
-// Run says that Role is next. Location is empty if the route names none. It is also empty if a
+// Run means that Role is next. Location is empty if the route names none. It is also empty if a
 // suspended role runs again: the role then stays where it was.
 type Run struct {
 	Role     string
@@ -45,7 +45,7 @@ type Run struct {
 	Location string
 }
 
-// Call says that Role is next and that Flow does its work, in a child thread.
+// Call means that Role is next and that Flow does its work, in a child thread.
 type Call struct {
 	Role     string
 	Flow     string
@@ -53,8 +53,8 @@ type Call struct {
 	Location string
 }
 
-// Fork says that the paths of the fork Node are next. It is returned as long as a thread's last
-// step leads to a fork, until there is the step of the join.
+// Fork means that the paths of the fork Node are next. It is returned as long as a thread's last
+// step leads to a fork, until the step of the join exists.
 //
 // The fork of a plan has the plan role as its node, [JoinRole] as its join, and a path for each
 // action.
@@ -65,17 +65,17 @@ type Fork struct {
 	Plan *Plan    // nil for a fork of the flow
 }
 
-// AtJoin says that a path has reached its join.
+// AtJoin means that a path has reached its join.
 type AtJoin struct{ Join string }
 
-// Summary is how a thread ends where no other waits for it at the join.
+// Summary returns the summary of a thread that ends at the join because no other waits for it there.
 func (j AtJoin) Summary() string { return "reached join " + j.Join }
 
-// Gate says that the thread waits for a person at the gate Node. Their answer is a step: its Role
+// Gate means that the thread waits for a person at the gate Node. Their answer is a step: its Role
 // is Node, its meta {$status, answer} with one of [GateSpec.Statuses], its Body the answer.
 //
-// Question is the gate's question, then, as paragraphs of their own, what the route to it adds
-// and what a person added since the step before. The other fields are as in [GateSpec].
+// Question is the gate's question, followed by separate paragraphs with what the route to it adds
+// and what a person added since the previous step. The other fields are as in [GateSpec].
 type Gate struct {
 	Node      string
 	Kind      string
@@ -83,23 +83,23 @@ type Gate struct {
 	Options   []string
 	Timeout   Duration
 	OnTimeout string
-	// Input says that the role Node asks, and that the answer is a step of [InputRole].
+	// Input means that the role Node asks, and that the answer is a step of [InputRole].
 	Input bool
 }
 
 // Kinds of [Blocked].
 const (
 	BlockedInput = "input" // a role talks with a person, who has not answered yet
-	BlockedRoute = "route" // the graph has no route; Reason says why
+	BlockedRoute = "route" // the graph has no route; see Reason
 )
 
-// Blocked says that the thread cannot continue without a person.
+// Blocked means that the thread cannot continue without a person.
 type Blocked struct {
 	Reason string
 	Kind   string
 }
 
-// End says that the thread is over.
+// End means that the thread is over.
 type End struct {
 	Code    int
 	Summary string
@@ -115,15 +115,15 @@ func (End) decision()     {}
 
 // Next decides what follows. last is the last routed step that is not a gate, and the steps after
 // it: those of gates, and reserved ones, of which only [InputRole] counts. Before the first such
-// step, last has only those of gates and inputs, or nothing. After the join of a plan, last is
-// the step that planned, then the step of [JoinRole], then the steps after it.
+// step, last has only steps of gates and inputs, or none. After the join of a plan, last is the
+// step that planned, then the step of [JoinRole], then the steps after it.
 //
 // In the thread of an action, d is the result of [Definition.SpawnedAction] or
 // [Definition.ForkedAction].
 //
 // After the step of a gate, the gate's own row of the graph decides. Its templates see the data
-// with which the gate was reached, and also the answer and status of the gate; what a person
-// added before the gate's step was part of its question.
+// with which the gate was reached, and the gate's answer and status; what a person added before
+// the gate's step was part of its question.
 //
 // Next changes nothing; the caller must not change d, last or their contents during the call.
 func Next(d *Definition, at At, last []Step) Decision {
@@ -133,7 +133,7 @@ func Next(d *Definition, at At, last []Step) Decision {
 		r = row{node: step.Role, at: at, vars: variables(at, *step), strict: true}
 		r.status, _ = step.Meta["$status"].(string)
 		switch {
-		case d.brief != "" && d.Graph[step.Role] == nil: // the plan of the action
+		case d.brief != "" && d.Graph[step.Role] == nil: // the step that planned the action
 			return d.toRole(at.Path, joinParagraphs(d.brief, inputs...), "")
 		case d.Roles[step.Role].Plan && r.status != Suspend:
 			if on := d.afterPlan(&r, step, join, inputs); on != nil {
@@ -228,7 +228,7 @@ func (d *Definition) endsDespiteInput(r row, inputs []string) bool {
 }
 
 // restart returns the row with which a thread continues past its end: $START's "resume" or "new",
-// with the added text in place of the thread's prompt.
+// with the added text instead of the thread's prompt.
 func (d *Definition) restart(at At, inputs []string) row {
 	at.Prompt = strings.Join(inputs, "\n\n")
 	r := d.startRow(at)
@@ -246,8 +246,8 @@ func (r row) afterGate(step *Step) row {
 	return row{node: step.Role, status: status, at: r.at, vars: vars, strict: r.strict}
 }
 
-// followRoute decides by the route of r. inputs are what a person added since; they are appended
-// to the prompt or question that the route leads to.
+// followRoute decides by the route of r. inputs are texts that a person added since; they are
+// appended to the prompt or question that the route leads to.
 func followRoute(d *Definition, r row, inputs []string) Decision {
 	route, ok := d.Graph[r.node][r.status]
 	if !ok {
@@ -339,7 +339,7 @@ func firstNonBlank(texts ...string) string {
 	return ""
 }
 
-// joinParagraphs appends more to text, each after an empty line. A blank text is left out.
+// joinParagraphs appends each of more to text, after an empty line. A blank text is left out.
 func joinParagraphs(text string, more ...string) string {
 	if len(more) == 0 {
 		return text
@@ -390,7 +390,7 @@ func firstLine(s string) string {
 	return strings.TrimSpace(line)
 }
 
-// isReserved reports whether a name is one that roles of flows cannot have.
+// isReserved reports whether roles of flows cannot have the name.
 func isReserved(name string) bool {
 	return len(name) > 4 && strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
 }

@@ -85,7 +85,7 @@ func (r *reader) mergedFrom(v *yaml.Node) []entry {
 	return nil
 }
 
-// mapping is entries, but reports a node that is not a mapping. A null is an empty mapping.
+// mapping is like entries, but reports a node that is not a mapping. A null is an empty mapping.
 func (r *reader) mapping(n *yaml.Node, what string) []entry {
 	rn := resolve(n)
 	if rn.Kind != yaml.MappingNode && !isNull(rn) && !isBroken(rn) {
@@ -114,9 +114,9 @@ func nearest[V any](k string, among map[string]V) string {
 	return Nearest(k, slices.Sorted(maps.Keys(among)))
 }
 
-// Nearest returns the word that k was most likely meant to be, "" if none is similar: fewer than
-// half of its letters may be wrong, or letters may be missing. Among equally similar words, it
-// prefers one of the same length.
+// Nearest returns the word that k was most likely meant to be, "" if none is similar: at most two
+// edits away, with fewer than half of the letters wrong, or letters only missing. Among equally
+// similar words, it prefers one of the same length.
 func Nearest(k string, among []string) string {
 	best, dist := "", 3
 	for _, c := range among {
@@ -129,7 +129,7 @@ func Nearest(k string, among []string) string {
 	return best
 }
 
-// distance returns the number of edits between a and b; it stops early for long keys. An edit
+// distance returns the number of edits between a and b, and 99 if one is over 40 bytes. An edit
 // adds, drops or changes a letter, or swaps two adjacent ones.
 func distance(a, b string) int {
 	if len(a) > 40 || len(b) > 40 {

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Load reads file through src and parses it.
+// Load reads the file through src and parses it.
 func Load(src Source, file string) (*Definition, []Problem) {
 	data, err := src.ReadFile(file)
 	if err != nil {

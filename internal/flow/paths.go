@@ -54,8 +54,8 @@ type walk struct {
 	out    []edge            // to $END, to the fork itself, or to another fork's join
 }
 
-// walk follows path p of a fork. It enters a join inside the path only after its fork: an edge to
-// it from elsewhere would leave the path.
+// walk follows path p of a fork. It enters a join inside the path only after the join's fork: an
+// edge to it from elsewhere would leave the path.
 func (d *graph) walk(fork string, p BranchPath) walk {
 	w := walk{from: map[string]string{}}
 	join := d.Forks[fork].Join

@@ -58,10 +58,10 @@ type Action struct {
 	DependsOn    []string        `json:"dependsOn"`
 	Inputs       []string        `json:"inputs"` // evidence:<id> or artifact:<hash>
 	OutputSchema json.RawMessage `json:"outputSchema"`
-	Timeout      float64         `json:"timeout"` // seconds; 0: no limit of its own
+	Timeout      float64         `json:"timeout"` // seconds; 0: the action sets no limit
 }
 
-// A PlanJoin says when the actions of a plan are done.
+// A PlanJoin specifies when the actions of a plan are done.
 type PlanJoin struct {
 	Strategy  string  `json:"joinStrategy"`
 	Threshold int     `json:"threshold"`
@@ -83,7 +83,7 @@ func PlanStatus(meta map[string]any) string {
 	return ""
 }
 
-// setPlanRole gives a plan role the schema of plans, and reports what it cannot have.
+// setPlanRole gives a plan role the schema of plans, and reports keys that it cannot have.
 func (d *draft) setPlanRole(site *roleSite, role *Role) {
 	for _, other := range []struct {
 		key  string
@@ -117,8 +117,8 @@ func (d *Definition) Plans() []string {
 }
 
 // ReadPlan reads the plan in the meta of a step of a plan role whose $status is [Planned]. The
-// error is written for the planner, with one line per problem. most limits the actions; 0 is no
-// limit.
+// error is written for the planner, with one line per problem. most limits the actions; 0 means
+// no limit.
 func (d *Definition) ReadPlan(meta map[string]any, most int) (*Plan, error) {
 	p, wrong := d.CheckPlan(meta, most)
 	if len(wrong) > 0 {
@@ -142,8 +142,8 @@ func (d *Definition) CheckPlan(meta map[string]any, most int) (*Plan, []string) 
 	return p, append(wrong, p.badSchemas(most)...)
 }
 
-// RecordedPlan is [Definition.ReadPlan] for a recorded step. It does not compile the schemas of
-// actions again, which is slow and was done when the step was made.
+// RecordedPlan is like [Definition.ReadPlan], for a recorded step. It does not compile the schemas
+// of actions again, which is slow and was done when the step was made.
 func (d *Definition) RecordedPlan(meta map[string]any) (*Plan, error) {
 	p, err := decodePlan(meta)
 	if err != nil {
@@ -164,8 +164,8 @@ func PlanError(wrong []string) error {
 	return errors.New(strings.Join(wrong, "\n"))
 }
 
-// decodePlan reads a plan and fills in its defaults. With an error, the plan is what could be
-// read anyway, nil if nothing could.
+// decodePlan reads a plan and fills in its defaults. If there is an error, the plan has what could
+// be read anyway; it is nil if nothing could.
 func decodePlan(meta map[string]any) (*Plan, error) {
 	data, err := json.Marshal(meta)
 	if err != nil {

@@ -29,7 +29,7 @@ func toDuration(s float64) Duration {
 
 // Outcome returns a short form of an action's output: its summary, and the evidence that it
 // submitted. It is the text of the action's [PathResult]. Citations of the agent's own evidence
-// are qualified with its instance, so that others can use them.
+// are qualified with its instance, so that other agents can use them.
 func Outcome(instance string, meta map[string]any) string {
 	text, _ := meta["summary"].(string)
 	text = EachCitation(strings.TrimSpace(text), func(c, id string) string {

@@ -17,7 +17,7 @@ type Price struct {
 // Prices maps model names to prices.
 type Prices map[string]Price
 
-// Cost returns the cost of using a model in millionths of a dollar, 0 if its price is not known.
+// Cost returns the cost of using a model in millionths of a dollar, 0 if its price is unknown.
 // input includes the cached tokens.
 func (p Prices) Cost(model string, input, cached, output int64) int64 {
 	price := p[model]

@@ -90,11 +90,11 @@ const (
 	codeCallNameTaken     = "CALL_NAME_TAKEN"
 )
 
-// maxProblems limits a report: a longer one would not be read.
+// maxProblems limits a report: no one would read a longer one.
 const maxProblems = 500
 
-// sorted orders problems by position, those of the main file first, and drops duplicates: an
-// anchored part that is used twice has its problems once.
+// sorted orders problems by position, those of the main file first, and drops duplicates: the
+// problems of an anchored part that is used twice are listed once.
 func sorted(main string, problems []Problem) []Problem {
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		if a.File != b.File && (a.File == main || b.File == main) {

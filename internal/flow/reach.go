@@ -2,7 +2,7 @@ package flow
 
 import "slices"
 
-// ambiguous reports whether a part of the graph could not be read or has two meanings: then
+// ambiguous reports whether a part of the graph could not be read or has two meanings. If so,
 // reachability is not checked.
 func (d *draft) ambiguous() bool {
 	return d.blind ||
@@ -38,8 +38,8 @@ func checkReachable(d *draft) {
 }
 
 // checkCanEnd reports nodes from which $END cannot be reached. An edge to an unknown node counts
-// as an end: it has a code of its own. So does a conversation, which ends when the person ends
-// it.
+// as an end, since it is reported with another code. So does a conversation, which ends when the
+// person ends it.
 func checkCanEnd(d *draft) {
 	if d.graph == nil || d.ambiguous() || len(d.nodes) == 0 {
 		return

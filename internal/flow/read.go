@@ -49,7 +49,7 @@ func newReader(src Source, file string) *reader {
 	}
 }
 
-// boundary returns the flow directory of a project's flow file, else the file's own directory.
+// boundary returns the flow directory that file is in, otherwise the file's own directory.
 func boundary(file string) string {
 	dir := path.Dir(slashed(file))
 	for d := dir; d != "." && d != "/"; d = path.Dir(d) {
@@ -94,8 +94,8 @@ func (r *reader) warn(n *yaml.Node, code, format string, args ...any) {
 	})
 }
 
-// document parses data, which must be a single YAML document. It returns nil if it is not; the
-// reason is among the problems.
+// document parses data, which must be a single YAML document. Otherwise it reports the reason and
+// returns nil.
 func (r *reader) document(file string, data []byte) *yaml.Node {
 	at := func(line, col int, code, format string, args ...any) {
 		r.add(Problem{

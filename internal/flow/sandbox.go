@@ -47,7 +47,7 @@ func (s *Sandbox) With(over *Sandbox) *Sandbox {
 	return &out
 }
 
-// Unboxed says why an agent of a kind cannot have a sandbox; "" if it can.
+// Unboxed returns why an agent of a kind cannot have a sandbox, or "" if it can.
 func Unboxed(kind string) string {
 	if kind == "command" {
 		return "nothing bounds what an agent of kind command does, so it can have no sandbox; its variables are its " +

@@ -15,12 +15,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// A schema is a role's frontmatter, analysed without a value: its variants, their statuses and
-// their fields.
+// A schema is a role's frontmatter, analysed independently of any value: its variants, their
+// statuses and their fields.
 type schema struct {
 	root any
 	alts []alternative
-	work int // amount of expansion so far; a recursive schema would have no end
+	work int // amount of expansion so far; expanding a recursive schema would never end
 }
 
 // An alternative is one way to satisfy a schema: parts that must all hold.
@@ -45,7 +45,7 @@ func readSchema(data json.RawMessage) (*schema, error) {
 	return s, nil
 }
 
-// deref follows "#/…" references within the document; it does not follow others.
+// deref follows "#/…" references within the document, but no others.
 func (s *schema) deref(x any) map[string]any {
 	m, _ := x.(map[string]any)
 	for range maxExpansion {

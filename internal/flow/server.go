@@ -6,11 +6,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A ModelServer says which server an agent of kind model uses, and how.
+// A ModelServer specifies which server an agent of kind model uses, and how.
 type ModelServer struct {
 	URL      string `json:"url,omitempty"`
 	API      string `json:"api,omitempty"`      // chat or messages
-	KeyEnv   string `json:"keyEnv,omitempty"`   // the environment variable of the user with the key
+	KeyEnv   string `json:"keyEnv,omitempty"`   // the user's environment variable that holds the key
 	MaxTurns int    `json:"maxTurns,omitempty"` // requests of one attempt
 }
 

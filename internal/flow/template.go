@@ -18,7 +18,7 @@ import (
 	liquidrender "github.com/osteele/liquid/render"
 )
 
-// The two engines: in one, unknown variables are errors, in the other they are empty. They are
+// The two engines: in one, unknown variables are errors; in the other, they are empty. They are
 // set up once and only read afterwards, so templates may be parsed and rendered concurrently.
 var (
 	strictEngine = newEngine(true)
@@ -80,7 +80,7 @@ func matches(have, want any) bool {
 	return plainText(have) == plainText(want)
 }
 
-// dateFilter rejects "now": a decision must be the same when it is made again.
+// dateFilter rejects "now" and "today": a decision must be the same when it is made again.
 func dateFilter(v any, format func(string) string) (string, error) {
 	if s, ok := v.(string); ok && (s == "now" || s == "today") {
 		return "", fmt.Errorf("%q is not the same twice", s)
@@ -192,7 +192,7 @@ func (o object) Index(i int) any {
 }
 
 // bindable converts whole numbers to integers, so that the engine compares and prints them as
-// such.
+// integers.
 func bindable(v any) any {
 	switch v := v.(type) {
 	case float64:

@@ -49,8 +49,8 @@ func checkTemplates(d *draft) {
 	}
 }
 
-// scopeOf returns what the routes of a node can refer to. r is its role, join the result if it is
-// a join.
+// scopeOf returns the scope of the routes of a node. r is its role, join the result if it is a
+// join.
 func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	sc := &scope{draft: d, node: "role " + node, status: status}
 	switch {
@@ -67,7 +67,7 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 		if r.flow != nil && slices.Contains(callStatuses, status) {
 			sc.alts = append(sc.alts, callResult().alts...)
 		}
-		// An unknown status has a code of its own, and no fields to look up.
+		// An unknown status is reported elsewhere, and has no fields to look up.
 		sc.open = len(sc.alts) == 0
 		if a := d.def.Roles[node].Agent; a != nil && a.Inline != nil && a.Inline.Kind == "command" {
 			sc.extra = "exitCode"
@@ -78,12 +78,12 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	return sc
 }
 
-// callResult is the output of a call role whose schema does not accept the called flow's output.
+// callResult returns the output of a call role whose schema does not accept the called flow's output.
 func callResult() *schema {
 	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})
 }
 
-// outcome is what a join's routes can refer to. The meta of paths is not analysed.
+// outcome returns what a join's routes can refer to. The meta of paths is not analysed.
 func (j *joinSite) outcome() *schema {
 	paths := map[string]any{}
 	for _, id := range j.PathIDs {
@@ -323,7 +323,7 @@ func (d *draft) hasFilter(name string) bool {
 	return known
 }
 
-// knownFilter asks the engine.
+// knownFilter reports whether the engine has a filter.
 func knownFilter(name string) (known bool) {
 	defer func() {
 		if recover() != nil {
