@@ -88,7 +88,7 @@ func FuzzExchanges(f *testing.F) {
 	})
 }
 
-// conversation is the body of a turn: all that was said before, and a frame that changes.
+// conversation returns the body of a turn: everything said before, and a frame that changes.
 func conversation(turn int) []byte {
 	messages := []any{}
 	for i := range 2*turn + 1 {
@@ -98,8 +98,8 @@ func conversation(turn int) []byte {
 	return data
 }
 
-// TestConversationIsKeptOnce holds that each turn takes as many bytes as the one before, though each body has all
-// that was said.
+// TestConversationIsKeptOnce checks that each turn takes as many bytes as the one before, although each body has
+// everything that was said.
 func TestConversationIsKeptOnce(t *testing.T) {
 	size := func(turns int) int {
 		var bodies [][]byte
@@ -118,7 +118,7 @@ func TestConversationIsKeptOnce(t *testing.T) {
 	}
 }
 
-// TestManyCalls holds that nodes stay below their bound, and that lanes go on from one to the next.
+// TestManyCalls checks that nodes stay below their limit, and that lanes continue from one to the next.
 func TestManyCalls(t *testing.T) {
 	var bodies [][]byte
 	for i := range 5000 {

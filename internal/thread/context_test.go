@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// forms returns how the steps went into a prompt, oldest first, by number.
+// forms returns the forms in which steps were included in a prompt, by number.
 func (c *chain) forms(uses []ContextUse) map[int]string {
 	out := map[int]string{}
 	for _, u := range uses {
@@ -24,7 +24,7 @@ func (c *chain) forms(uses []ContextUse) map[int]string {
 	return out
 }
 
-// assemble puts a prompt for the next step together.
+// assemble builds a prompt for the next step.
 func (c *chain) assemble(p Prompt) (string, []ContextUse, error) {
 	a, err := c.r.Assemble(c.t.Context(), c.row.Head, p)
 	if err != nil {
@@ -74,12 +74,12 @@ func TestContextQuota(t *testing.T) {
 		t.Error("the route's prompt is not last")
 	}
 
-	// A pinned role is whole however old it is.
+	// A pinned role is included in full, however old it is.
 	_, uses, err = c.assemble(Prompt{Quota: 500, Steps: 12, Pin: []string{"planner"}})
 	if err != nil || c.forms(uses)[2] != FormFull {
 		t.Errorf("the pinned step went in as %q: %v", c.forms(uses)[2], err)
 	}
-	// What a session knows is not told again.
+	// Steps that a session has are not repeated.
 	text, uses, err = c.assemble(Prompt{Task: "the task", Quota: 5000, Steps: 12, Since: c.steps[10].Hash})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestContextStopsAtASummary(t *testing.T) {
 	}
 }
 
-// TestFencesHold: a role cannot end its own fence, or begin another's.
+// TestFencesHold checks that a role cannot end its own fence or begin another's.
 func TestFencesHold(t *testing.T) {
 	c := newChain(t)
 	first := c.add(Draft{Role: "worker", Text: "x"})
@@ -133,7 +133,7 @@ func TestFencesHold(t *testing.T) {
 	}
 }
 
-// With the full context a summary is not told beside what it stands for.
+// In the full context, a summary is left out in favour of the steps that it summarises.
 func TestFullContextLeavesSummariesOut(t *testing.T) {
 	c := newChain(t).grow(2)
 	c.add(Draft{Role: RoleCompact, Text: "all of it, in short", Compact: true})

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// A state reads as encoding/json reads it, whatever its fields hold.
+// A state is decoded as encoding/json would decode it, whatever its fields hold.
 func TestStatesReadAsTheLibraryReadsThem(t *testing.T) {
 	h := dag.Sum([]byte("h")).String()
 	values := []string{

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// handFork makes a fork by hand of c's thread after n steps.
+// handFork makes a manual fork of c's thread after n steps.
 func (c *chain) handFork(id byte, n int) *grown {
 	c.t.Helper()
 	at := Step{Hash: c.row.Start}
@@ -33,7 +33,7 @@ func (c *chain) diff(a, b store.Thread) Difference {
 	return d
 }
 
-// drawPairs writes pairs as "3 role | 3 role", equal ones with "=".
+// drawPairs formats pairs as "3 role | 3 role", equal ones with "=".
 func drawPairs(pairs []Pair) []string {
 	out := []string{}
 	side := func(p *NumberedStep) string {
@@ -65,7 +65,7 @@ func TestDiffOfAHandFork(t *testing.T) {
 	if diff := cmp.Diff(want, drawPairs(d.Pairs)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	// The other way round, with itself, and with what it begins with.
+	// Also the other way round, with itself, and with its own beginning.
 	want = []string{"3 __input__ | -", "4 worker | 3 worker"}
 	if diff := cmp.Diff(want, drawPairs(c.diff(f.row, c.row).Pairs)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -82,8 +82,8 @@ func TestDiffOfAHandFork(t *testing.T) {
 	}
 }
 
-// TestDiffDoesNotReadWhatIsEqual: cost is that of the difference, however long
-// the threads are.
+// TestDiffDoesNotReadWhatIsEqual checks that the cost depends only on the difference, however
+// long the threads are.
 func TestDiffDoesNotReadWhatIsEqual(t *testing.T) {
 	c := newChain(t).grow(10_000)
 	for i, tt := range []struct{ at, more int }{{10_000, 3}, {9_990, 3}, {9_997, 12}, {0, 0}, {9_000, 0}} {
@@ -107,8 +107,8 @@ func TestDiffDoesNotReadWhatIsEqual(t *testing.T) {
 	}
 }
 
-// TestDiffOfTwoRuns: another run of the same flow shares no step, but what it did
-// the same is recognised.
+// TestDiffOfTwoRuns checks that equal steps of two runs of a flow are recognised, although the
+// runs share no step.
 func TestDiffOfTwoRuns(t *testing.T) {
 	c := newChain(t)
 	a := c.root()
@@ -152,7 +152,7 @@ func TestDiffOfTwoRuns(t *testing.T) {
 	}
 }
 
-// TestDiffAcrossAJoin: the loser and the thread part at the fork.
+// TestDiffAcrossAJoin checks that the loser and the thread diverge at the fork.
 func TestDiffAcrossAJoin(t *testing.T) {
 	c, root, lost, _ := solve(t)
 	d := c.diff(root.row, lost.row)
@@ -164,8 +164,8 @@ func TestDiffAcrossAJoin(t *testing.T) {
 	}
 }
 
-// TestDiffsOfAnyTwoForks compares with walking both chains whole, also when the
-// lengths that it is told are wrong.
+// TestDiffsOfAnyTwoForks compares with a walk of both entire chains, also when the
+// given lengths are wrong.
 func TestDiffsOfAnyTwoForks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newChain(t).grow(rapid.IntRange(0, 20).Draw(rt, "shared"))

@@ -18,13 +18,13 @@ func anyHash(t *rapid.T, name string) dag.Hash {
 	return dag.Sum([]byte{byte(rapid.IntRange(0, 9).Draw(t, name))})
 }
 
-// someHash is never null: doubles are wanted, they must leave one ref.
+// someHash is never null. It draws duplicates deliberately: they must yield a single ref.
 func someHash(t *rapid.T, name string) dag.Hash {
 	return dag.Sum([]byte{byte(rapid.IntRange(0, 9).Draw(t, name))})
 }
 
-// TestHandWrittenCodecs holds the codecs written out by hand against the
-// general one, refs included.
+// TestHandWrittenCodecs compares the hand-written codecs with the general one,
+// refs included.
 func TestHandWrittenCodecs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &State{

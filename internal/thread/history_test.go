@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// A chain is a thread under test, in a store of its own.
+// A chain is a thread under test, in its own store.
 type chain struct {
 	t     *testing.T
 	store *mem.Store
@@ -124,7 +124,7 @@ func TestPagesJump(t *testing.T) {
 	}
 }
 
-// A counted store counts the objects that were asked for.
+// A counted store counts the requested objects, and the requests.
 type counted struct {
 	store.Objects
 	objects, trips int
@@ -140,7 +140,7 @@ func (c *counted) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, erro
 	return c.Objects.Many(ctx, hs)
 }
 
-// Who walks far asks seldom, and who stops soon has little read that he does not need.
+// A caller that walks far makes few requests, and one that stops early reads little that it does not need.
 func TestReadAhead(t *testing.T) {
 	c := newChain(t).grow(500)
 	for _, stop := range []int{1, 2, 3, 5, 12, 100, 500} {
@@ -166,7 +166,7 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// What is missing is told where it is come to.
+// A missing step is reported when the walk reaches it.
 func TestReadAheadMissing(t *testing.T) {
 	c := newChain(t).grow(20)
 	gone := c.steps[4].Hash

@@ -12,10 +12,10 @@ import (
 type grown struct {
 	row  store.Thread
 	tip  Tip
-	made int64 // time of the last thing made, so that ids and hashes differ
+	made int64 // time of the last step or thread, so that ids and hashes differ
 }
 
-// commit keeps objects and a row that comes with them.
+// commit stores objects and the row that belongs to them.
 func (c *chain) commit(objects []store.Object, row store.Thread, from *store.ThreadState) {
 	c.t.Helper()
 	err := c.store.Commit(c.t.Context(),
@@ -109,7 +109,7 @@ func (c *chain) fork(g *grown, ids ...string) []*grown {
 	return paths
 }
 
-// join ends the fork of paths after the head of main, or, without, at its fork.
+// join ends the fork of paths after the head of main, or at the fork if main is nil.
 func (c *chain) join(g, main *grown, paths ...*grown) Step {
 	c.t.Helper()
 	after, steps, d := g.tip, g.row.Steps, JoinDraft{Node: "gathered", Outcome: "joined"}
@@ -135,8 +135,8 @@ func (c *chain) lineage(row store.Thread) Lineage {
 	return k
 }
 
-// An edited is an object store in which one hash is given other bytes: a record
-// that somebody edited.
+// An edited is an object store that returns other bytes for one hash, like a record
+// that was tampered with.
 type edited struct {
 	store.Objects
 	h    dag.Hash

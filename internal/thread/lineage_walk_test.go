@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// solve is a thread with a call, a fork of three with a fork and a call inside,
-// and a step after the join: the root, the path that lost, and the join.
+// solve makes a thread with a call, a fork of three with a fork and a call inside,
+// and a step after the join. It returns the root, the path that lost, and the join.
 func solve(t *testing.T) (c *chain, root, lost *grown, joined Step) {
 	c = newChain(t)
 	root = c.root()
@@ -41,7 +41,7 @@ func solve(t *testing.T) (c *chain, root, lost *grown, joined Step) {
 	return c, root, db, joined
 }
 
-// TestWhoCalled follows paths and forks by hand up to the threads that called.
+// TestWhoCalled follows paths and manual forks up to the calling threads.
 func TestWhoCalled(t *testing.T) {
 	c := newChain(t)
 	root := c.root()
@@ -71,7 +71,7 @@ func TestWhoCalled(t *testing.T) {
 	}
 }
 
-// TestRowsInACircle: rows that are each other's parents end the walk too.
+// TestRowsInACircle checks that the walk also ends for rows that are each other's parents.
 func TestRowsInACircle(t *testing.T) {
 	c := newChain(t)
 	a, b := c.row, c.row

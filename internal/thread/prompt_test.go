@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// prompt puts the prompt for the next step together and into the store, on the one before.
+// prompt assembles the prompt for the next step and stores it, building on the one before.
 func (c *chain) prompt(p Prompt, before *KeptPrompt) (store.Object, *KeptPrompt) {
 	c.t.Helper()
 	p.Steps = c.row.Steps
@@ -35,8 +35,8 @@ func (c *chain) prompt(p Prompt, before *KeptPrompt) (store.Object, *KeptPrompt)
 // A prompt takes bytes in proportion to what it adds, and comes back byte for byte.
 func TestPromptsBuildOnOneAnother(t *testing.T) {
 	for _, tt := range []struct{ quota, steps, most int }{
-		{32000, 120, 1600}, // all of it is told
-		{4000, 200, 1800},  // the newest steps whole, those before by their meta, and the rest is left out
+		{32000, 120, 1600}, // all steps are included in full
+		{4000, 200, 1800},  // the newest steps in full, earlier ones by their meta; the rest is left out
 	} {
 		c := newChain(t)
 		var before *KeptPrompt
@@ -78,7 +78,7 @@ func (c *chain) start() dag.Hash {
 	return s.Prompt
 }
 
-// What builds on a prompt of another role, or of another thread, is only what is the same.
+// A prompt can build on one of another role or thread, but shares only what is the same.
 func TestAPromptBuildsOnAnyOther(t *testing.T) {
 	c := newChain(t).grow(3)
 	_, first := c.prompt(Prompt{Role: "You are first.", Task: "the task", Quota: 1000}, nil)

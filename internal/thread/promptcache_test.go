@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// TestRememberedPrompts: a prompt is the same whatever a reader remembers of those before it, of another
-// kind, of a step further back, of a fork, or at the same step.
+// TestRememberedPrompts checks that a prompt does not depend on what a reader has cached of earlier prompts: of
+// another kind, of a step further back, of a fork, or at the same step.
 func TestRememberedPrompts(t *testing.T) {
 	c := newChain(t)
 	compare := func(head dag.Hash, p Prompt) {
@@ -55,7 +55,7 @@ func TestRememberedPrompts(t *testing.T) {
 		case 5:
 			p.Since = c.steps[len(c.steps)/2].Hash
 		}
-		if n > 100 && n < most-60 && n%61 != 0 { // a reader that remembers nothing takes long
+		if n > 100 && n < most-60 && n%61 != 0 { // a reader with an empty cache is slow
 			if _, err := c.r.Assemble(t.Context(), c.row.Head, p); err != nil {
 				t.Fatal(err)
 			}

@@ -55,7 +55,7 @@ func TestStackOfACall(t *testing.T) {
 	}
 }
 
-// TestDeepStacks: calls before any step hang on their caller's start.
+// TestDeepStacks checks that a call before any step has its caller's start as parent.
 func TestDeepStacks(t *testing.T) {
 	const deep = 64
 	c := newChain(t)
@@ -107,8 +107,8 @@ func TestStackFindsAWrongDepth(t *testing.T) {
 	})
 }
 
-// TestStacksOfAnyTree: however threads call each other, a step's stack has one
-// start for each level, and its own and its callers' steps between.
+// TestStacksOfAnyTree checks that, however threads call each other, a step's stack has one
+// start for each level, with its own and its callers' steps in between.
 func TestStacksOfAnyTree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newChain(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // A vector is one block of docs/format.md: the bytes, and what the comment above
-// it says of them.
+// says about them.
 type vector struct {
 	kind, name, says string
 	data             []byte
@@ -25,8 +25,8 @@ type vector struct {
 
 var block = regexp.MustCompile("<!-- (vector|id): (\\S+) (\\S+) -->\n```json\n([^\n]*)\n```\n")
 
-// published reads the test vectors that readers of the format check their own
-// programs with.
+// published reads the test vectors with which readers of the format check their
+// own programs.
 func published(t *testing.T, kind string) []vector {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/format.md")
@@ -132,8 +132,8 @@ func checkFull(t *testing.T, n dag.Node) {
 	}
 }
 
-// TestPublishedDigest builds the thread that the page folds by hand, and asks the
-// reader for its digest.
+// TestPublishedDigest builds the thread that the page folds step by step, and asks
+// the reader for its digest.
 func TestPublishedDigest(t *testing.T) {
 	ctx := t.Context()
 	start, err := thread.NewNode(dag.TypeStart, thread.Start{Name: "ask"})

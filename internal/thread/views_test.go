@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// TestUpdateViews holds that an update leaves what a drawing of all would, whatever happened and whatever
-// became of the files meanwhile.
+// TestUpdateViews checks that an update yields the same as drawing everything, whatever happened to the
+// threads and to the files in the meantime.
 func TestUpdateViews(t *testing.T) {
 	s := mem.New(mem.Config{})
 	start := store.Object{Hash: dag.Sum([]byte("start")), Kind: store.Node, Data: []byte("start")}
