@@ -233,8 +233,8 @@ func TestTextsThatAreLarge(t *testing.T) {
 	}
 }
 
-// TestRunningInstancesAreLeftAlone holds that nothing is drawn into the artifacts of
-// an attempt that runs: it would be kept as the agent's.
+// TestRunningInstancesAreLeftAlone checks that nothing is drawn into the artifacts of
+// a running attempt: it would be kept as the agent's.
 func TestRunningInstancesAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.step(w.attempt(1), `{"$status":"again"}`, "once more")
@@ -254,7 +254,7 @@ func TestRunningInstancesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestFinalOfTheAgent holds that a final.json which the agent left is its own.
+// TestFinalOfTheAgent checks that a final.json left by the agent is not overwritten.
 func TestFinalOfTheAgent(t *testing.T) {
 	w := newWorld(t)
 	w.draw(w.board())
@@ -299,8 +299,8 @@ func TestNotesAreNeverTouched(t *testing.T) {
 	}
 }
 
-// TestPlantedLinks plants a link, a second name, or a pipe in the place of everything
-// that is drawn, and looks whether anything outside is touched.
+// TestPlantedLinks plants a link or a second name instead of everything that is
+// drawn, and checks that nothing outside is touched.
 func TestPlantedLinks(t *testing.T) {
 	places := []string{"README.md", "task.yaml", "events.jsonl", "shared", "shared/human-notes.md", "shared/state-board.md",
 		"shared/context-manifest.yaml", "shared/evidence", "shared/evidence/index.json", "shared/reports", "shared/contracts", "shared/decisions",
@@ -351,8 +351,8 @@ func TestPlantedLinks(t *testing.T) {
 	}
 }
 
-// TestIncremental holds that what is drawn before is not drawn again, and that what
-// is new costs what is new.
+// TestIncremental checks that nothing is drawn twice, and that the cost depends only on
+// what is new.
 func TestIncremental(t *testing.T) {
 	w := newWorld(t)
 	var many []store.Event
@@ -380,7 +380,7 @@ func TestIncremental(t *testing.T) {
 	began = time.Now()
 	w.draw(b)
 	t.Logf("10,000 events %v, one more %v", whole, time.Since(began))
-	if reads > 2 { // whether there are news, and those
+	if reads > 2 { // once to see whether there are new events, once for the event
 		t.Errorf("one more event reads %d events", reads)
 	}
 	after, err := os.Stat(w.path("events.jsonl"))
@@ -401,8 +401,8 @@ func (c *counting) Events(ctx context.Context, after int64, f store.EventFilter)
 	return events, err
 }
 
-// TestSessionByHand: session.json tells where a session lies and which turn it was branched off from, for as
-// long as that session goes on.
+// TestSessionByHand checks that session.json records where a session is stored and the turn that it was
+// branched off from, for as long as that session continues.
 func TestSessionByHand(t *testing.T) {
 	w := newWorld(t)
 	turn := &VendorTurn{"origin", "turn-2"}

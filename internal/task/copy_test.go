@@ -134,7 +134,7 @@ func TestCopyEvents(t *testing.T) {
 	}
 }
 
-// TestCopyHostile reads directories that somebody made to lead astray.
+// TestCopyHostile reads directories that were crafted to mislead.
 func TestCopyHostile(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(outside, []byte(oneEvent), 0o644); err != nil {
@@ -196,7 +196,7 @@ func TestCopyHostile(t *testing.T) {
 	}
 }
 
-// bomb is a document whose aliases would fill the machine.
+// bomb is a document whose aliases would exhaust the memory.
 var bomb = func() string {
 	text := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
 	for i := range 12 {
@@ -205,7 +205,7 @@ var bomb = func() string {
 	return text + "title: x\nconfig: {x: *a12}\n"
 }()
 
-// TestCopyFolders plants links in the place of directories.
+// TestCopyFolders plants links instead of directories.
 func TestCopyFolders(t *testing.T) {
 	outside := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(outside, "reports"), 0o755), os.WriteFile(filepath.Join(outside, "reports", "r.md"), nil, 0o644), os.WriteFile(filepath.Join(outside, "r.md"), nil, 0o644)); err != nil {

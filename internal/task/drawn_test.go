@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestDrawOwn draws where something else is already.
+// TestDrawOwn draws where something else already exists.
 func TestDrawOwn(t *testing.T) {
 	const ours = "---\n# Drawn by Plait from its record; what is changed here is overwritten.\na: 1\n"
 	for _, c := range []struct {
 		name string
 		make func(t *testing.T, at string)
-		kept string // what a.kept.md says; "": it is not there
+		kept string // content of a.kept.md; "": it does not exist
 	}{
 		{"nothing", func(*testing.T, string) {}, ""},
 		{"one of ours", func(t *testing.T, at string) { put(t, at, ours+"changed\n") }, ""},

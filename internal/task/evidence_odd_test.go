@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// within fails the test when do takes long.
+// within fails the test if do takes longer than most.
 func within(t *testing.T, most time.Duration, what string, do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -24,7 +24,7 @@ func within(t *testing.T, most time.Duration, what string, do func()) {
 	}
 }
 
-// TestNearestOfMany looks for lines that repeat, in a file of them.
+// TestNearestOfMany searches a file of repeated lines for them.
 func TestNearestOfMany(t *testing.T) {
 	data, lines := bytes.Repeat([]byte("x\n"), 8<<20), bytes.Repeat([]byte("x\n"), thread.MaxAnchorText/2)
 	within(t, 2*time.Minute, "it", func() {
@@ -37,7 +37,7 @@ func TestNearestOfMany(t *testing.T) {
 	})
 }
 
-// TestNearest compares with looking at every line.
+// TestNearest compares with a search at every line.
 func TestNearest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOfN(rapid.SampledFrom([]rune("ab\n\n ")), 0, 40, -1)

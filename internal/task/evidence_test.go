@@ -72,7 +72,7 @@ func TestEvidenceIsAppendedAndRedrawn(t *testing.T) {
 	if e := got[0]; e.ID != "plan.zzz" || e.By != "plan" || e.Node != first || e.Thread != taskID || *e.Sources[0].Path != "a.txt" || e.CreatedAt != w.now {
 		t.Errorf("the first entry is %+v", e)
 	}
-	// Whoever writes into it is drawn over, and the same comes of a new board.
+	// What others write into it is overwritten, and a new board yields the same file.
 	if err := os.WriteFile(w.path(evidenceFile), []byte("[{}]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestEvidenceIsAppendedAndRedrawn(t *testing.T) {
 	if got := w.file(evidenceFile); got != after {
 		t.Errorf("drawn anew:\n%s\nwant\n%s", got, after)
 	}
-	// The journal's copy is compared from the beginning: nothing is told twice.
+	// The journal's copy is compared from the beginning: no event is counted twice.
 	if err := os.WriteFile(w.path(eventsFile), []byte("{}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// TestFinalOfAnAction: the final.json of an action is what its agent handed back, by the schema that is published,
-// and nothing else.
+// TestFinalOfAnAction checks that the final.json of an action is what its agent returned, valid against the
+// published schema, and nothing else.
 func TestFinalOfAnAction(t *testing.T) {
 	w := newWorld(t)
 	output := `{"$status":"success","artifacts":["a.txt"],"nextActions":["rest"],"status":"success","summary":"It is done."}`

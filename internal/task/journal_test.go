@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// journal is what events.jsonl has to say, spelled by other means than the code's.
+// journal returns the expected content of events.jsonl, formatted independently of the code.
 func (w *world) journal() string {
 	events, err := w.store.Events(w.t.Context(), 0, store.EventFilter{Task: taskID})
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *world) journal() string {
 }
 
 // TestEventsAgreeWithTheJournal does what people, agents and crashes can do to
-// events.jsonl, in any order: after a drawing it says what the journal says.
+// events.jsonl, in any order: after a drawing, it agrees with the journal.
 func TestEventsAgreeWithTheJournal(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(t)
@@ -84,7 +84,7 @@ func TestEventsAgreeWithTheJournal(t *testing.T) {
 				write(data)
 				b.Forget(taskID)
 			},
-			"edit and go on": func(rt *rapid.T) { // without Forget: the next event finds it
+			"edit and go on": func(rt *rapid.T) { // without Forget: found at the next event
 				write(append(read(), '\n'))
 				w.commit(store.Batch{Events: []store.Event{w.event("y", `{}`)}})
 			},
@@ -105,7 +105,7 @@ func TestEventsAgreeWithTheJournal(t *testing.T) {
 	})
 }
 
-// normal spells each line of the journal as Go does, which is not how %q does.
+// normal formats each line of the journal as encoding/json does, which differs from %q.
 func normal(rt interface{ Fatal(...any) }, text string) string {
 	var out bytes.Buffer
 	for line := range strings.Lines(text) {
@@ -117,8 +117,8 @@ func normal(rt interface{ Fatal(...any) }, text string) string {
 	return out.String()
 }
 
-// TestHalfALine is a crash in the middle of appending: the file is gone on with, not
-// written anew.
+// TestHalfALine simulates a crash in the middle of appending: the file is continued, not
+// rewritten.
 func TestHalfALine(t *testing.T) {
 	w := newWorld(t)
 	w.commit(store.Batch{Events: []store.Event{w.event("second", `{"text":"a <b> & c"}`)}})

@@ -43,7 +43,7 @@ func TestAttachments(t *testing.T) {
 	manifest := filepath.Join(d.Path(), manifestFile)
 	for _, tt := range []struct {
 		entry string
-		want  string // the line; or, with a colon before it, a part of what is wrong
+		want  string // the line; or, after a colon, a part of the error
 		name  string
 		data  string
 	}{

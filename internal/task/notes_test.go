@@ -16,7 +16,7 @@ import (
 
 type placed struct{ Gate, Text string }
 
-// read takes in what stands in a file, as a process would, and says where it went.
+// readNotes reads the content of a file, as a process would, and returns where each part went.
 func readNotes(k NotesState, data string, open, closed []string) (NotesState, []placed) {
 	n := k.Added([]byte(data))
 	var out []placed
@@ -106,7 +106,7 @@ func TestNotesAreReadOnce(t *testing.T) {
 	}
 }
 
-// What another process knows follows from the readings, wherever one stopped.
+// Another process can continue from the recorded readings, wherever the first one stopped.
 func TestNotesGoOnAfterACrash(t *testing.T) {
 	one, two := "g-aaaaaaaaaa", "g-bbbbbbbbbb"
 	before, _ := readNotes(NewNotesState(), notes+"old\n", nil, nil)
@@ -168,7 +168,7 @@ func TestNotesAreBounded(t *testing.T) {
 	if got != all {
 		t.Errorf("of %d bytes %d were read", len(all), len(got))
 	}
-	// What was cut goes on as a note, whoever asks.
+	// The rest of a text that was cut is a note, whichever gate is open.
 	flood := strings.Repeat("y", maxNews)
 	k, _ = readNotes(NewNotesState(), notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-aaaaaaaaaa"}, nil)
 	_, rest := readNotes(k, notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-bbbbbbbbbb"}, nil)

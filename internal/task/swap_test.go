@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/soak"
 )
 
-// TestCopySwap changes a file, and the directory that it is in, for links, pipes and
-// directories while they are read: nothing but the file is ever read, and nothing waits.
+// TestCopySwap replaces a file, and the directory that it is in, with links, pipes and
+// directories while they are read: only the file is ever read, and nothing blocks.
 func TestCopySwap(t *testing.T) {
 	const secret = "nobody's business"
 	c, dir := copyOf(t, map[string]string{

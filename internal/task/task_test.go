@@ -69,7 +69,7 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	}
 }
 
-// stretches returns what attempts.jsonl of an instance tells.
+// stretches reads the attempts.jsonl of an instance.
 func stretches(t *testing.T, d Dir, instance string) []LogRange {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(d.Path(), "agents", instance, "runtime", attemptsFile))
@@ -87,7 +87,7 @@ func stretches(t *testing.T, d Dir, instance string) []LogRange {
 	return told
 }
 
-// TestSessionIsWrittenWhenItChanges holds that an attempt of which session.json says the same leaves it alone.
+// TestSessionIsWrittenWhenItChanges checks that an attempt does not rewrite an unchanged session.json.
 func TestSessionIsWrittenWhenItChanges(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	var was os.FileInfo
@@ -113,7 +113,7 @@ func TestSessionIsWrittenWhenItChanges(t *testing.T) {
 	}
 }
 
-// TestHalfAStretch holds that what a crash left of a line spoils no other.
+// TestHalfAStretch checks that a partial line left by a crash does not spoil another.
 func TestHalfAStretch(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for n := range 2 {
@@ -155,8 +155,8 @@ func TestWhatADeadOwnerLeft(t *testing.T) {
 	}
 }
 
-// TestLinksLeadNowhere plants links in every place an agent can reach, and looks
-// whether anything outside the workspace is touched.
+// TestLinksLeadNowhere plants links in every place an agent can reach, and checks
+// that nothing outside the workspace is touched.
 func TestLinksLeadNowhere(t *testing.T) {
 	for _, place := range []string{
 		".plait", ".plait/tasks", ".plait/tasks/01J", ".plait/tasks/01J/agents", ".plait/tasks/01J/agents/b",

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// The files that people write say when nobody reads them, but never instead of what a person wrote.
+// The files for people state that they are not read, but never overwrite what a person wrote.
 func TestNotRead(t *testing.T) {
 	ws := t.TempDir()
 	d := At(ws, "T")

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// TestDrawnWhileAgentsWork draws all the time while one attempt follows the other:
-// no desk is kept from opening, nothing drawn is among an attempt's artifacts, and no
+// TestDrawnWhileAgentsWork draws continuously while one attempt follows another:
+// every desk can be opened, nothing drawn is among an attempt's artifacts, and no
 // attempt's stretch of the logs is lost.
 func TestDrawnWhileAgentsWork(t *testing.T) {
 	w := newWorld(t)
@@ -26,7 +26,7 @@ func TestDrawnWhileAgentsWork(t *testing.T) {
 					return
 				default:
 				}
-				// Two at once may get in each other's way; they never do harm.
+				// Two concurrent drawings may interfere with each other, but do no harm.
 				b.Draw(t.Context(), taskID, true)
 			}
 		})

@@ -198,7 +198,7 @@ usage:
 	}
 }
 
-// What people are told to type is that of their program.
+// Commands for people use the name of the program that they run.
 func TestNameOfTheProgram(t *testing.T) {
 	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "gate", "deny", "resume", "cas", "task", "thread"}}
 	v := withCommands(p, example().Task())
@@ -262,8 +262,8 @@ flow survey, 2 steps, 18 tokens, updated 2023-11-14T22:13:22Z
 	}
 }
 
-// TestSplice does to a state board what a person can do: what stood outside of the
-// block that is drawn stays, byte for byte.
+// TestSplice edits a state board as a person could: everything outside of the drawn
+// block is kept, byte for byte.
 func TestSplice(t *testing.T) {
 	block := blockStart + "\nnew\n" + blockEnd + "\n"
 	old := blockStart + "\nold\n" + blockEnd + "\n"
@@ -300,7 +300,7 @@ func TestSpliceKeepsWhatPeopleWrote(t *testing.T) {
 		if again := string(splice([]byte(got), "new\n")); again != got {
 			t.Fatalf("drawn again\n%s\nbecomes\n%s", got, again)
 		}
-		// What was taken out lay between two markers with none between them.
+		// The removed text was between two markers, with no other marker in between.
 		i := strings.Index(got, blockStart+"\nnew\n"+blockEnd)
 		if i < 0 {
 			t.Fatalf("no block in\n%s", got)
