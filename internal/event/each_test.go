@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// TestEach: every event is told once and in order, however many there are; what stops in between goes on
-// after the event at which it stopped.
+// TestEach checks that every event is passed once and in order, however many there are, and that a caller
+// that stops in between continues after the event at which it stopped.
 func TestEach(t *testing.T) {
 	s := mem.New(mem.Config{})
 	row := store.Thread{ID: "T", Task: "T"}

@@ -14,7 +14,7 @@ import (
 
 var row = store.Thread{ID: "path", Task: "root"}
 
-// TestRead: what an event says is what is read of it, whatever its type.
+// TestRead checks that events of any type are read as they were written.
 func TestRead(t *testing.T) {
 	code, h := 1, dag.Sum([]byte("x"))
 	for _, want := range []Payload{
@@ -39,7 +39,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestTypes: each type is declared once.
+// TestTypes checks that each type is declared once.
 func TestTypes(t *testing.T) {
 	seen := map[string]bool{}
 	for _, typ := range All() {
@@ -62,7 +62,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestFits: whatever an event says, the journal takes it.
+// TestFits checks that the journal accepts an event whatever its payload.
 func TestFits(t *testing.T) {
 	long := strings.Repeat("\x00ä", 20_000)
 	for _, p := range []Payload{
