@@ -9,7 +9,7 @@ import (
 
 func TestComeToRest(t *testing.T) {
 	for name, tt := range map[string]struct {
-		changes time.Duration // for so long
+		changes time.Duration // for how long it changes
 		want    time.Duration
 	}{
 		"still":           {0, 300 * time.Millisecond},
