@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// caller is a flow that calls each of names, one after the other.
+// caller returns a flow that makes the given calls, one after another.
 func caller(name string, calls ...string) string {
 	roles, graph, next := "", "", "$END"
 	for i := len(calls) - 1; i >= 0; i-- {
@@ -158,7 +158,7 @@ func summary(flows []*flow.Definition) string {
 	return strings.Join(out, " ")
 }
 
-// Without anything to look in, only what comes with Plait is found.
+// Without find and kept, only the built-in flows are found.
 func TestLoadAllWithoutLookup(t *testing.T) {
 	src := files{"f.yaml": caller("f", "solo"), "solo.yaml": caller("solo", "f")}
 	flows, problems := flow.LoadAll(src, "f.yaml", nil, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// A role that talks is never routed: what a person says next leads on.
+// A chat role is never routed: the person's next input decides what follows.
 func TestChat(t *testing.T) {
 	d, ok := flow.BuiltIn(flow.ChatFlow)
 	if !ok || !d.Roles["assistant"].Chat || d.Roles["assistant"].Access != "write" {
@@ -56,7 +56,7 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// What a person says is told as it is; until then the conversation waits.
+// A person's input is passed on verbatim; until then the conversation waits.
 func TestNextOfChat(t *testing.T) {
 	d, _ := flow.BuiltIn(flow.ChatFlow)
 	answer := flow.Step{Role: "assistant",

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// base is a right flow; each row replaces one of its lines, counted from 1, or with 0 all of it.
+// base is a valid flow; each row replaces one of its lines, counted from 1, or all of it (0).
 var base = []string{
 	"version: 1",
 	"name: f",

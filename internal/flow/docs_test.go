@@ -38,7 +38,7 @@ func TestFlowsOfThePage(t *testing.T) {
 	}
 }
 
-// TestOutputsInTheDocs checks the outputs of plans and workers on the page by their schemas.
+// TestOutputsInTheDocs validates the outputs of plans and workers on the page against their schemas.
 func TestOutputsInTheDocs(t *testing.T) {
 	text, err := os.ReadFile(formatPage)
 	if err != nil {
@@ -81,14 +81,14 @@ func TestExamples(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, problems := flow.Parse(nil, filepath.Base(file), data)
-		older := strings.HasSuffix(file, "-old.yaml") // whose form is warned of
+		older := strings.HasSuffix(file, "-old.yaml") // its format causes warnings
 		if d == nil || older != (len(problems) > 0) {
 			t.Errorf("%s: %v", file, problems)
 		}
 	}
 }
 
-// The page lists each code once, and no other.
+// The page lists each code exactly once, and no others.
 func TestCodesOfThePage(t *testing.T) {
 	page, err := os.ReadFile(formatPage)
 	if err != nil {

@@ -33,7 +33,7 @@ var flowSchema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile("flow.schema.json")
 })
 
-// structural are the problems of a flow's form, which its schema knows too.
+// structural lists the problems of a flow's form, which its schema also detects.
 var structural = []string{
 	"UNKNOWN_KEY", "MISSING_KEY", "WRONG_TYPE", "BAD_VERSION", "OLD_FORMAT", "BAD_NAME", "RESERVED_ROLE", "BAD_ACCESS",
 	"BAD_LIMIT", "BAD_DURATION", "BAD_CODE", "BAD_STRATEGY", "BAD_GATE", "BAD_AGENT", "BAD_PLAN", "BAD_CHAT",
@@ -41,17 +41,17 @@ var structural = []string{
 	"INVALID_FORK_PATH_ITEM", "INVALID_FORK_PATH_IDS",
 }
 
-// unknowable is said of problems of these kinds that no schema finds.
+// unknowable matches the messages of structural problems that no schema can detect.
 var unknowable = regexp.MustCompile(`below 2\^53|is outside the working tree|they belong together one by one|` +
 	`which is not a role|it needs onTimeout|leads to a gate`)
 
-// schemaAgrees checks that the schema of flow files accepts a file that is right, and refuses one whose
-// form is not.
+// schemaAgrees checks that the schema of flow files accepts a valid file, and refuses one whose form is
+// invalid.
 func schemaAgrees(t *testing.T, text string, problems []flow.Problem) {
 	t.Helper()
 	value, err := plainValue([]byte(text), "")
 	if err != nil {
-		return // there is no value to look at: duplicate keys, syntax, an include
+		return // there is no value to validate: duplicate keys, syntax, an include
 	}
 	bad := slices.ContainsFunc(problems, func(p flow.Problem) bool {
 		return !p.Warning && slices.Contains(structural, p.Code) && !unknowable.MatchString(p.Message)
@@ -70,7 +70,7 @@ func schemaAgrees(t *testing.T, text string, problems []flow.Problem) {
 
 var errNoValue = errors.New("no value of JSON")
 
-// plainValue is a YAML document as a JSON Schema sees it. Includes are read below dir.
+// plainValue returns a YAML document as a JSON Schema sees it. Includes are read below dir.
 func plainValue(data []byte, dir string) (any, error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
@@ -118,7 +118,7 @@ func readIncludes(n *yaml.Node, dir string) error {
 	return readIncludes(n, filepath.Dir(file))
 }
 
-// asJSON spells keys and times as text, as JSON has them.
+// asJSON converts keys and times to text, as in JSON.
 func asJSON(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -141,7 +141,7 @@ func asJSON(v any) any {
 	return v
 }
 
-// Every flow that comes with Plait is one for the schema too.
+// Every flow that ships with Plait is also valid against the schema.
 func TestFlowSchemaAcceptsWhatIsShipped(t *testing.T) {
 	var files []string
 	for _, glob := range []string{

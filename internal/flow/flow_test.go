@@ -45,7 +45,7 @@ func show(problems []flow.Problem) []string {
 	return list
 }
 
-// parse is for flows that must be right.
+// parse parses a flow that must be valid.
 func parse(t *testing.T, text string) *flow.Definition {
 	t.Helper()
 	d, problems := flow.Parse(nil, "flow.yaml", []byte(text))
@@ -111,7 +111,7 @@ func TestIncludesAndMerges(t *testing.T) {
 	}
 }
 
-// roundTrip checks that a definition comes back equal from its JSON, and writes the same again.
+// roundTrip checks that a definition unmarshals equal from its JSON, and marshals to the same again.
 func roundTrip(t *testing.T, d *flow.Definition) {
 	t.Helper()
 	first, err := json.Marshal(d)

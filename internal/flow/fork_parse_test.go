@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// forked is a right flow with a fork; each row of the tables replaces one of its lines, counted
+// forked is a valid flow with a fork; each row of the tables replaces one of its lines, counted
 // from 1, or adds one.
 var forked = []string{
 	"version: 1",
@@ -77,7 +77,7 @@ func TestThreeFormsOfAFork(t *testing.T) {
 	}
 }
 
-// A join of the older format names its fork; it has the path ids that were made of that.
+// A join in the older format names its fork; its path ids are derived from that.
 func TestOlderJoins(t *testing.T) {
 	want := flow.JoinSpec{PathIDs: []string{"x-1", "x-2"}, Strategy: flow.AllCompleted, Main: "x-1",
 		Losers: flow.CancelLosers}
@@ -137,7 +137,7 @@ func TestJoinDefaultsAndKeys(t *testing.T) {
 	}
 }
 
-// A flow without forks and gates has the same JSON whether it says so or not: bundles are named by it.
+// Empty forks, joins and gates do not change the JSON of a flow: bundles are named by its hash.
 func TestEmptyPartsAreNone(t *testing.T) {
 	with, without := parse(t, edited(8, "forks: {}\njoins: {}\ngates: {}")), parse(t, edited(0, ""))
 	if diff := cmp.Diff(without, with, sameDefinition); diff != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// asking is a right flow with two gates; each row of the tables replaces some of its lines, counted
+// asking is a valid flow with two gates; each row of the tables replaces some of its lines, counted
 // from 1, or adds some.
 var asking = []string{
 	"version: 1",
@@ -283,7 +283,7 @@ func TestGateVariablesAreChecked(t *testing.T) {
 	})
 }
 
-// What a fork's path prompts see, they see through gates too.
+// The path prompts of a fork see the same data through gates.
 func TestPathPromptsBehindGates(t *testing.T) {
 	checkForked(t, []struct {
 		name  string

@@ -87,7 +87,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// manyForks is a flow of n forks, one after the other.
+// manyForks returns a flow of n forks, one after another.
 func manyForks(n int) string {
 	roles, forks, joins, graph := "", "", "", ""
 	for i := range n {
@@ -101,7 +101,7 @@ func manyForks(n int) string {
 		"graph:\n  $START: {new: {role: f0}}\n" + graph
 }
 
-// deepForks is a flow of n forks, each inside a path of the one before.
+// deepForks returns a flow of n forks, each inside a path of the one before.
 func deepForks(n int) string {
 	roles, forks, joins, graph := "", "", "", ""
 	for i := range n {
@@ -117,10 +117,10 @@ func deepForks(n int) string {
 		"graph:\n  $START: {new: {role: f0}}\n" + graph
 }
 
-// manyGates is a flow of n gates, one after the other, which come back to the first.
+// manyGates returns a flow of n gates, one after another, that lead back to the first.
 func manyGates(n int) string { return manyRolesToGates(1, n) }
 
-// manyRolesToGates is a flow of n roles, each of which leads to the first of m gates in a circle.
+// manyRolesToGates returns a flow of n roles, each of which leads to the first of m gates in a cycle.
 func manyRolesToGates(n, m int) string {
 	roles, gates, graph := "", "", ""
 	for i := range n {
@@ -136,7 +136,7 @@ func manyRolesToGates(n, m int) string {
 		"graph:\n  $START: {new: {role: r0, prompt: p}}\n" + graph
 }
 
-// Large flows with forks and gates are right, and are checked in time that a person does not notice.
+// Large flows with forks and gates are valid, and are checked fast enough that no one notices.
 func TestLargeForksAreRight(t *testing.T) {
 	for name, text := range map[string]string{"side by side": manyForks(300), "nested": deepForks(100),
 		"gates": manyGates(300), "roles to gates": manyRolesToGates(300, 100)} {
@@ -174,7 +174,7 @@ func TestHostileIncludes(t *testing.T) {
 	}
 }
 
-// A problem in an included file has that file's name and place.
+// A problem in an included file has that file's name and the position in it.
 func TestProblemsInIncludes(t *testing.T) {
 	src := files{"role.yaml": "goal: x\ngoaal: y\n", "p.md": "one\n{{ nope }}\n"}
 	text := strings.NewReplacer("role: $END}", "role: a, prompt: !include p.md}, no: {role: $END}").Replace(

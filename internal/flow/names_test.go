@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A name is what these expressions match, which take too long to compile for a program that starts often.
+// Names are what these expressions match; a program that starts often cannot afford to compile them.
 func TestNames(t *testing.T) {
 	flows := regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._-]{0,63}$`)
 	roles := regexp.MustCompile(`^[\p{L}\p{N}_][\p{L}\p{N}._-]{0,63}$`)

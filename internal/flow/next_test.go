@@ -145,7 +145,7 @@ func TestLoopsOverRangesAreBounded(t *testing.T) {
 	}
 }
 
-// A template that would be different the next time is refused when it is rendered.
+// A template that would render differently the next time is refused when it is rendered.
 func TestNextKnowsNoClock(t *testing.T) {
 	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{{ 'now' | date: '%s' }}"`, 1))
 	got, ok := flow.Next(d, flow.At{}, nil).(flow.Blocked)

@@ -113,7 +113,7 @@ func TestNextOfPlans(t *testing.T) {
 	}
 }
 
-// What follows a plan that ends sees its join as what was finished.
+// If a plan ends the planning, the next node sees the plan's join as the planner's final output.
 func TestNextAfterAPlanThatEnds(t *testing.T) {
 	d := parse(t, strings.Replace(planningFlow, "{{ report }}", "{{ paths.a.status }} {{ paths.a.meta.n }} {{ "+
 		"paths.a.text }} {{ status }} {{ prompt }}", 1))
@@ -131,8 +131,8 @@ func TestNextAfterAPlanThatEnds(t *testing.T) {
 	}
 }
 
-// An action goes the way of the worker's flow: to an end when it was spawned, to the join of the
-// plan when it inherits the conversation.
+// An action follows the worker flow: to an end if it was spawned, to the join of the plan if it
+// inherits the conversation.
 func TestNextOfActions(t *testing.T) {
 	d := parse(t, planningFlow)
 	p := readPlan(t, d, planned(twoActions, ""))
@@ -196,7 +196,7 @@ func TestNextOfActions(t *testing.T) {
 	}
 }
 
-// An action's agent, access, time and output are the plan's.
+// An action's agent, access, timeout and output are those in the plan.
 func TestSpawned(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)
 	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "agent": "codex", "access": `+
@@ -223,7 +223,7 @@ func TestSpawned(t *testing.T) {
 	}
 }
 
-// The schema of what workers hand back is compiled once, not for each action.
+// The schema of the output of workers is compiled once, not for each action.
 func TestActionsShareASchema(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)
 	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "outputSchema": {}}`, ""))
@@ -241,7 +241,7 @@ func TestActionsShareASchema(t *testing.T) {
 	}
 }
 
-// An action's own schema is for the property result, which a success must have.
+// An action's own schema applies to the property result, which is required on success.
 func TestResultOfAnAction(t *testing.T) {
 	d, w := parse(t, planningFlow), workers(t)
 	for _, tt := range []struct{ name, schema, good, bad, says string }{

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// The schemas that are published are those that are used.
+// The published schemas are the ones that are used.
 func TestPublishedSchemas(t *testing.T) {
 	files, err := filepath.Glob("../../docs/schemas/*")
 	if err != nil {
@@ -114,7 +114,7 @@ func TestSchemaOfWorkers(t *testing.T) {
 	}
 }
 
-// says wants an error of one line that begins so, or none.
+// says checks for an error of one line that begins with want, or for none if want is "".
 func says(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
@@ -141,8 +141,8 @@ func orchestrator(name string, more ...string) string {
 	return text + "  " + fmt.Sprintf(to, "$END")
 }
 
-// The flow of workers belongs to every bundle in which a role plans, and nothing else has its
-// name there.
+// The worker flow is part of every bundle in which a role plans, and no other flow there has its
+// name.
 func TestLoadAllTakesWorkersIn(t *testing.T) {
 	keep := func(name string) ([]*flow.Definition, error) {
 		if name != "kept" {
@@ -194,7 +194,7 @@ func TestLoadAllTakesWorkersIn(t *testing.T) {
 	}
 }
 
-// Whatever a planner hands back, deciding is safe, and what is accepted can be carried out.
+// Whatever a planner returns, deciding is safe, and an accepted plan can be carried out.
 func FuzzPlan(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `null`, `{"$status": "ask"}`, `{"$status": "finished", "finish": 3}`, `{"$status": "planned"}`,

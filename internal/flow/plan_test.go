@@ -36,7 +36,7 @@ func fields(t testing.TB, text string) map[string]any {
 	return m
 }
 
-// planned is the meta of a plan; more follows its actions.
+// planned returns the meta of a plan; more follows its actions.
 func planned(actions, more string) string {
 	return fmt.Sprintf(`{"$status": "planned", "sessionGoal": "the goal", "actions": [%s]%s}`, actions, more)
 }
@@ -50,7 +50,7 @@ func readPlan(t *testing.T, d *flow.Definition, meta string) *flow.Plan {
 	return p
 }
 
-// What is in the record has been looked at: its schemas, which takes long, are not again.
+// Recorded plans were already checked: their schemas are not checked again, which would be slow.
 func TestRecordedPlan(t *testing.T) {
 	d := parse(t, planningFlow)
 	good := planned(`{"id": "a", "prompt": "do a", "outputSchema": {"type": "object"}}`, "")
@@ -199,7 +199,7 @@ func TestReadPlanRefuses(t *testing.T) {
 			}
 		})
 	}
-	// The bound itself is allowed, and a flow without the role says nothing of ids.
+	// The limit itself is allowed, and a flow without the role does not restrict ids.
 	if _, err := d.ReadPlan(fields(t, planned(of(""), "")), 1); err != nil {
 		t.Error(err)
 	}
@@ -259,7 +259,7 @@ func TestContinues(t *testing.T) {
 	}
 }
 
-// No two actions are asked the same, whatever else they have in common, and always the same.
+// No two actions have the same brief, whatever else they have in common, and a brief never changes.
 func TestBrief(t *testing.T) {
 	d := parse(t, planningFlow)
 	p := readPlan(t, d, planned(

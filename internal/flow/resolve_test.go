@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// oracle is the table of the design, read off the whole set of ends at once: joined and failed
-// say whether a row's condition holds when exactly these ends are known.
+// oracle is the table of the design, evaluated for a whole set of ends: joined and notMet report
+// whether a row's condition holds when exactly these ends are known.
 func oracle(j flow.JoinSpec, completed, failed, n int) (joined, notMet bool) {
 	switch j.Strategy {
 	case flow.AllCompleted:
@@ -28,9 +28,9 @@ func oracle(j flow.JoinSpec, completed, failed, n int) (joined, notMet bool) {
 	panic("no such strategy")
 }
 
-// expect plays the ends one after the other: the first at which a row holds decides. The
-// outcome needed every path when no row holds without one of them, whatever that one did: that is
-// when the conditions ask for all n of a kind.
+// expect replays the ends one after another: the first at which a row holds decides. The outcome
+// needed every path if no row holds without one of them, whatever that one did: that is when the
+// conditions require all n of a kind.
 func expect(j flow.JoinSpec, paths []flow.PathState, timedOut bool) flow.Resolution {
 	ends := slices.DeleteFunc(slices.Clone(paths), func(p flow.PathState) bool { return p.Status == "running" })
 	slices.SortFunc(ends, func(a, b flow.PathState) int { return int(a.Ended - b.Ended) })
@@ -142,7 +142,7 @@ func TestResolveIsTheTable(t *testing.T) {
 	}
 }
 
-// What is decided stays so, whatever ends later, and whether or not the time runs out meanwhile.
+// A decision is final, whatever ends later, and whether or not the time runs out in the meantime.
 func TestResolveNeverChangesItsMind(t *testing.T) {
 	for n := 1; n <= 4; n++ {
 		for _, j := range joinings(n) {
@@ -176,7 +176,7 @@ func ended(id, status string, at int64) flow.PathState {
 
 func running(id string) flow.PathState { return flow.PathState{ID: id, Status: "running"} }
 
-// Defects of an earlier program that a join can have; each is named by what went wrong there.
+// Defects that joins had in an earlier program; each test is named after the rule that was broken.
 
 func TestThresholdIsConsulted(t *testing.T) {
 	j := flow.JoinSpec{Strategy: flow.SuccessCountThreshold, Threshold: 2}
@@ -239,7 +239,7 @@ func TestCancelledCountsAsFailed(t *testing.T) {
 	}
 }
 
-// A join without a timeout waits for ever: only its caller's clock ends it.
+// A join without a timeout waits forever: only its caller's clock ends it.
 func TestTimeoutZeroWaitsForEver(t *testing.T) {
 	j := flow.JoinSpec{Strategy: flow.AllCompleted, Timeout: 0, Losers: flow.WaitForLosers}
 	paths := []flow.PathState{running("a"), ended("b", flow.PathCompleted, 1<<62)}
@@ -251,7 +251,7 @@ func TestTimeoutZeroWaitsForEver(t *testing.T) {
 	}
 }
 
-// Resolving and deciding change nothing that they are given.
+// Resolve, Next and Inside do not modify their arguments.
 func TestNothingIsRewritten(t *testing.T) {
 	d := parse(t, forkedWith(nil))
 	before := parse(t, forkedWith(nil))

@@ -25,7 +25,7 @@ func TestSandboxWith(t *testing.T) {
 	}
 }
 
-// A sandbox that is pinned in a bundle comes back equal: a list that is empty says something.
+// A sandbox that is pinned in a bundle unmarshals equal: an empty list has a meaning.
 func TestSandboxComesBack(t *testing.T) {
 	r := Role{Sandbox: &Sandbox{Write: []string{}, Env: map[string]string{}}}
 	data, err := json.Marshal(r)
