@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// FuzzBundle holds that whatever stands in a bundle of the record is read or refused, that what is read says
-// the same when it is written again, and that what follows in it can be asked.
+// FuzzBundle checks that any recorded bundle is either read or refused, that a definition that was read is
+// unchanged when it is written again, and that its methods can be called safely.
 func FuzzBundle(f *testing.F) {
 	add := func(b thread.Bundle) {
 		data, err := json.Marshal(b)
@@ -80,7 +80,7 @@ func FuzzBundle(f *testing.F) {
 	})
 }
 
-// ask asks a definition out of the record for all that it is asked while it is followed.
+// ask calls the methods of a recorded definition that are called while a thread follows it.
 func ask(t *testing.T, def *flow.Definition) {
 	t.Helper()
 	once, err := json.Marshal(def)

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// TestReturned: a role hands back what the flow that it called said, if that is what the role's schema wants.
+// TestReturned checks that a role returns the output of the flow it called, if the role's schema accepts it.
 func TestReturned(t *testing.T) {
 	def := housetest.Flow(t, `version: 1
 name: calls

@@ -107,7 +107,7 @@ func (c *chain) append(row store.Thread, d thread.Draft) store.Thread {
 	return housetest.Append(c.Context(), c, c.store, row, d)
 }
 
-// step commits the step of a role with nothing but a status and a text.
+// step commits the step of a role with only a status and a text.
 func (c *chain) step(row store.Thread, role, status, text string) store.Thread {
 	c.Helper()
 	return c.append(row, thread.Draft{Role: role, Meta: json.RawMessage(`{"$status":"` + status + `"}`), Text: text})
@@ -155,7 +155,7 @@ func (c *chain) spawn(row store.Thread, id string, n int) store.Thread {
 	return c.add(objects, child)
 }
 
-// planned begins a task whose head is a plan of the actions x, spawned, and y, forked.
+// planned begins a task whose head is a plan of two actions: x, spawned, and y, forked.
 func (c *chain) planned(id string) store.Thread {
 	c.Helper()
 	row := c.step(c.begin(id), "writer", "plans", "let us plan")

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// roles lists who did steps, oldest first.
+// roles lists the roles of steps, oldest first.
 func roles(steps []flow.Step) []string {
 	out := []string{}
 	for _, s := range steps {
@@ -20,8 +20,8 @@ func roles(steps []flow.Step) []string {
 	return out
 }
 
-// TestPosition follows chains step by step. Last is what the next step follows from, Before
-// what led to the last role.
+// TestPosition follows chains step by step. Last determines the next step, Before led to the
+// last role.
 func TestPosition(t *testing.T) {
 	type want struct {
 		Last, Before []string
@@ -111,8 +111,8 @@ func TestAPositionHasTheStartsPromptDepthAndCaller(t *testing.T) {
 	}
 }
 
-// TestStampIsWhenTheHeadWasMade: ids of threads that are made from a head contain it, so it
-// must not depend on who asks.
+// The ids of threads that are made from a head contain the stamp, so it must not depend on the
+// caller.
 func TestStampIsWhenTheHeadWasMade(t *testing.T) {
 	c := newChain(t)
 	root := c.begin("T")
@@ -132,7 +132,7 @@ func TestStampIsWhenTheHeadWasMade(t *testing.T) {
 	}
 }
 
-// TestWhereAfterASuspension: a role that a person lets go on stays in its directory.
+// TestWhereAfterASuspension checks that a suspended role stays in its directory when it continues.
 func TestWhereAfterASuspension(t *testing.T) {
 	c := newChain(t)
 	first := c.begin("T")
@@ -179,8 +179,8 @@ func TestNextGoesByThePathOfTheRow(t *testing.T) {
 	}
 }
 
-// What follows is decided once: a planner whose many actions end one by one is asked for it each time. A
-// step changes it, and a path that begins there has another.
+// The decision is computed once, although a planner whose many actions end one by one asks for it each time.
+// A new step changes it, and a path that begins there has a different one.
 func TestNextIsDecidedOnce(t *testing.T) {
 	c := newChain(t)
 	row := c.planned("T")
@@ -206,7 +206,7 @@ func TestNextIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// TestAfterAPlansJoin: routing sees the plan again, and what its actions came to.
+// TestAfterAPlansJoin checks that routing sees the plan again, and the results of its actions.
 func TestAfterAPlansJoin(t *testing.T) {
 	c := newChain(t)
 	root := c.planned("T")

@@ -90,8 +90,8 @@ func TestADefinitionIsThatOfTheThreadsAction(t *testing.T) {
 	}
 }
 
-// TestOlderStartsTakeTheActionFromRows writes starts without the field action, as older
-// versions did: what a fork by hand does is then what the thread does that it came from.
+// TestOlderStartsTakeTheActionFromRows writes starts without the field action, as older versions
+// did: a manual fork then carries out the action of the thread that it was forked from.
 func TestOlderStartsTakeTheActionFromRows(t *testing.T) {
 	c := newChain(t)
 	root := c.planned("T")
@@ -113,7 +113,7 @@ func TestOlderStartsTakeTheActionFromRows(t *testing.T) {
 		{"a fork of a thread that was removed", orphan, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// A reader of its own: forks of one start would share what was read.
+			// Use a new reader: forks of one start would share its cache.
 			def, err := record.New(c.nodes, c.store).Definition(t.Context(), tt.row)
 			if err != nil || def.ActionID() != tt.acts {
 				t.Errorf("got the action %q, %v, want %q", def.ActionID(), err, tt.acts)
@@ -122,7 +122,7 @@ func TestOlderStartsTakeTheActionFromRows(t *testing.T) {
 	}
 }
 
-// call adds a thread that row calls the flow of workers for.
+// call adds a thread in which row calls the worker flow.
 func (c *chain) call(row store.Thread) store.Thread {
 	c.Helper()
 	objects, child, err := thread.Call(thread.Child{
@@ -249,7 +249,7 @@ func TestInstanceNames(t *testing.T) {
 	}
 }
 
-// TestInstancesOfOneFlow: their names are all different, and of the characters that names may have.
+// TestInstancesOfOneFlow checks that their names are unique and have only the characters of instance names.
 func TestInstancesOfOneFlow(t *testing.T) {
 	long := strings.Repeat("a", 100)
 	def := &flow.Definition{Roles: map[string]flow.Role{
