@@ -108,7 +108,7 @@ type Change struct {
 }
 
 // PathOf returns the id of the path that a thread's steps belong to, "" for a main line. A thread
-// that a plan spawned is a main line of its own.
+// spawned by a plan has its own main line.
 func PathOf(row store.Thread) string {
 	if row.Path == nil || row.Kind == store.KindWorker {
 		return ""

@@ -37,8 +37,8 @@ func (r *Reader) Digest(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	return prev, nil
 }
 
-// fold adds one step. Paths and children are chains of their own; how deep they
-// nest is bounded by the flow's maxDepth.
+// fold adds one step. Paths and children are separate chains; the depth of their
+// nesting is bounded by the flow's maxDepth.
 func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, error) {
 	text, err := r.Text(ctx, s.Content)
 	if err != nil {

@@ -87,8 +87,8 @@ func (s EvidenceSource) Unfinished() bool {
 	return (len(s.Command) > 0 || !s.EventsRef.IsZero()) && s.Hash.IsZero()
 }
 
-// Open opens what is kept of s under h, one of its refs: of a transcript the lines in question,
-// of anything else all of it. size is -1 if it is not known in advance.
+// Open opens what is kept of s under h, one of its refs: for a transcript, the lines in question;
+// otherwise, all of it. size is -1 if it is not known in advance.
 func (s EvidenceSource) Open(ctx context.Context, objects store.Objects, h dag.Hash) (r io.ReadCloser, size int64,
 	err error) {
 	r, e, err := objects.Open(ctx, h)

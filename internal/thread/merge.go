@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A Merge says how the files that paths changed in worktrees of their own were merged at a join.
+// A Merge describes how the files that paths changed in their own worktrees were merged at a join.
 type Merge struct {
 	From  string       `json:"from"` // git tree of the thread's files before
 	To    string       `json:"to"`   // and after; equal to From if nothing was written
