@@ -199,7 +199,7 @@ const (
 var sessionFiles = []string{"artifacts/" + finalFile, stepFile, sessionFile, "runtime/events.jsonl", "runtime/stderr.log",
 	"runtime/requests.jsonl", "runtime/" + attemptsFile}
 
-// kindOf returns the kind of document that a name stands for, "" for none.
+// kindOf returns the kind of document that name is, "" for none.
 func kindOf(name string) string {
 	if !fs.ValidPath(name) || name == "." {
 		return ""

@@ -97,7 +97,7 @@ func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
 		h := p.inherited[0]
 		if p.known[h] {
-			continue // an entry of its own
+			continue // it is one of the task's own entries
 		}
 		e := Entry{Node: h}
 		if err := e.read(ctx, b.Reader); err != nil {

@@ -17,7 +17,7 @@ import (
 
 const boardFile = "shared/state-board.md"
 
-// The lines between which state-board.md belongs to Plait. Each is a line of its own.
+// The markers between which state-board.md belongs to Plait. Each is on its own line.
 const (
 	blockStart = "<!-- PLAIT:STATEBOARD:START -->"
 	blockEnd   = "<!-- PLAIT:STATEBOARD:END -->"

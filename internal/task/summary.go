@@ -63,7 +63,7 @@ type ActionSummary struct {
 	Result      json.RawMessage `json:"result"` // null if the plan asks for none
 	Artifacts   []ActionFile    `json:"artifacts"`
 	Evidence    []string        `json:"evidence"` // ids of its agent's evidence
-	Files       *MergeResult    `json:"files"`    // null if it changed none in a worktree of its own
+	Files       *MergeResult    `json:"files"`    // null if it changed none in its own worktree
 }
 
 // An ActionFile is an artifact of an action.
@@ -296,7 +296,7 @@ func (s Summary) texts() []string {
 	return texts
 }
 
-// qualify replaces an instance's citations of its own evidence by full ids.
+// qualify replaces an instance's citations of its own evidence with full ids.
 func qualify(text, instance string, entries map[string]Entry) string {
 	return flow.EachCitation(text, func(c, id string) string {
 		full := thread.FullID(instance, id)
