@@ -51,7 +51,7 @@ type Options struct {
 	ApproveExpires flow.Duration `json:"approveExpires,omitempty"` // zero: never
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
-	Record         bool          `json:"record,omitempty"`         // keep what agents ask their models
+	Record         bool          `json:"record,omitempty"`         // keep agents' requests to their models
 	KeepFiles      bool          `json:"keepFiles,omitempty"`      // record the files that steps leave
 	Model          string        `json:"model,omitempty"`          // agents use it instead of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that this one replays; "": none
