@@ -78,12 +78,12 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	return sc
 }
 
-// callResult returns the output of a call role whose schema does not accept the called flow's output.
+// callResult returns the schema of a call role's output if the role's own does not accept the called flow's.
 func callResult() *schema {
 	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})
 }
 
-// outcome returns what a join's routes can refer to. The meta of paths is not analysed.
+// outcome returns the schema of what a join's routes can refer to. The meta of paths is not analysed.
 func (j *joinSite) outcome() *schema {
 	paths := map[string]any{}
 	for _, id := range j.PathIDs {
