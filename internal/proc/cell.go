@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// A Cell is what keeps programs that are not trusted from the rest of a machine that works for several people: a
-// user, process, mount and IPC namespace of their own, which end with the process that made them, however that
-// ends. Of what is hidden a program sees what it is given. It has the machine's network.
+// A Cell keeps untrusted programs away from the rest of a machine that works for several people. Each program gets
+// its own user, process, mount and IPC namespaces, which end with the process that created them, however that
+// ends. Of what is hidden, a program sees only what it is given. It shares the machine's network.
 type Cell struct {
 	Bwrap string   // see [Walls]
-	Hide  []string // directories that are empty in it, and files
-	Read  []string // what every program may read all the same
+	Hide  []string // directories and files that are empty in it
+	Read  []string // what every program may read nevertheless
 }
 
-// Around returns the command line of a program in a cell. It can read what is in read, which need not be there, and
-// write what is in write; the directories of own are empty.
+// Around returns the command line of a program in a cell. It can read the places in read, which need not exist, and
+// write those in write; the directories in own are empty and its own.
 func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
 	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{installed(path)}), Write: write, Own: own}
 	return w.Around(c.Bwrap, path, args)
 }
 
-// hidden are the places that are hidden and are there, without those that lie in another one.
+// hidden returns the hidden places that exist, without those that are inside another one.
 func (c *Cell) hidden() []string {
 	all := existing(c.Hide)
 	return slices.DeleteFunc(slices.Clone(all), func(place string) bool {
@@ -36,7 +36,7 @@ func (c *Cell) hidden() []string {
 	})
 }
 
-// installed returns where all of a program lies: beside it may be what it needs.
+// installed returns the directory that a program is installed in: files that it needs may be next to it.
 func installed(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || !filepath.IsAbs(path) {
@@ -48,10 +48,10 @@ func installed(path string) string {
 	return filepath.Dir(real)
 }
 
-// checkTime bounds the look from inside a cell.
+// checkTime limits the check from inside a cell.
 const checkTime = 20 * time.Second
 
-// look names what a program sees that it should not: more processes than its own, and entries of hidden places.
+// look prints what a program sees but should not: processes of Plait, and the contents of hidden places.
 const look = `for d in /proc/[0-9]*; do [ "$(cat $d/comm 2>/dev/null)" = "$0" ] && echo "the process $d"; done
 for f; do
   if [ -d "$f" ]; then
@@ -62,7 +62,7 @@ for f; do
 done
 exit 0`
 
-// Check looks from inside whether the cell keeps what it promises. The error says what it does not.
+// Check checks from inside that the cell keeps its promises. The error says which one it breaks.
 func (c *Cell) Check(ctx context.Context) error {
 	if c.Bwrap == "" {
 		return errors.New("bubblewrap (bwrap) is not installed")
@@ -90,7 +90,7 @@ func (c *Cell) Check(ctx context.Context) error {
 	return nil
 }
 
-// below reports whether a path is dir or lies in it.
+// below reports whether path is dir or is inside it.
 func below(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)

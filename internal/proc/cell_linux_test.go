@@ -14,15 +14,15 @@ import (
 )
 
 // A worker is a machine's directory with a secret, two trees, and a process that has the secret in its environment,
-// all of one user, who is not root.
+// all owned by one user, who is not root.
 type worker struct {
 	dir  string
 	cell *Cell
-	cred *syscall.Credential // nil: the user of the tests
+	cred *syscall.Credential // nil: the user who runs the tests
 	pid  int
 }
 
-// workerSecret is new for each run: what lies about in /tmp may hold the sources of these tests.
+// workerSecret is new for each run: files in /tmp may contain the sources of these tests.
 var workerSecret = "canary-" + rand.Text()
 
 func newWorker(t *testing.T) *worker {
@@ -34,7 +34,7 @@ func newWorker(t *testing.T) *worker {
 		}
 		t.Skip("NOT TESTED: bubblewrap is not installed")
 	}
-	dir, err := os.MkdirTemp("", "plait-worker-") // that of t is closed to another user
+	dir, err := os.MkdirTemp("", "plait-worker-") // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func (w *worker) must(t *testing.T, err error) {
 	}
 }
 
-// command is a program of an agent in the tree that is its own.
+// command returns a program of an agent in its own tree.
 func (w *worker) command(t *testing.T, script string) *exec.Cmd {
 	mine := filepath.Join(w.dir, "trees", "mine")
 	path, args := w.cell.Around([]string{""}, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, nil, "/bin/bash", []string{"-c", script})
@@ -85,11 +85,11 @@ func (w *worker) command(t *testing.T, script string) *exec.Cmd {
 	return c
 }
 
-// TestCell tries as an agent to get at what a worker has, and finds its own tree as it should be.
+// TestCell tries, as an agent, to get at what the worker has, and finds its own tree as it should be.
 func TestCell(t *testing.T) {
 	w := newWorker(t)
 	cell := w.cell
-	w.cell = &Cell{Bwrap: cell.Bwrap} // that hides nothing: so the files can be read
+	w.cell = &Cell{Bwrap: cell.Bwrap} // it hides nothing, so the files can be read
 	if out, err := w.command(t, "cat $W/secrets/password").CombinedOutput(); err != nil || string(out) != workerSecret+"\n" {
 		t.Fatalf("without a cell: %s %v", out, err)
 	}
@@ -123,7 +123,7 @@ func TestCell(t *testing.T) {
 		"sockets of the machine's services": "ls /run/postgresql /run/docker.sock /run/credentials /var/run/postgresql",
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, _ := w.command(t, script).CombinedOutput() // that it fails is what is wanted
+			out, _ := w.command(t, script).CombinedOutput() // it should fail
 			if strings.Contains(string(out), workerSecret) {
 				t.Errorf("%s\n%s", script, out)
 			}
@@ -161,11 +161,11 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// TestCellEnds holds that nothing outlives who started a cell, not even what has left its session.
+// TestCellEnds checks that nothing outlives the process that started a cell, not even what has left its session.
 func TestCellEnds(t *testing.T) {
 	w := newWorker(t)
 	c := w.command(t, "setsid sleep 611 & (setsid sleep 612 &) ; echo begun; wait; sleep 613")
-	// Between them stands a process that is killed: the cell ends with it, as with a worker.
+	// A process in between is killed: the cell ends with it, as it does with a worker.
 	between := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", `"$0" "$@" & wait`, c.Path}, c.Args[1:]...)...)
 	between.Dir, between.Env, between.SysProcAttr = c.Dir, c.Env, c.SysProcAttr
 	out, err := between.StdoutPipe()
@@ -175,7 +175,7 @@ func TestCellEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.must(t, between.Process.Kill())
-	// The pipe ends when nobody has it open any more.
+	// The pipe ends when no process has it open any more.
 	rest := make([]byte, 100)
 	for {
 		if _, err := out.Read(rest); err != nil {
@@ -185,7 +185,7 @@ func TestCellEnds(t *testing.T) {
 	between.Wait()
 }
 
-// TestCellCheck holds that what a cell does not keep is named.
+// TestCellCheck checks that the error says which promise a cell breaks.
 func TestCellCheck(t *testing.T) {
 	w := newWorker(t)
 	if err := w.cell.Check(t.Context()); err != nil {

@@ -21,7 +21,7 @@ func launch(path string, argv []string, attr *os.ProcAttr, _ uint64) (*os.Proces
 	return os.StartProcess(path, argv, attr)
 }
 
-// markOf returns nothing: there are no marks here.
+// markOf returns 0: there are no marks here.
 func markOf(string) uint64 { return 0 }
 
 // Marked reports false: there are no marks here.
@@ -68,8 +68,8 @@ func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 	return swept, nil
 }
 
-// await waits for the child and reaps it: there is no portable way to wait and
-// leave it.
+// await waits for the child and reaps it: there is no portable way to wait
+// without reaping.
 func await(child *os.Process) *os.ProcessState {
 	state, err := child.Wait()
 	if err != nil {
@@ -78,7 +78,7 @@ func await(child *os.Process) *os.ProcessState {
 	return state
 }
 
-// reap returns the status that await took.
+// reap returns the status that await collected.
 func reap(child *os.Process, state *os.ProcessState) *os.ProcessState { return state }
 
 // Sweep finds nothing here: other processes' environments are not read.
@@ -101,14 +101,14 @@ func Identify(pid int) (start int64, ok bool) {
 	return t.Sec*1e6 + int64(t.Usec), true
 }
 
-// Alive reports whether the process is there and is the one that started at start.
+// Alive reports whether the process exists and is the one that started at start.
 func Alive(pid int, start int64) bool {
 	now, ok := Identify(pid)
 	return ok && now == start
 }
 
 // Kill kills the process that started at start, and its group if it leads one.
-// It is no error when it is gone already.
+// It is not an error if the process is gone already.
 func Kill(pid int, start int64) error {
 	if !Alive(pid, start) {
 		return nil

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markBit is set in every mark and in no limit that a person sets.
+// markBit is set in every mark and in no limit that a person would set.
 const markBit = 1 << 62
 
 // marks are the resource limits that can carry a mark. The kernel has not enforced the
-// first since 2.4; the second bounds real-time scheduling and is as good as
-// unlimited at the size of a mark. There are two, for a Plait inside a Plait.
+// first since 2.4; the second limits real-time scheduling, and a mark is so large that it
+// is effectively unlimited. There are two, so that Plait can run inside Plait.
 var marks = [...]int{unix.RLIMIT_LOCKS, unix.RLIMIT_RTTIME}
 
 // markOf returns the mark of a tag.
@@ -23,7 +23,7 @@ func markOf(tag string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])>>2 | markBit
 }
 
-// putMark marks a process. It fails where a sandbox forbids it; the run is then
+// putMark marks a process. Where a sandbox forbids it, it does nothing; the run is then
 // recognized by tag, session and parent alone.
 func putMark(pid int, mark uint64) {
 	for _, res := range marks {
@@ -32,7 +32,7 @@ func putMark(pid int, mark uint64) {
 			continue
 		}
 		if old.Max != unix.RLIM_INFINITY && old.Max&markBit != 0 {
-			continue // the mark of a run that we are part of
+			continue // the mark of a run that contains us
 		}
 		if unix.Prlimit(pid, res, &unix.Rlimit{Cur: mark, Max: mark}, nil) == nil {
 			return
@@ -41,8 +41,8 @@ func putMark(pid int, mark uint64) {
 }
 
 // hasMark reports whether the process has the mark. The limits of a dead process
-// can be read until it is reaped. Only the hard limit counts: anyone may move
-// the soft one.
+// can be read until it is reaped. Only the hard limit counts: any process may
+// change the soft one.
 func hasMark(pid int, mark uint64) bool {
 	for _, res := range marks {
 		var lim unix.Rlimit
@@ -53,7 +53,7 @@ func hasMark(pid int, mark uint64) bool {
 	return false
 }
 
-// Marked reports whether this process is, or comes from, one that was run here.
+// Marked reports whether this process was started by a Run, or descends from one that was.
 func Marked() bool {
 	for _, res := range marks {
 		var lim unix.Rlimit
@@ -64,17 +64,17 @@ func Marked() bool {
 	return false
 }
 
-// MarkedBy reports whether this process is, or comes from, the run with the tag. One that
+// MarkedBy reports whether this process belongs to the run with the tag. A process that
 // has lowered its own limits is not recognized.
 func MarkedBy(tag string) bool { return hasMark(os.Getpid(), markOf(tag)) }
 
-// descendants is what is known of the processes of a run. It is owned by one goroutine.
+// descendants is what is known about the processes of a run. It is owned by one goroutine.
 type descendants struct {
 	leader int // 0 for a sweep
 	start  int64
 	tag    string
 	mark   uint64
-	seen   map[int]int64 // pid and start of every process that was ever found
+	seen   map[int]int64 // pid and start of every process found so far
 }
 
 func newDescendants(leader int, tag string, mark uint64) *descendants {
@@ -85,7 +85,7 @@ func newDescendants(leader int, tag string, mark uint64) *descendants {
 	return k
 }
 
-// find finds the run's processes, the leader and dead ones included.
+// find returns the run's processes, including the leader and dead ones.
 func (k *descendants) find() []entry {
 	if k.onlyLeader() {
 		return nil
@@ -113,8 +113,8 @@ func (k *descendants) find() []entry {
 			rest = append(rest, e)
 		}
 	}
-	// A child of one of ours is ours, and so is each process in a session that one
-	// of ours leads. Pids wrap, so one pass in order of pid is not enough.
+	// A child of one of ours is ours, and so is every process in a session that one
+	// of ours leads. Pids wrap, so one pass in pid order is not enough.
 	for n := -1; n != len(found); {
 		n = len(found)
 		for _, e := range rest {
@@ -126,14 +126,14 @@ func (k *descendants) find() []entry {
 	return found
 }
 
-// onlyLeader reports, without reading the process table, that no process is left but a
-// leader that has ended. A dead process has no children, so what it left behind is in
-// its session or group, or has its mark; a process with neither that was a child of one
-// of these is found with it. In doubt onlyLeader is false and the table is read, which
+// onlyLeader reports whether no process is left but a leader that has ended, without
+// reading the process table. A dead process has no children, so what it left behind is in
+// its session or group, or has its mark; a process with none of these is the child of one
+// that has and is found with it. In doubt onlyLeader is false and the table is read, which
 // costs a hundred times as much; most runs leave nothing behind.
 func (k *descendants) onlyLeader() bool {
 	if k.leader == 0 || k.tag != "" {
-		return false // the tag is in the environment, which is no cheaper to read
+		return false // reading the tag from the environments is no cheaper
 	}
 	if leader, ok := readEntry(k.leader); !ok || !leader.isDead() {
 		return false
@@ -172,7 +172,7 @@ func (k *descendants) wasSeen(e entry) bool {
 }
 
 // signal signals the leader's group. The leader is not reaped yet, so its process and
-// group ids cannot have been reused. A stopped process would not act, hence SIGCONT.
+// group ids cannot have been reused. A stopped process would not react, hence SIGCONT.
 func (k *descendants) signal(sig unix.Signal) {
 	unix.Kill(-k.leader, sig)
 	if group, err := unix.Getpgid(k.leader); err == nil && group != k.leader {
@@ -183,11 +183,11 @@ func (k *descendants) signal(sig unix.Signal) {
 	}
 }
 
-// end ends every process of the run but the leader, which has ended or cannot be ended.
-// It first waits for them to end, then sends SIGTERM, after grace SIGKILL, and stops
-// when two searches in a row found none alive: a process that forks during a search may
-// be missed once. It reaps those whose parent we became, and returns how many were
-// signalled and which are left.
+// end ends every process of the run except the leader, which has ended or cannot be ended.
+// It gives them wait to end, then sends SIGTERM and, after grace, SIGKILL. It stops when
+// two searches in a row find none alive: a process that forks during a search may be
+// missed once. It reaps those whose parent we became, and returns how many were signalled
+// and ended, and which are left.
 func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 	begin := time.Now()
 	sent := make(map[int]unix.Signal)
@@ -236,7 +236,7 @@ func (k *descendants) end(wait, grace time.Duration) (swept int, left []int) {
 
 // alive returns the run's processes that are alive, without the leader, and
 // reaps the dead ones that are our children. Each is waited for by its own id:
-// waiting for any child would steal the status of other people's.
+// waiting for any child would steal the status of children that are not the run's.
 func (k *descendants) alive() []entry {
 	self := os.Getpid()
 	var alive []entry

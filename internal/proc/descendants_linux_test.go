@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launched starts sh in a session of its own and returns it and its descendants once it
-// has ended; what it left behind has not.
+// launched starts sh in its own session and returns it and its descendants once it has
+// ended; what it left behind has not.
 func launched(t *testing.T, script string) (*os.Process, *descendants) {
 	t.Helper()
 	tag := t.Name() + t.TempDir()
@@ -32,7 +32,7 @@ func launched(t *testing.T, script string) (*os.Process, *descendants) {
 	return child, k
 }
 
-// TestLastWriterMayFinish has a pipeline's end outlive its beginning.
+// TestLastWriterMayFinish lets the end of a pipeline outlive its beginning.
 func TestLastWriterMayFinish(t *testing.T) {
 	t.Parallel()
 	child, k := launched(t, "sleep 0.2 & exit 0")
@@ -88,7 +88,7 @@ func TestPrivilegedIsMarkedToo(t *testing.T) {
 	child.Wait()
 }
 
-// TestAloneSeesWhatIsLeft asks for what the table would show, without reading it.
+// TestAloneSeesWhatIsLeft checks that onlyLeader agrees with the process table.
 func TestAloneSeesWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -103,7 +103,7 @@ func TestAloneSeesWhatIsLeft(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			child, k := launched(t, tt.script)
 			defer reap(child, nil)
-			k.tag = "" // the tag would have the table read
+			k.tag = "" // with a tag, the table would be read
 			if got := k.onlyLeader(); got != tt.alone {
 				t.Errorf("alone says %t, want %t", got, tt.alone)
 			}

@@ -21,7 +21,7 @@ func await(child *os.Process) *os.ProcessState {
 	}
 }
 
-// reap takes the status of a child that has ended.
+// reap reaps a child that has ended and returns its status.
 func reap(child *os.Process, _ *os.ProcessState) *os.ProcessState {
 	state, err := child.Wait()
 	if err != nil {
@@ -31,8 +31,8 @@ func reap(child *os.Process, _ *os.ProcessState) *os.ProcessState {
 }
 
 // Sweep kills every process that has the tag, in its environment or as its mark,
-// and what descends from those, until two looks found none. It returns how many
-// it killed. It is for what a Plait that died has left behind.
+// and their descendants, until two searches in a row find none. It returns how many
+// it killed. It is for what a crashed Plait has left behind.
 func Sweep(ctx context.Context, tag string) (killed int, err error) {
 	if tag == "" {
 		return 0, errors.New("sweep processes: no tag given")
@@ -53,7 +53,7 @@ func Sweep(ctx context.Context, tag string) (killed int, err error) {
 	return killed, fmt.Errorf("sweep processes of %s: cannot end %v", tag, left)
 }
 
-// Alive reports whether the process is there, is the one that started at start,
+// Alive reports whether the process exists, is the one that started at start,
 // and has not ended.
 func Alive(pid int, start int64) bool {
 	now, ok := Identify(pid)
@@ -61,9 +61,9 @@ func Alive(pid int, start int64) bool {
 }
 
 // Kill kills the process that started at start, and its group if it leads one,
-// and waits until it is gone. It is no error when it is gone already. start
-// counts from boot: after a reboot the pair may name someone else, so the caller
-// must know that it is of this boot.
+// and waits until it is gone. It is not an error if it is gone already. start
+// counts from boot: after a reboot the pair may identify another process, so the
+// caller must know that it is from this boot.
 func Kill(pid int, start int64) error {
 	e, ok := readEntry(pid)
 	if !ok || e.start != start || e.isDead() {

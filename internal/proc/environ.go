@@ -13,17 +13,17 @@ import (
 // TagKey is the environment variable that carries a run's tag.
 const TagKey = "PLAIT_TAG"
 
-// homeKey names the directory of the record. No child ever gets it.
+// homeKey is the environment variable that names the directory of the record. No child ever gets it.
 const homeKey = "PLAIT_HOME"
 
-// allowed are the variables a child gets without anyone naming them; those that
-// begin with LC_ come with them. None of them carries a credential.
+// allowed are the variables that every child gets, together with those that begin
+// with LC_. None of them carries a credential.
 var allowed = [...]string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"}
 
-// Environ returns the whole environment of a child, sorted by name: what is
-// allowed of our own, TERM=dumb, the variables of our own that pass names (X_* means all that begin with X_), then
-// extra, then plait (KEY=value each), then PLAIT_TAG. The later wins. PLAIT_HOME
-// is left out whoever names it, and PLAIT_TAG is tag or absent.
+// Environ returns the whole environment of a child, sorted by name: our variables that are allowed,
+// TERM=dumb, our variables that pass names (X_* means all that begin with X_), then extra, then
+// plait (KEY=value each), then PLAIT_TAG. Later ones take precedence. PLAIT_HOME is never included,
+// and PLAIT_TAG is tag or absent.
 func Environ(pass []string, extra map[string]string, plait []string, tag string) []string {
 	env := make(map[string]string)
 	for _, kv := range os.Environ() {
@@ -58,7 +58,7 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 	delete(env, homeKey)
 	list := make([]string, 0, len(env))
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		// The kernel accepts such entries, but no program reads them as meant.
+		// The kernel accepts such entries, but no program reads them as intended.
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.Contains(env[key], "\x00") {
 			continue
 		}
@@ -67,7 +67,7 @@ func Environ(pass []string, extra map[string]string, plait []string, tag string)
 	return list
 }
 
-// First puts a directory first on the PATH of an environment; "" is none.
+// First puts dir first in the PATH of an environment, unless dir is empty. It may modify env.
 func First(dir string, env []string) []string {
 	if dir == "" {
 		return env
@@ -80,7 +80,7 @@ func First(dir string, env []string) []string {
 	return env
 }
 
-// lookup finds the program and checks the directory, since the kernel's answer
+// lookup finds the program and checks the directory, since the kernel's error
 // does not distinguish a missing directory from a missing program.
 func lookup(path, dir string, env []string) (string, error) {
 	if !filepath.IsAbs(dir) {
@@ -118,7 +118,7 @@ func lookup(path, dir string, env []string) (string, error) {
 	return found, nil
 }
 
-// runnable reports whether path is a file that someone may execute.
+// runnable returns an error unless path is a file that some user may execute.
 func runnable(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -130,7 +130,7 @@ func runnable(path string) error {
 	return nil
 }
 
-// reason takes the operation and path off err; StartError names them already.
+// reason strips the operation and path from err; StartError names them already.
 func reason(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -1,6 +1,6 @@
 package proc
 
-// CutLines hands in to a stream in chunks and returns when the stream has ended.
+// CutLines passes in to a stream in chunks and returns when the stream has ended.
 func CutLines(in []byte, chunk, maxLine int, line func([]byte, bool) error) {
 	r := &running{cfg: Config{MaxLine: maxLine, MaxBytes: DefaultMaxBytes}, stop: make(chan cause, 1)}
 	s := &stream{r: r, line: line}

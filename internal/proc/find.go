@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// InPath returns the program of that name in the directories of paths, as they stand in the variable PATH.
-// fs.ErrNotExist, fs.ErrPermission.
+// InPath returns the path of the named program in the directories of paths, a list in the format of PATH.
+// Errors: fs.ErrNotExist, fs.ErrPermission.
 func InPath(paths, name string) (string, error) {
 	found := error(fs.ErrNotExist)
 	for _, d := range filepath.SplitList(paths) {
@@ -31,8 +31,8 @@ func InPath(paths, name string) (string, error) {
 	return "", found
 }
 
-// Installed returns the program that path means: a file, or what matches pattern in a directory to which it was
-// installed; "" for none. A script need not be executable.
+// Installed returns the program that path refers to: a file, or what matches pattern in the directory that it was
+// installed to; "" if there is none. A script need not be executable.
 func Installed(path, pattern string, script bool) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -43,7 +43,7 @@ func Installed(path, pattern string, script bool) string {
 	case err != nil:
 		return ""
 	case info.IsDir():
-		found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(pattern))) // the form is good
+		found, _ := filepath.Glob(filepath.Join(real, filepath.FromSlash(pattern))) // the pattern is well-formed
 		if len(found) == 0 {
 			return ""
 		}
@@ -54,7 +54,7 @@ func Installed(path, pattern string, script bool) string {
 	return real
 }
 
-// CompareVersions orders two versions: numbers with points between them. What is no number comes first.
+// CompareVersions compares two versions: numbers separated by dots. What is not a number counts as 0.
 func CompareVersions(a, b string) int {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range max(len(as), len(bs)) {

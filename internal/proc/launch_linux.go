@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch starts a process and marks it before its program runs. For that the
-// kernel is asked to stop it after exec, as for a debugger: marked a moment
-// later, a child could be missed on a busy machine. A program that gains
-// privileges by being run would not gain them under a debugger, and some
-// sandboxes allow none; such a child is marked right after it has started.
+// launch starts a process and marks it before its program runs. To that end the
+// kernel stops it after exec, as for a debugger: if it were marked any later,
+// a child of its could be missed on a busy machine. A setuid program would not
+// gain its privileges under a debugger, and some sandboxes allow none; such a
+// process is marked right after it has started.
 func launch(path string, argv []string, attr *os.ProcAttr, mark uint64) (*os.Process, error) {
 	if !isPrivileged(path) {
 		child, err := launchStopped(path, argv, attr, mark)
@@ -28,7 +28,7 @@ func launch(path string, argv []string, attr *os.ProcAttr, mark uint64) (*os.Pro
 }
 
 func launchStopped(path string, argv []string, attr *os.ProcAttr, mark uint64) (*os.Process, error) {
-	// The thread that forks is the one that may let go.
+	// Only the thread that forks may detach.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr.Sys.Ptrace = true
@@ -41,12 +41,12 @@ func launchStopped(path string, argv []string, attr *os.ProcAttr, mark uint64) (
 		err = unix.Waitid(unix.P_PID, child.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
 	}
 	putMark(child.Pid, mark)
-	// It can only be gone by now, killed from outside: an end like any other.
+	// This fails only if the child was killed from outside: an end like any other.
 	unix.PtraceDetach(child.Pid)
 	return child, nil
 }
 
-// isPrivileged reports whether running the file gives more rights than we have.
+// isPrivileged reports whether the program may run with more privileges than ours.
 func isPrivileged(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// TestMain is also the programs that need a process of their own: the fake agent,
+// TestMain also serves as the programs that need their own process: the fake agent,
 // a controller that runs one, and a subreaper.
 func TestMain(m *testing.M) {
 	agenttest.FakeMain()
@@ -48,7 +48,7 @@ func controller(tag string, argv []string) int {
 }
 
 // subreaper runs a command that leaves orphans behind, next to a child that proc
-// knows nothing of, and tells what it has for children in the end.
+// does not know of, and prints how many children it has in the end.
 func subreaper(argv []string) int {
 	if err := proc.BecomeSubreaper(); err != nil {
 		fmt.Println(err)
@@ -92,7 +92,7 @@ var tags atomic.Int64
 
 func newTag() string { return fmt.Sprintf("proctest-%d-%d", os.Getpid(), tags.Add(1)) }
 
-// quick has a program under the race detector not sleep a second when it exits.
+// quick keeps a program under the race detector from sleeping a second when it exits.
 var quick = map[string]string{"GORACE": "atexit_sleep_ms=0"}
 
 // fakeConfig is a Config that runs the fake agent in a mode.
@@ -143,7 +143,7 @@ func mustRun(ctx context.Context, t *testing.T, cfg proc.Config) proc.Result {
 	return res
 }
 
-// A watched buffer tells when it was first written to.
+// A watched buffer reports when it is first written to.
 type watched struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
@@ -167,7 +167,7 @@ func (w *watched) String() string {
 	return w.b.String()
 }
 
-// gone fails the test unless every process whose id is a line of text has ended.
+// gone fails the test unless every process whose id is on a line of text has ended.
 func gone(t *testing.T, text string, want int) {
 	t.Helper()
 	pids := strings.Fields(text)

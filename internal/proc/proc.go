@@ -1,51 +1,51 @@
-// Package proc runs a child process with limits and a sure end.
+// Package proc runs a child process within limits and makes sure that it ends.
 //
-// In goes a Config: a program, its whole environment, where its bytes go, how
-// long and how much it may. Out comes a Result that says how it ended and why.
-// Laws:
+// A Config gives the program, its whole environment, the writers for its output,
+// and its limits. A Result says how the child ended and why.
+// Guarantees:
 //
 //   - No shell, and nothing inherited: argv, environment and directory are what
-//     the Config says. The child gets a session, and so a process group, of its
-//     own: it cannot ask for a password on the user's terminal.
-//   - Every byte goes to the writers before it is looked at, unchanged.
+//     the Config says. The child gets its own session, and so its own process
+//     group: it cannot ask for a password on the user's terminal.
+//   - Every byte reaches the writers unchanged before it is examined.
 //   - Both outputs are always read, so a child never blocks on a full pipe
-//     because we stopped looking, and a grandchild that keeps a pipe open never
+//     because we stopped reading, and a grandchild that keeps a pipe open never
 //     blocks Run.
-//   - When Run returns, the child and what came from it is gone, also when the
-//     child ended by itself. What is left first gets a moment to end, then
-//     SIGTERM, then SIGKILL.
+//   - When Run returns, the child and its descendants are gone, even if the
+//     child ended by itself. Those that remain first get a short time to end,
+//     then SIGTERM, then SIGKILL.
 //   - A process is signalled only while its id cannot have been given to
 //     another: the leader is reaped last, others are held by a pidfd and
 //     compared by their start time.
 //
-// On Linux a process counts as the run's own if one of these holds: it is in
-// the leader's session or group; its parent is the run's own; its session's
-// leader is; it was, when looked at before; its environment has PLAIT_TAG with the run's
-// tag; it has the run's mark. The mark is a resource limit that the kernel no
-// longer enforces, set to a number made from the tag: unlike an environment it
-// survives fork, exec, setsid and a cleared environment, and only root can
-// raise it again. So a daemon that did all of these is found, by Run and, after
-// a crash of Plait, by Sweep in another process.
+// On Linux a process belongs to the run if one of these holds: it is in the
+// leader's session or group; its parent or its session's leader belongs to the
+// run; it was seen to belong to it before; its environment has PLAIT_TAG with the
+// run's tag; it has the run's mark. The mark is a resource limit that the kernel
+// no longer enforces, set to a number derived from the tag: unlike the tag it
+// survives a cleared environment as well as fork, exec and setsid, and only root
+// can raise it again. So a daemon that did all of these is found, by Run and,
+// after a crash of Plait, by Sweep in another process.
 //
 // What cannot be guaranteed:
 //
 //   - A process that removes the tag and lowers (as root: raises) its own
 //     limits on purpose, leaves its session, and loses its parent before it was
-//     looked at, is not found. Keeping such out is a sandbox's work.
+//     first seen, is not found. Stopping such a process takes a sandbox.
 //   - The mark is set before the program runs, unless the program is setuid or
-//     the kernel lets us trace no child. Then it is set right after, and a
-//     daemon that was faster and also cleared its environment is not found.
+//     the kernel does not let us trace children. Then it is set right after, and
+//     a daemon that was faster and also cleared its environment is not found.
 //   - A process started for us by another (a daemon asked through a socket, cron,
 //     systemd-run, docker) is not a descendant and is not found.
 //   - A process that runs as another user (sudo) or sleeps uninterruptibly in
-//     the kernel cannot be killed. Result.Left names those.
+//     the kernel cannot be killed. Result.Left lists those.
 //   - Without BecomeSubreaper orphans are reaped by init. They are found and
 //     killed all the same.
 //   - If Plait itself is killed, its agents live on until Sweep.
 //   - Outside Linux only the process group is known.
 //
-// The package knows no agents and keeps nothing on disk. One tag belongs to one
-// Run at a time: the end of a run ends every process that has its tag.
+// The package knows nothing of agents and stores nothing on disk. A tag belongs to
+// one Run at a time: the end of a run ends every process that has its tag.
 package proc
 
 import (
@@ -65,26 +65,26 @@ const (
 
 // A Config describes one child process.
 type Config struct {
-	// Path is the program: a path, taken relative to Dir, or a name that is
-	// looked for in the PATH of Env.
+	// Path is the program: a path, relative to Dir, or a name that is looked up
+	// in the PATH of Env.
 	Path string
 	Args []string // arguments after the program's name
 	Dir  string   // working directory, absolute
-	Env  []string // the whole environment as KEY=value; nil is an empty one
+	Env  []string // the whole environment as KEY=value; nil means empty
 
-	// Stdin is copied to the child, then the child's stdin is closed. Nil is
+	// Stdin is copied to the child, then the child's stdin is closed. Nil means
 	// /dev/null. If it is also an io.Closer, Run closes it once the child has
-	// ended, to release a Read that blocks.
+	// ended, to release a blocked Read.
 	Stdin io.Reader
 
-	// Stdout and Stderr receive every byte, at most MaxBytes each. Nil drops
+	// Stdout and Stderr receive every byte, at most MaxBytes each. Nil discards
 	// them. An error stops the child and is returned by Run.
 	Stdout, Stderr io.Writer
 
-	// Line, if set, gets each line of stdout without its newline, after Stdout
-	// got it, from one goroutine. A line is cut when it is longer than MaxLine
-	// or when MaxBytes ended it; then cut is true and the rest of the line is
-	// not passed to Line. Line must not keep the slice. An error stops the child,
+	// Line, if set, is called from one goroutine with each line of stdout, without
+	// its newline, after Stdout received it. A line is cut if it is longer than
+	// MaxLine or if MaxBytes ended it; then cut is true and the rest of the line is
+	// not passed to Line. Line must not retain the slice. An error stops the child,
 	// is returned by Run, and ends the calls. Line must return when the context
 	// of Run ends.
 	Line func(line []byte, cut bool) error
@@ -96,15 +96,15 @@ type Config struct {
 	Idle  time.Duration // time without a byte on stdout or stderr; 0: no limit
 	Grace time.Duration // between two steps of the stop ladder; 0 means DefaultGrace
 
-	// Signals are tried one after the other before SIGKILL, each Grace after the
-	// one before. Nil means SIGINT, SIGTERM.
+	// Signals are sent in turn before SIGKILL, each Grace after the previous one.
+	// Nil means SIGINT, SIGTERM.
 	Signals []syscall.Signal
 
-	// Tag finds the run's processes again. It should also be in Env as
-	// PLAIT_TAG, which Environ does. Empty: one is drawn, for the mark only.
+	// Tag identifies the run's processes later. It should also be in Env as
+	// PLAIT_TAG, which Environ does. If empty, a random one is used, for the mark only.
 	Tag string
 
-	// Started is called once the child runs, before anything is read from it.
+	// Started is called once the child is running, before anything is read from it.
 	Started func(pid int, start int64)
 }
 
@@ -116,9 +116,9 @@ const (
 	Cancelled Reason = "cancelled"  // the context ended
 	WallTime  Reason = "wall"       // Config.Wall passed
 	IdleTime  Reason = "idle"       // Config.Idle passed without a byte
-	Capped    Reason = "capped"     // a stream went beyond Config.MaxBytes
+	Capped    Reason = "capped"     // a stream exceeded Config.MaxBytes
 	LineError Reason = "line error" // Config.Line returned an error
-	IOError   Reason = "io error"   // Stdin could not be read, or Stdout or Stderr not be written
+	IOError   Reason = "io error"   // Stdin could not be read, or Stdout or Stderr could not be written
 )
 
 // A Result says how a child ended.
@@ -126,16 +126,16 @@ type Result struct {
 	PID    int
 	Exit   int            // exit code, -1 when a signal ended it or it never ran
 	Signal syscall.Signal // the signal that ended it, or 0
-	Reason Reason         // why it was stopped, "" when it ended by itself
+	Reason Reason         // why it was stopped, "" if it ended by itself
 	Swept  int            // processes besides the child that had to be signalled
 	Left   []int          // processes that could not be ended, normally none
 }
 
-// A StartError says that the child could not be started. Err matches
+// A StartError reports that the child could not be started. Err matches
 // fs.ErrNotExist or fs.ErrPermission when that is the cause.
 type StartError struct {
 	Path string // as in Config
-	Dir  string // set when the working directory is the cause
+	Dir  string // set if the working directory is the cause
 	Err  error
 }
 
@@ -148,10 +148,10 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// Run starts a child, feeds it, reads it and ends it. It returns when the child
-// and all that is known to come from it are gone. An error is a *StartError, what
+// Run starts a child, feeds its stdin, reads its output and ends it. It returns when
+// the child and all its known descendants are gone. An error is a *StartError, what
 // Line returned, or an error of Stdin, Stdout or Stderr; the Result is filled in
-// as far as the child came. A child that fails or is stopped is no error.
+// as far as the child got. A child that fails or is stopped is not an error.
 func Run(ctx context.Context, cfg Config) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{Exit: -1, Reason: Cancelled}, nil

@@ -26,8 +26,8 @@ const (
 	quietTime = 200 * time.Millisecond
 )
 
-// A running is a child that was started. Its fields are owned by the goroutine
-// of run, except those that say otherwise.
+// A running is a started child. Its fields are owned by the goroutine that runs
+// run, unless noted otherwise.
 type running struct {
 	cfg         Config
 	child       *os.Process
@@ -38,11 +38,11 @@ type running struct {
 	stdin          *os.File // our ends of the pipes; stdin is nil without Config.Stdin
 	stdout, stderr *stream
 	fed            chan struct{} // closed when the stdin goroutine is done
-	full           atomic.Bool   // the child has ended: no more stdin is wanted
+	full           atomic.Bool   // the child has ended: no more stdin is needed
 
 	stop   chan cause   // the first cause to stop, from any goroutine
 	active atomic.Int64 // when a byte last came or a callback last ended, ns since epoch
-	busy   atomic.Int32 // callbacks that run now
+	busy   atomic.Int32 // callbacks that are running
 	epoch  time.Time
 }
 
@@ -52,8 +52,8 @@ type cause struct {
 	err    error
 }
 
-// start starts the child with pipes of our own, so that waiting for it never waits
-// for other processes that hold them.
+// start starts the child with pipes that we create, so that waiting for it never
+// waits for other processes that hold them.
 func start(cfg Config) (*running, error) {
 	path, err := lookup(cfg.Path, cfg.Dir, cfg.Env)
 	if err != nil {
@@ -118,7 +118,7 @@ func start(cfg Config) (*running, error) {
 	return r, nil
 }
 
-// run runs the child to its end.
+// run runs the child until it ends.
 func (r *running) run(ctx context.Context) (Result, error) {
 	go func() {
 		r.state = await(r.child)
@@ -164,7 +164,7 @@ func (r *running) run(ctx context.Context) (Result, error) {
 	return res, why.err
 }
 
-// watch waits until the leader has ended or there is cause to stop it.
+// watch waits until the leader has ended or must be stopped.
 func (r *running) watch(ctx context.Context) cause {
 	var wall, idle <-chan time.Time
 	if r.cfg.Wall > 0 {
@@ -189,7 +189,7 @@ func (r *running) watch(ctx context.Context) cause {
 		case <-wall:
 			return cause{reason: WallTime}
 		case <-idle:
-			// Time spent in a callback is not the child's silence.
+			// Time spent in a callback does not count as idle.
 			left := r.cfg.Idle - (time.Since(r.epoch) - time.Duration(r.active.Load()))
 			if r.busy.Load() > 0 {
 				left = r.cfg.Idle
@@ -202,7 +202,7 @@ func (r *running) watch(ctx context.Context) cause {
 	}
 }
 
-// touch notes that something came from the child.
+// touch records that the child was active just now.
 func (r *running) touch() { r.active.Store(int64(time.Since(r.epoch))) }
 
 // fail asks for a stop; only the first cause counts.
@@ -213,10 +213,10 @@ func (r *running) fail(reason Reason, err error) {
 	}
 }
 
-// terminate sends the group the configured signals and at last SIGKILL, and reports
+// terminate sends the group the configured signals and finally SIGKILL, and reports
 // whether the leader has ended.
 func (r *running) terminate() bool {
-	// Before the first signal, while descendants can still be found by their parents.
+	// Before the first signal, descendants can still be found by their parents.
 	r.descendants.find()
 	for _, sig := range r.cfg.Signals {
 		r.descendants.signal(sig)
@@ -241,8 +241,8 @@ func (r *running) endsWithin(d time.Duration) bool {
 	}
 }
 
-// feed copies stdin to the child. A child need not read all of it, but a stdin that
-// cannot be read to its end fails the run.
+// feed copies stdin to the child. The child need not read all of it, but an error
+// reading Config.Stdin fails the run.
 func (r *running) feed() {
 	defer close(r.fed)
 	if r.stdin == nil {
@@ -255,8 +255,8 @@ func (r *running) feed() {
 	}
 }
 
-// stopFeeding ends the stdin goroutine. A Read that nothing can release is left
-// behind rather than waited for.
+// stopFeeding ends the stdin goroutine. A Read that cannot be released is abandoned
+// after killWait.
 func (r *running) stopFeeding() {
 	if r.stdin == nil {
 		return
@@ -274,7 +274,7 @@ func (r *running) stopFeeding() {
 	}
 }
 
-// A source keeps the error of reading, to tell it from one of writing.
+// A source keeps the read error, to tell it from a write error.
 type source struct {
 	r   io.Reader
 	err error

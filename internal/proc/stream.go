@@ -23,11 +23,11 @@ type stream struct {
 
 	kept int64  // bytes passed on; read by others only after done
 	part []byte // the line so far
-	skip bool   // the rest of a cut line goes by
+	skip bool   // the rest of a cut line is being skipped
 	over bool   // the cap was reached, or writing failed: only drain
-	mute bool   // no further call of line
+	mute bool   // line is not called again
 
-	ending atomic.Bool   // the run's processes are gone: a silent pipe is a finished pipe
+	ending atomic.Bool   // the run's processes are gone: a silent pipe counts as finished
 	done   chan struct{} // closed at the end
 }
 
@@ -62,8 +62,8 @@ func (s *stream) read() {
 	}
 }
 
-// finish ends reading when the run's processes are gone. It returns at once when the
-// pipe is at its end, as it is unless an unknown process holds it open.
+// finish ends reading when the run's processes are gone. It returns immediately if the
+// pipe has ended, as it has unless an unknown process holds it open.
 func (s *stream) finish() {
 	t := time.NewTimer(quietTime)
 	defer t.Stop()
@@ -78,14 +78,14 @@ func (s *stream) finish() {
 	select {
 	case <-s.done:
 	case <-t.C:
-		// A process that is not of the run still writes.
+		// A process outside the run is still writing.
 		s.pipe.Close()
 		<-s.done
 	}
 }
 
-// drain takes what is in the pipe without waiting for more. It stops at the cap,
-// so that a writer that cannot be killed does not block it.
+// drain reads what is in the pipe without waiting for more. It stops at the cap,
+// so that a writer that cannot be killed does not keep it busy forever.
 func (s *stream) drain(buf []byte) {
 	s.pipe.SetReadDeadline(time.Time{})
 	raw, err := s.pipe.SyscallConn()
@@ -140,7 +140,7 @@ func (s *stream) handle(b []byte) {
 	}
 }
 
-// lines cuts b into lines and keeps what has no end yet.
+// lines splits b into lines and keeps an unfinished last one.
 func (s *stream) lines(b []byte) {
 	if s.line == nil {
 		return
@@ -183,7 +183,7 @@ func (s *stream) lines(b []byte) {
 	}
 }
 
-// flush delivers a last line without a line end.
+// flush delivers a last line that has no newline.
 func (s *stream) flush() {
 	if len(s.part) > 0 && !s.skip {
 		s.deliver(s.part, false)

@@ -129,7 +129,7 @@ func TestSweepAfterACrash(t *testing.T) {
 			tag := newTag()
 			c, line := startController(t, tag, agenttest.Fake("daemon", options...))
 			other := fakeConfig(t, "hang")
-			other.Tag = tag + "1" // begins with the tag, and is not it
+			other.Tag = tag + "1" // begins with the tag but differs
 			other.Env = proc.Environ(nil, nil, nil, other.Tag)
 			ctx, cancel := context.WithCancel(t.Context())
 			out := newWatched()
@@ -171,8 +171,8 @@ func TestSweepRefusesNoTag(t *testing.T) {
 	}
 }
 
-// TestPlaitInsidePlait has an agent that is itself a controller, and dies so
-// that it cannot clean up.
+// TestPlaitInsidePlait runs an agent that is itself a controller and is killed
+// before it can clean up.
 func TestPlaitInsidePlait(t *testing.T) {
 	t.Parallel()
 	cfg := fakeConfig(t, "hang")
@@ -228,7 +228,7 @@ func TestIdentity(t *testing.T) {
 	if err := proc.Kill(pid, start); err != nil {
 		t.Errorf("Kill returned %v", err)
 	}
-	// It is dead but not reaped: its id is taken and it is not alive.
+	// It is dead but not reaped: its id is taken, but it is not alive.
 	if _, ok := proc.Identify(pid); ok || proc.Alive(pid, start) {
 		t.Error("a killed process is called alive")
 	}

@@ -13,18 +13,18 @@ import (
 type entry struct {
 	pid, parent, group, session int
 	state                       byte  // of its first thread
-	threads                     int   // that have not ended; the first counts until all have
+	threads                     int   // those that have not ended; the first counts until all have
 	start                       int64 // clock ticks since boot
 }
 
-// isDead reports whether the process only waits to be reaped. One whose first thread has ended
+// isDead reports whether the process has only to be reaped. One whose first thread has ended
 // lives on in the others.
 func (e entry) isDead() bool {
 	return e.threads <= 1 && (e.state == 'Z' || e.state == 'X' || e.state == 'x')
 }
 
-// table reads the process table, in order of pid. Processes that vanish
-// meanwhile are left out.
+// table returns the process table, sorted by pid. Processes that vanish
+// meanwhile are omitted.
 func table() ([]entry, error) {
 	all, err := pids()
 	if err != nil {
@@ -60,8 +60,8 @@ func pids() ([]int, error) {
 	return list, nil
 }
 
-// readEntry reads /proc/<pid>/stat, in one read: each end of a run reads those of all processes, and
-// what package os does for files that grow or block takes longer than the reading.
+// readEntry reads /proc/<pid>/stat in a single read: the end of a run may read those of all processes,
+// and what package os does for files that grow or block takes longer than the read itself.
 func readEntry(pid int) (entry, bool) {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,9 +80,9 @@ func readEntry(pid int) (entry, bool) {
 //
 //	pid (comm) state ppid pgrp session …
 //
-// in which field 20 is the number of threads and field 22 the start time. comm is
-// the process's to choose and may hold spaces and parentheses, so the fields are
-// counted from the last ')'.
+// in which field 20 is the number of threads and field 22 the start time. The
+// process chooses comm, which may contain spaces and parentheses, so the fields
+// are counted from the last ')'.
 func parseStat(b []byte) (entry, bool) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 1 || end < open {
@@ -108,7 +108,7 @@ func parseStat(b []byte) (entry, bool) {
 	return e, err == nil && e.pid > 0
 }
 
-// hasTag reports whether the environment the process was started with has the tag.
+// hasTag reports whether the initial environment of the process has the tag.
 func hasTag(pid int, tag string) bool {
 	if tag == "" {
 		return false
@@ -127,8 +127,8 @@ func hasTag(pid int, tag string) bool {
 }
 
 // Identify returns the start time of a process, in clock ticks since boot. ok is
-// false when there is no such process, or it has ended and is not reaped yet.
-// The pair is unique within one boot: a later process with the same id differs.
+// false if there is no such process, or it has ended and is not reaped yet.
+// Within one boot, pid and start identify a process: a later one with the same pid differs.
 func Identify(pid int) (start int64, ok bool) {
 	e, ok := readEntry(pid)
 	if !ok || e.isDead() {
@@ -137,7 +137,7 @@ func Identify(pid int) (start int64, ok bool) {
 	return e.start, true
 }
 
-// signalExactly signals the process that is e, and no other that took its id.
+// signalExactly signals the process e, and never another that reused its id.
 func signalExactly(e entry, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(e.pid, 0)
 	if err == unix.ENOSYS || err == unix.EPERM { // old kernel, or a filter

@@ -7,30 +7,30 @@ import (
 	"slices"
 )
 
-// A Wall is what a program and all that comes from it can reach: bubblewrap enforces it. Everything else
-// of the file system can be read and not written, other processes cannot be seen, and there is no network
-// but the loopback of its own.
+// A Wall describes what a program and its descendants can reach; bubblewrap enforces it. The rest of the
+// file system is readable but not writable, other processes are invisible, and the only network is a
+// private loopback.
 type Wall struct {
-	// In this order, so that what comes later holds below what comes before.
-	Mounts []Mount  // places where others are seen
-	Hide   []string // directories that are empty, and files that are
-	Read   []string // what can be read all the same
+	// They are applied in this order, so a later one overrides those above it.
+	Mounts []Mount  // places that show others
+	Hide   []string // directories and files that are empty
+	Read   []string // what can be read nevertheless
 	Tree   []string // directories that can be written
 	Guard  []string // what cannot be written in them
-	Write  []string // directories that can be written all the same
-	Own    []string // directories that are empty, and its own; they need not be there
+	Write  []string // directories that can be written nevertheless
+	Own    []string // empty directories for the program alone; they need not exist
 
-	Network bool // it shares this machine's network
+	Network bool // share this machine's network
 }
 
 // A Mount is what a program sees at a place.
 type Mount struct {
-	From  string // a directory or a file, that is there; "" for an empty directory
+	From  string // a directory or a file, which must exist; "" for an empty directory
 	At    string
 	Write bool
 }
 
-// Walls returns the path of bubblewrap, "" where there are no walls.
+// Walls returns the path of bubblewrap, or "" where there are no walls.
 func Walls() string {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -77,8 +77,8 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 	return bwrap, slices.Concat(line, []string{"--", path}, args)
 }
 
-// existing returns the places that are there, by their real names: links are followed by what is
-// mounted, not by what it is mounted on.
+// existing returns the places that exist, by their real names: links are followed in the source
+// of a mount, but not in its target.
 func existing(places []string) []string {
 	var out []string
 	for _, p := range places {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMounts holds that a program sees one place where another one is, and that this one stays as it is.
+// TestMounts checks that a program sees one place in place of another, and that the other stays unchanged.
 func TestMounts(t *testing.T) {
 	bwrap := Walls()
 	if bwrap == "" {
@@ -52,7 +52,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestWall tries from inside what a wall keeps out.
+// TestWall tries, from inside, to reach what a wall keeps out.
 func TestWall(t *testing.T) {
 	bwrap := Walls()
 	if bwrap == "" {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// watching returns a child that does nothing, as far as watch can see.
+// watching returns a child that, as far as watch can see, does nothing.
 func watching(cfg Config) *running {
 	return &running{cfg: cfg, exited: make(chan struct{}), stop: make(chan cause, 1), epoch: time.Now()}
 }
