@@ -14,29 +14,29 @@ import (
 	"strings"
 )
 
-// ErrChanged says that files are not as expected.
+// ErrChanged reports that files are not as expected.
 var ErrChanged = errors.New("changed meanwhile")
 
-// maxNamed is how many paths an error names.
+// maxNamed is the maximum number of paths that an error names.
 const maxNamed = 20
 
-// Apply brings the files of the work tree from one tree to another. Only paths
-// that differ between the two are touched. Each must be now as it is in from, or
-// already as in to, so that Apply can be repeated after a crash; else nothing is
-// touched, and the error matches ErrChanged and names the paths, at most 20. A
-// file that is ignored, or a link or a repository that a path leads through, is in
-// the way too.
+// Apply changes the files of the work tree from one tree to another. Only paths
+// that differ between the two are touched. Each must currently be as in from, or
+// already as in to, so that Apply can be repeated after a crash; otherwise nothing
+// is touched, and the error matches ErrChanged and names the paths, at most 20. An
+// ignored file, or a link or a repository that a path leads through, also counts
+// as changed.
 //
-// No index, HEAD or ref changes. Files are written anew beside the old ones and
-// renamed, never through a link; line ends are such that Snapshot then returns to,
-// if it would have returned from. (A file that to has and its own .gitignore
-// ignores is written, but seen by Snapshot only when the index has it.) Directories
+// No index, HEAD or ref changes. New files are written next to the old ones and
+// renamed, never through a link; line endings are such that Snapshot then returns to,
+// if it would have returned from. (A file that is in to, but ignored by to's own
+// .gitignore, is written, but Snapshot sees it only if the index has it.) Directories
 // that deletions leave empty are removed. The error matches ErrRefused, and nothing
-// is touched, when a path is below .git or .plait, when a submodule differs, and
-// when a path is to go that a sparse checkout leaves away.
+// is touched, if a path is below .git or .plait, if a submodule differs, or if a path
+// must be removed that a sparse checkout excludes.
 //
-// No other process should write the same files meanwhile: one that does is noticed
-// up to the moment of renaming, and then the rest is left undone.
+// No other process should write the same files meanwhile: a write is noticed up to
+// the moment of renaming, and then the rest is left undone.
 func (r *Repo) Apply(ctx context.Context, from, to string) error {
 	if err := r.apply(ctx, from, to); err != nil {
 		return fmt.Errorf("apply %s: %w", to, err)
@@ -56,7 +56,7 @@ func (r *Repo) apply(ctx context.Context, from, to string) error {
 	return p.execute()
 }
 
-// plan works out all that has to be done and checks that it can be done.
+// plan determines everything that must be done and checks that it can be done.
 func (r *Repo) plan(ctx context.Context, from, to string) (*plan, error) {
 	here, err := r.begin(r.root)
 	if err != nil {
@@ -81,14 +81,14 @@ func (r *Repo) plan(ctx context.Context, from, to string) (*plan, error) {
 	return p, nil
 }
 
-// prepare fills the plan with the state of the files and with the files to be written. here
-// is a session on the work tree.
+// prepare fills the plan with the state of the files and with the files to write. here is a
+// session on the work tree.
 func (p *plan) prepare(ctx context.Context, here *session, from, to string) (err error) {
 	r := here.repo
 	if p.root, err = os.OpenRoot(r.root); err != nil {
 		return err
 	}
-	// Looked at before git does, so that a write in between is noticed.
+	// Look before git does, so that a write in between is noticed.
 	for _, m := range p.moves {
 		if m.seen, err = p.look(m.path); err != nil {
 			return err
@@ -113,14 +113,14 @@ func (p *plan) prepare(ctx context.Context, here *session, from, to string) (err
 	return nil
 }
 
-// A plan is how the files of a work tree change.
+// A plan describes how the files of a work tree change.
 type plan struct {
 	root   *os.Root
 	next   *session
-	staged *os.Root // the work tree of next, with the files to be written
+	staged *os.Root // the work tree of next, with the files to write
 	moves  []*move
 	byPath map[string]*move
-	above  map[string]bool // directories of the files to be written
+	above  map[string]bool // directories of the files to write
 }
 
 func (p *plan) close() {
@@ -137,7 +137,7 @@ func (p *plan) close() {
 // A move is the change of one path.
 type move struct {
 	edit
-	now  entry // what a snapshot has there
+	now  entry // what a snapshot would have there
 	seen pathState
 	done bool // already as it should be
 }
@@ -167,8 +167,8 @@ func newPlan(edits []edit) (*plan, error) {
 	return p, nil
 }
 
-// stage writes the files of the plan into the session's work tree, with such line ends that
-// a snapshot taken with the repository's index has them as the tree does.
+// stage writes the files of the plan into the session's work tree, with line endings such
+// that a snapshot taken with the repository's index has them as the tree does.
 func (s *session) stage(ctx context.Context, tree string, p *plan) error {
 	wanted := func(path string) bool { m := p.byPath[path]; return m != nil && m.to != noEntry }
 	if err := s.unpack(ctx, tree, func(path string) bool { return wanted(path) || isAttributes(path) }); err != nil {
@@ -189,8 +189,8 @@ func (s *session) stage(ctx context.Context, tree string, p *plan) error {
 		return err
 	}
 	for _, e := range differ {
-		// git converts no line ends of a file that the index already has with CRLF:
-		// then the file must have the very bytes of the tree.
+		// git does not convert the line endings of a file that the index already has
+		// with CRLF: then the file must have exactly the bytes of the tree.
 		if !wanted(e.path) || e.from.object == e.to.object || !regular(e.from) || !regular(e.to) {
 			continue
 		}
@@ -207,8 +207,8 @@ func (s *session) stage(ctx context.Context, tree string, p *plan) error {
 
 func regular(e entry) bool { return strings.HasPrefix(e.mode, "100") }
 
-// readCurrent finds out what a snapshot of the work tree would have at the plan's paths. The
-// index is not trusted for these: a file that changed must not be lost.
+// readCurrent determines what a snapshot of the work tree would have at the plan's paths.
+// The index is not trusted for these: a file that changed must not be lost.
 func (s *session) readCurrent(ctx context.Context, from string, p *plan) error {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err != nil {
 		return err
@@ -244,7 +244,7 @@ func (s *session) readCurrent(ctx context.Context, from string, p *plan) error {
 	return nil
 }
 
-// check marks the moves that are done already and checks that the others can be made.
+// check marks the moves that are already done and checks that the others can be made.
 func (p *plan) check() error {
 	var changed []string
 	for _, m := range p.moves {
@@ -264,7 +264,7 @@ func (p *plan) check() error {
 	return nil
 }
 
-// ready reports whether a move can be made, or is done already, which it marks.
+// ready reports whether a move can be made or is already done; the latter it marks as done.
 func (p *plan) ready(m *move) (ok bool, err error) {
 	there := m.seen.info
 	if m.seen.nested {
@@ -308,7 +308,7 @@ func (p *plan) ready(m *move) (ok bool, err error) {
 	return m.done, nil
 }
 
-// emptied reports whether the plan removes all that is in a directory.
+// emptied reports whether the plan removes everything in a directory.
 func (p *plan) emptied(dir string) (bool, error) {
 	all := true
 	err := fs.WalkDir(p.root.FS(), dir, func(at string, d fs.DirEntry, err error) error {
@@ -325,11 +325,11 @@ func (p *plan) emptied(dir string) (bool, error) {
 	return all, err
 }
 
-// order puts the moves that make way for others first. .gitattributes and .gitignore come
-// last: they decide how files are read, and after a crash the other files must still
-// compare as they did before.
+// order sorts the moves: those that make way for others come first. .gitattributes and
+// .gitignore come last: they decide how files are read, and after a crash the other files
+// must still compare as they did before.
 func (p *plan) order() {
-	// In a directory that becomes a file, or itself becoming a directory.
+	// A path in a directory that becomes a file, or one that itself becomes a directory.
 	makesWay := func(m *move) bool {
 		for dir := path.Dir(m.path); dir != "."; dir = path.Dir(dir) {
 			if over := p.byPath[dir]; over != nil && over.to != noEntry {

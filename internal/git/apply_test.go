@@ -77,7 +77,7 @@ func many(text string) files {
 	return f
 }
 
-// roundTrip applies twice and compares a snapshot.
+// roundTrip applies to twice and compares a snapshot with it.
 func roundTrip(t testing.TB, r *git.Repo, dir, from, to string) {
 	t.Helper()
 	before := state(t, dir)
@@ -94,8 +94,8 @@ func roundTrip(t testing.TB, r *git.Repo, dir, from, to string) {
 	}
 }
 
-// TestApplyLineEnds has an index with line ends that the settings would not have
-// made, and that git would therefore make anew.
+// TestApplyLineEnds uses an index with line endings that the settings would not have
+// produced, and that git would therefore convert.
 func TestApplyLineEnds(t *testing.T) {
 	dir := commit(t, files{"a": "1\r\n2\r\n", "b": "1\r\n"})
 	userGit(t, dir, "config", "core.autocrlf", "true")
@@ -127,7 +127,7 @@ func TestApplyKeepsPermissions(t *testing.T) {
 	}
 }
 
-// TestApplyChanged has work trees that are not as in from: nothing may be touched.
+// TestApplyChanged uses work trees that are not as in from: nothing may be touched.
 func TestApplyChanged(t *testing.T) {
 	from := files{".gitignore": "*.log\n", "a": "1", "d/x": "1", "gone": "1", "dir/x": "1"}
 	to := files{"a": "2", "d/x": "2", "new/f": "3", "gone": "", "o.log": "4", "dir/x": "", "dir": "5", "d/n": "6"}
@@ -211,7 +211,7 @@ func TestApplyChanged(t *testing.T) {
 	})
 }
 
-// TestApplyBesides has changes that are no matter of Apply's.
+// TestApplyBesides makes changes that do not concern Apply.
 func TestApplyBesides(t *testing.T) {
 	from := files{".gitignore": "*.log\n", "a": "1", "b": "1", "d/x": "1", "e/x": "1"}
 	dir := commit(t, from)
@@ -234,7 +234,7 @@ func TestApplyBesides(t *testing.T) {
 	}
 }
 
-// TestApplyRefused has trees that no work tree can be brought to.
+// TestApplyRefused uses trees that cannot be applied to any work tree.
 func TestApplyRefused(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1", "in/x": "1", "out/x": "1"})

@@ -15,24 +15,24 @@ import (
 const (
 	// heads is where branches are.
 	heads = "refs/heads/"
-	// ownHeads is how the names of branches made here begin.
+	// ownHeads is the prefix of the names of branches made here.
 	ownHeads = "plait/"
-	// author and makerMail sign the commits of branches.
+	// author and authorMail sign the commits of branches.
 	author     = "Plait"
 	authorMail = "plait@localhost"
 )
 
 // Branch makes refs/heads/<name>, where the name begins with plait/, point at a
 // commit of the tree with the message, signed Plait <plait@localhost> at the given
-// time (seconds count, in UTC). Its parent is the commit that HEAD named when the
-// snapshot under the ref asOf was taken, so that what was committed since is not
-// undone by merging the branch; without asOf, the commit that HEAD names now. There may be
-// none. A .plait/ that the parent has stays in the commit, since no snapshot has one.
-// Repeating it with the same arguments changes nothing.
+// time (in UTC, to the second). Its parent is the commit that HEAD named when the
+// snapshot under the ref asOf was taken, so that merging the branch does not undo what
+// was committed since; without asOf, the commit that HEAD names now. There may be no
+// parent. If the parent has a .plait/, the commit keeps it, since no snapshot has one.
+// Repeating Branch with the same arguments changes nothing.
 //
-// A branch of that name is moved only when its commit was made here and no work
+// A branch of that name is moved only if its commit was made here and no work
 // tree has it checked out. The error matches ErrRefused otherwise, and for a name
-// that is not below plait/ or that git does not take.
+// that is not below plait/ or that git does not accept.
 func (r *Repo) Branch(ctx context.Context, name, tree, asOf, message string, at time.Time) (commit string, err error) {
 	commit, err = r.branch(ctx, name, tree, asOf, message, at)
 	if err != nil {
@@ -61,7 +61,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 		return "", err
 	}
 	for _, b := range there {
-		if b.ref != ref { // one below it: git says so
+		if b.ref != ref { // one below it: git reports that
 			continue
 		}
 		if b.commit == commit {
@@ -84,7 +84,7 @@ func (r *Repo) branch(ctx context.Context, name, tree, asOf, message string, at 
 	return commit, nil
 }
 
-// commitAs makes a commit of the tree on what HEAD names, or named as of a snapshot.
+// commitAs makes a commit of the tree on what HEAD names, or named when the snapshot asOf was taken.
 func (s *session) commitAs(ctx context.Context, tree, asOf, message string, at time.Time) (string, error) {
 	tree, err := s.treeOf(ctx, tree)
 	if err != nil {
@@ -116,8 +116,8 @@ func (s *session) commitAs(ctx context.Context, tree, asOf, message string, at t
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// headAsOf returns the commit that HEAD named when the snapshot under a ref was taken,
-// or names now where there is no ref; "" for none.
+// headAsOf returns the commit that HEAD named when the snapshot under ref was taken,
+// or that it names now if ref is ""; "" if there is none.
 func (s *session) headAsOf(ctx context.Context, ref string) (string, error) {
 	if ref == "" {
 		return s.head(ctx)
@@ -180,7 +180,7 @@ type branch struct {
 	ours        bool // its commit was made here; an amended one was not
 }
 
-// branches lists the branch and those below it, or those below a prefix.
+// branches returns the branch named pattern and those below it, or those below a prefix.
 func (s *session) branches(ctx context.Context, pattern string) ([]branch, error) {
 	out, err := s.run(ctx, nil, "for-each-ref",
 		"--format=%(refname) "+
@@ -200,7 +200,7 @@ func (s *session) branches(ctx context.Context, pattern string) ([]branch, error
 }
 
 // isCheckedOut reports whether the HEAD of a work tree names the ref, or cannot be
-// read. Under such a HEAD a moved branch would look like work undone.
+// read. In such a work tree a moved branch would look as if work had been undone.
 func (r *Repo) isCheckedOut(ref string) bool {
 	list, _ := os.ReadDir(filepath.Join(r.common, "worktrees"))
 	dirs := []string{r.common}

@@ -54,7 +54,7 @@ func TestBranch(t *testing.T) {
 	}
 }
 
-// TestBranchLocked holds that the lock that a killed git has left is in nobody's way for ever.
+// TestBranchLocked checks that a lock left by a killed git does not block the branch forever.
 func TestBranchLocked(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1"})
@@ -98,7 +98,7 @@ func TestBranchUnborn(t *testing.T) {
 }
 
 // TestBranchAsOf merges a branch into what was committed after its snapshot was taken:
-// that stays.
+// the commit must not be undone.
 func TestBranchAsOf(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1"})
@@ -127,7 +127,7 @@ func TestBranchAsOf(t *testing.T) {
 	}
 }
 
-// TestBranchOfOthers has branches below plait/ that are not Plait's to move.
+// TestBranchOfOthers uses branches below plait/ that Plait must not move.
 func TestBranchOfOthers(t *testing.T) {
 	ctx := context.Background()
 	for _, tt := range []struct {

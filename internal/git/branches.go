@@ -9,8 +9,8 @@ import (
 // A KeptBranch is a branch below plait/.
 type KeptBranch struct {
 	Name, Commit string
-	Ours         bool // its commit was made here, and nothing was committed on it since
-	Reached      bool // a branch, a remote one or a tag that is not below plait/ has the commit
+	Ours         bool // its commit was made here, and nothing has been committed to it since
+	Reached      bool // a branch that is not below plait/, a remote branch or a tag has the commit
 	CheckedOut   bool
 }
 
@@ -50,8 +50,8 @@ func (r *Repo) keptBranches(ctx context.Context) ([]KeptBranch, error) {
 	return list, nil
 }
 
-// DropBranch removes a branch below plait/ that names a commit. The error matches ErrRefused when it
-// names another one by now, and when a work tree has it checked out.
+// DropBranch removes a branch below plait/ that points at commit. The error matches ErrRefused if it
+// points at another one by now, or if a work tree has it checked out.
 func (r *Repo) DropBranch(ctx context.Context, name, commit string) error {
 	if err := r.dropBranch(ctx, name, commit); err != nil {
 		return fmt.Errorf("remove branch %q: %w", name, err)

@@ -15,28 +15,28 @@ import (
 )
 
 const (
-	maxBundle = 4 << 30 // bytes of a bundle that is taken in
-	maxHeader = 4 << 10 // of what stands before the pack
+	maxBundle = 4 << 30 // bytes of a bundle that is accepted
+	maxHeader = 4 << 10 // bytes of what precedes the pack
 )
 
-// maxFiles is how many bytes the files of a bundle may be once they are unpacked: a few kilobytes can be packed
-// so that they fill a disk. Tests lower it.
+// maxFiles is the maximum size of the files of a bundle once unpacked, in bytes: a few kilobytes can unpack to
+// fill a disk. Tests lower it.
 var maxFiles int64 = 16 << 30
 
-// A Bundle says what the bytes of a git bundle hold: one commit, with the objects that the commit before
-// it does not have. The commit is of a snapshot's tree; its author and date are fixed.
+// A Bundle describes the contents of a git bundle: one commit, with the objects that the previous commit
+// does not have. The commit is of a snapshot's tree; its author and date are fixed.
 type Bundle struct {
 	Tree   string
 	Commit string
-	Onto   string // the commit before, which has to be there first; "": it holds all of the tree
+	Onto   string // the previous commit, which must be present first; "": the bundle has the whole tree
 }
 
-// onHead is what the message of a bundle's commit ends with: the commit that HEAD named.
+// onHead precedes the commit that HEAD named, at the end of the message of a bundle's commit.
 const onHead = "on "
 
 // Bundle writes the files of a tree as a git bundle, and keeps its commit under a ref below refs/plait/, so
-// that the next one can be made onto it. Where the repository does not have the commit onto, or onto is "",
-// it holds all of the tree. The file has no name; whoever gets it closes it.
+// that the next one can build on it. If the repository does not have the commit onto, or onto is "",
+// it has the whole tree. The file is already unlinked; the caller must close it.
 func (r *Repo) Bundle(ctx context.Context, ref, tree, onto string) (b Bundle, bytes *os.File, err error) {
 	if b, bytes, err = r.bundle(ctx, ref, tree, onto); err != nil {
 		return b, nil, fmt.Errorf("bundle tree %s: %w", tree, err)
@@ -93,9 +93,9 @@ func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, fi
 	return b, file, err
 }
 
-// Unbundle takes a bundle in: the commit and its objects are in the repository then, kept under a ref below
-// refs/plait/. Its bytes may come from anybody. They are refused unless they hold just what want says, in
-// objects that git's own checks let pass, and within bounds; the repository is touched only after that.
+// Unbundle adds the commit of a bundle and its objects to the repository and keeps them under a ref below
+// refs/plait/. The bytes are not trusted. They are refused unless they contain exactly what want says, in
+// objects that pass git's own checks, and within limits; the repository is touched only after that.
 func (r *Repo) Unbundle(ctx context.Context, ref string, want Bundle, in io.Reader) error {
 	if err := r.unbundle(ctx, ref, want, in); err != nil {
 		return fmt.Errorf("take in tree %s: %w", want.Tree, err)
@@ -139,11 +139,11 @@ func (r *Repo) unbundle(ctx context.Context, ref string, want Bundle, in io.Read
 	return s.setRef(ctx, ref, want.Commit)
 }
 
-// errBundle is what bytes are refused with that are no bundle, or not the one that they should be.
+// errBundle reports that bytes are not a bundle, or not the expected one.
 var errBundle = errors.New("not the bundle that it should be")
 
-// BundleOnto reads the beginning of a bundle, and returns the commit that has to be there before it is taken in, "" for
-// none.
+// BundleOnto reads the beginning of a bundle and returns the commit that must be present before Unbundle, or ""
+// if there is none.
 func BundleOnto(in io.Reader) (onto string, err error) {
 	lines, err := readHeader(bufio.NewReader(in))
 	if err != nil {
@@ -160,7 +160,7 @@ func BundleOnto(in io.Reader) (onto string, err error) {
 	return onto, nil
 }
 
-// readHeader reads the lines that stand before the pack.
+// readHeader reads the lines before the pack.
 func readHeader(in *bufio.Reader) (lines []string, err error) {
 	for size := 0; ; {
 		line, err := in.ReadSlice('\n')
@@ -174,7 +174,7 @@ func readHeader(in *bufio.Reader) (lines []string, err error) {
 	}
 }
 
-// checkHeader reads what stands before the pack: the format, what has to be there first, and one ref.
+// checkHeader reads and checks what precedes the pack: the format, the commit it requires, and one ref.
 func (r *Repo) checkHeader(in *bufio.Reader, want Bundle) error {
 	lines, err := readHeader(in)
 	if err != nil {
@@ -203,8 +203,8 @@ func (r *Repo) checkHeader(in *bufio.Reader, want Bundle) error {
 	return nil
 }
 
-// quarantine has git check a pack in a directory of the session's own, which sees the repository's objects. It
-// returns the pack with what it was based on, and the session that sees it.
+// quarantine lets git check a pack in the session's own directory, which sees the repository's objects. It
+// returns the pack, completed with its base objects, and a session that sees it.
 func (s *session) quarantine(ctx context.Context, in io.Reader) (*os.File, *session, error) {
 	objects := filepath.Join(s.dir, "quarantine")
 	if err := os.MkdirAll(filepath.Join(objects, "pack"), 0o700); err != nil {
@@ -226,8 +226,8 @@ func (s *session) quarantine(ctx context.Context, in io.Reader) (*os.File, *sess
 	return pack, &apart, err
 }
 
-// checkFiles checks that the commit has the tree that it should have, with all its objects, and how large
-// its files are.
+// checkFiles checks that the commit has the expected tree and parent and all its objects, and that its files are
+// not too large.
 func (s *session) checkFiles(ctx context.Context, want Bundle) error {
 	tree, err := s.treeOf(ctx, want.Commit)
 	if err != nil || tree != want.Tree {
@@ -239,7 +239,7 @@ func (s *session) checkFiles(ctx context.Context, want Bundle) error {
 	}
 	walk := []string{"rev-list", "--objects", "--quiet", want.Commit}
 	if want.Onto != "" {
-		walk = append(walk, "^"+want.Onto) // which was checked when it came in, or is the remote's
+		walk = append(walk, "^"+want.Onto) // it was checked when it arrived, or is the remote's
 	}
 	if _, err := s.run(ctx, nil, walk...); err != nil {
 		return fmt.Errorf("%w: %w", errBundle, err)
@@ -258,8 +258,8 @@ func (s *session) checkFiles(ctx context.Context, want Bundle) error {
 	return nil
 }
 
-// Origin returns the commit that HEAD named when a bundle's commit was made, or "" where there was none, and
-// where the repository does not have it.
+// Origin returns the commit that HEAD named when a bundle's commit was made, or "" if there was none or
+// the repository does not have it.
 func (r *Repo) Origin(ctx context.Context, commit string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("read what %s was made on: %w", commit, err)
@@ -286,8 +286,8 @@ func (r *Repo) Origin(ctx context.Context, commit string) (string, error) {
 	return head, nil
 }
 
-// Published returns the newest commit up to HEAD that the remote of a name has, as far as this repository knows; "" where
-// there is none.
+// Published returns the newest commit up to HEAD that the named remote has, as far as this repository knows, or ""
+// if there is none.
 func (r *Repo) Published(ctx context.Context, remote string) (string, error) {
 	commit, err := r.published(ctx, remote)
 	if err != nil {
@@ -324,8 +324,8 @@ func (r *Repo) published(ctx context.Context, remote string) (string, error) {
 	return "", nil
 }
 
-// Keep keeps a tree under a ref below refs/plait/, as a snapshot that was taken on a commit is kept, or on
-// none. A branch can be made of it.
+// Keep keeps a tree under a ref below refs/plait/, like a snapshot taken when HEAD was the commit on, or "" for
+// none. A branch can be made from it.
 func (r *Repo) Keep(ctx context.Context, ref, tree, on string) error {
 	if err := r.keep(ctx, ref, tree, on); err != nil {
 		return fmt.Errorf("keep tree %s: %w", tree, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/git"
 )
 
-// packed returns a bundle of the tree as it is, with its bytes.
+// packed returns a bundle of the tree, and its bytes.
 func packed(t testing.TB, r *git.Repo, tree, onto string) (git.Bundle, []byte) {
 	t.Helper()
 	b, f, err := r.Bundle(context.Background(), "refs/plait/t/files", tree, onto)
@@ -36,7 +36,7 @@ func takeIn(r *git.Repo, b git.Bundle, data []byte) error {
 	return r.Unbundle(context.Background(), "refs/plait/t/files", b, bytes.NewReader(data))
 }
 
-// TestBundle carries every scene to another repository, and a change of it after that.
+// TestBundle moves every scene to another repository, and then a change to it.
 func TestBundle(t *testing.T) {
 	for i, x := range scenes() {
 		for _, format := range []string{"sha1", "sha256"}[:max(1, 2-i)] {
@@ -77,7 +77,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// TestBundleOntoNothing holds that a bundle is whole where the commit before is not there any more.
+// TestBundleOntoNothing checks that a bundle has the whole tree if the previous commit is missing.
 func TestBundleOntoNothing(t *testing.T) {
 	r := open(t, commit(t, files{"a": "1"}))
 	b, data := packed(t, r, snapshot(t, r, ""), strings.Repeat("ab", 20))
@@ -91,7 +91,7 @@ func TestBundleOntoNothing(t *testing.T) {
 	}
 }
 
-// TestHostileBundles holds that bytes which are not the bundle that they should be leave nothing.
+// TestHostileBundles checks that bytes that are not the expected bundle leave nothing behind.
 func TestHostileBundles(t *testing.T) {
 	dir := commit(t, files{"a": "1", "d/b": strings.Repeat("text\n", 500)})
 	r := open(t, dir)
@@ -156,7 +156,7 @@ func TestHostileBundles(t *testing.T) {
 	}
 }
 
-// plant writes a tree that git would not make.
+// plant writes a tree that git itself would not write.
 func plant(t testing.TB, dir, tree string) string {
 	t.Helper()
 	file := filepath.Join(newDir(t), "tree")
@@ -166,7 +166,7 @@ func plant(t testing.TB, dir, tree string) string {
 	return userGit(t, dir, "hash-object", "-t", "tree", "-w", "--literally", file)
 }
 
-// TestBundleBomb holds that files that would fill a disk are refused.
+// TestBundleBomb checks that files that would fill a disk are refused.
 func TestBundleBomb(t *testing.T) {
 	dir := commit(t, files{"zeros": strings.Repeat("0", 10<<20)})
 	r := open(t, dir)

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// allowedKeys lists the settings that are taken over from a repository, with their known
-// values; other values are not taken over.
+// allowedKeys lists the settings that are adopted from a repository, with their known
+// values; other values are not adopted.
 var allowedKeys = map[string][]string{
 	"core.filemode":          {"true", "false"},
 	"core.symlinks":          {"true", "false"},
@@ -35,8 +35,8 @@ var extensions = map[string][]string{
 	"extensions.worktreeconfig":    nil,
 }
 
-// readConfig takes over the harmless settings of the repository's config and refuses a
-// format or an extension it does not know. Includes are not followed.
+// readConfig adopts the harmless settings of the repository's config and refuses a format
+// or an extension that it does not know. Includes are not followed.
 func (r *Repo) readConfig(ctx context.Context) error {
 	r.config = make(map[string]string)
 	s, err := r.begin(noTree)
@@ -44,7 +44,7 @@ func (r *Repo) readConfig(ctx context.Context) error {
 		return err
 	}
 	defer s.end()
-	// The worktree's own file comes later and wins, as in git; without the
+	// The worktree's own file comes later and takes precedence, as in git; without the
 	// extension git does not read it.
 	all, err := s.settings(ctx, filepath.Join(r.common, "config"))
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Repo) readConfig(ctx context.Context) error {
 	}
 	where, ok := lastValue(all, "core.worktree")
 	switch {
-	case r.linked: // git does not heed it there
+	case r.linked: // git ignores it there
 	case ok:
 		if at, err := resolve(r.gitdir, where); err != nil || at != r.root {
 			return fmt.Errorf("%w: its core.worktree is %s", ErrRefused, where)
@@ -88,8 +88,8 @@ func (r *Repo) readConfig(ctx context.Context) error {
 	return nil
 }
 
-// settings lists a config file: keys in lower case up to the last dot, and
-// values. A file that is missing has none.
+// settings returns the settings of a config file: keys, in lower case, and values.
+// A missing file has none.
 func (s *session) settings(ctx context.Context, file string) ([][2]string, error) {
 	text, err := readSmall(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +98,7 @@ func (s *session) settings(ctx context.Context, file string) ([][2]string, error
 	if err != nil {
 		return nil, err
 	}
-	// Passed as bytes, so that what was checked is what is read.
+	// Passed as bytes, so that git reads exactly what was checked.
 	out, err := s.run(ctx, strings.NewReader(text), "config", "--file", "-", "--no-includes", "--null", "--list")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrRefused, err)
@@ -125,9 +125,9 @@ func lastValue(all [][2]string, key string) (value string, ok bool) {
 	return value, ok
 }
 
-// userIgnore returns the file of what the user never wants tracked, such as
-// keys. It is the only thing that is taken from the user's own config, which is
-// not the repository's to write.
+// userIgnore returns the user's own ignore file: what they never want tracked, such
+// as keys. It is the only setting taken from the user's own config, which the
+// repository cannot write.
 func (s *session) userIgnore(ctx context.Context) string {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *session) userIgnore(ctx context.Context) string {
 		xdg = filepath.Join(home, ".config")
 	}
 	path := filepath.Join(xdg, "git", "ignore")
-	if exists(home, ".gitconfig") || exists(xdg, "git/config") { // else git need not be asked
+	if exists(home, ".gitconfig") || exists(xdg, "git/config") { // otherwise git need not be asked
 		if named, err := s.excludesFile(ctx, home, xdg); err == nil {
 			path = named
 		}

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// MaxPatch is the length of the longest patch, in bytes.
+// MaxPatch is the maximum length of a patch, in bytes.
 const MaxPatch = 32 << 20
 
-// ErrTooLarge says that a patch is longer than MaxPatch.
+// ErrTooLarge reports that a patch is longer than MaxPatch.
 var ErrTooLarge = errors.New("patch too large")
 
-// Diff returns the patch from one tree or commit to another, binary files
-// included, so that git apply can apply it. What the attributes of the work tree
-// say is binary or text does not count: nothing hides from the patch. A patch
-// that is too large is cut and comes with an error that matches ErrTooLarge.
+// Diff returns the patch from one tree or commit to another, including binary
+// files, in a form that git apply accepts. It ignores the work tree's attributes
+// for binary and text: nothing is hidden from the patch. A patch that is too
+// large is truncated and returned with an error that matches ErrTooLarge.
 func (r *Repo) Diff(ctx context.Context, from, to string) (patch []byte, err error) {
 	patch, err = r.diff(ctx, MaxPatch, from, to)
 	if err != nil {
@@ -45,8 +45,8 @@ func (r *Repo) diff(ctx context.Context, limit int64, from, to string) ([]byte, 
 	return patch, nil
 }
 
-// Changed returns the paths that differ between two trees or commits, in order: relative to the
-// root, with slashes, of any bytes but NUL. A renamed file is one deleted and one added.
+// Changed returns the paths that differ between two trees or commits, sorted: relative to the
+// root, with slashes, of any bytes but NUL. A renamed file counts as one deleted and one added.
 func (r *Repo) Changed(ctx context.Context, from, to string) ([]string, error) {
 	list, err := r.changed(ctx, from, to)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]string, error) {
 	return list, nil
 }
 
-// resolveTrees replaces two names of trees or commits by their trees.
+// resolveTrees replaces the names of two trees or commits with their trees.
 func (s *session) resolveTrees(ctx context.Context, a, b *string) (err error) {
 	if *a, err = s.treeOf(ctx, *a); err == nil {
 		*b, err = s.treeOf(ctx, *b)

@@ -2,15 +2,15 @@ package git
 
 import "context"
 
-// CopyIndex is for the test of what cannot be had on demand: two writes in one
-// instant.
+// CopyIndex lets a test stage what cannot be produced on demand: two writes in the
+// same instant.
 var CopyIndex = copyIndex
 
-// Fresh tells the tests what a crash would leave.
+// Fresh returns the name of the file that a crash would leave.
 var Fresh = stagedName
 
-// ApplyUntil is Apply with a crash before the move n, when others may have been
-// made meanwhile. It returns how many moves there are.
+// ApplyUntil is Apply with a crash before move n; meanwhile is called after planning,
+// before the first move. It returns the number of moves in the plan.
 func (r *Repo) ApplyUntil(ctx context.Context, from, to string, n int, meanwhile func()) (int, error) {
 	p, err := r.plan(ctx, from, to)
 	if err != nil {
@@ -23,7 +23,7 @@ func (r *Repo) ApplyUntil(ctx context.Context, from, to string, n int, meanwhile
 	return all, p.execute()
 }
 
-// BoundFiles sets how large the files of a bundle may be until its result is called.
+// BoundFiles limits how large the files of a bundle may be, until undo is called.
 func BoundFiles(bytes int64) (undo func()) {
 	old := maxFiles
 	maxFiles = bytes

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/git"
 )
 
-// forge replaces an object's name in an index and makes its checksum right.
+// forge replaces an object's name in an index and corrects the checksum.
 func forge(t *testing.T, index, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(index)
@@ -33,7 +33,7 @@ func forge(t *testing.T, index, from, to string) {
 	}
 }
 
-// TestForgedIndex has an index that says of a changed file that it is known.
+// TestForgedIndex uses an index that claims that a changed file is unchanged.
 func TestForgedIndex(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1"})
@@ -42,7 +42,7 @@ func TestForgedIndex(t *testing.T) {
 	// The content of one file under the name and times of another.
 	old := userGit(t, at, "rev-parse", ":a")
 	files{"a": "2"}.write(t, at)
-	long := time.Now().Add(-time.Hour) // or git would look again, the file being so young
+	long := time.Now().Add(-time.Hour) // otherwise git would look again, since the file is so recent
 	if err := os.Chtimes(filepath.Join(at, "a"), long, long); err != nil {
 		t.Fatal(err)
 	}

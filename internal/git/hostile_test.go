@@ -15,14 +15,14 @@ import (
 	"github.com/plait-run/plait/internal/git"
 )
 
-// A trap is something in a repository that has git run a program. The program
-// is what "!" stands for.
+// A trap is something in a repository that makes git run a program. "!" stands
+// for the program.
 type trap struct {
 	name  string
 	files files
 	then  func(t *testing.T, dir, program string)
-	// sprung by this command of an unprotected git, to show that it is a trap;
-	// nil where there is no short one.
+	// the command with which an unprotected git springs the trap, to show that it is
+	// one; nil if there is no short one.
 	spring []string
 }
 
@@ -119,8 +119,8 @@ func hooks(t *testing.T, dir, program string) {
 	}
 }
 
-// TestTraps does everything that the package does in repositories full of traps,
-// of which none may spring. Each is shown to be one.
+// TestTraps does everything that the package can do in repositories full of traps,
+// none of which may spring. Each is shown to be a trap.
 func TestTraps(t *testing.T) {
 	for _, tt := range traps() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -152,8 +152,8 @@ func trapped(t *testing.T, tt trap, marker string) (dir, program string) {
 	dir = commit(t, files{"a": "1", "d/b": "2"})
 	program = filepath.Join(newDir(t), "program")
 	script := "#!/bin/sh\necho \"$0 $*\" >>'" + marker + "'\ncase \"$*\" in *host*) exit 1;; esac\ncat\n"
-	// A child forked meanwhile would hold it open for writing, and what is open
-	// for writing cannot be run.
+	// A child forked meanwhile would hold it open for writing, and a file that is
+	// open for writing cannot be run.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(program, []byte(script), 0o755)
 	syscall.ForkLock.RUnlock()
@@ -171,7 +171,7 @@ func trapped(t *testing.T, tt trap, marker string) (dir, program string) {
 	return dir, program
 }
 
-// everything calls all there is.
+// everything calls every function of the package.
 func everything(t *testing.T, dir, program string) {
 	t.Helper()
 	ctx := context.Background()
@@ -212,7 +212,7 @@ func everything(t *testing.T, dir, program string) {
 	}
 }
 
-// bringTogether merges, applies and makes branches in a work tree that is as tree.
+// bringTogether merges, applies and makes branches in a work tree that matches tree.
 func bringTogether(t *testing.T, r *git.Repo, dir, tree string) {
 	t.Helper()
 	ctx := context.Background()
@@ -308,7 +308,7 @@ func linkAway(t *testing.T, dir, name string) {
 	files{filepath.Join(".git", name): "link:" + away}.write(t, dir)
 }
 
-// TestRefsAreNotWrittenThroughLinks has a link where the refs of a thread go.
+// TestRefsAreNotWrittenThroughLinks puts a link where the refs of a thread go.
 func TestRefsAreNotWrittenThroughLinks(t *testing.T) {
 	dir, away := commit(t, files{"a": "1"}), newDir(t)
 	files{".git/refs/plait": "link:" + away}.write(t, dir)
@@ -324,7 +324,7 @@ func TestRefsAreNotWrittenThroughLinks(t *testing.T) {
 	}
 }
 
-// TestReplacedObjects holds that an object is what its name says.
+// TestReplacedObjects checks that git replace has no effect.
 func TestReplacedObjects(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	r := open(t, dir)
@@ -337,7 +337,7 @@ func TestReplacedObjects(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsNotInherited has variables that lead git elsewhere.
+// TestEnvironmentIsNotInherited sets variables that lead git elsewhere.
 func TestEnvironmentIsNotInherited(t *testing.T) {
 	dir, other := commit(t, files{"a": "1"}), commit(t, files{"a": "other"})
 	for key, value := range map[string]string{
@@ -359,7 +359,7 @@ func TestEnvironmentIsNotInherited(t *testing.T) {
 	}
 }
 
-// TestOwnProgram has a PATH that leads into the work tree.
+// TestOwnProgram uses a PATH that leads into the work tree.
 func TestOwnProgram(t *testing.T) {
 	dir := commit(t, files{"git": "exec:#!/bin/sh"})
 	t.Setenv("PATH", dir)

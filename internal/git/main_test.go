@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/housetest"
 )
 
-// TestMain gives the tests a home of their own: what the machine's user has
-// configured must not count.
+// TestMain gives the tests their own home directory: the configuration of the
+// machine's user must not matter.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	home := housetest.GitHome(testing.Short(),
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// userGit runs git as a user or an agent would, and returns what it said.
+// userGit runs git as a user or an agent would, and returns its output.
 func userGit(t testing.TB, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
@@ -51,7 +51,7 @@ func userGit(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// files describes a tree: the content by path. "link:" makes a symbolic link,
+// files describes a tree: the content by path. "link:" means a symbolic link,
 // "exec:" a program.
 type files map[string]string
 
@@ -77,7 +77,7 @@ func (f files) write(t testing.TB, dir string) {
 	}
 }
 
-// readFiles reads back what files wrote; git directories are passed over.
+// readFiles reads back what files wrote; it skips git directories.
 func readFiles(t testing.TB, dir string) files {
 	t.Helper()
 	f := files{}

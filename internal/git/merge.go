@@ -14,31 +14,31 @@ import (
 // A Side is what one agent made of a tree.
 type Side struct {
 	Name string
-	Base string // the tree that it began with
-	Tree string // the tree that it left
+	Base string // the tree it started from
+	Tree string // the tree it produced
 }
 
 // A Merged is the result of a trial merge.
 type Merged struct {
-	Tree      string     // into, with every side in it that merges cleanly, in the order given
-	Taken     []string   // names of these; a side that changed nothing is neither taken nor in conflict
+	Tree      string     // into, with every side that merges cleanly, in the order given
+	Taken     []string   // the names of those; a side that changed nothing is neither taken nor in conflict
 	Conflicts []Conflict // the sides that are not in Tree
 	// path → names of all sides that change it, in the order given; a rename touches both paths
 	Touched map[string][]string
 }
 
-// A Conflict is a side that does not merge into what came before it. Nothing of
-// it is in the merged tree.
+// A Conflict is a side that does not merge with those before it. None of its
+// changes are in the merged tree.
 type Conflict struct {
 	Name  string
 	Paths []string // sorted; relative to the root, with slashes; any bytes but NUL
 }
 
 // Merge tries to merge sides into a tree, one after the other. It touches no
-// file, index, ref or HEAD; nothing but objects is written, which git may collect
-// after two weeks. Attributes, of which -merge, binary and merge=union count, are
-// those of into: no side can choose how it is merged. A merge driver counts as
-// text. The error matches ErrRefused when a side changes a path that Apply
+// file, index, ref or HEAD; it writes only objects, which git may collect after
+// two weeks. The attributes (-merge, binary and merge=union) are those of into:
+// no side can choose how it is merged. A file with a merge driver is merged as
+// text. The error matches ErrRefused if a side changes a path that Apply
 // refuses.
 func (r *Repo) Merge(ctx context.Context, into string, sides []Side) (Merged, error) {
 	m, err := r.merge(ctx, into, sides)
@@ -104,8 +104,8 @@ func (s *session) mergeTrees(ctx context.Context, base, ours, theirs string) (tr
 	case ours == theirs:
 		return ours, nil, nil
 	}
-	// Not every git takes a base here, but each finds the one that two commits
-	// have in common.
+	// Not every version of git accepts a base here, but all find the common
+	// ancestor of two commits.
 	b, err := s.line(ctx, "commit-tree", base, "-m", "base")
 	if err != nil {
 		return "", nil, err
@@ -134,13 +134,13 @@ func (s *session) mergeTrees(ctx context.Context, base, ours, theirs string) (tr
 	return "", conflictPaths(fields[1:], o, t), nil
 }
 
-// conflictPaths reads what merge-tree says after the tree: the paths, an empty
+// conflictPaths reads what merge-tree prints after the tree: the paths, an empty
 // field, and messages of the form count, paths, kind, text. A path that had to
-// make way has the name of its side at its end, which is taken off.
+// make way ends in the name of its side, which is removed.
 func conflictPaths(fields []string, sides ...string) []string {
 	n := max(slices.Index(fields, ""), 0)
 	found, messages := fields[:n:n], fields[min(n+1, len(fields)):]
-	for len(found) == 0 && len(messages) > 0 { // such as of a directory renamed to two places
+	for len(found) == 0 && len(messages) > 0 { // for example a directory renamed to two places
 		n, err := strconv.Atoi(messages[0])
 		if err != nil || n < 0 || n > len(messages)-3 {
 			break
@@ -163,8 +163,8 @@ func conflictPaths(fields []string, sides ...string) []string {
 	return slices.Compact(paths)
 }
 
-// unpack makes the session's index the tree's, which git refuses if a path of it
-// is not one of a work tree, and writes the files that are wanted.
+// unpack reads the tree into the session's index, which git refuses if one of its
+// paths is not valid in a work tree, and writes the wanted files.
 func (s *session) unpack(ctx context.Context, tree string, want func(path string) bool) error {
 	if _, err := s.run(ctx, nil, "read-tree", "--reset", tree); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (s *session) unpack(ctx context.Context, tree string, want func(path string
 
 func isAttributes(p string) bool { return path.Base(p) == ".gitattributes" }
 
-// noEntry is the entry of a path that a tree does not have.
+// noEntry is the entry at a path that a tree does not have.
 var noEntry = entry{}
 
 // An entry is what a tree has at a path.
@@ -231,10 +231,10 @@ func entryOf(mode, object string) entry {
 	return entry{mode, object}
 }
 
-// checkPath refuses what is no path of a work tree, and what is git's or ours.
+// checkPath refuses a path that is not valid in a work tree, or that belongs to git or to Plait.
 func checkPath(p string) error {
 	for i, part := range strings.Split(p, "/") {
-		// Without regard to case, as some file systems have it.
+		// Ignoring case, as some file systems do.
 		if part == "" || part == "." || part == ".." || strings.EqualFold(part, ".git") ||
 			strings.EqualFold(part, "git~1") ||
 			i == 0 && strings.EqualFold(part, plaitDir) {

@@ -60,9 +60,9 @@ func TestMerge(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		base      files
-		into      files // changes of base, as the sides
+		into      files // changes to base, like the sides
 		sides     []files
-		want      files // changes of base
+		want      files // changes to base
 		taken     string
 		conflicts map[string][]string
 	}{
@@ -132,7 +132,7 @@ func TestMerge(t *testing.T) {
 				t.Parallel()
 				dir := commit(t, files{"unrelated": "1"}, "--object-format="+format)
 				raw := func(f files) string { return makeTree(t, dir, f) }
-				userGit(t, dir, "config", "core.autocrlf", "true") // must not count
+				userGit(t, dir, "config", "core.autocrlf", "true") // must not matter
 				before := state(t, dir)
 				base := raw(tt.base)
 				var sides []git.Side
@@ -176,7 +176,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// state is all that Merge and Apply must leave alone.
+// state returns everything that Merge and Apply must leave alone.
 func state(t testing.TB, dir string) string {
 	t.Helper()
 	index, err := os.ReadFile(filepath.Join(dir, ".git/index"))
@@ -207,7 +207,7 @@ func TestMergeOneModeChange(t *testing.T) {
 	}
 }
 
-// mkTree makes a tree of entries that no index would take.
+// mkTree makes a tree of entries that no index would accept.
 func mkTree(t *testing.T, dir string, entries ...string) string {
 	t.Helper()
 	cmd := userCommand(dir, "mktree", "-z")
@@ -235,7 +235,7 @@ func nested(t *testing.T, dir, path string) string {
 	return entry
 }
 
-// TestHostilePaths has trees that no snapshot has.
+// TestHostilePaths uses trees that no snapshot can be.
 func TestHostilePaths(t *testing.T) {
 	ctx := context.Background()
 	for _, path := range []string{".git", ".git/hooks/pre-commit", "d/.git", "d/.GIT/config", "..", "../x", "d/../x",
@@ -264,7 +264,7 @@ func TestHostilePaths(t *testing.T) {
 	}
 }
 
-// TestMergeDriver has one that is shown to be run by an unprotected git.
+// TestMergeDriver uses a merge driver that an unprotected git is shown to run.
 func TestMergeDriver(t *testing.T) {
 	long := lines("1", "2", "3", "4", "5", "6", "7", "8", "9")
 	first, last := strings.Replace(long, "1", "one", 1), strings.Replace(long, "9", "nine", 1)

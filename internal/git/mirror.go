@@ -20,16 +20,16 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Mirror is a bare repository that follows another one, the remote. It is made here, and nothing but Fetch
+// A Mirror is a bare repository that follows another one, the remote. It is made here, and only Fetch
 // writes to it.
 type Mirror struct {
 	dir string
 }
 
-// maxFetch bounds one fetch in time.
+// maxFetch is the longest that one fetch may take.
 const maxFetch = 30 * time.Minute
 
-// OpenMirror returns the mirror in dir, which is absolute. It is made if it is not there.
+// OpenMirror returns the mirror in dir, which must be absolute. It creates the mirror if there is none.
 func OpenMirror(ctx context.Context, dir, format string) (*Mirror, error) {
 	if err := initialize(dir, format, "ref: refs/heads/plait/none", ""); err != nil {
 		return nil, fmt.Errorf("make mirror %s: %w", dir, err)
@@ -37,13 +37,13 @@ func OpenMirror(ctx context.Context, dir, format string) (*Mirror, error) {
 	return &Mirror{dir}, nil
 }
 
-// Objects is the directory of the mirror's objects, from which repositories that Init makes borrow.
+// Objects returns the directory of the mirror's objects, which repositories made by Init borrow.
 func (m *Mirror) Objects() string { return filepath.Join(m.dir, "objects") }
 
-// Fetch brings the branches and tags of the remote, which is a URL (https, http, ssh, git or file), scp's
-// HOST:PATH or an absolute path. Git runs with the configuration, the keys and the helpers of the user whose process this
-// is: nothing of the mirror is run, and what comes in passes git's own checks. What the remote has dropped stays:
-// others borrow it.
+// Fetch fetches the branches and tags of the remote, which is a URL (https, http, ssh, git or file), scp's
+// HOST:PATH or an absolute path. Git runs with the configuration, keys and helpers of the user who runs this process:
+// nothing in the mirror is run, and what arrives must pass git's own checks. What the remote has deleted stays:
+// other repositories borrow it.
 func (m *Mirror) Fetch(ctx context.Context, remote string) error {
 	if err := checkRemote(remote); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (m *Mirror) fetch(ctx context.Context, remote string) error {
 	return nil
 }
 
-// fetchEnvironment is the user's own, without what points git elsewhere, and with nobody there to be asked.
+// fetchEnvironment returns the environment own, without what points git elsewhere, and with prompts disabled.
 func fetchEnvironment(own []string) []string {
 	env := slices.DeleteFunc(slices.Clone(own), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
@@ -95,14 +95,14 @@ func fetchEnvironment(own []string) []string {
 	return append(env, "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "LC_ALL=C")
 }
 
-// password is that of a URL in what git says.
+// password matches a URL with a password in the output of git.
 var password = regexp.MustCompile(`(://[^/@\s:]*):[^/@\s]*@`)
 
 func withoutPasswords(s string) string { return password.ReplaceAllString(s, "$1:***@") }
 
 func shownRemote(remote string) string { return withoutPasswords(remote) }
 
-// checkRemote refuses what git would take for an option, or for a program to run.
+// checkRemote refuses a remote that git would take for an option or for a program to run.
 func checkRemote(remote string) error {
 	refuse := fmt.Errorf("remote %q: want a URL, HOST:PATH or an absolute path", shownRemote(remote))
 	if remote == "" || remote[0] == '-' || strings.ContainsAny(remote, "\x00\n") || strings.Contains(remote, "::") {
@@ -120,8 +120,8 @@ func checkRemote(remote string) error {
 	return refuse
 }
 
-// Init makes dir, which is absolute, the top of a repository without a work tree of its own: worktrees are made
-// of it. It borrows the objects of a mirror, with "" of none. One that is there is left alone.
+// Init makes dir, which must be absolute, the top of a bare repository from which worktrees are made.
+// It borrows the objects of a mirror, or none if borrowed is "". An existing repository is left alone.
 func Init(dir, format, borrowed string) error {
 	if err := initialize(filepath.Join(dir, ".git"), format, "ref: refs/heads/plait/none", borrowed); err != nil {
 		return fmt.Errorf("make repository %s: %w", dir, err)
@@ -129,7 +129,7 @@ func Init(dir, format, borrowed string) error {
 	return nil
 }
 
-// initialize makes a git directory as a whole, unless it is there.
+// initialize creates a git directory atomically, unless it exists.
 func initialize(gitdir, format, head, borrowed string) error {
 	if exists(gitdir, "HEAD") {
 		return nil
@@ -170,7 +170,7 @@ func initialize(gitdir, format, head, borrowed string) error {
 	return nil
 }
 
-// Has reports whether the repository has a commit or a tree, its own or borrowed.
+// Has reports whether the repository has the commit or tree, its own or borrowed.
 func (r *Repo) Has(ctx context.Context, hex string) (bool, error) {
 	if err := r.checkHex(hex); err != nil {
 		return false, err
@@ -188,10 +188,10 @@ func (r *Repo) Has(ctx context.Context, hex string) (bool, error) {
 	return tree != "", err
 }
 
-// Format is the kind of the repository's object names: sha1 or sha256.
+// Format returns the format of the repository's object names: sha1 or sha256.
 func (r *Repo) Format() string { return r.format }
 
-// Head returns the commit that HEAD names, "" for none.
+// Head returns the commit that HEAD names, or "" if there is none.
 func (r *Repo) Head(ctx context.Context) (string, error) {
 	s, err := r.begin(noTree)
 	if err != nil {
@@ -201,8 +201,8 @@ func (r *Repo) Head(ctx context.Context) (string, error) {
 	return s.head(ctx)
 }
 
-// SetHead makes the commit the HEAD of a repository that Init made and that has none yet: that on which worktrees
-// are made.
+// SetHead sets HEAD, on which worktrees are based, to the commit. The repository must be one that Init made and
+// whose HEAD is not set yet.
 func (r *Repo) SetHead(ctx context.Context, commit string) error {
 	fail := func(err error) error { return fmt.Errorf("set HEAD of %s: %w", r.root, err) }
 	if err := r.checkHex(commit); err != nil {
@@ -225,7 +225,7 @@ func (r *Repo) SetHead(ctx context.Context, commit string) error {
 	return os.Rename(path+".new", path)
 }
 
-// Name returns what a repository is called: the last part of the URL of one of its remotes, else of its directory.
+// Name returns the name of the repository: the last part of the URL of the given remote, or else of its directory.
 func (r *Repo) Name(ctx context.Context, remote string) string {
 	name := filepath.Base(r.root)
 	s, err := r.begin(noTree)

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/git"
 )
 
-// TestMergeModel has sides that each change paths of their own: what is merged
-// and applied must be what the changes make by hand, also after crashes.
+// TestMergeModel merges sides that change disjoint paths: the merged and applied
+// files must be those that the changes themselves make, also after crashes.
 func TestMergeModel(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -112,8 +112,8 @@ func TestMergeModel(t *testing.T) {
 	})
 }
 
-// few has rapid check less often than it would by itself: each check runs git some
-// sixty times. A number given on the command line holds.
+// few makes rapid check less often than by default: each check runs git some sixty
+// times. A number given on the command line takes precedence.
 func few(t *testing.T) {
 	checks := flag.Lookup("rapid.checks")
 	if was := checks.Value.String(); was == checks.DefValue {
@@ -122,7 +122,7 @@ func few(t *testing.T) {
 	}
 }
 
-// TestApplyCrash has a crash at each point of a change of all kinds.
+// TestApplyCrash crashes at each point of a change that has all kinds of moves.
 func TestApplyCrash(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -137,7 +137,7 @@ func TestApplyCrash(t *testing.T) {
 		for path := range from {
 			remove(t, filepath.Join(dir, path))
 		}
-		userGit(t, dir, "checkout", "--", ".") // with the line ends that the attributes want
+		userGit(t, dir, "checkout", "--", ".") // with the line endings that the attributes ask for
 		r := open(t, dir)
 		base, target := snapshot(t, r, ""), makeTree(t, dir, from.with(to))
 		var err error
@@ -156,7 +156,7 @@ func TestApplyCrash(t *testing.T) {
 	}
 }
 
-// TestApplyMeanwhile has somebody at work between the look and the move.
+// TestApplyMeanwhile changes files between the look and the move.
 func TestApplyMeanwhile(t *testing.T) {
 	ctx := context.Background()
 	from, to := files{"a": "1", "d/x": "1", "d/y": "1"}, files{"a": "2", "d/x": "2", "d/y": "", "n": "3"}

@@ -13,18 +13,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place has the directories of a work tree. All paths are absolute.
+// A place holds the directories of a work tree. All paths are absolute.
 type place struct {
 	root   string // the work tree's top level
 	gitdir string // its own git directory: HEAD, index
-	common string // the repository's: objects, refs, config
-	linked bool   // a worktree beside the main one
+	common string // the repository's git directory: objects, refs, config
+	linked bool   // a worktree other than the main one
 }
 
 const (
-	// maxSmall bounds the small files of a git directory, in bytes.
+	// maxSmall limits the small files of a git directory, in bytes.
 	maxSmall = 1 << 20
-	// maxIndex bounds an index, in bytes: some ten million files.
+	// maxIndex limits an index, in bytes: some ten million files.
 	maxIndex = 1 << 30
 	// markFile is in the registration of each worktree made here.
 	markFile = "plait"
@@ -43,7 +43,7 @@ func findWorkTree(dir string) (place, error) {
 	}
 }
 
-// placeAt looks at the .git of dir.
+// placeAt reads the .git of dir.
 func placeAt(dir string) (place, error) {
 	dot := filepath.Join(dir, ".git")
 	info, err := os.Lstat(dot)
@@ -76,7 +76,7 @@ func placeAt(dir string) (place, error) {
 	at := place{root: dir, gitdir: gitdir, common: gitdir}
 	text, err = readSmall(filepath.Join(gitdir, "commondir"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return at, at.check() // a submodule, which readConfig holds to its word
+		return at, at.check() // a submodule; readConfig checks that its config leads back
 	}
 	if err != nil {
 		return place{}, err
@@ -86,7 +86,7 @@ func placeAt(dir string) (place, error) {
 		return place{}, fmt.Errorf("%w: %s: %v", ErrRefused, gitdir, err)
 	}
 	// A file that anyone may write must not choose whose refs we write: the
-	// repository must have this worktree on its list.
+	// repository must have this worktree in its list.
 	back, err := readSmall(filepath.Join(gitdir, "gitdir"))
 	if err != nil {
 		return place{}, fmt.Errorf("%w: %s leads to %s, which names no worktree", ErrRefused, dot, gitdir)
@@ -98,7 +98,7 @@ func placeAt(dir string) (place, error) {
 	return at, at.check()
 }
 
-// check refuses a repository whose parts are links to elsewhere.
+// check refuses a repository whose objects or refs are not directories but, for example, links.
 func (at place) check() error {
 	for _, name := range []string{"objects", "refs"} {
 		info, err := os.Lstat(filepath.Join(at.common, name))
@@ -177,8 +177,8 @@ func readSmall(path string) (string, error) {
 	return string(data), err
 }
 
-// copyIndex copies an index with its time, by which git knows which entries are
-// too young to be believed. Without an index there is no copy.
+// copyIndex copies an index with its modification time, from which git derives which
+// entries are too recent to be trusted. Without an index there is no copy.
 func copyIndex(from, to string) error {
 	in, info, err := openRegular(from)
 	if errors.Is(err, fs.ErrNotExist) {

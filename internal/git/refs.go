@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// refBase is where all refs of ours are.
+// refBase is the prefix of all our refs.
 const refBase = "refs/plait/"
 
-// maxRef is the length of the longest ref, in bytes: each of its parts is a file
+// maxRef is the maximum length of a ref, in bytes: each of its parts is a file
 // name.
 const maxRef = 200
 
@@ -26,7 +26,7 @@ type Ref struct {
 	Tree string
 }
 
-// Refs lists the refs below a prefix, which ends in a slash, by name.
+// Refs returns the refs below a prefix, which ends in a slash, sorted by name.
 func (r *Repo) Refs(ctx context.Context, prefix string) ([]Ref, error) {
 	refs, err := r.refs(ctx, prefix)
 	if err != nil {
@@ -60,8 +60,8 @@ func (r *Repo) refs(ctx context.Context, prefix string) ([]Ref, error) {
 	return refs, nil
 }
 
-// DropRefs removes all refs below a prefix such as refs/plait/<thread>/. What
-// they kept is then git's to collect. It is no error when there are none.
+// DropRefs removes all refs below a prefix such as refs/plait/<thread>/. Git may
+// then collect what they kept. It is not an error if there are none.
 func (r *Repo) DropRefs(ctx context.Context, prefix string) error {
 	if err := r.dropRefs(ctx, prefix); err != nil {
 		return fmt.Errorf("drop refs %s: %w", prefix, err)
@@ -101,11 +101,11 @@ func (s *session) setRef(ctx context.Context, ref, commit string) error {
 	return s.updateRef(ctx, ref, ref, commit)
 }
 
-// staleLock is how long nobody holds the lock of a ref that is Plait's own: git has it for milliseconds.
+// staleLock is the age at which the lock of one of Plait's refs counts as stale: git holds it for milliseconds.
 const staleLock = 2 * time.Second
 
-// updateRef changes a ref that is Plait's own. A git that was killed, or whose disk failed, may have left the lock of
-// the ref behind; then nobody could ever change it again. Such a lock is removed, and the change tried once more.
+// updateRef changes one of Plait's refs. A git that was killed, or whose disk failed, may have left the ref's lock
+// behind; then no process could ever change it again. Such a lock is removed, and the change is tried once more.
 func (s *session) updateRef(ctx context.Context, ref string, args ...string) error {
 	update := func() error {
 		_, err := s.run(ctx, nil, append([]string{"update-ref", "--no-deref"}, args...)...)
@@ -118,14 +118,14 @@ func (s *session) updateRef(ctx context.Context, ref string, args ...string) err
 	return update()
 }
 
-// removeStale removes a lock that does not change until it is stale, and reports whether it did.
+// removeStale waits until a lock is stale, removes it if it has not changed, and reports whether it did.
 func removeStale(ctx context.Context, lock string) bool {
 	before, err := os.Lstat(lock)
 	if err != nil || !before.Mode().IsRegular() {
 		return false
 	}
 	select {
-	case <-time.After(min(staleLock, staleLock-time.Since(before.ModTime()))): // at once if it is old
+	case <-time.After(min(staleLock, staleLock-time.Since(before.ModTime()))): // immediately if it is old
 	case <-ctx.Done():
 		return false
 	}
@@ -133,7 +133,7 @@ func removeStale(ctx context.Context, lock string) bool {
 	return err == nil && os.SameFile(before, now) && now.ModTime().Equal(before.ModTime()) && os.Remove(lock) == nil
 }
 
-// refsInside refuses to write a ref through a link in place of one of its directories.
+// refsInside refuses a ref with a symbolic link in its path: a write would follow the link.
 func (r *Repo) refsInside(ref string) error {
 	path := r.common
 	for part := range strings.SplitSeq(strings.TrimSuffix(ref, "/"), "/") {
@@ -187,7 +187,7 @@ func (r *Repo) hexLen() int {
 	return 40
 }
 
-// checkHex checks that hex is the full name of an object, and nothing that git would take
+// checkHex checks that hex is the full name of an object, not something that git would take
 // for an option or a revision.
 func (r *Repo) checkHex(hex string) error {
 	if len(hex) != r.hexLen() || strings.Trim(hex, "0123456789abcdef") != "" {

@@ -42,7 +42,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestCheckoutInside has worktrees where Plait keeps them.
+// TestCheckoutInside makes worktrees where Plait keeps them.
 func TestCheckoutInside(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1"})
@@ -83,7 +83,7 @@ func TestRefs(t *testing.T) {
 	if diff := cmp.Diff(want[:2], got); diff != "" {
 		t.Errorf("refs (-want +got):\n%s", diff)
 	}
-	for range 2 { // none is no error
+	for range 2 { // it is not an error if there are none
 		if err := r.DropRefs(ctx, "refs/plait/t/"); err != nil {
 			t.Fatal(err)
 		}
@@ -177,9 +177,9 @@ func TestDiffIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkSnapshot has 2,000 files of 4 KiB, of which few changed; the floor is
+// BenchmarkSnapshot uses 2,000 files of 4 KiB, few of them changed; the floor is
 // what git status takes, which looks at every file too; cold is a snapshot that
-// has to read each.
+// must read every file.
 func BenchmarkSnapshot(b *testing.B) {
 	dir := newDir(b)
 	userGit(b, dir, "init", "-q")

@@ -13,11 +13,11 @@ import (
 )
 
 // Restore resets the work tree to exactly the tree: changed and missing files
-// are written, others removed, also nested repositories and what only a changed
+// are written, others removed, including nested repositories and what only a changed
 // .gitignore had hidden. What the tree's own .gitignore ignores stays, and so
 // does .plait/. HEAD stays; the index becomes as Checkout makes it; a lock that a
-// killed git left is cleared. It refuses a work tree that Checkout did not make.
-// No other process may be at work in it.
+// killed git left is removed. Restore refuses a work tree that Checkout did not make.
+// No other process may be working in it.
 func (r *Repo) Restore(ctx context.Context, tree string) error {
 	if err := r.restore(ctx, tree); err != nil {
 		return fmt.Errorf("restore %s: %w", r.root, err)
@@ -57,7 +57,7 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
 		return err
 	}
-	// The files are now the tree's. Its own .gitignore rules hold once all others
+	// The files are now the tree's. Its own .gitignore rules apply once all others
 	// are removed.
 	if err := s.dropRules(ctx, root); err != nil {
 		return err
@@ -102,11 +102,11 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 			byDepth[n] = append(byDepth[n], path)
 		}
 	}
-	// From the top down, so that only rules that stay decide about the deeper ones.
+	// From the top down, so that only the rules that remain apply to the deeper ones.
 	for _, depth := range slices.Sorted(maps.Keys(byDepth)) {
 		var in strings.Builder
 		for _, path := range byDepth[depth] {
-			in.WriteString("./" + filepath.Dir(path) + "\x00") // so that no name is taken for a pattern
+			in.WriteString("./" + filepath.Dir(path) + "\x00") // "./" so that no name is taken for a pattern
 		}
 		out, err := s.run(ctx, strings.NewReader(in.String()), "check-ignore", "-z", "--no-index", "--stdin")
 		var f *failure
@@ -118,7 +118,7 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 			ignored[dir] = true
 		}
 		for _, path := range byDepth[depth] {
-			// For the root git would say whether all that is in it is ignored.
+			// For the root git would report whether everything in it is ignored.
 			if depth == 0 || !ignored["./"+filepath.Dir(path)] {
 				if err := drop(root, path); err != nil {
 					return err
@@ -129,7 +129,7 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 	return nil
 }
 
-// differing lists the paths that ls-files names of the given kinds, except Plait's own and
+// differing returns the paths of the given kinds that ls-files lists, except Plait's own and
 // submodules.
 func (s *session) differing(ctx context.Context, kinds ...string) ([]string, error) {
 	args := append([]string{"ls-files", "-z", "-x", "/" + plaitDir + "/"}, kinds...)
@@ -150,7 +150,7 @@ func (s *session) differing(ctx context.Context, kinds ...string) ([]string, err
 	return paths, nil
 }
 
-// submodules returns those of the session's index.
+// submodules returns the submodules in the session's index.
 func (s *session) submodules(ctx context.Context) (map[string]bool, error) {
 	out, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
@@ -185,7 +185,7 @@ func drop(root *os.Root, path string) error {
 	return nil
 }
 
-// install makes the session's index the worktree's and repairs its .git file.
+// install makes the session's index that of the worktree, and repairs the worktree's .git file.
 func (s *session) install() error {
 	r := s.repo
 	fresh := filepath.Join(r.gitdir, "index.plait")
@@ -213,11 +213,11 @@ func (s *session) install() error {
 }
 
 // Remove keeps a snapshot of the worktree at dir under ref and then removes the
-// worktree, its ignored files included. It returns the snapshot's tree. It
-// removes nothing when the snapshot could not be kept, and nothing that Checkout
-// did not make; the error matches ErrHeld when a repository lies inside. Removing
-// what is gone finishes what a crash left and returns the tree that ref keeps, or
-// "" when it keeps none. No other process may be at work in dir.
+// worktree, including its ignored files. It returns the snapshot's tree. It
+// removes nothing if the snapshot could not be kept, and nothing that Checkout
+// did not make; the error matches ErrHeld if there is a repository inside. If dir
+// is gone, Remove cleans up what a crash left and returns the tree that ref keeps,
+// or "" if it keeps none. No other process may be working in dir.
 func (r *Repo) Remove(ctx context.Context, dir, ref string) (tree string, err error) {
 	tree, err = r.remove(ctx, dir, ref)
 	if err != nil {
@@ -232,7 +232,7 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	}
 	at, err := resolveParent(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		at, err = filepath.Clean(dir), nil // with its parent
+		at, err = filepath.Clean(dir), nil // its parent is gone too
 	}
 	if err != nil {
 		return "", err
@@ -250,8 +250,8 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	if tree, err = w.archive(ctx, ref); err != nil {
 		return "", err
 	}
-	// Renamed first, so that no crash leaves half a worktree that the next Remove would
-	// take for a whole one.
+	// Rename first, so that a crash cannot leave half a worktree that the next Remove would
+	// take for a complete one.
 	gone := sibling(at, "gone")
 	if err := RemoveAll(gone); err != nil {
 		return "", err
@@ -262,8 +262,8 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	return tree, r.clear(at)
 }
 
-// archive takes a snapshot of the work tree under ref, if that keeps all of it. The index
-// is not trusted.
+// archive keeps a snapshot of the work tree under ref, unless that would miss a repository
+// inside. The index is not trusted.
 func (r *Repo) archive(ctx context.Context, ref string) (tree string, err error) {
 	s, err := r.begin(r.root)
 	if err != nil {

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// maxOutput bounds the output of git, in bytes.
+	// maxOutput limits the output of git, in bytes.
 	maxOutput = 256 << 20
-	// maxComplaint bounds the part of git's stderr that an error quotes, in bytes.
+	// maxComplaint limits the part of git's stderr that an error quotes, in bytes.
 	maxComplaint = 2000
-	// staleAge is the age at which a private git directory is left over from a crash.
+	// staleAge is the age at which a private git directory counts as left over from a crash.
 	staleAge = 24 * time.Hour
 	// stopGrace is how long git may take to remove its locks.
 	stopGrace = 2 * time.Second
 )
 
-// hardened is on every command line, where no file can overrule it.
+// hardened is on every command line, where no file can override it.
 var hardened = []string{
 	"--no-pager",
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
@@ -43,8 +43,8 @@ var hardened = []string{
 	"-c", "advice.addEmbeddedRepo=false", "-c", "i18n.commitEncoding=UTF-8",
 }
 
-// environment is all of git's environment, beside the variables for its directories. There
-// is no PATH: git finds its own programs without one, and must find no others.
+// environment is all of git's environment, besides the variables for its directories. PATH
+// leads nowhere: git finds its own programs without it, and must find no others.
 var environment = []string{
 	"PATH=/dev/null", "HOME=/dev/null", "XDG_CONFIG_HOME=/dev/null", "LC_ALL=C", "TZ=UTC", "TERM=dumb",
 	"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1",
@@ -54,7 +54,7 @@ var environment = []string{
 	"GIT_COMMITTER_NAME=plait", "GIT_COMMITTER_EMAIL=plait@localhost", "GIT_COMMITTER_DATE=@0 +0000",
 }
 
-// program finds git, which must not lie in the work tree.
+// program finds git, which must not be inside the work tree.
 func program(root string) (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -71,7 +71,7 @@ func program(root string) (string, error) {
 }
 
 // scratch returns the directory for private git directories. The temporary
-// directory would not do: sandboxes let agents write there.
+// directory is not suitable: sandboxes let agents write there.
 func scratch() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -109,10 +109,10 @@ type session struct {
 	env  []string // all of git's environment
 }
 
-// Where a session's work tree is, if not in a directory.
+// Values for the work tree of a session that are not directories.
 const (
 	noTree  = ""
-	ownTree = "apart" // an empty one of the session's own
+	ownTree = "apart" // an empty one that belongs to the session
 )
 
 // begin makes a session with a work tree, or with none.
@@ -204,18 +204,18 @@ func (e *failure) Error() string {
 	return fmt.Sprintf("git %s: exit %d: %s", e.verb, e.exit, e.stderr)
 }
 
-// errLong is the error of output over the limit.
+// errLong reports that output exceeds the limit.
 var errLong = errors.New("output too long")
 
-// run runs git; nothing else does. It returns stdout also with a failure: some verbs answer
-// with their exit code, too.
+// run runs git; nothing else but Mirror.Fetch does. It returns stdout even with a failure:
+// some commands report their answer in the exit code, too.
 func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	out, _, err := s.runWithin(ctx, maxOutput, stdin, args...)
 	return out, err
 }
 
-// runWithin is run with a limit of its own, in bytes; beyond it the error is errLong, with
-// the output until then. It also returns the beginning of stderr.
+// runWithin is like run, with an output limit in bytes; beyond it the error is errLong, with
+// the output up to there. It also returns the beginning of stderr.
 func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader,
 	args ...string) (stdout []byte, complaint string, err error) {
 	path := slices.Clone(hardened)
@@ -245,18 +245,18 @@ func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader,
 	return out.Bytes(), complaint, nil
 }
 
-// line is run for verbs that answer with one line.
+// line is run for commands that print one line.
 func (s *session) line(ctx context.Context, args ...string) (string, error) {
 	out, err := s.run(ctx, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// head returns the commit that HEAD names, or "" when there is none yet.
+// head returns the commit that HEAD names, or "" if there is none yet.
 func (s *session) head(ctx context.Context) (string, error) {
 	return s.resolveRev(ctx, "HEAD^{commit}")
 }
 
-// resolveRev returns the object that a revision names, or "" when there is none.
+// resolveRev returns the object that a revision names, or "" if there is none.
 func (s *session) resolveRev(ctx context.Context, rev string) (string, error) {
 	hex, err := s.line(ctx, "rev-parse", "--verify", "--quiet", rev)
 	var f *failure

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// plaitDir is Plait's own directory, which is in no tree.
+	// plaitDir is Plait's own directory, which no tree contains.
 	plaitDir = ".plait"
 	// gitlink is the mode of a submodule's entry.
 	gitlink = "160000"
 )
 
 // Snapshot returns the tree of the work tree as it is now. With a ref, which
-// must be below refs/plait/, a commit of the tree is kept under it: parent HEAD,
-// message the ref, author and date fixed, so that the same tree on the same HEAD
-// is the same commit. Without one git may collect the tree after two weeks.
+// must be below refs/plait/, a commit of the tree is kept under it. Its parent is
+// HEAD, its message the ref, its author and date are fixed, so the same tree on the
+// same HEAD is the same commit. Without a ref git may collect the tree after two weeks.
 func (r *Repo) Snapshot(ctx context.Context, ref string) (tree string, err error) {
 	tree, err = r.snapshot(ctx, ref)
 	if err != nil {
@@ -54,8 +54,8 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 	return tree, s.commitTree(ctx, tree, ref)
 }
 
-// markSuspect makes the session's index one with the entries of the work tree's but without
-// what it knows of the files, so that git reads every file again.
+// markSuspect gives the session an index with the entries of the work tree's index but
+// without its cached file metadata, so that git reads every file again.
 func (s *session) markSuspect(ctx context.Context) error {
 	r := s.repo
 	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
@@ -81,7 +81,7 @@ func (s *session) commitTree(ctx context.Context, tree, ref string) error {
 	return s.commitTreeOn(ctx, tree, ref, head)
 }
 
-// commitTreeOn commits the tree under the ref, with a parent unless that is "".
+// commitTreeOn commits the tree under the ref, with head as its parent unless it is "".
 func (s *session) commitTreeOn(ctx context.Context, tree, ref, head string) error {
 	args := []string{"commit-tree", tree, "-m", ref}
 	if head != "" {
@@ -94,7 +94,7 @@ func (s *session) commitTreeOn(ctx context.Context, tree, ref, head string) erro
 	return s.setRef(ctx, ref, commit)
 }
 
-// stageAll makes the session's index like the files of the work tree. It returns the tree
+// stageAll makes the session's index match the files of the work tree. It returns the tree
 // of that index and the survey of the files.
 func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err error) {
 	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
@@ -157,17 +157,17 @@ func (s *session) apply(ctx context.Context, state *survey) error {
 	return err
 }
 
-// A survey collects how an index must change to be like the files.
+// A survey collects how an index must change to match the files.
 type survey struct {
 	root   string
 	real   map[string]bool // by directory: whether it is reached without a link
-	add    map[string]bool // paths whose file is to be read
+	add    map[string]bool // paths whose file must be read
 	drop   map[string]bool // paths that leave the index first
 	links  map[string]bool // submodules
 	nested []string        // repositories that are left out; each ends in a slash
 }
 
-// repositories returns all directories below the root that have a .git of their own.
+// repositories returns all directories below the root that have their own .git.
 func (v *survey) repositories() []string {
 	all := slices.Clone(v.nested)
 	for path := range v.links {
@@ -179,7 +179,7 @@ func (v *survey) repositories() []string {
 	return all
 }
 
-// addTracked looks at an entry of the index: "H 100644 <hash> 0\t<path>".
+// addTracked examines an entry of the index: "H 100644 <hash> 0\t<path>".
 func (v *survey) addTracked(entry string) error {
 	what, path, ok := strings.Cut(entry, "\t")
 	f := strings.Fields(what)
@@ -199,7 +199,7 @@ func (v *survey) addTracked(entry string) error {
 		}
 		return nil
 	case !v.reachedDirectly(filepath.Dir(path)):
-		// What is behind a link is not what is tracked.
+		// What is behind a link is not the tracked file.
 		v.dropMissing(path, tag)
 		return nil
 	case merged && tag == "H":
@@ -209,7 +209,7 @@ func (v *survey) addTracked(entry string) error {
 	return v.checkDirs(path, tag)
 }
 
-// addChanged looks at a path that differs from the index or is not in it.
+// addChanged examines a path that differs from the index or is not in it.
 func (v *survey) addChanged(path string) error {
 	switch {
 	case isPlaits(strings.TrimSuffix(path, "/")), v.links[path]:
@@ -226,7 +226,7 @@ func (v *survey) addChanged(path string) error {
 	return v.checkDirs(path, "")
 }
 
-// checkDirs decides on a path by the file that is there.
+// checkDirs decides about a path by the file that is there.
 func (v *survey) checkDirs(path, tag string) error {
 	info, err := os.Lstat(filepath.Join(v.root, path))
 	switch {
@@ -242,12 +242,12 @@ func (v *survey) checkDirs(path, tag string) error {
 	}
 	v.add[path] = true
 	if tag != "" {
-		v.drop[path] = true // or the mark would hide the file again
+		v.drop[path] = true // otherwise the mark would hide the file again
 	}
 	return nil
 }
 
-// dropMissing drops a path, unless a sparse checkout leaves it out.
+// dropMissing drops a path, unless a sparse checkout excludes it.
 func (v *survey) dropMissing(path, tag string) {
 	if tag != "S" && tag != "s" {
 		v.drop[path] = true
@@ -256,7 +256,7 @@ func (v *survey) dropMissing(path, tag string) {
 }
 
 // reachedDirectly reports whether the directory is reached from the root without a link.
-// One that is missing or a file counts as reached: then the file is missing too.
+// If it is missing or is a file, it counts as reached: then the path is missing too.
 func (v *survey) reachedDirectly(dir string) bool {
 	if dir == "." {
 		return true
@@ -276,7 +276,7 @@ func (v *survey) reachedDirectly(dir string) bool {
 // isPlaits reports whether the path is in Plait's own directory.
 func isPlaits(path string) bool { return path == plaitDir || strings.HasPrefix(path, plaitDir+"/") }
 
-// records iterates over output of git's -z: records that end in a NUL.
+// records iterates over the output of git with -z: records that end in a NUL.
 func records(out []byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for rec := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {

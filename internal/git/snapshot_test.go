@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/git"
 )
 
-// A scene is a work tree in some state, and what a snapshot of it has.
+// A scene is a work tree in some state, and what a snapshot of it must have.
 type scene struct {
 	name  string
 	first files // committed
@@ -153,7 +153,7 @@ func runFails(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// TestSnapshot takes each scene and holds that taking it changes nothing.
+// TestSnapshot takes a snapshot of each scene and checks that this changes nothing.
 func TestSnapshot(t *testing.T) {
 	for _, sc := range scenes() {
 		for _, format := range []string{"sha1", "sha256"} {
@@ -184,7 +184,7 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// still is what a snapshot must leave alone.
+// still returns what a snapshot must leave alone.
 func still(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	m := map[string]string{"files": fmt.Sprint(readFiles(t, dir))}
@@ -233,8 +233,8 @@ func TestSnapshotIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestSnapshotsAtOnce has many snapshots of one tree, while the user's git works
-// in it too.
+// TestSnapshotsAtOnce takes many snapshots of one tree concurrently, while the user's
+// git works in it too.
 func TestSnapshotsAtOnce(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	for i := range 50 {
@@ -269,8 +269,8 @@ func TestSnapshotsAtOnce(t *testing.T) {
 	}
 }
 
-// TestIndexKeepsItsTime holds what git needs to see that a file was changed in
-// the same instant, and to the same size, as the index was written.
+// TestIndexKeepsItsTime checks that a copy keeps the index's time, which git needs to
+// notice a file changed, without changing size, in the instant the index was written.
 func TestIndexKeepsItsTime(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	index, copied := filepath.Join(dir, ".git/index"), filepath.Join(newDir(t), "index")

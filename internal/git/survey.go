@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Elsewhere are files of a tree whose bytes the tree does not have.
+// Elsewhere lists files of a tree whose bytes are not in the tree.
 type Elsewhere struct {
 	Submodules []string // paths
 	LFS        []string // paths of .gitattributes files that hand files to Git LFS
 }
 
-// Elsewhere looks for what a tree leaves to other places: submodules, and files of Git LFS.
+// Elsewhere finds what a tree stores elsewhere: submodules and Git LFS files.
 func (r *Repo) Elsewhere(ctx context.Context, tree string) (e Elsewhere, err error) {
 	fail := func(err error) (Elsewhere, error) {
 		return e, fmt.Errorf("look through tree %s: %w", tree, err)

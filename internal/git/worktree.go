@@ -11,20 +11,20 @@ import (
 	"strings"
 )
 
-// ErrHeld says that a worktree holds something that a snapshot cannot keep.
+// ErrHeld reports that a worktree contains something that a snapshot cannot keep.
 var ErrHeld = errors.New("would be lost")
 
-// Checkout makes dir, which is absolute and missing or empty, a worktree of the
+// Checkout makes dir, which must be absolute and missing or empty, a worktree of the
 // repository whose files are exactly the tree (or the tree of a commit). Its HEAD
 // is detached at the commit that the repository's HEAD names now, and its index
 // is that commit's: git status and git diff show there what they would show in
-// the work tree that the tree was taken of, with nothing staged, and a commit
+// the work tree that the tree was taken from, with nothing staged, and a commit
 // moves no branch. Files of the tree that are ignored and not in HEAD are staged,
 // and submodules are those of the tree, so that a snapshot of the new worktree is
-// the tree. Where there is no commit yet, HEAD is an unborn branch of its own
-// below plait/. The worktree is locked: git worktree prune leaves it.
+// the tree. If there is no commit yet, HEAD is a new unborn branch below plait/.
+// The worktree is locked: git worktree prune does not remove it.
 //
-// dir is there as a whole or not at all.
+// dir appears complete or not at all.
 func (r *Repo) Checkout(ctx context.Context, dir, tree string) error {
 	if err := r.checkout(ctx, dir, tree); err != nil {
 		return fmt.Errorf("check out %s: %w", dir, err)
@@ -95,7 +95,7 @@ func ignoreNotExist(err error) error {
 	return err
 }
 
-// sibling returns the hidden directory next to dir in which dir is made or to which it is
+// sibling returns the hidden directory next to dir in which dir is created, or to which it is
 // renamed before it is removed.
 func sibling(dir, what string) string {
 	return filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+"."+what)
@@ -115,10 +115,10 @@ func (s *session) fill(ctx context.Context, tree string) (head string, err error
 	return head, s.resetIndex(ctx, head)
 }
 
-// resetIndex turns the session's index from one of a tree and its files into one of HEAD,
-// as people expect in a worktree, from which a snapshot still yields the tree: files that
-// are ignored and submodules would not be found by looking at the files, so the entries
-// that the tree has of those stay.
+// resetIndex turns the session's index from that of a tree and its files into that of HEAD,
+// as users expect in a worktree. A snapshot with it still yields the tree: ignored files and
+// submodules could not be found by looking at the files, so the tree's entries for those
+// stay.
 func (s *session) resetIndex(ctx context.Context, head string) error {
 	ofTree, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
@@ -138,8 +138,8 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 			want[path] = entry
 		}
 	}
-	// Not with -m, which fails on ignored files. Both keep the file times of entries
-	// that are the same.
+	// Not with -m, which fails on ignored files. Both keep the file times of unchanged
+	// entries.
 	args := []string{"read-tree", "--reset", head}
 	if head == "" {
 		args = []string{"read-tree", "--empty"}
@@ -175,7 +175,7 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 		}
 	}
 	if skip.Len() > 0 {
-		// The tree never has them: their absence is no change.
+		// The tree never has them: their absence is not a change.
 		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree",
 			"--stdin"); err != nil {
 			return err
@@ -185,7 +185,7 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 }
 
 // register adds a worktree at dir to the repository's list and returns its entry there,
-// which appears as a whole: it is made beside the list and renamed.
+// which appears atomically: it is created outside the list and renamed.
 func (s *session) register(dir, head string) (entry string, err error) {
 	r := s.repo
 	list := filepath.Join(r.common, "worktrees")
@@ -222,8 +222,8 @@ func (s *session) register(dir, head string) (entry string, err error) {
 	return entry, os.Rename(half, entry)
 }
 
-// forget removes the entry of a worktree whose directory is gone. One that was not made
-// here is its owner's to prune.
+// forget removes the entry of a worktree whose directory is gone. An entry that was not made
+// here is left for its owner to prune.
 func (r *Repo) forget(dir string) error {
 	entries, err := r.registrations(dir)
 	for _, entry := range entries {
@@ -235,7 +235,7 @@ func (r *Repo) forget(dir string) error {
 	return err
 }
 
-// RemoveAll is os.RemoveAll that makes read-only directories writable first.
+// RemoveAll is like os.RemoveAll, but makes directories writable if that is needed.
 func RemoveAll(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {

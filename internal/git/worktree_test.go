@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/git"
 )
 
-// TestCheckout makes a worktree of each scene: its files are the tree, and its
-// snapshot is the tree again.
+// TestCheckout makes a worktree of each scene: its files are those of the tree, and
+// its snapshot is the tree again.
 func TestCheckout(t *testing.T) {
 	for _, sc := range scenes() {
 		t.Run(sc.name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestCheckout(t *testing.T) {
 			want := files{}
 			for name, text := range sc.want {
 				if name == "a.txt" {
-					text = "1\r\n" // by its attributes
+					text = "1\r\n" // because of its attributes
 				}
 				if text != "gitlink" {
 					want[name] = text
@@ -141,7 +141,7 @@ func TestCheckoutRefuses(t *testing.T) {
 	}
 }
 
-// TestCheckoutAfterCrash finds what one that was killed has left.
+// TestCheckoutAfterCrash runs Checkout where a killed one has left files behind.
 func TestCheckoutAfterCrash(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1"})
@@ -167,7 +167,7 @@ func TestCheckoutAfterCrash(t *testing.T) {
 var restoreCases = []struct {
 	name  string
 	do    func(t *testing.T, dir string)
-	extra files // what stays beside the tree
+	extra files // what stays in addition to the tree
 }{
 	{"nothing", put(nil), nil},
 	{"changes", func(t *testing.T, dir string) {
@@ -286,7 +286,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreOfTreeWithoutRules has a .gitignore at the root where there was none.
+// TestRestoreOfTreeWithoutRules adds a .gitignore at the root where there was none.
 func TestRestoreOfTreeWithoutRules(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	r := open(t, dir)
@@ -340,7 +340,7 @@ func TestRemove(t *testing.T) {
 	if err := os.Chmod(filepath.Join(at, "cache.o"), 0o500); err != nil {
 		t.Fatal(err)
 	}
-	remove(t, filepath.Join(at, ".git")) // the agent's doing
+	remove(t, filepath.Join(at, ".git")) // as an agent might
 	tree, err := r.Remove(ctx, at, "refs/plait/t/1")
 	if err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestRemoveAfterCrash finishes what one that was killed has begun.
+// TestRemoveAfterCrash finishes what a killed Remove has begun.
 func TestRemoveAfterCrash(t *testing.T) {
 	ctx := context.Background()
 	dir := commit(t, files{"a": "1"})
@@ -412,7 +412,7 @@ func TestRemoveKeepsWhatItCannotKeep(t *testing.T) {
 	}
 }
 
-// TestUsersWorktree snapshots a worktree of the user's own.
+// TestUsersWorktree takes a snapshot of a worktree that the user made.
 func TestUsersWorktree(t *testing.T) {
 	dir := commit(t, files{"a": "1"})
 	user := filepath.Join(newDir(t), "user")

@@ -16,9 +16,9 @@ import (
 
 // A pathState is what is at a path.
 type pathState struct {
-	info    fs.FileInfo // nil when there is nothing
-	through string      // the part of the path that exists and is no directory, or ""
-	nested  bool        // the path leads into a repository of its own
+	info    fs.FileInfo // nil if there is nothing
+	through string      // the part of the path that exists and is not a directory, or ""
+	nested  bool        // the path leads into a nested repository
 }
 
 // look returns the state of a path without following a link.
@@ -41,11 +41,11 @@ func (p *plan) look(at string) (pathState, error) {
 	return pathState{info: info}, ignoreNotExist(err)
 }
 
-// errNested says that a directory is a repository of its own.
+// errNested reports that a directory is a nested repository.
 var errNested = fmt.Errorf("%w: a repository of its own lies there", ErrChanged)
 
 // enter opens a directory of the work tree without following a link, and creates it if
-// make is set. When a part of it is no directory, through is that part.
+// make is set. If a part of the path is not a directory, through is that part.
 func (p *plan) enter(at string, make bool) (dir *os.Root, through string, err error) {
 	if dir, err = p.root.OpenRoot("."); err != nil || at == "." {
 		return dir, "", err
@@ -69,7 +69,7 @@ func (p *plan) enter(at string, make bool) (dir *os.Root, through string, err er
 	return dir, "", nil
 }
 
-// openDir opens a directory in dir. It checks that what it opened is what it had looked at:
+// openDir opens a directory in dir. It checks that it opened the directory it had looked at:
 // a link put there in between would be followed.
 func openDir(dir *os.Root, name string, make bool) (*os.Root, error) {
 	info, err := dir.Lstat(name)
@@ -100,14 +100,14 @@ func openDir(dir *os.Root, name string, make bool) (*os.Root, error) {
 	return next, nil
 }
 
-// stagedName returns the file beside a path that will replace it. It is always the same, so
-// that what a crash left is found and removed.
+// stagedName returns the name of the file next to a path that will replace it. It is always
+// the same for a path, so that what a crash left is found and removed.
 func stagedName(at string) string {
 	sum := sha256.Sum256([]byte(at))
 	return path.Join(path.Dir(at), ".plait-new-"+hex.EncodeToString(sum[:12]))
 }
 
-// write puts the staged file of a move in its place: a copy beside it, then a rename.
+// write puts the staged file of a move in its place: a copy next to it, then a rename.
 func (p *plan) write(m *move) error {
 	dir, _, err := p.enter(path.Dir(m.path), true)
 	if err != nil {
@@ -135,8 +135,8 @@ func (p *plan) write(m *move) error {
 	return nil
 }
 
-// copyStaged makes a file like the staged one. Who may read and write it stays as with the
-// old file.
+// copyStaged makes a file like the staged one. It keeps the read and write permissions of
+// the old file.
 func (p *plan) copyStaged(dir *os.Root, name string, m *move) error {
 	info, err := p.staged.Lstat(m.path)
 	if err != nil {
@@ -192,7 +192,7 @@ func checkUnchanged(dir *os.Root, name string, seen fs.FileInfo) error {
 	return nil
 }
 
-// clearDirs removes a directory that has nothing but directories in it.
+// clearDirs removes a directory that contains nothing but directories.
 func clearDirs(dir *os.Root, name string) error {
 	info, err := dir.Lstat(name)
 	if err != nil || !info.IsDir() {
@@ -218,7 +218,7 @@ func clearDirs(dir *os.Root, name string) error {
 	return dir.Remove(name)
 }
 
-// remove removes a file, unless that is done, and the directories that this leaves empty.
+// remove removes a file, unless it is already removed, and the directories that this leaves empty.
 func (p *plan) remove(m *move) error {
 	at := path.Dir(m.path)
 	if !m.done {
@@ -238,7 +238,7 @@ func (p *plan) remove(m *move) error {
 	for ; at != "."; at = path.Dir(at) {
 		dir, _, err := p.enter(path.Dir(at), false)
 		if err != nil {
-			continue // gone already, or none of ours
+			continue // gone already, or not ours
 		}
 		info, err := dir.Lstat(path.Base(at))
 		if err == nil && info.IsDir() {
@@ -252,7 +252,7 @@ func (p *plan) remove(m *move) error {
 	return nil
 }
 
-// isWritten reports whether the file at a path is just what would be written.
+// isWritten reports whether the file at the path is already exactly what would be written.
 func (p *plan) isWritten(m *move) (bool, error) {
 	there := m.seen.info
 	if there == nil || m.seen.through != "" {
