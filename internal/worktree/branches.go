@@ -23,8 +23,8 @@ type Branch struct {
 	CheckedOut bool `json:"checkedOut"`
 }
 
-// Branches lists the branches of a workspace that keep the work of paths, of one task or of all. merged has the
-// branches that were merged according to the record. Without git there are none.
+// Branches returns the branches of a workspace that keep the work of paths, of one task or, if task is "", of all.
+// merged has the branches that were merged according to the record. Without git there are none.
 func (t *Trees) Branches(ctx context.Context, workspace, task string, merged map[string]bool) ([]Branch, error) {
 	repo, err := git.Open(ctx, workspace)
 	if errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) {

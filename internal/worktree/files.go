@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxChain is how many tree nodes may follow one that has everything: to have the files of the last, the
+// maxChain is how many tree nodes may follow one that has everything: to get the files of the last, the
 // bundles of all of them are read.
 const maxChain = 50
 
@@ -89,8 +89,8 @@ type Pulled struct {
 	On     string // the commit that the branch begins at; "": the repository lacks the one that the task began on
 }
 
-// Pull makes a branch, in the repository of dir, of the files that the newest step up to head left, from the
-// record alone. It checks nothing out, and moves no other branch.
+// Pull makes a branch, in the repository of dir, from the files that the newest step up to head left, using
+// only the record. It checks nothing out, and moves no other branch.
 func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
 	fail := func(err error) (Pulled, error) {
 		return Pulled{}, fmt.Errorf("pull the files of thread %s: %w", row.ID, err)

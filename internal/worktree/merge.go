@@ -19,7 +19,7 @@ import (
 
 // Why files cannot be merged.
 var (
-	// ErrRefused reports that a tree was left in a state in which no further try can use it.
+	// ErrRefused reports that a tree was left in a state that no retry can use.
 	ErrRefused = git.ErrRefused
 	// ErrChanged reports that files changed during a merge, or are in the way.
 	ErrChanged = git.ErrChanged
@@ -34,10 +34,10 @@ type Merged struct {
 	Tree      string
 	Taken     []string            // the paths that merged
 	Conflicts map[string][]string // the files of each path that did not
-	Overlaps  map[string][]string // the paths that changed one file, by file
+	Overlaps  map[string][]string // by file: the paths that changed it, if there are several
 }
 
-// Sides returns the paths of a join that changed files in worktrees of their own, and keeps the work of each on
+// Sides returns the paths of a join that changed files in their own worktrees, and keeps the work of each on
 // a branch.
 func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.MergedSide, error) {
 	if !slices.ContainsFunc(paths, Own) {

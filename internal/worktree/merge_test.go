@@ -109,7 +109,7 @@ func TestSidesAreThePathsThatChangedFiles(t *testing.T) {
 	}
 }
 
-// TestASideBeginsWhereTheRecordSays: agents can move refs, but not what a step has recorded.
+// TestASideBeginsWhereTheRecordSays checks that a recorded tree counts, not a ref: agents can move refs.
 func TestASideBeginsWhereTheRecordSays(t *testing.T) {
 	h := newSite(t, true, files{"f": "1"})
 	a := h.done("a", files{"f": "2"})
@@ -171,7 +171,7 @@ func containsAll(text string, parts ...string) bool {
 	return true
 }
 
-// keep is a step of row that keeps its files, as they are, in the record.
+// keep commits a step of row that keeps its current files in the record.
 func (h *site) keep(row store.Thread) store.Thread {
 	h.Helper()
 	tree, err := h.trees.Hold(h.Context(), row, "kept")
@@ -185,8 +185,8 @@ func (h *site) keep(row store.Thread) store.Thread {
 	return h.step(row, &thread.Detail{Attempts: []thread.EarlierAttempt{}, Context: []thread.ContextUse{}, Files: node})
 }
 
-// The conversation goes on through a path, its files do not: after a join that merged nothing they are those from before
-// the fork, although the path's steps stand between.
+// The conversation continues through a path, its files do not: after a join that merged nothing they are those from
+// before the fork, although the path's steps are in between.
 func TestFilesOfAPathAreNotThoseOfItsThread(t *testing.T) {
 	h := newSite(t, true, files{"a": "before\n"})
 	h.root = h.keep(h.root)

@@ -21,7 +21,7 @@ import (
 type Place interface {
 	// Has reports whether the workspace of a thread is in the place.
 	Has(row store.Thread) bool
-	// Ready makes the repository in the workspace of a thread, unless it exists. format is its git object
+	// Ready creates the repository in the workspace of a thread, unless it exists. format is its git object
 	// format.
 	Ready(ctx context.Context, row store.Thread, format string) error
 	// Fetch updates the repository from the remote of its workspace, if any.
@@ -83,7 +83,7 @@ type holding struct {
 	n int // number of holders and waiters
 }
 
-// take waits until the caller has a directory to itself. The function that it returns releases the directory.
+// take waits until the caller has exclusive use of a directory. The function that it returns releases it.
 func (h *held) take(dir string) func() {
 	h.mu.Lock()
 	if h.dir == nil {
@@ -231,7 +231,7 @@ func (t *Trees) onto(ctx context.Context, f *thread.Files) (string, error) {
 	return git.BundleOnto(r)
 }
 
-// filesAt returns the files that a thread had at a head of its own, or those it began with; nil if the record
+// filesAt returns the files that a thread had at one of its heads, or those it began with; nil if the record
 // lacks them.
 func (t *Trees) filesAt(ctx context.Context, row store.Thread, head dag.Hash) (*thread.Files, error) {
 	h, err := t.keptAt(ctx, row, head)
@@ -274,7 +274,7 @@ func (t *Trees) keptAt(ctx context.Context, row store.Thread, head dag.Hash) (da
 func (t *Trees) keptIn(ctx context.Context, head dag.Hash, uploaded map[string]dag.Hash) (
 	files, start dag.Hash, err error) {
 	start = head
-	var past dag.Hash // up to this fork, steps belong to a path, which has files of its own
+	var past dag.Hash // up to this fork, steps belong to a path, which has its own files
 	for s, err := range t.cfg.Reader.Walk(ctx, head) {
 		if err != nil {
 			return files, start, err
@@ -309,7 +309,7 @@ func (t *Trees) keptIn(ctx context.Context, head dag.Hash, uploaded map[string]d
 	return files, start, nil
 }
 
-// gatherSides has what the paths of a join left in the repository, and what they began with, wherever they worked.
+// gatherSides puts into the repository what the paths of a join left and what they began with, wherever they worked.
 func (t *Trees) gatherSides(ctx context.Context, paths []store.Thread) error {
 	for _, row := range paths {
 		if !Own(row) || row.Status != store.Completed {

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// setupTime bounds the command that prepares a new worktree.
+// setupTime limits the command that prepares a new worktree.
 const setupTime = 30 * time.Minute
 
 // maxSetupOutput is how many bytes of that command's output an error includes.

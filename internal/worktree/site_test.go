@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// TestMain gives git a home of its own: what the machine's user has configured must not count.
+// TestMain gives git its own home directory: the configuration of the machine's user must not matter.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	home := housetest.GitHome(testing.Short(), "")
@@ -31,10 +31,10 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// files is the content of files by path.
+// files maps paths to file contents.
 type files map[string]string
 
-// A site is a task in a workspace, whose threads take steps that say how the files were.
+// A site is a task in a workspace, whose threads take steps that record the files.
 type site struct {
 	*testing.T
 	dir   string // the workspace
@@ -97,7 +97,7 @@ func (h *site) git(args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// unregister makes the repository forget its worktrees, as an agent can that writes there.
+// unregister makes the repository forget its worktrees, as an agent that writes there can.
 func (h *site) unregister() {
 	h.Helper()
 	h.must(os.RemoveAll(filepath.Join(h.dir, ".git", "worktrees")))
@@ -137,7 +137,7 @@ func (h *site) add(objects []store.Object, row store.Thread) store.Thread {
 	return row
 }
 
-// change commits a row as it is now.
+// change commits the new state of a row.
 func (h *site) change(was, row store.Thread) store.Thread {
 	h.Helper()
 	h.must(h.store.Commit(h.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}}))
@@ -151,7 +151,7 @@ func (h *site) step(row store.Thread, d *thread.Detail) store.Thread {
 		thread.Draft{Role: "writer", Meta: json.RawMessage(`{}`), Detail: d, At: h.now()})
 }
 
-// path adds a path that leaves the task at its head and writes, where it is placed.
+// path adds a path that forks from the task at its head, writes, and works where Place puts it.
 func (h *site) path(id string) store.Thread {
 	h.Helper()
 	row := thread.Path(h.root, h.clock, store.Path{ID: id, Join: "gathered", N: 1}, h.now())
@@ -161,7 +161,7 @@ func (h *site) path(id string) store.Thread {
 	return h.add(nil, row)
 }
 
-// fork adds a fork by hand of row at its head.
+// fork returns a user's fork of row at its head.
 func (h *site) fork(row store.Thread, id string) store.Thread {
 	h.Helper()
 	return thread.Fork(row, id, thread.Step{Hash: row.Head}, row.Steps, h.now())
@@ -175,7 +175,7 @@ func (h *site) ready(id string) store.Thread {
 	return row
 }
 
-// work is an attempt of an agent that writes files in the tree of row, and its step.
+// work performs an attempt of an agent that writes files in the tree of row, and commits its step.
 func (h *site) work(row store.Thread, f files) store.Thread {
 	h.Helper()
 	n := row.Steps + 1
@@ -190,7 +190,7 @@ func (h *site) work(row store.Thread, f files) store.Thread {
 	})
 }
 
-// done is a path that wrote files and has come to its join.
+// done returns a path that wrote files and has reached its join.
 func (h *site) done(id string, f files) store.Thread {
 	h.Helper()
 	row := h.work(h.ready(id), f)

@@ -18,7 +18,7 @@ import (
 )
 
 // worktreeDir returns the directory in the worktree of row that corresponds to tree in its
-// repository. Not ok: tree is not under git.
+// repository. ok is false if tree is not under git.
 func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string, ok bool) {
 	repo, err := git.Open(ctx, tree)
 	if err != nil {
@@ -35,8 +35,8 @@ func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string
 	return filepath.Join(root(row), rel), true
 }
 
-// TreeIn returns the path, inside the repository, of a directory in the thread's own worktree. workspace may be
-// a name, see package place.
+// TreeIn returns the path of a directory in the thread's own worktree; inside is its path in the repository.
+// workspace may be a name, see package place.
 func TreeIn(workspace, thread, inside string) string {
 	return filepath.Join(workspace, ".plait", "worktrees", thread, filepath.FromSlash(inside))
 }
@@ -44,8 +44,8 @@ func TreeIn(workspace, thread, inside string) string {
 // root is the top of a thread's worktree, if it has one.
 func root(row store.Thread) string { return TreeIn(row.Workspace, row.ID, "") }
 
-// Made returns the top of the worktree that a thread works in, and the thread that it was made for. Not ok: the
-// thread works in the person's own tree.
+// Made returns the top of the worktree that a thread works in, and the thread that it was made for. ok is false
+// if the thread works in the person's own tree.
 func Made(row store.Thread) (top, of string, ok bool) {
 	rel, err := filepath.Rel(TreeIn(row.Workspace, "", ""), row.Tree)
 	if row.Tree == "" || err != nil || !filepath.IsLocal(rel) || rel == "." {
@@ -61,8 +61,8 @@ func Own(row store.Thread) bool {
 	return ok && of == row.ID
 }
 
-// Place returns the tree in which row works, a path or child of parent that writes: a worktree of its own under
-// git, otherwise its parent's tree.
+// Place returns the tree in which row works, a path or child of parent that writes: its own worktree under git,
+// otherwise its parent's tree.
 func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, error) {
 	if top, _, ok := Made(parent); ok { // an agent has worked there, so its git files are not trusted
 		rel, err := filepath.Rel(top, parent.Tree)
@@ -74,8 +74,8 @@ func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, er
 	return parent.Tree, nil
 }
 
-// PlaceFork returns the tree in which next works, a fork by hand of row that writes: a worktree of its own if
-// the record has the files at its head, otherwise row's tree.
+// PlaceFork returns the tree in which next works, a user's fork of row that writes: its own worktree if the
+// record has the files at its head, otherwise row's tree.
 func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, error) {
 	if top, _, made := Made(row); made && t.placed(row) {
 		rel, err := filepath.Rel(top, row.Tree)
@@ -159,7 +159,7 @@ func (t *Trees) Begin(ctx context.Context, row store.Thread, tree string) error 
 
 // baseTree returns the git tree that a thread's worktree begins with. It is what the thread's own steps left.
 // Otherwise, for a path, it is its parent's files as they were when the first path of the fork began; for a
-// fork by hand, what the steps before it left.
+// user's fork, what the steps before it left.
 func (t *Trees) baseTree(ctx context.Context, row store.Thread) (*git.Repo, string, error) {
 	own := dag.Hash{} // the steps after it are the thread's own
 	if row.Parent != nil {
@@ -204,7 +204,7 @@ func (t *Trees) forkSnapshot(ctx context.Context, repo *git.Repo, path store.Thr
 	return "", "", err
 }
 
-// originTree returns the git tree that a path began with, for a fork by hand of that path before any step that
+// originTree returns the git tree that a path began with, for a user's fork of that path before any step that
 // records its files; "" if unknown.
 func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread) (string, error) {
 	for row.Parent == nil {
@@ -224,7 +224,7 @@ func (t *Trees) originTree(ctx context.Context, repo *git.Repo, row store.Thread
 // asOfFork names the snapshot of a thread's files at the fork where a path left.
 func asOfFork(path store.Thread) string { return "fork-" + path.Parent.From.Short() }
 
-// treeAt returns the tree under a ref, "" for none.
+// treeAt returns the tree under a ref, or "" if there is none.
 func treeAt(ctx context.Context, repo *git.Repo, ref string) (string, error) {
 	kept, err := repo.Refs(ctx, path.Dir(ref)+"/")
 	if err != nil {
@@ -290,7 +290,7 @@ func repository(ctx context.Context, row store.Thread) (*git.Repo, error) {
 
 func ref(thread, name string) string { return "refs/plait/" + thread + "/" + name }
 
-// snapshotTime bounds a snapshot, since an agent can leave things that git waits for.
+// snapshotTime limits a snapshot, since an agent can leave things that git waits for.
 const snapshotTime = time.Minute
 
 // Snapshot returns the git tree of a thread's working tree, kept under a name; "" without git. In a person's
@@ -308,7 +308,7 @@ func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (st
 	return "", nil
 }
 
-// Hold is like Snapshot, but any failure is an error, and the caller bounds its time.
+// Hold is like Snapshot, but any failure is an error, and the caller limits its time.
 func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string, error) {
 	work, err := repository(ctx, row)
 	if err != nil {
@@ -362,7 +362,7 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 		if err == nil && Own(row) {
 			top := root(row)
 			if is, statErr := os.Lstat(top); statErr == nil && !is.IsDir() {
-				err = os.Remove(top) // an agent may have replaced its tree by a link, which is not followed
+				err = os.Remove(top) // an agent may have replaced its tree with a link, which is not followed
 			}
 			if err == nil {
 				_, err = repo.Remove(ctx, top, ref(row.ID, "last-"+strconv.Itoa(row.Steps)))

@@ -27,17 +27,17 @@ type Upload struct {
 	Most   int64        // bytes; zero: maxUpload
 }
 
-// An Uploaded is the result of an Upload. The directory is not needed after it.
+// An Uploaded is the result of an Upload. The directory is not needed after that.
 type Uploaded struct {
 	Files   dag.Hash       // the tree node
 	Objects []store.Object // to be committed with the row that names it
-	Inside  string         // the directory's path in the repository, "" for its top
+	Inside  string         // the directory's path in the repository, "" for the top
 	Bytes   int64          // of the bundle
 	Onto    string         // the commit of the remote that it builds on, "" for none
 	Notes   []string       // what workers will lack
 }
 
-// Upload puts a person's files into the record. stage keeps bytes as a blob. Ignored files stay where they are.
+// Upload puts a person's files into the record, except ignored ones. stage keeps bytes as a blob.
 func (t *Trees) Upload(ctx context.Context, u Upload,
 	stage func(io.Reader) (dag.Hash, error)) (up Uploaded, err error) {
 	dir := Of(u.Row)

@@ -2,18 +2,18 @@
 // restores it, merges what paths changed, and removes it.
 //
 // It takes rows of threads and the trees that their steps recorded, and produces directories and git trees. A
-// thread has one working tree, and one agent at a time writes in it. Under git, a path that writes has a
-// worktree of its own, made from its parent's tree at the fork; a fork by hand has one made from the tree that
-// its step left. Without git they work in their parent's tree.
+// thread has one working tree, and one agent at a time writes in it. Under git, a path that writes has its own
+// worktree, made from its parent's tree at the fork; a user's fork has one made from the tree that its step
+// left. Without git they work in their parent's tree.
 //
 // On a worker, which has no directory of a person, every thread has a worktree, made from the record
 // (settle.go), so that any machine can continue it.
 //
 // Laws:
 //
-//   - What an agent may have touched is never run and never asked: a made tree is opened from the
+//   - What an agent may have touched is never run and never trusted: a worktree made here is opened from the
 //     workspace's repository.
-//   - Every change of a tree can be repeated: it says from which tree to which.
+//   - Every change of a tree can be repeated: it names the tree before and the tree after.
 //   - Nothing here moves a head or changes a row.
 package worktree
 
@@ -50,8 +50,8 @@ func New(cfg Config) *Trees { return &Trees{cfg: cfg} }
 // Of returns the directory in which a thread works.
 func Of(row store.Thread) string { return cmp.Or(row.Tree, row.Workspace) }
 
-// UnderGit reports whether a directory is in a git repository, so that threads can have worktrees of
-// their own.
+// UnderGit reports whether a directory is in a git repository, so that threads can have their own
+// worktrees.
 func UnderGit(ctx context.Context, dir string) bool {
 	_, err := git.Open(ctx, dir)
 	return err == nil
@@ -69,7 +69,7 @@ func Inside(tree, location string) (string, error) {
 	}
 	root, err := filepath.EvalSymlinks(tree)
 	if err != nil {
-		return dir, nil // whoever works there will report what is missing
+		return dir, nil // what works there will report that it is missing
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestAPathThatWritesIsPlacedInAWorktreeOfItsOwn(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		underGit bool
-		sub      string                                 // of the workspace, where the parent works; "": no tree
+		sub      string                                 // subdirectory where the parent works; "": no tree
 		made     bool                                   // the parent works in a worktree made for it
 		want     func(h *site, row store.Thread) string // the path's tree
 	}{
@@ -113,13 +113,13 @@ func TestPrepareMakesTheTreeAsItsParentsWasAtTheFork(t *testing.T) {
 
 	h.write(a.Tree, files{"f": "of a"})
 	h.must(h.trees.Prepare(t.Context(), a))
-	h.wantFiles(a.Tree, files{"f": "of a"}) // a tree that is there is left alone
+	h.wantFiles(a.Tree, files{"f": "of a"}) // an existing tree is left alone
 
 	a = h.work(a, files{"f": "of a's step"})
 	h.must(os.RemoveAll(a.Tree))
 	h.git("worktree", "prune")
 	h.must(h.trees.Prepare(t.Context(), a))
-	h.wantFiles(a.Tree, files{"f": "of a's step"}) // made anew, it is as its last step left it
+	h.wantFiles(a.Tree, files{"f": "of a's step"}) // made again, it is as its last step left it
 }
 
 func TestPrepareMakesNothingForAThreadWithoutATreeOfItsOwn(t *testing.T) {
