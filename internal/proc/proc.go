@@ -2,7 +2,7 @@
 //
 // A Config gives the program, its whole environment, the writers for its output,
 // and its limits. A Result says how the child ended and why.
-// Guarantees:
+// Laws:
 //
 //   - No shell, and nothing inherited: argv, environment and directory are what
 //     the Config says. The child gets its own session, and so its own process
