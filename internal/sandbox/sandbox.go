@@ -1,5 +1,5 @@
 // Package sandbox decides how Plait runs an agent's program: in a sandbox that enforces the role's access, with
-// caches of the task, and with no network but the gateway to its model.
+// the task's caches, and with no network but the gateway to its model.
 //
 // It takes a Request and what the agent's definition grants, and returns the gateway's address as the program
 // sees it, the command line inside the sandbox, and what the sandbox enforces, for the record. Laws:
@@ -39,7 +39,7 @@ type Config struct {
 // A Host makes boxes. It may be used concurrently.
 type Host struct {
 	cfg Config
-	// Bwrap is bubblewrap, "" if it is missing: see [proc.Walls].
+	// Bwrap is the path of bubblewrap, "" if it is missing: see [proc.Walls].
 	Bwrap string
 }
 
@@ -50,8 +50,8 @@ func NewHost(cfg Config) *Host { return &Host{cfg, proc.Walls()} }
 type Use struct {
 	Gateway *gateway.Gateway // nil: the agent reaches its model by itself, which needs the network
 	Alone   bool             // it has no model to reach
-	Network bool             // a person granted it
-	Write   []string         // directories that a person granted
+	Network bool             // granted by a person
+	Write   []string         // directories granted by a person
 	State   []string         // the agent's own directories that it writes
 	Read    []string         // what it must be able to read even in a hidden place
 }
@@ -163,7 +163,7 @@ func (h *Host) hidden() []string {
 	return slices.DeleteFunc(list, func(p string) bool { return p == "" })
 }
 
-// Workdir returns where an attempt works: dir below a tree. Links do not lead out of the tree.
+// Workdir returns where an attempt works: dir below tree. It refuses a link that leads out of the tree.
 func Workdir(tree, dir string) (string, error) {
 	root, err := filepath.EvalSymlinks(tree)
 	if err != nil {
@@ -182,7 +182,7 @@ func Workdir(tree, dir string) (string, error) {
 // scratch returns the directory of a task for caches and temporary files.
 func scratch(req agent.Request) string { return cmp.Or(req.Scratch, req.Home) }
 
-// Caches makes a task's directories for temporary files and for the caches of common toolchains, and returns
+// Caches creates a task's directories for temporary files and for the caches of common toolchains, and returns
 // the environment variables that point to them.
 func Caches(req agent.Request) (map[string]string, error) {
 	tmp, cache := filepath.Join(scratch(req), "tmp"), filepath.Join(scratch(req), "cache")
@@ -197,8 +197,8 @@ func Caches(req agent.Request) (map[string]string, error) {
 	}, nil
 }
 
-// Environ returns the environment of a program. It omits the variables named in drop, whatever the definition
-// has.
+// Environ returns the environment of a program. It omits the variables named in drop, even if the definition
+// sets them.
 func Environ(req agent.Request, pass []string, env map[string]string, drop ...string) []string {
 	list := proc.First(req.Bin(), proc.Environ(pass, env, req.Env, req.Tag))
 	return slices.DeleteFunc(list, func(kv string) bool {

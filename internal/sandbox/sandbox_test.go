@@ -29,7 +29,7 @@ func TestBox(t *testing.T) {
 		use    Use
 		bwrap  string
 		says   string
-		line   string // a part of it
+		line   string // part of the command line
 		online bool
 	}{
 		{"read", agent.Read, Use{Gateway: g}, h.Bwrap, "bubblewrap: read-only", "--unshare-net", false},
