@@ -1,16 +1,16 @@
-// Package command is the agent kind command: any program as an agent. A flow
-// uses it for tests, git, linters and scripts.
+// Package command implements the agent kind command: any program as an agent. A
+// flow uses it for tests, git, linters and scripts.
 //
-// In go an argument vector and a Request. The program runs in the request's
-// directory with the prompt on stdin and the environment of [proc.Environ]. Out
-// comes what it printed. Laws:
+// It takes an argument vector and a Request. The program runs in the request's
+// directory with the prompt on stdin and the environment of [proc.Environ]. The
+// result is what it printed. Laws:
 //
 //   - No shell and no templates: argv is what the configuration says.
 //   - Stdout is the transcript: it goes to the desk's raw log byte for byte,
 //     stderr to the desk's stderr log.
 //   - An exit code that the configuration maps is a result with that $status.
-//     Exit 0 is a result without one. Any other end is a failure.
-//   - It enforces no sandbox, and says so.
+//     Exit 0, if not mapped, is a result without one. Any other end is a failure.
+//   - It enforces no sandbox, and reports that.
 package command
 
 import (
@@ -27,15 +27,15 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Config describes a program. Only Command is needed.
+// A Config describes a program. Only Command is required.
 type Config struct {
 	Command []string          // program and arguments
 	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // further variables
+	Env     map[string]string // additional variables
 	Pass    []string          // names of Plait's own variables to pass on
 	Exit    map[string]string // exit code in decimal to $status
-	Idle    time.Duration     // time without output, 0: what the request says
-	Grace   time.Duration     // between two steps of stopping, 0: proc.DefaultGrace
+	Idle    time.Duration     // maximum time without output; 0: the request's
+	Grace   time.Duration     // between two steps of stopping; 0: proc.DefaultGrace
 }
 
 // An Agent runs one program per attempt. It may be used concurrently.
@@ -46,7 +46,7 @@ type Agent struct {
 
 var _ agent.Program = (*Agent)(nil)
 
-// New checks cfg and returns its agent.
+// New checks cfg and returns an agent that runs its program.
 func New(cfg Config) (*Agent, error) {
 	if len(cfg.Command) == 0 || cfg.Command[0] == "" {
 		return nil, errors.New("command agent: command is empty: give the program and its arguments as a list")
@@ -76,10 +76,10 @@ func New(cfg Config) (*Agent, error) {
 
 func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
 
-// String returns the command line, as people read it.
+// String returns the command line for people to read.
 func (a *Agent) String() string { return strings.Join(a.cfg.Command, " ") }
 
-// Status returns the status that the configuration gives an exit code, "" for none.
+// Status returns the status that the configuration maps an exit code to, or "" if there is none.
 func (a *Agent) Status(exit int) string { return a.exit[exit] }
 
 // Run runs the program once. See [agent.Agent].
@@ -137,8 +137,8 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	return a.result(res, out, last, limits{wall: req.Timeout, idle: idle})
 }
 
-// dir returns the working directory and sees to it that links do not lead it
-// out of the tree.
+// dir returns the working directory. It refuses a link that leads out of the
+// tree.
 func (a *Agent) dir(req agent.Request) (string, error) {
 	if a.cfg.Dir == "" || a.cfg.Dir == "." {
 		return req.Dir, nil
@@ -146,7 +146,7 @@ func (a *Agent) dir(req agent.Request) (string, error) {
 	dir := filepath.Join(req.Dir, a.cfg.Dir)
 	root, err := filepath.EvalSymlinks(req.Dir)
 	if err != nil {
-		return dir, nil // gone: starting says it better
+		return dir, nil // gone: the error of starting explains it better
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -208,7 +208,7 @@ func final(t *testing.T, err error, want string) {
 	}
 }
 
-func TestCannotStart(t *testing.T) { // alone: a file that another test's fork has open for writing is busy
+func TestCannotStart(t *testing.T) { // not parallel: a file that another test's fork has open for writing is busy
 	req, _, _ := request(t)
 	for name, mode := range map[string]os.FileMode{"data": 0o600, "garbage": 0o700} {
 		if err := os.WriteFile(filepath.Join(req.Dir, name), []byte{1}, mode); err != nil {

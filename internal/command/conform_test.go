@@ -19,8 +19,8 @@ func TestConformance(t *testing.T) {
 			if err := os.WriteFile(said, s.Text, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// The program is a sh that prints the text and becomes what comes
-			// then; a stubborn one stays and is deaf too.
+			// The program is a sh that prints the text and execs what comes next;
+			// a stubborn one stays, and ignores signals too.
 			var then []string
 			switch s.End {
 			case agenttest.Fails:

@@ -16,7 +16,7 @@ const (
 	maxProgress = 400                    // bytes of the last stderr line in a message
 )
 
-// A head passes all bytes on and keeps the first agent.MaxOutput of them.
+// A head forwards all bytes and keeps the first agent.MaxOutput of them.
 type head struct {
 	to   io.Writer
 	kept []byte
@@ -35,10 +35,10 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A tail passes all bytes on and keeps the last line that is not blank.
+// A tail forwards all bytes and keeps the last line that is not blank.
 type tail struct {
 	to         io.Writer
-	line, last []byte // the line being written, cut; the last finished one that is not blank
+	line, last []byte // the line being written, truncated; the last complete one that is not blank
 }
 
 func (t *tail) Write(p []byte) (int, error) {
@@ -73,9 +73,9 @@ func (t *tail) suffix() string {
 	return ": " + agent.Clip(string(bytes.TrimSpace(line)), maxProgress)
 }
 
-// A progress emits the agent's events: lines of output at most once per
-// minPause, the latest winning, so that a chatty program does not flood the
-// record of events.
+// A progress emits the agent's events. It emits at most one line of output per
+// minPause, the latest one, so that a chatty program does not flood the record
+// with events.
 type progress struct {
 	emit func(agent.Event) error
 	stop context.CancelCauseFunc
@@ -84,12 +84,12 @@ type progress struct {
 	text    string
 	waiting bool // text is not emitted yet
 	sent    time.Time
-	timer   *time.Timer // emits text when the pause is over; nil when there is none
+	timer   *time.Timer // emits text when the pause is over; nil if none is running
 	closed  bool
 	err     error // the first error of emit; read without mu after flush
 }
 
-// event emits e at once.
+// event emits e immediately.
 func (p *progress) event(e agent.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,8 +106,8 @@ func (p *progress) send(e agent.Event) {
 	}
 }
 
-// line handles a line of stdout. Of a line that redraws itself with carriage returns
-// the last state counts; blank lines are ignored.
+// line handles a line of stdout. If a line redraws itself with carriage returns, its
+// last state counts; blank lines are ignored.
 func (p *progress) line(b []byte, _ bool) error {
 	b = bytes.TrimRight(b, "\r \t")
 	b = b[bytes.LastIndexByte(b, '\r')+1:]
@@ -126,7 +126,7 @@ func (p *progress) line(b []byte, _ bool) error {
 	return p.err
 }
 
-// onTimer emits the line that waits, when the pause is over.
+// onTimer emits the waiting line when the pause is over.
 func (p *progress) onTimer() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +136,7 @@ func (p *progress) onTimer() {
 	}
 }
 
-// release emits the line that waits. mu is held.
+// release emits the waiting line. mu is held.
 func (p *progress) release() {
 	if p.waiting {
 		p.send(agent.Event{Kind: agent.EventProgress, Text: agent.Clip(p.text, maxText)})
@@ -144,7 +144,7 @@ func (p *progress) release() {
 	}
 }
 
-// flush emits the last line and ends the timer. Lines that come later are lost.
+// flush emits the last line and stops the timer. Later lines are lost.
 func (p *progress) flush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ func TestProgressIsCoalesced(t *testing.T) {
 			p.line(fmt.Appendf(nil, "line %d", i), false)
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(time.Second) // the timer brings line 49
+		time.Sleep(time.Second) // the timer emits line 49
 		p.line([]byte("slow"), false)
 		time.Sleep(time.Millisecond)
 		p.line([]byte("quick"), false)
@@ -37,7 +37,7 @@ func TestProgressIsCoalesced(t *testing.T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		want := []string{"0s line 0", "200ms line 19", "400ms line 39", "600ms line 49", "1.5s slow", "1.501s last"}
-		// At 200 ms line 20 and the timer meet; either may be first.
+		// At 200 ms line 20 and the timer coincide; either may be first.
 		for i, alt := range map[int]string{1: "200ms line 20", 2: "400ms line 40"} {
 			if i < len(got) && got[i] == alt {
 				want[i] = alt

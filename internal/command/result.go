@@ -14,10 +14,10 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// limits are what a run was held to, for messages.
+// limits are the limits of a run, for messages.
 type limits struct{ wall, idle time.Duration }
 
-// result turns how the program ended into the attempt's outcome.
+// result returns the attempt's outcome, given how the program ended.
 func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agent.Result, error) {
 	name := a.cfg.Command[0]
 	f := &agent.Failure{Kind: agent.Infra}
@@ -46,7 +46,7 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 		f.Message = fmt.Sprintf("%s exited with code %d%s", name, res.Exit, last.suffix())
 	}
 	if len(res.Left) > 0 {
-		// The attempt is not over while something of it may still write.
+		// The attempt is not over while one of its processes may still write.
 		if f.Message == "" {
 			f.Message = name + " ended"
 		}
@@ -62,8 +62,8 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 	}, nil
 }
 
-// startFailure explains why the program did not start, and what to do. Trying
-// again cannot help, except where the machine was short of something.
+// startFailure explains why the program did not start, and what to do. Trying again
+// cannot help, unless the machine was short of some resource.
 func startFailure(se *proc.StartError, shown string) *agent.Failure {
 	f := &agent.Failure{Kind: agent.Infra, Final: true}
 	switch {
