@@ -1,13 +1,13 @@
-// Package jsonrpc is one end of a conversation by JSON-RPC 2.0 with a program: a message a line, in both
+// Package jsonrpc implements one end of a JSON-RPC 2.0 conversation with a program: one message per line, in both
 // directions, over its standard input and output.
 //
-// In go the program's stdin and the lines that it says; out come the results of calls. Laws:
+// It takes the program's stdin and the lines that it prints, and returns the results of calls. Laws:
 //
-//   - Sending never waits: a program that does not read its stdin blocks nobody.
+//   - Sending never waits: a program that does not read its stdin blocks no caller.
 //   - A call ends: with its answer, with its context, or with the conversation.
-//   - Each message that is sent is shown to whoever sends it first.
+//   - Each message is shown to its sender before it is sent.
 //
-// It reads nothing by itself: whoever does decides what a line is, and hands over the answers, see
+// The package itself reads nothing: the caller reads, decides what a line is, and passes on the answers, see
 // [Conn.Resolve].
 package jsonrpc
 
@@ -31,16 +31,16 @@ type Message struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   *Error          `json:"error,omitempty"`
 
-	Line int `json:"-"` // where it stands in a log, for who reads it
+	Line int `json:"-"` // its line in a log, for the log's reader
 }
 
-// IsRequest reports whether m is a request that wants an answer.
+// IsRequest reports whether m is a request that expects an answer.
 func (m Message) IsRequest() bool { return m.Method != "" && len(m.ID) > 0 }
 
-// IsResponse reports whether m answers a request of ours.
+// IsResponse reports whether m answers one of our requests.
 func (m Message) IsResponse() bool { return m.Method == "" && len(m.ID) > 0 }
 
-// An Error is what the other side answers in the place of a result.
+// An Error is what the other side answers instead of a result.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -49,16 +49,16 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// Codes of errors: JSON-RPC 2.0, §5.1.
+// Error codes: JSON-RPC 2.0, §5.1.
 const (
 	InvalidRequest = -32600
 	NoMethod       = -32601
 )
 
-// ErrGone is the error of a call whose other side ended before it answered.
+// ErrGone reports that the other side ended before it answered.
 var ErrGone = errors.New("the program ended")
 
-// A Party is on whose behalf messages are sent. It is shown each before it is sent, as the line that it is.
+// A Party is the sender of messages. It is shown each one before it is sent, with its line.
 type Party interface {
 	Sent(m Message, line []byte)
 }
@@ -77,15 +77,15 @@ type Conn struct {
 	closed  bool
 }
 
-// A pendingCall waits for its answer. by is who made it, or nil.
+// A pendingCall waits for its answer. by is its caller, or nil.
 type pendingCall struct {
 	by     Party
 	method string
-	reply  chan Message // buffered; closed when none can come any more
+	reply  chan Message // buffered; closed when no answer can come any more
 }
 
-// New returns a Conn that writes to to. version is what each message says in jsonrpc, "" where the
-// protocol leaves it out. The caller runs Pump.
+// New returns a Conn that writes to to. version is the jsonrpc field of each message, "" if the
+// protocol omits it. The caller must run Pump.
 func New(to io.WriteCloser, version string) *Conn {
 	c := &Conn{to: to, version: version, pending: make(map[int64]*pendingCall)}
 	c.changed.L = &c.mu
@@ -108,14 +108,14 @@ func (c *Conn) Pump() {
 		}
 		for _, line := range queue {
 			if _, err := c.to.Write(line); err != nil {
-				return // its end fails the calls
+				return // the calls fail when the program ends
 			}
 		}
 	}
 }
 
 // Call makes a request and decodes its result into result, unless that is nil.
-// An error of the other side's is an [*Error].
+// An error from the other side is an [*Error].
 func (c *Conn) Call(ctx context.Context, by Party, method string, params, result any) error {
 	c.mu.Lock()
 	if c.closed {
@@ -171,7 +171,7 @@ func (c *Conn) send(by Party, id json.RawMessage, method string, params any) err
 	return c.enqueue(by, m)
 }
 
-// Answer answers a request of the other side's.
+// Answer answers a request from the other side.
 func (c *Conn) Answer(by Party, id json.RawMessage, result any) error {
 	data, err := json.Marshal(result)
 	if err != nil {
@@ -180,7 +180,7 @@ func (c *Conn) Answer(by Party, id json.RawMessage, result any) error {
 	return c.enqueue(by, Message{ID: id, Result: data})
 }
 
-// Refuse answers a request of the other side's with an error.
+// Refuse answers a request from the other side with an error.
 func (c *Conn) Refuse(by Party, id json.RawMessage, code int, why string) error {
 	return c.enqueue(by, Message{ID: id, Error: &Error{Code: code, Message: why}})
 }
@@ -204,7 +204,7 @@ func (c *Conn) enqueue(by Party, m Message) error {
 	return nil
 }
 
-// Caller returns whose call m answers, or nil, and what it called.
+// Caller returns the party whose call m answers, or nil, and the method it called.
 func (c *Conn) Caller(m Message) (by Party, method string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,7 +214,7 @@ func (c *Conn) Caller(m Message) (by Party, method string) {
 	return nil, ""
 }
 
-// callID returns the id of an answer; 0, which no call has, when it is none of ours.
+// callID returns the id of an answer, or 0, which no call has, if it cannot be one of ours.
 func (m Message) callID() int64 {
 	n, err := strconv.ParseInt(string(bytes.TrimSpace(m.ID)), 10, 64)
 	if err != nil {
@@ -223,7 +223,7 @@ func (m Message) callID() int64 {
 	return n
 }
 
-// Resolve hands an answer to the call that waits for it.
+// Resolve passes an answer to the call that waits for it.
 func (c *Conn) Resolve(m Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -235,7 +235,7 @@ func (c *Conn) Resolve(m Message) {
 	}
 }
 
-// End fails all calls that wait and all later ones.
+// End makes all waiting calls and all later ones fail.
 func (c *Conn) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// talk is a Conn, and what it writes by lines.
+// talk returns a Conn, and a scanner of the lines that it writes.
 func talk(t *testing.T, version string) (*Conn, *bufio.Scanner) {
 	r, w := io.Pipe()
 	c := New(w, version)
@@ -47,7 +47,7 @@ func TestCalls(t *testing.T) {
 		}
 		m.Result, m.Method, m.Params = json.RawMessage(`{"twice":`+string(m.ID)+`}`), "", nil
 		c.Resolve(m)
-		c.Resolve(m) // twice, which changes nothing
+		c.Resolve(m) // a second time, which must change nothing
 	}
 	seen := map[int]bool{}
 	for range n {
@@ -96,7 +96,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// A program that does not read its stdin blocks no caller.
+// A program that does not read its stdin must not block a caller.
 func TestNotRead(t *testing.T) {
 	c, _ := talk(t, "")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
