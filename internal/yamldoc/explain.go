@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// explain says of the usual slips what is wrong with the text. What a parser says of them is what it
-// wanted to read next.
+// explain describes what is wrong with the text, for common mistakes. A parser only reports what it
+// expected to read next.
 func explain(data []byte, e *yaml.LoadError) string {
 	before, at := around(data, e.Mark)
 	indent := before[bytes.LastIndexByte(before, '\n')+1:]
@@ -31,12 +31,12 @@ func explain(data []byte, e *yaml.LoadError) string {
 	return e.Message
 }
 
-// isTabbed reports whether the white space that begins a line has a tab.
+// isTabbed reports whether a line is indented with a tab.
 func isTabbed(line []byte) bool {
 	return bytes.IndexByte(line[:len(line)-len(bytes.TrimLeft(line, " \t"))], '\t') >= 0
 }
 
-// around returns what stands before m, and the character there: 0 at the end.
+// around returns the text before m and the character at m, which is 0 at the end.
 func around(data []byte, m yaml.Mark) (before []byte, at rune) {
 	i := 0
 	for range m.Line - 1 {
@@ -54,8 +54,8 @@ func around(data []byte, m yaml.Mark) (before []byte, at rune) {
 	return data, 0
 }
 
-// lastOpen finds the last bracket in text that is not closed again, and its line. It does not read
-// quotes: near a bracket that a person forgot there are seldom others in them.
+// lastOpen finds the last bracket in text that is not closed, and its line. It ignores quoting:
+// near a forgotten bracket, quotes seldom contain others.
 func lastOpen(text []byte) (open byte, line int) {
 	closed := 0
 	for i := len(text) - 1; i >= 0; i-- {

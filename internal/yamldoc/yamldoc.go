@@ -1,9 +1,9 @@
-// Package yamldoc reads one document of YAML 1.2, of which JSON is a part, strictly.
+// Package yamldoc strictly reads a single document of YAML 1.2, which includes JSON.
 //
-// Bytes go in; nodes, which know their line and column, and JSON values come out. Laws: one
-// document; no key twice; no tag but those of JSON; a number is kept exactly or refused; a hostile
-// document is an error, never a panic. [Value] also refuses anchors, aliases and merges. Rooms that
-// allow those follow them themselves, over [Parse], [Pairs] and [Scalar].
+// It turns bytes into nodes, which know their line and column, and into JSON values. Laws: one
+// document; no duplicate keys; only the tags of JSON types; a number is kept exactly or refused; a
+// hostile document is an error, never a panic. [Value] also refuses anchors, aliases and merges.
+// Packages that allow those resolve them themselves, with [Parse], [Pairs] and [Scalar].
 package yamldoc
 
 import (
@@ -16,21 +16,21 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// An Error says what is wrong at a place of a document. Lines and columns count from 1.
+// An Error describes a problem at a position in a document. Lines and columns count from 1.
 type Error struct {
 	Line, Column int
 	Message      string
-	Duplicate    bool // a key is there twice
+	Duplicate    bool // the problem is a duplicate key
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Message) }
 
-// Errorf returns an error at the place of n.
+// Errorf returns an error at the position of n.
 func Errorf(n *yaml.Node, format string, args ...any) *Error {
 	return &Error{Line: max(n.Line, 1), Column: max(n.Column, 1), Message: fmt.Sprintf(format, args...)}
 }
 
-// Parse returns the root of the only document in data, or nil when there is none. An error is an *Error.
+// Parse returns the root of the only document in data, or nil if there is none. An error is an *Error.
 func Parse(data []byte) (root *yaml.Node, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -58,7 +58,7 @@ func Parse(data []byte) (root *yaml.Node, err error) {
 	return doc.Content[0], nil
 }
 
-// located gives an error of the parser the place that the parser names.
+// located returns an error of the parser with the position that the parser names.
 func located(data []byte, err error) *Error {
 	var all *yaml.LoadErrors
 	one := &yaml.LoadError{Message: err.Error()}
@@ -70,11 +70,11 @@ func located(data []byte, err error) *Error {
 	return &Error{max(one.Mark.Line, 1), max(one.Mark.Column, 1), explain(data, one), false}
 }
 
-// A Pair is a key of a mapping and its value, as they are written.
+// A Pair is a key of a mapping and its value, as written.
 type Pair struct{ Key, Value *yaml.Node }
 
-// Pairs returns the keys and values of mapping n in order. It leaves out, and returns an error for,
-// each key that is no scalar and each key that is there already.
+// Pairs returns the keys and values of mapping n in order. It omits, and returns an error for, each
+// key that is not a scalar and each duplicate key.
 func Pairs(n *yaml.Node) ([]Pair, []*Error) {
 	var pairs []Pair
 	var bad []*Error
@@ -101,13 +101,13 @@ func Pairs(n *yaml.Node) ([]Pair, []*Error) {
 	return pairs, bad
 }
 
-// IsMerge reports whether key is the "<<" of YAML 1.1, which merges mappings into its own.
+// IsMerge reports whether key is the "<<" of YAML 1.1, which merges other mappings into its own.
 func IsMerge(key *yaml.Node) bool {
 	return key.Kind == yaml.ScalarNode && key.Value == "<<" &&
 		key.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
 }
 
-// KnownTag reports whether n is of a type that YAML itself has, and JSON too: times are text.
+// KnownTag reports whether the type of n is built into YAML and has a JSON equivalent: times are text.
 func KnownTag(n *yaml.Node) bool {
 	switch n.ShortTag() {
 	case "", "!", "!!str", "!!int", "!!float", "!!bool", "!!null", "!!map", "!!seq", "!!merge", "!!timestamp":
@@ -116,7 +116,7 @@ func KnownTag(n *yaml.Node) bool {
 	return false
 }
 
-// Value returns n as JSON has it. depth is how many levels there may be below n.
+// Value returns n as a JSON value. depth is how many levels there may be below n.
 func Value(n *yaml.Node, depth int) (any, error) {
 	switch {
 	case depth < 0:
@@ -160,7 +160,7 @@ func Value(n *yaml.Node, depth int) (any, error) {
 	return Scalar(n)
 }
 
-// maxExact bounds the whole numbers that every reader of JSON keeps exactly.
+// maxExact limits integers to those that every JSON reader represents exactly.
 const maxExact = 1 << 53
 
 // Scalar returns a scalar as nil, a bool, an int64, a float64 or a string.
