@@ -49,7 +49,7 @@ func (a Action) MarshalJSON() ([]byte, error) {
 	return data, nil
 }
 
-// Digest returns the SHA-256 of {"action":…,"thread":…} in canonical form. No action is null. It fails if the
+// Digest returns the SHA-256 of {"action":…,"thread":…} in canonical form. A nil action is null. It fails if the
 // action has no canonical form.
 func Digest(thread string, action json.RawMessage) (dag.Hash, error) {
 	if !utf8.ValidString(thread) {
@@ -58,7 +58,7 @@ func Digest(thread string, action json.RawMessage) (dag.Hash, error) {
 	if action == nil {
 		action = json.RawMessage("null")
 	}
-	// By itself first, so that what follows an action's end cannot pass for a key.
+	// By itself first, so that text after the action's end cannot pass for a key.
 	canonical, err := dag.Canonical(action)
 	if err != nil {
 		return dag.Hash{}, fmt.Errorf("digest action: %w", err)

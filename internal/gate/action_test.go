@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/gate"
 )
 
-// TestDigest holds the digest to vectors that sha256sum gives for the text.
+// TestDigest compares digests with the output of sha256sum for the text.
 func TestDigest(t *testing.T) {
 	for name, x := range map[string]struct {
 		thread    string
@@ -74,7 +74,7 @@ func TestDigestRefuses(t *testing.T) {
 	}
 }
 
-// TestActions holds that actions which differ have digests that differ.
+// TestActions checks that different actions have different digests.
 func TestActions(t *testing.T) {
 	base := gate.Action{Type: gate.Command, Command: "make", Cwd: "/w"}
 	seen := map[string]string{}
@@ -113,7 +113,7 @@ func TestActionNotUTF8(t *testing.T) {
 	}
 }
 
-// FuzzDigest spells an action anew and wants the same digest.
+// FuzzDigest writes an action differently and wants the same digest.
 func FuzzDigest(f *testing.F) {
 	for _, s := range []string{
 		`null`, `{}`, `{"type":"command","command":"ls -l","cwd":"/"}`, `{"b":[1,2.5e3,true,null],"a":"\u0041<>&"}`,

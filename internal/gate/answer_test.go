@@ -88,7 +88,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestSeen holds that an answer counts for what its person saw, and for nothing else.
+// TestSeen checks that an answer counts for what the person saw, and for nothing else.
 func TestSeen(t *testing.T) {
 	d := newDesk(t)
 	shown, other := d.open(approval("make")), d.open(approval("rm -rf /"))
@@ -156,8 +156,8 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestTampered holds that nobody approves a row whose action is not what its
-// digest says.
+// TestTampered checks that a row whose action does not match its digest cannot be
+// approved.
 func TestTampered(t *testing.T) {
 	d := newDesk(t)
 	g := d.open(approval("make"))
@@ -242,7 +242,7 @@ func TestStanding(t *testing.T) {
 	always := []gate.Answer{{Approve: true, Grant: store.GrantSession}}
 	for name, x := range map[string]struct {
 		gates []at
-		want  int // index of the gate that stands at headA; -1: none
+		want  int // index of the gate that counts at headA; -1: none
 	}{
 		"nothing":                         {nil, -1},
 		"open":                            {[]at{{headA, nil, false}}, 0},

@@ -25,8 +25,8 @@ type Answer struct {
 	Via     store.Via   // how the answer came
 	// Digest is the digest of the gate that the person saw: the answer is only for that one. Zero: for any.
 	Digest dag.Hash
-	// Input, for an approval that is Editable, approves the action with this input instead of its own. A
-	// digest of its own then binds the approval. Nil: exactly what was asked for.
+	// Input, for an approval that is Editable, approves the action with this input instead of its own. The
+	// approval is then bound to the digest of that. Nil: exactly what was asked for.
 	Input json.RawMessage
 
 	// Beside is committed in one batch with the answer, for example the fact that it was read. Its gates are
@@ -34,7 +34,7 @@ type Answer struct {
 	Beside store.Batch
 }
 
-// sources are those who may ask; ways, how an answer may come: all but ViaTimeout.
+// sources lists who may ask, and ways how an answer may come: all but ViaTimeout.
 var (
 	sources = []store.GateSource{
 		store.SourceFlow, store.SourceWorker, store.SourceAgent,
@@ -101,7 +101,7 @@ func Noted(g store.Gate) bool {
 	return g.Kind == store.GateInput && asks
 }
 
-// sameRequest reports whether two gates ask the same from the same head.
+// sameRequest reports whether two gates ask the same thing at the same head.
 func sameRequest(a, b store.Gate) bool {
 	return a.Thread == b.Thread && a.From == b.From && a.Digest == b.Digest
 }
@@ -116,7 +116,7 @@ func idHash(g store.Gate, before int) dag.Hash {
 	return dag.Sum(append(text, '}'))
 }
 
-// minID is the least number of hex digits in an id.
+// minID is the minimum number of hex digits in an id.
 const minID = 10
 
 // withAnswer returns g after an answer.
@@ -133,7 +133,7 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if !utf8.ValidString(a.Text) || !utf8.ValidString(a.By) {
 		return g, invalid("an answer that is not UTF-8")
 	}
-	a.Text, a.By = store.Text(a.Text), store.Text(a.By) // no row holds a NUL
+	a.Text, a.By = store.Text(a.Text), store.Text(a.By) // rows must not contain a NUL
 	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text
 	if g.Kind == store.GateInput {
 		switch {
@@ -196,7 +196,7 @@ func withExpiry(g store.Gate, now int64) store.Gate {
 }
 
 // standing returns the gate of a thread that counts for a digest at a head: a usable yes, otherwise the newest
-// no, otherwise an open gate. A yes counts both for what was asked and for what was approved in its place.
+// no, otherwise an open gate. A yes counts both for what was asked and for what was approved instead.
 func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 	var best store.Gate
 	rank := 0
@@ -226,7 +226,7 @@ func byAge(gates []store.Gate) []store.Gate {
 	return gates
 }
 
-// maxBy is how many bytes of a name an event repeats. The row has the whole name.
+// maxBy is how many bytes of a name an event includes. The row has the whole name.
 const maxBy = 256
 
 // changeEvent returns the event of a change of g.

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Edit is an option of approvals: the asker can carry out another input than the one it asked about.
+// Edit is an option of approvals: the asker can carry out a different input than the one it asked about.
 const Edit = "edit"
 
 // maxInput is the largest input that a person can give, in bytes.
@@ -109,8 +109,8 @@ func withInput(g store.Gate, a Answer) (store.Gate, error) {
 	return g, nil
 }
 
-// Carries returns what an approval allows: the action that was asked for, or the one that a person approved in
-// its place. The error matches store.ErrCorrupt if the approval is bound to something else.
+// Carries returns what an approval allows: the action that was asked for, or the one that a person approved
+// instead. The error matches store.ErrCorrupt if the approval is bound to something else.
 func Carries(g store.Gate) (action json.RawMessage, digest dag.Hash, err error) {
 	action, digest = g.Action, g.Digest
 	if g.Edited != nil || !g.EditedDigest.IsZero() {
@@ -127,7 +127,7 @@ func isObject(data json.RawMessage) bool {
 	return len(data) > 0 && data[0] == '{'
 }
 
-// commandOf returns the command line in an input, "" if it has none.
+// commandOf returns the command line in an input, or "" if it has none.
 func commandOf(input json.RawMessage) string {
 	var in struct {
 		Command string `json:"command"`

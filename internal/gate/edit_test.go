@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// editable is an approval whose asker can carry out another input.
+// editable returns an approval whose asker can carry out another input.
 func editable(t *testing.T, act gate.Action) store.Gate {
 	t.Helper()
 	g := approval("")
@@ -48,8 +48,8 @@ func TestEdits(t *testing.T) {
 	flows.Source = store.SourceFlow
 	for name, x := range map[string]struct {
 		gate   store.Gate
-		answer gate.Answer // approved via the command line, unless it says otherwise
-		want   string      // the action that is approved; "" where it is refused, "asked" for what was asked for
+		answer gate.Answer // an approval via the command line, unless it says otherwise
+		want   string      // the approved action; "" if it is refused, "asked" for the action asked for
 	}{
 		"a command": {editable(t, bash), gate.Answer{Input: json.RawMessage(` {"timeout": 9, "command": "ls x"}`)},
 			`{"command":"ls x","cwd":"/w","params":{"command":"ls x","timeout":9},"type":"command"}`},
@@ -108,8 +108,8 @@ func TestEdits(t *testing.T) {
 	}
 }
 
-// TestAnEditStandsForWhatItIs holds that what was approved in the place of something covers exactly that, once: whether
-// its asker asks again for what it had asked, or for what was approved.
+// TestAnEditStandsForWhatItIs checks that an approval with another input covers exactly that input, once: whether the
+// asker asks again for what it asked before, or for what was approved.
 func TestAnEditStandsForWhatItIs(t *testing.T) {
 	d := newDesk(t)
 	tool := gate.Action{Type: gate.ToolCall, Tool: "mail", Params: json.RawMessage(`{"to":"all"}`)}
@@ -141,7 +141,7 @@ func TestAnEditStandsForWhatItIs(t *testing.T) {
 	inState(t, err, store.GateApproved)
 }
 
-// TestAForgedEdit changes in the store what was approved, or what binds it.
+// TestAForgedEdit changes, in the store, what was approved, or the digest that binds it.
 func TestAForgedEdit(t *testing.T) {
 	forged := json.RawMessage(`{"params":{"to":"all"},"tool":"mail","type":"tool_call"}`)
 	for name, forge := range map[string]func(*store.Gate){

@@ -1,21 +1,21 @@
-// Package gate keeps the places where a person must answer or approve.
+// Package gate manages gates: the places where a person must answer or approve.
 //
 // It turns questions and answers into rows of gates, each with its event. An approval
 // is bound to the digest of exactly what it is for: another command, or another diff,
 // is another question. Laws:
 //
-//   - A person may approve with another input where the asker can carry it out: then
-//     the approval is bound to the digest of that, kept beside the one asked for.
+//   - A person may approve with another input if the asker can carry it out: then
+//     the approval is bound to the digest of that, stored with the one asked for.
 //   - At most one gate is open per thread, head and digest.
-//   - A gate leaves open once, by compare-and-swap: of two answers one wins, and
-//     the other is told who was first.
-//   - Granted once is used once. The use is recorded before it takes effect.
+//   - A gate leaves the state open once, by compare-and-swap: of two answers one
+//     wins, and the error of the other says who was first.
+//   - An approval granted once is used once. The use is recorded before it takes effect.
 //   - No answer in time is a no.
 //   - Files that agents may be able to write (notes) answer questions, but never
-//     approve; a policy never approves a merge or work that was cut off.
+//     approve; a policy never approves a merge or interrupted work.
 //
 // The package decides nothing about threads: the asker is blocked and resumed
-// elsewhere. It never keeps a gate anywhere but in the store.
+// elsewhere. It keeps gates only in the store.
 package gate
 
 import (
@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	// ErrInvalid is for a question or an answer that makes no sense, such as an approval of a question.
+	// ErrInvalid reports that a question or an answer makes no sense, such as an approval of a question.
 	ErrInvalid = errors.New("invalid")
 	// ErrExpired is matched by a *StateError for a gate that timed out.
 	ErrExpired = errors.New("expired")
@@ -99,7 +99,7 @@ type Config struct {
 	ReadOnly bool
 }
 
-// A Service opens, answers, uses and expires gates. Methods may be called concurrently, also by services of
+// A Service opens, answers, uses and expires gates. Methods may be called concurrently, even by services of
 // other processes on the same store.
 type Service struct{ cfg Config }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// An entry is what the oracle knows of a gate.
+// An entry is what the oracle knows about a gate.
 type entry struct {
 	id, thread, command string
-	edited              string // what was approved in the place of command
+	edited              string // what was approved instead of command
 	from                dag.Hash
 	state               store.GateState
 	grant               store.Grant
@@ -28,7 +28,7 @@ type entry struct {
 	told                []string // events
 }
 
-// A ledger is the oracle: gates in the order of opening, kept in the plainest way.
+// A ledger is the oracle: gates in the order they were opened, modeled as simply as possible.
 type ledger struct {
 	s       *mem.Store
 	actors  []*gate.Service
@@ -60,7 +60,7 @@ func (l *ledger) actor(rt *rapid.T) *gate.Service {
 	return rapid.SampledFrom(l.actors).Draw(rt, "actor")
 }
 
-// settle expires an entry whose time has passed, as every look at it does.
+// settle expires an entry whose time has passed, as every read of it does.
 func (l *ledger) settle(e *entry) *entry {
 	if e.state == store.GateOpen && e.expires != 0 && l.now >= e.expires {
 		e.to(store.GateExpired)
@@ -87,7 +87,7 @@ func subject(rt *rapid.T) (thread, command string, from dag.Hash) {
 }
 
 func (l *ledger) open(t *testing.T, rt *rapid.T) {
-	l.now++ // so that the order of opening can be told
+	l.now++ // so that the order of opening is defined
 	g := approval("")
 	thread, text, from := subject(rt)
 	g.Thread, g.Action, g.From, g.Options = thread, command(text), from, []string{gate.Edit}
@@ -122,7 +122,7 @@ func (l *ledger) open(t *testing.T, rt *rapid.T) {
 	})
 }
 
-// lost fails unless err says that the gate is as the oracle has it.
+// lost fails unless err reports that the gate is in the oracle's state.
 func lost(rt *rapid.T, err error, e *entry) {
 	var se *gate.StateError
 	if !errors.As(err, &se) || se.Gate.ID != e.id || se.Gate.State != e.state {
@@ -232,7 +232,7 @@ func (l *ledger) standing(t *testing.T, rt *rapid.T) {
 	}
 }
 
-// check compares every row and every event with the oracle's.
+// check compares every row and every event with the oracle.
 func (l *ledger) check(t *testing.T, rt *rapid.T) {
 	told := map[string][]string{}
 	events, err := l.s.Events(t.Context(), 0, store.EventFilter{})

@@ -15,10 +15,10 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// racers is how many try the same at once.
+// racers is how many goroutines try the same thing concurrently.
 const racers = 20
 
-// onStores runs a test with services of two processes on one store, of each kind.
+// onStores runs a test on a store of each kind, with the services of two processes.
 func onStores(t *testing.T, test func(t *testing.T, s store.Store, services []*gate.Service)) {
 	t.Run("mem", func(t *testing.T) {
 		s := mem.New(mem.Config{})
@@ -48,8 +48,8 @@ func onStores(t *testing.T, test func(t *testing.T, s store.Store, services []*g
 	})
 }
 
-// race runs do in many goroutines and returns who won; the others must have been
-// told that they lost.
+// race runs do in many goroutines and returns the gates of those that won; the others
+// must have failed with a StateError.
 func race(t *testing.T, services []*gate.Service, do func(b *gate.Service, i int) (store.Gate, error)) (won []store.Gate) {
 	t.Helper()
 	var mu sync.Mutex
@@ -137,7 +137,7 @@ func TestRace(t *testing.T) {
 	})
 }
 
-// TestRaceOfEnds lets an answer, an expiry and a withdrawal meet.
+// TestRaceOfEnds races answers with a withdrawal.
 func TestRaceOfEnds(t *testing.T) {
 	onStores(t, func(t *testing.T, s store.Store, services []*gate.Service) {
 		ctx := t.Context()
@@ -175,7 +175,7 @@ func TestRaceOfEnds(t *testing.T) {
 	})
 }
 
-// A meddler lets somebody else act once, just before a gate is read or a batch is
+// A meddler lets another process act once, just before a gate is read or a batch is
 // committed.
 type meddler struct {
 	*mem.Store
@@ -199,7 +199,7 @@ func (m *meddler) Commit(ctx context.Context, b store.Batch) error {
 	return m.Store.Commit(ctx, b)
 }
 
-// TestMeddler puts the other at the places where it hurts.
+// TestMeddler lets the other process act at the worst possible times.
 func TestMeddler(t *testing.T) {
 	ctx := t.Context()
 	m := &meddler{Store: mem.New(mem.Config{})}

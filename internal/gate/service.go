@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Standing returns the gate that already counts for an action, named by its digest: a usable approval (if
+// Standing returns the gate that already counts for an action, given by its digest: a usable approval (if
 // granted for the session, from any head of the thread), otherwise the newest no from this head, otherwise the
 // open gate at this head. ok is false if there is none and a gate must be opened. An answer to a question
 // counts as an approval granted once.
@@ -78,8 +78,8 @@ func (s *Service) open(ctx context.Context, g store.Gate, now int64) (store.Gate
 	}})
 }
 
-// freeID returns the shortest id from a name that no gate has. If a gate that asks the same as g has it and is
-// not among known, that gate was opened just now: freeID returns a conflict.
+// freeID returns the shortest id derived from name that no gate has. If one belongs to a gate that asks the same
+// as g and is not among known, that gate was opened just now: freeID returns a conflict.
 func (s *Service) freeID(ctx context.Context, g store.Gate, name dag.Hash, known []store.Gate) (string, error) {
 	digits := name.String()
 	for n := minID; n < len(digits); n++ {
@@ -114,7 +114,7 @@ func (s *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, 
 	return g, nil
 }
 
-// Use records that an approval, or an answer, is about to take effect. g is the gate as returned to its user.
+// Use records that an approval, or an answer, is about to take effect. g is the gate as returned to the caller.
 // The error is a *StateError if g was used already or cannot be used.
 func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := s.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
@@ -174,7 +174,7 @@ func (s *Service) Gate(ctx context.Context, id string) (g store.Gate, err error)
 	return g, nil
 }
 
-// Gates returns the gates that f selects, oldest first. It first expires overdue ones. With f.State GateOpen it
+// Gates returns the gates that f selects, oldest first. It first expires overdue ones. If f.State is GateOpen, it
 // returns the gates that wait for someone.
 func (s *Service) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
 	rows, err := s.list(ctx, f)
@@ -213,11 +213,11 @@ func (s *Service) list(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 	return byAge(kept), nil
 }
 
-// A decision gets a gate's current row, never overdue, and returns the row's new value and what happened to the
-// gate, "" for nothing.
+// A decision receives a gate's current row, which is never overdue, and returns the row's new value and what happened
+// to the gate, or "" for nothing.
 type decision func(g store.Gate, now int64) (store.Gate, event.Change, error)
 
-// change changes a gate as decide returns, and calls decide again if someone else changed the row meanwhile.
+// change changes a gate to what decide returns, and calls decide again if someone else changed the row meanwhile.
 // beside is committed with the change.
 func (s *Service) change(
 	ctx context.Context, id string, decide decision, beside store.Batch,

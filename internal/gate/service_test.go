@@ -21,7 +21,7 @@ var (
 	headB = dag.Sum([]byte("b"))
 )
 
-// A desk is a service on a store in memory whose clock a test moves.
+// A desk is a service on an in-memory store, with a clock that the test moves.
 type desk struct {
 	*testing.T
 	*gate.Service
@@ -207,8 +207,8 @@ func TestOpenTwice(t *testing.T) {
 	}
 }
 
-// TestIDs holds that ids are a function of what is asked, and that an id which is
-// taken becomes longer.
+// TestIDs checks that an id is a function of what is asked, and that it becomes
+// longer if it is taken.
 func TestIDs(t *testing.T) {
 	one, two := newDesk(t), newDesk(t)
 	two.later(time.Hour)
@@ -257,7 +257,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLargeGate holds that the row has all of it and the event what fits.
+// TestLargeGate checks that the row has the whole text and the event what fits.
 func TestLargeGate(t *testing.T) {
 	d := newDesk(t)
 	for name, text := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// waiting opens g in a bubble and waits for it beside what do does.
+// waiting opens g in a synctest bubble and waits for it while do runs.
 func waiting(
 	t *testing.T, g store.Gate, do func(ctx context.Context, cancel func(), b *gate.Service, g store.Gate),
 ) (got store.Gate, took time.Duration, err error) {
@@ -45,7 +45,7 @@ func waiting(
 
 func TestWaitForAnswer(t *testing.T) {
 	got, took, err := waiting(t, approval("make"), func(ctx context.Context, _ func(), b *gate.Service, g store.Gate) {
-		for range 3 { // news of others wake, and change nothing
+		for range 3 { // unrelated events wake Wait, but do not end it
 			time.Sleep(time.Minute)
 			if _, err := b.Open(ctx, question(time.Now().String())); err != nil {
 				t.Error(err)
@@ -70,7 +70,7 @@ func TestWaitForClock(t *testing.T) {
 	}
 }
 
-// TestWaitBeforeClock answers a gate that has a time.
+// TestWaitBeforeClock answers a gate before it expires.
 func TestWaitBeforeClock(t *testing.T) {
 	g := question("?")
 	g.ExpiresAt = time.Hour.Milliseconds()
@@ -107,7 +107,7 @@ func TestWaitCancelled(t *testing.T) {
 	}
 }
 
-// TestWaitSlowTimer wakes from a nap that the clock did not wait for.
+// TestWaitSlowTimer lets the clock pass the gate's expiry while the timer still runs.
 func TestWaitSlowTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var skew atomic.Int64
