@@ -10,17 +10,17 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// An Answerer is who may answer, through plait mcp, what tasks ask that a model started.
+// An Answerer is who may answer, through plait mcp, the questions of tasks that a model started.
 type Answerer string
 
-// Those who may answer.
+// Who may answer.
 const (
-	ByNobody Answerer = "nobody" // not there: in a terminal, or on the page
+	ByNobody Answerer = "nobody" // not through plait mcp: only in a terminal, or on the page
 	ByPerson Answerer = "person" // the person who uses the model's program, which asks them
 	ByModel  Answerer = "model"  // the model itself
 )
 
-// Answering says who may answer questions, and who may approve actions, through plait mcp.
+// Answering is who may answer questions, and who may approve actions, through plait mcp.
 type Answering struct {
 	Questions Answerer // default: ByPerson
 	Approvals Answerer // default: ByNobody; never ByModel

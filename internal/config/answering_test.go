@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWhoAnswers holds that only the user's own file says who answers through plait mcp, and that no file lets a
+// TestWhoAnswers checks that only the user's own file sets who answers through plait mcp, and that no file lets a
 // model approve.
 func TestWhoAnswers(t *testing.T) {
 	dir := t.TempDir()

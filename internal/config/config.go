@@ -3,11 +3,11 @@
 //
 //	flag > environment > .plait/config.yaml > $XDG_CONFIG_HOME/plait/config.yaml > default
 //
-// In go directories and environment lookups, out comes one Settings in which
-// each value knows where it came from. Laws: unknown keys are errors, all
-// problems of a file are reported at once with their place, and a project file
-// that commands were taken from is never used changed without consent. The
-// package runs nothing and keeps no credential.
+// From directories and the environment it makes one Settings, in which each
+// value knows where it came from. Laws: unknown keys are errors, all problems
+// of a file are reported together with their positions, and a project file that
+// commands were taken from is not used without consent once it has changed. The
+// package runs nothing and stores no credentials.
 package config
 
 import (
@@ -31,13 +31,13 @@ type Settings struct {
 	Agents   map[string]Value[flow.Agent]
 	Limits   flow.Limits // caps on what flows set; zero: none
 	Setup    Value[[]string]
-	Machine  Value[int]                   // agents at once on this machine, of all tasks; zero: any number
+	Machine  Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
 	Prices   map[string]Value[flow.Price] // by model
 	Record   Value[bool]                  // tasks keep what agents ask their models
 	Files    Value[bool]                  // tasks keep the files that their steps leave
-	MCP      Value[Answering]             // of the user's own file only
-	Notify   Value[Notify]                // of the user's own file only
-	Keys     Value[map[string][]string]   // by variable, of the user's own file only
+	MCP      Value[Answering]             // only from the user's own file
+	Notify   Value[Notify]                // only from the user's own file
+	Keys     Value[map[string][]string]   // commands by variable, only from the user's own file
 	Team     Value[Team]
 	limitsAt map[string]string
 }
@@ -55,7 +55,7 @@ type Origin struct {
 	From  string `json:"from"`
 }
 
-// Origins lists every value with where it came from, in key order.
+// Origins returns every value with where it came from, in key order.
 func (s *Settings) Origins() []Origin {
 	out := []Origin{{"default", s.Default.V, s.Default.From}}
 	for name, a := range s.Agents {
@@ -142,7 +142,7 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	return s, nil
 }
 
-// merge reads one file; its values replace earlier ones. own says that it is the user's.
+// merge reads one file; its values replace earlier ones. own is set for the user's own file.
 func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 	root, err := yamldoc.Parse(data)
 	var bad *yamldoc.Error
@@ -172,7 +172,7 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 	return problems
 }
 
-// set reads one key of a file and its value.
+// set reads one key of a file, with its value.
 func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 	from := fmt.Sprintf("%s:%d", file, key.Line)
 	switch key.Value {
@@ -241,7 +241,7 @@ func (s *Settings) limit(l flow.Limits, from string) {
 	}
 }
 
-// named reads a mapping of names to values of one kind into to. wrong says what it must be.
+// named reads a mapping of names to values of one kind into to. wrong is the message for another type.
 func named[T any](file string, val *yaml.Node, wrong string, to map[string]Value[T],
 	decode func(*yaml.Node, string) (T, []flow.Problem)) []flow.Problem {
 	if val.Kind != yaml.MappingNode {

@@ -12,11 +12,11 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// keyName is the form of a variable's name.
+// keyName matches the names of environment variables.
 var keyName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// keys reads the key keys: by the name of a variable the program that prints what it would hold, such as one that asks
-// a keyring. A project cannot set it: it runs programs.
+// keys reads the key keys, which maps the name of a variable to a program that prints its value, such as one that
+// queries a keyring. A project cannot set it: it runs programs.
 func (s *Settings) keys(file string, key, val *yaml.Node, own bool) []flow.Problem {
 	if !own {
 		return []flow.Problem{problem(file, "NOT_HERE", yamldoc.Errorf(key,
@@ -50,7 +50,7 @@ func (s *Settings) keys(file string, key, val *yaml.Node, own bool) []flow.Probl
 	return problems
 }
 
-// keyOrigins tells of the programs, without their arguments.
+// keyOrigins returns the programs, without their arguments.
 func (s *Settings) keyOrigins() []Origin {
 	var out []Origin
 	for _, name := range slices.Sorted(maps.Keys(s.Keys.V)) {

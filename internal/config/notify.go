@@ -21,14 +21,14 @@ const (
 	OnFailed   = "failed"
 )
 
-// Notify says how a person is notified, and of what. Without a command and a webhook nobody is.
+// Notify is how a person is notified, and of what. Without a command or a webhook nobody is notified.
 type Notify struct {
-	Command []string // a program, by its name or absolute path, and its arguments
+	Command []string // a program, given by name or absolute path, and its arguments
 	Webhook string
 	On      []string // default: all
 }
 
-// notify reads the key notify. A project cannot set it: it runs a program, and sends away what tasks say.
+// notify reads the key notify. A project cannot set it: it runs a program, and sends away text from tasks.
 func (s *Settings) notify(file string, key, val *yaml.Node, own bool) []flow.Problem {
 	if !own {
 		return []flow.Problem{problem(file, "NOT_HERE", yamldoc.Errorf(key,
@@ -60,7 +60,7 @@ func (s *Settings) notify(file string, key, val *yaml.Node, own bool) []flow.Pro
 	return problems
 }
 
-// notifyCommand reads a program and its arguments, or says what they must be.
+// notifyCommand reads a program and its arguments, or returns in why what they must be.
 func notifyCommand(n *yaml.Node) (argv []string, why string) {
 	why = "a list of a program, by its name or absolute path, and its arguments"
 	if n.Kind != yaml.SequenceNode || n.Decode(&argv) != nil || len(argv) == 0 || argv[0] == "" ||
@@ -71,7 +71,7 @@ func notifyCommand(n *yaml.Node) (argv []string, why string) {
 	return argv, ""
 }
 
-// notifyURL reads an address to which it is safe to send what tasks say, or says what it must be.
+// notifyURL reads an address that text from tasks can safely be sent to, or returns in why what it must be.
 func notifyURL(n *yaml.Node) (address, why string) {
 	why = "an https address, or an http address of this machine"
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
@@ -97,7 +97,7 @@ func notifyEvents(n *yaml.Node, all []string) (on []string, why string) {
 	return on, ""
 }
 
-// text tells of n without what may be secret: the address of a webhook often is.
+// text describes n without what may be secret: the address of a webhook often is.
 func (n Notify) text() string {
 	var to []string
 	if len(n.Command) > 0 {

@@ -66,7 +66,7 @@ func TestNotifyOfAProjectIsRefused(t *testing.T) {
 	}
 }
 
-// What is shown of the settings is copied into reports: the address of a webhook is a key.
+// Settings that are shown get copied into reports, and the address of a webhook is a key.
 func TestNotifyOriginHasNoSecret(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "c.yaml"),
 		"notify: {webhook: 'https://hooks.example.com/T0/secret', command: [say, hidden]}\n")

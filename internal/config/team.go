@@ -11,16 +11,16 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// A Team says how a project is known to a team's workers, and where those have it from.
+// A Team is how a team's workers know a project, and where they get it from.
 type Team struct {
-	Workspace string // the project's name; "": found by its Git remote, else by its directory
-	Remote    string // the Git remote that workers fetch from too, so that what it has is not uploaded; "": all is uploaded
+	Workspace string // the project's name; "": taken from its Git remote, or else from its directory
+	Remote    string // the Git remote that workers fetch from too: what it has is not uploaded; "": all is uploaded
 
-	Remotes map[string]string // by a project's name, for a worker: what it fetches from. Of the user's own file only
-	MaxGB   int               // for a worker: how many GB of tasks it keeps; zero: any number. Of the user's own file only
+	Remotes map[string]string // for a worker, by project name: what it fetches from. Only from the user's own file
+	MaxGB   int               // for a worker: how many GB of tasks it keeps; zero: any. Only from the user's own file
 }
 
-// team reads the key team. What a file does not say stays as it was.
+// team reads the key team. What a file does not set keeps its value.
 func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Problem {
 	if val.Kind != yaml.MappingNode {
 		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes and maxGB")
@@ -55,7 +55,7 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 	return problems
 }
 
-// decodeTeam reads what only a worker's own file has, or says what it must be.
+// decodeTeam reads a key that only a worker's own file may have, or returns what it must be.
 func decodeTeam(n *yaml.Node, name string, t *Team) string {
 	if name == "maxGB" {
 		if n.ShortTag() != "!!int" || n.Decode(&t.MaxGB) != nil || t.MaxGB < 0 {
@@ -70,7 +70,7 @@ func decodeTeam(n *yaml.Node, name string, t *Team) string {
 	return ""
 }
 
-// text is what doctor --config shows. URLs may have passwords in them.
+// text returns what doctor --config shows: no URLs, since they may contain passwords.
 func (t Team) text() string {
 	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d", t.Workspace, t.Remote, slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB)
 }

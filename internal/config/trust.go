@@ -12,9 +12,9 @@ import (
 	"sort"
 )
 
-// Trust remembers the digest of each project file that commands were taken
-// from. First use is consent; a file that changed since needs it again. Kept in
-// PLAIT_HOME, where no agent can write.
+// Trust stores the digest of each project file that commands were taken from.
+// First use is consent; a file that has changed since needs it again. It is kept
+// in PLAIT_HOME, where no agent can write.
 type Trust struct {
 	file  string
 	known map[string]trusted
@@ -22,16 +22,16 @@ type Trust struct {
 
 type trusted struct {
 	Digest string `json:"digest"`
-	Text   string `json:"text"` // what was consented to, to show what changed
+	Text   string `json:"text"` // what was agreed to, to show what changed
 }
 
-// A Changed file differs from what was consented to.
+// A Changed is a file that differs from what was agreed to.
 type Changed struct {
 	File     string
 	Old, New string
 }
 
-// OpenTrust reads what is trusted; a missing file is nothing yet.
+// OpenTrust reads what is trusted; if the file is missing, that is nothing yet.
 func OpenTrust(home string) (*Trust, error) {
 	t := &Trust{file: filepath.Join(home, "trusted.json"), known: map[string]trusted{}}
 	data, err := os.ReadFile(t.file)
@@ -47,8 +47,8 @@ func OpenTrust(home string) (*Trust, error) {
 	return t, nil
 }
 
-// Check returns those of files (path → text as it was read) that changed since
-// they were trusted, in path order.
+// Check returns those of files (path → text as read) that have changed since they
+// were trusted, in path order.
 func (t *Trust) Check(files map[string][]byte) []Changed {
 	var out []Changed
 	for file, data := range files {
@@ -60,7 +60,7 @@ func (t *Trust) Check(files map[string][]byte) []Changed {
 	return out
 }
 
-// Agreed reports whether somebody agreed to all of files as they are.
+// Agreed reports whether a person agreed to all of files as they are.
 func (t *Trust) Agreed(files map[string][]byte) bool {
 	for file, data := range files {
 		if t.known[file].Digest != digest(data) {
@@ -70,7 +70,7 @@ func (t *Trust) Agreed(files map[string][]byte) bool {
 	return true
 }
 
-// Consent records files as they are.
+// Consent records that a person agreed to files as they are.
 func (t *Trust) Consent(files map[string][]byte) error {
 	same := true
 	for file, data := range files {

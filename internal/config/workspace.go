@@ -11,7 +11,7 @@ import (
 	"github.com/adrg/xdg"
 )
 
-// Home returns PLAIT_HOME: the environment's, else $XDG_DATA_HOME/plait.
+// Home returns PLAIT_HOME from the environment, or else $XDG_DATA_HOME/plait, as an absolute path.
 func Home(getenv func(string) string) (string, error) {
 	home := getenv("PLAIT_HOME")
 	if home == "" {
@@ -24,8 +24,8 @@ func Home(getenv func(string) string) (string, error) {
 	return abs, nil
 }
 
-// ScratchDir is where tasks have a place for the caches and temporary files of their agents'
-// commands: nothing there outlives its task, or is missed when it is gone.
+// ScratchDir returns the directory for the caches and temporary files of the commands of tasks'
+// agents: nothing there outlives its task, or is needed once it is gone.
 func ScratchDir() string { return filepath.Join(xdg.CacheHome, "plait", "tasks") }
 
 // UserFile returns the user's configuration file.
@@ -34,8 +34,8 @@ func UserFile() string { return filepath.Join(xdg.ConfigHome, "plait", "config.y
 // ProjectFile returns the configuration file of a workspace.
 func ProjectFile(workspace string) string { return filepath.Join(workspace, ".plait", "config.yaml") }
 
-// Workspace returns the directory that dir belongs to: the nearest one above
-// with a .plait directory, else the root of its git repository, else dir.
+// Workspace returns the workspace that dir belongs to: the nearest directory, dir itself or above, with
+// a .plait directory or a .git, or else dir.
 func Workspace(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -50,7 +50,7 @@ func Workspace(dir string) (string, error) {
 			return d, nil
 		}
 		if _, err := os.Stat(filepath.Join(d, ".git")); err == nil && repository == "" {
-			// What lies above the repository is another project's.
+			// What is above the repository belongs to another project.
 			repository = d
 			return repository, nil
 		}
@@ -60,12 +60,12 @@ func Workspace(dir string) (string, error) {
 	}
 }
 
-// gitignore keeps what Plait writes out of the project's history, and itself out of git status: a
-// directory that only run made is not seen there. What a person adds, config.yaml and flows, is.
+// gitignore keeps what Plait writes out of the project's history, and itself out of git status, which
+// does not show a directory that only run made. It does show what a person adds: config.yaml and flows.
 const gitignore = "# written by plait: what is listed here is local to this copy\n/.gitignore\ntasks/\nworktrees/\n"
 
-// Init makes the .plait directory of a workspace and says whether it was new.
-// home must not lie inside the workspace: agents can write there.
+// Init creates the .plait directory of a workspace and reports whether it is new.
+// home must not be inside the workspace: agents can write there.
 func Init(workspace, home string) (created bool, err error) {
 	if err := Outside(workspace, home); err != nil {
 		return false, err
@@ -85,7 +85,7 @@ func Init(workspace, home string) (created bool, err error) {
 	return created, nil
 }
 
-// resolveLinks returns path without the links in those parts of it that exist.
+// resolveLinks returns path with the links resolved in those parts of it that exist.
 func resolveLinks(path string) string {
 	if real, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
 		return real
@@ -93,7 +93,7 @@ func resolveLinks(path string) string {
 	return filepath.Join(resolveLinks(filepath.Dir(path)), filepath.Base(path))
 }
 
-// Outside returns an error when home lies inside the workspace.
+// Outside returns an error if home is inside the workspace.
 func Outside(workspace, home string) error {
 	rel, err := filepath.Rel(resolveLinks(workspace), resolveLinks(home))
 	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
