@@ -1,4 +1,4 @@
-// Package notify tells a person who is elsewhere that a task needs them or has ended.
+// Package notify notifies a person who is elsewhere that a task needs them or has ended.
 //
 // It follows the journal of a task while it is driven, and runs the configured program and sends
 // the configured request, once for each event. Laws:

@@ -27,7 +27,7 @@ var asked = Notification{
 	Workspace: "/w", At: 7,
 }
 
-// open returns a sender whose log can be read after it was closed.
+// open returns a sender whose log can be read after it is closed.
 func open(t *testing.T, cfg Config) (*Sender, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -96,7 +96,7 @@ func TestWebhook(t *testing.T) {
 	s.Send(asked)
 	done := asked
 	done.Event = config.OnDone
-	s.Send(done) // which nobody wants to hear of
+	s.Send(done) // not in On
 	s.Close()
 	if len(got) != 1 {
 		t.Fatalf("%d notifications: %s", len(got), log)
@@ -106,7 +106,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// What fails is in the log, and the address, which may be a key, is not.
+// Failures are logged, without the address, which may be a key.
 func TestFailures(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("the redirect was followed")
@@ -151,7 +151,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// A flood is bounded: so many at once, so many that wait.
+// A flood is limited: in concurrency, and in the length of the queue.
 func TestFlood(t *testing.T) {
 	var now, most, all atomic.Int64
 	release := make(chan struct{})
