@@ -31,7 +31,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// TestMain gives git a home of its own: what the machine's user has configured must not count.
+// TestMain gives git its own home directory: the configuration of the machine's user must not matter.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	home := housetest.GitHome(testing.Short(), "")
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// files is the content of files by path.
+// files maps paths to file contents.
 type files map[string]string
 
 func (f files) write(t testing.TB, dir string) {
@@ -72,7 +72,7 @@ func userGit(t testing.TB, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// project makes a person's repository with a commit and a change that is not committed.
+// project makes a person's repository with a commit and uncommitted changes.
 func project(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -87,7 +87,7 @@ func project(t testing.TB) string {
 	return dir
 }
 
-// A worker is a machine with a place, which has nothing in common with others but the record.
+// A worker is a machine with a place; it shares nothing with others but the record.
 type worker struct {
 	name   string
 	dir    string
@@ -104,10 +104,10 @@ type team struct {
 	agents  housetest.Role
 	remotes map[string]string
 	setup   []string
-	breaks  func(machine string, s store.Store) store.Store // nil: the record is there for all
+	breaks  func(machine string, s store.Store) store.Store // nil: the record works for all
 
 	mu   sync.Mutex
-	runs []string // role on machine, in the order in which they began
+	runs []string // role on machine, in the order they began
 }
 
 func newTeam(t testing.TB, do housetest.Role) *team {
@@ -138,7 +138,7 @@ func (m *team) worker(name, dir string) *worker {
 	return w
 }
 
-// cast has the agents of a machine.
+// cast returns the agents of a machine.
 func (m *team) cast(host string) attempt.Agents {
 	do := housetest.Role(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		m.mu.Lock()
@@ -173,7 +173,7 @@ func (m *team) begin(dir, remote string, flows ...string) store.Thread {
 		housetest.Bundle(m.t, flows...), "go")
 }
 
-// step has a machine do what may be done now, one thread, and reports whether there was any.
+// step makes a machine drive one thread that can be driven now, and reports whether there was one.
 func (w *worker) step(ctx context.Context, task string) (bool, error) {
 	agenda, err := w.engine.Reconcile(ctx, task)
 	if err != nil || len(agenda.Drive) == 0 {
@@ -183,7 +183,7 @@ func (w *worker) step(ctx context.Context, task string) (bool, error) {
 	return true, err
 }
 
-// breakDown has a machine work until it fails with an error, and removes its directory.
+// breakDown lets a machine work until it fails with an error, and removes its directory.
 func (w *worker) breakDown(t testing.TB, want error) {
 	t.Helper()
 	for {
@@ -198,7 +198,7 @@ func (w *worker) breakDown(t testing.TB, want error) {
 	}
 }
 
-// row returns the row of the task as a machine has it.
+// row returns a thread's row as the machine sees it.
 func (w *worker) row(t testing.TB, id string) store.Thread {
 	t.Helper()
 	row, err := w.store.Thread(t.Context(), id)
@@ -235,7 +235,7 @@ func (m *team) digest() (dag.Hash, string) {
 	return d, left
 }
 
-// seen lists the files of a directory with their content, without those of git and Plait.
+// seen returns the files of a directory with their content, without those of git and Plait.
 func seen(dir string) string {
 	var all []string
 	filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -257,7 +257,7 @@ func seen(dir string) string {
 	return strings.Join(all, "\n")
 }
 
-// working is an agent that says which files it sees, and changes some when its role begins with "write".
+// working is an agent that lists the files it sees, and changes one if its role begins with "write".
 func working(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	text := "---\n$status: done\n---\n" + seen(req.Dir)
 	if strings.HasPrefix(req.Role, "write") {

@@ -63,7 +63,7 @@ graph:
   watch: {done: {role: $END, prompt: "clean"}}
 `
 
-// alone drives the flow as it is on one machine: in a person's directory.
+// alone drives the flow on a single machine, in a person's directory.
 func alone(t *testing.T) (digest, tree string) {
 	t.Helper()
 	dir := project(t)
@@ -80,8 +80,8 @@ func alone(t *testing.T) (digest, tree string) {
 	return d.String(), tree
 }
 
-// However the threads of a task are spread over machines that have nothing in common but the record, and whichever of
-// them lose their disks: the same comes of it, with the same files.
+// However the threads of a task are distributed over machines that share nothing but the record, and whichever of them
+// lose their disks, the outcome and the files are the same.
 func TestThreeMachines(t *testing.T) {
 	digest, tree := alone(t)
 	for i := range 3 {
@@ -122,7 +122,7 @@ func TestThreeMachines(t *testing.T) {
 	}
 }
 
-// The same with machines that work at the same time.
+// The same with machines that work concurrently.
 func TestThreeMachinesAtOnce(t *testing.T) {
 	digest, tree := alone(t)
 	m := newTeam(t, working)
@@ -156,7 +156,7 @@ func TestThreeMachinesAtOnce(t *testing.T) {
 	}
 }
 
-// What a path did counts only once a join has merged it, also where the conversation goes through the path.
+// What a path did counts only once a join has merged it, even if the conversation continues through the path.
 func TestFailedPathsLeaveNothing(t *testing.T) {
 	const text = `
 version: 1
@@ -201,7 +201,7 @@ graph:
 	}
 }
 
-// What an agent had done that was cut off with its machine is not there where the step is done again.
+// If an agent is interrupted because its machine is gone, what it did is not there where the step is done again.
 func TestHalfAStepIsLeftBehind(t *testing.T) {
 	broken := errors.New("the machine is gone")
 	first := true
@@ -222,7 +222,7 @@ func TestHalfAStepIsLeftBehind(t *testing.T) {
 	}
 }
 
-// noJoin is a record that is gone when a join is to be a step.
+// noJoin is a record that fails when the step of a join is committed.
 type noJoin struct{ store.Store }
 
 var errGone = errors.New("the machine is gone")
@@ -234,8 +234,8 @@ func (s noJoin) Commit(ctx context.Context, b store.Batch) error {
 	return s.Store.Commit(ctx, b)
 }
 
-// A machine dies with its disk after it has decided what becomes of the files of a join, and has changed them, before
-// the join is a step: what it merged was nowhere else, and another one merges it again.
+// A machine and its disk are lost after it has recorded the decision for a join and changed the files, before the join
+// is committed as a step: what it merged was nowhere else, so another machine merges again.
 func TestMergedElsewhere(t *testing.T) {
 	want, tree := alone(t)
 	m := newTeam(t, working)

@@ -7,12 +7,12 @@
 //	tasks/<workspace>/<task>/                   a repository for one task, which borrows the mirror's objects
 //	tasks/<workspace>/<task>/.plait/worktrees/  a working tree for each of its threads
 //
-// With the same directory everywhere a working tree has the same path on all machines. Laws:
+// If all machines use the same directory, a working tree has the same path on all of them. Laws:
 //
 //   - Everything here is a copy of what the record and the remote have. It may all be removed while nothing is
 //     being driven, and is made again.
-//   - A row in the record names no directory of a machine: [Place.Store] turns it into one on the way out, and back on
-//     the way in.
+//   - A row in the record names no directory of a machine: [Place.Store] adds it when the row is read, and removes it
+//     when the row is written.
 //   - Two tasks share objects of the remote, and no other byte.
 package place
 
@@ -43,7 +43,7 @@ func Workspace(name string) (string, error) {
 	return prefix + name, nil
 }
 
-// Named returns the name in the workspace of a recorded row. Not ok: the workspace is a directory of some
+// Named returns the name in the workspace of a recorded row. ok is false if the workspace is a directory of some
 // machine.
 func Named(workspace string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(workspace, prefix)
@@ -70,11 +70,11 @@ type Place struct {
 	cfg      Config
 	tasks    string // the directory of all tasks
 	mu       sync.RWMutex
-	fetching map[string]*sync.Mutex // by the name of a workspace with a remote
-	clones   sync.Map               // names of workspaces by people's directories
+	fetching map[string]*sync.Mutex // by name of a workspace with a remote
+	clones   sync.Map               // names of workspaces, by people's directories
 }
 
-// New returns the place in a directory, which it makes.
+// New returns the place in a directory, which it creates.
 func New(cfg Config) (*Place, error) {
 	if !filepath.IsAbs(cfg.Dir) {
 		return nil, fmt.Errorf("place %q: not an absolute path", cfg.Dir)
@@ -103,10 +103,10 @@ func New(cfg Config) (*Place, error) {
 // Dir returns the directory of the place.
 func (p *Place) Dir() string { return p.cfg.Dir }
 
-// Mirrors returns the directory of the mirrors of workspaces, from which repositories of tasks borrow objects.
+// Mirrors returns the directory of the workspaces' mirrors, whose objects the repositories of tasks borrow.
 func (p *Place) Mirrors() string { return filepath.Join(p.cfg.Dir, "mirrors") }
 
-// Has reports whether a row, as [Place.Store] returns it, belongs to a workspace with a name.
+// Has reports whether a row, as [Place.Store] returns it, belongs to a named workspace.
 func (p *Place) Has(row store.Thread) bool {
 	_, _, rest, ok := p.of(row.Workspace)
 	return ok && rest == ""
@@ -131,7 +131,7 @@ func (p *Place) mirror(ctx context.Context, name, format string) (*git.Mirror, e
 	return git.OpenMirror(ctx, filepath.Join(p.Mirrors(), file), format)
 }
 
-// Ready makes the repository of a task, unless it exists.
+// Ready creates the repository of a task, unless it exists.
 func (p *Place) Ready(ctx context.Context, row store.Thread, format string) error {
 	name, _, _, ok := p.of(row.Workspace)
 	if !ok {

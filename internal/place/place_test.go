@@ -29,7 +29,7 @@ graph:
   write-two: {done: {role: $END}}
 `
 
-// finish has a machine drive the task to its end.
+// finish lets a machine drive the task to its end.
 func (w *worker) finish(t *testing.T) store.Thread {
 	t.Helper()
 	for {
@@ -62,7 +62,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A row has directories where it is read, and names in the record.
+// A row has directories when it is read, and names in the record.
 func TestRows(t *testing.T) {
 	m := mem.New(mem.Config{})
 	defer m.Close()
@@ -186,7 +186,7 @@ func TestRemote(t *testing.T) {
 		t.Errorf("the row says that its tree is on %q", row.Host)
 	}
 
-	// A person gets the work back as a branch on his own commit.
+	// A person gets the work back as a branch on their own commit.
 	trees := worktree.New(worktree.Config{Store: m.record, Reader: thread.NewReader(m.record)})
 	last, err := m.record.Thread(t.Context(), taskID)
 	if err != nil {
@@ -204,7 +204,7 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// A worker that cannot get at what a task begins with says so, and lets the task go on once it can.
+// A worker that cannot fetch what a task begins with reports that, and continues the task once it can.
 func TestNoRemote(t *testing.T) {
 	dir, remote := project(t), t.TempDir()
 	userGit(t, remote, "init", "-q", "--bare")
@@ -263,7 +263,7 @@ func TestSetup(t *testing.T) {
 	}
 }
 
-// A tree that an agent made unusable is made anew.
+// A tree that an agent made unusable is made again.
 func TestBrokenTrees(t *testing.T) {
 	for name, harm := range map[string]func(top string) error{
 		"its registration": func(top string) error { return os.RemoveAll(filepath.Join(top, "../../../.git/worktrees")) },
@@ -296,7 +296,7 @@ func TestBrokenTrees(t *testing.T) {
 	}
 }
 
-// What nobody needs is removed; what somebody drives is not, however much there is.
+// What is no longer needed is removed; what is being driven is not, however large it is.
 func TestSweep(t *testing.T) {
 	m := newTeam(t, working)
 	m.begin(project(t), "", two)
@@ -340,7 +340,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A record may be somebody's who means harm: what it says is taken in within bounds, or not at all.
+// A record may be malicious: what it contains is accepted within limits, or not at all.
 func TestHostileRecord(t *testing.T) {
 	m := newTeam(t, working)
 	row := m.begin(project(t), "", two)
@@ -382,7 +382,7 @@ func TestHostileRecord(t *testing.T) {
 	}
 }
 
-// Uploads say what workers will not have, and are bounded.
+// Uploads report what workers will lack, and are limited in size.
 func TestUpload(t *testing.T) {
 	dir := project(t)
 	files{".gitattributes": "*.bin filter=lfs diff=lfs\n"}.write(t, dir)

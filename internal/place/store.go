@@ -10,7 +10,7 @@ import (
 )
 
 // Store returns the record as seen from this machine: a row whose workspace is a name gets the directories of
-// this place. Commits turn the rows back.
+// this place. Commit converts rows back.
 func (p *Place) Store() store.Store { return localized{p.cfg.Store, p} }
 
 type localized struct {
@@ -23,7 +23,7 @@ func (l localized) Thread(ctx context.Context, id string) (store.Thread, error) 
 	return l.place.here(row), err
 }
 
-// Threads lists, besides the threads of a directory, those of the workspace that the directory is a clone of.
+// Threads returns, besides the threads of a directory, those of the workspace that the directory is a clone of.
 func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread, error) {
 	if name, _, _, ok := l.place.of(f.Workspace); ok {
 		f.Workspace = prefix + name
@@ -110,7 +110,7 @@ func (p *Place) away(row store.Thread) store.Thread {
 	if !ok {
 		return row
 	}
-	// The task in the path does not matter: a fork by hand has that of the task it was forked from.
+	// The task in the path does not matter: in a user's fork it is the task that it was forked from.
 	if of, _, rest, in := p.of(row.Tree); in && of == name && rest != "" {
 		row.Tree = prefix + name + "/" + rest
 	}

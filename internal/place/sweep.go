@@ -61,7 +61,7 @@ func (p *Place) Sweep(ctx context.Context) error {
 	return errs
 }
 
-// stays lists what tasks keep here.
+// stays returns what tasks keep here.
 func (p *Place) stays() (all []stay, err error) {
 	dirs, err := filepath.Glob(filepath.Join(p.tasks, "*", "*"))
 	if err != nil {
