@@ -1,10 +1,10 @@
-// Package heap says how much garbage the program makes before it is collected.
+// Package heap sets how much garbage may accumulate before it is collected.
 //
-// Go collects a small heap after every few megabytes, which costs a command that runs for some
+// Go collects a small heap after every few megabytes, which costs a command that runs for a few
 // milliseconds a tenth of its time: a program that imports this package collects less often from
-// its start. Packages are initialised in the order of their paths as far as their imports allow, so
-// this one imports nothing but the runtime: it comes before the libraries whose tables are most of
-// what a start allocates.
+// the start. Packages are initialized in the order of their paths as far as their imports allow, so
+// this one imports nothing beyond os, math and runtime/debug: it comes before the libraries whose
+// tables are most of what a start allocates.
 package heap
 
 import (
@@ -13,7 +13,7 @@ import (
 	"runtime/debug"
 )
 
-// What people set in the environment holds.
+// What users set in the environment takes precedence.
 var percent, limit = os.Getenv("GOGC") == "", os.Getenv("GOMEMLIMIT") == ""
 
 func init() {
@@ -21,12 +21,12 @@ func init() {
 		debug.SetGCPercent(400)
 	}
 	if limit {
-		debug.SetMemoryLimit(192 << 20) // up to here only: from here on as often as it takes
+		debug.SetMemoryLimit(192 << 20) // only up to here: beyond, as often as necessary
 	}
 }
 
-// AsEver has garbage collected as Go does by itself, for what holds as much as a store has: near
-// its bound the collector would do nothing but run.
+// AsEver restores Go's default garbage collection, for programs that hold as much memory as a store
+// does: near the memory limit the collector would run constantly.
 func AsEver() {
 	if percent {
 		debug.SetGCPercent(100)
