@@ -1,9 +1,9 @@
-// Package soak is for randomized tests of promises: it tells them how many rounds to run, and records
+// Package soak supports randomized tests of promises: it determines how many rounds they run, and records
 // their results.
 //
-// A test has a default number of rounds in CI; a person who waits for it gets a share of that. The command tools/soak
-// asks for more with [Env]. The result is an attribute of the test, see [testing.T.Attr]: the summary of a run prints
-// it, and docs/promises.md has the latest ones.
+// A test has a default number of rounds in CI; elsewhere, where a person waits for it, it runs a fraction of that. The
+// command tools/soak asks for more with [Env]. The result is an attribute of the test, see [testing.T.Attr]: the
+// summary of a run prints it, and docs/promises.md has the latest ones.
 package soak
 
 import (
@@ -21,11 +21,11 @@ import (
 // Env is the environment variable with the number of rounds to run instead of the default.
 const Env = "PLAIT_SOAK_ROUNDS"
 
-// PortionEnv is the environment variable with what a test that has many things to try tries of them: "3/20" are those of
-// the portion after the first three of twenty. See [Portion].
+// PortionEnv is the environment variable that selects which of many cases a test tries: "3/20" selects the fourth of
+// twenty portions. See [Portion].
 const PortionEnv = "PLAIT_SOAK_PORTION"
 
-// Attr is the name of the attribute that a figure is.
+// Attr is the name of the attribute that holds a figure.
 const Attr = "figure"
 
 // Rounds returns the number of rounds to run: first, unless Env says otherwise.
@@ -42,8 +42,8 @@ func Rounds(t testing.TB, first int) int {
 	return n
 }
 
-// Portion returns what of all is tried in this run: so many at random, or with PortionEnv a portion. In which one a
-// thing is depends on its text alone, so that all portions together are all, also if these differ a little.
+// Portion returns the elements of all to try in this run: random many, chosen at random, or with PortionEnv a portion.
+// Which portion an element is in depends only on its text, so all portions together are all, even if all varies a bit.
 func Portion[T any](t testing.TB, all []T, random int) []T {
 	t.Helper()
 	all = slices.Clone(all)
@@ -64,11 +64,11 @@ func Portion[T any](t testing.TB, all []T, random int) []T {
 	})
 }
 
-// share is how many times more is tried in CI than elsewhere, where somebody waits.
+// share is how many times more is tried in CI than elsewhere, where a person waits.
 const share = 8
 
-// Tries returns how often a test does something: in CI all, elsewhere a share of it, rounded up. With the race detector,
-// which makes a try many times slower, it is few; CI runs such tests without it too.
+// Tries returns how often a test does something: all times in CI, elsewhere a fraction of that, rounded up. With the
+// race detector, which makes a try many times slower, it is few; CI also runs such tests without it.
 func Tries(all, few int) int {
 	switch {
 	case raced:
@@ -79,8 +79,8 @@ func Tries(all, few int) int {
 	return all
 }
 
-// Figure records the result of a test in words: "25 power cuts, 1213 reported steps, none lost". A test that
-// failed records none.
+// Figure records the result of a test in words: "25 power cuts, 1213 reported steps, none lost". It does nothing if
+// the test failed.
 func Figure(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if !t.Failed() {
