@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// compiledLibrary returns a cache of the go command that has what testing examples/fix/broken compiles of Go's library:
-// twenty seconds of work, kept from one run of the tests to the next.
+// compiledLibrary returns a cache of the go command with the part of Go's library that examples/fix/broken needs for
+// its tests: twenty seconds of work, kept from one run of the tests to the next.
 var compiledLibrary = sync.OnceValues(func() (string, error) {
 	caches, err := os.UserCacheDir()
 	if err != nil {
@@ -26,8 +26,8 @@ var compiledLibrary = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// GoCache copies a cache of the go command that has Go's library compiled into the cache directory of a task that
-// has not run yet. The test's package is two directories below the module's.
+// GoCache copies a cache of the go command, with Go's library compiled, into the cache directory of a task that has
+// not run yet. The test's package must be two directories below the module's.
 func GoCache(cache string) error {
 	library, err := compiledLibrary()
 	if err != nil {

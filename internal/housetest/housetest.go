@@ -1,7 +1,7 @@
-// Package housetest is the house that tests of several rooms live in: agents that play roles, desks that
-// keep nothing, flows out of texts, a task in a store, and a home for git.
+// Package housetest has what the tests of several packages share: agents that play roles, desks that keep
+// nothing, flows parsed from text, a task in a store, and a home directory for git.
 //
-// It imports no room above thread, so that tests inside record, attempt, engine and control can use it.
+// It imports no package above thread, so that tests inside record, attempt, engine and control can use it.
 package housetest
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A T is a test, be it of the standard library or of a property.
+// A T is a test, of package testing or of rapid.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -33,19 +33,19 @@ type T interface {
 // A Role plays a role in place of an agent.
 type Role func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error)
 
-// Run is that of agent.Agent.
+// Run implements agent.Agent.
 func (r Role) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	return r(ctx, req, emit)
 }
 
-// Say returns a role that gives its answers one after the other, the last one for ever.
+// Say returns a role that gives its answers by visit, and the last one for all further visits.
 func Say(answers ...string) Role {
 	return func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		return Answer(req, emit, answers[min(req.Visit, len(answers)-1)])
 	}
 }
 
-// Answer is what comes of an attempt whose agent says a text and nothing else.
+// Answer is the result of an attempt whose agent says a text and nothing else.
 func Answer(req agent.Request, emit func(agent.Event) error, text string) (agent.Result, error) {
 	if req.Desk.Raw != nil {
 		fmt.Fprint(req.Desk.Raw, text)
@@ -54,13 +54,13 @@ func Answer(req agent.Request, emit func(agent.Event) error, text string) (agent
 		emit(agent.Event{Kind: agent.EventMessage, Text: text})
 }
 
-// Status is an answer that is nothing but a status.
+// Status returns an answer that has only a status.
 func Status(s string) string { return `{"$status":"` + s + `"}` }
 
-// A Cast is an agent that plays roles by their names. What nobody plays fails.
+// A Cast is an agent that plays roles by their names. It refuses any other role.
 type Cast map[string]Role
 
-// Run is that of agent.Agent.
+// Run implements agent.Agent.
 func (c Cast) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if play := c[req.Role]; play != nil {
 		return play(ctx, req, emit)
@@ -68,7 +68,7 @@ func (c Cast) Run(ctx context.Context, req agent.Request, emit func(agent.Event)
 	return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "nobody plays " + req.Role}
 }
 
-// BareDesks open the directories of agents that write nothing: they are on no disk.
+// BareDesks opens desks for agents that write nothing: they are not on disk.
 type BareDesks struct {
 	Empty *os.Root // the artifacts directory of every desk
 }
@@ -100,7 +100,7 @@ func (BareDesk) Copy(string, io.Reader) error               { return nil }
 func (BareDesk) Link(string, string) error                  { return nil }
 func (BareDesk) Close(string) error                         { return nil }
 
-// Flow reads a flow out of its text.
+// Flow parses the text of a flow.
 func Flow(t T, text string) *flow.Definition {
 	t.Helper()
 	def, problems := flow.Parse(nil, "test.yaml", []byte(text))
@@ -110,7 +110,7 @@ func Flow(t T, text string) *flow.Definition {
 	return def
 }
 
-// Bundle holds the flows of texts, of which the first is run, and that of workers when one of them plans.
+// Bundle returns a bundle of the flows in texts, the first of which is run, with the worker flow if one of them plans.
 func Bundle(t T, texts ...string) thread.Bundle {
 	t.Helper()
 	var defs []*flow.Definition
@@ -135,12 +135,12 @@ func Bundle(t T, texts ...string) thread.Bundle {
 	return b
 }
 
-// Commits is the store of a task.
+// Commits is the part of a store that commits a task.
 type Commits interface {
 	Commit(ctx context.Context, b store.Batch) error
 }
 
-// Begin commits a task that nobody has taken up yet. row has its id, and when it began.
+// Begin commits a task that no process drives yet. row has its id and creation time.
 func Begin(ctx context.Context, t T, s Commits, row store.Thread, b thread.Bundle, prompt string) store.Thread {
 	t.Helper()
 	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: b, Prompt: prompt})
@@ -153,7 +153,7 @@ func Begin(ctx context.Context, t T, s Commits, row store.Thread, b thread.Bundl
 	return row
 }
 
-// Append commits a step after a thread's head, with more objects that it names, and returns the thread's row.
+// Append commits a step after a thread's head, with more objects that the step names, and returns the thread's row.
 func Append(ctx context.Context, t T, s interface {
 	store.Objects
 	Commits
@@ -175,7 +175,7 @@ func Append(ctx context.Context, t T, s interface {
 	return ch.Row
 }
 
-// TwoSteps is a flow of two steps, of which the second has some access to files.
+// TwoSteps returns a flow of two steps, the second of which has the given access to files.
 func TwoSteps(access string) string {
 	return `
 version: 1
@@ -190,7 +190,7 @@ graph:
 `
 }
 
-// Settings are those of a person who has defined agents by these names, of which the first is the default.
+// Settings returns settings that define agents with these names, the first of which is the default.
 func Settings(agents ...string) *config.Settings {
 	s := &config.Settings{Default: config.Value[string]{V: agents[0]}, Agents: map[string]config.Value[flow.Agent]{}}
 	for _, name := range agents {
@@ -199,9 +199,9 @@ func Settings(agents ...string) *config.Settings {
 	return s
 }
 
-// GitHome gives git a home of its own, with a configuration to which more is added: what the machine's user
-// has configured must not count. It returns "" when there is no git, which ends the tests where CI is true;
-// short tests are done without.
+// GitHome gives git its own home directory, with a configuration to which more is appended: the configuration of
+// the machine's user must not matter. It returns "" for short tests, and if git is missing, except where CI is
+// true: there it ends the tests.
 func GitHome(short bool, more string) string {
 	if _, err := exec.LookPath("git"); err != nil || short {
 		if err != nil && os.Getenv("CI") == "true" {
@@ -232,8 +232,8 @@ func GitHome(short bool, more string) string {
 	return home
 }
 
-// RunWatched runs a program to its end, and shows look the command line of each process of the machine
-// meanwhile, now and then. It returns what the program printed, and fails t when the program fails.
+// RunWatched runs a program until it ends. Meanwhile it passes look the command line of each process on the
+// machine, every 50 ms. It returns what the program printed, and fails t if the program fails.
 func RunWatched(t T, cmd *exec.Cmd, look func(line []byte)) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -253,7 +253,7 @@ func RunWatched(t T, cmd *exec.Cmd, look func(line []byte)) []byte {
 		case <-time.After(50 * time.Millisecond):
 			names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 			for _, name := range names {
-				line, _ := os.ReadFile(name) // it may be over
+				line, _ := os.ReadFile(name) // the process may have ended
 				look(line)
 			}
 		}

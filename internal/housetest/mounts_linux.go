@@ -7,21 +7,21 @@ import (
 	"syscall"
 )
 
-// ownMounts is set in the processes that have mounts of their own.
+// ownMounts is set in processes that have their own mounts.
 const ownMounts = "PLAIT_TEST_OWN_MOUNTS"
 
-// OwnMounts begins the test program again with mounts that no other process has, which takes root; without it
-// does nothing. The first line of a TestMain whose tests mount file systems: a sandbox that somebody starts
-// meanwhile copies all mounts it sees. It fails when one of them goes before it is done, and a file system
-// whose power was cut cannot be mounted again while there is a copy of it.
+// OwnMounts restarts the test program in its own mount namespace, which takes root; without root it does
+// nothing. Call it first in a TestMain whose tests mount file systems. Otherwise a sandbox that starts meanwhile
+// copies all mounts: it fails if one of them disappears before it is done, and a file system whose power was
+// cut cannot be mounted again while there is a copy of its mount.
 func OwnMounts() {
 	if os.Geteuid() != 0 || os.Getenv(ownMounts) != "" {
 		return
 	}
-	runtime.LockOSThread() // the namespace is that of the thread that calls exec
+	runtime.LockOSThread() // the new program gets the namespace of the thread that calls exec
 	if err := syscall.Unshare(syscall.CLONE_NEWNS); err != nil {
 		runtime.UnlockOSThread()
-		return // the tests say what they cannot mount
+		return // the tests report what they cannot mount
 	}
 	err := syscall.Mount("none", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
 	if err == nil {

@@ -2,5 +2,5 @@
 
 package housetest
 
-// OwnMounts does nothing: the tests that mount file systems are those of Linux.
+// OwnMounts does nothing: only tests on Linux mount file systems.
 func OwnMounts() {}
