@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestModules holds that plait needs nothing of what the shared record needs: a library of a server in its module
-// could be linked into it. plaitd has a module of its own, and requires this one.
+// TestModules checks that plait requires none of the libraries for the shared record: a server library in its module
+// could get linked into it. plaitd has its own module, which requires this one.
 func TestModules(t *testing.T) {
 	here, err := os.ReadFile("../../go.mod")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package rooms keeps the walls of the house: which room may import which. The
-// table is the map; the test reads the imports and holds the code to it.
+// Package rooms tests which internal package, called a room, may import which. The
+// table is the map; the test reads the imports and compares them with it.
 package rooms
 
 import (
@@ -18,8 +18,8 @@ import (
 const module = "github.com/plait-run/plait/"
 
 // doors lists, for each room, the rooms it may import. A room may always import
-// its own parts (store/sqlite imports store). Standard library and libraries are
-// free. Test files may import more, see testDoors.
+// its own parts (store/sqlite imports store). The standard library and other
+// modules are free. Test files may import more, see testDoors.
 var doors = map[string][]string{
 	"dag":      {},
 	"dispatch": {"store"},
@@ -66,19 +66,19 @@ var doors = map[string][]string{
 	"heap":  {},
 	"soak":  {},
 	"rooms": {},
-	// What tests of several rooms live in. It may know nothing above thread.
+	// What tests of several rooms share. It must not import anything above thread.
 	"housetest": {"agent", "config", "flow", "store", "thread"},
 }
 
-// testDoors is what tests may import beside their room's doors: whatever they
+// testDoors is what tests may import besides their room's doors: whatever they
 // need to try it for real.
 var testDoors = []string{"dag", "store", "event", "thread", "flow", "agent", "proc", "command", "replay", "attempt", "engine", "task", "gate", "scripted", "claude", "codex", "gateway", "git", "sandbox", "verify", "view", "housetest", "soak", "worktree"}
 
-// program is the room of the command line, which may import every other: it is where the house is put together.
-// Where the record lies is not its to say: see TestConcrete.
+// program is the room of the command line, which may import every other: it wires the rooms together. But it does
+// not choose where the record is stored: see TestConcrete.
 const program = "cli"
 
-// maxLines is the length at which a file is more than one idea.
+// maxLines is the length beyond which a file is more than one idea.
 const maxLines = 450
 
 func TestWalls(t *testing.T) {
@@ -118,7 +118,7 @@ func TestWalls(t *testing.T) {
 	}
 }
 
-// TestDoorsAreUsed holds that the map says what is, not what once was.
+// TestDoorsAreUsed checks that every allowed import is used.
 func TestDoorsAreUsed(t *testing.T) {
 	used := map[string]map[string]bool{}
 	for _, file := range goFiles(t, "..") {
@@ -145,8 +145,8 @@ func TestDoorsAreUsed(t *testing.T) {
 	}
 }
 
-// TestConcrete holds that a room which takes an interface never imports what
-// implements it: only the programs choose.
+// TestConcrete checks that no room imports an implementation of store.Store: rooms
+// take the interface, and only the programs choose.
 func TestConcrete(t *testing.T) {
 	for _, file := range goFiles(t, "..") {
 		if strings.HasSuffix(file, "_test.go") {
@@ -177,7 +177,7 @@ func TestFilesAreOneIdea(t *testing.T) {
 	}
 }
 
-// badNames say nothing about what is inside.
+// badNames are package names that say nothing about the contents.
 var badNames = []string{"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "types", "models", "shared", "lib", "pkg"}
 
 func TestNames(t *testing.T) {
@@ -231,7 +231,7 @@ func imports(t *testing.T, file string) []string {
 	return out
 }
 
-// TestDependencies holds that each module that is asked for has a line that says why.
+// TestDependencies checks that the docs say, for each required module, why it is used.
 func TestDependencies(t *testing.T) {
 	mod, err := os.ReadFile("../../go.mod")
 	if err != nil {
