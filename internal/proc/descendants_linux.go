@@ -128,9 +128,9 @@ func (k *descendants) find() []entry {
 
 // onlyLeader reports whether no process is left but a leader that has ended, without
 // reading the process table. A dead process has no children, so what it left behind is in
-// its session or group, or has its mark; a process with none of these is the child of one
-// that has and is found with it. In doubt onlyLeader is false and the table is read, which
-// costs a hundred times as much; most runs leave nothing behind.
+// its session or group, or has its mark, or is a child of such a process and is found with
+// it. In doubt onlyLeader is false and the table is read, which costs a hundred times as
+// much; most runs leave nothing behind.
 func (k *descendants) onlyLeader() bool {
 	if k.leader == 0 || k.tag != "" {
 		return false // reading the tag from the environments is no cheaper

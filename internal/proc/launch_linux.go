@@ -10,7 +10,7 @@ import (
 
 // launch starts a process and marks it before its program runs. To that end the
 // kernel stops it after exec, as for a debugger: if it were marked any later,
-// a child of its could be missed on a busy machine. A setuid program would not
+// its children could be missed on a busy machine. A setuid program would not
 // gain its privileges under a debugger, and some sandboxes allow none; such a
 // process is marked right after it has started.
 func launch(path string, argv []string, attr *os.ProcAttr, mark uint64) (*os.Process, error) {

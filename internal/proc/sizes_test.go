@@ -113,7 +113,7 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// FuzzLines checks that lines are the output's, however it is cut into reads.
+// FuzzLines checks that lines do not depend on how the output is split into reads.
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nbb\n\nccc"), 2, 3)
 	f.Add(hostile, 1, 4)

@@ -17,8 +17,8 @@ type entry struct {
 	start                       int64 // clock ticks since boot
 }
 
-// isDead reports whether the process has only to be reaped. One whose first thread has ended
-// lives on in the others.
+// isDead reports whether the process has ended and only waits to be reaped. It lives on while
+// any thread but its first does.
 func (e entry) isDead() bool {
 	return e.threads <= 1 && (e.state == 'Z' || e.state == 'X' || e.state == 'x')
 }
