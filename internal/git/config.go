@@ -23,7 +23,7 @@ var allowedKeys = map[string][]string{
 	"core.eol":               {"lf", "crlf", "native"},
 }
 
-// extensions lists the repository extensions that make no difference here.
+// extensions lists the supported repository extensions, with their known values; nil allows any value.
 var extensions = map[string][]string{
 	"extensions.objectformat":      {"sha1", "sha256"},
 	"extensions.refstorage":        {"files"},

@@ -8,7 +8,7 @@
 //
 //   - A repository cannot make us run anything. Git never sees the repository's
 //     config: it runs on a private git directory that has the repository's
-//     objects and refs and a config of ours, which adopts only settings from a
+//     objects and refs and our own config, which adopts only settings from a
 //     short list (format, file modes, line endings). So there is no filter,
 //     hook, monitor, external diff, textconv, alias, pager, credential helper,
 //     signing program, transport or include to run, nor anything that a future

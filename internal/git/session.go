@@ -28,7 +28,7 @@ const (
 	stopGrace = 2 * time.Second
 )
 
-// hardened is on every command line, where no file can override it.
+// hardened is part of every command line, where no file can override it.
 var hardened = []string{
 	"--no-pager",
 	"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false",
@@ -101,7 +101,7 @@ func scratch() (string, error) {
 }
 
 // A session is a private git directory for one operation. It has the
-// repository's objects and refs, a copy of HEAD, an index and a config of ours.
+// repository's objects and refs, a copy of HEAD, and its own index and config.
 type session struct {
 	repo *Repo
 	dir  string   // the git directory
@@ -148,7 +148,7 @@ func (r *Repo) begin(tree string) (*session, error) {
 func (s *session) index() string { return filepath.Join(s.dir, "index") }
 
 // populate fills the private git directory: links to the repository's objects and refs,
-// copies of HEAD and of the excludes, and a config of ours.
+// copies of HEAD and of the excludes, and our config.
 func (s *session) populate(bare bool) error {
 	r := s.repo
 	for _, name := range []string{"objects", "refs", "packed-refs"} {
