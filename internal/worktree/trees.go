@@ -142,7 +142,7 @@ func (t *Trees) complete(ctx context.Context, row store.Thread, top string) erro
 	return t.setUp(ctx, row, top)
 }
 
-// Begin makes the worktree of a thread that has one and has not begun, from a git tree.
+// Begin makes a thread's own worktree from a git tree, before the thread begins.
 func (t *Trees) Begin(ctx context.Context, row store.Thread, tree string) error {
 	repo, err := git.Open(ctx, row.Workspace)
 	if err == nil && !Own(row) {
