@@ -26,20 +26,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// An actor plays a role: what it returns is its answer.
+// An actor plays a role and returns its answer.
 type actor func(ctx context.Context, req agent.Request) (string, error)
 
-// A house is a record with a workspace, and one server on it.
+// A house is a record with a workspace and a server.
 type house struct {
 	t       *testing.T
 	cfg     Config
-	person  *control.Controller // begins tasks as a person does
+	person  *control.Controller // starts tasks as a person does
 	elicit  func(*sdk.ElicitParams) *sdk.ElicitResult
 	session *sdk.ClientSession
 	heard   chan string // progress
 }
 
-// driver drives in this process.
+// driver drives tasks in this process.
 type driver struct {
 	c       *control.Controller
 	leases  store.Leases
@@ -122,7 +122,7 @@ func (h *house) flow(name, yaml string) {
 	}
 }
 
-// connect starts a server and a client that speaks to it.
+// connect starts a server and connects a client to it.
 func (h *house) connect() {
 	h.t.Helper()
 	here, there := sdk.NewInMemoryTransports()
@@ -145,7 +145,7 @@ func (h *house) connect() {
 	h.t.Cleanup(func() { h.session.Close(); served.Wait() })
 }
 
-// call calls a tool and reads what it returns into out. It returns what a refusal says.
+// call calls a tool and decodes its result into out. It returns the message of a refusal.
 func (h *house) call(tool string, args map[string]any, out any) string {
 	h.t.Helper()
 	p := &sdk.CallToolParams{Name: tool, Arguments: args}
@@ -167,7 +167,7 @@ func (h *house) call(tool string, args map[string]any, out any) string {
 	return ""
 }
 
-// must calls a tool that does not refuse.
+// must calls a tool that must not refuse.
 func (h *house) must(tool string, args map[string]any, out any) {
 	h.t.Helper()
 	if why := h.call(tool, args, out); why != "" {
@@ -175,7 +175,7 @@ func (h *house) must(tool string, args map[string]any, out any) {
 	}
 }
 
-// refused calls a tool that refuses, and says so in these words.
+// refused calls a tool that must refuse with a message containing words.
 func (h *house) refused(tool string, args map[string]any, words ...string) {
 	h.t.Helper()
 	why := h.call(tool, args, nil)
@@ -189,7 +189,7 @@ func (h *house) refused(tool string, args map[string]any, words ...string) {
 	}
 }
 
-// waited waits until the task needs somebody or has ended.
+// waited waits until the task needs a person or has ended.
 func (h *house) waited(task string) (v taskStatus) {
 	h.t.Helper()
 	for range 10 {

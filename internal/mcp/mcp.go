@@ -1,20 +1,20 @@
 // Package mcp lets an MCP client (Claude Code, Codex, any client of the Model Context Protocol)
 // start tasks, follow them, answer their questions and read their results.
 //
-// A Server has seven tools and speaks over standard input and output
+// A Server offers seven tools over standard input and output
 // (https://modelcontextprotocol.io, revisions 2025-06-18 to 2026-07-28). Laws:
 //
-//   - What a person must approve stays with a person. No tool takes access, trust or
+//   - Decisions that need a person stay with a person. No tool takes access, trust or
 //     approvals as an argument, and only the user's own configuration says who may answer
-//     what, see [config.Answering].
-//   - Only tasks of this workspace that were started through MCP are answered and read.
-//   - Flows are started by name. One from a file of the project is started only if a person
-//     has approved that very file: a model may just have written it.
+//     what; see [config.Answering].
+//   - Only tasks that were started through MCP in this workspace can be answered and read.
+//   - Flows are started by name. A flow from a project file is started only if a person has
+//     approved exactly that file: a model may just have written it.
 //   - A task outlives the client: it is driven elsewhere, by the [Driver].
-//   - No tool waits longer than clients do: thirty seconds.
+//   - No tool waits longer than clients do: at most thirty seconds.
 //
-// It drives nothing, keeps nothing, and has no state between calls: what a tool needs is in its
-// arguments and in the record.
+// A Server drives no tasks, stores nothing and keeps no state between calls: what a tool needs is
+// in its arguments and in the record.
 package mcp
 
 import (
@@ -39,19 +39,19 @@ type Config struct {
 	Workspace string          // where tasks are started, absolute
 	Driver    Driver
 	Answering config.Answering // who answers the questions of tasks
-	// Consent returns an error if a flow may not be started because nobody has approved its
-	// files.
+	// Consent returns an error if a flow may not be started because its files have not been
+	// approved.
 	Consent func(control.Found) error
 	// Offline returns the scenario of a scripted model for a flow; "" for real models.
 	Offline func(flow string) string
-	Init    func() error // prepares the workspace for a first task
-	Person  string       // who answers, for the record
+	Init    func() error // prepares the workspace for its first task
+	Person  string       // the name recorded with a person's answers
 	Version string       // of Plait
-	Program view.Program // what people type
+	Program view.Program // how users invoke it
 }
 
-// A Driver lets a task continue. It returns once the task is being driven or has stopped, and
-// does not wait for its end. The task continues after ctx has ended.
+// A Driver runs tasks. Drive returns once the task is being driven or has stopped; it does not
+// wait for the task to end. The task continues after ctx has ended.
 type Driver interface {
 	Drive(ctx context.Context, root store.Thread) error
 }
@@ -92,7 +92,7 @@ func New(cfg Config) *Server {
 	return s
 }
 
-// namedErrors wraps a tool so that its errors name the program that people type.
+// namedErrors wraps a tool so that its errors name the program as users invoke it.
 func namedErrors[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, args In) (*sdk.CallToolResult, Out, error) {
 		res, out, err := do(ctx, req, args)

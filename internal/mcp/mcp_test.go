@@ -31,7 +31,7 @@ func write(t *testing.T, dir, name, text string) string {
 	return file
 }
 
-// byDefault is who answers when a person has configured nothing.
+// byDefault is who answers if nothing is configured.
 var byDefault = config.Answering{Questions: config.ByPerson, Approvals: config.ByNobody}
 
 const two = `version: 1
@@ -52,7 +52,7 @@ func says(text string) actor {
 	return func(context.Context, agent.Request) (string, error) { return text, nil }
 }
 
-// TestATaskFromStartToResult goes the way of a model that starts a team.
+// TestATaskFromStartToResult follows a model that starts a team, step by step.
 func TestATaskFromStartToResult(t *testing.T) {
 	hold := make(chan struct{})
 	h := newHouse(t, byDefault, map[string]actor{
@@ -92,7 +92,7 @@ func TestATaskFromStartToResult(t *testing.T) {
 		t.Errorf("while the writer writes: %+v", v)
 	}
 	close(hold)
-	v = h.waited("") // the newest
+	v = h.waited("") // the newest task
 	if v.Task != id || v.State != "done" || len(v.Agents) != 2 || v.Tokens != 24 || v.Next != "call read_task for the result" {
 		t.Errorf("at the end: %+v", v)
 	}
@@ -123,7 +123,7 @@ func TestATaskFromStartToResult(t *testing.T) {
 	h.must("read_task", map[string]any{"task": id, "part": "evidence"}, &r)
 }
 
-// TestWhatMayNotBeStarted tries what a model could use to get more than it was given.
+// TestWhatMayNotBeStarted tries the ways in which a model could get more than it was given.
 func TestWhatMayNotBeStarted(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
 	file := write(t, h.cfg.Workspace, ".plait/flows/mine.yaml", strings.Replace(two, "name: two", "name: mine", 1))
@@ -179,8 +179,8 @@ func (h *house) question(task string) question {
 	return list.Questions[0]
 }
 
-// TestThePersonAtTheClientAnswers holds that what is recorded is what the person wrote, and that an approval is not
-// for the client, unless a person has configured that.
+// TestThePersonAtTheClientAnswers checks that what the person wrote is what is recorded, and that approvals are not
+// given through the client unless a person has configured that.
 func TestThePersonAtTheClientAnswers(t *testing.T) {
 	for _, approvals := range []config.Answerer{config.ByNobody, config.ByPerson} {
 		h := newHouse(t, config.Answering{Questions: config.ByPerson, Approvals: approvals},
@@ -230,7 +230,7 @@ func TestThePersonAtTheClientAnswers(t *testing.T) {
 	}
 }
 
-// TestWhoDeclinesHasNotAnswered holds that a form that is closed answers nothing.
+// TestWhoDeclinesHasNotAnswered checks that closing a form answers nothing.
 func TestWhoDeclinesHasNotAnswered(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
 	h.elicit = func(*sdk.ElicitParams) *sdk.ElicitResult { return &sdk.ElicitResult{Action: "cancel"} }
@@ -241,14 +241,14 @@ func TestWhoDeclinesHasNotAnswered(t *testing.T) {
 	}
 }
 
-// TestAClientThatCannotAsk is told to send its user elsewhere.
+// TestAClientThatCannotAsk checks that such a client is told which command its user can run.
 func TestAClientThatCannotAsk(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
 	_, q := h.start()
 	h.refused("answer", map[string]any{"question": q.ID, "text": "red"}, "cannot ask your user", "plait answer "+q.ID)
 }
 
-// TestNameOfTheProgram has what people are told to type begin with the name of another program.
+// TestNameOfTheProgram checks that suggested commands begin with the name of another program.
 func TestNameOfTheProgram(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
 	h.cfg.Program = view.Program{Name: "plaitd", Verbs: []string{"answer", "resume"}}
@@ -265,7 +265,7 @@ func TestNameOfTheProgram(t *testing.T) {
 	}
 }
 
-// TestAModelAnswersWhereItMay holds that a model's answer is recorded as its own.
+// TestAModelAnswersWhereItMay checks that a model's answer is recorded as the model's.
 func TestAModelAnswersWhereItMay(t *testing.T) {
 	h := newHouse(t, config.Answering{Questions: config.ByModel, Approvals: config.ByModel}, nil)
 	id, q := h.start()
@@ -277,7 +277,7 @@ func TestAModelAnswersWhereItMay(t *testing.T) {
 	h.refused("answer", map[string]any{"question": h.question(id).ID, "text": "approve"}, "for your user to decide")
 }
 
-// TestOtherTasksAreNotForIt holds that what a person started is neither read nor answered.
+// TestOtherTasksAreNotForIt checks that tasks that a person started can be neither read nor answered.
 func TestOtherTasksAreNotForIt(t *testing.T) {
 	h := newHouse(t, config.Answering{Questions: config.ByModel, Approvals: config.ByNobody}, nil)
 	def, _ := flow.Parse(nil, "asks.yaml", []byte(asks))
@@ -307,7 +307,7 @@ func TestOtherTasksAreNotForIt(t *testing.T) {
 	h.refused("answer", map[string]any{"question": "g-0000000000", "text": "red"}, "no question")
 }
 
-// TestATaskThatCannotBeDriven is there all the same, and is named.
+// TestATaskThatCannotBeDriven checks that the task exists anyway, and that the error names it.
 func TestATaskThatCannotBeDriven(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
 	h.flow("asks", asks)

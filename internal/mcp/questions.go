@@ -94,11 +94,11 @@ type answered struct {
 	Next     string `json:"next"`
 }
 
-// form is the name of the request to a person through the client.
+// form is the name of the request that the client shows to a person.
 const form = "answer"
 
-// answer answers a gate: with the model's own words if the user's configuration allows it, else
-// with what the person at the client says.
+// answer answers a gate: with the model's own words if the user's configuration allows it,
+// otherwise with what the person at the client says.
 func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answerArgs) (*sdk.CallToolResult, answered, error) {
 	fail := func(err error) (*sdk.CallToolResult, answered, error) { return nil, answered{}, err }
 	g, err := s.cfg.Views.Gate(ctx, args.Question)
@@ -144,7 +144,7 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 const patience = 3 * time.Second
 
 // ensureDriven makes sure that a task continues after an answer. Its driver may process the answer, or
-// may have been about to stop when it came.
+// may have been about to stop when it arrived.
 func (s *Server) ensureDriven(ctx context.Context, root store.Thread, gate string) error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if !s.cfg.Views.Driven(ctx, root.ID) {
@@ -200,8 +200,8 @@ func (s *Server) askPerson(req *sdk.CallToolRequest, g store.Gate, suggested str
 	return said, nil, nil
 }
 
-// maxShown limits what a client's form shows of an action, in bytes: a person must see all that
-// they approve.
+// maxShown limits the size of an action that a client's form shows, in bytes: people must see all
+// that they approve.
 const maxShown = 4 << 10
 
 // formOf returns the form for a gate.

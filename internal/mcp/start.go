@@ -62,7 +62,7 @@ func (s *Server) startTask(ctx context.Context, _ *sdk.CallToolRequest, args sta
 	if strings.TrimSpace(args.Prompt) == "" {
 		return fail(errors.New("prompt is empty: say what to do"))
 	}
-	// A name is never used as a path of a file.
+	// A name is never used as a file path.
 	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return fail(fmt.Errorf("%q is not the name of a flow: list_flows has the names", name))
 	}

@@ -126,7 +126,7 @@ func (s *Server) status(ctx context.Context, root store.Thread) (taskStatus, err
 	return v, nil
 }
 
-// next says in words what a client can do about a task.
+// next describes what a client can do about a task.
 func next(t view.Task) string {
 	switch {
 	case len(t.OpenGates()) > 0:
@@ -152,8 +152,8 @@ const (
 	defaultSeconds = 25
 )
 
-// waitTask waits until a task does not continue without a person. It reports progress after every
-// step.
+// waitTask waits until a task no longer continues without a person. It reports progress after
+// every step.
 func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args waitArgs) (*sdk.CallToolResult, taskStatus, error) {
 	root, err := s.task(ctx, args.Task)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args wa
 		}
 		if now := progress(v); token != nil && now != told {
 			told = now
-			// A client that misses it asks again.
+			// A client that misses it calls again.
 			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Message: now,
 				Progress: float64(v.Steps)})
 		}
@@ -189,7 +189,7 @@ func (s *Server) waitTask(ctx context.Context, req *sdk.CallToolRequest, args wa
 	}
 }
 
-// tick is the longest wait for an event: a driver that stops writes none.
+// tick is the longest wait for an event: a driver that stops does not write one.
 const tick = 500 * time.Millisecond
 
 // waitForEvent waits for an event after seen, the end of ctx, or a tick.
@@ -203,7 +203,7 @@ func (s *Server) waitForEvent(ctx context.Context, seen int64) (int64, error) {
 	return last, err
 }
 
-// progress returns the progress of a task on one line.
+// progress describes the progress of a task on one line.
 func progress(v taskStatus) string {
 	working := 0
 	for _, a := range v.Agents {
