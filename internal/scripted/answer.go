@@ -10,8 +10,8 @@ import (
 // scriptedText is the text of an answer whose scenario gives none.
 const scriptedText = "This is a scripted answer; no model was asked."
 
-// contractWords come before the schema in a prompt that asks for front matter; formWords, in one that asks for
-// a single object.
+// contractWords precede the schema in a prompt that asks for front matter, formWords in one that asks for a
+// single object.
 const (
 	contractWords = "this JSON Schema:"
 	formWords     = "one JSON object, with nothing around it, that fits " + contractWords

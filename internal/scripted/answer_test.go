@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// schemas are the shapes that answers are asked for, and the answer to each;
-// "" where it only has to fit.
+// schemas are requested shapes of answers, with the answer to each;
+// "" if the answer only has to fit.
 var schemas = []struct{ name, schema, want string }{
 	{"strict", `{"type":"object","properties":{"$status":{"type":"string","enum":["blocked","done"]},` +
 		`"$body":{"type":"string"},"count":{"type":"integer"}},"required":["$status","$body","count"],` +
@@ -65,7 +65,7 @@ var schemas = []struct{ name, schema, want string }{
 	{"an empty schema", `{}`, ""},
 }
 
-// fitting fails the test unless value fits schema.
+// fitting fails the test unless the value fits the schema.
 func fitting(t *testing.T, schema string, value any) {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
@@ -102,7 +102,7 @@ func TestAuto(t *testing.T) {
 	}
 }
 
-// frontOf reads an answer as Plait does.
+// frontOf parses an answer as Plait does.
 func frontOf(t *testing.T, text string) (map[string]any, string) {
 	t.Helper()
 	rest, ok := strings.CutPrefix(text, "---\n")
@@ -160,8 +160,8 @@ func TestFrontMatterTexts(t *testing.T) {
 	}
 }
 
-// TestBuiltins holds that each built-in says what it is for, and that those
-// which end with an answer of any shape give it in each.
+// TestBuiltins checks that each built-in has a description, and that those
+// that end with an answer of any shape can give it in every shape.
 func TestBuiltins(t *testing.T) {
 	want := []string{"approve", "big", "chat", "codex-fix", "codex-fix-node",
 		"codex-fix-python", "codex-review", "context-full", "cut", "demo", "error500", "fix",
@@ -196,7 +196,7 @@ func TestBuiltins(t *testing.T) {
 	}
 }
 
-// TestOverride holds that a prompt can choose a built-in and nothing else.
+// TestOverride checks that a prompt can choose a built-in scenario and nothing else.
 func TestOverride(t *testing.T) {
 	sc := mustParse(t, "turns: [{steps: [{items: [{say: own}]}]}]")
 	for prompt, want := range map[string]string{

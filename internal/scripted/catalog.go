@@ -1,7 +1,7 @@
 package scripted
 
-// Catalog returns the contents of the file that Codex's setting model_catalog_json names. With it Codex knows
-// [Model], offers apply_patch as a tool that takes a text, and prints no warning.
+// Catalog returns the contents of the file that Codex's setting model_catalog_json names. With it, Codex recognizes
+// [Model], offers apply_patch as a tool that takes plain text, and prints no warning.
 func Catalog() []byte {
 	model := object{
 		"slug":                             Model,

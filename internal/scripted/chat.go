@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// decodeChat reads a request of the Chat Completions API, which most servers of models and most agents speak.
+// decodeChat reads a request of the Chat Completions API, which most model servers and most agents support.
 // Parts of unknown shape are skipped.
 func decodeChat(header http.Header, body []byte) (*Request, error) {
 	var in struct {
@@ -68,7 +68,7 @@ type chatStream struct {
 	request *Request
 	events  []event
 
-	// What the whole response has so far.
+	// The whole response so far.
 	said, thought strings.Builder
 	calls         []any
 }
@@ -86,7 +86,7 @@ func (s *chatStream) emit(slow bool, fields object) {
 	s.events = append(s.events, event{data: encode(fields), slow: slow})
 }
 
-// created is when each response was made, so that all are the same: 2026-01-01.
+// created is the creation time of every response, fixed so that responses do not differ: 2026-01-01.
 const created = 1767225600
 
 func (s *chatStream) begin(usage) { s.chunk(false, object{"role": "assistant", "content": ""}, nil) }
@@ -177,7 +177,7 @@ func (s *chatStream) failed(code, message string) {
 	s.events = append(s.events, event{data: encode(broken)})
 }
 
-// alone answers with one object.
+// alone responds with one object.
 func (s *chatStream) alone(v object) {
 	s.events = append(s.events, event{data: append(encode(v), '\n'), alone: true})
 }

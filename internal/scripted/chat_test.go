@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// bash is how agents offer a tool that runs commands.
+// bash is a tool that runs commands, as agents offer it.
 const bash = `{"type":"function","function":{"name":"bash","parameters":{"type":"object","properties":{
 	"command":{"type":"string"},"description":{"type":"string"},"sessionId":{"type":"string"}},"required":["command","sessionId"]}}}`
 
-// chat is a request of the Chat Completions API.
+// chat returns a request of the Chat Completions API.
 func chat(t *testing.T, more, tools string, messages ...string) *Request {
 	t.Helper()
 	list := `{"role":"system","content":"You help."},{"role":"user","content":"hello"}`
@@ -132,7 +132,7 @@ func TestChatFaults(t *testing.T) {
 	}
 }
 
-// TestChatServed holds what only a server shows: paths, kinds of contents, and a wrong request.
+// TestChatServed tests what only a server shows: paths, content types, and an invalid request.
 func TestChatServed(t *testing.T) {
 	sc := mustParse(t, "turns: [{when: {schema: true}, steps: [{items: [{answer: {auto: true}}]}]}, {steps: [{items: [{say: hi}]}]}]")
 	s, err := Open(Config{Scenario: sc})
@@ -164,7 +164,7 @@ func TestChatServed(t *testing.T) {
 	}
 }
 
-// TestOffered holds that a tool is called by the name and with the arguments that an agent has for it.
+// TestOffered checks that a tool is called by the name and with the arguments that the agent offers.
 func TestOffered(t *testing.T) {
 	sc := mustParse(t, `
 turns:

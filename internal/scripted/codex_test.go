@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// codexBinary finds the real Codex.
+// codexBinary returns the path of the real Codex.
 func codexBinary(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("PLAIT_TEST_CODEX")
@@ -37,7 +37,7 @@ func codexBinary(t *testing.T) string {
 	return path
 }
 
-// A codexHome is a private CODEX_HOME whose model is a scripted one.
+// A codexHome is a private CODEX_HOME with a scripted model.
 type codexHome struct {
 	binary, home, tmp string
 	server            *scripted.Server
@@ -90,7 +90,7 @@ stream_idle_timeout_ms = 4000
 	return c
 }
 
-// An item is what Codex reports that the model or a tool did.
+// An item is something that Codex reports the model or a tool to have done.
 type item struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -101,7 +101,7 @@ type item struct {
 	Status   string `json:"status"`
 }
 
-// A run is what came of one turn.
+// A ran is the result of one turn.
 type ran struct {
 	items []item
 	ends  []string // types of the events that are not about items
@@ -164,7 +164,7 @@ func (r ran) answer() string {
 	return said[len(said)-1].Text
 }
 
-// wantWell fails the test unless the turn was completed without complaint.
+// wantWell fails the test unless the turn was completed without errors.
 func (r ran) wantWell(t *testing.T) {
 	t.Helper()
 	if r.err != nil || len(r.ends) != 1 || r.ends[0] != "turn.completed" || len(r.of("error")) > 0 {
@@ -199,7 +199,7 @@ func TestRealWork(t *testing.T) {
 		!strings.Contains(got["$body"], "hello.txt") {
 		t.Errorf("answer %q: %v", r.answer(), err)
 	}
-	// A second prompt in the same thread begins the scenario anew.
+	// A second prompt in the same thread starts the scenario over.
 	r = c.exec(t, dir, "read-only", "resume", "--last", "SCENARIO=parallel once more")
 	r.wantWell(t)
 	if got := r.of("command_execution"); len(got) != 2 {

@@ -112,8 +112,8 @@ func (b *builder) resolveRef(ref any) any {
 	return at
 }
 
-// merge returns a schema for values that fit both: it has all fields and requirements of both, and the narrower
-// of other keywords.
+// merge combines two schemas: it takes all fields and requirements of both, the enum values that are in both, the
+// larger minimums, y's const, type, pattern and format, and x's value of any other keyword that both have.
 func merge(x, y map[string]any) map[string]any {
 	out := maps.Clone(x)
 	if out == nil {
@@ -183,7 +183,7 @@ var formats = map[string]string{
 	"json-pointer": "/", "regex": "a",
 }
 
-// fitText fits a text to the simple bounds of a schema.
+// fitText adapts a text to the simple bounds of a schema.
 func fitText(s map[string]any, text string) string {
 	if format, ok := s["format"].(string); ok && formats[format] != "" {
 		text = formats[format]

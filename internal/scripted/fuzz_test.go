@@ -11,8 +11,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// FuzzLoad holds that any bytes are either a scenario that can be served at any
-// place or an error that names the file.
+// FuzzLoad checks that any bytes are either a scenario that can be served at any
+// point or an error that names the file.
 func FuzzLoad(f *testing.F) {
 	for _, name := range Names() {
 		data, err := builtin.ReadFile("scenarios/" + name + ".yaml")
@@ -38,8 +38,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// FuzzRequest holds that whatever a request holds is answered, and so that a
-// client can read it.
+// FuzzRequest checks that every request is answered, whatever it contains, in a
+// form that a client can read.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"input":[` + agents + hello + out + `],"text":{"format":{"type":"json_schema",` +
 		`"schema":{"type":"object","properties":{"$status":{"enum":["a"]}}}}}}`))
@@ -76,8 +76,8 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// wellFormed fails the test unless each event is one line of JSON that says its
-// own name, and the last of a whole reply ends it.
+// wellFormed fails the test unless each event is one line of JSON that has its
+// own name, and the last event of a whole reply ends it.
 func wellFormed(t *testing.T, r reply) {
 	t.Helper()
 	if r.status < 200 || r.status > 599 {
@@ -95,7 +95,7 @@ func wellFormed(t *testing.T, r reply) {
 	}
 }
 
-// FuzzSchema holds that any schema gets an answer that is JSON.
+// FuzzSchema checks that the answer for any schema is JSON.
 func FuzzSchema(f *testing.F) {
 	for _, tc := range schemas {
 		f.Add([]byte(tc.schema))
@@ -111,7 +111,7 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// chatFormed fails the test unless each event is one line of JSON or the end.
+// chatFormed fails the test unless each event is one line of JSON or the end marker.
 func chatFormed(t *testing.T, r reply) {
 	t.Helper()
 	for i, e := range r.events {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// generate is a path of the Gemini API that asks a model for an answer: as a stream of events, or as one object.
+// generate matches the paths of the Gemini API that name a model: answers, as events or one object, and token counts.
 var generate = regexp.MustCompile(`^/v1(?:beta)?/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$`)
 
-// A content is what one side of a conversation said, in the form of the Gemini API.
+// A content is a message of one side of a conversation, in the format of the Gemini API.
 type content struct {
 	Role  string `json:"role"`
 	Parts []struct {
@@ -53,7 +53,7 @@ func decodeGemini(header http.Header, body []byte, model string, stream bool) (*
 		}
 	}
 	r.Schema = firstOf(in.Config.JSONSchema, in.Config.Schema)
-	r.aside = len(r.tools) == 0 // such as which model should answer, or who speaks next
+	r.aside = len(r.tools) == 0 // for example, which model should answer, or who speaks next
 	for _, p := range in.System.Parts {
 		if p.Text != nil {
 			r.Context = append(r.Context, *p.Text)

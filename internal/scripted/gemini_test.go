@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// gemini is a request of the Gemini API.
+// gemini returns a request of the Gemini API.
 func gemini(t *testing.T, stream bool, more string, contents ...string) *Request {
 	t.Helper()
 	list := strings.Join(append([]string{`{"role":"user","parts":[{"text":"<session_context>today</session_context>"}]}`,
@@ -65,7 +65,7 @@ func TestGeminiStream(t *testing.T) {
 	}
 }
 
-// TestGeminiServed asks beside the conversation, by a schema.
+// TestGeminiServed sends a request with a schema outside the conversation.
 func TestGeminiServed(t *testing.T) {
 	s, err := Open(Config{})
 	if err != nil {

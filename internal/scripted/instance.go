@@ -24,8 +24,8 @@ const (
 	maxItems = 64
 )
 
-// instance makes a small value that fits a schema. It has the required fields, those fields of with that the
-// schema knows, and said as "$body". If no attempt gives a value that fits, it returns the first one.
+// instance makes a small value that fits a schema. It has the required fields, the fields of with that the schema
+// defines, and said as "$body". If no attempt yields a value that fits, instance returns the first one.
 func instance(schema json.RawMessage, with map[string]any, said string) any {
 	var root any
 	if json.Unmarshal(schema, &root) != nil {
@@ -199,7 +199,7 @@ func nullRank(t, name string) int {
 	return 0
 }
 
-// rank orders statuses: those of a good end come first.
+// rank orders statuses: those that mean success come first.
 func rank(v any) int {
 	if s, ok := v.(string); ok {
 		if i := slices.Index(statuses, s); i >= 0 {
@@ -292,7 +292,7 @@ func (b *builder) distinct(schema, v any, i int) any {
 	return v
 }
 
-// count reads a lower bound.
+// count reads a lower bound, limited to maxItems.
 func count(v any) int {
 	n, _ := v.(float64)
 	return int(min(max(n, 0), maxItems))
@@ -329,7 +329,7 @@ func numeric(s map[string]any, integer bool) any {
 	return v
 }
 
-// sentence returns a text for a field with a name.
+// sentence returns a text for the named field.
 func sentence(name string) string {
 	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool {
 		return c == '_' || c == '-' || c == '$' ||

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// The usage of a response whose step sets none, in tokens.
+// usual is the usage of a response whose step sets none, in tokens.
 var usual = usage{input: 100, cached: 10, output: 20, reasoning: 5}
 
 const (

@@ -35,7 +35,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// lines is a log that can be read while it is written.
+// lines is a log that can be read while it is being written.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer

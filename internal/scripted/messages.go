@@ -89,7 +89,7 @@ func (r *Request) addUser(content json.RawMessage) {
 	}
 }
 
-// hasResult reports whether a message has a tool's output: a text beside it is not a new prompt.
+// hasResult reports whether a message has a tool's output: a text next to it is not a new prompt.
 func hasResult(content json.RawMessage) bool {
 	var list []struct {
 		Type string `json:"type"`
@@ -188,8 +188,8 @@ func (s *messageStream) failed(code, message string) {
 func (s *messageStream) made() []event    { return s.events }
 func (s *messageStream) cutTo(events int) { s.events = s.events[:events] }
 
-// unified returns a patch of apply_patch as a unified diff. Its hunks have no line numbers of their own: git
-// finds their places by their lines.
+// unified converts a patch of apply_patch to a unified diff. The hunks of such a patch have no line numbers: git
+// locates them by their lines.
 func unified(patch string) string {
 	var b strings.Builder
 	var hunk []string

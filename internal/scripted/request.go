@@ -12,7 +12,7 @@ import (
 
 // A Request is the part of a request for a response that matters here.
 type Request struct {
-	Thread  string          // the Thread-Id header, else prompt_cache_key
+	Thread  string          // from a header; without one, from prompt_cache_key or user
 	Model   string          // the model asked for
 	Prompts []string        // the prompts, oldest first, without the context that Codex adds
 	Context []string        // every text of a user or developer message, including Codex's own
@@ -29,7 +29,7 @@ type Request struct {
 	aside    bool // not part of the conversation: a request for a title, for example
 }
 
-// An api is the form of a request and of its answer.
+// An api is the format of a request and of its response.
 type api int
 
 const (
@@ -55,7 +55,7 @@ type message struct {
 	Output  json.RawMessage `json:"output"`
 }
 
-// decode reads a request. Input items of unknown shape are skipped, since Codex may send
+// decode reads a request of the Responses API. Input items of unknown shape are skipped, since Codex may send
 // more than is needed here.
 func decode(header http.Header, body []byte) (*Request, error) {
 	var in struct {
@@ -132,7 +132,7 @@ func parts(raw json.RawMessage) []string {
 	}
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {
-		// Some tools return an object; its JSON is then the text.
+		// Some tools return an object; its JSON then serves as the text.
 		if len(raw) > 0 && raw[0] == '{' {
 			return []string{string(raw)}
 		}
@@ -150,7 +150,7 @@ func parts(raw json.RawMessage) []string {
 	return texts
 }
 
-// marks begin the texts that Codex sends as a user's although no person wrote them.
+// marks are the beginnings of the texts that Codex sends as user messages although no person wrote them.
 var marks = []string{
 	"# AGENTS.md instructions", "<environment_context>", "<user_instructions>", "<turn_aborted>",
 	"<user_shell_command>", "<subagent_notification>", "<skill>", "<permissions instructions>", "<hook_prompt",
@@ -183,7 +183,7 @@ func session(output string) int {
 	return 0
 }
 
-// toolText strips the lines that Codex puts before the output of a tool: they have ids and times, so a text
+// toolText strips the lines that Codex puts before the output of a tool: they contain ids and times, so a text
 // that quotes them would differ each time.
 func toolText(t string) string {
 	if head, rest, ok := strings.Cut(t, "\nOutput:\n"); ok && len(head) < 400 {

@@ -13,41 +13,41 @@ import (
 	"time"
 )
 
-// A Scenario is what the model is made to say. It never changes once loaded. As
-// a file it is YAML:
+// A Scenario is the script that the model follows. It never changes once loaded.
+// Scenario files are YAML:
 //
-//	about: one line for people
-//	turns:                          # the first whose when holds answers a prompt
-//	- when:                         # all that is given must hold; without when: always
+//	about: a one-line description
+//	turns:                          # the first whose when matches answers the prompt
+//	- when:                         # all given conditions must hold; without when: always
 //	    contains: [text]            # in the prompt
 //	    context: [text]             # in any message that is not the model's
-//	    schema: true                # an answer of a given shape is, or is not, asked for
+//	    schema: true                # an answer of a given shape is, or is not, requested
 //	    nth: 2                      # of the thread's prompts, from 1
 //	  steps:                        # one response each; all but the last call tools
 //	  - items:                      # in order
 //	    - reason: text
 //	    - say: text
 //	    - run: ls -la               # or {cmd, workdir, escalate, justification, yield_ms}
-//	    - wait: 1                   # up to 5 minutes for the command that output 1 said still runs
+//	    - wait: 1                   # up to 5 minutes for the command still running in output 1
 //	    - patch: text               # of apply_patch
 //	    - call: {namespace: mcp__lab, name: echo, arguments: {text: ping}}
 //	    - answer: text              # or auto, {json: any}, {auto: true, text, with: {field: any}}
 //	    usage: {input: 100, cached: 10, output: 20, reasoning: 5}
 //	    slow: 50ms                  # before each piece of text
-//	    # and one of:
+//	    # and at most one of:
 //	    fail: {status: 500, body: text, headers: {name: value}, times: 2}
 //	    cut: true                   # in the middle of the last item; or {times: 2}
 //	    silent: true
 //	    broken: {code: text, message: text, times: 2}
 //	    incomplete: max_output_tokens
 //
-// What has times happens so often in a thread; then the items are served. In
+// A fault with times happens that many times in a thread; after that the items are served. In
 // say, run, call, patch and answer, {{output 1}} is replaced by the text of the first tool
-// output since the prompt, and {{prompt REGEXP}} by what is found in the prompt: the
-// last group of the expression, or all of it.
+// output since the prompt, and {{prompt REGEXP}} by the match in the prompt: the last group
+// of the expression, or the whole match if it has no groups.
 type Scenario struct {
-	name  string // of a built-in, or the path of the file
-	about string // in one line, for people
+	name  string // the name of a built-in, or the path of a file
+	about string // a one-line description
 	turns []turn
 }
 
@@ -57,15 +57,15 @@ type turn struct {
 	steps []step
 }
 
-// A when selects the prompts that a turn is for. Unset fields match every prompt.
+// A when selects the prompts that a turn answers. Unset fields match every prompt.
 type when struct {
 	contains []string // in the last prompt
 	context  []string // in any text that is not the model's
-	schema   *bool    // whether an answer of a given shape is asked for
+	schema   *bool    // whether an answer of a given shape is requested
 	nth      int      // of the prompts, from 1
 }
 
-// A step is one response, or a fault in its place.
+// A step is one response, or a fault instead.
 type step struct {
 	items      []item
 	usage      usage
@@ -77,7 +77,7 @@ type step struct {
 	incomplete string // the reason
 }
 
-// A fault happens a number of times; 0: always.
+// A fault happens the given number of times, or always if times is 0.
 type fault struct{ times int }
 
 type httpError struct {
@@ -131,7 +131,7 @@ type item struct {
 type final struct {
 	said string         // verbatim
 	json any            // as JSON, if set
-	auto bool           // in the form asked for: said is its text, with its fields
+	auto bool           // in the requested form: said is its text, with its fields
 	with map[string]any // of auto
 }
 
@@ -156,7 +156,7 @@ func Names() []string {
 }
 
 // Described returns the names of the built-in scenarios, each with a tab and a description, as shell
-// completions want them.
+// completions expect them.
 func Described() []string {
 	names := Names()
 	for i, name := range names {

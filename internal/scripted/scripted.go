@@ -1,15 +1,15 @@
-// Package scripted is a model that follows a script. It serves the Responses API, the Messages
-// API, the Chat Completions API and the Gemini API over server-sent events, on a port of this
-// machine, for tests, demos and offline runs.
+// Package scripted implements a model that follows a script. It serves the Responses API, the
+// Messages API, the Chat Completions API and the Gemini API, over server-sent events or as single
+// JSON objects, on a local port, for tests, demos and offline runs.
 //
 // It answers an agent's requests to its model with the responses of a scenario. The response
-// depends only on the request: on the prompts in it and the number of tool outputs after the
-// last one. So one server serves any number of threads, and a thread may be forked, resumed or
-// asked again at any place. The only state is how often a failure with a limited number of
+// depends only on the request: on its prompts and the number of tool outputs after the last one.
+// So one server can serve any number of threads, and a thread may be forked, resumed or asked
+// again at any point. The only state is how often each failure that is limited to a number of
 // times has happened.
 //
-// The server never listens beyond this machine, never runs anything and never
-// reads a file that a request names.
+// The server never accepts connections from other machines, never runs anything and never reads a
+// file that a request names.
 package scripted
 
 import (
@@ -39,7 +39,7 @@ type Config struct {
 	Requests func(Request) // called with each request before the answer, possibly concurrently; nil: not called
 }
 
-// A Server is a scripted model that listens.
+// A Server serves a scripted model.
 type Server struct {
 	cfg      Config
 	listener net.Listener
@@ -83,8 +83,8 @@ func Open(cfg Config) (*Server, error) {
 // URL returns the address to give an agent as base URL, "http://127.0.0.1:PORT/v1".
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() + "/v1" }
 
-// Close ends the responses that hang, waits up to two seconds for the others, and stops listening. Nothing of
-// the server runs after it returns. It may be called more than once.
+// Close ends hanging responses, waits up to two seconds for the others, and stops listening. Nothing of the server
+// runs after it returns. It may be called more than once.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	again := s.closed
@@ -228,7 +228,7 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, out reply) {
 	}
 }
 
-// pause waits for d, and reports whether the client and the server are still there.
+// pause waits for d, and reports whether the client and the server are still running.
 func (s *Server) pause(r *http.Request, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -28,7 +28,7 @@ func load(t *testing.T, text string) *scripted.Scenario {
 	return sc
 }
 
-// do sends a request by a client that keeps no connection.
+// do sends a request with a client that keeps no connections open.
 func do(t *testing.T, method, url, thread, body string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -141,7 +141,7 @@ func equal(a, b any) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// TestTimes holds that a failure that ends is counted for each thread alone.
+// TestTimes checks that a limited failure is counted separately for each thread.
 func TestTimes(t *testing.T) {
 	s := open(t, scripted.Config{Scenario: load(t, `
 turns:
@@ -174,10 +174,10 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestSilent holds that a silent response says nothing, and that Close ends it.
+// TestSilent checks that a silent response sends nothing, and that Close ends it.
 func TestSilent(t *testing.T) {
 	s := open(t, scripted.Config{})
-	resp := ask(t, s, "t", "SCENARIO=silent") // returns when the headers are there
+	resp := ask(t, s, "t", "SCENARIO=silent") // returns once the headers have arrived
 	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Errorf("%d %v", resp.StatusCode, resp.Header)
 	}
@@ -192,7 +192,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestSlow holds that pieces of a slow step arrive before the step is over, and
+// TestSlow checks that pieces of a slow step arrive before the step is over, and
 // that Close does not wait for the rest.
 func TestSlow(t *testing.T) {
 	s := open(t, scripted.Config{Scenario: load(t, "turns: [{steps: [{slow: 1h, items: [{say: x}, {say: y}]}]}]")})

@@ -9,7 +9,7 @@ import (
 const structuredTool = "StructuredOutput"
 
 // structured returns the input schema of structuredTool, nil if a request does not offer the tool. A property
-// whose description is "this is $status" is named $status there; plain has the tool's own names.
+// whose description is "this is $status" is renamed to $status in form; plain maps form's names to the tool's own.
 func structured(body []byte) (form json.RawMessage, plain map[string]string) {
 	var in struct {
 		Tools []struct {
@@ -51,7 +51,7 @@ func structured(body []byte) (form json.RawMessage, plain map[string]string) {
 	return nil, nil
 }
 
-// answer gives an answer, with structuredTool if the request offers it and the answer has a form.
+// answer gives an answer, with structuredTool if the request offers it and the answer is structured.
 func (r *Request) answer(s dialect, f final, callID string) {
 	said := f.text(r)
 	var fields object

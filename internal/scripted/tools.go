@@ -16,8 +16,8 @@ type tool struct {
 var shells = []string{"bash", "shell", "run", "exec_command", "run_command", "run_shell_command", "execute_command",
 	"execute", "terminal"}
 
-// asOffered returns a tool call with the name and arguments that the agent offers. shell is the name to use for
-// commands if the agent offers no known tool for them.
+// asOffered returns a tool call with the name and arguments of the tool that the agent offers. shell is the name to
+// use for commands if the agent offers no known tool for them.
 func (r *Request) asOffered(namespace, name string, arguments any, shell string) (string, any) {
 	args, _ := arguments.(object)
 	switch {
@@ -72,7 +72,7 @@ func (r *Request) change(patch string) (string, any) {
 	return "exec_command", object{"cmd": "git apply --unidiff-zero -p0 - <<'" + mark + "'\n" + unified(patch) + mark}
 }
 
-// replacement returns a patch as one replacement in one file, if it is one.
+// replacement returns a patch as a single replacement in a single file, if it is one.
 func replacement(patch string) (path, old, text string, ok bool) {
 	files, hunks := 0, 0
 	for line := range strings.Lines(patch) {

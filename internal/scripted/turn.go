@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// How a reply ends.
+// An ending is how a reply ends.
 type ending int
 
 const (
@@ -31,7 +31,7 @@ type reply struct {
 	slow       time.Duration
 }
 
-// override matches a prompt that asks for another scenario than the configured one.
+// override matches a prompt that asks for a scenario other than the configured one.
 var override = regexp.MustCompile(`SCENARIO=([a-z0-9][a-z0-9-]*)`)
 
 // respond returns the reply to a request. It depends only on its arguments. fails reports whether a failure
@@ -135,7 +135,7 @@ func (t turn) stepAfter(outputs int) int {
 	return len(t.steps) - 1
 }
 
-// calls returns how many tool outputs a step leads to; 0 when the turn ends with it.
+// calls returns how many tool outputs a step leads to, 0 if the turn ends with it.
 func (st step) calls() int {
 	if st.silent || st.incomplete != "" {
 		return 0
@@ -215,9 +215,9 @@ func write(s dialect, id string, items []item, r *Request) (last int) {
 
 var quotes = regexp.MustCompile(`\{\{(?:output ([0-9]{1,6})|prompt (.+?))\}\}`)
 
-// quote replaces {{output N}} in a text by the outputs of tools, and {{prompt REGEXP}} by what the
-// expression finds in the prompt: its last group, or all of it. Replacements are not expanded
-// again.
+// quote replaces {{output N}} in a text by the outputs of tools, and {{prompt REGEXP}} by the match
+// in the prompt: its last group, or the whole match if the expression has no groups. Replacements
+// are not expanded again.
 func quote(text string, r *Request) string {
 	return quotes.ReplaceAllStringFunc(text, func(m string) string {
 		found := quotes.FindStringSubmatch(m)
@@ -239,7 +239,7 @@ func quote(text string, r *Request) string {
 	})
 }
 
-// quoteAll replaces quotes in all texts of a copy of a value.
+// quoteAll returns a copy of a value with the quotes in all its texts replaced.
 func quoteAll(v any, r *Request) any {
 	switch v := v.(type) {
 	case string:

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What respond is told about a failure that ends after some times.
+// Whether a limited failure happens again, for respond.
 func always(string, int) bool { return true }
 func never(string, int) bool  { return false }
 
@@ -133,7 +133,7 @@ turns:
 	}
 }
 
-// show writes the events of a reply as they go over the wire.
+// show returns the events of a reply in wire format.
 func show(r reply) string {
 	var b strings.Builder
 	for _, e := range r.events {
@@ -213,7 +213,7 @@ data: {"response":{"id":"resp_1_1","output":[],"status":"completed","usage":{"in
 	if want := `{\"a\":[\"(there is no such output)\"]}`; !strings.Contains(got, want) {
 		t.Errorf("%s\nhas no %s", got, want)
 	}
-	// What is quoted is not read again.
+	// Replacements are not expanded again.
 	if got := quote("{{output 1}}", &Request{Outputs: []string{"{{output 2}}", "x"}}); got != "{{output 2}}" {
 		t.Errorf("quoted %q", got)
 	}
@@ -266,7 +266,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWait holds that a command which goes on running is asked for by its id.
+// TestWait checks that output of a running command is requested by its session id.
 func TestWait(t *testing.T) {
 	sc := mustParse(t, "turns: [{steps: [{items: [{run: a}]}, {items: [{wait: 1}, {wait: 2}]}, {items: [{say: x}]}]}]")
 	const running = `,{"type":"function_call_output","output":"Chunk ID: 1\nWall time: 1 seconds\nProcess running ` +
