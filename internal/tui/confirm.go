@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A confirm is a line that asks before something is done: for a yes, or for a text that may be
-// empty.
+// A confirm is a line that asks before something is done, either for a yes or for a text, which may
+// be empty.
 type confirm struct {
 	text string
 	yes  string // what y or Enter does
@@ -29,7 +29,7 @@ func askFork(thread string, n int, role string) *confirm {
 	return c
 }
 
-// key handles a key. over means that the line is done.
+// key handles a key. over reports whether the line is done.
 func (c *confirm) key(k tea.KeyPressMsg) (todo []order, over bool) {
 	switch name := k.String(); {
 	case name == "esc":

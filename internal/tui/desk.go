@@ -102,7 +102,7 @@ func (d *desk) do(o order) tea.Msg {
 	return nil
 }
 
-// lookTime is how long an approval must have been on the screen before keys count for it.
+// lookTime is how long a question must have been on the screen before a key can approve it.
 const lookTime = 400 * time.Millisecond
 
 // overview reads what needs a person in this workspace, and its tasks.
@@ -244,7 +244,7 @@ func (d *desk) step(o readStep) (step, error) {
 }
 
 // goOn drives a task until it has ended or needs a person, or passes the text to the process that
-// drives it.
+// already drives it.
 func (d *desk) goOn(o goOn) tea.Msg {
 	row, err := d.cfg.Store.Thread(d.ctx, o.task)
 	if err != nil {
@@ -259,7 +259,7 @@ func (d *desk) goOn(o goOn) tea.Msg {
 	d.mu.Unlock()
 	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
 		if how.Prompt == "" {
-			return nil // it is being driven already
+			return nil // it is already being driven
 		}
 		if row.Flow == flow.ChatFlow {
 			return did{err: errors.New("it is still working on your last message")}
@@ -269,7 +269,7 @@ func (d *desk) goOn(o goOn) tea.Msg {
 	return d.drive(row, how)
 }
 
-// drive drives a task, and returns how that ended.
+// drive drives a task and reports how that ended.
 func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	ctx, end := context.WithCancelCause(d.ctx)
 	defer end(nil)
@@ -295,7 +295,7 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	return driven{now, d.newLines(), d.cfg.Program.Named(err)}
 }
 
-// stop interrupts a task driven here, and waits for that.
+// stop interrupts a task driven here and waits until it is no longer driven.
 func (d *desk) stop(task string) {
 	d.mu.Lock()
 	end := d.jobs[task]
@@ -324,7 +324,7 @@ func (d *desk) newLines() []string {
 	defer d.reading.Unlock()
 	events, err := d.cfg.Store.Events(context.WithoutCancel(d.ctx), d.pos, store.EventFilter{Task: d.task})
 	if err != nil {
-		return nil // the next read finds them, or reports why not
+		return nil // the next read returns them or the error
 	}
 	var lines []string
 	for _, ev := range events {
@@ -347,7 +347,7 @@ func (d *desk) follow() {
 		if err == nil {
 			pos = last
 		}
-		select { // so that a burst of events is read at once
+		select { // so that a burst of events is read together
 		case <-time.After(newsEvery):
 		case <-d.ctx.Done():
 			return
@@ -355,7 +355,7 @@ func (d *desk) follow() {
 	}
 }
 
-// newsEvery is the time between two reads of the record.
+// newsEvery is the minimum time between two reads of the record.
 const newsEvery = 150 * time.Millisecond
 
 // harmless reports whether an error of driving only means that the task was stopped here, or that

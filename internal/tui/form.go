@@ -36,7 +36,7 @@ func newForm(flows []control.KnownFlow, scenarios []string) form {
 	return f
 }
 
-// again returns the form for filling it in.
+// again returns a copy of the form to fill in.
 func (f form) again() *form {
 	f.prompt = newLine("what to do")
 	f.prompt.Focus()
@@ -48,7 +48,7 @@ func (f *form) resize(width, height int) {
 	f.prompt.SetWidth(max(width-3, 8))
 }
 
-// key handles a key. back means to leave the form.
+// key handles a key. back reports whether to leave the form.
 func (f *form) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	if f.sent {
 		return nil, k.String() == "esc"

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A home is the list of what needs a person, and of tasks.
+// A home is the list of what needs a person, and of all tasks.
 type home struct {
 	tasks   []view.TaskRow
 	gates   []store.Gate
@@ -58,8 +58,8 @@ func (h *home) under() string {
 	return h.row(h.cursor).ID
 }
 
-// take updates the list. The selection stays; if its row is gone it moves to the row in its
-// place, but never to an approval, which the person has not asked to see.
+// take updates the list. The selection stays on its row. If the row is gone, the selection moves to
+// the row now in its place, but never to an approval, which the person has not asked to see.
 func (h *home) take(o overview) {
 	was := slices.Index(h.ids(), h.cursor)
 	first := !h.loaded
@@ -80,7 +80,7 @@ func (h *home) take(o overview) {
 	}
 }
 
-// move moves the selection by so many rows.
+// move moves the selection by the given number of rows.
 func (h *home) move(by int) {
 	ids := h.ids()
 	if len(ids) == 0 {
@@ -159,7 +159,7 @@ func taskLine(t view.TaskRow, here bool, now time.Time, width int) string {
 	return fit(head+pad(title, room)+" "+dim.Render(tail), width)
 }
 
-// selected marks the selected line, with a character too.
+// selected marks the selected line, also with a character.
 func selected(l string, width int, focus bool) string {
 	l = "▸" + strings.TrimPrefix(l, " ")
 	if !focus {

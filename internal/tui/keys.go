@@ -137,11 +137,11 @@ func (s *screen) taskKey(name string) []order {
 	return nil
 }
 
-// tryAgain resumes the task, or retries what failed.
+// tryAgain resumes the task, or retries it if it failed or was cancelled.
 func (s *screen) tryAgain() []order {
 	switch r := s.task.read; {
 	case r == nil:
-	case r.driven && !r.ended(): // a task that has ended is released soon
+	case r.driven && !r.ended(): // a task that has ended is about to be released
 		s.note = "It is running already."
 	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
 		return []order{retry{s.task.id}}
@@ -165,7 +165,7 @@ func (s *screen) cancel() {
 	}
 }
 
-// openAt opens what is selected: a question, or the newest step of an agent, to fork it if forks
+// openAt opens the selected question, or the newest step of the selected agent, to fork it if forks
 // is set.
 func (s *screen) openAt(tab int, forks bool) []order {
 	id, b := s.task.on()
@@ -233,7 +233,7 @@ func (s *screen) lines() []string {
 	return append(append([]string{s.head(), ""}, main...), s.foot())
 }
 
-// head renders the title line: where one is, and what needs attention.
+// head renders the title line: the current place, and what needs attention.
 func (s *screen) head() string {
 	running := 0
 	for _, t := range s.home.tasks {
@@ -251,7 +251,7 @@ func (s *screen) head() string {
 	return fit(pad(left, room)+" "+right, s.width)
 }
 
-// foot renders the result of the last action, or else the keys.
+// foot renders the result of the last action or, if there is none, the keys.
 func (s *screen) foot() string {
 	switch {
 	case s.confirm != nil:

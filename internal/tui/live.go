@@ -15,13 +15,13 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A Run says how to show one task below the scrollback.
+// A Run describes how to show one task below the scrollback.
 type Run struct {
-	Task   string // "": the first line that is typed starts one, with Flow
+	Task   string // "": the first line typed starts one with Flow
 	Flow   string
 	Watch  bool           // another process drives it: leaving stops nothing
-	Silent bool           // nobody can answer here: it ends when a person is needed
-	After  int64          // position of the last event that was printed
+	Silent bool           // questions cannot be answered here: it ends when a person is needed
+	After  int64          // position of the last event printed
 	Resume control.Resume // how to drive it, if it is driven here
 }
 
@@ -29,7 +29,7 @@ type Run struct {
 type End struct {
 	Row      store.Thread // as last driven here
 	Err      error        // of driving it
-	Left     bool         // the person left before its end
+	Left     bool         // the person left before it ended
 	Detached bool         // it continues in another process
 }
 
@@ -46,13 +46,13 @@ type live struct {
 	talk     textinput.Model // input line of a conversation
 	talks    bool
 	told     int      // number of conversation steps printed
-	declined []string // questions that the person left unanswered: they do not open again by themselves
+	declined []string // questions that the person left unanswered: they do not reopen by themselves
 	working  bool     // this process drives it
 	leaving  bool
 	reading  bool
 	again    bool
 	stuck    bool // it does not continue without an answer
-	stale    bool // the read in progress was started before that
+	stale    bool // the read in progress began before stuck was set
 	note     string
 	end      End
 }
@@ -86,10 +86,10 @@ func (l *live) update(msg any) []order {
 	return todo
 }
 
-// room is how many rows a question may use: some of the tree stays visible.
+// room returns how many rows a question may use: some of the tree stays visible.
 func (l *live) room() int { return max(l.height-6, 3) }
 
-// lowest is how many rows a terminal needs to show a question.
+// lowest is the height of the lowest terminal that can show a question, in rows.
 const lowest = 8
 
 func (l *live) take(msg any) []order {
@@ -139,7 +139,7 @@ func (l *live) take(msg any) []order {
 	return nil
 }
 
-// keep prints lines above the live view, broken between words.
+// keep prints lines above the live view, wrapped between words.
 func (l *live) keep(lines []string) []order {
 	if len(lines) == 0 || l.talks {
 		return nil
@@ -222,7 +222,7 @@ func (l *live) open(a gateCard) []order {
 	return []order{settle{a.gate.ID, a.gate.Digest}}
 }
 
-// next opens the question after the open one, in the order in which they were asked.
+// next opens the question that was asked after the open one.
 func (l *live) next() []order {
 	if l.read == nil || len(l.read.asked) == 0 {
 		return nil
@@ -256,13 +256,13 @@ func (l *live) driven(m driven) []order {
 	l.end.Row, l.end.Err = m.row, m.err
 	todo := l.keep(m.lines)
 	waits := m.row.Status == store.Blocked && m.err == nil && !l.run.Silent
-	if l.talks && l.leaving { // what it waited for is over
+	if l.talks && l.leaving { // there is nothing left to stop
 		l.end.Left, waits = true, false
 	}
 	if !waits {
 		return append(todo, quit{})
 	}
-	if !l.talks { // questions are answered here, and the task continues
+	if !l.talks { // the task continues once its questions are answered here
 		l.stuck, l.stale = true, l.reading
 	}
 	return append(todo, l.look()...)
@@ -343,8 +343,8 @@ func (l *live) leave(name string) []order {
 	return nil
 }
 
-// Live shows a task until it has ended, waits for something that cannot be answered here, or the
-// person leaves.
+// Live shows a task until it has ended or waits for something that cannot be answered here, or until
+// the person leaves.
 func Live(ctx context.Context, cfg Config, r Run) (End, error) {
 	d := newDesk(cfg, r.Task)
 	d.pos = r.After

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// lines renders the live view, always lower than the terminal.
+// lines renders the live view. It always has fewer lines than the terminal.
 func (l *live) lines() []string {
 	if l.talks {
 		return l.talkLines()
@@ -51,7 +51,7 @@ func (l *live) waiting() []string {
 	return out
 }
 
-// tree renders the task in at most n lines. What has ended is folded first.
+// tree renders the task in at most n lines. Agents that are done or cancelled are folded first.
 func (l *live) tree(n int) []string {
 	all := tree(l.read.task, l.read.doing)
 	folded := 0

@@ -18,12 +18,12 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// whole compares orders, whose fields are theirs.
+// whole makes cmp compare the unexported fields of orders too.
 var whole = cmp.Exporter(func(reflect.Type) bool { return true })
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// press is a key by its name.
+// press returns the press of the named key.
 func press(name string) tea.KeyPressMsg {
 	named := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "up": tea.KeyUp, "down": tea.KeyDown,
 		"tab": tea.KeyTab, "pgdown": tea.KeyPgDown}
@@ -36,7 +36,7 @@ func press(name string) tea.KeyPressMsg {
 	return tea.KeyPressMsg{Code: rune(name[0]), Text: name}
 }
 
-// keys gives a model keys, and returns all that they order.
+// keys sends keys to a model and returns the resulting orders.
 func keys(m model, names ...string) []order {
 	var out []order
 	for _, n := range names {
@@ -45,7 +45,7 @@ func keys(m model, names ...string) []order {
 	return out
 }
 
-// approval is an open approval of a command, question an open question.
+// approval returns an open approval of a command.
 func approval(t *testing.T, id, command string) store.Gate {
 	t.Helper()
 	act, err := json.Marshal(gate.Action{Type: gate.Command, Command: command})
@@ -65,7 +65,7 @@ func wonder(id, text string, options ...string) store.Gate {
 		Options: options}
 }
 
-// answers are the answers among orders.
+// answers returns the answers among orders.
 func answers(orders []order) []answer {
 	var out []answer
 	for _, o := range orders {
@@ -76,7 +76,7 @@ func answers(orders []order) []answer {
 	return out
 }
 
-// opened is a screen of that size that stands on a question, which has been looked at for a moment.
+// opened returns a screen of the given size that shows a question for longer than lookTime.
 func opened(g store.Gate, width, height int) *screen {
 	s := newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(tea.WindowSizeMsg{Width: width, Height: height})
@@ -90,7 +90,7 @@ func opened(g store.Gate, width, height int) *screen {
 
 func drawn(m model) string { return ansi.Strip(strings.Join(m.lines(), "\n")) }
 
-// TestAnswers holds which keys answer, with what, and for which digest.
+// TestAnswers tests which keys answer, with what, and for which digest.
 func TestAnswers(t *testing.T) {
 	yes := approval(t, "g-1", "make")
 	ask := wonder("g-2", "Which?", "red", "blue")
@@ -120,8 +120,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNothingUnseenIsApproved holds when a key does not count: before the approval has been there for a
-// moment, or whole; when it was answered or is another one; when it was opened by nobody; and as a paste.
+// TestNothingUnseenIsApproved tests when a key does not count: before lookTime has passed or all of the approval has
+// been visible; when it was answered or has changed; when it is not open; and when it is pasted.
 func TestNothingUnseenIsApproved(t *testing.T) {
 	g := approval(t, "g-1", "make")
 	long := approval(t, "g-1", strings.Repeat("echo one two three\n", 60))
@@ -171,7 +171,7 @@ func TestNothingUnseenIsApproved(t *testing.T) {
 	}
 }
 
-// TestRefused holds that an answer that was refused is told, and can be looked at again.
+// TestRefused checks that a refused answer is reported, and that the question can be viewed again.
 func TestRefused(t *testing.T) {
 	s := opened(approval(t, "g-1", "make"), 80, 24)
 	keys(s, "a")
@@ -181,7 +181,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestFocus holds that the cursor never comes to an approval by itself.
+// TestFocus checks that the cursor never moves to an approval by itself.
 func TestFocus(t *testing.T) {
 	a, q := approval(t, "g-1", "make"), wonder("g-2", "Which?")
 	s := newScreen("/w", newForm(nil, nil), false, noon)
@@ -200,7 +200,7 @@ func TestFocus(t *testing.T) {
 	}
 }
 
-// crowd is a task of that many agents at work.
+// crowd returns a task with n agents at work.
 func crowd(n int) taskRead {
 	r := taskRead{id: "T", doing: map[string]string{}, driven: true, driving: true}
 	r.task = view.Task{ID: "T", Short: "k7f2", Title: "Find what is slow \x1b[2J", Flow: "orchestrate", CreatedAt: view.Time(noon.UnixMilli())}
@@ -220,7 +220,7 @@ func crowd(n int) taskRead {
 	return r
 }
 
-// TestFits holds that twelve agents with questions stand whole at 80×24, and that nothing is ever wider or
+// TestFits checks that twelve agents with questions fit completely at 80×24, and that nothing is ever wider or
 // higher than the terminal.
 func TestFits(t *testing.T) {
 	r := crowd(12)
@@ -266,7 +266,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestTree holds the tree of a task as a person sees it.
+// TestTree tests the tree of a task as a person sees it.
 func TestTree(t *testing.T) {
 	r := crowd(2)
 	r.doing = map[string]string{"look-at-part-0": "$ make test"}
@@ -286,8 +286,8 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestLive holds how a run on a terminal goes: words are asked at once, an approval waits for its person,
-// what is answered goes on, and it ends when nothing more can be answered here.
+// TestLive tests a run on a terminal: a question opens immediately, an approval waits until a person opens it, the
+// task continues after answers, and the view ends when nothing more can be answered here.
 func TestLive(t *testing.T) {
 	ask, yes := wonder("g-2", "Which?"), approval(t, "g-1", "make")
 	l := newLive(Run{Task: "T", Resume: control.Resume{Wait: true}}, false, noon)
@@ -324,7 +324,7 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// TestLeavingAsks holds that nothing that runs here stops before its person says so.
+// TestLeavingAsks checks that nothing that runs here is stopped without the person's confirmation.
 func TestLeavingAsks(t *testing.T) {
 	l := newLive(Run{Task: "T"}, true, noon)
 	l.update(crowd(1))
@@ -347,7 +347,7 @@ func TestLeavingAsks(t *testing.T) {
 	}
 }
 
-// TestTalk holds a conversation: the first line begins it, and one thing is said at a time.
+// TestTalk tests a conversation: the first line starts it, and messages are sent one at a time.
 func TestTalk(t *testing.T) {
 	l := newLive(Run{Flow: "chat"}, false, noon)
 	l.update(tea.WindowSizeMsg{Width: 40, Height: 12})
@@ -368,7 +368,7 @@ func TestTalk(t *testing.T) {
 	}
 }
 
-// TestNothingEndsUnasked holds that a task is cancelled only after a yes, and forked only after Enter.
+// TestNothingEndsUnasked checks that a task is cancelled only after a yes, and forked only after Enter.
 func TestNothingEndsUnasked(t *testing.T) {
 	on := func(status store.Status, state view.DisplayState) *screen {
 		s := newScreen("/w", newForm(nil, nil), false, noon)
@@ -408,7 +408,7 @@ func TestNothingEndsUnasked(t *testing.T) {
 	}
 }
 
-// TestForm holds what a new task begins with.
+// TestForm tests what a new task is started with.
 func TestForm(t *testing.T) {
 	blank := newForm([]control.KnownFlow{{Name: "audit", Source: "project"}, {Name: "solo", Source: "built-in"}},
 		[]string{"auto\tas the flow", "fix\tmends"})
@@ -432,7 +432,7 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestPrice holds that the tree tells dollars where they are known, else tokens.
+// TestPrice checks that the tree shows dollars where they are known, otherwise tokens.
 func TestPrice(t *testing.T) {
 	r := crowd(1)
 	r.task.Roster[0].CostMicroUSD = 1_230_000

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// An order is something for a desk to do: a read or an action. Models never do it themselves.
+// An order is something for a desk to do: a read or an action. Models never do either themselves.
 type order interface{ order() }
 
 type (
@@ -25,7 +25,7 @@ type (
 		thread, role string
 		n            int
 	}
-	// settle reports, after a moment, that a question has been on the screen: settled.
+	// settle reports that a question has been on the screen for lookTime: settled.
 	settle struct {
 		gate   string
 		digest dag.Hash
@@ -124,7 +124,7 @@ type (
 		lines []string // to print about its end
 		err   error
 	}
-	// begun says which task was started or is retried, and how to drive it.
+	// begun reports which task was started or is retried, and how to drive it.
 	begun struct {
 		row  store.Thread
 		how  control.Resume

@@ -16,14 +16,14 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A Plain asks one question after the other, line by line, and never redraws: for screen readers
+// A Plain asks one question at a time, line by line, and never redraws. It is for screen readers
 // and simple terminals.
 type Plain struct {
 	cfg   Config
 	typed chan string
 
 	mu     sync.Mutex // held while writing
-	prompt string     // the prompt that waits for a line
+	prompt string     // the prompt that is waiting for a line
 }
 
 // maxTyped limits a line of input, in bytes.
@@ -57,7 +57,7 @@ func (p *Plain) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// ask prints a prompt and notes that a line is awaited; "" means none is.
+// ask prints a prompt and records that a line is expected; "" means none is.
 func (p *Plain) ask(prompt string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,8 +82,8 @@ func (p *Plain) Line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// Ask asks open questions, and those that follow, until ctx ends, task has ended, or there is no
-// more input. done, if not nil, is called with each answer.
+// Ask asks open questions, including new ones, until ctx ends, task has ended, or there is no more
+// input. done, if not nil, is called with each answered gate.
 func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -175,7 +175,7 @@ func changed(open, news []store.Gate) []store.Gate {
 	return open
 }
 
-// plainWidth is the width of text if that of the terminal is not known.
+// plainWidth is the width of text if the width of the terminal is not known.
 const plainWidth = 78
 
 // show prints a question and asks for its answer.
@@ -196,8 +196,8 @@ func (p *Plain) show(ctx context.Context, g store.Gate) *question {
 	return q
 }
 
-// code returns what must be typed with a yes. It is different for each approval, so that input
-// meant for another, or typed ahead, approves nothing.
+// code returns what must be typed with "approve". It differs between approvals, so that input
+// that was meant for another approval or typed ahead approves nothing.
 func (q *question) code() string { return strings.TrimPrefix(q.gate.ID, "g-")[:4] }
 
 func (p *Plain) askFor(q *question) {

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// TestNameOfTheProgram has what can be typed begin with the name of the program, in errors too.
+// TestNameOfTheProgram checks that suggested commands begin with the name of the program, in errors too.
 func TestNameOfTheProgram(t *testing.T) {
 	g := approval(t, "g-1", "make")
 	g.Source, g.Options = store.SourceAgent, []string{gate.Edit}

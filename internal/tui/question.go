@@ -20,17 +20,17 @@ type gateCard struct {
 	task string // short name
 	// title is the title of the task.
 	title   string
-	program view.Program // what people type
+	program view.Program // how users invoke it
 }
 
-// A question is a pane for one question or approval. It shows what was read when it was opened,
-// and the answer counts for that, by its digest.
+// A question is a pane for one question or approval. It shows what was read when it was opened, and
+// an answer counts only for the digest that was read.
 type question struct {
 	gateCard
 	now    time.Time
 	typed  textinput.Model
-	reason bool   // typing the reason of a denial
-	ready  bool   // it has been visible for a moment: keys typed before do not count
+	reason bool   // the reason for a denial is being typed
+	ready  bool   // it has been visible for lookTime: an earlier key approves nothing
 	note   string // why a key did nothing
 	gone   string // why it can no longer be answered
 	sent   bool   // the answer is being sent
@@ -60,7 +60,7 @@ func newLine(hint string) textinput.Model {
 // approval reports whether the question is an approval.
 func (q *question) approval() bool { return q.gate.Kind == store.GateApproval }
 
-// resize sets the size of the pane, and notes what is visible.
+// resize sets the size of the pane and records what is visible.
 func (q *question) resize(width, height int) {
 	if width != q.width {
 		q.seen = 0
@@ -72,10 +72,10 @@ func (q *question) resize(width, height int) {
 	q.seen = max(q.seen, q.top+room)
 }
 
-// whole reports whether all of it has been on the screen.
+// whole reports whether all of the question has been on the screen.
 func (q *question) whole() bool { return q.seen >= len(q.body()) }
 
-// headline is what is asked.
+// headline returns what is asked.
 func (q *question) headline() string {
 	return view.About(q.gate)
 }
@@ -118,7 +118,7 @@ func (q *question) body() []string {
 			add("command", act.Command)
 			add("in", act.Cwd)
 			add("tool", act.Tool)
-			if act.Type != gate.FlowNode { // for those it only repeats the question and where the flow is
+			if act.Type != gate.FlowNode { // a FlowNode's only repeat the question and its place in the flow
 				add("with", string(act.Params))
 			}
 			out = append(out, patch(act.Diff, q.width)...)
@@ -191,7 +191,7 @@ func (q *question) lines() []string {
 // typing reports whether keys are text.
 func (q *question) typing() bool { return q.gone == "" && !q.sent && (q.reason || !q.approval()) }
 
-// key handles a key. back means to leave the pane.
+// key handles a key. back reports whether to leave the pane.
 func (q *question) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	q.note = ""
 	switch name := k.String(); {
@@ -221,7 +221,7 @@ func (q *question) key(k tea.KeyPressMsg) (todo []order, back bool) {
 	return nil, false
 }
 
-// approve approves exactly what is shown, once all of it was visible.
+// approve approves exactly what is shown, once all of it has been visible and lookTime has passed.
 func (q *question) approve() []order {
 	switch {
 	case !q.whole():
@@ -235,7 +235,7 @@ func (q *question) approve() []order {
 	return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Approve: true, Digest: q.gate.Digest}}}
 }
 
-// send sends the text: an answer, or the reason of a denial.
+// send sends the text: an answer, or the reason for a denial.
 func (q *question) send() []order {
 	said := q.typed.Value()
 	if q.reason {
@@ -250,7 +250,7 @@ func (q *question) send() []order {
 	return []order{answer{q.gate.ID, q.gate.Task, gate.Answer{Text: choice(said, q.gate.Options), Digest: q.gate.Digest}}}
 }
 
-// choice returns the option with the number that was typed, else the text itself.
+// choice returns the option whose number was typed, otherwise the text itself.
 func choice(said string, options []string) string {
 	said = strings.TrimSpace(said)
 	if len(said) == 1 && said[0] >= '1' && int(said[0]-'1') < len(options) {

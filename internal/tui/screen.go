@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A screen is the full screen: the home list, a task on top of it, and on that a question, a step
-// or a form. It is pure: messages in, orders and lines out.
+// A screen is the full screen: the home list, a task on top of it, and on top of that a question, a
+// step or a form. It is pure: messages in, orders and lines out.
 type screen struct {
 	workspace     string
 	blank         form // an empty form
@@ -29,8 +29,8 @@ type screen struct {
 	leaving bool
 	note    string // result of the last action
 
-	// Reads in progress, so that nothing is read twice at once; again says that there was news in
-	// the meantime.
+	// Reads in progress, so that nothing is read twice concurrently, and those to repeat because
+	// there was news in the meantime.
 	reading map[string]bool
 	again   map[string]bool
 }
@@ -67,7 +67,7 @@ func (s *screen) take(msg any) []order {
 		} else {
 			s.home.take(m)
 			if s.leaving && len(m.driving) == 0 {
-				return []order{quit{}} // what it waited for is over
+				return []order{quit{}} // there is nothing left to stop
 			}
 			if s.q != nil {
 				s.q.check(m.gates)
@@ -112,7 +112,7 @@ func (s *screen) take(msg any) []order {
 	return nil
 }
 
-// look reads what is shown again.
+// look rereads what is shown.
 func (s *screen) look() []order {
 	todo := s.want("", readAll{})
 	if id := s.shown(); id != "" {
@@ -121,7 +121,7 @@ func (s *screen) look() []order {
 	return todo
 }
 
-// shown returns the visible task, including one beside the list.
+// shown returns the visible task, including one next to the list.
 func (s *screen) shown() string {
 	if s.task != nil {
 		return s.task.id
@@ -132,7 +132,7 @@ func (s *screen) shown() string {
 	return ""
 }
 
-// preview reads the task beside the list if it has changed.
+// preview reads the task next to the list if it is a different one now.
 func (s *screen) preview() []order {
 	id := s.shown()
 	if id == "" || s.task != nil && s.task.read != nil || s.beside != nil && s.beside.id == id {
@@ -151,7 +151,7 @@ func (s *screen) want(what string, o order) []order {
 	return []order{o}
 }
 
-// read notes the end of a read, and repeats it if there was news in the meantime.
+// read records the end of a read, and repeats it if there was news in the meantime.
 func (s *screen) read(what string, o order) []order {
 	delete(s.reading, what)
 	if !s.again[what] {
@@ -205,7 +205,7 @@ func (s *screen) open(m gateRead) []order {
 	return []order{settle{m.gate.ID, m.gate.Digest}}
 }
 
-// ask opens the pane of a question, after reading it.
+// ask opens the pane of a question and reads the question.
 func (s *screen) ask(id string) []order {
 	s.q = &question{gateCard: gateCard{gate: store.Gate{ID: id}}, now: s.now, gone: "reading …"}
 	return []order{readGate{id}}
@@ -228,7 +228,7 @@ func (s *screen) answered(m answered) []order {
 	return append([]order{goOn{m.gate.Task, ""}}, s.look()...)
 }
 
-// decided describes an answer, by the state of its gate.
+// decided describes an answer by the state of its gate.
 var decided = map[store.GateState]string{store.GateAnswered: "answered", store.GateApproved: "approved",
 	store.GateRejected: "denied"}
 
@@ -248,7 +248,7 @@ func (s *screen) begun(m begun) []order {
 	return append([]order{drive{m.row.ID, m.how}}, s.look()...)
 }
 
-// paste inserts text into an input line, and is ignored elsewhere: keys cannot be pasted.
+// paste inserts text into an input line. Elsewhere it is ignored: keys cannot be pasted.
 func (s *screen) paste(m tea.PasteMsg) {
 	switch {
 	case s.leaving:
@@ -294,5 +294,5 @@ func (s *screen) pane() (width, height int) {
 	return width, height
 }
 
-// left returns the width of the left one of two panes.
+// left returns the width of the left pane when there are two.
 func (s *screen) left() int { return s.width * 9 / 20 }

@@ -21,11 +21,11 @@ var tabNames = [tabs]string{"Output", "Prompt", "Fields", "Changes"}
 // A stepPane shows one step of a task.
 type stepPane struct {
 	of   readStep // the requested step
-	step *step    // nil: not yet
+	step *step    // nil until it is read
 	gone string   // why it cannot be shown
 	tab  int
 	top  int
-	// forks says to ask about forking it once it is read.
+	// forks requests the fork prompt once the step is read.
 	forks bool
 
 	width, height int

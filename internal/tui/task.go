@@ -22,11 +22,11 @@ func plain(s string) string { return ansi.Strip(s) }
 // A taskPane shows one task: its questions, its tree, and its result.
 type taskPane struct {
 	id      string
-	read    *taskRead // nil: not yet
+	read    *taskRead // nil until it is read
 	cursor  string    // see keys
 	talk    textinput.Model
 	talking bool
-	top     int // lines scrolled to read on below the tree
+	top     int // number of lines scrolled to read below the tree
 	most    int // maximum of top
 }
 
@@ -92,7 +92,7 @@ func (p *taskPane) move(by int) {
 	p.cursor = keys[min(max(at, 0), len(keys)-1)]
 }
 
-// on returns the selected question, or else the selected agent.
+// on returns the selected question or, if none is selected, the selected agent.
 func (p *taskPane) on() (gate string, b branch) {
 	if p.read == nil {
 		return "", branch{}
@@ -113,7 +113,7 @@ func (p *taskPane) on() (gate string, b branch) {
 // talks reports whether the task is a conversation.
 func (p *taskPane) talks() bool { return p.read != nil && p.read.task.Flow == flow.ChatFlow }
 
-// ended reports whether the task has ended for good.
+// ended reports whether the task has ended permanently.
 func (r *taskRead) ended() bool {
 	switch r.task.Display.State {
 	case view.DisplayDone, view.DisplayCancelled:
@@ -149,7 +149,7 @@ func (r *taskRead) head(now time.Time, width int) []string {
 	}
 }
 
-// availableKeys lists the keys that apply to the task in its state.
+// availableKeys lists the keys that apply to the task in its current state.
 func (p *taskPane) availableKeys() string {
 	keys := "↑↓ Enter open · d changes · F fork · t talk"
 	switch r := p.read; {

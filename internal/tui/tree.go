@@ -83,14 +83,14 @@ func tree(t view.Task, doing map[string]string) []branch {
 
 // addBranches adds the branches of parts below the one that lead belongs to.
 func addBranches(out *[]branch, limbs []*part, lead string, doing map[string]string) {
-	// In the order in which they began; those that have not begun are last.
+	// By start time; parts that have not begun come last.
 	slices.SortStableFunc(limbs, func(a, b *part) int { return cmp.Compare(a.began(), b.began()) })
 	for i, l := range limbs {
 		guide, next := "├ ", "│ "
 		if i == len(limbs)-1 {
 			guide, next = "└ ", "  "
 		}
-		if len(l.members) == 1 { // most parts have one agent: they share a line
+		if len(l.members) == 1 { // most parts have one agent, which shares their line
 			b := agentBranch(l.members[0], lead+guide, l.name, doing)
 			if role := l.members[0].Role; role != l.name && role != "worker" {
 				b.name += "/" + role
@@ -114,7 +114,7 @@ func addBranches(out *[]branch, limbs []*part, lead string, doing map[string]str
 	}
 }
 
-// began returns when the first agent of a limb began, or a time far in the future.
+// began returns when the first agent of a limb began, or a time in the far future.
 func (l *part) began() int64 {
 	first := int64(math.MaxInt64)
 	for _, m := range l.members {
@@ -126,7 +126,7 @@ func (l *part) began() int64 {
 	return first
 }
 
-// head returns the branch of a limb with several agents, or none yet.
+// head returns the branch of a limb that has several agents, or none yet.
 func (l *part) head(guide string) branch {
 	b := branch{guide: guide, name: l.name, state: view.DisplayQueued, doing: l.waits}
 	if l.thread != nil {

@@ -1,17 +1,17 @@
-// Package tui is Plait in a terminal: what needs a person, what is happening and what happened,
-// live, with every question answered with a key where it is shown.
+// Package tui implements Plait's terminal interface: it shows live what needs a person, what is
+// happening and what happened, and questions are answered where they are shown.
 //
 // A Config has the record and the actions. There are three ways to show it: Screen, a full
-// screen; Live, the tree of one task below the scrollback; and Plain, lines only, for terminals
-// and people that want no more. Laws:
+// screen; Live, the tree of one task below the scrollback; and Plain, lines only, for screen
+// readers and simple terminals. Laws:
 //
 //   - Models are pure: a message in, orders and lines out. A desk carries out the orders.
 //   - Focus never moves to an approval by itself, and text that is typed or pasted never
-//     approves.
-//   - A key counts for the digest that was on the screen, once it was completely visible
-//     for a moment.
+//     approves, except in Plain, where it must include a code.
+//   - A key approves only what is on the screen, by its digest, once all of it has been visible
+//     and it has been open for lookTime.
 //   - What agents said is text: a terminal interprets none of it.
-//   - What is driven here stops with the screen, and can be resumed. The terminal is
+//   - Tasks driven here stop with the screen and can be resumed. The terminal is
 //     restored.
 package tui
 
@@ -32,15 +32,15 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Config says what to show and how to act.
+// Config defines what to show and how to act.
 type Config struct {
 	Store     store.Store
 	Views     *view.Reader
 	Book      *gate.Service
 	Control   *control.Controller
-	Workspace string              // whose tasks are shown
+	Workspace string              // the workspace whose tasks are shown
 	All       bool                // show tasks of every workspace
-	Person    string              // who answers, for the record
+	Person    string              // the name recorded with answers
 	Flows     []control.KnownFlow // flows for new tasks
 	Scenarios []string            // scripted models for offline tasks
 	// Drive drives a task until it has ended or needs a person, in its own workspace.
@@ -51,10 +51,10 @@ type Config struct {
 	Detach func(ctx context.Context, task string) error
 	// Say returns what to print for an event, "" for nothing; nil prints nothing.
 	Say func(store.Event) string
-	// Program is what people type.
+	// Program is how users invoke it.
 	Program view.Program
 
-	In  io.Reader // a terminal; nil: nobody can answer
+	In  io.Reader // a terminal; nil: questions cannot be answered
 	Out io.Writer
 }
 
@@ -65,11 +65,11 @@ type model interface {
 	lines() []string
 }
 
-// A program runs a model on a terminal. It is the only part that knows Bubble Tea's loop.
+// A program runs a model on a terminal. It is the only part that depends on Bubble Tea's loop.
 type program struct {
 	model  model
 	desk   *desk
-	full   bool // full screen, else below the scrollback
+	full   bool // full screen; otherwise below the scrollback
 	ending *bool
 	queue  *queue
 }
@@ -110,7 +110,7 @@ func (p program) carryOut(orders []order) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// A queue carries out orders one after the other.
+// A queue carries out orders one at a time.
 type queue struct {
 	mu   sync.Mutex
 	list []order
@@ -154,7 +154,7 @@ func (p program) View() tea.View {
 	return v
 }
 
-// run runs a model until it ends, and then stops what is driven here. ctx ends it early.
+// run runs a model until it ends, then stops the tasks driven here. ctx ends it early.
 func run(ctx context.Context, cfg Config, d *desk, m model, full bool) error {
 	inner, stop := context.WithCancelCause(ctx)
 	d.ctx = inner
@@ -200,7 +200,7 @@ func Screen(ctx context.Context, cfg Config, task string) error {
 	return run(ctx, cfg, newDesk(cfg, ""), s, true)
 }
 
-// wrap breaks lines between words, so that a terminal does not break words.
+// wrap wraps lines between words so that a terminal does not split words.
 func wrap(lines []string, n int) []string {
 	var out []string
 	for _, l := range lines {
