@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// row finds a thread by its full id only: nothing in a URL is ever used as a path of a file.
+// row finds a thread by its full id only: nothing in a URL is ever used as a file path.
 func (s *Server) row(r *http.Request) (store.Thread, error) {
 	id, err := thread.ParseID(r.PathValue("id"))
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Server) answerGate(w http.ResponseWriter, r *http.Request) error {
 	return s.decide(w, r, "gate.answer", gate.Answer{})
 }
 
-// decide records a person's answer, and lets the task continue if nothing else drives it.
+// decide records a person's answer, and resumes the task if no other process drives it.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a gate.Answer) error {
 	var body struct {
 		Text  string `json:"text"`
@@ -195,7 +195,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request, name string, a g
 		a.Input = json.RawMessage(body.Input)
 	}
 	a.Text, a.By, a.Via = body.Text, s.cfg.Person, store.ViaWeb
-	ctx := context.WithoutCancel(r.Context()) // the task continues even if the client is gone
+	ctx := context.WithoutCancel(r.Context()) // the task continues even if the client has disconnected
 	g, err := s.cfg.Control.Gates().Answer(ctx, r.PathValue("id"), a)
 	if err != nil {
 		return err

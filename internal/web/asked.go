@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A gateCard is a gate as a page shows it. A person must see all that they approve, so an action
-// with unknown parts is also shown as stored.
+// A gateCard is a gate as a page shows it. People must see all that they approve, so an action with
+// unknown parts is also shown as stored.
 type gateCard struct {
 	G       store.Gate
 	Ask     view.Phrasing
@@ -21,7 +21,7 @@ type gateCard struct {
 	Agent   string        // the agent that asks, "" if the flow does
 	Action  gate.Action
 	Cwd     string // where the action would run, if that is not the agent's working tree
-	Open    bool   // the parameters must be seen and are shown unfolded
+	Open    bool   // the parameters must be seen, so they are shown unfolded
 	Exactly string // the stored action, if Action is not all of it
 	Diff    string // stored with the gate
 	Lost    string // why the diff cannot be shown; the gate cannot be approved then
@@ -31,7 +31,7 @@ type gateCard struct {
 	Read    bool
 }
 
-// phrasedTypes are the types of actions whose headline and points say all that the parameters do.
+// phrasedTypes are the types of actions whose headline and points cover everything in the parameters.
 var phrasedTypes = map[string]bool{gate.Merging: true, gate.Raise: true, gate.FlowNode: true, gate.Attempt: true}
 
 func (s *Server) newGateCard(ctx context.Context, g store.Gate) (gateCard, error) {
@@ -102,8 +102,8 @@ func (s *Server) openQuestions(ctx context.Context, id string) ([]gateCard, erro
 	return out, nil
 }
 
-// outcomeSoon says in a sentence what a task did after it was resumed, as soon as it is known: it may
-// stop again a moment later.
+// outcomeSoon returns a sentence about what a task did after it was resumed, as soon as that is known: a
+// task may stop again shortly after.
 func (s *Server) outcomeSoon(ctx context.Context, id string) string {
 	for last := time.Now().Add(outcomeWait); ; {
 		select {
@@ -144,5 +144,5 @@ func (s *Server) outcomeSoon(ctx context.Context, id string) string {
 	}
 }
 
-// outcomeWait is how long outcomeSoon waits.
+// outcomeWait is how long outcomeSoon waits for an outcome.
 const outcomeWait = time.Second

@@ -14,8 +14,8 @@ import (
 // A callsPage shows the requests of a step's agent to its model.
 type callsPage struct {
 	*view.Calls
-	At     string // the page of the step's calls
-	Thread string // whose page led here, "" if not known
+	At     string // the URL of the page of the step's calls
+	Thread string // the thread whose page linked here, "" if not known
 	One    *oneCall
 }
 
@@ -46,7 +46,7 @@ func newExcerpt(text *string) excerpt {
 	return h
 }
 
-// calls reads the calls of a step, or the one that is requested.
+// calls reads the calls of a step, or only the requested one.
 func (s *Server) calls(r *http.Request) (*view.Calls, dag.Hash, error) {
 	h, err := hash(r)
 	if err != nil {

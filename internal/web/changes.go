@@ -18,7 +18,7 @@ type changes struct {
 	Added, Removed int
 	Agents         []agentChanges
 	MoreAgents     int            // steps whose patches are not read
-	Apart          []agentChanges // what was not merged
+	Apart          []agentChanges // changes that were not merged
 	Why            string         // why there are no changes
 }
 
@@ -175,7 +175,7 @@ func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes
 	return ctx.Err()
 }
 
-// patchBetween returns the patch from one tree to another; why says why it cannot be shown.
+// patchBetween returns the patch from one tree to another, or the reason why it cannot be shown.
 func (s *Server) patchBetween(ctx context.Context, row store.Thread, from, to string) (files []changedFile, why string) {
 	if text, ok := s.patches.get(from, to); ok {
 		return splitPatch(text), ""

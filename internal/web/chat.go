@@ -28,7 +28,7 @@ func (s *Server) chatsPage(w http.ResponseWriter, r *http.Request) error {
 type turn struct {
 	view.Step
 	Person bool
-	Last   bool // the last one
+	Last   bool // it is the last one
 }
 
 // withoutFrontMatter returns an agent's text without its front matter.
@@ -80,7 +80,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 		Older        int
 		Trying       []runningAttempt
 		Gates        []gateCard
-		Waiting      []store.Wish // messages that the agent has not received yet
+		Waiting      []store.Wish // messages not yet passed to the agent
 		Over, Driven bool
 		Ours         bool // this server drives it
 		Said         string
@@ -128,13 +128,13 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// pendingInput returns the messages to a task that were not processed yet.
+// pendingInput returns the messages to a task that have not been processed yet.
 func (s *Server) pendingInput(ctx context.Context, row store.Thread) ([]store.Wish, error) {
 	open, err := s.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
 	return slices.DeleteFunc(open, func(w store.Wish) bool { return w.Kind != store.WishInput }), err
 }
 
-// recentItems returns the recent activity of an attempt from events in order.
+// recentItems returns the recent activity of an attempt from ordered events.
 func recentItems(events []store.Event, attempt string) []doneItem {
 	var all []doneItem
 	at := map[string]int{} // index of the newest update of each item
@@ -158,7 +158,7 @@ func recentItems(events []store.Event, attempt string) []doneItem {
 	return all[max(0, len(all)-shownDeeds):]
 }
 
-// merged returns an item after an update, which has only what changed.
+// merged applies an update to an item. An update has only what changed.
 func merged(old, now agent.Event) agent.Event {
 	if now.Phase == "updated" && now.Kind != agent.EventPlan {
 		now.Output = tailOf(old.Output + now.Output)

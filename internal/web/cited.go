@@ -13,7 +13,7 @@ import (
 type citer func(id string) (link string, proves bool)
 
 // linkCitations turns citations in the text of clean HTML into links, and marks those without an entry or
-// without proof. Links of the text's own are left alone.
+// without proof. Existing links are left alone.
 func linkCitations(html string, cite citer) template.HTML {
 	if cite == nil || !strings.Contains(html, "evidence:") {
 		return template.HTML(html)
@@ -49,17 +49,17 @@ func linkCitations(html string, cite citer) template.HTML {
 	return template.HTML(out.String())
 }
 
-// Limits on Markdown that is rendered. Parsing takes more than linear time: for each quotation
-// and list around a line, for each mark in a paragraph that may match any other, and for each
-// cell of a table, including those that a row leaves out.
+// Limits on Markdown that is rendered. Parsing takes more than linear time in the number of
+// quotations and lists around a line, of marks in a paragraph, since any two may match, and of
+// table cells, including those that a row omits.
 const (
 	maxProse      = 128 << 10 // bytes
 	maxProseDepth = 40        // of a line
 	maxProseMarks = 3000      // of a paragraph
-	maxProseCells = 50_000    // of all tables, if each ran to the end of the text
+	maxProseCells = 50_000    // of the widest table, if it ran through the whole text
 )
 
-// readable reports whether Markdown is rendered, rather than shown as it is.
+// readable reports whether Markdown is rendered rather than shown unrendered.
 func readable(source []byte) bool {
 	if len(source) > maxProse {
 		return false

@@ -48,7 +48,7 @@ func (s *Server) diffThreads(w http.ResponseWriter, r *http.Request) error {
 
 // A pick is one side of a comparison: a task or a part of one, and its last step to compare.
 type pick struct {
-	Name, Step string // of the fields
+	Name, Step string // names of the form fields
 	Label      string
 	Chosen     string // the id of a thread, or the hash of a step
 	Title      string
@@ -73,7 +73,7 @@ const (
 type comparison struct {
 	A, B                  pick
 	V                     *view.Diff
-	Same, Differ, OneSide int // number of steps after the common ones
+	Same, Differ, OneSide int // number of steps after the common prefix
 }
 
 func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {

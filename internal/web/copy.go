@@ -20,7 +20,7 @@ import (
 // CopyConfig configures the display of a copy.
 type CopyConfig struct {
 	Copy    *task.DirReader
-	Program view.Program // what people type
+	Program view.Program // how users invoke it
 }
 
 // NewCopy returns a server that shows a copy of a task directory. It reads regular files only and
@@ -59,15 +59,15 @@ func (s *Server) handCopied(w http.ResponseWriter, r *http.Request) error {
 var copyTabs = []crumb{{"overview", "/"}, {"reports", "/reports"}, {"evidence", "/evidence"}, {"events", "/events"},
 	{"sessions", "/sessions"}}
 
-// A copyPage is the page of one tab of a copy. What cannot be read is listed in Problems; the rest
-// is shown.
+// A copyPage is the page of one tab of a copy. Problems lists what cannot be read; the rest is
+// shown.
 type copyPage struct {
 	Task      view.Task
 	Dir, Tab  string
 	Tabs      []crumb
 	Problems  []string
 	Result    string // the task's final output, "" if not known
-	ResultBy  string // the agent
+	ResultBy  string // the agent that produced it
 	Documents documents
 	Evidence  proofs
 	Events    task.EventsPage
@@ -127,8 +127,8 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 	}
 }
 
-// copiedResult returns the output of the agent that worked last in a task's main thread, as
-// stored in its directory, and which agent that is.
+// copiedResult returns the output of the last agent in a task's main thread, as stored in the
+// task's directory, and the name of that agent.
 func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
 	var last view.Member
 	for _, m := range v.Roster {
@@ -149,7 +149,7 @@ func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
 	return cmp.Or(withoutFrontMatter(final.Text), final.Summary), last.Instance
 }
 
-// of fills in what one agent did.
+// of fills in the activity of one agent.
 func (b *copyPage) of(name string, c *task.DirReader, from int64) error {
 	for _, one := range b.Workers {
 		if one.Name == name {

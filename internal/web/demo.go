@@ -17,13 +17,13 @@ type Demo struct {
 	Codex bool // Codex is installed: the demo is the flow orchestrate with a scripted model
 }
 
-// The demo with Codex: a flow, and the scenario of its model.
+// The demo with Codex: a flow, which is also the name of its model's scenario, and a prompt.
 const (
 	demoFlow   = "orchestrate"
 	demoPrompt = "Look at this project and report what is in it"
 )
 
-// demoPrograms is the flow of the demo without Codex: the same work, done by programs.
+// demoPrograms is the flow of the demo without Codex: the same work, but done by programs.
 //
 //go:embed demo.yaml
 var demoPrograms []byte

@@ -32,8 +32,8 @@ func notStarted(row store.Thread, err error) error {
 	return &p
 }
 
-// A threadRequest is the parameters of a request about a thread. The table of routes says which ones a
-// route takes.
+// A threadRequest has the parameters of a request about a thread. The table of routes defines which
+// of them a route takes.
 type threadRequest struct {
 	At      string `json:"at"`
 	Text    string `json:"text"`
@@ -54,15 +54,15 @@ func (s *Server) cancelTask(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// Cancelling is completed even if the client is gone.
+	// The cancellation is completed even if the client has disconnected.
 	if row, err = s.cfg.Control.Cancel(s.ended, row.ID); err != nil {
 		return err
 	}
 	return answer(w, "task.cancel", map[string]any{"id": row.ID, "status": row.Status, "head": row.Head})
 }
 
-// resumeTask resumes a task, or passes text to the process that drives it. The text is for the
-// task or for a part of it.
+// resumeTask resumes a task, or passes text to the process that drives it. The text is addressed to
+// the task or to a part of it.
 func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	row, body, err := readThreadRequest(r, s.row)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = s.work.drive(row, how)
 	}
-	if err != nil && how.Prompt != "" && s.work.drives(row.Root) { // another request began to drive it
+	if err != nil && how.Prompt != "" && s.work.drives(row.Root) { // another request has begun to drive it
 		return s.tell(w, r, row, how)
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Server) tell(w http.ResponseWriter, r *http.Request, row store.Thread, 
 	return answer(w, "resume", v)
 }
 
-// stopTask interrupts what this server does with a task, like Ctrl-C on a terminal.
+// stopTask interrupts this server's work on a task, like Ctrl-C in a terminal.
 func (s *Server) stopTask(w http.ResponseWriter, r *http.Request) error {
 	row, _, err := readThreadRequest(r, s.taskRow)
 	if err != nil {
@@ -144,8 +144,8 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 		next.ForkedFrom.Step.Short())))
 }
 
-// revertTask takes a conversation back to one of its steps: a fork in the same working tree
-// replaces it, and it is cancelled. Files are left alone. The fork is made first: after a crash
+// revertTask reverts a conversation to one of its steps: a fork in the same working tree replaces
+// the conversation, which is cancelled. Files are left alone. The fork is made first: after a crash
 // in between, both exist and nothing is lost.
 func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	row, body, err := readThreadRequest(r, s.taskRow)
@@ -184,7 +184,7 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 		next.ForkedFrom.Step.Short())))
 }
 
-// compactThread lets an agent summarise a thread's conversation, in the background.
+// compactThread has an agent summarise a thread's conversation in the background.
 func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
 	row, body, err := readThreadRequest(r, s.row)
 	if err != nil {
@@ -203,7 +203,7 @@ func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, "thread.compact", standingOf(row, "is summarised"))
 }
 
-// verifyRow verifies a thread; for the root of a task, all threads of the task.
+// verifyRow verifies a thread or, for the root of a task, all threads of the task.
 func (s *Server) verifyRow(r *http.Request) (store.Thread, verify.Report, error) {
 	row, err := s.row(r)
 	if err != nil {

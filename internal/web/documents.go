@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// documents are the files in a task directory for people to read.
+// documents are the files in a task directory that are meant for people.
 type documents struct {
 	Groups []group
 	More   bool

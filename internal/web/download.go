@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// blob serves the bytes under a hash as a download.
+// blob serves the object with a given hash as a download.
 func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
 	h, err := hash(r)
 	if err != nil {

@@ -44,7 +44,7 @@ func (d drawing) Size() string {
 	return "small"
 }
 
-// fold lists the nodes in the order in which they are reached.
+// fold lists the nodes in the order in which they can be reached.
 func (d *drawing) fold(g *view.Graph, link func(view.GraphNode) string) {
 	by := map[string]view.GraphNode{}
 	for _, n := range g.Nodes {
@@ -72,7 +72,7 @@ type node struct {
 	Title      string // the full text
 }
 
-// An arrow is how an edge is drawn.
+// An arrow is drawn for an edge.
 type arrow struct {
 	D, Head string // SVG path, and the points of its head
 	Kind    string
@@ -165,7 +165,7 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	return d
 }
 
-// madeBy describes a node: who does it, or what a join needs.
+// madeBy describes a node: who performs it, or what a join needs.
 func madeBy(n view.GraphNode) string {
 	switch {
 	case strings.HasPrefix(n.Agent, "command ["):
@@ -180,7 +180,7 @@ func madeBy(n view.GraphNode) string {
 	return n.Note
 }
 
-// line draws an edge: curves between layers, straight through them.
+// line draws an edge: curved between layers, straight within them.
 func (d *drawing) line(l *layout, w edge, i int) {
 	out := &d.Lines[i]
 	from := d.Boxes[w.from]
@@ -227,7 +227,7 @@ func (d *drawing) line(l *layout, w edge, i int) {
 	}
 }
 
-// titled returns all that is known of a node.
+// titled returns the full description of a node.
 func titled(n view.GraphNode) string {
 	return strings.TrimSuffix(n.Label+" ("+n.Kind+") · "+madeBy(n), " · ")
 }

@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// entryPath is where other processes of the same user ask a server for a one-time URL. A GET with
-// a nonce makes the server prove that it knows the secret before the secret is sent: another
-// process may have taken its port. A POST with the cookie returns the URL.
+// entryPath is where other processes of the same user request a one-time URL from a server. A GET
+// with a nonce makes the server prove that it knows the secret before the secret is sent: another
+// process may have taken over its port. A POST with the cookie returns the URL.
 const entryPath = "/entry"
 
 // A Running is a server that is already running.
@@ -61,11 +61,11 @@ func announce(home string, r Running) (func(), error) {
 	}, nil
 }
 
-// entryTime is how long a server has to answer.
+// entryTime is how long a server has to respond.
 const entryTime = 2 * time.Second
 
-// FindRunning returns the running server of a home that shows a workspace and is not read-only,
-// nil if there is none or if its address is used by another program.
+// FindRunning returns the running server of a home that shows the given workspace and is not
+// read-only, nil if there is none or if its address is used by another program.
 func FindRunning(ctx context.Context, home, workspace string) *Running {
 	var r Running
 	data, err := os.ReadFile(runFile(home))
@@ -115,7 +115,7 @@ func (r *Running) ask(ctx context.Context, method string, q url.Values) (string,
 	return strings.TrimSpace(string(body)), err
 }
 
-// proof returns proof that its maker knows the secret, for one nonce and one address.
+// proof returns proof that the caller knows the secret, for one nonce and one address.
 func proof(secret, addr, nonce string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(h, "plait ui\n%s\n%s\n", addr, nonce)

@@ -13,7 +13,7 @@ import (
 // streamTime limits one write to a stream: a client that does not read is disconnected.
 const streamTime = 10 * time.Second
 
-// events streams the journal as server-sent events. The position of each is its id, so that a
+// events streams the journal as server-sent events. The id of each is its position, so that a
 // client that reconnects misses nothing.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
@@ -38,7 +38,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	if write("retry: 1000\nid: %d\nevent: ready\ndata: {}\n\n", pos) != nil {
-		return nil // the client is gone
+		return nil // the client has disconnected
 	}
 	beat := time.NewTicker(s.beat)
 	defer beat.Stop()
@@ -72,8 +72,8 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-// from returns the position after which a stream begins: the last one that the client saw, the
-// one it asks for, or the current one. A position in the future belongs to another record; the
+// from returns the position after which a stream begins: the last one that the client received, the
+// one that it requests, or the current one. A position in the future belongs to another record; the
 // stream then begins now.
 func (s *Server) from(r *http.Request) (int64, error) {
 	now, err := s.cfg.Store.Wait(r.Context(), -1)

@@ -29,7 +29,7 @@ type proofs struct {
 type evidenceCard struct {
 	task.Entry
 	Sources []source
-	Files   []storedContent // artifacts that it is about
+	Files   []storedContent // the artifacts that it refers to
 }
 
 // A source describes where the bytes of an entry came from, and whether they are unchanged.
@@ -39,7 +39,7 @@ type source struct {
 	Parts          []storedContent
 }
 
-// storedContent is what the record stores of a source.
+// storedContent is the part of a source that the record stores.
 type storedContent struct {
 	Name, Text, Load string
 	Diff, Cut        bool
@@ -50,7 +50,7 @@ const (
 	shownEntries = 300
 	shownKept    = 32 << 10
 	shownSources = 20
-	checkTime    = 3 * time.Second // for reading all files; the rest is not checked
+	checkTime    = 3 * time.Second // for reading all files; those not read by then are not checked
 )
 
 // evidenceCards describes entries. workspace is the directory of their files, "" if not known.
@@ -119,7 +119,7 @@ func (s *Server) artifacts(ctx context.Context, refs []dag.Hash) ([]storedConten
 	return out, nil
 }
 
-// freshness returns the state of a source, and the same in words. list is nil if nothing was
+// freshness returns the state of a source, and a description of it. list is nil if nothing was
 // checked.
 func freshness(list []task.Freshness, i int) (state, words string) {
 	if list == nil {
@@ -188,7 +188,7 @@ func lines(from, to int) string {
 	return fmt.Sprintf("lines %d to %d", from, to)
 }
 
-// kept reads what the record stores of a source. Without a store it returns nothing.
+// kept reads the parts of a source that the record stores. Without a store it returns nothing.
 func (s *Server) kept(ctx context.Context, src thread.EvidenceSource) ([]storedContent, error) {
 	if s.cfg.Store == nil {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// fail responds with an error: as JSON if JSON was requested, as a page for a browser, else as a
-// line of text.
+// fail responds with an error: as JSON on an API route, as a page for a browser, otherwise as a line
+// of text.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
 	p := *asProblem(err)
 	p.text = s.cfg.Program.Says(p.text)

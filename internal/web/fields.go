@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// An outputField is a field of an output: a name with a text, or with fields of its own.
+// An outputField is a field of an output: a name with a text, or with nested fields.
 type outputField struct {
 	Name string // "" for an item of a list
 	Text string
@@ -22,8 +22,8 @@ const (
 	maxDeep   = 5
 )
 
-// outputFields returns the fields of a JSON object in order, except those in without. It returns
-// nil if data is not an object or has too many fields; it is then shown as it is.
+// outputFields returns the fields of a JSON object in order, except those in without. It returns nil
+// if data is not a JSON object, is too long or has too many fields; it is then shown unformatted.
 func outputFields(data []byte, without ...string) []outputField {
 	if len(data) > maxPretty || !json.Valid(data) {
 		return nil

@@ -19,7 +19,7 @@ import (
 )
 
 // findFlow looks up a flow as plait run does, but by name only: nothing in a request is ever used as
-// a path of a file.
+// a file path.
 func (s *Server) findFlow(ctx context.Context, name string) (control.Found, error) {
 	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
 		return control.Found{}, notFound("there is no flow %q", name)
@@ -58,8 +58,8 @@ type shownFlow struct {
 // A shownRole is a role and its agent.
 type shownRole struct {
 	Name   string
-	By     string // an agent's name or kind; "" for the default agent
-	Script string // the program that does it
+	By     string // the name or kind of an agent, "" for the default agent
+	Script string // the program that performs it
 	flow.Role
 }
 

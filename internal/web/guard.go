@@ -20,21 +20,21 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A guard checks every request first.
+// A guard checks every request before anything else.
 //
-// It lets a request pass if its Host is one of ours, which protects against DNS rebinding; if it
-// has the cookie, which only the one-time URL gives out; and, if it would change something, if
-// one of our pages sent it.
+// It lets a request pass only if its Host is one of ours, which protects against DNS rebinding; if
+// it has the cookie, which only the one-time URL gives out; and, if it would change something, if
+// one of our pages sent it or no page at all.
 type guard struct {
 	hosts  map[string]bool
 	cookie string // name; all ports of a host share cookies
 	secret string // its value
 	addr   string
-	// program is what people type.
+	// program is how users invoke it.
 	program view.Program
 
 	mu     sync.Mutex
-	tokens map[string]string // of unused one-time URLs, with the page of each
+	tokens map[string]string // by unused one-time token, the page to redirect to
 }
 
 // mostTokens limits unused one-time URLs.
@@ -43,8 +43,8 @@ const mostTokens = 100
 // secretBytes is the length of secrets, in bytes.
 const secretBytes = 32
 
-// newGuard returns the guard of a listener. The cookie's value is kept in a file in home that
-// only its owner can read, so that open pages survive a restart.
+// newGuard returns the guard of a listener. The cookie's value is stored in a file in home that only
+// its owner can read, so that open pages survive a restart.
 func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -88,8 +88,8 @@ func keptSecret(file string) (string, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("read the page's secret: %w", err)
 		}
-		// Another process may do the same. The file appears with its content complete, and the
-		// first one is kept.
+		// Another process may do the same. The file appears with complete content, and the first
+		// one is kept.
 		if err := placeSecret(file); err != nil {
 			return "", fmt.Errorf("keep the page's secret: %w", err)
 		}
@@ -177,12 +177,12 @@ func (g *guard) wrap(h http.Handler) http.Handler {
 	})
 }
 
-// pagePolicy allows our pages to use only what this server sends.
+// pagePolicy restricts our pages to content from this server.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // ours reports whether a request that would change something was sent by one of our pages, or by
-// no page at all. Browsers say where such a request comes from.
+// no page at all. Browsers state where such a request comes from.
 func ours(r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return true

@@ -36,8 +36,8 @@ func safeName(name string) string {
 // devices are reserved names on some systems.
 var devices = regexp.MustCompile(`^(CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(COM|LPT)[0-9¹²³])$`)
 
-// hand sends bytes of an agent as a download, so that no browser takes them for one of our pages.
-// If from is short or corrupt, the response is shorter than announced.
+// hand sends an agent's bytes as a download, so that no browser takes them for one of our pages. If
+// from is short or corrupt, the response is shorter than announced.
 func hand(w http.ResponseWriter, name string, n int64, from io.Reader) error {
 	name = safeName(name)
 	head := w.Header()

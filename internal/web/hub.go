@@ -17,8 +17,8 @@ type hub struct {
 	mu   sync.Mutex
 	pos  int64         // of the newest event read
 	ring []store.Event // the newest events, oldest first: up to twice ringSize
-	news chan struct{} // closed when there is more
-	gone error         // why no more will follow
+	news chan struct{} // closed when there are more events
+	gone error         // why no more events will follow
 }
 
 // ringSize is how many events a page can lag behind without reading the store.
@@ -45,7 +45,7 @@ func (h *hub) run(ctx context.Context) {
 }
 
 // read waits for events after pos, adds them, and returns the new position. A negative pos means
-// to begin at the end.
+// to start at the end.
 func (h *hub) read(ctx context.Context, pos int64) (int64, error) {
 	now, err := h.journal.Wait(ctx, pos)
 	if err != nil {
@@ -80,7 +80,7 @@ func (h *hub) add(events []store.Event, pos int64) {
 	h.news = make(chan struct{})
 }
 
-// readAtOnce limits how many events are read at once for a page that is far behind.
+// readAtOnce limits how many events are read in one call for a page that is far behind.
 const readAtOnce = 1000
 
 // ready is a channel that reports more events immediately.
@@ -113,7 +113,7 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 		pos int64) int {
 		return cmp.Compare(ev.Pos, pos)
 	})
-	for _, ev := range ring[from:] { // its events never change
+	for _, ev := range ring[from:] { // the events of a slice never change
 		if matches(f, ev) {
 			events = append(events, ev)
 		}

@@ -22,7 +22,7 @@ type taskQuestions struct {
 // A yourTurn is a conversation that waits for the person.
 type yourTurn struct {
 	view.TaskRow
-	Last string // the agent's last text
+	Last string // the last text in it
 }
 
 // recently is how far back the inbox shows failures.
@@ -43,7 +43,7 @@ type inbox struct {
 	Stuck           []view.TaskRow // not driven, and without a question
 	Chats           []yourTurn
 	Running, Failed []view.TaskRow
-	More            bool // there are more unfinished ones
+	More            bool // there are more unfinished tasks
 	First           bool // there is no task yet
 	Demo            bool // a demo can be started
 	Codex           bool // the demo uses Codex
@@ -106,7 +106,7 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		Body: body})
 }
 
-// questions groups open gates by task, the task that asked first at the top.
+// questions groups open gates by task. The task that asked first comes first.
 func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, live []view.TaskRow) error {
 	shown := 0
 	for _, g := range open {
@@ -145,7 +145,7 @@ func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, 
 	return nil
 }
 
-// lastSaid returns the last text of a thread that is not empty.
+// lastSaid returns the text of the last step of a thread that a role made.
 func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 	row, err := s.cfg.Store.Thread(ctx, id)
 	if err != nil || row.Head.IsZero() {

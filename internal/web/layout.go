@@ -7,11 +7,11 @@ import (
 )
 
 // A layout arranges boxes in layers (the Sugiyama method): cycles are broken so that edges lead
-// downwards, each box gets the layer after the lowest of its predecessors, boxes of a layer are
-// ordered by their neighbours, and then moved below each other. It is deterministic, and its time
-// is limited by maxBoxes and maxBends.
+// downwards, each box gets the layer after the lowest of its predecessors, the boxes of a layer are
+// ordered by their neighbours, and then aligned vertically with them. It is deterministic, and its
+// time is limited by maxBoxes and maxBends.
 //
-// A label is a box of its own in the middle of its edge, so that nothing overlaps it.
+// A label is a separate box on its edge, so that nothing overlaps it.
 type layout struct {
 	boxes []box
 	edges []edge
@@ -21,7 +21,7 @@ type layout struct {
 // Limits of a drawing.
 const (
 	maxBoxes = 2000 // larger drawings are not laid out
-	maxBends = 6000 // of all long edges; further ones are drawn straight
+	maxBends = 6000 // of all long edges; any more are drawn straight
 )
 
 // Distances, in px.
@@ -36,7 +36,7 @@ const (
 type box struct {
 	w, h  int
 	x, y  int // of its upper left corner, once laid out
-	port  int // where edges attach, from its left; 0: in the middle
+	port  int // where edges attach, from its left; 0 for the middle
 	layer int
 	order int  // in its layer
 	bend  bool // of a long edge
@@ -77,8 +77,8 @@ func (l *layout) place() bool {
 	return true
 }
 
-// breakCircles reverses edges until there is no cycle: those that lead to a box on the current
-// path of a depth-first walk.
+// breakCircles reverses the edges that close a cycle: those that lead to a box on the current path of
+// a depth-first walk.
 func (l *layout) breakCircles() {
 	out := make([][]int, len(l.boxes)) // edges, by source
 	for i, w := range l.edges {
@@ -123,7 +123,7 @@ func (w edge) ends() (up, down int) {
 	return w.from, w.to
 }
 
-// rank gives each of the first n boxes the layer after the lowest of its predecessors; between
+// rank assigns each of the first n boxes to the layer after the lowest of its predecessors. Between
 // layers of boxes there is one for labels.
 func (l *layout) rank(n int) {
 	above := make([]int, n)
@@ -188,7 +188,7 @@ func (l *layout) split() []link {
 	return links
 }
 
-// layers returns the boxes of each layer, in order of insertion.
+// layers returns the boxes of each layer in insertion order.
 func (l *layout) layers() [][]int {
 	var layers [][]int
 	for i, b := range l.boxes {
@@ -209,7 +209,7 @@ func (l *layout) number(layers [][]int) {
 	}
 }
 
-// sweeps is how often layers are reordered, down and up.
+// sweeps is how often layers are reordered, alternating between down and up.
 const sweeps = 12
 
 // order sorts each layer by the average position of its neighbours in the adjacent layer, and
@@ -297,7 +297,7 @@ func (l *layout) crossings(links []link) int {
 		})
 		clear(tree)
 		for seen, k := range list {
-			left := 0 // links so far that end no further right
+			left := 0 // links so far that do not end further right
 			for i := k.down + 1; i > 0; i -= i & -i {
 				left += tree[i]
 			}
@@ -329,7 +329,7 @@ func (l *layout) coordinates(layers [][]int, links []link) {
 		}
 		y += tall + layerGap
 		if tall == 0 {
-			y -= layerGap * 2 / 3 // an empty layer needs less room
+			y -= layerGap * 2 / 3 // an empty layer needs less space
 		}
 	}
 	ups, downs := l.neighbours(links)
@@ -401,8 +401,8 @@ func (l *layout) settle(layer []int, next [][]int) {
 	}
 }
 
-// textWidth estimates the width of a text in px at a font size. Wide characters count twice, and
-// so do unknown ones.
+// textWidth estimates the width of a text in px at a font size. Wide and unknown characters count
+// twice.
 func textWidth(text string, size int) int {
 	units := 0
 	for _, r := range text {

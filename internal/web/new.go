@@ -27,9 +27,9 @@ type beginning struct {
 	Agent    string `json:"agent"`
 	Approve  string `json:"approve"`
 	Merge    string `json:"merge"`
-	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas or lines
+	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas, semicolons or newlines
 	Record   bool   `json:"record"`   // record model traffic
-	Worktree string `json:"worktree"` // one of this repository's; "": the workspace
+	Worktree string `json:"worktree"` // one of this repository's worktrees; "": the workspace
 	Check    bool   `json:"check"`    // validate only
 }
 
@@ -39,7 +39,7 @@ type preparedTask struct {
 	spec  control.Spec
 }
 
-// prepare validates a request to start a task. It changes nothing.
+// prepare validates a request to start a task. It has no side effects.
 func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error) {
 	var p preparedTask
 	if strings.TrimSpace(b.Prompt) == "" && !b.Check {
@@ -109,7 +109,7 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeBody(r, &body); err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(r.Context()) // a task that was created is also recorded in full
+	ctx := context.WithoutCancel(r.Context()) // a task that is created is also recorded in full
 	p, err := s.prepare(ctx, body)
 	if err != nil {
 		return err
@@ -165,7 +165,7 @@ func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q := r.URL.Query()
-	known = slices.DeleteFunc(known, func(l flowLine) bool { // flows that only other flows start
+	known = slices.DeleteFunc(known, func(l flowLine) bool { // drop flows that only other flows start
 		return l.From == fromPlait && l.Name == actionFlow && q.Get("flow") != l.Name
 	})
 	body := newTask{Groups: grouped(known), Flow: cmp.Or(q.Get("flow"), "solo"), Prompt: q.Get("prompt"),
@@ -195,7 +195,7 @@ func worktrees(dir string) []string {
 	return out
 }
 
-// A flowGroup is flows from one source.
+// A flowGroup is the flows from one source.
 type flowGroup struct {
 	Name  string
 	Flows []flowLine
@@ -214,14 +214,14 @@ func grouped(known []flowLine) []flowGroup {
 	return slices.DeleteFunc(out, func(g flowGroup) bool { return len(g.Flows) == 0 })
 }
 
-// Sources of flows, as shown to people.
+// Sources of flows, as shown to users.
 const (
 	fromProject  = "This project"
 	fromRegistry = "Registered"
 	fromPlait    = "Built in"
 )
 
-// flowSources maps control's names of sources to those.
+// flowSources maps control's names of sources to the ones shown.
 var flowSources = map[string]string{control.FromProject: fromProject, control.FromRegistry: fromRegistry,
 	control.FromBuiltIn: fromPlait}
 

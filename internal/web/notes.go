@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// notesEvery is how often the notes of tasks with an open question that are not driven are
-// checked: one stat of a file for each.
+// notesEvery is how often the notes of tasks that have an open question and are not driven are
+// checked, with one stat call each.
 const notesEvery = 2 * time.Second
 
 // A noteWatch resumes tasks whose questions were answered in their notes.
@@ -20,7 +20,7 @@ type noteWatch struct {
 	*Server
 	pos    int64                   // in the journal
 	asking map[string]store.Thread // tasks of the workspace with an open question
-	seen   map[string]task.Stamp   // of their notes
+	seen   map[string]task.Stamp   // stamps of their notes
 }
 
 // watchNotes checks notes until ctx ends. It retries after errors.
@@ -42,7 +42,7 @@ func (s *Server) watchNotes(ctx context.Context) {
 	}
 }
 
-// news updates the tasks that have a question, and reports whether that succeeded.
+// news updates the tasks that have an open question, and reports whether that succeeded.
 func (w *noteWatch) news(ctx context.Context, first bool) bool {
 	f := store.EventFilter{Limit: 1, Types: append(event.Types(event.ThreadRemoved{}), gateTypes()...)}
 	last, err := w.cfg.Store.Events(ctx, w.pos, f)
@@ -90,7 +90,7 @@ func (w *noteWatch) look(ctx context.Context, id string, row store.Thread) {
 	}
 	w.seen[id] = stamp
 	if answered {
-		w.work.drive(row, control.Resume{}) // another process may be faster
+		w.work.drive(row, control.Resume{}) // another process may already drive it
 	}
 }
 

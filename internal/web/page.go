@@ -23,19 +23,19 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A page has what all pages share.
+// A page has the data that all pages share.
 type page struct {
 	Title   string
-	Nav     string // the current part of the site
+	Nav     string // the current section of the site
 	Crumbs  []crumb
 	Waiting int    // number of things that need a person
 	Search  string // the search text
 	Follow  string // the task to follow, "" for all, "-" for none
 	Stream  string // the query of its event stream
-	Types   string // events after which it is reloaded, "" for the default
+	Types   string // types of events after which it is reloaded, "" for the default
 	Read    bool   // read-only
 	Copy    bool   // it shows a copy of one task
-	Hosts   bool   // several machines share the record
+	Hosts   bool   // several hosts share the record
 	Agents  []string
 	Now     time.Time
 	Body    any
@@ -90,7 +90,7 @@ var (
 		func(typ string) bool { return typ == event.Type(event.AgentItems{}) }), " ")
 )
 
-// show renders a page. It is complete before anything is sent.
+// show renders a page completely before it sends anything.
 func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) error {
 	all, err := s.templates()
 	if err != nil {
@@ -116,12 +116,12 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)
-	io.WriteString(w, visible(out.String())) // the client may be gone
+	io.WriteString(w, visible(out.String())) // the client may have disconnected
 	return nil
 }
 
-// visible escapes characters that change the direction of text, or are invisible. Pages
-// themselves have none.
+// visible escapes characters that are invisible or change the direction of text. Pages themselves
+// have none.
 func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
 
 // templateFuncs are the functions that templates can use.
@@ -156,7 +156,7 @@ var templateFuncs = template.FuncMap{
 	"prose":      func(text string) (template.HTML, error) { return prose([]byte(text), nil) },
 }
 
-// statusWords maps stored statuses to the words for people. Others are shown as stored.
+// statusWords maps stored statuses to the words shown to users. Other statuses are shown as stored.
 var statusWords = map[string]string{
 	string(store.Completed): string(view.DisplayDone), string(store.Pending): string(view.DisplayQueued),
 	view.Created: string(view.DisplayQueued), view.Working: string(view.DisplayRunning),
@@ -169,7 +169,7 @@ func word(status any) string {
 	return cmp.Or(statusWords[text], text)
 }
 
-// withCode formats a sentence: text in backticks is code.
+// withCode formats a sentence as HTML: text in backticks is code.
 func withCode(text string) template.HTML {
 	parts := strings.Split(template.HTMLEscapeString(text), "`")
 	if len(parts)%2 == 0 {
@@ -199,7 +199,7 @@ func ago(now, t time.Time) string {
 	return t.Format("2006-01-02")
 }
 
-// took formats a duration given in ms.
+// took formats the time between two times in ms.
 func took(from, to int64) string {
 	if from == 0 || to == 0 {
 		return "–"
@@ -207,7 +207,7 @@ func took(from, to int64) string {
 	return lasted(to - from)
 }
 
-// short shortens a hash or an id for people.
+// short shortens a hash or an id for display.
 func short(v any) string {
 	switch v := v.(type) {
 	case dag.Hash:
@@ -259,7 +259,7 @@ func line(n int, text string) string {
 // maxPretty limits the texts that pretty formats, in bytes.
 const maxPretty = 1 << 20
 
-// pretty formats JSON with indentation; other text is unchanged.
+// pretty formats JSON with indentation and returns other text unchanged.
 func pretty(text string) string {
 	if t := strings.TrimSpace(text); len(t) < maxPretty && (strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[")) &&
 		indentedSize(t) <= 4*maxPretty {
@@ -271,8 +271,8 @@ func pretty(text string) string {
 	return text
 }
 
-// utterance formats a text of a step: JSON with indentation, else Markdown with citations linked
-// to the evidence of the task. by is the instance that wrote it, "" for the task itself.
+// utterance formats a text of a step: JSON with indentation, anything else as Markdown with citations
+// linked to the evidence of the task. by is the instance that wrote it, "" for the task itself.
 func utterance(text, task, by string) (template.HTML, error) {
 	if set := pretty(text); set != text {
 		return template.HTML("<pre>" + template.HTMLEscapeString(set) + "</pre>"), nil

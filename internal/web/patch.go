@@ -7,7 +7,7 @@ import (
 
 // A changedFile is a file of a patch.
 type changedFile struct {
-	Path, From     string // From if it was renamed
+	Path, From     string // From is set if it was renamed
 	What           string // added, deleted, renamed, changed
 	Added, Removed int    // lines
 	Binary         bool
@@ -18,7 +18,7 @@ type changedFile struct {
 // Long reports whether the changes of a file are folded at first.
 func (f changedFile) Long() bool { return f.Added+f.Removed > foldedLines }
 
-// foldedLines is how many changed lines a file may have to be unfolded at first.
+// foldedLines is how many changed lines a file may have without being folded at first.
 const foldedLines = 60
 
 // splitPatch splits a git patch into files.
@@ -39,7 +39,7 @@ func splitPatch(patch string) []changedFile {
 			out = append(out, changedFile{What: "changed"})
 			f, hunk = &out[len(out)-1], false
 			rest = strings.TrimSpace(rest)
-			if i := strings.LastIndex(rest, " b/"); i >= 0 { // later lines are more precise, if present
+			if i := strings.LastIndex(rest, " b/"); i >= 0 { // later lines, if present, are more precise
 				f.Path = rest[i+3:]
 			}
 			continue
@@ -102,7 +102,7 @@ const (
 	maxFilesBytes = 400 << 10
 )
 
-// shownFiles returns the files for a page, without lines beyond its limits.
+// shownFiles returns the files for a page, without text beyond its limits.
 func shownFiles(files []changedFile) []changedFile {
 	out := append([]changedFile{}, files[:min(len(files), maxFiles)]...)
 	room := maxFilesBytes

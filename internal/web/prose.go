@@ -19,11 +19,11 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// prose renders Markdown of agents and people. Raw HTML, images, and links to anything but web
-// and mail addresses become text. The output is then checked against a list of allowed tags,
-// whatever produced it.
+// prose renders Markdown from agents and people. Raw HTML, images, and links to anything but web and
+// mail addresses become text. The output is then checked against a list of allowed tags, whatever
+// produced it.
 //
-// Text that would take long to render, or that fails the check, is shown as it is. Citations of
+// Text that would take long to render, or that fails the check, is shown unrendered. Citations of
 // evidence are linked with cite, if it is not nil.
 func prose(source []byte, cite citer) (template.HTML, error) {
 	if readable(source) {
@@ -48,8 +48,8 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 	)
 })
 
-// allowedTags matches each allowed tag with all its attributes. Elements have no id, class or style;
-// nothing is loaded, and nothing can be submitted.
+// allowedTags matches each allowed tag with all its attributes. Elements have no id, class or style,
+// load nothing, and cannot submit anything.
 var allowedTags = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^<(/?(p|h[1-6]|em|strong|del|code|pre|blockquote|ul|ol|li|table|thead|tbody|tr|th|td)` +
 		`|br|hr|ol start="[0-9]+"|t[hd] align="(left|center|right)"` +
@@ -94,7 +94,7 @@ func (d inert) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	r.Register(extast.KindTaskCheckBox, d.checkBox)
 }
 
-// fencedCode leaves out the language, which would be a class.
+// fencedCode omits the language, which would become a class.
 func (inert) fencedCode(w util.BufWriter, source []byte, node ast.Node, entering bool) (ast.WalkStatus, error) {
 	if entering {
 		w.WriteString("<pre><code>")

@@ -28,7 +28,7 @@ import (
 // generated from the table of routes.
 type route struct {
 	Method string
-	Path   string // in the syntax of http.ServeMux
+	Path   string // an http.ServeMux pattern
 	About  string // for the OpenAPI document
 	Answer string // the schema of the response, "" for a page
 	// Query and Body list the parameters and their meaning.
@@ -124,7 +124,7 @@ func asProblem(err error) *problem {
 	return &problem{http.StatusInternalServerError, "failed", err.Error()}
 }
 
-// answer writes the result of a route of the API.
+// answer writes the result of an API route.
 func answer(w http.ResponseWriter, name string, data any) error {
 	return sendJSON(w, http.StatusOK, view.NewEnvelope(name, data))
 }
@@ -139,7 +139,7 @@ func sendJSON(w http.ResponseWriter, code int, v any) error {
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)
-	w.Write(out.Bytes()) // the client may be gone
+	w.Write(out.Bytes()) // the client may have disconnected
 	return nil
 }
 

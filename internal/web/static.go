@@ -21,6 +21,6 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 		return notFound("there is no file %q", name)
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Write(data) // the client may be gone
+	w.Write(data) // the client may have disconnected
 	return nil
 }

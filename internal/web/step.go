@@ -27,8 +27,8 @@ type selection struct {
 	Title       string
 	State       view.DisplayState
 	Outcome     string
-	Short       string // the name of the step that people type
-	Thread      string // that a fork continues, "" if not known
+	Short       string // the name of the step, as users type it
+	Thread      string // the thread that a fork continues, "" if not known
 	Task, By    string // the instance that made it
 	Took, Agent string
 	shownPrompt
@@ -36,19 +36,19 @@ type selection struct {
 	Output *output
 	activity
 	Calls string // URL of its model calls, "" if they are not recorded
-	Alone bool   // shown on a page of its own
+	Alone bool   // shown on a separate page
 	Read  bool
 	whole bool // nothing is shortened
 }
 
-// A shownPrompt is an agent's prompt, shortened for a page.
+// A shownPrompt is an agent's prompt, possibly shortened for a page.
 type shownPrompt struct {
 	Prompt     *view.Prompt
 	PromptText string
 	PromptCut  bool
 }
 
-// An activity is what was done in a step, besides its text.
+// An activity is what was done in a step, apart from its text.
 type activity struct {
 	Files    []changedFile
 	FilesWhy string
@@ -86,7 +86,7 @@ func (s *Server) selectItem(ctx context.Context, row store.Thread, key string) (
 		return nil, err
 	}
 	if own.Task != row.Task {
-		own = row // a step from before a fork by hand
+		own = row // a step from before a manual fork
 	}
 	return s.selectStep(ctx, own, h, false)
 }
@@ -164,7 +164,7 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	return c, nil
 }
 
-// stepName returns the name of a step that people type: "k7f2/3", "k7f2/mend/3".
+// stepName returns the name of a step, as users type it: "k7f2/3", "k7f2/mend/3".
 func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string, error) {
 	root := row
 	if row.Root != row.ID {
@@ -180,14 +180,14 @@ func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string,
 	return fmt.Sprintf("%s/%d", name, n), nil
 }
 
-// stepTitles are the titles of steps that no role made.
+// stepTitles are the titles of steps that no role of a flow made.
 var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added",
 	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
 
-// stepTitle returns a role as shown to people.
+// stepTitle returns a role as shown to users.
 func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
 
-// addItems adds what an agent did.
+// addItems adds an agent's activity.
 func (c *selection) addItems(items []agent.Event, err error) error {
 	c.Items = doneItems(items)
 	c.Untold = max(0, len(c.Items)-shownDone)
@@ -232,7 +232,7 @@ func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string)
 	return c, c.addItems(s.views.AttemptItems(ctx, a.ID))
 }
 
-// madeBy returns the step that an attempt made, zero for none.
+// madeBy returns the step that an attempt made, or the zero hash.
 func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) {
 	row, err := s.cfg.Store.Thread(ctx, a.Thread)
 	if err != nil {
@@ -250,8 +250,8 @@ func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) 
 	return dag.Hash{}, nil
 }
 
-// selectGate reads a question or an approval, open or not. Open ones are answered at the top of
-// the page.
+// selectGate reads a question or an approval, whether open or not. Open ones are answered at the top
+// of the page.
 func (s *Server) selectGate(ctx context.Context, row store.Thread, id string) (*selection, error) {
 	v, err := s.views.Task(ctx, row)
 	if err != nil {
@@ -294,7 +294,7 @@ type doneItem struct {
 // shownDone limits the activity that a step's page shows: the newest items.
 const shownDone = 500
 
-// doneItems returns what an agent did, without items that it only began.
+// doneItems returns an agent's activity, without items that have only begun.
 func doneItems(items []agent.Event) []doneItem {
 	var out []doneItem
 	for _, it := range items {

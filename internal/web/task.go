@@ -37,7 +37,7 @@ type taskBody struct {
 	Said         string // why this server stopped driving it
 	InTurn       string // why agents that change files run one at a time, "" if they do not
 	Elapsed      string
-	Left         []string // the rest of its limits
+	Left         []string // what remains of its limits
 	Fork         string   // the step that a fork continues from, "" for none
 	Prompt       string
 	overview
@@ -91,7 +91,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: stateEvents, Body: body}
 	if body.Tab == "overview" || body.Tab == "events" {
-		p.Types = allEvents // it shows agents' activity
+		p.Types = allEvents // these tabs show agents' activity
 	}
 	p.Crumbs = []crumb{{"Tasks", "/tasks"}, {p.Title, ""}}
 	return s.show(w, r, http.StatusOK, "task", p)
@@ -189,7 +189,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 			return err
 		}
 		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart) == 0 {
-			body.Changes = nil // for a running task, no changes mean nothing yet
+			body.Changes = nil // in an unfinished task, no changes mean nothing yet
 		}
 	}
 	if body.Running, err = s.running(ctx, tl); err != nil {
@@ -232,7 +232,7 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]runningAgent,
 	return out, nil
 }
 
-// defaultSelection returns the default selection in a timeline: what is running, else the last step.
+// defaultSelection returns the default selection in a timeline: the first running attempt, or the last one to end.
 func defaultSelection(tl view.Timeline) string {
 	best, at := "", int64(-1)
 	for _, l := range tl.Lanes {
@@ -242,7 +242,7 @@ func defaultSelection(tl view.Timeline) string {
 				key = b.Step.String()
 			}
 			if b.Status == store.AttemptRunning && !b.Lost {
-				t = tl.To + 1 - b.From + tl.From // so that the one that began first stays selected
+				t = tl.To + 1 - b.From + tl.From // of those running, the one that began first is selected
 			}
 			if t >= at {
 				best, at = key, t
@@ -252,7 +252,7 @@ func defaultSelection(tl view.Timeline) string {
 	return best
 }
 
-// An output is the output of a step or a task, formatted for people.
+// An output is the output of a step or a task, formatted for display.
 type output struct {
 	Prose  template.HTML
 	Fields []outputField
@@ -294,7 +294,7 @@ func newOutput(text string, meta []byte, task, by string, whole bool) (*output, 
 	return o, err
 }
 
-// A planCard is a planner's output, formatted for people.
+// A planCard is a planner's output, formatted for display.
 type planCard struct {
 	SessionGoal string
 	Actions     []struct {
@@ -303,7 +303,7 @@ type planCard struct {
 	}
 }
 
-// parsePlan parses a plan, nil if a text is not one.
+// parsePlan parses a plan. It returns nil if the text is not one.
 func parsePlan(text string) *planCard {
 	var p planCard
 	if len(text) > maxPretty || !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &p) != nil {
@@ -315,7 +315,7 @@ func parsePlan(text string) *planCard {
 	return &p
 }
 
-// result returns the output of a task: its last step that is not empty, or nil.
+// result returns the output of a task: that of its last non-empty step, or nil.
 func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) {
 	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
 		if err != nil {
@@ -336,7 +336,7 @@ func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) 
 	return nil, nil
 }
 
-// exportTask serves a task as a ZIP file. The file is complete before anything is sent.
+// exportTask serves a task as a ZIP file, which it completes before it sends anything.
 func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {
@@ -361,7 +361,7 @@ func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
 	return hand(w, "plait-"+callName(row)+".zip", size, f)
 }
 
-// callName returns the short id of a task, else the full one.
+// callName returns the short id of a task, or the full id if there is none.
 func callName(row store.Thread) string {
 	if row.Short != "" {
 		return row.Short

@@ -16,11 +16,11 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// displays are the display states, in the order in which tasks can be filtered by them.
+// displays are the display states, in the order in which the filter lists them.
 var displays = []view.DisplayState{view.DisplayNeedsYou, view.DisplayRunning, view.DisplayQueued, view.DisplayDone,
 	view.DisplayFailed, view.DisplayCancelled}
 
-// states are the older states, which the API still accepts.
+// states are the older state names, which requests may still use.
 var states = []string{"", view.Created, view.Working, view.InputRequired, view.Completed, view.Failed, view.Canceled}
 
 // Sizes of a page of tasks.
@@ -64,7 +64,7 @@ func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 	return f, err
 }
 
-// pageOfTasks reads one page of a list, and the id after which the next one begins, "" for none.
+// pageOfTasks reads one page of a list. next is the id after which the next page begins, "" for none.
 func (s *Server) pageOfTasks(ctx context.Context, f view.TaskFilter) (rows []view.TaskRow, next string, err error) {
 	n := f.Limit
 	f.Limit++
@@ -122,7 +122,7 @@ func (s *Server) tasksPage(w http.ResponseWriter, r *http.Request) error {
 		All, Filtered, First       bool
 		States                     []choice
 		Flows                      []string
-		Everywhere                 string // the link to the tasks of all workspaces, or back
+		Everywhere                 string // URL of the tasks of all workspaces, or back
 		List                       taskTable
 		Next                       template.URL // URL of the next page
 	}{State: q.Get("state"), Flow: f.Flow, Query: f.Title, All: f.All, List: taskTable{Now: time.Now()}}

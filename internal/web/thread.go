@@ -38,7 +38,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Name         string
 		Count        int // steps of the thread
 		Older, Newer int
-		Whole        bool // every step is on the page, so their usage can be added up
+		Whole        bool // every step is on the page, so the sum of their usage is that of the thread
 		Took         string
 		Display      view.Display
 		Statuses     map[int]string
@@ -77,8 +77,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Body: body, Crumbs: crumbs})
 }
 
-// window returns the number of the first step to show, and those of the pages before and after, 0
-// for none.
+// window returns the number of the first step to show, and of the first steps of the pages before and
+// after, 0 for none.
 func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	from = max(1, steps-shownSteps+1)
 	if said := r.URL.Query().Get("from"); said != "" {
@@ -103,7 +103,7 @@ func stepLink(thread string, n int) string {
 	return fmt.Sprintf("/threads/%s?from=%d#s%d", thread, (n-1)/shownSteps*shownSteps+1, n)
 }
 
-// threadName returns the name of a thread that people type.
+// threadName returns the name of a thread, as users type it.
 func threadName(row store.Thread) string {
 	switch {
 	case row.Path != nil:
@@ -114,7 +114,7 @@ func threadName(row store.Thread) string {
 	return "Main thread"
 }
 
-// display returns the display of a thread, as on its task's page.
+// display returns the display state of a thread, as on its task's page.
 func (s *Server) display(ctx context.Context, row store.Thread) (view.Display, error) {
 	root, err := s.cfg.Store.Thread(ctx, row.Task)
 	if err != nil {
@@ -132,7 +132,7 @@ func speaker(row store.Thread) string {
 	return row.Path.ID
 }
 
-// origin returns a link to the step that a thread was forked from by hand.
+// origin returns a link to the step that a thread was manually forked from.
 func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) {
 	n, err := s.cfg.Reader.Length(ctx, f.Step)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) 
 	return c, nil
 }
 
-// breadcrumb returns the breadcrumb of a thread: the stack of its callers, each with its step at the
+// breadcrumb returns the breadcrumb of a thread: the stack of its callers, each with the step of the
 // call.
 func (s *Server) breadcrumb(ctx context.Context, row store.Thread) ([]crumb, error) {
 	back := []crumb{{threadName(row), ""}}
@@ -174,7 +174,7 @@ func (s *Server) breadcrumb(ctx context.Context, row store.Thread) ([]crumb, err
 	return back, nil
 }
 
-// number parses a number in a query between least and most. fallback is used if there is none.
+// number parses a query parameter as a number from least to most. It returns fallback if there is none.
 func number(r *http.Request, name string, fallback, least, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Sizes of a timeline, in px. Positions along time are shares of its width, so that it fits any.
+// Sizes of a timeline, in px. Positions in time are shares of its width, so that it fits any width.
 const (
 	laneTall  = 30
 	barTall   = 14
@@ -78,8 +78,8 @@ func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 // rowMiddle returns the vertical position of a lane's line.
 func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
 
-// drawTimeline lays out a timeline. titles are additional descriptions of threads, chosen is the
-// selected item.
+// drawTimeline lays out a timeline. titles are additional descriptions of threads; chosen is the key
+// of the selected item.
 func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) strip {
 	d := strip{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
 	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
@@ -150,7 +150,7 @@ func (d *strip) links(tl view.Timeline, at func(int64) string) {
 	}
 }
 
-// shownTicks is roughly how many times are labelled on an axis.
+// shownTicks is the approximate number of labelled times on an axis.
 const shownTicks = 7
 
 // shortestSaid is the shortest wait, in ms, whose length is labelled.
@@ -176,7 +176,7 @@ func (d *strip) axis(tl view.Timeline) {
 	}
 }
 
-// clock formats a time on an axis that begins with 0.
+// clock formats a time on an axis that begins at 0.
 func clock(ms int64) string {
 	t := time.Duration(ms) * time.Millisecond
 	switch {
@@ -190,7 +190,7 @@ func clock(ms int64) string {
 	return fmt.Sprintf("%d:%02d h", int(t.Hours()), int(t.Minutes())%60)
 }
 
-// lasted formats a duration given in ms for people.
+// lasted formats a duration in ms for display.
 func lasted(ms int64) string {
 	t := time.Duration(max(ms, 0)) * time.Millisecond
 	switch {
@@ -254,7 +254,7 @@ func barClass(b view.Bar) string {
 	return string(b.Status)
 }
 
-// barLabel returns the text in a bar: what its lane does not say already.
+// barLabel returns the text in a bar: the role, or the outcome if the lane is already named after the role.
 func barLabel(l view.TimelineLane, b view.Bar) string {
 	if b.Role != l.Name {
 		return b.Role

@@ -1,23 +1,23 @@
-// Package web is the page and the HTTP API: what needs a person, what is happening, what
-// happened, why, and what it cost.
+// Package web implements the web pages and the HTTP API: what needs a person, what is happening,
+// what happened, why, and what it cost.
 //
 // A Server shows a store through its controller, or a copy of one task's directory. It shows and
 // follows tasks, threads, conversations, gates and flows, starts and resumes tasks, and listens
-// on an address of this machine. Laws:
+// on a loopback address. Laws:
 //
-//   - The guard checks every request first: a Host of ours, the cookie of the one-time URL,
-//     and no changes on behalf of another site's page.
-//   - A GET changes nothing. An overdue gate is shown as expired, and left for its driver
-//     to record.
-//   - Pages and API come from the same table of routes, and so does the OpenAPI document.
+//   - The guard checks every request first: it must have a Host of ours and the cookie of the
+//     one-time URL, and must not make changes on behalf of another site's page.
+//   - A GET changes nothing. An overdue gate is shown as expired, but recording that is left
+//     to its driver.
+//   - Pages, API and OpenAPI document are all generated from the same table of routes.
 //   - What agents said is text. None of their markup becomes markup of a page; their files
 //     are downloads, read through os.Root.
 //   - Pages follow the journal through a single reader, however many are open, and their
 //     size is limited, however long a thread or a text is.
-//   - A task has one job at a time, and jobs end with the server: the task can be resumed.
+//   - A task has one job at a time. Jobs end with the server; their tasks can be resumed.
 //
-// It listens for no other machine, sends nothing anywhere, and decides nothing: what a person
-// does here is recorded, as on the command line.
+// A Server accepts no connections from other machines, sends nothing anywhere, and decides
+// nothing: what a person does here is recorded, as on the command line.
 package web
 
 import (
@@ -45,32 +45,32 @@ type Config struct {
 	Control   *control.Controller
 	Reader    *thread.Reader
 	Dirs      *task.DirWriter
-	Workspace string   // whose tasks are shown first
-	Home      string   // where the cookie's secret is kept; "": in memory
+	Workspace string   // the workspace whose tasks are shown first
+	Home      string   // where the cookie's secret is stored; "": in memory
 	ReadOnly  bool     // nothing can be changed
 	Agents    []string // names of agents to choose from
-	// Consent is called before a flow is started whose files may say which commands run. Its
-	// error says why not. nil: any flow may run.
+	// Consent is called before starting a flow whose files may define commands. Its error says
+	// why the flow may not be started. If Consent is nil, any flow may be started.
 	Consent func(control.Found) error
-	// Offline returns the scenario of a scripted model to use with a flow that is started here;
+	// Offline returns the scenario of the scripted model to use for a flow that is started here;
 	// "", or a nil func, means real models.
 	Offline func(flow string) string
-	// Person is who answers, for the record.
+	// Person is the name recorded with answers.
 	Person string
 	// Start is the page that the one-time URL redirects to; "" is the inbox.
 	Start string
 	// Demo is the demo offered while there is no task; nil for none.
 	Demo *Demo
-	// Hosts says that several machines share the record, so the page lists them.
+	// Hosts reports whether several hosts share the record; there is then a page that lists them.
 	Hosts bool
-	// Program is what people type.
+	// Program is how users invoke it.
 	Program view.Program
 }
 
 // A Server shows a store.
 type Server struct {
 	cfg   Config
-	copy  *task.DirReader // what is shown if there is no store, else nil
+	copy  *task.DirReader // what is shown instead of a store, or nil
 	views *view.Reader
 	work  *work
 	hub   *hub
@@ -101,7 +101,7 @@ func (s *Server) register(routes []route) {
 	s.mux.HandleFunc("/", s.unknownPath)
 }
 
-// Listen returns a listener on an address of this machine.
+// Listen returns a listener on a loopback address.
 func Listen(addr string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, ready func(url strin
 	defer stop()
 	srv := &http.Server{
 		Handler: g.wrap(s.mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		DisableGeneralOptionsHandler: true, // it would respond before the guard
+		DisableGeneralOptionsHandler: true, // it would respond before the guard does
 	}
 	over := make(chan error, 1)
 	go func() { over <- srv.Serve(l) }()

@@ -19,7 +19,7 @@ type work struct {
 	under sync.WaitGroup
 }
 
-// A job is running work on a task, or how it ended.
+// A job is work on a task that is running or has ended.
 type job struct {
 	stop     context.CancelFunc
 	newInput bool // there may be new input that its driver has not seen
@@ -27,7 +27,7 @@ type job struct {
 	err      error
 }
 
-// drive drives the task of a thread in the background. r is for the thread.
+// drive drives the task of a thread in the background. r applies to the thread.
 func (w *work) drive(row store.Thread, r control.Resume) error {
 	r.Wait = true // answers are given here
 	return w.begin(row.Root, func(ctx context.Context) error {
@@ -36,8 +36,8 @@ func (w *work) drive(row store.Thread, r control.Resume) error {
 	})
 }
 
-// noteInput notes new input for a task that this server drives: its driver may be about to end and
-// miss it.
+// noteInput records that there is new input for a task that this server drives: its driver may be
+// about to end and miss it.
 func (w *work) noteInput(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +94,7 @@ func (w *work) end() {
 	w.under.Wait()
 }
 
-// take creates the job of a task that has none. w.mu is held.
+// take creates the job of a task that has none. w.mu must be held.
 func (w *work) take(id string) (context.Context, *job, error) {
 	if w.ended || w.ctx.Err() != nil {
 		return nil, nil, &problem{503, "ending", "this server ends"}
@@ -111,7 +111,7 @@ func (w *work) take(id string) (context.Context, *job, error) {
 	return ctx, j, nil
 }
 
-// hold keeps a task to the caller until letGo is called, and keeps the server from ending.
+// hold reserves a task for the caller until letGo is called, and keeps the server from ending.
 func (w *work) hold(id string) (letGo func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
