@@ -21,7 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// plain is v as JSON has it.
+// plain returns v as decoded from its JSON.
 func plain(t *testing.T, v any) any {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -35,7 +35,7 @@ func plain(t *testing.T, v any) any {
 	return out
 }
 
-// TestObjects holds that the API answers what the command line prints: the values of view.
+// TestObjects checks that the API returns what the command line prints: the values of view.
 func TestObjects(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	s := h.open("")
@@ -115,7 +115,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestPaging walks through many tasks.
+// TestPaging pages through many tasks.
 func TestPaging(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	var ids []string
@@ -155,7 +155,7 @@ func TestPaging(t *testing.T) {
 	}
 }
 
-// TestOpenAPI holds the document to the table of routes and to what is taken.
+// TestOpenAPI compares the document with the table of routes and with what the routes accept.
 func TestOpenAPI(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	s := h.open("")
@@ -234,7 +234,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// example returns what a route can be asked with, and a body of every field it takes.
+// example returns a valid URL for a route, and a body with every field that it takes.
 func (s *site) example(path string) (target string, body map[string]any) {
 	s.t.Helper()
 	row, gateID, body := store.Thread{}, "", map[string]any{}
@@ -281,7 +281,7 @@ func (s *site) example(path string) (target string, body map[string]any) {
 	return fill(path, row, gateID), body
 }
 
-// TestDocument holds docs/http-api.md to the table of routes.
+// TestDocument compares docs/http-api.md with the table of routes.
 func TestDocument(t *testing.T) {
 	data, err := os.ReadFile("../../docs/http-api.md")
 	if err != nil {
@@ -312,7 +312,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestText holds that pages say what agents said, and only that.
+// TestText checks that pages show what agents said, and only that.
 func TestText(t *testing.T) {
 	for text, want := range map[string]string{`{"a":[1,2]}`: "{\n  \"a\": [\n    1,\n    2\n  ]\n}", "text": "text", "{not": "{not", "[x](y)": "[x](y)"} {
 		if got := pretty(text); got != want {

@@ -30,7 +30,7 @@ graph:
   met: {joined: {role: $END, prompt: over}}
 `
 
-// suspends returns an agent that asks which one, and goes on when its prompt says the answer.
+// suspends returns an agent that asks which one, and continues once its prompt contains the answer.
 func suspends(answer string) scripted {
 	return func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
 		if strings.Contains(req.Prompt, answer) {
@@ -40,8 +40,8 @@ func suspends(answer string) scripted {
 	}
 }
 
-// TestQuestionsOfRoles answers what two paths ask of a task that nobody drives: the one in the inbox,
-// the other in its notes. Both let it go on.
+// TestQuestionsOfRoles answers the questions of two paths of a task that is not driven: one in the
+// inbox, the other in its notes. Both resume it.
 func TestQuestionsOfRoles(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"one": suspends("the blue one"), "two": suspends("the second")})
 	row := h.run(askingPaths, "do it")
@@ -71,7 +71,7 @@ func TestQuestionsOfRoles(t *testing.T) {
 		}
 		return nil
 	})
-	s.asks("/api/v1/tasks/"+row.ID+"/stop", `{}`) // it waits for the other answer; now nobody drives it
+	s.asks("/api/v1/tasks/"+row.ID+"/stop", `{}`) // it is waiting for the other answer; now it is not driven
 	eventually(t, "that nobody drives it", func() error {
 		if s.srv.work.drives(row.ID) {
 			return fmt.Errorf("it is driven")
@@ -93,7 +93,7 @@ func TestQuestionsOfRoles(t *testing.T) {
 	})
 }
 
-// TestTellMore says something to a task that is driven, and to a path of it: it is recorded, and told.
+// TestTellMore sends text to a task that is being driven: it is recorded and passed on.
 func TestTellMore(t *testing.T) {
 	begun, let := make(chan string, 2), make(chan struct{})
 	work := func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
@@ -125,8 +125,8 @@ func TestTellMore(t *testing.T) {
 	})
 }
 
-// TestQuestionOfCodex answers, in a real browser, what the real Codex asks by its answer: the same session
-// goes on, driven by the page, and knows what was said.
+// TestQuestionOfCodex answers, in a real browser, a question that the real Codex asks in its answer: the same
+// session continues, driven by the page, and remembers what was said.
 func TestQuestionOfCodex(t *testing.T) {
 	h := newHouse(t, nil)
 	h.useCodex(scenarioFile(t, `
@@ -155,7 +155,7 @@ graph: {$START: {new: {role: one, prompt: "{{ prompt }}"}}, one: {done: {role: $
 	h.ends(row.ID, store.Completed)
 }
 
-// scenarioFile writes a scenario of the scripted model.
+// scenarioFile writes a scenario for the scripted model to a file.
 func scenarioFile(t *testing.T, yaml string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "model.yaml")

@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// atOnce posts the same n times at once, and counts the answers by their status.
+// atOnce sends the same POST n times concurrently, and counts the responses by status.
 func (s *site) atOnce(n int, path, body string) map[int]int {
 	s.t.Helper()
 	var posts sync.WaitGroup
@@ -38,8 +38,8 @@ func (s *site) atOnce(n int, path, body string) map[int]int {
 	return got
 }
 
-// TestAtOnce lets twenty ask for the same thing at once: one drives and hears the others, one reverts, one
-// answers, and each fork is a whole task.
+// TestAtOnce sends the same request twenty times concurrently: one drives and receives the others' text, one
+// reverts, one answers, and each fork is a complete task.
 func TestAtOnce(t *testing.T) {
 	const n = 20
 	var under, most atomic.Int32
@@ -120,7 +120,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// tasks are the roots of all tasks.
+// tasks returns the roots of all tasks.
 func (h *house) tasks() []store.Thread {
 	h.t.Helper()
 	rows, err := h.store.Threads(h.t.Context(), store.ThreadFilter{Kind: store.KindRoot})
@@ -130,8 +130,8 @@ func (h *house) tasks() []store.Thread {
 	return rows
 }
 
-// TestGoneClient answers a gate for somebody who goes away before there is an answer: the
-// task goes on all the same.
+// TestGoneClient answers a gate for a client that disconnects before it gets a response: the
+// task continues all the same.
 func TestGoneClient(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -140,7 +140,7 @@ func TestGoneClient(t *testing.T) {
 	h.store.afterCommit(func(committing context.Context) {
 		leave()
 		if committing.Done() != nil {
-			<-committing.Done() // the server has seen it
+			<-committing.Done() // the server has noticed
 		}
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.host+"/api/v1/gates/"+h.gate(row.ID).ID+"/approve", strings.NewReader(`{}`))
@@ -161,8 +161,8 @@ func TestGoneClient(t *testing.T) {
 	})
 }
 
-// TestEndInTheMiddle ends the server while it makes a task, after each of its commits: what
-// is there can be resumed, and nothing else is there.
+// TestEndInTheMiddle ends the server while it creates a task, after each of its commits: what
+// exists can be resumed, and nothing else exists.
 func TestEndInTheMiddle(t *testing.T) {
 	for verb, body := range map[string]string{"fork": `{"at":"1","text":"two"}`, "revert": `{"at":"1"}`, "begin": `{"flow":"chat","prompt":"hello"}`} {
 		for after := range 6 {

@@ -13,7 +13,7 @@ import (
 // axeVersion is the version of axe-core that make setup installs.
 const axeVersion = "4.14.1"
 
-// axe returns the source of axe-core. Without it the test is skipped, but where CI runs it fails.
+// axe returns the source of axe-core. Without it the test is skipped, except in CI, where it fails.
 func axe(t *testing.T) string {
 	t.Helper()
 	cache := os.Getenv("XDG_CACHE_HOME")
@@ -30,7 +30,7 @@ func axe(t *testing.T) string {
 	return string(data)
 }
 
-// audit lets axe look at the page that is open, and returns its serious findings.
+// audit runs axe on the open page and returns its serious findings.
 func (b *browser) audit(source string) []string {
 	b.t.Helper()
 	if !js[bool](b, "Boolean(window.axe)") {
@@ -46,9 +46,9 @@ func (b *browser) audit(source string) []string {
 	return found
 }
 
-// TestEveryPage draws every page by day and at night, on a desk and on a phone. Each must be one that
-// axe has nothing serious to say of, and that does not scroll sideways. With PLAIT_PICTURES=DIR the
-// pictures are kept in DIR.
+// TestEveryPage renders every page in light and dark mode, at desktop and phone widths. axe must have
+// no serious findings, and no page may scroll sideways. With PLAIT_PICTURES=DIR the pictures are kept
+// in DIR.
 func TestEveryPage(t *testing.T) {
 	source := axe(t)
 	to := os.Getenv("PLAIT_PICTURES")
@@ -64,7 +64,7 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// look draws one page at every width and in every light.
+// look renders one page at every width and in every colour scheme.
 func (b *browser) look(p framed, source, to string) {
 	t := b.t
 	b.do(chromedp.EmulateViewport(1440, 900))

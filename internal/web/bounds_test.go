@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestManyGates: the inbox has a part of many gates, and one whose task is gone, or whose
-// diff is, hides none of the others.
+// TestManyGates checks that the inbox shows only some of many gates, and that one whose task
+// or diff is missing hides none of the others.
 func TestManyGates(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(asking, "the first")
@@ -26,7 +26,7 @@ func TestManyGates(t *testing.T) {
 	approval := h.gate(h.run(gated, "the second").ID)
 	var b store.Batch
 	add := func(g store.Gate, id string) *store.Gate {
-		g.ID, g.OpenedAt = id, approval.OpenedAt+int64(len(b.Gates))+1 // after both, however long the second took
+		g.ID, g.OpenedAt = id, approval.OpenedAt+int64(len(b.Gates))+1 // after both, no matter how long the second took
 		b.Gates = append(b.Gates, store.GateChange{Row: g})
 		return &b.Gates[len(b.Gates)-1].Row
 	}
@@ -55,7 +55,7 @@ func TestManyGates(t *testing.T) {
 	}
 }
 
-// A broken store has gates that no healthy one keeps.
+// A broken store has gates that no intact store has.
 type broken struct {
 	store.Store
 	more store.Batch
@@ -71,7 +71,7 @@ func (s broken) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, er
 	return rows, err
 }
 
-// TestLongTexts: pages have the beginning of what is long, and say where the rest is.
+// TestLongTexts checks that pages show the beginning of long texts, and where to find the rest.
 func TestLongTexts(t *testing.T) {
 	long := "begin " + strings.Repeat("é", 400_000) + " finis"
 	agents := gatedAgents()
@@ -94,7 +94,7 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// steps are the hashes of a thread's steps, oldest first.
+// steps returns the hashes of a thread's steps, oldest first.
 func (h *house) steps(id string) (hashes []dag.Hash) {
 	h.t.Helper()
 	for s, err := range h.controller().Reader().Walk(h.t.Context(), h.thread(id).Head) {
@@ -106,7 +106,7 @@ func (h *house) steps(id string) (hashes []dag.Hash) {
 	return hashes
 }
 
-// TestManyDeeds: the page of a step that did very much has what it did last.
+// TestManyDeeds checks that the page of a step with very much activity shows the newest.
 func TestManyDeeds(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.chat("hello")
@@ -129,7 +129,7 @@ func TestManyDeeds(t *testing.T) {
 	}
 }
 
-// TestNothingBegins: what a server that ends is asked for is refused, or waited for.
+// TestNothingBegins checks that a server that is ending refuses new jobs or waits for them.
 func TestNothingBegins(t *testing.T) {
 	for range 50 {
 		ctx, stop := context.WithCancel(t.Context())
@@ -162,7 +162,7 @@ func TestNothingBegins(t *testing.T) {
 	}
 }
 
-// TestHubGoesOn: what could not be read once is read again, and pages miss nothing.
+// TestHubGoesOn checks that a failed read is repeated, and that pages miss nothing.
 func TestHubGoesOn(t *testing.T) {
 	h := newHouse(t, nil)
 	row, loud := h.begin(chatty, "talk"), store.EventFilter{Types: []string{"notes.read"}}
@@ -191,7 +191,7 @@ func TestHubGoesOn(t *testing.T) {
 	})
 }
 
-// A failing store cannot be waited on for a while.
+// A failing store's Wait fails a number of times.
 type failing struct {
 	store.Store
 	left atomic.Int32
@@ -204,7 +204,7 @@ func (s *failing) Wait(ctx context.Context, pos int64) (int64, error) {
 	return s.Store.Wait(ctx, pos)
 }
 
-// TestProjectFlows: the name of a workspace is no pattern.
+// TestProjectFlows checks that the name of a workspace is not used as a pattern.
 func TestProjectFlows(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "[a]*")
 	for _, name := range []string{".plait/flows/one.yaml", ".workflows/two/index.yaml", ".workflows/not a name.yml"} {

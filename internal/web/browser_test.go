@@ -20,16 +20,16 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// A browser is a tab of Chromium that knows a site, and what went wrong in it.
+// A browser is a Chromium tab logged in to a site, with a log of what went wrong in it.
 type browser struct {
 	*site
 	ctx context.Context
 
 	mu   sync.Mutex
-	said []string // dialogs, requests to elsewhere, reports of the policy
+	said []string // dialogs, requests to other hosts, policy violations
 }
 
-// browse starts Chromium. Without it the test is skipped, but where CI runs it fails.
+// browse starts Chromium. Without it the test is skipped, except in CI, where it fails.
 func (s *site) browse() *browser {
 	s.t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -42,7 +42,7 @@ func (s *site) browse() *browser {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
 	all, end := chromedp.NewExecAllocator(context.Background(), opts...)
 	s.t.Cleanup(end)
-	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // of events that it does not know
+	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // errors about unknown events
 	s.t.Cleanup(func() { chromedp.Cancel(ctx); shut() })
 	ctx, late := context.WithTimeout(ctx, 12*patience)
 	s.t.Cleanup(late)
@@ -83,7 +83,7 @@ func (b *browser) note(text string) {
 	b.said = append(b.said, text)
 }
 
-// do carries out actions. What they wait for, such as an element that is not there, comes in time or not at all.
+// do carries out actions. It fails the test if what they wait for, such as an element, does not appear in time.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -98,14 +98,14 @@ func (b *browser) visit(path string) {
 	b.do(chromedp.Navigate("http://" + b.host + path))
 }
 
-// inTime carries out an action, which ends in time or with an error.
+// inTime carries out an action, which must end within patience.
 func inTime[T any](b *browser, action chromedp.Action[T]) (T, error) {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	return chromedp.Run(ctx, action)
 }
 
-// js evaluates an expression into a value.
+// js evaluates an expression.
 func js[T any](b *browser, expr string) T {
 	b.t.Helper()
 	v, err := inTime(b, chromedp.Evaluate[T](expr))
@@ -115,7 +115,7 @@ func js[T any](b *browser, expr string) T {
 	return v
 }
 
-// shows waits until the page's text has a part.
+// shows waits until the page's text contains part.
 func (b *browser) shows(part string) {
 	b.t.Helper()
 	eventually(b.t, "the page", func() error {
@@ -123,11 +123,11 @@ func (b *browser) shows(part string) {
 		if err == nil && !strings.Contains(text, part) {
 			err = fmt.Errorf("does not show %q:\n%s", part, text)
 		}
-		return err // of a page that is being left, too
+		return err // also if the page is being left
 	})
 }
 
-// leaves waits until the browser is elsewhere, and returns where.
+// leaves waits until the browser has left a page, and returns the new path.
 func (b *browser) leaves(from string) (path string) {
 	b.t.Helper()
 	eventually(b.t, "another page", func() (err error) {
@@ -140,8 +140,8 @@ func (b *browser) leaves(from string) (path string) {
 	return path
 }
 
-// TestFollow lets a page follow a task: rows change, a gate is approved in it, the server
-// is started anew, and nothing is loaded again.
+// TestFollow has a page follow a task: rows change, a gate is approved on it, the server is
+// restarted, and nothing is reloaded.
 func TestFollow(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	s := h.open("")
@@ -159,7 +159,7 @@ func TestFollow(t *testing.T) {
 	if g := js[string](b, `document.querySelector("button.yes").innerText`); g != "80" {
 		t.Errorf("the first answer to choose is %q", g)
 	}
-	// Another process serves from now on, at the same address.
+	// From now on another server serves at the same address.
 	s.stop()
 	b.shows("not connected")
 	s = h.open(s.host)
@@ -185,7 +185,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestKeys goes through pages by the keyboard.
+// TestKeys navigates pages with the keyboard.
 func TestKeys(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	first, second := h.run(gated, "the first"), h.run(gated, "the second")
@@ -203,8 +203,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestLooks holds each page to what every page owes: it fits a phone, every field has a
-// label, there is one h1, and text can be told from what is behind it, by day and night.
+// TestLooks checks what every page must meet: it fits a phone, every field has a label, there
+// is one h1, and text has enough contrast in light and dark mode.
 func TestLooks(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"` + strings.Repeat("averylongwordwithoutend", 20) + `"}`), "assistant": say(strings.Repeat("averylongwordwithoutend", 30) + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n    " + strings.Repeat("code ", 60))})
 	row := h.run(gated, strings.Repeat("a-very-long-title-without-spaces-", 12))
@@ -227,7 +227,7 @@ func TestLooks(t *testing.T) {
 	  for (const e of document.querySelectorAll("th")) if (!e.innerText.trim() && e.offsetParent) bad.push("an empty head of a column");
 	  return bad;
 	})()`
-	// The contrast of all texts with what is behind them, as WCAG counts it.
+	// The contrast of all texts with their background, as defined by WCAG.
 	const contrast = `(() => {
 	  const rgb = (c) => (c.match(/[\d.]+/g) || []).map(Number);
 	  const light = ([r, g, b]) => { const f = (v) => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }; return .2126 * f(r) + .7152 * f(g) + .0722 * f(b); };

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// TestCalls shows what the agent of a step asked its model. What either says is inert.
+// TestCalls shows the requests of a step's agent to its model. What either of them said is inert.
 func TestCalls(t *testing.T) {
 	const hostile = `</pre><script>alert(1)</script>`
 	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
@@ -81,7 +81,7 @@ func TestCalls(t *testing.T) {
 			t.Errorf("%s: %d", path, got.code)
 		}
 	}
-	end := "/steps/" + row.Head.String() // no agent did it
+	end := "/steps/" + row.Head.String() // no agent made it
 	if got := s.get(end + "/calls"); got.code != http.StatusNotFound || strings.Contains(s.get(end).body, "/calls") {
 		t.Errorf("a step without requests: %d", got.code)
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// useCodex lets the real Codex do everything in a house, with a scenario of the scripted
-// model. Without it the test is skipped, but where CI runs it fails.
+// useCodex has the real Codex play every role in a house, with a scenario of the scripted
+// model. Without Codex the test is skipped, except in CI, where it fails.
 func (h *house) useCodex(scenario string) {
 	h.t.Helper()
-	state := h.t.TempDir() // in it is a directory that cannot be listed: see codex
+	state := h.t.TempDir() // has a directory that cannot be listed; see codex
 	h.t.Cleanup(func() { os.Chmod(filepath.Join(state, "plait", "codex"), 0o700) })
 	host := codex.NewHost(codex.HostConfig{Getenv: func(key string) string {
 		if key == "XDG_STATE_HOME" {
@@ -43,21 +43,21 @@ func (h *house) useCodex(scenario string) {
 	h.t.Cleanup(func() { model.Close() })
 	if h.real, err = host.Agent(codex.Config{
 		Endpoint: &codex.Endpoint{URL: model.URL(), Model: offline.Model, Catalog: offline.Catalog()},
-		Env:      map[string]string{"HOME": h.t.TempDir()}, // its login shells read nothing of whoever runs the tests
+		Env:      map[string]string{"HOME": h.t.TempDir()}, // its login shells must not read the user's home
 	}); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-// say writes in the page what a person says, and sends it as a keyboard does.
+// say types a message into the page and presses the button that sends it.
 func (b *browser) say(text string) {
 	b.t.Helper()
 	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")), chromedp.SetValue(chromedp.CSS("#say textarea"), text), chromedp.Click(chromedp.CSS("#say button.yes")))
 }
 
-// TestChatPage talks with the real Codex in a real browser: what it does is seen while it
-// does it, it asks before it leaves its sandbox, it is stopped, and the conversation is
-// forked and taken back.
+// TestChatPage talks with the real Codex in a real browser: its activity is visible while it
+// works, it asks before it leaves its sandbox, it is stopped, and the conversation is forked
+// and reverted.
 func TestChatPage(t *testing.T) {
 	h := newHouse(t, nil)
 	h.useCodex("chat")
@@ -67,7 +67,7 @@ func TestChatPage(t *testing.T) {
 	b.shows("first thing that was said in this session")
 	b.shows("your turn")
 
-	// What it asks for is shown whole, and approved beside what was said.
+	// The requested action is shown in full, and approved next to the conversation.
 	b.say("write outside")
 	b.shows("touch outside.txt")
 	b.do(chromedp.Click(chromedp.CSS("section form button.yes")))
@@ -77,7 +77,7 @@ func TestChatPage(t *testing.T) {
 		return err
 	})
 
-	// What it does is seen before it is done, and can be stopped.
+	// Its activity is visible before it is done, and can be stopped.
 	b.say("slowly please")
 	b.shows("This takes ten minutes.")
 	b.shows("sleep 600")
@@ -87,7 +87,7 @@ func TestChatPage(t *testing.T) {
 		t.Errorf("a conversation that was stopped is %s", kept.Status)
 	}
 
-	// A fork goes on from the first answer; the conversation itself stays as it is.
+	// A fork continues from the first answer; the conversation itself is unchanged.
 	head := h.thread(row.ID).Head
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`))
 	if at := js[string](b, `document.querySelector("#s1 details.more p.blocked").innerText`); !strings.Contains(at, "Files stay as they are") {
@@ -101,9 +101,9 @@ func TestChatPage(t *testing.T) {
 	}
 	b.say("write something")
 	b.shows("There is a file note.txt now.")
-	b.shows("your turn") // what is at work cannot be reverted
+	b.shows("your turn") // a conversation cannot be reverted while an agent works
 
-	// What was said after an answer is taken back; what was written stays.
+	// What was said after an answer is reverted; files that were written stay.
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`), chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/revert"] button`)))
 	b.leaves("/chats/" + fork)
 	b.shows("your turn")

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// copied makes a copy of a task's directory, with nothing of its house around it.
+// copied makes a copy of a task's directory, without anything else from its house.
 func (h *house) copied(row store.Thread) string {
 	h.t.Helper()
 	board := &task.DirWriter{Store: h.store, Reader: h.controller().Reader()}
@@ -91,7 +91,7 @@ func TestCopyPages(t *testing.T) {
 	}
 }
 
-// TestCopyKnown holds that nobody sees a copy without the cookie.
+// TestCopyKnown checks that a copy cannot be seen without the cookie.
 func TestCopyKnown(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	s := h.openCopy(h.copied(h.run(gated, "do it")))
@@ -106,7 +106,7 @@ func TestCopyKnown(t *testing.T) {
 	}
 }
 
-// TestCopyHostile shows directories that somebody made to lead astray.
+// TestCopyHostile shows directories that were made to deceive.
 func TestCopyHostile(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -153,8 +153,8 @@ func TestCopyHostile(t *testing.T) {
 	}
 }
 
-// hostileCopy writes a directory by hand that says every payload in every field. Fields
-// that there is one of have all of them.
+// hostileCopy writes a directory that has every payload in every field. Fields that occur
+// only once have all payloads.
 func (h *house) hostileCopy() string {
 	h.t.Helper()
 	s := spray{part: payloads()}
@@ -190,7 +190,7 @@ func (h *house) hostileCopy() string {
 	return dir
 }
 
-// everything are the pages of a copy, with all parts of its events.
+// everything returns the paths of all pages of a copy, with all parts of its events.
 func (s *site) everything(papers ...string) (paths []string) {
 	s.t.Helper()
 	paths = []string{"/", "/reports", "/evidence", "/sessions", "/events?from=-65536"}
@@ -206,8 +206,8 @@ func (s *site) everything(papers ...string) (paths []string) {
 	return paths
 }
 
-// TestHostileCopy shows copies in a real browser: one that was made by hand of payloads,
-// and one of a task in which every payload was said.
+// TestHostileCopy shows copies in a real browser: one made of payloads, and one of a task in
+// which every payload was said.
 func TestHostileCopy(t *testing.T) {
 	t.Parallel()
 	s := spray{part: payloads()}
@@ -234,7 +234,7 @@ func TestHostileCopy(t *testing.T) {
 	}
 }
 
-// TestCopyBrowser opens the copy of a real task, and one that says payloads, in Chromium.
+// TestCopyBrowser opens the copy of a real task, and one with payloads, in Chromium.
 func TestCopyBrowser(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	dir := h.copied(h.run(gated, "do the thing"))

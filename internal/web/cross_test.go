@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// page asks for a route of a task; of a stream, only what it begins with.
+// page requests a route of a task, or only the headers if the route is a stream.
 func (s *site) page(r route, row store.Thread, gateID string) response {
 	s.t.Helper()
 	method := r.Method
@@ -21,7 +21,7 @@ func (s *site) page(r route, row store.Thread, gateID string) response {
 	return s.do(method, fill(r.Path, row, gateID), http.Header{"Accept": {"text/html"}}, nil)
 }
 
-// TestCross sends every POST as other pages would.
+// TestCross sends every POST as another site's pages would.
 func TestCross(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -120,7 +120,7 @@ func TestCross(t *testing.T) {
 	}
 }
 
-// rows is all that a store says, but for leases.
+// rows returns the contents of a store, except leases.
 func (h *house) rows() []any {
 	h.t.Helper()
 	ctx := h.t.Context()
@@ -140,8 +140,8 @@ func (h *house) rows() []any {
 	return []any{pos, threads, attempts, gates, flows}
 }
 
-// TestGet holds that looking changes nothing, of a gate whose time has passed neither, and
-// that every answer has the headers that keep it where it is.
+// TestGet checks that a GET changes nothing, not even an overdue gate, and that every response
+// has the security headers.
 func TestGet(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -149,7 +149,7 @@ func TestGet(t *testing.T) {
 	if err != nil || len(g) != 1 || g[0].State != store.GateOpen {
 		t.Fatalf("%+v: %v", g, err)
 	}
-	overdue := g[0] // its time is up, and looking at it must not close it
+	overdue := g[0] // it is overdue, and viewing it must not close it
 	overdue.ExpiresAt = 1
 	change := store.GateChange{Row: overdue, From: store.GateOpen}
 	if err := h.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
@@ -203,7 +203,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// TestProblems holds that errors are pages for browsers, and JSON in the API.
+// TestProblems checks that errors are pages for browsers, and JSON in the API.
 func TestProblems(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -232,7 +232,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// replaceOnce fails loudly when old does not stand in s.
+// replaceOnce panics unless old occurs in s exactly once.
 func replaceOnce(s, old, with string) string {
 	if strings.Count(s, old) != 1 {
 		panic(old + " does not stand once in it")

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// asks posts to the API and returns where the thread stands that it speaks of.
+// asks posts to the API and returns the state of the thread in the response.
 func (s *site) asks(path, body string) view.Standing {
 	s.t.Helper()
 	res := s.post(path, body)
@@ -31,7 +31,7 @@ func (s *site) asks(path, body string) view.Standing {
 	return e.Data
 }
 
-// refused holds that nothing comes of what is posted.
+// refused checks that a POST is refused and changes nothing.
 func (s *site) refused(path, body string, code int, why string) {
 	s.t.Helper()
 	_, before := s.store.counts()
@@ -43,7 +43,7 @@ func (s *site) refused(path, body string, code int, why string) {
 	}
 }
 
-// roles returns who made the steps of a thread, oldest first.
+// roles returns the roles that made the steps of a thread, oldest first.
 func (h *house) roles(id string) (roles []string) {
 	h.t.Helper()
 	row, err := h.store.Thread(h.t.Context(), id)
@@ -59,7 +59,7 @@ func (h *house) roles(id string) (roles []string) {
 	return roles
 }
 
-// TestFork lets a task go on from a step of another one, with another prompt.
+// TestFork continues from a step of another task, with another prompt.
 func TestFork(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -86,7 +86,7 @@ func TestFork(t *testing.T) {
 	s.refused("/api/v1/threads/01ARZ3NDEKTSV4RRFFQ69G5FAV/fork", `{}`, http.StatusNotFound, "not_found")
 }
 
-// TestForkPage forks from a step's page in a real browser, with other words.
+// TestForkPage forks from a step's page in a real browser, with another prompt.
 func TestForkPage(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -103,7 +103,7 @@ func TestForkPage(t *testing.T) {
 	b.shows("and quickly")
 }
 
-// TestRevert takes a conversation back, and nothing else.
+// TestRevert checks that a conversation can be reverted, and nothing else.
 func TestRevert(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"assistant": say("The first.", "The second.", "The third."), "plan": say(`{"$status":"ready","what":"x"}`)})
 	row, s := h.chat("one"), h.open("")
@@ -145,7 +145,7 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// TestStop stops what a server does with a task, and lets it go on.
+// TestStop stops a server's work on a task, and resumes it.
 func TestStop(t *testing.T) {
 	began := make(chan struct{}, 9)
 	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
@@ -197,7 +197,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestCompact summarises a conversation from a page; how it ends badly is said there.
+// TestCompact summarises a conversation from a page, which also shows how that failed.
 func TestCompact(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"assistant": say("The first."), thread.RoleCompact: say("Two things were said.")})
 	row, s := h.chat("one"), h.open("")
@@ -224,7 +224,7 @@ func TestCompact(t *testing.T) {
 	})
 }
 
-// TestVerify holds that a thread is checked when somebody asks for it.
+// TestVerify checks that a thread is verified on request.
 func TestVerify(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -238,7 +238,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestCompare shows two threads side by side, from where they part.
+// TestCompare shows two threads side by side, from the step where they diverge.
 func TestCompare(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"assistant": say("The first.", "The second.", "Another second.")})
 	row, s := h.chat("one"), h.open("")
@@ -273,7 +273,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// What is said while an agent is at work is told in the next turn, which comes by itself.
+// What is said while an agent works is passed on in the next turn, which starts by itself.
 func TestSaidWhileAtWork(t *testing.T) {
 	began, goOn := make(chan struct{}, 9), make(chan struct{})
 	var prompts []string

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// TestReading follows a citation from a report to what a command printed.
+// TestReading follows a citation from a report to the output of a command.
 func TestReading(t *testing.T) {
 	one := 1
 	agents := gatedAgents()
@@ -75,7 +75,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// FuzzFrontMatter holds that nothing of a text is lost.
+// FuzzFrontMatter checks that no part of a text is lost.
 func FuzzFrontMatter(f *testing.F) {
 	f.Add("---\na: 1\n---\nb")
 	f.Add("---\r\n---\n---\n")
@@ -87,7 +87,7 @@ func FuzzFrontMatter(f *testing.F) {
 	})
 }
 
-// TestReadingAToolCall: the page has the lines of the transcript, and the artifact that the call names.
+// TestReadingAToolCall checks that the page has the lines of the transcript and the artifact that the call names.
 func TestReadingAToolCall(t *testing.T) {
 	agents := gatedAgents()
 	agents["plan"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFindRunning finds the server of a home, for its workspace only, and only while it is there; what
-// answers at its address without knowing the secret is never told it.
+// TestFindRunning finds the server of a home, for its workspace only, and only while it runs. Another
+// program that responds at its address is never sent the secret.
 func TestFindRunning(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")

@@ -19,10 +19,10 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// canary stands in files that no request may reach.
+// canary is the content of files that no request may reach.
 const canary = "CANARY-8f2c"
 
-// shared makes a task with a report, and files around it that are nobody's business.
+// shared makes a task with a report, and files around it that must not be served.
 func (h *house) shared() (row store.Thread, reports string) {
 	h.t.Helper()
 	row = h.run(gated, "do it")
@@ -45,7 +45,7 @@ func (h *house) write(file, text string) {
 	}
 }
 
-// TestPaths asks for files by every spelling of a way out.
+// TestPaths requests files by every spelling of a path out of the directory.
 func TestPaths(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row, reports := h.shared()
@@ -94,8 +94,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestSwap changes a file for links, directories and pipes while it is asked for, of a task
-// and of a copy.
+// TestSwap replaces a file with links, directories and pipes while it is requested, in a task
+// and in a copy.
 func TestSwap(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row, reports := h.shared()
@@ -113,7 +113,7 @@ func TestSwap(t *testing.T) {
 		func(f string) error { return os.Link(secret, f) },
 	}
 	done := make(chan struct{})
-	var asks, found sync.WaitGroup // found: each was answered with the file at least once
+	var asks, found sync.WaitGroup // found: each has got the file at least once
 	type asked struct {
 		*site
 		path string
@@ -143,7 +143,7 @@ func TestSwap(t *testing.T) {
 					t.Errorf("%s: %v", a.path, err)
 					return
 				}
-				body, _ := io.ReadAll(res.Body) // of a file that was cut it is shorter
+				body, _ := io.ReadAll(res.Body) // shorter if the file was truncated
 				res.Body.Close()
 				if got[res.StatusCode]++; res.StatusCode == http.StatusOK && got[res.StatusCode] == 1 {
 					found.Done()
@@ -155,7 +155,7 @@ func TestSwap(t *testing.T) {
 		})
 	}
 	for i := range n {
-		if i%7 == 6 { // the directory becomes another one
+		if i%7 == 6 { // the directory is briefly replaced with a link
 			if err := errors.Join(os.Rename(reports, reports+".old"), os.Symlink("hidden", reports), os.Remove(reports), os.Rename(reports+".old", reports)); err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +172,7 @@ func TestSwap(t *testing.T) {
 	if err := errors.Join(os.RemoveAll(name), swaps[0](name)); err != nil {
 		t.Fatal(err)
 	}
-	found.Wait() // on a busy machine some were never asked at the right moment
+	found.Wait() // on a busy machine some may have been too late so far
 	close(done)
 	asks.Wait()
 	for path, got := range counts {
@@ -182,7 +182,7 @@ func TestSwap(t *testing.T) {
 	}
 }
 
-// nasty are names that could become something else than the name of a download.
+// nasty returns names that could be taken for something other than the name of a download.
 func nasty() []string {
 	names := []string{
 		"a.html", "a.svg", "a.pdf", "a.js", "a.xml", "a.exe", "index.html", "..", ".", "../../x", "/etc/passwd", `..\..\x`, `C:\x`, "CON", "con.txt", "NUL", "COM1", "lpt9.md", "AUX .txt", "aux..",

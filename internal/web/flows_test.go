@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// begun is the id of the task that an answer says was begun.
+// begun starts a task with the given body and returns its id.
 func (s *site) begun(body string) string {
 	s.t.Helper()
 	res := s.post("/api/v1/tasks", body)

@@ -19,13 +19,13 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// port is the one of servers that are asked without a connection.
+// port is the port of servers that are called without a connection.
 const port = 4711
 
-// refusals are what the guard answers to somebody who is not known.
+// refusals are the guard's responses to a client without the cookie.
 var refusals = []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed}
 
-// A written answer is what a handler has written. One that is a stream ends with what it begins with.
+// A written records a handler's response. A stream ends after its first flush.
 type written struct {
 	*httptest.ResponseRecorder
 	gone context.CancelFunc
@@ -34,18 +34,18 @@ type written struct {
 func (h *written) SetReadDeadline(time.Time) error  { return nil }
 func (h *written) SetWriteDeadline(time.Time) error { return nil }
 
-// Flush is a reader that has seen enough.
+// Flush ends the request, as a client that has seen enough does.
 func (h *written) Flush() {
 	h.ResponseRecorder.Flush()
 	h.gone()
 }
 
-// A within is a server that is asked within the process, so that a panic of a handler is one of the test.
+// A within is a server that is called within the process, so that a panic in a handler fails the test.
 type within struct {
 	*house
 	guard  *guard
 	answer http.Handler
-	stop   func() // ends what the server was asked to do, and waits for it
+	stop   func() // ends the server's jobs and waits for them
 }
 
 func (h *house) within(srv *Server) *within {
@@ -59,7 +59,7 @@ func (h *house) within(srv *Server) *within {
 	return &within{h, g, g.wrap(srv.mux), func() { cancel(); srv.work.end() }}
 }
 
-// ask hands a request over as net/http does, and reports whether it is one.
+// ask passes a request to the server as net/http does. It returns nil if the text is not a request.
 func (w *within) ask(text string) (*http.Request, *written) {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 	if err != nil {
@@ -72,8 +72,8 @@ func (w *within) ask(text string) (*http.Request, *written) {
 	return r, answer
 }
 
-// FuzzHTTP asks anything of anything: no handler panics, none answers that it could not do its work, and nothing
-// changes but by a POST with the cookie.
+// FuzzHTTP sends arbitrary requests: no handler panics or reports an internal error, and nothing changes except
+// by a POST with the cookie.
 func FuzzHTTP(f *testing.F) {
 	h := newHouse(f, gatedAgents())
 	row := h.run(gated, "do it")
@@ -107,7 +107,7 @@ func FuzzHTTP(f *testing.F) {
 		switch {
 		case copy:
 			w = copied
-		case known && method == http.MethodPost: // it may change what the next one finds
+		case known && method == http.MethodPost: // it may change what the next request finds
 			fresh := newHouse(t, gatedAgents())
 			w = fresh.within(fresh.server())
 			again := fresh.run(gated, "do it")
@@ -155,7 +155,7 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
-// copyWithin is a server of a copy of a task.
+// copyWithin returns a server of a copy of a task.
 func (h *house) copyWithin(row store.Thread) *within {
 	c, err := task.OpenCopy(h.copied(row))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestApprovedWithAnotherInput changes, on the page and by the API, what an agent asks for.
+// TestApprovedWithAnotherInput edits an agent's requested action before approving it, on the page and in the API.
 func TestApprovedWithAnotherInput(t *testing.T) {
 	const hostile = `</textarea><script>alert(1)</script>`
 	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {

@@ -16,7 +16,7 @@ import (
 
 var resume = control.Resume{}
 
-// TestAnswers lets a task that nobody drives go on by answers, to its end.
+// TestAnswers continues a task that is not driven by answering, until it ends.
 func TestAnswers(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -87,7 +87,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestOneAnswer lets many answer at once.
+// TestOneAnswer answers a gate many times concurrently.
 func TestOneAnswer(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -107,7 +107,7 @@ func TestOneAnswer(t *testing.T) {
 	}
 }
 
-// TestTwoServers holds that of two servers on a store, each hears what the other does, and
+// TestTwoServers checks that of two servers on a store, each sees what the other does, and only
 // one drives.
 func TestTwoServers(t *testing.T) {
 	begun, let := make(chan struct{}), make(chan struct{})
@@ -146,7 +146,7 @@ func TestTwoServers(t *testing.T) {
 	}
 	let <- struct{}{}
 	follow.until("task.completed")
-	// Cancelled by another server than the one that drives it.
+	// Cancelled by a server other than the one that drives it.
 	row = h.begin(chatty, "work")
 	a.post("/api/v1/tasks/"+row.ID+"/resume", `{}`)
 	<-begun
@@ -154,13 +154,13 @@ func TestTwoServers(t *testing.T) {
 		t.Errorf("cancel: %d %s", res.code, res.body)
 	}
 	h.ends(row.ID, store.Cancelled)
-	// Nobody drives it.
+	// Not driven.
 	row = h.begin(chatty, "work")
 	if res := b.post("/api/v1/tasks/"+row.ID+"/cancel", `{}`); res.code != http.StatusOK {
 		t.Errorf("cancel: %d %s", res.code, res.body)
 	}
 	h.ends(row.ID, store.Cancelled)
-	// What a server drives when it ends is left to be resumed, by another one.
+	// A task that a server drives when it ends can be resumed by another server.
 	row = h.begin(chatty, "work")
 	a.post("/api/v1/tasks/"+row.ID+"/resume", `{}`)
 	<-begun

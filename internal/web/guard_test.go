@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// hosts are forms of Host that are not ours; P is the port.
+// hosts are values of Host that are not ours; P is the port.
 var hosts = []string{
 	"evil.com", "evil.com:P", "", " ", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:P1", "127.0.0.1:0P", "127.0.0.1:", "localhost", "localhost:1", "localhost.:P",
 	"LOCALHOST:P", "Localhost:P", "localhost.localdomain:P", "foo.localhost:P", "[::1]", "[::1]:1", "[0:0:0:0:0:0:0:1]:P", "[::ffff:127.0.0.1]:P", "::1:P", "127.0.0.2:P", "0.0.0.0:P", "[::]:P",
@@ -24,12 +24,12 @@ var hosts = []string{
 	"127.0.0.1:P evil.com", "127.0.0.1:P,evil.com", "127.0.0.1:P/", "127.0.0.1:P#", "127.0.0.1:P?", "127.0.0.1%00:P", "localhost:P\tx", "[::1%25lo]:P", "*",
 }
 
-// refused reports whether an answer is the guard's, or that of net/http which never came to it.
+// refused reports whether a response is a refusal, by the guard or by net/http before it.
 func refused(code int, all string) bool {
 	return code == http.StatusForbidden && strings.Contains(all, "answers only to the address") || code == http.StatusBadRequest && strings.Contains(all, "400 Bad Request")
 }
 
-// TestHosts asks for every route of both servers by names that are not theirs.
+// TestHosts requests every route of both servers by names that are not theirs.
 func TestHosts(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -58,7 +58,7 @@ func (s *site) ask(method, target, host string) (int, string) {
 	return s.raw(method + " " + target + " HTTP/1.1\r\n" + head + "\r\n" + body)
 }
 
-// strangers holds that every route is refused by every form of Host.
+// strangers checks that every route is refused for every value of hosts.
 func (s *site) strangers(row store.Thread, gateID string) {
 	t := s.t
 	t.Helper()
@@ -110,12 +110,12 @@ func TestListen(t *testing.T) {
 		}
 	}
 	h := newHouse(t, nil)
-	for _, addr := range []string{"127.0.0.2:0", "localhost:0"} { // the address that is printed is answered
+	for _, addr := range []string{"127.0.0.2:0", "localhost:0"} { // the printed address is served
 		h.open(addr).stop()
 	}
 }
 
-// TestKnown holds that nobody gets in without the one-time URL, and that it works once.
+// TestKnown checks that there is no access without the one-time URL, and that it works once.
 func TestKnown(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -164,7 +164,7 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestEntry looks at what the one-time URL answers.
+// TestEntry tests the responses to the one-time URL.
 func TestEntry(t *testing.T) {
 	h := newHouse(t, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -244,7 +244,7 @@ func TestSecret(t *testing.T) {
 			}
 		})
 	}
-	// Of many servers that begin at once, all have the same one.
+	// Servers that start concurrently all have the same secret.
 	os.Remove(file)
 	got := make(chan string, 20)
 	for range cap(got) {

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// plan spells actions, each of which says payloads wherever it can.
+// plan writes a plan whose actions have payloads in every field.
 func (s spray) plan(n int) string {
 	var list []any
 	for i, p := range s.each("prompt")[:n] {
@@ -27,7 +27,7 @@ func (s spray) plan(n int) string {
 	return string(mustJSON(map[string]any{"sessionGoal": s.all("goal"), "actions": list, "onFailed": "plan"}))
 }
 
-// paths are names of files that evidence can lie in: those without control characters.
+// paths returns file names that evidence can refer to: those without control characters.
 func (s spray) paths() (out []string) {
 	for _, name := range s.names("epath") {
 		out = append(out, strings.Map(func(c rune) rune {
@@ -40,7 +40,7 @@ func (s spray) paths() (out []string) {
 	return out
 }
 
-// works is the agent of the action i.
+// works plays the agent of action i.
 func (s spray) works(i int, blocked bool, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	zero := 0
 	if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: s.each("cmd")[i], Output: s.each("out")[i], Exit: &zero}); err != nil {
@@ -61,7 +61,7 @@ func (s spray) works(i int, blocked bool, req agent.Request, emit func(agent.Eve
 	return housetest.Answer(req, emit, string(mustJSON(out)))
 }
 
-// TestHostilePlans lets a model plan, work, ask and finish in payloads, and shows it in a
+// TestHostilePlans has a model plan, work, ask and finish with payloads, and shows the result in a
 // real browser.
 func TestHostilePlans(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// does says a spray as everything that an agent can be seen to do.
+// does emits a spray as every visible kind of agent activity.
 func (s spray) does(emit func(agent.Event) error) error {
 	zero := 0
 	say := func(field string, ev func(string) agent.Event) error {
@@ -54,10 +54,10 @@ func (s spray) does(emit func(agent.Event) error) error {
 	return nil
 }
 
-// maxLeft is how many files an agent may leave, and so few that a page has all that it does.
+// maxLeft is how many files an agent may leave: few enough for a page to show all its activity.
 const maxLeft = 60
 
-// leave writes files called as payloads, each with them in it.
+// leave writes files named after payloads, each with its name as content.
 func (s spray) leave(dir string) error {
 	names := s.names("art")
 	for _, name := range names[:min(len(names), maxLeft)] {
@@ -68,7 +68,7 @@ func (s spray) leave(dir string) error {
 	return nil
 }
 
-// work is an agent that says a spray wherever it can say something.
+// work plays an agent that uses a spray wherever it can say something.
 func (s spray) work(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	if err := s.does(emit); err != nil {
 		return agent.Result{}, err
@@ -95,8 +95,8 @@ graph:
   fail: {done: {role: $END, prompt: over}}
 `
 
-// TestHostile shows what agents and people said, wherever they can say something, in a real
-// browser: every payload in every field. Nothing of it runs, asks or leads anywhere.
+// TestHostile shows in a real browser what agents and people said, wherever they can say
+// something: every payload in every field. Nothing of it runs, opens a dialog or loads anything.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	var now atomic.Pointer[spray]
@@ -114,7 +114,7 @@ func TestHostile(t *testing.T) {
 		now.Store(&s)
 		row := h.run(hostileFlow, s.all("asked"))
 		dir := task.At(h.dir, row.ID).Path()
-		text := func(s string) string { return strings.ReplaceAll(s, "\x00", "") } // else it is none
+		text := func(s string) string { return strings.ReplaceAll(s, "\x00", "") } // otherwise it is not text
 		h.write(filepath.Join(dir, "shared/reports/r.md"), text(s.all("rep")))
 		h.write(filepath.Join(dir, "shared/contracts/c.md"), text("---\n"+s.all("front")+"\n---\n> "+strings.Join(s.each("con"), "\n\n> ")))
 		h.write(filepath.Join(dir, "shared/decisions/d.md"), text("|a|b|\n|---|---|\n|"+strings.Join(s.each("dec"), "|x|\n|")+"|x|\n\n- "+strings.Join(s.each("dec"), "\n- ")))
@@ -145,8 +145,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestHostileChat has a conversation in which everything that is said is a payload, also
-// while it is still being said.
+// TestHostileChat has a conversation in which everything said is a payload, also while it is
+// still being said.
 func TestHostileChat(t *testing.T) {
 	t.Parallel()
 	var now atomic.Pointer[spray]
@@ -156,7 +156,7 @@ func TestHostileChat(t *testing.T) {
 		if !strings.Contains(req.Prompt, ";tellme_") {
 			return housetest.Answer(req, emit, s.all("told"))
 		}
-		for i, p := range s.each("msg") { // each is Markdown of its own
+		for i, p := range s.each("msg") { // each is separate Markdown
 			if err := emit(agent.Event{Kind: agent.EventMessage, ID: fmt.Sprint("m", i), Text: p}); err != nil {
 				return agent.Result{}, err
 			}
@@ -200,7 +200,7 @@ func TestHostileChat(t *testing.T) {
 	}
 }
 
-// TestHostileTitles lists tasks whose titles and questions are payloads, one each.
+// TestHostileTitles lists tasks whose titles and questions are one payload each.
 func TestHostileTitles(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, gatedAgents())

@@ -17,7 +17,7 @@ import (
 func words(text string) gate.Answer    { return gate.Answer{Text: text, By: "bob", Via: store.ViaCLI} }
 func all(task string) store.GateFilter { return store.GateFilter{Task: task} }
 
-// payloads are the texts that would do something if a page took them for markup: in CI all, elsewhere a share of each kind.
+// payloads returns texts that would do something if a page took them for markup: all in CI, a sample elsewhere.
 func payloads() (some []string) {
 	all := everyPayload()
 	for i := 0; i < len(all); i += len(all) / soak.Tries(len(all), len(all)) {
@@ -48,14 +48,14 @@ func everyPayload() []string {
 		"\u202e<script>"+js+"</script>", "\u2066x\u2069", "\u200b<\u200bscript>", "\x1b[31mred\x1b]8;;https://evil.example\x07x\x1b]8;;\x07", "\x1b]52;c;eA==\x07", "\u0085\u2028\u2029", "\ufeff", "＜script＞"+js+"＜/script＞", "+ADw-script+AD4-"+js, "%3Cscript%3E"+js+"%3C/script%3E", "&lt;script&gt;"+js+"&lt;/script&gt;", "\\u003cscript\\u003e"+js, "\x00<script>"+js+"</script>", "```mermaid\ngraph TD; a-->b; click a \""+"javascript:"+js+"\"\n```\n", "$$\\href{javascript:"+js+"}{x}$$")
 }
 
-// A spray is a part of the payloads, to be said in every field there is. Each is marked
-// with the field and its number, so that what was shown can be told from what was not.
+// A spray is a part of the payloads, to be put into every field. Each is marked with the field
+// and its number, so that it can be told which were shown.
 type spray struct {
 	at   int
 	part []string
 }
 
-// sprays are all payloads: in each at most so many, and in all of size bytes.
+// sprays splits all payloads into sprays of at most the given number of payloads and bytes.
 func sprays(t *testing.T, most, bytes int) (out []spray) {
 	t.Helper()
 	all, size := payloads(), 0
@@ -74,7 +74,7 @@ func sprays(t *testing.T, most, bytes int) (out []spray) {
 	return out
 }
 
-// each are the payloads as a field says them.
+// each returns the payloads, marked for a field.
 func (s spray) each(field string) (out []string) {
 	for i, p := range s.part {
 		out = append(out, fmt.Sprintf("%s ;%s_%d_", strings.ToValidUTF8(p, ""), field, s.at+i))
@@ -82,10 +82,10 @@ func (s spray) each(field string) (out []string) {
 	return out
 }
 
-// all are the payloads in one text.
+// all returns the payloads as one text.
 func (s spray) all(field string) string { return strings.Join(s.each(field), "\n\n") }
 
-// names are the payloads as names of files.
+// names returns the payloads as file names.
 func (s spray) names(field string) (out []string) {
 	for _, name := range s.each(field) {
 		out = append(out, strings.NewReplacer("/", "∕", "\x00", "").Replace(name))
@@ -101,10 +101,10 @@ func mustJSON(v any) json.RawMessage {
 	return data
 }
 
-// shown is what pages have shown: fields with the numbers of their payloads.
+// shown records what pages have shown: by field, the numbers of the payloads.
 type shown map[string]map[string]bool
 
-// lacks lists fields of which payloads were not shown.
+// lacks lists the payloads of fields that were not shown.
 func (s shown) lacks(fields ...string) (out []string) {
 	for _, f := range fields {
 		for i, p := range payloads() {
@@ -116,8 +116,8 @@ func (s shown) lacks(fields ...string) (out []string) {
 	return out
 }
 
-// harmlessPage looks at the page that is open: nothing of it ran or led away, and what is
-// markup in it is the page's own.
+// harmlessPage inspects the open page: no payload may have run or navigated away, and all
+// markup must be the page's own.
 const harmlessPage = `(() => {
   for (const d of document.querySelectorAll("details")) d.open = true;
   for (const e of document.querySelectorAll("main *")) e.dispatchEvent(new MouseEvent("mouseover", {bubbles: true}));
@@ -142,7 +142,7 @@ const harmlessPage = `(() => {
   return JSON.stringify([location.pathname + location.search, wrong, [...seen]]);
 })()`
 
-// harmless visits pages and holds each to harmlessPage; what they show goes into seen.
+// harmless visits pages and checks each with harmlessPage; what they show is added to seen.
 func (b *browser) harmless(seen shown, paths ...string) {
 	b.t.Helper()
 	for _, path := range paths {
@@ -166,7 +166,7 @@ func (b *browser) harmless(seen shown, paths ...string) {
 	}
 }
 
-// silent holds that nothing was said, asked for or reported while pages were open.
+// silent checks that there were no dialogs, requests or violations while pages were open.
 func (b *browser) silent() {
 	b.t.Helper()
 	b.do(chromedp.Navigate("about:blank"))

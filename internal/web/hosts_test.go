@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// TestHostsPage holds that people see which machine does what, and what became of what a lost machine did.
+// TestHostsPage checks that users see what each host does, and what became of the work of a lost host.
 func TestHostsPage(t *testing.T) {
 	h := newHouse(t, nil)
 	row := h.begin(asking, "Mend <b>the sum</b>")

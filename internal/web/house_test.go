@@ -51,25 +51,25 @@ type house struct {
 	dir    string
 	home   string
 	agents map[string]scripted // by role
-	real   agent.Agent         // does everything in their place
-	only   bool                // sites can only show
-	beat   time.Duration       // of their streams, zero: as ever
+	real   agent.Agent         // plays every role instead of them
+	only   bool                // sites are read-only
+	beat   time.Duration       // time between heartbeats of their streams; 0: the default
 
 	consent func(control.Found) error // of sites
 	offline func(flow string) string
 	demo    *Demo
 }
 
-// A counted store counts how often the journal is read, and by whom it is changed.
+// A counted store counts reads of the journal and commits.
 type counted struct {
 	store.Store
 	mu      sync.Mutex
 	reads   int
 	commits int
-	after   func(context.Context) // is called after each commit, with its context
+	after   func(context.Context) // called after each commit, with its context
 }
 
-// afterCommit lets f be called after each commit; nil: nothing is.
+// afterCommit sets the function that is called after each commit, or nil.
 func (c *counted) afterCommit(f func(context.Context)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,13 +119,13 @@ func (h *house) controller() *control.Controller {
 	})
 }
 
-// begin makes a task that nobody drives.
+// begin creates a task without driving it.
 func (h *house) begin(yaml, prompt string) store.Thread {
 	h.t.Helper()
 	return h.made(housetest.Flow(h.t, yaml), prompt)
 }
 
-// chat begins a conversation and lets the agent answer, unless there is nothing to answer.
+// chat begins a conversation and has the agent answer, unless there is nothing to answer.
 func (h *house) chat(prompt string) store.Thread {
 	h.t.Helper()
 	def, ok := flow.BuiltIn(flow.ChatFlow)
@@ -154,7 +154,7 @@ func (h *house) made(def *flow.Definition, prompt string) store.Thread {
 	return row
 }
 
-// run begins a task and drives it until it rests.
+// run begins a task and drives it until it has ended or needs a person.
 func (h *house) run(yaml, prompt string) store.Thread {
 	h.t.Helper()
 	row, err := h.controller().Drive(h.t.Context(), h.begin(yaml, prompt).ID, control.Resume{})
@@ -164,7 +164,7 @@ func (h *house) run(yaml, prompt string) store.Thread {
 	return row
 }
 
-// gate returns the one open gate of a task, when it is there.
+// gate waits for the only open gate of a task and returns it.
 func (h *house) gate(id string) store.Gate {
 	h.t.Helper()
 	var open []store.Gate
@@ -192,10 +192,10 @@ func (h *house) ends(id string, status store.Status) store.Thread {
 	return row
 }
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for something that must happen.
 const patience = time.Minute
 
-// eventually asks again and again until nothing is wrong.
+// eventually calls wrong repeatedly until it returns nil.
 func eventually(t testing.TB, what string, wrong func() error) {
 	t.Helper()
 	var err error
@@ -207,7 +207,7 @@ func eventually(t testing.TB, what string, wrong func() error) {
 	t.Fatalf("%s: %v", what, err)
 }
 
-// A site is a server on a house, and a browser that knows it.
+// A site is a server on a house, and a logged-in client.
 type site struct {
 	*house
 	srv    *Server
@@ -217,13 +217,13 @@ type site struct {
 	stop   func() // ends the server and waits for it
 }
 
-// open starts a server. addr "" is any port.
+// open starts a server. An empty addr means any port.
 func (h *house) open(addr string) *site {
 	h.t.Helper()
 	return h.serve(addr, h.server())
 }
 
-// server is a server on the house, that nobody serves yet.
+// server returns a server on the house that is not serving yet.
 func (h *house) server() *Server {
 	c := h.controller()
 	return New(Config{
@@ -270,7 +270,7 @@ func (h *house) serve(addr string, srv *Server) *site {
 	return s
 }
 
-// An answered request.
+// A response is the response to a request.
 type response struct {
 	code int
 	head http.Header
@@ -278,7 +278,7 @@ type response struct {
 	at   *url.URL // where redirects led
 }
 
-// do asks for something, and follows redirects.
+// do sends a request and follows redirects.
 func (s *site) do(method, path string, head http.Header, body []byte) response {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.host+path, bytes.NewReader(body))
@@ -311,7 +311,7 @@ func (s *site) post(path, body string) response {
 	return s.do(http.MethodPost, path, http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://" + s.host}}, []byte(body))
 }
 
-// data asks the API and returns what it answers, whole and by its data.
+// data sends a GET to the API and returns the data of the response.
 func (s *site) data(path string) any {
 	s.t.Helper()
 	res := s.get(path)
@@ -325,7 +325,7 @@ func (s *site) data(path string) any {
 	return e.Data
 }
 
-// raw sends bytes as they are, and returns the status and all that came.
+// raw sends text unchanged, and returns the status and the whole response.
 func (s *site) raw(text string) (code int, all string) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.host)
@@ -347,10 +347,10 @@ func (s *site) raw(text string) (code int, all string) {
 	return code, string(data)
 }
 
-// cookie is the header that makes a browser known.
+// cookie returns the Cookie header of a logged-in browser.
 func (s *site) cookie() string {
 	s.t.Helper()
-	if s.srv.copy != nil { // it keeps nothing
+	if s.srv.copy != nil { // a copy's secret is only in memory
 		for _, c := range s.client.Jar.Cookies(&url.URL{Scheme: "http", Host: s.host}) {
 			return c.Name + "=" + c.Value
 		}
@@ -363,7 +363,7 @@ func (s *site) cookie() string {
 	return "plait-" + port + "=" + strings.TrimSpace(string(secret))
 }
 
-// fill puts values into the path of a route: of a task of the house, where they are known.
+// fill puts values into the path of a route, from the given row and gate where possible.
 func fill(path string, row store.Thread, gateID string) string {
 	id := row.ID
 	if strings.Contains(path, "/gates/") {
@@ -397,7 +397,7 @@ func gatedAgents() map[string]scripted {
 	return map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": say("---\n$status: done\n---\nIt is done."), "assistant": say("I am here."), thread.RoleCompact: say("All that was said.")}
 }
 
-// asking asks for words at once.
+// asking asks for words immediately.
 const asking = `
 version: 1
 name: asking

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestInbox: what needs a person is counted and can be answered there; what was answered is listed with who did.
+// TestInbox checks that what needs a person is counted and can be answered there, and that answers are listed.
 func TestInbox(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row, stuck, chat := h.run(gated, "do it"), h.run(gated, "nobody can"), h.chat("hello")
@@ -41,7 +41,7 @@ func TestInbox(t *testing.T) {
 	if open := js[int](b, `document.querySelectorAll(".asked details[open]").length`); open != 0 {
 		t.Errorf("%d details are open", open)
 	}
-	// The chat is answered where it is seen.
+	// The chat is answered in the inbox.
 	b.do(chromedp.SetValue(chromedp.CSS(`[data-key="c`+chat.ID+`"] textarea`), "and now?"), chromedp.Click(chromedp.CSS(`[data-key="c`+chat.ID+`"] button.yes`)))
 	eventually(t, "the second answer", func() error {
 		if got := h.thread(chat.ID); got.Steps < 3 || got.Status != store.Blocked {
@@ -49,7 +49,7 @@ func TestInbox(t *testing.T) {
 		}
 		return nil
 	})
-	// A resume that comes to nothing does not say that it did.
+	// A resume that fails is not reported as a success.
 	b.do(chromedp.Click(chromedp.CSS(`[data-key="s` + stuck.ID + `"] button`)))
 	eventually(t, "what became of it", func() error {
 		if got := js[string](b, `document.getElementById("notice").innerText`); !strings.Contains(got, "nobody plays work") {
@@ -65,7 +65,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// TestPagesOfTasks walks through a list of tasks in the API and on the page.
+// TestPagesOfTasks pages through a list of tasks in the API and on the page.
 func TestPagesOfTasks(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	var want []string
@@ -101,7 +101,7 @@ func TestPagesOfTasks(t *testing.T) {
 			t.Errorf("%s (%d) has %d tasks, want %d", path, res.code, got, n)
 		}
 	}
-	if res := s.get("/tasks?state=completed"); res.code != http.StatusOK { // an older name
+	if res := s.get("/tasks?state=completed"); res.code != http.StatusOK { // an older state name
 		t.Errorf("%d", res.code)
 	}
 	for _, path := range []string{"?state=maybe", "?n=0", "?n=x", "?before=x"} {

@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// drawLayout makes boxes and ways of every kind: circles, ways to themselves, many between two.
+// drawLayout draws boxes and edges of every kind: cycles, loops, many between the same two boxes.
 func drawLayout(t *rapid.T) layout {
 	var l layout
 	n := rapid.IntRange(1, 30).Draw(t, "boxes")
@@ -86,7 +86,7 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// circle reports whether some box leads back to itself.
+// circle reports whether there is a cycle.
 func circle(l layout) bool {
 	above := map[int]int{}
 	for _, w := range l.edges {
@@ -111,7 +111,7 @@ func circle(l layout) bool {
 	return len(gone) < len(l.boxes)
 }
 
-// TestLayoutLarge holds that the largest drawings take no time that a person notices.
+// TestLayoutLarge checks that the largest drawings take no noticeable time.
 func TestLayoutLarge(t *testing.T) {
 	for name, to := range map[string]func(i int) int{
 		"a chain":     func(i int) int { return i + 1 },
@@ -136,7 +136,7 @@ func TestLayoutLarge(t *testing.T) {
 	}
 }
 
-// svg draws a graph as a page does.
+// svg renders a graph as a page does.
 func svg(t interface{ Fatal(...any) }, d drawing) string {
 	all, err := parse(view.Program{})
 	if err != nil {
@@ -151,7 +151,7 @@ func svg(t interface{ Fatal(...any) }, d drawing) string {
 
 var attribute = regexp.MustCompile(`^(class|role|aria-label|width|height|viewBox|d|points|x|y|rx|href)$`)
 
-// harmlessSVG reads a drawing as strictly as can be: it has only what it is made of.
+// harmlessSVG parses a drawing strictly: it may have only the expected elements and attributes.
 func harmlessSVG(text string) error {
 	dec := xml.NewDecoder(strings.NewReader(text))
 	for {
@@ -186,7 +186,7 @@ func TestHostileDrawing(t *testing.T) {
 			g.Nodes = append(g.Nodes, view.GraphNode{ID: fmt.Sprint(i), Kind: view.NodeRole, Label: text.Draw(t, "label"), Note: text.Draw(t, "note"), Agent: text.Draw(t, "agent")})
 		}
 		for range rapid.IntRange(0, 12).Draw(t, "edges") {
-			end := rapid.IntRange(0, len(g.Nodes)) // one that there is not
+			end := rapid.IntRange(0, len(g.Nodes)) // may be one that does not exist
 			g.Edges = append(g.Edges, view.GraphEdge{From: fmt.Sprint(end.Draw(t, "from")), To: fmt.Sprint(end.Draw(t, "to")), Label: text.Draw(t, "label"), Kind: view.EdgeRoute})
 		}
 		d := draw(g, func(view.GraphNode) string { return "/steps/x" })

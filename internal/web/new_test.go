@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestNewTask checks a task on the page, and then starts it with settings.
+// TestNewTask validates a task on the page, and then starts it with settings.
 func TestNewTask(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"solo": say("---\n$status: done\n---\nIt is done.")})
 	b := h.open("").browse()
@@ -41,7 +41,7 @@ func TestNewTask(t *testing.T) {
 	}
 }
 
-// TestWorktrees: a task can be begun in a worktree that git has noted, and in no other directory.
+// TestWorktrees checks that a task can be started in a worktree that git lists, and in no other directory.
 func TestWorktrees(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"solo": say("---\n$status: done\n---\nIt is done.")})
 	tree, other := t.TempDir(), t.TempDir()
@@ -66,7 +66,7 @@ func TestWorktrees(t *testing.T) {
 	}
 }
 
-// TestBadBeginnings: what cannot be begun is said, and nothing is.
+// TestBadBeginnings checks that invalid requests are refused and start nothing.
 func TestBadBeginnings(t *testing.T) {
 	h := newHouse(t, nil)
 	s := h.open("")

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// table is everything that a server can be asked.
+// table returns all routes of a server.
 func (s *Server) table() []route {
 	if s.copy != nil {
 		return s.copyRoutes()
@@ -25,7 +25,7 @@ func (s *Server) table() []route {
 	return s.routes()
 }
 
-// files are the files of a house as they are: their modes, sizes and times.
+// files returns the state of the files of a house: their modes, sizes and times.
 func (h *house) files() map[string]string {
 	h.t.Helper()
 	all := map[string]string{}
@@ -49,7 +49,7 @@ func (h *house) files() map[string]string {
 	return all
 }
 
-// unchanged holds that nothing is written while do runs.
+// unchanged checks that nothing is written while do runs.
 func (h *house) unchanged(what string, do func()) {
 	h.t.Helper()
 	files := h.files()
@@ -63,7 +63,7 @@ func (h *house) unchanged(what string, do func()) {
 	}
 }
 
-// places fills a route's path with everything that could be there, and could not.
+// places fills a route's path with valid and invalid values.
 func places(path string, rows []store.Thread, gateID string) (out []string) {
 	for _, row := range rows {
 		out = append(out, fill(path, row, gateID))
@@ -76,14 +76,14 @@ func places(path string, rows []store.Thread, gateID string) (out []string) {
 	return out
 }
 
-// oddValues are what no field of a query should be.
+// oddValues returns values that a query should not have.
 func oddValues(rows []store.Thread) []string {
 	return []string{"", "-1", "0", "1", "99", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e9", "0x10", "١", "\x00", "\xff", "../../etc/passwd", "<script>", "'", strings.Repeat("9", 5000), strings.Repeat("a", 5000),
 		"true", "TRUE", rows[0].ID, rows[1].ID, rows[0].Head.String(), "overview", "\n", " ", "%", "&", "a=b"}
 }
 
-// TestOddQueries asks for everything with values that make no sense: each is answered soon,
-// none breaks, and nothing changes.
+// TestOddQueries requests every route with values that make no sense: each is answered soon,
+// nothing breaks, and nothing changes.
 func TestOddQueries(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	rows := []store.Thread{h.run(gated, "do it"), h.chat("hello")}
@@ -125,7 +125,7 @@ func TestOddQueries(t *testing.T) {
 	}
 }
 
-// TestMethods asks for every route by every other method: none of them does anything.
+// TestMethods requests every route with every other method: none of them does anything.
 func TestMethods(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -169,7 +169,7 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestOddBodies posts what is large, deep, twice or for somebody else.
+// TestOddBodies posts invalid, deep and large bodies, and bodies for what does not exist.
 func TestOddBodies(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row, chat := h.run(gated, "do it"), h.chat("hello")
@@ -204,7 +204,7 @@ func TestOddBodies(t *testing.T) {
 			}
 		})
 	}
-	// What is taken is begun, and goes on while others are asked.
+	// Valid requests are started, and continue while others are sent.
 	for _, r := range s.srv.routes() {
 		for _, f := range r.Body {
 			if f.Type != "string" {

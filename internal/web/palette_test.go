@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestPalette finds a task, a flow and an action by typing, with the keyboard alone; nothing that waits for
-// a person is answered by it.
+// TestPalette finds a task, a flow and an action with the keyboard alone; nothing that waits for a person is
+// answered by that.
 func TestPalette(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")

@@ -20,8 +20,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// team is the agents of the pictures: a planner, and those that do what it plans. One asks
-// a person, one asks whether it may, and one is still at work until the context ends.
+// team returns the agents of the pictures: a planner and those that carry out its plan. One asks
+// a question, one asks for approval, and one works until the context ends.
 func team(ctx context.Context) map[string]scripted {
 	plan := func(goal string, actions ...[2]string) string {
 		var list []map[string]any
@@ -70,16 +70,16 @@ func team(ctx context.Context) map[string]scripted {
 	}
 }
 
-// A framed page is one that pictures are drawn of.
+// A framed page is one that pictures are taken of.
 type framed struct{ name, path string }
 
-// A wall is pages of one server.
+// A wall is the pages of one server.
 type wall struct {
 	site  *site
 	pages []framed
 }
 
-// gallery makes servers on which every page has something to show.
+// gallery starts servers on which every page has something to show.
 func gallery(t *testing.T) []wall {
 	ctx, end := context.WithCancel(t.Context())
 	h := newHouse(t, team(ctx))
@@ -126,7 +126,7 @@ func gallery(t *testing.T) []wall {
 	}
 }
 
-// asksMore adds to a task what agents, merges and limits ask.
+// asksMore adds to a task the questions of agents, merges and limits.
 func (h *house) asksMore(row store.Thread) {
 	h.t.Helper()
 	patch := "--- a/sum.go\n+++ b/sum.go\n@@ -1,5 +1,5 @@\n func Sum(n []int) (sum int) {\n-\tfor _, v := range n[1:] {\n+\tfor _, v := range n {\n \t\tsum += v\n \t}\n"
@@ -157,7 +157,7 @@ func (h *house) asksMore(row store.Thread) {
 	}
 }
 
-// documented are the pictures that the documentation shows.
+// documented are the pictures in the documentation.
 var documented = []struct {
 	name, page, look string
 	width, height    int64
@@ -166,8 +166,8 @@ var documented = []struct {
 	{"task-dark", "task", "dark", 1100, 860}, {"thread-light", "thread", "light", 1100, 760}, {"thread-phone", "thread", "dark", 390, 760},
 }
 
-// TestPictures draws the pictures of the documentation, by day, at night and on a phone;
-// with PLAIT_PICTURES=docs into docs/pictures.
+// TestPictures takes the pictures of the documentation, in light and dark mode and on a phone;
+// with PLAIT_PICTURES=docs it writes them to docs/pictures.
 func TestPictures(t *testing.T) {
 	to := t.TempDir()
 	if os.Getenv("PLAIT_PICTURES") == "docs" {
@@ -191,7 +191,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// forkTask is a task that forked, joined, and was forked by hand.
+// forkTask returns a task that forked, joined, and was forked manually.
 func forkTask(h *house) store.Thread {
 	h.t.Helper()
 	done := "---\n$status: done\n---\n"

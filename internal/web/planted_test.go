@@ -12,9 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// TestPlanted puts pipes, links, files and devices in the place of what pages read, and
-// asks for every page: all answer soon, none shows what is not its own, and the task's page
-// is there.
+// TestPlanted replaces what pages read with pipes, links, files and devices, and requests every
+// page: all respond soon, none shows foreign content, and the task's page still works.
 func TestPlanted(t *testing.T) {
 	plants := map[string]func(string) error{
 		"pipe":   func(f string) error { return syscall.Mkfifo(f, 0o644) },

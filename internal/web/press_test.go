@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestOnlyAPressApproves types words beside an approval, with every key that sends a form:
+// TestOnlyAPressApproves types words next to an approval, with every key that submits a form:
 // nothing is approved or denied. Then it presses the button.
 func TestOnlyAPressApproves(t *testing.T) {
 	h := newHouse(t, gatedAgents())
@@ -21,7 +21,7 @@ func TestOnlyAPressApproves(t *testing.T) {
 	for _, page := range []string{"/", "/tasks/" + row.ID} {
 		b.visit(page)
 		b.shows("Do the thing?")
-		// What is sent is sent by fetch, within the event of the key.
+		// Everything is sent by fetch, within the key event.
 		js[int](b, `window.posts = [], (() => { const f = fetch; window.fetch = (...a) => { if (a[1] && a[1].method) posts.push(a[0]); return f(...a); }; })(), 1`)
 		b.do(chromedp.Focus(chromedp.CSS("section [name=text]")), chromedp.KeyEvent("no, not that way\r"), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierMeta)))
 		js[int](b, `(() => { const f = document.querySelector("section form"), at = {bubbles: true, cancelable: true};
@@ -45,7 +45,7 @@ func TestOnlyAPressApproves(t *testing.T) {
 	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateApproved || kept.Text != "this way" {
 		t.Errorf("the gate is %s with %q, %v", kept.State, kept.Text, err)
 	}
-	// Enter sends an answer that was written, not the first of those to choose from.
+	// Enter sends the answer that was typed, not the first option.
 	port := h.gate(row.ID)
 	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
 	b.shows("It is done.")
@@ -55,7 +55,7 @@ func TestOnlyAPressApproves(t *testing.T) {
 	h.ends(row.ID, store.Completed)
 }
 
-// TestWordsApproveNothing resumes a task that waits for an approval with words.
+// TestWordsApproveNothing resumes, with text, a task that waits for an approval.
 func TestWordsApproveNothing(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// TestNameOfTheProgram has what pages and refusals tell people to type begin with the name of the program.
+// TestNameOfTheProgram checks that commands in pages and refusals begin with the name of the program.
 func TestNameOfTheProgram(t *testing.T) {
 	h := newHouse(t, nil)
 	h.only = true

@@ -41,7 +41,7 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// TestProseBounds holds that what would take long to read is shown as it is.
+// TestProseBounds checks that text that would take long to parse is shown unrendered.
 func TestProseBounds(t *testing.T) {
 	rep := strings.Repeat
 	for name, text := range map[string]string{
@@ -69,7 +69,7 @@ var (
 		`|^<a href="(https?:|mailto:)[^"<>]*" rel="noopener noreferrer nofollow">$|^<a href="/evidence#[a-z0-9.-]+">$|^<span class="failed" title="(there is no such entry|the command was declined or interrupted)">$`)
 )
 
-// TestClean holds that what drew it does not matter.
+// TestClean checks HTML regardless of what rendered it.
 func TestClean(t *testing.T) {
 	for html, want := range map[string]bool{
 		"":                              true,
@@ -94,7 +94,7 @@ func TestClean(t *testing.T) {
 	}
 }
 
-// FuzzProse holds that nothing stands in what is drawn but what may.
+// FuzzProse checks that rendered text has only what is allowed.
 func FuzzProse(f *testing.F) {
 	for _, p := range payloads() {
 		f.Add(p)
@@ -125,7 +125,7 @@ func FuzzProse(f *testing.F) {
 	})
 }
 
-// TestPretty holds that JSON that is nested deep is not blown up.
+// TestPretty checks that deeply nested JSON is not blown up.
 func TestPretty(t *testing.T) {
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	if got := pretty(deep); got != deep {
@@ -136,7 +136,7 @@ func TestPretty(t *testing.T) {
 	}
 }
 
-// What stands between backticks is code, and nothing else becomes one of the page's own tags.
+// Text between backticks is code, and nothing else becomes a tag.
 func TestTicked(t *testing.T) {
 	for text, want := range map[string]string{
 		"fix wants to run `sh <a>`": "fix wants to run <code>sh &lt;a&gt;</code>",

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A told event of a stream.
+// A toldEvent is an event of a stream.
 type toldEvent struct{ id, kind, data string }
 
 // A follower reads a stream.
@@ -79,7 +79,7 @@ func (f *follower) next() (toldEvent, error) {
 	}
 }
 
-// until reads what is news until an event of that kind, which is the last one returned.
+// until reads events until one of the given kind, which is the last one returned.
 func (f *follower) until(kind string) []toldEvent {
 	f.t.Helper()
 	var out []toldEvent
@@ -99,7 +99,7 @@ func (f *follower) until(kind string) []toldEvent {
 	}
 }
 
-// journal is all of it, as a stream tells it.
+// journal returns the events that a filter selects, as a stream sends them.
 func (h *house) journal(f store.EventFilter) []toldEvent {
 	h.t.Helper()
 	events, err := h.store.Events(h.t.Context(), 0, f)
@@ -123,7 +123,7 @@ func same(t *testing.T, what string, want, got []toldEvent) {
 	}
 }
 
-// chatter is an agent that comes again n times.
+// chatter returns an agent that asks for another round n times.
 func chatter(n int) map[string]scripted {
 	more := make([]string, n)
 	for i := range more {
@@ -132,7 +132,7 @@ func chatter(n int) map[string]scripted {
 	return map[string]scripted{"work": say(append(more, "---\n$status: done\n---\nOver.")...)}
 }
 
-// TestStream follows a task that runs, and comes back at random places.
+// TestStream follows a running task, and reconnects at random positions.
 func TestStream(t *testing.T) {
 	h := newHouse(t, chatter(40))
 	s := h.open("")
@@ -168,7 +168,7 @@ func TestStream(t *testing.T) {
 	if len(all) < 100 {
 		t.Errorf("only %d events", len(all))
 	}
-	// Filters; and ?after= for who cannot say where it was.
+	// Filters, and ?after= for clients that cannot send Last-Event-ID.
 	for query, f := range map[string]store.EventFilter{
 		"?after=0&task=" + row.ID:                             {Task: row.ID},
 		"?after=0&thread=" + row.ID + "&type=task.completed":  {Types: []string{"task.completed"}},
@@ -182,7 +182,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// emit puts n events into the journal.
+// emit adds n events to the journal.
 func (h *house) emit(row store.Thread, n int, kind string) {
 	h.t.Helper()
 	events := make([]store.Event, n)
@@ -194,7 +194,7 @@ func (h *house) emit(row store.Thread, n int, kind string) {
 	}
 }
 
-// TestBehind follows from further back than the hub keeps, and reads slowly.
+// TestBehind follows from further back than the hub's ring, and reads slowly.
 func TestBehind(t *testing.T) {
 	h := newHouse(t, nil)
 	row := h.begin(chatty, "talk")
@@ -222,7 +222,7 @@ func TestBehind(t *testing.T) {
 			break
 		}
 		if len(got)%1000 == 0 {
-			time.Sleep(10 * time.Millisecond) // slower than what comes
+			time.Sleep(10 * time.Millisecond) // slower than events arrive
 		}
 	}
 	read.Wait()
@@ -230,7 +230,7 @@ func TestBehind(t *testing.T) {
 	same(t, "filtered, far behind", h.journal(store.EventFilter{Types: []string{"notes.read"}}), quick.until("notes.read"))
 }
 
-// TestStuckReader holds that a reader which does not read holds up nobody.
+// TestStuckReader checks that a client that does not read delays no other.
 func TestStuckReader(t *testing.T) {
 	h := newHouse(t, nil)
 	row := h.begin(chatty, "talk")
@@ -249,10 +249,10 @@ func TestStuckReader(t *testing.T) {
 	if got := other.until("notes.read"); len(got) < 60000 {
 		t.Errorf("%d events", len(got))
 	}
-	s.stop() // within five seconds, though nobody reads
+	s.stop() // within five seconds, even though the client does not read
 }
 
-// TestFollowers holds that many who follow ask the store as much as one.
+// TestFollowers checks that many followers cause no more reads of the store than one.
 func TestFollowers(t *testing.T) {
 	h := newHouse(t, nil)
 	row := h.begin(chatty, "talk")
@@ -285,13 +285,13 @@ func TestFollowers(t *testing.T) {
 		}
 	}
 	nowReads, nowCommits := h.store.counts()
-	// The hub reads once for each piece of news, and once more to find that it has all.
+	// The hub reads once for each batch, and once more to find that there are no more.
 	if made := nowCommits - commits; nowReads-reads > made+2 {
 		t.Errorf("the journal was read %d times for %d batches and 20 followers", nowReads-reads, made)
 	}
 }
 
-// TestLate holds that who comes before the hub has begun to read misses nothing.
+// TestLate checks that a client that connects before the hub has begun to read misses nothing.
 func TestLate(t *testing.T) {
 	h := newHouse(t, nil)
 	row := h.begin(chatty, "talk")
@@ -319,7 +319,7 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestEnd holds that streams end cleanly with the server, and that it beats meanwhile.
+// TestEnd checks that streams have heartbeats, and end cleanly with the server.
 func TestEnd(t *testing.T) {
 	h := newHouse(t, nil)
 	h.beat = 20 * time.Millisecond

@@ -39,7 +39,7 @@ graph:
   last: {done: {role: $END, prompt: over}}
 `
 
-// manyWays is a flow that forks into n paths.
+// manyWays returns a flow that forks into n paths.
 func manyWays(n int) string {
 	var paths, ids []string
 	for i := range n {
@@ -66,7 +66,7 @@ graph:
 var mendFlow = strings.NewReplacer("name: twoways", "name: mend", "{description: l}", "{description: l, access: write}", "{description: r}",
 	"{description: r, access: write}").Replace(twoWays)
 
-// mends runs mendFlow in a git repository; a path writes what is given.
+// mends runs mendFlow in a git repository; a path writes text to file.
 func (h *house) mends(file, text string) store.Thread {
 	h.t.Helper()
 	h.write(filepath.Join(h.dir, "sum.go"), "package sum\n\nfunc Sum(a, b int) int {\n\treturn a - b\n}\n")
@@ -103,7 +103,7 @@ func (h *house) mends(file, text string) store.Thread {
 	return row
 }
 
-// TestResultAndChanges: the page of a finished task has what it ended with, and the files it changed.
+// TestResultAndChanges checks that the page of a finished task has its result and the files it changed.
 func TestResultAndChanges(t *testing.T) {
 	h := newHouse(t, map[string]scripted{})
 	row := h.mends("note.txt", "<script>alert(1)</script>\n"+strings.Repeat("a line\n", 200))
@@ -111,7 +111,7 @@ func TestResultAndChanges(t *testing.T) {
 	body := s.get("/tasks/" + row.ID).body
 	for _, want := range []string{
 		"<strong>Sum</strong> adds again.", "2 files changed", `<span class="path mono">sum.go</span>`, "return a &#43; b", `<span class="add">+1</span> <span class="del">−1</span>`,
-		"&lt;script&gt;alert(1)", `data-key="note.txt"><summary>`, // long: it is folded
+		"&lt;script&gt;alert(1)", `data-key="note.txt"><summary>`, // folded, since it is long
 		`data-key="sum.go" open><summary>`,
 	} {
 		if !strings.Contains(body, want) {
@@ -146,7 +146,7 @@ func TestResultAndChanges(t *testing.T) {
 	}
 }
 
-// did is the step of a role on the timeline of a task.
+// did returns the step of a role on the timeline of a task.
 func (h *house) did(t *testing.T, row store.Thread, role string) dag.Hash {
 	t.Helper()
 	views := view.Reader{Store: h.store, Nodes: h.controller().Reader(), Workspace: h.dir}
@@ -165,7 +165,7 @@ func (h *house) did(t *testing.T, row store.Thread, role string) dag.Hash {
 	return dag.Hash{}
 }
 
-// TestTwoHundredActions draws them on one axis, on a phone and on a desk, and goes through them by keys.
+// TestTwoHundredActions shows them on one axis, at phone and desktop widths, and selects them with keys.
 func TestTwoHundredActions(t *testing.T) {
 	const done = "---\n$status: done\n---\nIt is fine."
 	h := newHouse(t, map[string]scripted{"scope": say(done), "look": say(done), "report": say(done)})
@@ -185,7 +185,7 @@ func TestTwoHundredActions(t *testing.T) {
 		if want := []int{0, 203, 202, 0, 0, 1, 0}; !slices.Equal(got, want) {
 			t.Errorf("at %d: too wide, lanes, bars, bars outside, plot outside, scrolled, off its name: %v, want %v", width, got, want)
 		}
-		// Names stay when the drawing is zoomed and scrolled.
+		// Names stay visible when the drawing is zoomed and scrolled.
 		b.do(chromedp.Focus(chromedp.CSS(".pane")), chromedp.KeyEvent("+"), chromedp.KeyEvent("+"))
 		if got := js[[]int](b, `(() => { const pane = document.querySelector(".pane"); pane.scrollLeft = 1e6; pane.scrollTop = 1e6; const p = pane.getBoundingClientRect(), n = document.querySelector(".names").getBoundingClientRect(),
 		  c = document.querySelector(".corner").getBoundingClientRect(); return [Math.round(n.left - p.left), Math.round(c.top - p.top), pane.scrollLeft > 0 ? 1 : 0, document.documentElement.scrollWidth - innerWidth]; })()`); !slices.Equal(got, []int{1, 1, 1, 0}) {
@@ -218,7 +218,7 @@ func TestTwoHundredActions(t *testing.T) {
 	}
 }
 
-// TestBarsGrow: while an agent works its bar grows without an event, nothing is loaded again, and what is chosen stays so.
+// TestBarsGrow checks that a working agent's bar grows without events or reloads.
 func TestBarsGrow(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
@@ -257,7 +257,7 @@ func TestBarsGrow(t *testing.T) {
 	}
 }
 
-// TestVerifyInPlace runs the check from the page of a task.
+// TestVerifyInPlace verifies a task from its page.
 func TestVerifyInPlace(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(gated, "do it")
@@ -266,7 +266,7 @@ func TestVerifyInPlace(t *testing.T) {
 	b.do(chromedp.Click(chromedp.CSS("[data-verify]")))
 	b.shows("objects were hashed again and are as they were written")
 	b.do(chromedp.EmulateViewport(390, 844))
-	for _, key := range []string{"fork", "again", "id"} { // what the buttons open fits a phone
+	for _, key := range []string{"fork", "again", "id"} { // the menus of the buttons must fit a phone
 		over := js[int](b, `(() => { const d = document.querySelector(".drop[data-key=`+key+`]"); d.open = true; const r = d.lastElementChild.getBoundingClientRect(); d.open = false; return Math.round(Math.max(-r.left, r.right - innerWidth)); })()`)
 		if over > 0 {
 			t.Errorf("%s is %d px too wide", key, over)

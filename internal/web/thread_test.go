@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// winding calls in a loop, and forks.
+// winding calls a flow in a loop, and forks.
 const winding = `
 version: 1
 name: winding
@@ -54,7 +54,7 @@ graph:
   code: {done: {role: $END, prompt: built}}
 `
 
-// wound runs the flow that winds: twice round.
+// wound runs winding, twice through its loop.
 func wound(t *testing.T) (*house, store.Thread) {
 	t.Helper()
 	done := say("---\n$status: done\n---\nIt is done.")
@@ -71,7 +71,7 @@ func wound(t *testing.T) (*house, store.Thread) {
 	return h, row
 }
 
-// winds runs the flow that winds.
+// winds runs winding.
 func (h *house) winds() store.Thread {
 	h.t.Helper()
 	c := h.controller()
@@ -85,7 +85,7 @@ func (h *house) winds() store.Thread {
 	return row
 }
 
-// parts are the threads of a task, by kind.
+// parts returns the threads of a task by kind.
 func (h *house) parts(row store.Thread) map[store.ThreadKind][]store.Thread {
 	h.t.Helper()
 	rows, err := h.store.Threads(h.t.Context(), store.ThreadFilter{Task: row.Task})
@@ -101,7 +101,7 @@ func (h *house) parts(row store.Thread) map[store.ThreadKind][]store.Thread {
 
 var linked = regexp.MustCompile(`href="([^"]+)"`)
 
-// TestThreadPages holds that whatever the page of a thread, or of its task, names is there.
+// TestThreadPages checks that all links on the pages of a thread and of its task work.
 func TestThreadPages(t *testing.T) {
 	h, row := wound(t)
 	parts := h.parts(row)
@@ -163,7 +163,7 @@ func TestThreadPages(t *testing.T) {
 	}
 }
 
-// TestThreadObjects holds that the API answers the values of view for what a thread hangs together with.
+// TestThreadObjects checks that the API returns the values of view for a thread and what it relates to.
 func TestThreadObjects(t *testing.T) {
 	h, row := wound(t)
 	s := h.open("")
@@ -205,7 +205,7 @@ func TestThreadObjects(t *testing.T) {
 	}
 }
 
-// TestLongThread holds that a page of a long thread has only its part.
+// TestLongThread checks that a page of a long thread has only its part of the steps.
 func TestLongThread(t *testing.T) {
 	more := make([]string, 0, 251)
 	for range 250 {
@@ -235,7 +235,7 @@ func TestLongThread(t *testing.T) {
 	}
 }
 
-// TestClimb goes down into a called thread and back up, by what stands on the pages.
+// TestClimb goes down into a called thread and back up, using links on the pages.
 func TestClimb(t *testing.T) {
 	h, row := wound(t)
 	b := h.open("").browse()
@@ -268,7 +268,7 @@ func TestClimb(t *testing.T) {
 	}
 }
 
-// The page of a thread, and that of the join, say why a path failed.
+// The pages of a thread and of its join show why a path failed.
 func TestWhyAPathFailed(t *testing.T) {
 	done := say("---\n$status: done\n---\nIt is done.")
 	cut := scripted(func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {

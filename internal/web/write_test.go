@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestChoice: who presses an answer gives that one, whatever was written beside it.
+// TestChoice checks that pressing an option gives that answer, whatever was typed next to it.
 func TestChoice(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	g := h.gate(h.run(asking, "a port").ID)
@@ -26,7 +26,7 @@ func TestChoice(t *testing.T) {
 	})
 }
 
-// TestSentOnce: a form that is sent twice by the keyboard is sent once.
+// TestSentOnce checks that a form submitted twice in a row is sent once.
 func TestSentOnce(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	b := h.open("").browse()
@@ -39,7 +39,7 @@ func TestSentOnce(t *testing.T) {
 	}
 }
 
-// TestDraft: what somebody writes is there again when its form is.
+// TestDraft checks that typed text is restored when its form is shown again.
 func TestDraft(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.chat("hello")
@@ -67,7 +67,7 @@ func TestDraft(t *testing.T) {
 		return nil
 	})
 	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")))
-	eventually(t, "an empty form", func() error { // once the answer to the press is there, which the agent's may overtake
+	eventually(t, "an empty form", func() error { // the response may arrive after the agent's answer
 		if got := js[string](b, `document.querySelector("#say textarea").value`); got != "" {
 			return fmt.Errorf("what was sent is there again: %q", got)
 		}
@@ -75,8 +75,8 @@ func TestDraft(t *testing.T) {
 	})
 }
 
-// TestUnseen: a page that nobody looks at lets go of the stream, and is brought up to date
-// by who looks again.
+// TestUnseen checks that a hidden page closes its stream, and is brought up to date once it
+// is visible again.
 func TestUnseen(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	row := h.run(asking, "look away")
@@ -103,7 +103,7 @@ func TestUnseen(t *testing.T) {
 	b.shows("live")
 }
 
-// TestHelp: the keys are listed, and are not taken while the list is read.
+// TestHelp checks that the keys are listed, and have no effect while the list is open.
 func TestHelp(t *testing.T) {
 	b := newHouse(t, gatedAgents()).open("").browse()
 	b.visit("/flows")
