@@ -97,7 +97,7 @@ func age(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// cost formats usage: dollars if known, else tokens.
+// cost formats usage: dollars if known, otherwise tokens.
 func cost(tokens, micro int64) string {
 	switch {
 	case micro >= 10_000:

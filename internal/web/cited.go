@@ -59,7 +59,7 @@ const (
 	maxProseCells = 50_000    // of the widest table, if it ran through the whole text
 )
 
-// readable reports whether Markdown is rendered rather than shown unrendered.
+// readable reports whether Markdown is rendered rather than shown as plain text.
 func readable(source []byte) bool {
 	if len(source) > maxProse {
 		return false

@@ -22,7 +22,7 @@ func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
 	return hand(w, cmp.Or(r.URL.Query().Get("name"), h.String()), n.Size, data)
 }
 
-// taskFile serves a file of a task directory, if its page lists it.
+// taskFile serves a file of a task directory, if the task's page lists it.
 func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
 	row, err := s.taskRow(r)
 	if err != nil {

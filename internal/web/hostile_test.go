@@ -49,7 +49,7 @@ func everyPayload() []string {
 }
 
 // A spray is a part of the payloads, to be put into every field. Each is marked with the field
-// and its number, so that it can be told which were shown.
+// and its number, so that tests can tell which were shown.
 type spray struct {
 	at   int
 	part []string

@@ -23,7 +23,7 @@ import (
 // mail addresses become text. The output is then checked against a list of allowed tags, whatever
 // produced it.
 //
-// Text that would take long to render, or that fails the check, is shown unrendered. Citations of
+// Text that would take long to render, or that fails the check, is shown as plain text. Citations of
 // evidence are linked with cite, if it is not nil.
 func prose(source []byte, cite citer) (template.HTML, error) {
 	if readable(source) {

@@ -41,7 +41,7 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// TestProseBounds checks that text that would take long to parse is shown unrendered.
+// TestProseBounds checks that text that would take long to parse is shown as plain text.
 func TestProseBounds(t *testing.T) {
 	rep := strings.Repeat
 	for name, text := range map[string]string{

@@ -315,7 +315,7 @@ func parsePlan(text string) *planCard {
 	return &p
 }
 
-// result returns the output of a task: that of its last non-empty step, or nil.
+// result returns the output of a task's last non-empty step, or nil.
 func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) {
 	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
 		if err != nil {

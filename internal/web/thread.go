@@ -38,7 +38,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Name         string
 		Count        int // steps of the thread
 		Older, Newer int
-		Whole        bool // every step is on the page, so the sum of their usage is that of the thread
+		Whole        bool // every step is on the page, so their usage adds up to the thread's
 		Took         string
 		Display      view.Display
 		Statuses     map[int]string

@@ -25,7 +25,7 @@ type strip struct {
 	Height  int
 	Lanes   []stripLane
 	Lines   []stripLine
-	Items   []stripItem // lane by lane, in order of time
+	Items   []stripItem // lane by lane, in time order
 	Ticks   []stripTick
 	Cuts    []stripTick
 	Live    bool

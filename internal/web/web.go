@@ -9,7 +9,7 @@
 //     one-time URL, and must not make changes on behalf of another site's page.
 //   - A GET changes nothing. An overdue gate is shown as expired, but recording that is left
 //     to its driver.
-//   - Pages, API and OpenAPI document are all generated from the same table of routes.
+//   - Pages, API and OpenAPI document all come from the same table of routes.
 //   - What agents said is text. None of their markup becomes markup of a page; their files
 //     are downloads, read through os.Root.
 //   - Pages follow the journal through a single reader, however many are open, and their
