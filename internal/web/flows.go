@@ -35,7 +35,7 @@ type flowLine struct {
 	Problems          int      // errors in its file that keep it from running
 	Hash              dag.Hash // of the bundle, if known
 	Timestamp         int64    // ms, of a flow in the registry
-	Earlier           int      // number of versions
+	Earlier           int      // number of earlier versions
 }
 
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
