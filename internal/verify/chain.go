@@ -11,7 +11,7 @@ import (
 )
 
 // checkRules applies the rules to each object and its neighbours. By induction, a
-// chain is right when every step agrees with its parent.
+// chain is correct if every step agrees with its parent.
 //
 // The order matters: plans need the definitions of starts, positions need plans, and
 // routes need positions. Only routes run concurrently; by then all maps are filled.
@@ -64,7 +64,7 @@ func (c *check) checkRules(ctx context.Context, reached []*object) error {
 }
 
 // expectNode returns the node of type typ that a field of o names, or nil. It reports
-// the problem unless the named object has one of its own.
+// the problem unless the named object has a problem itself.
 func (c *check) expectNode(o *object, field string, h dag.Hash, typ string) *object {
 	if h.IsZero() {
 		c.wrong(o.hash, "%s: has no %s", o.typ, field)
@@ -160,7 +160,7 @@ func (c *check) checkDetail(o *object) {
 	}
 }
 
-// checkFiles checks what the files of a step are made of: git looks into the bundle when it unpacks it.
+// checkFiles checks the objects that a step's files name. Git checks what is in the bundle when it unpacks it.
 func (c *check) checkFiles(o *object) {
 	if b, ok := c.sound(o.files.Bundle); ok && b.typ != "" {
 		c.wrong(o.hash, "tree: its bundle %s is a %s", o.files.Bundle, b.kindName())
@@ -170,7 +170,7 @@ func (c *check) checkFiles(o *object) {
 	}
 }
 
-// checkSession checks that a kept session continues the same session.
+// checkSession checks that a session's bytes are a blob, and that the node before it is of the same session.
 func (c *check) checkSession(o *object) {
 	if b, ok := c.sound(o.carried.Bytes); ok && b.typ != "" {
 		c.wrong(o.hash, "session: its bytes %s are a %s", o.carried.Bytes, b.kindName())
@@ -199,7 +199,7 @@ func (c *check) checkAncestors(o, parent *object) {
 	}
 }
 
-// An ending is the meta of an __end__ step. Pointers tell a missing key from a zero value.
+// An ending is the meta of an __end__ step. Pointers distinguish a missing key from a zero value.
 type ending struct {
 	ReturnCode *int    `json:"returnCode"`
 	Text       *string `json:"summary"`

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// checkJoinNode compares a join with its fork and paths, as far as no flow is needed.
+// checkJoinNode compares a join with its fork and paths, as far as that is possible without its flow.
 func (c *check) checkJoinNode(o *object) {
 	s := o.state
 	if s.Paths == nil {
@@ -66,7 +66,7 @@ func (g joinMeta) by() string {
 	return *g.DecidedBy
 }
 
-// A joinCheck is the state of checking one join step.
+// A joinCheck checks one join step.
 type joinCheck struct {
 	*check
 	*thread.State
@@ -185,7 +185,7 @@ func (j *joinCheck) checkPath(ctx context.Context, o *object, p thread.PathHead)
 	return nil
 }
 
-// reachesJoin reports whether the join follows head in a path of a fork. Not ok: unknown.
+// reachesJoin reports whether the join follows head in a path of a fork. ok is false if that is unknown.
 func (c *check) reachesJoin(ctx context.Context, head *object, fork dag.Hash,
 	path, join string) (arrived, ok bool, err error) {
 	def := c.defs[head.state.Start]
@@ -204,8 +204,8 @@ func (c *check) reachesJoin(ctx context.Context, head *object, fork dag.Hash,
 	return arrived && d.Join == join, true, nil
 }
 
-// lastOwnStep returns the last routed step between fork and head, nil for none. Not
-// ok: the chain is broken.
+// lastOwnStep returns the last routed step between fork and head, nil for none. ok
+// is false if the chain is broken.
 func (c *check) lastOwnStep(head, fork dag.Hash) (own *thread.State, ok bool) {
 	for h := head; h != fork; {
 		o, ok := c.sound(h)
@@ -326,7 +326,7 @@ func (j *joinCheck) checkFailures(kinds map[string]store.FailureKind) {
 }
 
 // checkOutcome checks that the join's rule allows its outcome, and that the join follows the right step. After
-// joining, that is the main path's head, or else the head of the path that decided; in any other case it is the
+// joining, that is the main path's head, or failing that the head of the path that decided; otherwise it is the
 // fork.
 func (j *joinCheck) checkOutcome() {
 	outcome, by := *j.meta.Status, j.meta.by()
@@ -363,7 +363,7 @@ func (j *joinCheck) checkOutcome() {
 
 // canResolve reports whether paths with these ends can have led to an outcome. The
 // order in which paths ended is not recorded. But a rule is decided either by
-// completed paths or by the others, and if some order lets one kind decide, so does
+// completed paths or by the others, and if any order lets one kind decide, so does
 // the order in which all of that kind end first: those two orders are enough.
 func canResolve(rule flow.JoinSpec, paths []thread.PathHead, outcome, by string) bool {
 	completed := make(map[string]bool, len(paths))

@@ -67,7 +67,7 @@ type detail struct {
 	after    string // git tree, "" if unknown
 }
 
-// An evidence is the part of an entry that is checked beyond its links.
+// An evidence is the part of an entry that is checked besides its links.
 type evidence struct {
 	heard     []thread.EvidenceSource // lines of transcripts
 	artifacts []dag.Hash
@@ -81,7 +81,7 @@ type artifact struct {
 	size int64 // size of its blob, as recorded in the artifact
 }
 
-// chainInfo follows from the steps before a state.
+// chainInfo is derived from the steps before a state.
 type chainInfo struct {
 	steps    int32           // the state's number in its chain, from 1; -1: unknown
 	located  bool            // position was computed
@@ -146,8 +146,8 @@ func (c *check) progress(total int) {
 	}
 }
 
-// scan checks what the store can read in one pass. What the pass leaves out, or everything if it fails, is read
-// one by one later, which also reports what is wrong.
+// scan checks what the store can read in one pass. Objects that the pass omits, or all of them if it fails, are
+// read one by one later, which also reports what is wrong.
 func (c *check) scan(ctx context.Context, total int) error {
 	var mu sync.Mutex
 	err := c.cfg.Store.Scan(ctx, func(obj store.Object) error {
@@ -196,8 +196,8 @@ func (c *check) checkBatch(ctx context.Context, hs []dag.Hash) ([]*object, error
 	return found, g.Wait()
 }
 
-// setProblem records err, met while reading o, as its problem. It returns the errors that
-// say nothing about o.
+// setProblem records err, which occurred while reading o, as its problem. It returns
+// errors that say nothing about o.
 func (o *object) setProblem(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

@@ -88,8 +88,8 @@ func (c *check) readPlan(h dag.Hash) *stepPlan {
 }
 
 // checkActions compares the starts of spawned actions with their plans, and replaces the definitions that they
-// run by those of the actions. If an action is unknown it has no definition, and the routes of its thread are
-// not checked.
+// run with those of the actions. An unknown action has no definition, so the routes of its thread are not
+// checked.
 func (c *check) checkActions(ctx context.Context, starts []*object) error {
 	for _, o := range starts {
 		id := o.start.Action.ID

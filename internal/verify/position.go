@@ -56,8 +56,8 @@ func decisionNode(s *thread.State) dag.Hash {
 	return previous(s)
 }
 
-// positionOf returns the position of o, nil when it is unknown: the chain is broken, or the
-// step is of an older version, which names no path, and its flow forks.
+// positionOf returns the position of o, or nil if it is unknown: the chain is broken, or
+// the step is of an older version, which names no path, and its flow forks.
 func (c *check) positionOf(o *object) *branchPosition {
 	s := o.state
 	def := c.defs[s.Start]
@@ -111,8 +111,8 @@ func (c *check) positionAfterOlder(def *flow.Definition, path string, outermost 
 	return nil // an action of an unknown plan
 }
 
-// enters reports whether o is the first step of its path, or in another path than the node
-// at which it was decided, and returns the position of that node.
+// enters reports whether o is in another position than the node at which it was decided,
+// as the first step of a path is, and returns the position of that node.
 func (c *check) enters(o *object) (from *branchPosition, ok bool) {
 	at := c.position(nil, "", dag.Hash{})
 	if h := decisionNode(o.state); h != o.state.Start {
@@ -133,8 +133,8 @@ func (c *check) planAt(o *object) *stepPlan {
 	return c.plan(o.hash)
 }
 
-// lastRouted returns the last routed step at or before h, nil for none. Not ok: the chain
-// is broken.
+// lastRouted returns the last routed step at or before h, nil for none. ok is false if
+// the chain is broken.
 func (c *check) lastRouted(h, start dag.Hash) (last *object, ok bool) {
 	for h != start {
 		o, ok := c.sound(h)

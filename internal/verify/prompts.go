@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// errUnsound reports that a part of a prompt is damaged, which is a problem of that part.
+// errUnsound reports that a part of a prompt is damaged, which is reported for that part.
 var errUnsound = errors.New("a part is not sound")
 
 // A promptText is the text built from the parts of a prompt.
@@ -46,7 +46,7 @@ type promptBuilder struct {
 	checked map[dag.Hash]bool
 }
 
-// build returns the text of a prompt. above is the number of prompts that build on it, one on the other.
+// build returns the text of a prompt. above is the length of the chain of prompts that build on it.
 func (p *promptBuilder) build(ctx context.Context, o *object, above int) (promptText, error) {
 	if above > thread.MaxLinks {
 		return promptText{}, fmt.Errorf("it builds on more than %d others: %w", thread.MaxLinks, dag.ErrMalformed)

@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// definitions holds the flow of every start, by the start's hash. A flow that cannot be read is absent, and is
-// reported for its start.
+// definitions holds the flow of every start, by the start's hash. A flow that cannot be read is absent; the
+// problem is reported for its start.
 type definitions map[dag.Hash]*flow.Definition
 
 // loadDefinition reads the flow that a start names.
@@ -55,7 +55,7 @@ func (b *bundle) definition(name string) (*flow.Definition, error) {
 	return def, nil
 }
 
-// checkRoutes asks the flow of each step, in parallel, whether it leads there.
+// checkRoutes checks, in parallel, that the flow of each step leads to it.
 func (c *check) checkRoutes(ctx context.Context, states []*object) error {
 	found := make([][]string, len(states))
 	var next atomic.Int64
@@ -174,7 +174,7 @@ func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) 
 	case flow.Fork:
 		return say("flow %s leads to the fork %s here, and no path of it begins so", name, d.Node)
 	case flow.AtJoin:
-		// A fork by hand from inside a path ends where no thread waits for it.
+		// A manual fork made inside a path ends at the join, where no thread waits for it.
 		if !ended || end.Code != thread.CodeDone || end.Summary != d.Summary() {
 			return say("flow %s leads to the join %s here", name, d.Join)
 		}
@@ -196,7 +196,7 @@ func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) 
 }
 
 // flowInput returns the arguments of [flow.Next] for what follows the node h of a
-// chain; the caller sets the path. Not ok: the chain is broken there.
+// chain; the caller sets the path. ok is false if the chain is broken there.
 func (c *check) flowInput(ctx context.Context, h, start dag.Hash) (at flow.At, last []flow.Step, ok bool, err error) {
 	if last, ok, err = c.lastSteps(ctx, h, start); err != nil || !ok {
 		return at, nil, false, err
@@ -212,7 +212,7 @@ func (c *check) flowInput(ctx context.Context, h, start dag.Hash) (at flow.At, l
 
 // lastSteps returns the steps that routing looks at after the node h, oldest first: the last routed step other
 // than a gate, and the gates and inputs since; a gate passes its input on. Before a join of actions it adds the
-// step that planned them. Not ok: the chain is broken.
+// step that planned them. ok is false if the chain is broken.
 func (c *check) lastSteps(ctx context.Context, h, start dag.Hash) (steps []flow.Step, ok bool, err error) {
 	for h != start {
 		o, ok := c.sound(h)
@@ -250,7 +250,7 @@ func (c *check) lastSteps(ctx context.Context, h, start dag.Hash) (steps []flow.
 	return steps, true, nil
 }
 
-// flowStep returns a step as package flow sees it. Not ok: part of it is damaged or missing.
+// flowStep returns a step as package flow sees it. ok is false if part of it is damaged or missing.
 func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, ok bool, err error) {
 	step.Role = s.Role
 	if step.Body, ok, err = c.text(ctx, s.Content); err != nil || !ok {

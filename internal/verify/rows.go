@@ -16,8 +16,8 @@ type rows struct {
 	attempts []store.Attempt
 	gates    []store.Gate
 	flows    []store.Flow
-	live     map[string]bool // the threads that existed at the beginning, by id; nil: not read
-	complete bool            // for each task here, all rows are here
+	live     map[string]bool // threads that existed at the beginning, by id; nil: not read
+	complete bool            // every task here has all its rows here
 }
 
 // readRows reads every row that can be read.
@@ -72,8 +72,8 @@ func (r rows) roots() []root {
 	return out
 }
 
-// followers returns the states after h, and the states after inputs there, since what an agent heard while it
-// worked comes before its step.
+// followers returns the states after h, and the states after inputs there: what an agent was told while it
+// worked precedes its step.
 func followers(after map[dag.Hash][]*object, h dag.Hash) []*object {
 	out := slices.Clone(after[h])
 	for i := 0; i < len(out); i++ {
@@ -114,8 +114,8 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 	return ctx.Err()
 }
 
-// hasOutcome reports whether one of steps, which follow the head that the attempt was made
-// at, is the attempt's outcome.
+// hasOutcome reports whether one of steps, which follow the head at which the attempt was
+// made, is the attempt's outcome.
 func (c *check) hasOutcome(a store.Attempt, steps []*object) bool {
 	for _, o := range steps {
 		if o.state.Role != a.Role {

@@ -16,7 +16,7 @@ import (
 // them: joins by fork, all steps by the node they follow.
 type threadIndex struct {
 	*check
-	complete  bool // for each task, all rows are here
+	complete  bool // every task here has all its rows here
 	rows      map[string]store.Thread
 	children  map[string][]store.Thread // by parent
 	joins     map[dag.Hash][]*object    // by fork
@@ -100,7 +100,7 @@ func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 	if !ok || head.state == nil || head.state.Start != t.Start {
 		return k.checkDecision(ctx, t, def, own)
 	}
-	// In older versions, rows do not name the path in which a fork by hand was made.
+	// In older versions, rows do not name the path in which a manual fork was made.
 	named := t.Path != nil || t.ForkedFrom == nil
 	if named && head.chain.position != nil && head.chain.position.path != own {
 		if own == "" {
@@ -188,7 +188,7 @@ func (k *threadIndex) checkParent(t store.Thread) {
 
 // tryNumber returns which try of its path or call a thread is, from 1. Ids are derived from the parent, its
 // head, a name and that number, so it searches for the number that gives the thread's id. It returns 0 if the
-// number cannot be known. Not ok: no number gives the id.
+// number cannot be known. ok is false if no number gives the id.
 func (k *threadIndex) tryNumber(t, parent store.Thread) (n int, ok bool) {
 	stamps := k.headTimes(parent, t.Parent.From)
 	var names []string

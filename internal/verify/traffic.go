@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// checkCalls rebuilds every recorded request to a model: its parts must give what was sent.
+// checkCalls rebuilds every recorded request to a model: its parts must yield what was sent.
 func (c *check) checkCalls(ctx context.Context, reached []*object) error {
 	continued := map[dag.Hash]bool{}
 	for _, o := range reached {

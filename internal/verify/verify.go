@@ -35,7 +35,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Config says what to verify. Only Store is needed.
+// Config says what to verify. Only Store is required.
 type Config struct {
 	Store    store.Store
 	Home     string                // directory of the views; "": do not check them
@@ -62,7 +62,7 @@ type Report struct {
 // OK reports whether no problem was found.
 func (r Report) OK() bool { return len(r.Problems) == 0 }
 
-// A Kind says which verdict a problem counts against.
+// A Kind is the verdict that a problem counts against.
 type Kind int
 
 // The kinds of problems.
@@ -80,7 +80,7 @@ type Problem struct {
 }
 
 // All verifies every object and row, the container, and the views. Writers may
-// be at work meanwhile.
+// be active at the same time.
 func All(ctx context.Context, cfg Config) (Report, error) {
 	for try := 1; ; try++ {
 		c := newCheck(cfg)
@@ -88,7 +88,7 @@ func All(ctx context.Context, cfg Config) (Report, error) {
 		if err != nil {
 			return Report{}, fmt.Errorf("verify store: %w", err)
 		}
-		// The remains of a thread that was removed meanwhile look like damage.
+		// What is left of a thread removed during the check looks like damage.
 		if r := c.report(); r.OK() || !removed || try == 3 {
 			return r, nil
 		}
@@ -123,7 +123,7 @@ func Object(ctx context.Context, cfg Config, h dag.Hash) (Report, error) {
 	return c.report(), nil
 }
 
-// A check is one verification under way.
+// A check is a verification in progress.
 type check struct {
 	cfg       Config
 	objects   map[dag.Hash]*object
@@ -153,8 +153,8 @@ func (c *check) absent(h dag.Hash, format string, args ...any) {
 	c.problems = append(c.problems, Problem{h, fmt.Sprintf(format, args...), Completeness})
 }
 
-// unreadable records that rows could not be read, which damage can explain. It
-// returns err if verification itself cannot continue.
+// unreadable records that what could not be read, possibly because of damage.
+// It returns err if verification itself cannot continue.
 func (c *check) unreadable(ctx context.Context, what string, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, store.ErrBroken) {
 		return err
@@ -186,9 +186,9 @@ func (c *check) report() Report {
 }
 
 // checkAll verifies the whole store. removed reports whether threads were removed
-// meanwhile.
+// while it ran.
 //
-// What lags is read first: views are drawn from rows, and an attempt is done in
+// It reads first what lags: views are drawn from rows, and an attempt is done in
 // the batch that moves the head. So a concurrent writer never makes anything look
 // ahead of what is read after it.
 func (c *check) checkAll(ctx context.Context) (removed bool, err error) {
@@ -228,7 +228,7 @@ func (c *check) checkAll(ctx context.Context) (removed bool, err error) {
 	}
 	now, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{})
 	if err != nil {
-		return false, nil // reported above, if it lasts
+		return false, nil // already reported, if it persists
 	}
 	for _, t := range now {
 		delete(rows.live, t.ID)
@@ -242,7 +242,7 @@ func (c *check) addContainer(lines []string) {
 	for _, line := range lines {
 		var h dag.Hash
 		if name, ok := strings.CutPrefix(line, "object "); ok && len(name) >= 2*dag.Size {
-			h, _ = dag.ParseHash(name[:2*dag.Size]) // otherwise it is about the container
+			h, _ = dag.ParseHash(name[:2*dag.Size]) // otherwise the line is about the container
 		}
 		named := func(p Problem) bool { return !h.IsZero() && p.Hash == h }
 		if !slices.ContainsFunc(c.problems, named) {

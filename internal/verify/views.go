@@ -16,15 +16,15 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A viewEntry is what a view says of one thread.
+// A viewEntry is a view's entry for one thread.
 type viewEntry struct {
 	file string // below Home
 	id   string
 	head dag.Hash
 }
 
-// readViews reads the views. They are written without sync, so a torn one is no damage
-// and is skipped.
+// readViews reads the views. They are written without sync, so a torn one is skipped,
+// not reported as damage.
 func (c *check) readViews() ([]viewEntry, error) {
 	if c.cfg.Home == "" {
 		return nil, nil
@@ -45,7 +45,7 @@ func (c *check) readViews() ([]viewEntry, error) {
 	for _, file := range active {
 		data, err := home.ReadFile(file)
 		if err != nil {
-			continue // redrawn or removed just now
+			continue // redrawn or removed in the meantime
 		}
 		var threads map[string]thread.ActiveView
 		if json.Unmarshal(data, &threads) != nil {
@@ -74,9 +74,9 @@ func (c *check) readViews() ([]viewEntry, error) {
 	return out, nil
 }
 
-// checkViews looks for commits that a view saw and that are gone. A view may lag, and a
-// view of a removed thread may remain as long as the thread's objects do; when those are
-// collected, the view has long been redrawn.
+// checkViews looks for commits that a view recorded but the store has lost. A view may
+// lag, and a view of a removed thread may remain as long as the thread's objects do; by
+// the time those are collected, the view has been redrawn.
 func (c *check) checkViews(ctx context.Context, views []viewEntry, r rows) error {
 	rows := make(map[string]store.Thread, len(r.threads))
 	for _, t := range r.threads {
