@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An Allowance is how much of one of its limits a task has used. Max 0 is no limit.
+// An Allowance is how much of one of its limits a task has used. Max 0 means no limit.
 type Allowance struct {
 	Used int64 `json:"used"`
 	Max  int64 `json:"max"`
@@ -32,7 +32,7 @@ func (b *Reader) Allowances(ctx context.Context, root store.Thread, now time.Tim
 	var set struct {
 		Limits flow.Limits `json:"limits"`
 	}
-	json.Unmarshal(root.Options, &set) // unreadable options already block the task, and set no limit here
+	json.Unmarshal(root.Options, &set) // unreadable options already block the task; here they set no limit
 	limits := set.Limits
 	if def, err := definition(*bundle, root.Flow); err == nil {
 		limits = def.Limits.With(set.Limits)

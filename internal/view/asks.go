@@ -13,17 +13,17 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Phrasing is what a gate asks, as a person would say it.
+// A Phrasing is a gate's request in plain words.
 type Phrasing struct {
 	Headline string // one sentence
 	Code     string // a command or tool name that continues the sentence, "" for none
 	After    string // the end of the sentence, after Code
 	Body     string // the rest of the question, "" for none
 	Points   []string
-	Yes, No  string // what approving and denying do, "" if the buttons say it
+	Yes, No  string // what approving and denying do; "" if the buttons say so
 }
 
-// Text is the whole sentence.
+// Text returns the whole sentence.
 func (a Phrasing) Text() string {
 	if a.Code == "" {
 		return a.Headline
@@ -37,8 +37,8 @@ const (
 	maxAskedCode = 90
 )
 
-// PhrasingOf says what a gate asks. It is for display only: a person approves the action itself, which
-// must be shown with it.
+// PhrasingOf phrases what a gate asks. It is for display only: a person approves the action itself,
+// which must be shown along with it.
 func PhrasingOf(g store.Gate) Phrasing {
 	var act gate.Action
 	var params map[string]json.RawMessage

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// An Axis is a stretch of time as it is drawn. Time in which agents work keeps its proportions;
-// long waits in between are compressed. Positions and widths are shares of the whole width, from
-// 0 to 1.
+// An Axis is a period of time as it is drawn. Time in which agents work is drawn to scale; long
+// waits in between are compressed. Positions and widths are fractions of the whole width, from 0
+// to 1.
 type Axis struct {
 	Pieces []Piece `json:"pieces"` // in order, without gaps
 }
@@ -21,7 +21,7 @@ type Piece struct {
 	Cut   bool    `json:"cut"`   // compressed: no agent was working
 }
 
-// A Stretch is from one time to another, Unix ms.
+// A Stretch is a period of time, in Unix ms.
 type Stretch struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
@@ -33,7 +33,7 @@ const (
 	waitsShare = 2 // all together half
 )
 
-// newAxis lays out the time from from to to. busy is when agents worked.
+// newAxis lays out the time between from and to. busy is when agents worked.
 func newAxis(from, to int64, busy []Stretch) Axis {
 	to = max(to, from+1)
 	busy = union(busy, from, to)
@@ -52,7 +52,7 @@ func newAxis(from, to int64, busy []Stretch) Axis {
 		pieces = append(pieces, Piece{From: at, To: to, Cut: true})
 		waits++
 	}
-	longest := float64(to - from) // how long a wait may be drawn
+	longest := float64(to - from) // how long a wait may be as drawn
 	if worked > 0 {
 		longest = float64(worked) / float64(max(waitShare, waitsShare*waits))
 	}
@@ -158,7 +158,7 @@ func (a Axis) Ticks(n int) []Tick {
 		for t := first; t <= p.To-begin; t += step {
 			at := a.Place(begin + t)
 			if k := len(out); k > 0 && at-out[k-1].At < 0.7/float64(n) {
-				continue // it would overlap the tick before
+				continue // it would overlap the previous tick
 			}
 			out = append(out, Tick{t, at})
 		}

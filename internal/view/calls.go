@@ -28,11 +28,11 @@ type Call struct {
 	Method    string      `json:"method"`
 	Path      string      `json:"path"`
 	Model     string      `json:"model"`
-	Status    int         `json:"status"` // 0: there was no reply
+	Status    int         `json:"status"` // 0: no reply
 	Cut       bool        `json:"cut"`
 	Usage     store.Usage `json:"usage"`
 	Estimated bool        `json:"estimated"`
-	// Set if a single call was asked for: request and reply, byte for byte.
+	// Set if a single call was requested: its request and reply, byte for byte.
 	Request  *string `json:"request,omitempty"`
 	Response *string `json:"response,omitempty"`
 }
@@ -41,8 +41,8 @@ type Call struct {
 var ErrNoCalls = errors.New("has no recorded calls")
 
 // Calls reads the model calls of a step of the chain at head; step names it as in
-// [Reader.Prompt]. With one at least 1, it reads that call alone, with its request and reply.
-// ErrNoCalls.
+// [Reader.Prompt]. If one is at least 1, it reads that call alone, with its request and
+// reply. It returns ErrNoCalls if the step has no recorded calls.
 func (b *Reader) Calls(ctx context.Context, head dag.Hash, step string, one int) (*Calls, error) {
 	r := b.Nodes
 	s, n, err := r.Find(ctx, head, step)

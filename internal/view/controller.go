@@ -41,7 +41,7 @@ func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error)
 	return all, err
 }
 
-// controller returns the progress of the plan; nil for a task without one.
+// controller returns the progress of the plan, or nil if no model plans the task.
 func (r TaskRecord) controller() *Controller {
 	if !r.Planned {
 		return nil
@@ -49,7 +49,7 @@ func (r TaskRecord) controller() *Controller {
 	c := &Controller{State: event.Init, Since: Time(r.Root.CreatedAt)}
 	for _, p := range slices.Backward(r.phases) {
 		if p.state == event.Blocked && r.Root.Status == store.Running {
-			continue // the state before still holds
+			continue // the previous state still holds
 		}
 		c.State, c.Since = p.state, Time(p.since)
 		break
@@ -63,7 +63,7 @@ func (r TaskRecord) controller() *Controller {
 				c.Done++
 			}
 		}
-		if at.Join != nil && len(threads) == 0 { // from before a fork by hand
+		if at.Join != nil && len(threads) == 0 { // from before a manual fork
 			for _, p := range at.Join.State.Paths {
 				if p.Status == store.Completed {
 					c.Done++
@@ -74,7 +74,7 @@ func (r TaskRecord) controller() *Controller {
 	return c
 }
 
-// String returns c in short: "monitoring 2/3".
+// String returns a short form of c: "monitoring 2/3".
 func (c *Controller) String() string {
 	switch {
 	case c == nil:
@@ -85,8 +85,8 @@ func (c *Controller) String() string {
 	return fmt.Sprintf("%s %d/%d", c.State, c.Done, c.Total)
 }
 
-// milestones returns the paths, called flows and actions of a task. An action that was started
-// again is one milestone.
+// milestones returns the paths, called flows and actions of a task. An action that was retried
+// is one milestone.
 func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 	list := []Milestone{}
 	for _, t := range r.Threads {

@@ -96,7 +96,7 @@ func (b *Reader) Diff(ctx context.Context, left, right Subject) (*Diff, error) {
 	for i, what := range []Subject{left, right} {
 		d := DiffSide{ID: what.Row.ID, Flow: what.Row.Flow, Status: b.status(ctx, what.Row), Head: what.Head,
 			Steps: what.Row.Steps}
-		if d.ID == "" { // a step's chain has not been counted
+		if d.ID == "" { // the steps of a step's chain have not been counted
 			if d.Steps, err = b.Nodes.Length(ctx, what.Head); err != nil {
 				return nil, err
 			}

@@ -14,7 +14,7 @@ type GateFeed struct {
 	b      *Reader
 	filter GateFilter
 
-	// Heard, unless nil, is called with each gate that is no longer open.
+	// Closed, unless nil, is called with each gate that is no longer open.
 	Closed func(store.Gate)
 
 	begun bool

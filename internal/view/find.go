@@ -11,13 +11,13 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Newest names the newest task of the workspace; "last~1" is the one before.
+// Newest names the newest task of the workspace; "last~1" is the one before it.
 const Newest = "last"
 
 // minPrefix is the minimum length of an id prefix, in characters.
 const minPrefix = 4
 
-// Find returns the thread that a person means by typed, and the step of it, "" for none:
+// Find returns the thread that typed names, and the step in it, "" for none:
 //
 //	k7f2          a task, by its short name
 //	last, last~1  the newest task of the workspace, the one before
@@ -26,7 +26,7 @@ const minPrefix = 4
 //	              another part it is k7f2/api/develop
 //	k7f2/3        a step, by its number; so is k7f2/mend/3
 //
-// Case does not matter in ids. store.ErrNotFound.
+// Case does not matter in ids. The error matches store.ErrNotFound if no thread matches.
 func (b *Reader) Find(ctx context.Context, typed string) (row store.Thread, step string, err error) {
 	name, step, _ := CutStep(strings.TrimPrefix(typed, "@"))
 	task, part, inside := strings.Cut(name, "/")

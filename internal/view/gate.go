@@ -17,7 +17,7 @@ import (
 type GateFilter struct {
 	All   bool            // in every workspace
 	Task  string          // only of this task, in any workspace; "" for any
-	State store.GateState // only in this state, "" for any
+	State store.GateState // only in this state; "" for any
 }
 
 // Gates lists gates, oldest first. Overdue ones expire first; in a read-only store they are
@@ -97,7 +97,7 @@ func Asker(g store.Gate) string {
 	return cmp.Or(g.Node, string(g.Source)) + "/" + g.Instance
 }
 
-// About returns what a gate is about: its question, else the action.
+// About returns what a gate is about: its question, or its action if it has none.
 func About(g store.Gate) string {
 	var act gate.Action
 	if g.Question == "" && json.Unmarshal(g.Action, &act) == nil {
@@ -106,8 +106,8 @@ func About(g store.Gate) string {
 	return Question(g.Question)
 }
 
-// Action reads the action of a gate. whole reports that act is complete; otherwise the stored
-// action must be shown, since people must see all that they approve.
+// Action reads the action of a gate. whole reports whether act is complete; if not, the
+// stored action must be shown, since people must see everything that they approve.
 func Action(g store.Gate) (act gate.Action, whole bool, err error) {
 	if err := json.Unmarshal(g.Action, &act); err != nil {
 		return gate.Action{}, false, fmt.Errorf("read the action of gate %s: %w", g.ID, err)
@@ -151,8 +151,7 @@ type Gate struct {
 	By         string           `json:"by" yaml:"by"`
 	Via        store.Via        `json:"via" yaml:"via"`
 	Ref        string           `json:"instructionsRef" yaml:"instructionsRef"`
-	// AnswerWith is the first of Answers as a command line. The program that prints the gate sets
-	// it.
+	// AnswerWith is the first of Answers as a command line, set by the program that prints it.
 	AnswerWith string   `json:"answerWith" yaml:"answerWith"`
 	Answers    []Option `json:"-" yaml:"-"` // while it is open, see [AnswersOf]
 }
@@ -169,7 +168,7 @@ func (g Gate) AskedBy() string {
 	return g.Label + "/" + who
 }
 
-// answersNow returns AnswersOf an open gate, nil for any other.
+// answersNow returns AnswersOf(g) if g is open, otherwise nil.
 func answersNow(g store.Gate) []Option {
 	if !isOpen(g) {
 		return nil
@@ -181,7 +180,7 @@ func isOpen(g store.Gate) bool { return g.State == store.GateOpen }
 
 func (r TaskRecord) gate(g store.Gate, labels map[string]string) Gate {
 	if OnTeam(r.Root) {
-		g.Ref = "" // nobody reads that file
+		g.Ref = "" // no process reads that file
 	}
 	return Gate{
 		ID: g.ID, Kind: g.Kind, State: g.State, Source: g.Source, Thread: g.Thread, Label: labels[g.Thread], Node: g.Node,

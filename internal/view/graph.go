@@ -22,7 +22,7 @@ type GraphNode struct {
 	ID    string `json:"id"`    // unique in the graph: the name
 	Kind  string `json:"kind"`  // start role plan chat call fork join gate end
 	Label string `json:"label"` // as shown to people
-	Note  string `json:"note"`  // a short description: an access, a strategy, a question
+	Note  string `json:"note"`  // a short description: access, strategy or question
 	Agent string `json:"agent"` // named by the flow, "" for none
 	Flow  string `json:"flow"`  // called by the node
 }
@@ -150,7 +150,7 @@ func definition(b thread.Bundle, name string) (*flow.Definition, error) {
 	return d, nil
 }
 
-// DoneBy says in a few words who does a role's work.
+// DoneBy says briefly who does a role's work.
 func DoneBy(r flow.Role) string {
 	switch {
 	case r.Flow != "":
@@ -165,7 +165,7 @@ func DoneBy(r flow.Role) string {
 	return "default agent"
 }
 
-// JoinNote says in a few words what a join needs.
+// JoinNote says briefly what a join requires.
 func JoinNote(j flow.JoinSpec) string {
 	text := j.Strategy
 	if j.Threshold > 0 {
@@ -177,7 +177,7 @@ func JoinNote(j flow.JoinSpec) string {
 	return text
 }
 
-// Reached returns the ids of the nodes, first those that can be reached, in order from the start,
+// Reached returns the ids of the nodes: first those that can be reached, in order from the start,
 // then the rest.
 func (g *Graph) Reached() []string {
 	next := map[string][]string{}

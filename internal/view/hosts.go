@@ -28,9 +28,9 @@ type HostWork struct {
 	Role      string `json:"role"`
 	Agent     string `json:"agent"`
 	StartedAt Time   `json:"startedAt"`
-	EndedAt   Time   `json:"endedAt"` // 0: it has not
-	// Alone says that the attempt is recorded as running, but no process drives its thread: the
-	// host may be gone. Once that is certain, another host takes over.
+	EndedAt   Time   `json:"endedAt"` // 0: it has not ended
+	// Alone reports whether the attempt is recorded as running but no process drives its
+	// thread: the host may be gone. Once that is certain, another host takes over.
 	Alone bool `json:"alone"`
 	// Next is the attempt that took over interrupted work, null if there is none yet.
 	Next *HostNext `json:"next"`

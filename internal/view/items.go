@@ -13,7 +13,7 @@ import (
 )
 
 // Items decodes an event of type agent.item: the role, and what its agent did. Items of unknown
-// form are left out.
+// form are omitted.
 func Items(ev store.Event) (role string, list []agent.Event) {
 	p, _ := event.Read(ev).(event.AgentItems)
 	for _, data := range p.Items {
@@ -72,7 +72,7 @@ func (d *Activity) Add(it agent.Event) {
 	}
 }
 
-// eventPage is how many events are read at once.
+// eventPage is how many events are read at a time.
 const eventPage = 1000
 
 // AttemptItems returns what an agent did during an attempt, in order, or nothing if its events are
@@ -89,7 +89,7 @@ func (b *Reader) AttemptItems(ctx context.Context, attempt string) ([]agent.Even
 // are the cheapest.
 func (b *Reader) eachItems(ctx context.Context, attempts []string,
 	take func(attempt string, items []agent.Event)) error {
-	asked := map[string]map[string]bool{} // attempts whose beginning is not reached yet, by thread
+	asked := map[string]map[string]bool{} // by thread, the attempts whose beginning has not been reached
 	for _, at := range attempts {
 		id, _, _ := strings.Cut(at, ".")
 		if asked[id] == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// labelsOf returns the label of each thread of a task, its place in the task: "api",
+// labelsOf returns the label of each thread of a task, which is its place in the task: "api",
 // "api/develop", "" for the root. A path that is retried gets a number: "api#2".
 func labelsOf(threads []store.Thread) map[string]string {
 	by := byID(threads)

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Names maps threads to the names that people type (see [Reader.Find]). It reads each task once.
+// Names maps threads to the names that people type; see [Reader.Find]. It reads each task once.
 type Names struct {
 	reader *Reader
 	labels map[string]map[string]string // by task, by thread
@@ -20,7 +20,7 @@ func (b *Reader) Names() *Names {
 }
 
 // Of returns the name of a thread: "k7f2", or "k7f2/api/develop" for a part. If the record cannot
-// be read it is the id.
+// be read, the name is the id.
 func (n *Names) Of(ctx context.Context, t store.Thread) string {
 	if t.Short != "" {
 		return t.Short

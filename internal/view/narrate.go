@@ -20,12 +20,12 @@ type Sentence struct {
 	Asks   store.Gate // the gate that was opened, with its ID and Kind; no ID: none
 }
 
-// A Narrator turns events into sentences. It keeps track of paths and calls, to tell roles of the
-// same name apart.
+// A Narrator turns events into sentences. It keeps track of paths and calls to distinguish roles
+// of the same name.
 type Narrator struct {
 	Merged func(join dag.Hash) string // how the files of paths were merged; nil: not known
 	Named  func(text string) string   // replaces thread ids by names; nil: text is left alone
-	// All adds what only matters afterwards: evidence, plans, the state of the task.
+	// All adds what matters only afterwards: evidence, plans, the state of the task.
 	All bool
 
 	labels map[string]string // by thread: "api", "api/develop"; none for the root
@@ -40,7 +40,7 @@ func NewNarrator(labels map[string]string) *Narrator {
 	return &Narrator{labels: labels, parts: map[string]int{}}
 }
 
-// Observe notes the threads that an event mentions.
+// Observe records the threads that an event mentions.
 func (n *Narrator) Observe(ev store.Event) {
 	under := func(parent, own string) string {
 		if above := n.labels[parent]; above != "" {
@@ -66,7 +66,7 @@ func (n *Narrator) Observe(ev store.Event) {
 // Label returns the name of a thread as a part of its task, "" for the task itself.
 func (n *Narrator) Label(thread string) string { return n.labels[thread] }
 
-// Tell returns what an event means, in no sentence if it is not worth one.
+// Tell returns sentences that say what an event means, none if it is not worth mentioning.
 func (n *Narrator) Tell(ev store.Event) []Sentence {
 	n.Observe(ev)
 	var out []Sentence
@@ -157,7 +157,7 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 	return Sentence{}
 }
 
-// detail describes what only matters afterwards.
+// detail describes an event that matters only afterwards.
 func (n *Narrator) detail(ev store.Event) Sentence {
 	who := n.labels[ev.Thread]
 	switch p := event.Read(ev).(type) {
@@ -221,7 +221,7 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 			return fmt.Sprintf("%s finished: %s", number(parts, "agent"), eventText(p.Outcome))
 		case parts == 1:
 			return "the agent finished"
-		case parts == 0: // they were started before the first event seen
+		case parts == 0: // they were started before the first observed event
 			return "the agents finished"
 		}
 		return fmt.Sprintf("all %d agents finished", parts)
@@ -233,8 +233,8 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 	return text
 }
 
-// endOf returns the state of a path or a sub-flow that is blocked or has ended, "" for one that
-// waits for others: those are reported themselves.
+// endOf returns the state of a path or a sub-flow that is blocked or has ended, or "" for one
+// that waits for others: those are reported separately.
 func endOf(payload any) string {
 	state, why := DisplayState(""), event.Text("")
 	switch p := payload.(type) {

@@ -2,7 +2,7 @@ package view
 
 import "github.com/plait-run/plait/internal/store"
 
-// What a person can do about something that waits for them.
+// What a person can do about something that waits for a person.
 const (
 	Approve = "approve" // the gate
 	Deny    = "deny"    // the gate
@@ -16,8 +16,8 @@ const (
 	NeedsLimit = "limit" // a limit and its new value
 )
 
-// An Option is one thing that a person can do to let a task continue. How to do it depends on who
-// shows it: a command line, a button.
+// An Option is one thing that a person can do to let a task continue. How to do it depends on
+// what shows it: a command line, a button.
 type Option struct {
 	Verb  string // Approve, Deny, Reply or Resume
 	ID    string // of the gate, or of the thread
@@ -34,8 +34,8 @@ func AnswersOf(g store.Gate) []Option {
 	return []Option{{Verb: Approve, ID: g.ID}, {Verb: Deny, ID: g.ID}}
 }
 
-// ResumeOf returns how to resume a thread that is blocked for a reason, or that is not being
-// driven (nil).
+// ResumeOf returns how to resume a thread that is blocked for the reason why; nil means that
+// it is not being driven.
 func ResumeOf(id string, why *store.Reason) Option {
 	switch {
 	case why == nil:
@@ -47,11 +47,11 @@ func ResumeOf(id string, why *store.Reason) Option {
 	return Option{Verb: Resume, ID: id}
 }
 
-// next returns how a person lets a task continue that is not being driven, or that needs more
-// than an answer; nil if a person cannot.
+// next returns how a person can let a task continue that is not being driven, or that needs
+// more than an answer, or nil if a person cannot.
 func (r TaskRecord) next() *Option {
 	switch {
-	case OnTeam(r.Root) && r.Root.Status != store.Blocked: // its workers see to it
+	case OnTeam(r.Root) && r.Root.Status != store.Blocked: // its workers continue it
 		return nil
 	case r.status(r.Root) == Interrupted || r.Root.Status == store.Pending && !r.Driven:
 		o := r.resume(r.Root, nil)

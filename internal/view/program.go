@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Program shows the record to people. Texts name commands as those of plait; Says replaces that
-// by the program's own name, once, on output. The zero Program is plait.
+// A Program shows the record to people. Texts name commands as plait's; Says replaces that name
+// by the program's own, once, on output. The zero Program is plait.
 type Program struct {
 	Name  string   // "" is "plait"
 	Verbs []string // the commands it has
@@ -19,8 +19,8 @@ const nameInTexts = "plait"
 // typed matches a command line in a text.
 var typed = regexp.MustCompile(`\b` + nameInTexts + ` (--?[a-z]|[a-z]+)`)
 
-// Says returns a text with the name of the program in its command lines, so that they can be
-// copied. "plait" before anything but a command stays.
+// Says returns text with the program's name in its command lines, so that they can be
+// copied. "plait" before anything but a command is left alone.
 func (p Program) Says(text string) string {
 	if p.name() == nameInTexts {
 		return text
@@ -34,7 +34,7 @@ func (p Program) Says(text string) string {
 	})
 }
 
-// Named returns an error that wraps err and has the text of p.Says.
+// Named returns an error that wraps err and whose text is p.Says(err.Error()).
 func (p Program) Named(err error) error {
 	if err == nil || p.Says(err.Error()) == err.Error() {
 		return err

@@ -31,11 +31,11 @@ type Use struct {
 	Tokens int      `json:"tokens"` // estimate
 }
 
-// ErrNoPrompt is the error for a step that no agent made.
+// ErrNoPrompt is the error for a step that was not made by an agent.
 var ErrNoPrompt = errors.New("has no prompt: no agent was asked")
 
 // Prompt reads the prompt of a step of the chain at head. step is a number along the chain or a
-// hash prefix. ErrNoPrompt.
+// hash prefix. It returns ErrNoPrompt if the step has none.
 func (b *Reader) Prompt(ctx context.Context, head dag.Hash, step string) (*Prompt, error) {
 	r := b.Nodes
 	s, n, err := r.Find(ctx, head, step)

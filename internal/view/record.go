@@ -21,11 +21,11 @@ type TaskRecord struct {
 	Driven   bool // a process is driving it
 
 	phases []phase           // of its controller
-	awaits map[string]string // by thread, what it waits for though it needs no person
+	awaits map[string]string // by thread, what it waits for although it needs no person
 }
 
-// TaskRecord reads a task. driven says that a process drives it: without one, a running task is
-// shown as interrupted, unless it is a team's and a worker serves. store.ErrNotFound.
+// TaskRecord reads a task. driven says that a process drives it: otherwise a running task is shown
+// as interrupted, unless it is a team's and a worker serves. It may return store.ErrNotFound.
 func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r TaskRecord, err error) {
 	r.Driven = driven
 	if r.Root, err = RootOf(ctx, b.Store, id); err != nil {
@@ -66,7 +66,7 @@ func (r TaskRecord) Thread(id string) store.Thread {
 	return store.Thread{}
 }
 
-// RootOf reads the root thread of a task. store.ErrNotFound for any other thread.
+// RootOf reads the root thread of a task. It returns store.ErrNotFound for any other thread.
 func RootOf(ctx context.Context, index store.Index, task string) (store.Thread, error) {
 	row, err := index.Thread(ctx, task)
 	if err == nil && row.Task != row.ID {

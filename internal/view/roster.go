@@ -62,9 +62,9 @@ func NewestAttempt(tried []store.Attempt) store.Attempt {
 	})
 }
 
-// instance returns the state of an instance, given its newest attempt and the thread of that.
+// instance returns the state of an instance, given its newest attempt and that attempt's thread.
 func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) store.Status {
-	again := t.Head == last.From // the step is not made yet
+	again := t.Head == last.From // the step has not been made yet
 	switch last.Status {
 	case store.AttemptRunning:
 		switch {
@@ -99,7 +99,7 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 	return store.Cancelled
 }
 
-// waits reports whether a thread is blocked for a reason since its newest attempt.
+// waits reports whether a thread has been blocked for a reason since its newest attempt.
 func (r TaskRecord) waits(t store.Thread, last store.Attempt, kind store.ReasonKind) bool {
 	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
 }

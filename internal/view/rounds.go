@@ -60,8 +60,8 @@ func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[
 	return plan, nil
 }
 
-// rounds reads the plans made in the threads of a task, and how they ended, each thread's in
-// order of its steps and the root's first.
+// rounds reads the plans made in the threads of a task, and how they ended. The root's come
+// first, each thread's in order of its steps.
 func (b *Reader) rounds(
 	ctx context.Context, root store.Thread, threads []store.Thread,
 ) (rounds []Round, ends []Finish, err error) {
@@ -107,7 +107,7 @@ func (b *Reader) rounds(
 				if err != nil {
 					continue // perhaps written by a newer Plait
 				}
-				// A path that is retried shares the steps of the one before.
+				// A path that is retried shares the steps of the one before it.
 				at, again := known[s.Hash]
 				if !again {
 					at = len(rounds)
@@ -130,8 +130,8 @@ func (b *Reader) rounds(
 	return rounds, ends, nil
 }
 
-// ownSteps returns the steps that a thread made itself, oldest first: not those before its fork,
-// nor those of a path whose conversation a join continues.
+// ownSteps returns the steps that a thread made itself, oldest first: not those before the fork
+// of a path, nor those of a path whose conversation a join continues.
 func (b *Reader) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, error) {
 	var before dag.Hash
 	if t.Path != nil && t.Kind == store.KindPath {

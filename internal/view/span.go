@@ -6,7 +6,7 @@ import (
 )
 
 // Span parses a period. since and until are each a date (the whole day), a time (RFC 3339), an
-// age (36h), or empty. The result is in Unix ms, 0 for an empty one.
+// age (36h), or empty. The results are in Unix ms, 0 for empty.
 func Span(since, until string, now time.Time) (from, to int64, err error) {
 	if since != "" {
 		at, _, err := when(since, now)

@@ -56,8 +56,8 @@ func (b *Reader) Stack(ctx context.Context, of Subject) (*Stack, error) {
 // maxLooked limits how many threads with the same start are searched for a step.
 const maxLooked = 64
 
-// ThreadOf returns the thread that a step or start belongs to: the one whose agent made it, else
-// one that ends at it, else the oldest whose chain has it. It is the zero Thread if there is
+// ThreadOf returns the thread that a step or start belongs to: the one whose agent made it, or
+// one that ends at it, or the oldest whose chain contains it. It is the zero Thread if there is
 // none.
 func (b *Reader) ThreadOf(ctx context.Context, h dag.Hash) (store.Thread, error) {
 	r := b.Nodes

@@ -20,8 +20,8 @@ var displayWords = map[string][]store.Status{
 	string(DisplayCancelled): {store.Cancelled},
 }
 
-// StateWords lists the words that filter lists: display states, then stored statuses, then states,
-// if any.
+// StateWords lists the words by which lists can be filtered: display states, then stored statuses,
+// then states, if any.
 func StateWords(states ...string) []string {
 	out := []string{string(DisplayQueued), string(DisplayRunning), needsYouWord, string(DisplayDone),
 		string(DisplayFailed), string(DisplayCancelled)}

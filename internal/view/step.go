@@ -59,7 +59,7 @@ func (s Step) Failure(path string) *thread.PathFailure {
 	return &s.Detail.Failures[i]
 }
 
-// A WholeStep is one step and, if asked for, the steps it summarises.
+// A WholeStep is one step and, if requested, the steps it summarises.
 type WholeStep struct {
 	Step
 	Covers []Covered `json:"covers,omitempty"` // of a summary
@@ -115,7 +115,7 @@ func (b *Reader) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep,
 	return v, nil
 }
 
-// step reads what the nodes of a step say.
+// step reads the nodes of a step.
 func (b *Reader) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 	st := s.State
 	v := Step{

@@ -23,7 +23,7 @@ const (
 // Interrupted is running without a process that drives it.
 const Interrupted store.Status = "interrupted"
 
-// A Task is a task as people see it: what task.yaml says.
+// A Task is a task as people see it, and what task.yaml contains.
 type Task struct {
 	ID         string       `json:"id" yaml:"id"`
 	Short      string       `json:"short" yaml:"short"` // what people type for it
@@ -37,9 +37,9 @@ type Task struct {
 	Reason     *Reason      `json:"reason" yaml:"reason"`
 	Display    Display      `json:"display" yaml:"display"`
 	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
-	// GoOn is Next as a command line. The program that prints the task sets it.
+	// GoOn is Next as a command line, set by the program that prints the task.
 	GoOn       string         `json:"goOn" yaml:"goOn"`
-	Next       *Option        `json:"-" yaml:"-"` // how it continues if that takes more than an answer, else nil
+	Next       *Option        `json:"-" yaml:"-"` // how to continue it if that takes more than an answer, else nil
 	Steps      int            `json:"steps" yaml:"steps"`
 	CreatedAt  Time           `json:"createdAt" yaml:"createdAt"`
 	UpdatedAt  Time           `json:"updatedAt" yaml:"updatedAt"`
@@ -80,8 +80,8 @@ type Member struct {
 	Tokens   int64        `json:"tokens" yaml:"tokens"`
 	// CostMicroUSD is zero if no price is known.
 	CostMicroUSD int64 `json:"costMicroUSD" yaml:"costMicroUSD"`
-	// StartedAt is when the first attempt began, EndedAt when the newest one ended, zero if it
-	// has not.
+	// StartedAt is when the first attempt began. EndedAt is when the newest one ended, zero if
+	// it has not.
 	StartedAt Time `json:"startedAt" yaml:"startedAt"`
 	EndedAt   Time `json:"endedAt" yaml:"endedAt"`
 }
@@ -142,7 +142,7 @@ func (v Task) Displays() map[string]Display {
 	return out
 }
 
-// A TaskThread is a thread in its task's list.
+// A TaskThread is a thread in the list of its task.
 type TaskThread struct {
 	ID      string           `json:"id" yaml:"id"`
 	Label   string           `json:"label" yaml:"label"`
@@ -186,7 +186,7 @@ func State(root store.Thread, asks bool) string {
 // MaxTitle limits a title, in characters.
 const MaxTitle = 200
 
-// titleOf returns the first line of a prompt that is not blank, else the flow.
+// titleOf returns the first line of a prompt that is not blank, or the flow if there is none.
 func titleOf(prompt string, root store.Thread) string {
 	for line := range strings.Lines(prompt) {
 		if t := OneLine(line, MaxTitle); t != "" {

@@ -30,7 +30,7 @@ type TaskRow struct {
 	Workspace  string       `json:"workspace"`
 	CreatedAt  Time         `json:"createdAt"`
 	UpdatedAt  Time         `json:"updatedAt"`
-	// Waits is Options as command lines. The program that prints the list sets it.
+	// Waits is Options as command lines, set by the program that prints the list.
 	Waits   []string `json:"waits"`
 	Options []Option `json:"-"` // how to let it continue: the first answer of each open gate, else a resume
 }
@@ -88,7 +88,7 @@ func (f TaskFilter) statuses() []store.Status {
 	return f.Statuses
 }
 
-// resolved returns f with Word resolved: to a display state, else a state, else a status.
+// resolved returns f with Word resolved to a display state, else a state, else a status.
 func (f TaskFilter) resolved() TaskFilter {
 	word := normalWord(f.Word)
 	f.Word = word

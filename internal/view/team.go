@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// teamTask is what the options of a task say about the workers of a team.
+// teamTask holds the options of a task that concern a team's workers.
 type teamTask struct {
 	On    string
 	Needs []string // labels
@@ -25,7 +25,7 @@ func OnTeam(row store.Thread) bool {
 	return ok
 }
 
-// unserved is why a task of a team needs a person while none of the workers that could drive it serves.
+// unserved says why a team's task needs a person when no worker that could drive it serves.
 const unserved = "no worker serves: start one"
 
 // served reports whether any worker of a team serves.
@@ -34,7 +34,7 @@ func (b *Reader) served(ctx context.Context) (bool, error) {
 	return len(workers) > 0, err
 }
 
-// GoesOn reports whether a task goes on without a person doing anything.
+// GoesOn reports whether a task continues without a person doing anything.
 func (b *Reader) GoesOn(ctx context.Context, root store.Thread) bool {
 	driven := b.Driven(ctx, root.ID)
 	if driven || !OnTeam(root) || root.Status != store.Pending && root.Status != store.Running {
@@ -44,8 +44,8 @@ func (b *Reader) GoesOn(ctx context.Context, root store.Thread) bool {
 	return err == nil && served
 }
 
-// readTeam reads what a task of a team waits for whose lease nobody has. Any worker may take it up: with one that
-// serves it goes on without a person.
+// readTeam reads what a team's task waits for when no process holds its lease. Any worker may take it up: if one
+// serves, it continues without a person.
 func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 	o, ok := teamOf(r.Root)
 	if !ok || r.Driven || r.Root.Status != store.Pending && r.Root.Status != store.Running {
@@ -84,8 +84,8 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 	return nil
 }
 
-// leaves are the threads that go on by themselves: they run, or are the task that has not begun, and have none below
-// that has not ended.
+// leaves returns the threads that continue by themselves: they run, or are the task that has not begun, and have
+// none below them that has not ended.
 func (r TaskRecord) leaves() (leaves []store.Thread) {
 	above := map[string]bool{}
 	for _, t := range r.Threads {
@@ -101,7 +101,7 @@ func (r TaskRecord) leaves() (leaves []store.Thread) {
 	return leaves
 }
 
-// waitsFor says what a thread waits for that nobody drives, of which something was heard last at a time.
+// waitsFor says what a thread without a driver waits for. heard is the time of its last sign of life.
 func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) string {
 	worker := "waiting for a worker"
 	if len(needs) > 0 {
@@ -119,7 +119,7 @@ func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) string 
 	return worker + " since " + heard.String()
 }
 
-// waitsAll is what a task waits for of which nobody drives anything: what was lost counts first.
+// waitsAll says what a task waits for when none of its threads is driven: lost work is reported first.
 func (r TaskRecord) waitsAll() (why string) {
 	for _, t := range r.Threads {
 		if w := r.awaits[t.ID]; why == "" || strings.Contains(w, " lost, ") && !strings.Contains(why, " lost, ") {
@@ -137,7 +137,7 @@ func displayOf(row store.Thread, status store.Status, why *Reason, question *Gat
 	return NewDisplay(status, why, question)
 }
 
-// display is how a thread of the task stands.
+// display returns how to show a thread of the task.
 func (r TaskRecord) display(t store.Thread, question *Gate) Display {
 	d := displayOf(t, r.status(t), reason(t), question)
 	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && OnTeam(t) {

@@ -163,7 +163,7 @@ func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w w
 	if w.lineage, err = thread.ReadLineage(ctx, b.Store, row); err != nil || w.from > w.total {
 		return w, err
 	}
-	for s, err := range b.Nodes.Walk(ctx, row.Head) { // the steps up to the head say on which path the others are
+	for s, err := range b.Nodes.Walk(ctx, row.Head) { // the steps up to the head determine the paths of the others
 		if err != nil {
 			return w, err
 		}
@@ -292,8 +292,8 @@ func (b *Reader) openQuestions(ctx context.Context) (map[string]*Gate, error) {
 	return by, nil
 }
 
-// Newest reads a thread with only its newest n steps (0: all) before the step number before (0:
-// the end). Next is the value of before for the steps that precede these, 0 if there are none.
+// Newest reads a thread with only its newest n steps (0: all) before step number before (0: the
+// end). Next is the value of before for the preceding steps, 0 if there are none.
 func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*Thread, error) {
 	v, err := b.About(ctx, row)
 	if err != nil {
@@ -322,8 +322,8 @@ func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*
 	return v, nil
 }
 
-// A Standing is the state of a thread after run, resume or fork, as they print it and the API
-// returns it.
+// A Standing is the state of a thread after run, resume or fork, as those commands print it
+// and the API returns it.
 type Standing struct {
 	Thread  string       `json:"thread"`
 	Short   string       `json:"short"` // what people type for it, "" for a part
@@ -333,7 +333,7 @@ type Standing struct {
 	Head    string       `json:"head"`
 	Exit    int          `json:"exit"` // the exit code of the command; 0 if the thread continues
 	Summary string       `json:"summary"`
-	// Recorded says that another process drives the thread and will act on what was added.
+	// Recorded reports whether another process drives the thread and will act on what was added.
 	Recorded bool `json:"recorded,omitempty"`
 }
 

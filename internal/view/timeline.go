@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Timeline is a task along an axis of time. It has a lane for each agent and path, with bars
-// for attempts and marks for steps, questions and joins. Links show where lanes branch and join.
+// A Timeline is a task along a time axis. It has a lane for each agent and path, with bars for
+// attempts and marks for steps, questions and joins. Links show where lanes branch and join.
 type Timeline struct {
 	Task  string         `json:"task"`
 	From  int64          `json:"from"` // Unix ms
@@ -20,7 +20,7 @@ type Timeline struct {
 	Axis  Axis           `json:"axis"`
 	Lanes []TimelineLane `json:"lanes"` // top to bottom, a lane after the one it belongs to
 	Links []Link         `json:"links"`
-	Cut   bool           `json:"cut"` // older steps are left out
+	Cut   bool           `json:"cut"` // older steps are omitted
 }
 
 // A TimelineLane is a thread, or one agent of a thread in which several take turns.
@@ -68,7 +68,7 @@ const (
 	MarkApproval = "approval"
 )
 
-// A Mark is a moment: a step not made by an attempt, or a question or approval.
+// A Mark is a point in time: a step not made by an attempt, or a question or approval.
 type Mark struct {
 	Kind     string          `json:"kind"`
 	At       int64           `json:"at"`
@@ -113,7 +113,7 @@ type TimelineRecord struct {
 type ChainStep struct {
 	N       int
 	Hash    dag.Hash
-	Before  dag.Hash // the one before it
+	Before  dag.Hash // the previous one
 	Role    string
 	Kind    string // of its mark, if no attempt made it
 	Outcome string
@@ -328,8 +328,8 @@ func (t *timelineBuilder) chain(row store.Thread, at int, inside map[string]int)
 	}
 }
 
-// gates places questions and approvals on the lanes of those who asked. The step that answers a
-// gate of a flow shares its mark.
+// gates places questions and approvals on the lanes of the agents that asked. A step that
+// answers a gate of a flow shares that gate's mark.
 func (t *timelineBuilder) gates() {
 	for _, g := range t.Gates {
 		at, ok := t.of[g.Attempt]

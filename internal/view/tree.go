@@ -75,8 +75,8 @@ func (b *Reader) Tree(ctx context.Context, of Subject, depth int) (*Tree, error)
 // maxOutcome limits an outcome, in characters.
 const maxOutcome = 40
 
-// Outcome returns how a step ended, safe to print on one line: the code of an end, else its
-// $status.
+// Outcome returns how a step ended, safe to print on one line: the code of an end,
+// otherwise its $status.
 func Outcome(role string, meta json.RawMessage) string {
 	var m map[string]any
 	json.Unmarshal(meta, &m) // stored meta is an object
@@ -89,7 +89,7 @@ func Outcome(role string, meta json.RawMessage) string {
 
 const endOutcome = "code %v"
 
-// EndStatus returns the status of a thread with that Outcome at its end.
+// EndStatus returns the status of a thread whose end has that Outcome.
 func EndStatus(outcome string) store.Status {
 	switch outcome {
 	case fmt.Sprintf(endOutcome, thread.CodeDone):

@@ -14,7 +14,7 @@ type treeReader struct {
 	*thread.Reader
 	lineage thread.Lineage
 	stands  statuses
-	// chains and threads that are already in the tree. In a sound record none occurs twice; in a
+	// Chains and threads that are already in the tree. In a sound record none occurs twice; in a
 	// forged one the tree could double at every level.
 	chains  map[[2]dag.Hash]bool // recorded by a step
 	threads map[string]bool      // not recorded by a step
@@ -81,7 +81,7 @@ func (t *treeReader) recorded(
 	return t.read(ctx, row, head, from, first, depth)
 }
 
-// below reads what step called and joined, and notes the threads it records.
+// below reads what step called and joined, and adds the threads that it records to known.
 func (t *treeReader) below(
 	ctx context.Context, step *TreeStep, s *thread.State, number map[dag.Hash]int, known map[string]bool, depth int,
 ) error {
@@ -127,8 +127,8 @@ func pathRow(lineage thread.Lineage, p thread.PathHead, fork dag.Hash) store.Thr
 	return row
 }
 
-// ownFrom returns the step before the own steps of a thread that began at the fork. A spawned
-// thread has a chain of its own, from its start.
+// ownFrom returns the step before the first own step of a thread that began at the fork. A
+// spawned thread has its own chain, from its start.
 func ownFrom(row store.Thread, fork dag.Hash) dag.Hash {
 	if row.Kind == store.KindPath {
 		return fork
@@ -137,7 +137,7 @@ func ownFrom(row store.Thread, fork dag.Hash) dag.Hash {
 }
 
 // loose adds the threads below tree's that no step records, and those below the paths that the
-// chain follows.
+// chain continues.
 func (t *treeReader) loose(
 	ctx context.Context, tree *Tree, number map[dag.Hash]int, known map[string]bool, depth int,
 ) error {

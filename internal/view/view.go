@@ -1,16 +1,16 @@
-// Package view is the read model: the objects that --json prints, that the API answers, and from
+// Package view is the read model: the objects that --json prints and the API returns, and from
 // which pages and texts are rendered.
 //
-// Its input is the record, read through a Reader; its output are plain values whose JSON is the
+// Its input is the record, read through a Reader; its output is plain values whose JSON is the
 // contract. Laws:
 //
 //   - One object for all surfaces: what is printed, answered and rendered is the same
 //     value, so no surface can contradict another.
-//   - A list without entries is a list; null means that there is no such thing.
-//   - Texts are as agents wrote them. Whoever shows them makes them safe first; for a
-//     terminal there is [Safe].
+//   - A list without entries is an empty list; null means that there is no such thing.
+//   - Texts are as agents wrote them. Code that shows them must make them safe first; for
+//     a terminal there is [Safe].
 //   - What a person can do is data, an [Option]: no value here holds a command line until
-//     the surface that shows it, or task, adds one.
+//     the surface that shows it, or package task, adds one.
 //   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
 //
 // It commits nothing, drives nothing and decides nothing. One kind of read does change the store:
