@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// newACP makes an agent of the Agent Client Protocol.
+// newACP makes an agent that uses the Agent Client Protocol.
 func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
 	g := a.granted(def, o.Workspace)
 	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: g.path, Dir: def.Dir, Env: g.env, Pass: g.pass,
@@ -39,7 +39,7 @@ func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error
 	return host.Agent(cfg)
 }
 
-// acpHost is where agents of the protocol run, one for all.
+// acpHost returns the host of agents that use the protocol, one for all.
 func (a *app) acpHost() (*acp.Host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,7 +53,7 @@ func (a *app) acpHost() (*acp.Host, error) {
 	return a.acp, nil
 }
 
-// boxConfig says where agents run that Plait itself bounds. bin is the program plait.
+// boxConfig returns the sandbox settings of agents that Plait itself confines. bin is the path of plait.
 func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
 	if bin, err = os.Executable(); err != nil {
 		return cfg, "", fmt.Errorf("find plait: %w", err)
@@ -65,7 +65,7 @@ func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
 	return cfg, bin, nil
 }
 
-// deliverCmd serves the tool by which an agent hands back its answer. People have no use for it.
+// deliverCmd serves the tool by which an agent submits its answer. It is not for people.
 func (a *app) deliverCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: deliverAnswer + " OFFERED HANDED", Hidden: true, Args: exactly(2, "two files"),

@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// newAgent makes an agent from its definition. It is the one place that knows
+// newAgent makes an agent from its definition. It is the only place that knows
 // every kind.
 func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
 	switch def.Kind {
@@ -72,8 +72,8 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 	return nil, fmt.Errorf("unknown kind %q: use acp, claude, codex, codex-exec, command, model or replay", def.Kind)
 }
 
-// modelAddress returns where the models of --offline are. For a replay it is an address where nothing listens: the
-// record answers every request.
+// modelAddress returns the address of the models of --offline. For a replay it is an address where nothing
+// listens: the record answers every request.
 func (a *app) modelAddress(o control.AgentOptions) (string, error) {
 	if o.Replay {
 		return "http://127.0.0.1:1/v1", nil
@@ -122,7 +122,7 @@ func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, err
 	return a.modelHost().Agent(cfg)
 }
 
-// modelHost is where models are asked, with what their commands may not see.
+// modelHost returns the host through which models are called. It hides the record from their commands.
 func (a *app) modelHost() *model.Host {
 	cfg := sandbox.Config{Getenv: a.secret}
 	if home, err := a.findHome(); err == nil {
@@ -131,7 +131,7 @@ func (a *app) modelHost() *model.Host {
 	return model.NewHost(model.HostConfig{Config: cfg})
 }
 
-// A grant is what a definition gives to an agent that Plait itself bounds.
+// A grant is what a definition grants to an agent that Plait itself confines.
 type grant struct {
 	path        string
 	env         map[string]string
@@ -139,7 +139,7 @@ type grant struct {
 	network     bool
 }
 
-// granted returns what a definition gives, with the sandbox that a person widened.
+// granted returns what a definition grants, including the sandbox as widened by a person.
 func (a *app) granted(def flow.Agent, workspace string) grant {
 	g := grant{path: def.Path, env: map[string]string{}, pass: slices.Clone(def.Pass)}
 	maps.Copy(g.env, def.Env)
@@ -159,7 +159,7 @@ func (a *app) granted(def flow.Agent, workspace string) grant {
 	return g
 }
 
-// places are paths of a definition, those below the home directory made whole.
+// places returns the paths of a definition, with a leading ~/ expanded.
 func (a *app) places(list []string) []string {
 	var out []string
 	for _, place := range list {
@@ -171,7 +171,7 @@ func (a *app) places(list []string) []string {
 	return out
 }
 
-// claudeHost is where Claude Code runs, one for all agents.
+// claudeHost returns the host of Claude Code, one for all agents.
 func (a *app) claudeHost() (*claude.Host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -185,13 +185,13 @@ func (a *app) claudeHost() (*claude.Host, error) {
 	return a.claude, nil
 }
 
-// codexHost is where Codex runs, one for all agents.
+// codexHost returns the host of Codex, one for all agents.
 func (a *app) codexHost() *codex.Host {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.codex == nil {
 		var hide []string
-		if home, err := a.findHome(); err == nil && a.cell == nil { // a cell hides it, but for what is the task's own
+		if home, err := a.findHome(); err == nil && a.cell == nil { // a cell hides it, except for the task's own part
 			hide = append(hide, home)
 		}
 		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide})

@@ -51,8 +51,8 @@ func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, e
 	return dag.Hash{}, usagef("%s is not unique: %s", typed, strings.Join(names, ", "))
 }
 
-// objects returns what cas get and walk read: the store, or, inside an agent,
-// the directory it was lent.
+// objects returns what cas get and walk read: the store or, inside an agent,
+// the directory that the agent was lent.
 func (a *app) objects(ctx context.Context) (store.Objects, error) {
 	if dir := a.getenv("PLAIT_CONTEXT"); dir != "" {
 		return openLent(dir)
@@ -60,8 +60,8 @@ func (a *app) objects(ctx context.Context) (store.Objects, error) {
 	return a.openStore(ctx)
 }
 
-// openObject opens what is read, and finds the one object in it whose hash begins
-// with what was typed.
+// openObject opens what objects returns, and finds the one object in it whose
+// hash begins with what was typed.
 func (a *app) openObject(ctx context.Context, typed string) (store.Objects, dag.Hash, error) {
 	s, err := a.objects(ctx)
 	if err != nil {
@@ -109,7 +109,7 @@ prints HASH. Inside an agent (PLAIT_CONTEXT is set), only the agent's input can 
 	}
 }
 
-// rawJSON is JSON that is printed as it is.
+// rawJSON is JSON that is printed unchanged.
 type rawJSON []byte
 
 func (r rawJSON) MarshalJSON() ([]byte, error) { return r, nil }
@@ -160,7 +160,7 @@ type casLine struct {
 	What string   `json:"what,omitempty"`
 }
 
-// look reads what a line says of an object, and its refs.
+// look reads what a line shows of an object, and its refs.
 func look(ctx context.Context, s store.Objects, h dag.Hash) (casLine, []dag.Hash, error) {
 	r, e, err := s.Open(ctx, h)
 	if err != nil {
@@ -252,7 +252,7 @@ func writeObjects(out io.Writer, lines []casLine) {
 	}
 }
 
-// whatIs says in a few words what a node holds.
+// whatIs says briefly what a node holds.
 func whatIs(n dag.Node) string {
 	var p struct{ Role, Name, Agent string }
 	switch n.Type {

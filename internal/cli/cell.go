@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// isolate has all agents that this process starts run in a cell, where they can reach neither what gives access to
-// the record nor what belongs to other tasks. The error says why that cannot be had.
+// isolate makes all agents that this process starts run in a cell, where they can reach neither what gives access
+// to the record nor what belongs to other tasks. The error says why that is not possible.
 func (a *app) isolate(ctx context.Context) error {
 	err := a.makeCell(ctx)
 	if err == nil {
@@ -34,7 +34,7 @@ func (a *app) makeCell(ctx context.Context) error {
 		return err
 	}
 	cell := &proc.Cell{Bwrap: proc.Walls(), Hide: hide}
-	if a.place != nil { // what is published is no secret to any task
+	if a.place != nil { // what is published is not secret from any task
 		cell.Hide, cell.Read = append(cell.Hide, a.place.Dir()), []string{a.place.Mirrors()}
 	}
 	if err := cell.Check(ctx); err != nil {
@@ -49,8 +49,8 @@ func (a *app) makeCell(ctx context.Context) error {
 	return nil
 }
 
-// hidden are the directories of this user, of this machine's services and of other tasks, and the files that have
-// secrets of the program.
+// hidden returns the directories of this user, of this machine's services and of other tasks, and the files that
+// hold the program's secrets.
 func (a *app) hidden() ([]string, error) {
 	home, err := a.findHome()
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *app) hidden() ([]string, error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, fmt.Errorf("make %s: %w", home, err)
 	}
-	slices.Sort(list) // what is above comes first, and so hides nothing that was hidden before
+	slices.Sort(list) // parents come first, and so hide nothing that was hidden before
 	list = slices.Compact(list)
 	return slices.DeleteFunc(list, func(dir string) bool { return dir == "" || dir == "/" }), nil
 }

@@ -1,9 +1,9 @@
 // Package cli is the command line: the verbs, one file each, and the wiring.
 //
-// In go arguments, an environment and a way to open the record; out come text and
-// an exit code. It decides nothing: each verb reads its flags, calls one room and
-// prints. It never chooses where the record lies: that is what tells the programs
-// apart that have these verbs.
+// Its input is arguments, an environment and a way to open the record; its output
+// is text and an exit code. It decides nothing: each verb reads its flags, calls one
+// package and prints. It never chooses where the record is stored: in that the
+// programs that have these verbs differ.
 package cli
 
 import (
@@ -51,25 +51,25 @@ const (
 	exitInterrupted = 130
 )
 
-// A Program is one of those that have these verbs.
+// A Program is a program that has these verbs.
 type Program struct {
 	Name    string // what people type: "plait"
-	Release string // what a released binary is called, "" for any other
+	Release string // the name of a released binary, "" for any other
 	// Open opens the record. Home is this machine's directory: of the whole record, or of what
-	// belongs beside it.
+	// is stored next to it.
 	Open func(ctx context.Context, home string) (store.Store, error)
-	// OpenHome opens a record that lies in a directory, whatever Open opens: import reads such a record, and
-	// export writes one.
+	// OpenHome opens a record that is stored in a directory, whatever Open opens: import reads such a
+	// record, and export writes one.
 	OpenHome func(ctx context.Context, home string) (store.Store, error)
 
 	Verbs   []Verb   // that only this program has
 	Without []string // verbs that make no sense with it
-	// Doctor looks at where the record lies, before it is opened; nil: it lies in home.
+	// Doctor examines where the record is stored, before it is opened; nil: it is stored in home.
 	Doctor func(ctx context.Context, home string) []Finding
-	// Exposed says what agents could read of the record, "" for nothing that matters: then a person
-	// has to allow them with --unsafe-agents.
+	// Exposed says what agents could read of the record, "" for nothing that matters. If it is set,
+	// a person has to allow agents with --unsafe-agents.
 	Exposed string
-	// Team is what workers need; nil: each task is driven by who begins or resumes it.
+	// Team is what workers need; nil: each task is driven by the process that begins or resumes it.
 	Team *Team
 }
 
@@ -77,7 +77,7 @@ type Program struct {
 type Verb struct {
 	Use, Short, Long, Example string
 	Flags                     func(*pflag.FlagSet)
-	// Run does it. It returns the data of --json, and what prints the same for people.
+	// Run runs the verb. It returns the data of --json, and a function that prints the same for people.
 	Run func(ctx context.Context, home string) (data any, human func(io.Writer), err error)
 }
 
@@ -101,13 +101,13 @@ func (p Program) Main(args []string) int {
 	return code
 }
 
-// interruptible returns a context that the first interrupt cancels; the second
-// ends the program at once, and what runs is ended by the next resume.
+// interruptible returns a context that the first interrupt cancels. The second exits the program
+// immediately; what is still running is ended by the next resume.
 func interruptible() (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup wants it
+	if !signal.Ignored(syscall.SIGHUP) { // it is ignored under nohup
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	go func() {
@@ -131,22 +131,22 @@ type app struct {
 
 	flags
 	cell    *proc.Cell   // where agents are started, nil: where this process is
-	verb    string       // the command, without what was said to it
+	verb    string       // the command, without its arguments
 	named   view.Program // how people type it
 	log     *slog.Logger
 	logFile *logFile
 	keys    keyring
-	record  store.Store   // as all machines have it
-	store   store.Store   // as this one has it
+	record  store.Store   // as all machines see it
+	store   store.Store   // as this machine sees it
 	place   *places.Place // nil: this program has no team
 	worker  string        // the name of this machine as a worker
 	hosts
 	sender *notify.Sender // of notifications, nil until a task is driven
-	code   int            // exit code of a verb that did its work
+	code   int            // exit code of a verb that did not fail
 	said   bool
 }
 
-// flags are those that all verbs have.
+// flags are the flags of all verbs.
 type flags struct {
 	home    string     // --home
 	json    bool       // --json
@@ -157,8 +157,8 @@ type flags struct {
 	plain   bool       // --plain
 }
 
-// hosts are what agents work with, each made when the first agent wants it. Agents are made while others
-// work: mu keeps all of it, and the sender.
+// hosts are what agents work with, each made when the first agent needs it. Agents are made
+// concurrently: mu protects all fields, and the sender.
 type hosts struct {
 	mu        sync.Mutex
 	acp       *acp.Host
@@ -253,8 +253,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// statusCode maps where a thread stands to an exit code. below are the threads
-// under it: when it waits for them, their reasons count, a person's part first.
+// statusCode maps a thread's status to an exit code. below are the threads under it: if it waits
+// for them, their reasons count, starting with those that need a person.
 func statusCode(row store.Thread, below []store.Thread) int {
 	switch row.Status {
 	case store.Completed, store.Pending:

@@ -15,7 +15,7 @@ import (
 
 func unmarshal(data []byte, v any) bool { return json.Unmarshal(data, v) == nil }
 
-// Completions are best effort: where something cannot be read there are none.
+// Completions are best effort: if something cannot be read, there are none.
 
 // completeThreads completes the names of threads with one of statuses, or of any.
 func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
@@ -52,7 +52,7 @@ func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 	}
 }
 
-// completeMany completes names of threads one after another, each once.
+// completeMany completes several names of threads, each once.
 func (a *app) completeMany(statuses ...store.Status) cobra.CompletionFunc {
 	one := a.completeThreads(statuses...)
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -71,7 +71,7 @@ func background(cmd *cobra.Command) context.Context {
 	return context.Background()
 }
 
-// completeFlows completes names of flows that can be run, with what they are for, and files.
+// completeFlows completes names of flows that can be run, with their descriptions, and files.
 func (a *app) completeFlows(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -122,8 +122,8 @@ func (a *app) completeAgents(cmd *cobra.Command, _ []string, _ string) ([]string
 	return w.control.Agents(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeScenarios completes --offline. The scenarios are read only when a shell asks: to parse them all
-// takes as long as all else that a command does before its own work.
+// completeScenarios completes --offline. The scenarios are read only when a shell asks: parsing them all
+// takes as long as everything else that a command does before its own work.
 func completeScenarios(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return scripted.Described(), cobra.ShellCompDirectiveDefault
 }
@@ -157,13 +157,13 @@ func (a *app) completeRoles(cmd *cobra.Command, args []string, _ string) ([]stri
 	return out, how
 }
 
-// loaded is how each shell loads its completions.
+// loaded says how each shell loads its completions.
 var loaded = map[string]string{
 	"bash": "source <(plait completion bash)", "zsh": "source <(plait completion zsh)", "fish": "plait completion fish | source",
 	"powershell": "plait completion powershell | Out-String | Invoke-Expression",
 }
 
-// addCompletion adds cobra's own command. A shell that it does not know is an error.
+// addCompletion adds cobra's own command. It makes an unknown shell an error.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

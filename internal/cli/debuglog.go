@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// Bounds of the debug log.
+// Limits of the debug log.
 const (
-	maxLogFile  = 8 << 20 // bytes of one file, about
+	maxLogFile  = 8 << 20 // approximate bytes of one file
 	keptLogs    = 3       // older files
 	debugLogDir = "logs"
 )
 
-// openLog opens the debug log: ids, kinds, counts and durations as JSON Lines, never what people or agents
-// said, nor what is in the environment. Without a log nothing stops working.
+// openLog opens the debug log: ids, kinds, counts and durations as JSON Lines, never what people or agents said, nor
+// what is in the environment. Nothing depends on it: if it cannot be opened, the command runs without it.
 func (a *app) openLog(home string) {
 	var out io.Writer
 	f := &logFile{dir: filepath.Join(home, debugLogDir)}
@@ -47,7 +47,7 @@ type logFile struct {
 
 	mu   sync.Mutex
 	file *os.File
-	room int // bytes until it is looked at again
+	room int // bytes until the size is checked again
 }
 
 func (l *logFile) path(n int) string {
@@ -57,7 +57,7 @@ func (l *logFile) path(n int) string {
 	return filepath.Join(l.dir, fmt.Sprintf("plait.%d.jsonl", n))
 }
 
-// open opens the newest file, after it was moved aside if it is too large.
+// open opens the newest file, after moving it aside if it is too large.
 func (l *logFile) open() error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (l *logFile) open() error {
 	return nil
 }
 
-// rotate moves a file that is too large aside. Of several processes one does it.
+// rotate moves a file that is too large aside. Only one of several processes does it.
 func (l *logFile) rotate() error {
 	dir, err := os.Open(l.dir)
 	if err != nil {
@@ -110,7 +110,7 @@ func (l *logFile) Write(line []byte) (int, error) {
 	return l.file.Write(line)
 }
 
-// Close lets the file go.
+// Close closes the file.
 func (l *logFile) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,12 +22,12 @@ import (
 	"github.com/plait-run/plait/internal/web"
 )
 
-// demoFiles are the project of the demo, and the programs that are its agents without Codex.
+// demoFiles are the demo's project, and the programs that act as its agents without Codex.
 //
 //go:embed demo
 var demoFiles embed.FS
 
-// demoPrompt is what the demo's agents are asked for.
+// demoPrompt is the prompt of the demo's task.
 const demoPrompt = "Find and fix the failing test, and say in the README what tally prints without numbers"
 
 // demoAnswer is the answer that --yes gives.
@@ -96,14 +96,14 @@ type demo struct {
 	*app
 	demoFlags
 	cmd     *cobra.Command
-	root    string // of all its files
+	root    string // contains all its files
 	w       *workplace
 	codex   bool // Codex is installed
 	watched bool // by a person, on a terminal and on the page
 }
 
-// options say who does the work: Codex with a scripted model or, without it, programs. Programs cannot
-// ask before they do something, so then the merge is what has to be approved.
+// options choose who does the work: Codex with a scripted model or, without it, programs. Programs
+// cannot ask before they act, so then the merge needs approval instead.
 func (d *demo) options() control.Options {
 	if d.codex {
 		return control.Options{Agent: "codex", Offline: "demo"}
@@ -170,7 +170,7 @@ Ctrl-C here ends the demo and removes its files.
 
 `
 
-// page is the page of plait ui on the demo's record. What it may run is the demo's own.
+// page is the page of plait ui on the demo's record. It may run only the demo.
 func (d *demo) page(row store.Thread) *web.Server {
 	v := d.w.view()
 	return web.New(web.Config{
@@ -180,8 +180,8 @@ func (d *demo) page(row store.Thread) *web.Server {
 	})
 }
 
-// drive runs the task to its end, or until it waits for somebody who is not there, and tells of what
-// needs the person meanwhile.
+// drive runs the task to its end, or until it waits for a person who is not there, and meanwhile
+// reports what needs the person.
 func (d *demo) drive(ctx context.Context, row store.Thread) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -202,7 +202,7 @@ func (d *demo) drive(ctx context.Context, row store.Thread) error {
 	return d.ended(context.WithoutCancel(ctx), end)
 }
 
-// tell says what needs the person, as it comes up. With --yes it is answered at once.
+// tell reports what needs the person, as it comes up. With --yes it answers immediately.
 func (d *demo) tell(ctx context.Context, row store.Thread) error {
 	feed := d.w.view().GateFeed(view.GateFilter{Task: row.ID})
 	for {
@@ -236,7 +236,7 @@ func demoAnswerTo(g store.Gate) gate.Answer {
 	return ans
 }
 
-// line is what is told of a gate.
+// line is the line printed for a gate.
 func (d *demo) line(g store.Gate) string {
 	if g.State != store.GateOpen {
 		return "            " + closed(g)
@@ -290,7 +290,7 @@ type demoEnd struct {
 	NeedsYou  []string `json:"needsYou,omitempty"`
 }
 
-// result is the text of the last step, and the summary that the task ended with.
+// result returns the text of the last step, and the summary that the task ended with.
 func (d *demo) result(ctx context.Context, row store.Thread) (text, summary string, err error) {
 	if !row.Ended() {
 		return "", "", nil
@@ -309,7 +309,7 @@ func (d *demo) result(ctx context.Context, row store.Thread) (text, summary stri
 	return "", summary, nil
 }
 
-// remove takes away what the demo made, or says where it is.
+// remove removes what the demo made, or says where it is.
 func (d *demo) remove() error {
 	if d.store != nil {
 		d.store.Close()

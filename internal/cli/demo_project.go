@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/control"
 )
 
-// make makes the demo's project, a Git repository, with a record of its own beside it. The person's own
+// make makes the demo's project, a Git repository, with its own record next to it. The person's own
 // settings are not read: the demo is the same everywhere.
 func (d *demo) make(ctx context.Context) (err error) {
 	_, err = d.codexHost().Find(ctx, "")
@@ -86,7 +86,7 @@ func (d *demo) writeProject(ctx context.Context) error {
 	return nil
 }
 
-// git runs git in the project, without the person's configuration: no hook, no signature, no other diff.
+// git runs git in the project, without the person's configuration: no hooks, no signatures, no custom diff.
 func (d *demo) git(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = d.w.workspace

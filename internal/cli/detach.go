@@ -19,8 +19,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// detach lets a process of its own drive a thread, and returns when that has begun. What is wrong with what
-// the person asks is found here: the process is only told to go on.
+// detach has a separate process drive a thread, and returns once that has begun. Errors in the person's
+// request are found here: the process is only told to continue.
 func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, f driveFlags) error {
 	ctx := cmd.Context()
 	task, err := w.control.Ask(ctx, row.ID, r)
@@ -30,7 +30,7 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 		return a.recorded(cmd, row, recorded)
 	case err != nil:
 		return err
-	case task.Ended(): // nothing goes on
+	case task.Ended(): // there is nothing to continue
 		return a.ended(cmd, w, task, driven{})
 	case control.Team(task):
 		return a.leftToTeam(cmd, task)
@@ -56,7 +56,7 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	})
 }
 
-// leftToTeam says that workers go on with a task.
+// leftToTeam says that workers continue a task.
 func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 	res := view.NewStanding(task)
 	res.Summary = "the team's workers continue it"
@@ -67,8 +67,8 @@ func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 	})
 }
 
-// startDetached starts a process that resumes a task: in a session of its own, so that no terminal ends it,
-// and with nothing to read.
+// startDetached starts a process that resumes a task: in its own session, so that no terminal ends it, and
+// without input.
 func (a *app) startDetached(task store.Thread, log string, quiet bool) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *app) startDetached(task store.Thread, log string, quiet bool) (*exec.Cm
 	return proc, proc.Start()
 }
 
-// begun returns when a detached process drives its task, or has brought it to where nothing goes on.
+// begun returns when a detached process drives its task, or has driven it as far as it goes.
 func (w *workplace) begun(ctx context.Context, task store.Thread, proc *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- proc.Wait() }()
@@ -107,11 +107,11 @@ func (w *workplace) begun(ctx context.Context, task store.Thread, proc *exec.Cmd
 		case err := <-ended:
 			row, readErr := w.store.Thread(ctx, task.ID)
 			if readErr != nil || row.Head != task.Head || row.UpdatedAt != task.UpdatedAt {
-				return readErr // it has been as far as it goes
+				return readErr // the process has driven it as far as it goes
 			}
 			return fmt.Errorf("its process ended at once: %w", cmp.Or(err, errors.New("no error was reported")))
 		case <-ctx.Done():
-			return nil // it goes on
+			return nil // it continues
 		case <-time.After(10 * time.Millisecond):
 		}
 		if _, held, err := w.store.Holder(ctx, task.Root); err != nil || held {

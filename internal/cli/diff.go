@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// diffFewLines is how many lines of a text's difference are shown without --full.
+// diffFewLines is how many lines of a text's diff are shown without --full.
 const diffFewLines = 40
 
 func (a *app) threadDiffCmd() *cobra.Command {

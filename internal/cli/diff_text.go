@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// writeDiff prints two chains from where they part.
+// writeDiff prints two chains from where they diverge.
 func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 	st := a.style(out)
 	sides := []struct {
@@ -60,7 +60,7 @@ func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 	}
 }
 
-// writePair prints two steps that stand against each other, or one alone.
+// writePair prints two steps that correspond, or one alone.
 func writePair(out io.Writer, st style, p *view.DiffPair, whole bool) {
 	switch {
 	case p.B == nil:
@@ -124,7 +124,7 @@ func writeTextDiff(out io.Writer, st style, p *view.DiffPair, whole bool) {
 		return
 	}
 	lines := strings.Split(strings.TrimRight(safe(p.Text), "\n"), "\n")
-	if p.A == nil || p.B == nil { // all of it is the step's
+	if p.A == nil || p.B == nil { // the whole text belongs to the step
 		lines = slices.DeleteFunc(lines, func(l string) bool {
 			return strings.HasPrefix(l, "@@") ||
 				strings.HasPrefix(l, `\ `)
@@ -153,7 +153,7 @@ func writeTextDiff(out io.Writer, st style, p *view.DiffPair, whole bool) {
 	}
 }
 
-// valueOf is a value of meta in a few characters.
+// valueOf returns a value of meta in a few characters.
 func valueOf(raw json.RawMessage) string {
 	return orNone(oneLine(string(raw), 60))
 }
@@ -172,7 +172,7 @@ func orNone(s string) string {
 	return s
 }
 
-// pathList is how the paths of a join ended.
+// pathList says how the paths of a join ended.
 func pathList(paths []thread.PathHead) string {
 	var list []string
 	for _, p := range paths {

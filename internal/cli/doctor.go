@@ -27,7 +27,7 @@ import (
 type Finding struct {
 	What    string `json:"what"`
 	OK      bool   `json:"ok"`
-	Warning bool   `json:"warning,omitempty"` // something does not work, and may not be needed
+	Warning bool   `json:"warning,omitempty"` // something does not work, but may not be needed
 	Text    string `json:"text"`
 	Do      string `json:"do,omitempty"` // what to do about it
 }
@@ -95,7 +95,7 @@ func sayer(out *[]Finding) func(what string, err error, text, do string) {
 	}
 }
 
-// examine looks at everything once; a fault in one part hides no other.
+// examine checks everything once; a fault in one part does not hide another.
 func (a *app) examine(ctx context.Context) []Finding {
 	var out []Finding
 	say := sayer(&out)
@@ -119,8 +119,8 @@ func (a *app) examine(ctx context.Context) []Finding {
 	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 }
 
-// examineCodex looks for Codex. If it is missing, or not logged in, that is a warning: other agents and --offline
-// do not need it. A Codex that is installed and cannot be used is a fault.
+// examineCodex looks for Codex. Not having it is a warning, since flows of commands do not need
+// it. If it is installed but cannot be used, that is a fault.
 func (a *app) examineCodex(ctx context.Context) []Finding {
 	h := a.codexHost()
 	p, err := h.Find(ctx, "")
@@ -152,7 +152,7 @@ func (a *app) examineCodex(ctx context.Context) []Finding {
 	return out
 }
 
-// examineReads says what the sandbox keeps from the commands of agents here, as it was tried.
+// examineReads reports what the sandbox hides from agents' commands here, according to a test.
 func examineReads(reads []codex.Read, err error) []Finding {
 	if err != nil {
 		return []Finding{{What: "agent reads", Warning: true, Text: err.Error(),
@@ -194,7 +194,7 @@ func (a *app) examineClaude(ctx context.Context) []Finding {
 	return out
 }
 
-// examinePlace looks at the workspace and the programs.
+// examinePlace checks the workspace and the programs.
 func (a *app) examinePlace(home string) []Finding {
 	var out []Finding
 	say := sayer(&out)
@@ -217,7 +217,7 @@ func (a *app) examinePlace(home string) []Finding {
 	return out
 }
 
-// examineHome looks at where the record is.
+// examineHome checks where the record is stored.
 func examineHome(home string) []Finding {
 	out := []Finding{examineRights(home)}
 	if dir := os.TempDir(); config.Outside(dir, home) != nil {
@@ -241,7 +241,7 @@ func examineRights(home string) Finding {
 	return Finding{What: "rights", OK: true, Text: "only you can read it"}
 }
 
-// mostCounted bounds the tasks that doctor counts.
+// mostCounted limits the tasks that doctor counts.
 const mostCounted = 1000
 
 func examineStore(ctx context.Context, s store.Store) []Finding {

@@ -13,10 +13,10 @@ import (
 	"github.com/plait-run/plait/internal/model"
 )
 
-// ollama is where Ollama listens by default.
+// ollama is the default address of Ollama.
 const ollama = "127.0.0.1:11434"
 
-// examineModels reports on the model servers that the environment and the settings name. It asks no others.
+// examineModels reports on the model servers that the environment and the settings name. It calls no others.
 func (a *app) examineModels(ctx context.Context) []Finding {
 	agents := map[string]flow.Agent{"model": {Kind: "model"}}
 	if dir, err := os.Getwd(); err == nil {
@@ -46,7 +46,7 @@ func (a *app) examineModels(ctx context.Context) []Finding {
 	return out
 }
 
-// examineModel looks at one agent.
+// examineModel checks one agent.
 func (a *app) examineModel(ctx context.Context, name string, def flow.Agent) Finding {
 	f := Finding{What: "model", Warning: true}
 	if name != "model" {

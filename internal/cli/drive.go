@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// drive drives a thread as the flags of a verb say: in a process of its own, or here, showing what happens, and
-// prints how it ended.
+// drive drives a thread as a verb's flags say, in a separate process or here, showing what happens, and prints
+// how it ended.
 func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume, f driveFlags) error {
 	if f.detach {
 		return a.detach(cmd, w, row, r, f)
@@ -61,7 +61,7 @@ func (a *app) driven(cmd *cobra.Command, w *workplace, row, end store.Thread, er
 		return a.leftToTeam(cmd, away.Row)
 	}
 	var taken *control.TakenError
-	if errors.As(err, &taken) { // it goes on, but not here
+	if errors.As(err, &taken) { // it continues, but not here
 		name := w.view().Names().Of(context.WithoutCancel(cmd.Context()), taken.Row)
 		return view.Advise(err, "follow it with `plait show %s` or `plait logs -f %s`", name, name)
 	}
@@ -101,13 +101,13 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 	return a.driven(cmd, w, row, end.Row, end.Err, driven{took: time.Since(began)})
 }
 
-// leftTalk says how a conversation goes on that a person has left.
+// leftTalk says how to continue a conversation that a person has left.
 func (a *app) leftTalk(row store.Thread) error {
 	fmt.Fprintln(a.err, a.style(a.err).dim(a.says("continue this conversation with: plait resume "+row.Short)))
 	return nil
 }
 
-// talk is a conversation that begins with the first line that is typed.
+// talk holds a conversation that begins with the first line typed.
 func (a *app) talk(cmd *cobra.Command, dir, tree string, opts control.Options) error {
 	ctx := cmd.Context()
 	opts.Offline = scenario(opts.Offline, flow.ChatFlow)
@@ -129,8 +129,8 @@ func (a *app) talk(cmd *cobra.Command, dir, tree string, opts control.Options) e
 	return a.leftTalk(end.Row)
 }
 
-// drivePlain drives a task, tells of it line by line and asks what it asks. left says that a
-// conversation was left by its person.
+// drivePlain drives a task, reports on it line by line and asks what it asks. left reports
+// whether the person left the conversation.
 func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r control.Resume,
 ) (end store.Thread, left bool, err error) {
 	p := tui.NewPlain(a.screen(w, a.err))
@@ -166,7 +166,7 @@ func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r 
 	}
 }
 
-// answered waits until nothing is open in a task any more, and reports whether anything was.
+// answered waits until a task has no open gates, and reports whether it had any.
 func (w *workplace) answered(ctx context.Context, row store.Thread) (bool, error) {
 	for was, pos := false, int64(0); ; was = true {
 		open, err := w.view().Gates(ctx, view.GateFilter{Task: row.Root, State: store.GateOpen})

@@ -22,7 +22,7 @@ type driven struct {
 	quiet       bool
 }
 
-// ended prints where a thread stands, and sets the exit code from it.
+// ended prints the state of a thread, and sets the exit code accordingly.
 func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven) error {
 	ctx := context.WithoutCancel(cmd.Context())
 	if now, err := w.store.Thread(ctx, row.ID); err == nil {
@@ -82,7 +82,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	})
 }
 
-// result is what a thread came to: the text of the last step that somebody did, and the text of its end.
+// result returns a thread's result: the text of the last step that was done, and the text of its end.
 func (w *workplace) result(ctx context.Context, row store.Thread) (text, end string, err error) {
 	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
 		if err != nil {
@@ -101,7 +101,7 @@ func (w *workplace) result(ctx context.Context, row store.Thread) (text, end str
 	return text, end, nil
 }
 
-// taskOf is the task that a thread is of, as people see it.
+// taskOf returns the task of a thread, as people see it.
 func (w *workplace) taskOf(ctx context.Context, row store.Thread) (view.Task, error) {
 	root, err := w.store.Thread(ctx, row.Task)
 	if err != nil {
@@ -110,9 +110,9 @@ func (w *workplace) taskOf(ctx context.Context, row store.Thread) (view.Task, er
 	return w.view().Task(ctx, root)
 }
 
-// stands says how threads of the task of row stand, by id: as lists of tasks do.
+// stands returns the displays of the threads of row's task, by id, as lists of tasks show them.
 func (w *workplace) stands(ctx context.Context, row store.Thread) (standings, error) {
-	if row.ID == "" { // a step, whoever has it
+	if row.ID == "" { // a step, in whatever thread
 		return nil, nil
 	}
 	task, err := w.taskOf(ctx, row)
@@ -121,7 +121,7 @@ func (w *workplace) stands(ctx context.Context, row store.Thread) (standings, er
 
 type standings map[string]view.Display
 
-// of is the word for how a thread stands; for one of another task it is said by its status alone.
+// of returns the word for a thread's state. For a thread of another task it depends on the status alone.
 func (s standings) of(thread string, status store.Status) string {
 	d, ok := s[thread]
 	if !ok {
@@ -130,7 +130,7 @@ func (s standings) of(thread string, status store.Status) string {
 	return string(d.State)
 }
 
-// tellEnd says in a line how a thread stands, and below that what it took and which files it changed.
+// tellEnd prints a thread's state on one line, and below it what it used and which files it changed.
 func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, task view.Task, res view.Standing, name string,
 	d driven) {
 	st := a.style(a.err)
@@ -159,8 +159,8 @@ func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, task 
 // maxChanged is how many changed files are listed.
 const maxChanged = 20
 
-// changed lists the files that a thread changed, a line each, as git diff --stat does. Nothing is said
-// of what is not known, or of a thread outside a repository.
+// changed lists the files that a thread changed, one a line, as git diff --stat does. It returns
+// nothing if the changes are unknown, or outside a repository.
 func (w *workplace) changed(ctx context.Context, row store.Thread) []string {
 	from, to := "", ""
 	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
@@ -185,7 +185,7 @@ func (w *workplace) changed(ctx context.Context, row store.Thread) []string {
 	return w.diffStat(ctx, from, to)
 }
 
-// diffStat lists what differs between two git trees.
+// diffStat lists the differences between two git trees.
 func (w *workplace) diffStat(ctx context.Context, from, to string) []string {
 	if from == "" || to == "" || from == to {
 		return nil
@@ -201,7 +201,7 @@ func (w *workplace) diffStat(ctx context.Context, from, to string) []string {
 	return stat(string(patch))
 }
 
-// stat counts what a patch changes, file by file.
+// stat counts what a patch changes in each file.
 func stat(patch string) []string {
 	type file struct {
 		name           string
@@ -238,11 +238,11 @@ func stat(patch string) []string {
 	return lines
 }
 
-// maxAnswers bounds how many open gates are spelled out.
+// maxAnswers limits how many open gates are spelled out.
 const maxAnswers = 5
 
-// nextText says what a person can do about a thread that is not driven any more and is called name. open
-// are the gates of its task; asks says that somebody below it waits for one.
+// nextText says what a person can do about a thread, called name, that is no longer driven. open are its
+// task's gates; asks says that something below it waits for a person.
 func nextText(row store.Thread, name string, open []store.Gate, asks bool) []string {
 	if row.Ended() {
 		return []string{"see it with: plait show " + name}
@@ -283,7 +283,7 @@ func nextText(row store.Thread, name string, open []store.Gate, asks bool) []str
 	return []string{"try again with: " + with}
 }
 
-// answersText says how open gates are answered. With the answer to the only one its task continues.
+// answersText says how to answer open gates. If there is only one, answering it continues its task.
 func answersText(open []store.Gate) []string {
 	then := ""
 	if len(open) == 1 {

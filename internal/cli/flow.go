@@ -102,7 +102,7 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 	}
 }
 
-// unknownAgents are the agents that a flow names and that nobody has configured.
+// unknownAgents reports the agents that a flow names and that are not configured.
 func (a *app) unknownAgents(def *flow.Definition, file string) ([]flow.Problem, error) {
 	workspace, err := config.Workspace(".")
 	if err != nil {
@@ -123,7 +123,7 @@ func (a *app) unknownAgents(def *flow.Definition, file string) ([]flow.Problem, 
 	return flow.CheckAgents(def, file, data, attempt.Agents{Defined: defined}.Names()), nil
 }
 
-// findIn looks up a flow's file from dir, and names it from cwd where it lies below.
+// findIn looks up a flow's file from dir. If it is below cwd, its name is relative to cwd.
 func findIn(cwd, dir, name string) (string, bool) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(cwd, dir)
@@ -135,7 +135,7 @@ func findIn(cwd, dir, name string) (string, bool) {
 	return file, ok
 }
 
-// keptFlow asks the store for a called flow that no file is found for. Only then is it opened.
+// keptFlow looks in the store for a called flow that has no file. The store is not opened before.
 func (a *app) keptFlow(ctx context.Context, name string) ([]*flow.Definition, error) {
 	w, err := a.open(ctx, "")
 	if err != nil {
@@ -197,7 +197,7 @@ any directory. An earlier flow of the same name moves to the history; see plait 
 	return cmd
 }
 
-// findFlow looks a flow up from where the person is.
+// findFlow looks up a flow from the person's current directory.
 func (w *workplace) findFlow(ctx context.Context, name string) (control.Found, error) {
 	found, err := w.control.Find(ctx, w.dir, name)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -210,7 +210,7 @@ func (w *workplace) findFlow(ctx context.Context, name string) (control.Found, e
 	return found, view.Advise(err, "list flows with `plait flow list`")
 }
 
-// notFound is err without saying twice that something was not found.
+// notFound returns the text of err without repeating that something was not found.
 func notFound(err error) string {
 	return strings.TrimSuffix(err.Error(), ": "+store.ErrNotFound.Error())
 }

@@ -39,7 +39,7 @@ func (a *app) flowGraphCmd() *cobra.Command {
 	}
 }
 
-// mermaid is a flow as the text of a Mermaid flowchart.
+// mermaid returns a flow as a Mermaid flowchart.
 func mermaid(d *flow.Definition) string {
 	var b strings.Builder
 	ids := map[string]string{}
@@ -80,7 +80,7 @@ func mermaid(d *flow.Definition) string {
 	return "flowchart TD\n" + b.String()
 }
 
-// quoted is a text that Mermaid takes for nothing but text.
+// quoted returns text that Mermaid takes literally.
 func quoted(text string) string {
 	return `"` + strings.NewReplacer(`"`, "#quot;", "\n", " ", "#", "#35;").Replace(text) + `"`
 }

@@ -45,8 +45,8 @@ Without NAME, list the names. plait flow new and plait init write the schema of 
 	}
 }
 
-// writeFlowSchema writes the schema of flow files to where the first line of a new flow points its editor, in
-// place of an older one, and returns the file.
+// writeFlowSchema writes the schema of flow files to where the first line of a new flow points the editor,
+// replacing an older one, and returns the file.
 func writeFlowSchema(workspace string) (file string, err error) {
 	dir := filepath.Join(workspace, ".plait")
 	file = filepath.Join(dir, "flow.schema.json")

@@ -6,7 +6,7 @@ import (
 	"github.com/plait-run/plait/internal/gateway"
 )
 
-// forwardCmd is what an agent behind a wall is started through. People have no use for it.
+// forwardCmd starts an agent behind a wall. It is not for people.
 func (a *app) forwardCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: gatewayForward + " SOCKET PROGRAM [ARG...]", Hidden: true, DisableFlagParsing: true,

@@ -90,7 +90,7 @@ func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates 
 	for _, g := range gates {
 		shown := string(g.State)
 		if state != "" {
-			shown = "" // all are in the state that was asked for
+			shown = "" // all are in the requested state
 		}
 		t.add(g.ID, safe(named.ByID(ctx, g.Thread)), ago(g.OpenedAt), oneLine(cmp.Or(g.Node, string(g.Source)), 30),
 			view.KindWord(g.Kind), shown, oneLine(view.About(g), 120))
@@ -152,7 +152,7 @@ func (a *app) gateAnswerCmd() *cobra.Command {
 	return cmd
 }
 
-// answerCmd makes a verb that answers gates of one kind; fill makes the answer.
+// answerCmd makes a verb that answers gates of one kind; fill fills in the answer.
 func (a *app) answerCmd(
 	kind store.GateKind, fill func(*cobra.Command, store.Gate, *gate.Answer) error,
 ) *cobra.Command {
@@ -220,7 +220,7 @@ func (w *workplace) goesOn(ctx context.Context, g store.Gate) (store.Thread, boo
 	return row, err == nil && !row.Ended() && !w.view().Driven(ctx, row.ID)
 }
 
-// resumeAnswered lets a task go on whose gate was answered just now.
+// resumeAnswered resumes a task whose gate was just answered.
 func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate) error {
 	w, err := a.open(cmd.Context(), row.Workspace)
 	if err != nil {
@@ -232,14 +232,14 @@ func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate)
 	return a.drive(cmd, w, row, control.Resume{}, driveFlags{})
 }
 
-// answer answers a gate, as it was read, for the person at the keyboard.
+// answer answers a gate, as it was read, on behalf of the person at the keyboard.
 func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
 	ans.By, ans.Via, ans.Digest = gate.Person(), store.ViaCLI, g.Digest
 	return w.book().Answer(ctx, g.ID, ans)
 }
 
 // openAsked finds the question or approval to be answered, by its id. On a terminal a task's id stands for
-// the one that is open in it, once the person has seen and confirmed it.
+// its only open one, once the person has seen and confirmed it.
 func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (*workplace, store.Gate, error) {
 	ctx := cmd.Context()
 	w, g, err := a.openGate(ctx, typed)
@@ -248,7 +248,7 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	}
 	_, row, noTask := a.openTask(ctx, typed)
 	if noTask != nil {
-		return w, g, err // it is neither
+		return w, g, err // it is neither a gate nor a task
 	}
 	w, openErr := a.open(ctx, "")
 	if openErr != nil {
@@ -289,7 +289,7 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 }
 
 // openGate opens the workplace of the current directory and finds the one gate
-// whose id begins with what was typed, as it is now.
+// whose id begins with what was typed, in its present state.
 func (a *app) openGate(ctx context.Context, typed string) (*workplace, store.Gate, error) {
 	w, err := a.open(ctx, "")
 	if err != nil {

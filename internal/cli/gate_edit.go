@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An inputFlags is with which input an action is approved, in the place of the one that was asked for.
+// inputFlags hold the input with which an action is approved, instead of the requested one.
 type inputFlags struct {
 	edit bool
 	file string
@@ -27,7 +27,7 @@ func (f *inputFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "input", "", "approve with the input in `FILE` instead: a JSON object, or - for stdin")
 }
 
-// input returns the input to approve g with, nil for its own.
+// input returns the input with which to approve g, nil for its own.
 func (a *app) input(cmd *cobra.Command, f inputFlags, g store.Gate) (json.RawMessage, error) {
 	switch {
 	case f.edit && f.file != "":
@@ -60,7 +60,7 @@ func (a *app) input(cmd *cobra.Command, f inputFlags, g store.Gate) (json.RawMes
 	return data, nil
 }
 
-// editor lets a person change an input in their editor, as git does: $VISUAL or $EDITOR is a command line.
+// editor lets a person change an input in their editor. As in git, $VISUAL or $EDITOR is a command line.
 func (a *app) editor(cmd *cobra.Command, input json.RawMessage) ([]byte, error) {
 	var text bytes.Buffer
 	if err := json.Indent(&text, input, "", "  "); err != nil {

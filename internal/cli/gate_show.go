@@ -33,15 +33,15 @@ func (a *app) gateShowCmd() *cobra.Command {
 			}
 			name := w.view().Names().ByID(ctx, g.Thread)
 			if root, err := w.store.Thread(ctx, g.Task); err == nil && control.Team(root) {
-				g.Ref = "" // nobody reads it
+				g.Ref = "" // no process reads it
 			}
 			return a.print(cmd, view.GateRow(g), func(out io.Writer) { a.writeGate(out, g, name, diff) })
 		},
 	}
 }
 
-// writeGate prints all of a gate of the thread called name. What agents wrote never begins a line: it could
-// pass for a line of ours.
+// writeGate prints all of a gate of the thread called name. Text from agents never begins a line: it could
+// be mistaken for Plait's own.
 func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line := func(label, text string) {
 		text = safe(text)
@@ -119,8 +119,8 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line("bound to", digest)
 }
 
-// writeAction prints an action part by part, and as JSON where it has parts that
-// are not known here: what is approved must have been seen.
+// writeAction prints an action part by part, and as JSON if it has unknown
+// parts: people must see what they approve.
 func writeAction(line func(label, text string), g store.Gate) {
 	if len(g.Action) == 0 {
 		return

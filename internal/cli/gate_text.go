@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// where is the thread of a gate, after its task where that is another.
+// where names the thread of a gate, after its task if that is another thread.
 func where(g store.Gate) string {
 	if g.Task == g.Thread {
 		return g.Thread
@@ -19,16 +19,16 @@ func where(g store.Gate) string {
 	return g.Task + "/" + g.Thread
 }
 
-// commandLine is the command line that does what o says.
+// commandLine returns the command line that does what o says.
 func commandLine(o view.Option) string { return task.Command(view.Program{}, o, `"…"`) }
 
-// wrongKind says how a gate wants to be answered.
+// wrongKind says how a gate must be answered.
 func wrongKind(g store.Gate) string {
 	with := commandLine(view.AnswersOf(g)[0])
 	return wants(g, "is a question; answer it with: "+with, "is an approval; answer it with: "+with+", or deny")
 }
 
-// wants is the text for the kind of a gate.
+// wants returns text for a question, approval for an approval.
 func wants(g store.Gate, text, approval string) string {
 	if g.Kind == store.GateInput {
 		return text
@@ -36,7 +36,7 @@ func wants(g store.Gate, text, approval string) string {
 	return approval
 }
 
-// whatNext says what becomes of an answer, and whether somebody drives the task.
+// whatNext says what happens after an answer, and reports whether a process drives the task.
 func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
 	row, err := w.store.Thread(ctx, g.Thread)
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
 	return "continue with: plait resume " + task, false
 }
 
-// closed says how a gate stopped waiting, in a line.
+// closed says on one line how a gate stopped waiting.
 func closed(g store.Gate) string {
 	text := string(g.State)
 	if g.By != "" {
@@ -68,8 +68,8 @@ func closed(g store.Gate) string {
 	return text
 }
 
-// asks says what a gate asks, in lines of at most so many characters: the question,
-// and of an approval what exactly would be done.
+// asks returns what a gate asks, in lines of at most most characters: the question,
+// and for an approval exactly what would be done.
 func asks(g store.Gate, most int) []string {
 	var lines []string
 	add := func(label, text string) {
@@ -97,7 +97,7 @@ func asks(g store.Gate, most int) []string {
 	return lines
 }
 
-// diffSummary counts what a unified diff changes.
+// diffSummary counts the changes in a unified diff.
 func diffSummary(diff string) string {
 	added, removed := 0, 0
 	var files []string

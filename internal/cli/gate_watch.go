@@ -75,7 +75,7 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 	return cmd
 }
 
-// answered lets tasks go on whose gates were answered, one goroutine each.
+// answered resumes tasks whose gates were answered, each in its own goroutine.
 type answered struct {
 	*app
 	w     *workplace
@@ -83,15 +83,15 @@ type answered struct {
 	under sync.WaitGroup
 }
 
-// begin returns a context for whoever watches, and the function that stops what goes on here and waits
-// for that.
+// begin returns a context for the watcher, and a function that stops what was resumed here and waits
+// for it.
 func (d *answered) begin(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	d.ctx = ctx
 	return ctx, func() { cancel(); d.under.Wait() }
 }
 
-// hear lets the task of a gate go on that does not wait any more.
+// hear resumes the task of a gate that no longer waits.
 func (d *answered) hear(g store.Gate) {
 	row, free := d.w.goesOn(d.ctx, g)
 	if !free || g.State == store.GateOpen || g.State == store.GateWithdrawn {
@@ -102,14 +102,14 @@ func (d *answered) hear(g store.Gate) {
 		if err == nil {
 			_, err = w.control.Drive(d.ctx, row.ID, control.Resume{Wait: true})
 		}
-		var held *store.HeldError // somebody was quicker
+		var held *store.HeldError // another process was faster
 		if err != nil && !errors.As(err, &held) && !errors.Is(err, engine.ErrInterrupted) {
 			fmt.Fprintln(d.err, "task "+row.ID+" did not continue: "+safe(err.Error()))
 		}
 	})
 }
 
-// A gateEvent is what gate watch --json prints of a gate.
+// A gateEvent is what gate watch --json prints for a gate.
 type gateEvent struct {
 	TS     int64      `json:"ts"`
 	Type   string     `json:"type"` // as the event's
@@ -127,7 +127,7 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 		}
 		for _, g := range changed {
 			if err := a.tellGate(g); err != nil {
-				return err // nobody reads any more
+				return err // the reader is gone
 			}
 		}
 		if last {
@@ -138,7 +138,7 @@ func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error 
 			return err
 		}
 		if last {
-			continue // what came before the end is told
+			continue // first print what came before the end
 		}
 		if err := f.Wait(ctx, 0); err != nil {
 			return err

@@ -106,7 +106,7 @@ func (a *app) showWhy(cmd *cobra.Command, cfg gc.Config, typed string) error {
 	})
 }
 
-// progress shows how far long work is, on a terminal.
+// progress shows the progress of long work on a terminal.
 func (a *app) progress(what string) func(done, total int) {
 	if a.json || !isTerminal(a.err) {
 		return nil
@@ -123,7 +123,7 @@ func (a *app) progress(what string) func(done, total int) {
 	}
 }
 
-// size says a number of bytes as people do.
+// size formats a number of bytes for people.
 func size(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -127,7 +127,7 @@ For a single task use plait task export.`,
 	}
 }
 
-// mayExport refuses a directory that is not empty and has no record, and the record itself.
+// mayExport refuses a directory that has no record and is not empty, and the record's own directory.
 func (a *app) mayExport(w *workplace, dir string) error {
 	if sameDir(dir, w.home) {
 		return usagef("%s is where the record is; choose another directory", safe(dir))
@@ -144,7 +144,7 @@ func (a *app) mayExport(w *workplace, dir string) error {
 	return nil
 }
 
-// carry verifies what is to be carried, a single task or all, and carries it.
+// carry verifies what is to be carried, a single task or everything, and carries it.
 func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Config, task string) (carried, error) {
 	heap.AsEver()
 	var res carried
@@ -190,7 +190,7 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 	})
 }
 
-// A source is what is imported: a record that was opened.
+// A source is an opened record to import from.
 type source struct {
 	name  string // for people
 	task  string // of an export, "" for a record
@@ -199,7 +199,7 @@ type source struct {
 	close func()
 }
 
-// openSource opens what a person wants imported. An export is unpacked into a record of its own first.
+// openSource opens what a person wants to import. An export is first unpacked into its own record.
 func (a *app) openSource(ctx context.Context, w *workplace, typed string) (source, error) {
 	path, err := filepath.Abs(typed)
 	if err != nil {
@@ -234,7 +234,7 @@ func (a *app) openSource(ctx context.Context, w *workplace, typed string) (sourc
 	return source{name: path, home: path, store: s, close: func() { s.Close() }}, nil
 }
 
-// unpack puts an export into a record beside this one, which goes when the import has ended.
+// unpack puts an export into a temporary record in home, which the source's close removes.
 func (a *app) unpack(ctx context.Context, w *workplace, path string, files fs.FS) (source, error) {
 	if err := os.MkdirAll(w.home, 0o700); err != nil {
 		return source{}, err
@@ -258,7 +258,7 @@ func (a *app) unpack(ctx context.Context, w *workplace, path string, files fs.FS
 	return src, nil
 }
 
-// sameDir reports whether two paths lead to one directory.
+// sameDir reports whether two paths name the same directory.
 func sameDir(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

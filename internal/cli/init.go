@@ -80,7 +80,7 @@ func (a *app) versionCmd() *cobra.Command {
 	}
 }
 
-// version is the name of the release, else the module's version, or the revision it was built from.
+// version returns the name of the release, or the module's version, or the revision that it was built from.
 func (p Program) version() string {
 	if p.Release != "" {
 		return p.Release

@@ -7,7 +7,7 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// useJQ reads the expression of --jq, which asks for JSON.
+// useJQ reads the expression of --jq, which implies JSON.
 func (a *app) useJQ(expr string) error {
 	if expr == "" {
 		return nil
@@ -23,7 +23,7 @@ func (a *app) useJQ(expr string) error {
 	return nil
 }
 
-// filtered prints what --jq takes from v: texts as they are, everything else as JSON, each on a line.
+// filtered prints what --jq selects from v, one result a line: texts as they are, everything else as JSON.
 func (a *app) filtered(v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

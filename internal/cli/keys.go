@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/config"
 )
 
-// A keyring has the keys that programs of the person's print, see keys: in the configuration. It keeps them in memory,
-// and nowhere else. Its zero value is ready.
+// A keyring holds the keys printed by the person's programs; see keys: in the configuration. It keeps them only in
+// memory. Its zero value is ready to use.
 type keyring struct {
 	mu       sync.Mutex
 	read     bool
@@ -27,8 +27,8 @@ const (
 	maxKey  = 64 << 10
 )
 
-// secret is the value of a variable for Plait itself: of its environment, else what the program prints that the
-// person's own configuration names for it. It is asked once.
+// secret returns the value of a variable for Plait itself: from the environment, or else the output of the
+// program that the person's own configuration names for it, which is run once.
 func (a *app) secret(name string) string {
 	if value := a.getenv(name); value != "" {
 		return value
@@ -38,7 +38,7 @@ func (a *app) secret(name string) string {
 	defer k.mu.Unlock()
 	if !k.read {
 		k.read, k.values = true, map[string]string{}
-		if s, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // what is wrong with it is said elsewhere
+		if s, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // its errors are reported elsewhere
 			k.commands = s.Keys.V
 		}
 	}
@@ -54,7 +54,7 @@ func (a *app) secret(name string) string {
 	return value
 }
 
-// printed runs a program and returns the line that it prints. What it prints is in no error.
+// printed runs a program and returns the line that it prints, which never appears in an error.
 func printed(argv []string) (string, error) {
 	ctx, stop := context.WithTimeout(context.Background(), keyTime)
 	defer stop()

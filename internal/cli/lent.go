@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// lent is the directory of what an agent may read of the record: nodes in one file, see
+// lent is the directory that holds what an agent may read of the record: nodes in one file, see
 // [agent.Objects], and blobs in files named by hash. It is all that cas get and walk see inside
 // an agent.
 type lent struct {

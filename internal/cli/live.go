@@ -23,12 +23,12 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// moves reports whether what is written to a terminal may be drawn anew there.
+// moves reports whether output to a terminal may be redrawn.
 func (a *app) moves(out io.Writer) bool {
 	return !a.json && !a.plain && isTerminal(out) && a.getenv("TERM") != "dumb"
 }
 
-// screen is what the terminal shows of a workplace, and what can be done there.
+// screen returns what the terminal shows of a workplace, and what can be done there.
 func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	cfg := tui.Config{
 		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
@@ -54,11 +54,11 @@ func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	if a.resumeCmd().Flags().Lookup("detach") != nil {
 		cfg.Detach = func(ctx context.Context, task string) error { return w.detach(ctx, task, a.unsafe) }
 	}
-	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list there is solo
+	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list, only solo is offered
 	return cfg
 }
 
-// detach lets a task go on in a process of its own.
+// detach has a separate process continue a task.
 func (w *workplace) detach(ctx context.Context, task string, unsafe bool) error {
 	bin, err := os.Executable()
 	if err != nil {
@@ -76,7 +76,7 @@ func (w *workplace) detach(ctx context.Context, task string, unsafe bool) error 
 	return nil
 }
 
-// begin makes a task of a flow whose commands were agreed to. Nobody is asked here.
+// begin makes a task of a flow whose commands were agreed to. It asks no one.
 func (a *app) begin(ctx context.Context, w *workplace, name, prompt, tree string, o control.Options,
 ) (store.Thread, error) {
 	found, err := w.control.Find(ctx, w.dir, name)
@@ -94,8 +94,8 @@ func (a *app) begin(ctx context.Context, w *workplace, name, prompt, tree string
 		Options: o})
 }
 
-// day is plait alone: one screen on a terminal, its questions line by line on one that can do no more,
-// else the help.
+// day is plait without arguments: one screen on a terminal, questions line by line on a simpler
+// terminal, and otherwise the help.
 func (a *app) day(cmd *cobra.Command) error {
 	if a.json || !isTerminal(a.in) || !isTerminal(a.out) {
 		return cmd.Help()
@@ -107,7 +107,7 @@ func (a *app) day(cmd *cobra.Command) error {
 	return a.needs(cmd, w, "", false)
 }
 
-// needs shows what needs a person, on the task that is named or in all of a workspace.
+// needs shows what needs a person: in the named task, or in a whole workspace.
 func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) error {
 	ctx := cmd.Context()
 	cfg := a.screen(w, a.out)
@@ -138,7 +138,7 @@ func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) err
 	return err
 }
 
-// position is that of the newest event.
+// position returns the position of the newest event.
 func (w *workplace) position(ctx context.Context, task string) int64 {
 	events, err := w.store.Events(ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: 1})
 	if err != nil || len(events) == 0 {
@@ -147,7 +147,7 @@ func (w *workplace) position(ctx context.Context, task string) int64 {
 	return events[0].Pos
 }
 
-// live shows a task on a terminal, and answers what it asks.
+// live shows a task on a terminal, and puts its questions to the person.
 func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Run) (tui.End, error) {
 	cfg := a.screen(w, a.err)
 	tell := w.narrator()
@@ -166,7 +166,7 @@ func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Ru
 	return tui.Live(ctx, cfg, r)
 }
 
-// stays is what of an event stays on the screen when what moves is gone, "" for nothing.
+// stays returns the lines of an event that stay on the screen once the live part is gone, "" for none.
 func (a *app) stays(tell *narrator, ev store.Event) string {
 	tell.Observe(ev)
 	switch p := event.Read(ev).(type) {
@@ -177,7 +177,7 @@ func (a *app) stays(tell *narrator, ev store.Event) string {
 			return ""
 		}
 	case event.ThreadEnded:
-		return "" // its last step, or the end of the command, says so
+		return "" // its last step or the end of the command reports it
 	case event.GateChanged:
 		if p.Change == event.GateBlocked {
 			return "" // it is asked below
@@ -186,13 +186,13 @@ func (a *app) stays(tell *narrator, ev store.Event) string {
 	return strings.TrimRight(tell.describe(ev), " ")
 }
 
-// A follower tells of a task's events, a line each, while it is driven: NDJSON, or text.
+// A follower prints a task's events, one a line, while the task is driven: NDJSON, or text.
 type follower struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// follow begins to tell of the events of row's task that are still to come.
+// follow begins to print the future events of row's task.
 func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &follower{cancel: cancel}
@@ -213,14 +213,14 @@ func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
 	return f
 }
 
-// stop tells of what is left and ends.
+// stop prints what is left and ends.
 func (f *follower) stop() {
 	f.cancel()
 	f.done.Wait()
 }
 
-// streamEvents hands on events after pos until ctx ends, and then those that
-// are there already.
+// streamEvents passes on events after pos until ctx ends, and then those that
+// already exist.
 func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64,
 	show func(store.Event)) error {
 	for seen := pos; ; {
@@ -236,18 +236,18 @@ func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, 
 			return nil
 		}
 		if last, err := s.Wait(ctx, max(seen, pos)); err == nil {
-			seen = last // beyond others' events, so as not to wake for them again
+			seen = last // beyond other tasks' events, so as not to wake for them again
 		}
 	}
 }
 
-// narrator returns one that can look up what events do not say.
+// narrator returns a narrator that can look up what events do not contain.
 func (w *workplace) narrator() *narrator {
 	n := &narrator{Narrator: view.NewNarrator(nil), program: w.named}
 	n.Merged = func(step dag.Hash) string {
 		s, err := w.control.Reader().State(context.Background(), step)
 		if err != nil {
-			return "" // what cannot be read is not told; verify tells why
+			return "" // what cannot be read is omitted; verify reports it
 		}
 		d, err := w.control.Reader().Detail(context.Background(), s.Detail)
 		if err != nil || d == nil || d.Merge == nil {

@@ -61,7 +61,7 @@ configuration can let it answer by itself.`,
 }
 
 // agreedBefore returns why a model may not start a flow: a person has not yet agreed to the project files that
-// it and the configuration take commands from. Unlike in plait run, to start it is no consent.
+// it and the configuration take commands from. Unlike with plait run, starting it is not consent.
 func (w *workplace) agreedBefore(f control.Found) error {
 	t, all, err := w.trust(f.Files)
 	if err != nil || t.Agreed(all) {
@@ -71,7 +71,7 @@ func (w *workplace) agreedBefore(f control.Found) error {
 		"they can add the flow with plait flow add, or run it once with plait run", f.Bundle.Name)
 }
 
-// detached drives tasks in processes of their own, which outlive this one.
+// detached drives tasks in separate processes, which outlive this one.
 type detached struct {
 	a *app
 	w *workplace

@@ -7,10 +7,10 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// says returns a text of the program with the name that it has: what it tells people to type works as it stands.
+// says returns a text with the program's own name, so that the commands in it can be typed as they are.
 func (a *app) says(text string) string { return a.named.Says(text) }
 
-// rename gives the help of all verbs the name of the program.
+// rename puts the program's name into the help of all verbs.
 func (a *app) rename(root *cobra.Command) {
 	a.named = view.Program{Name: a.program.Name}
 	for _, verb := range root.Commands() {
@@ -24,7 +24,7 @@ func (a *app) rename(root *cobra.Command) {
 	})
 }
 
-// each calls f with a command and all below it.
+// each calls f with a command and all commands below it.
 func each(cmd *cobra.Command, f func(*cobra.Command)) {
 	f(cmd)
 	for _, sub := range cmd.Commands() {

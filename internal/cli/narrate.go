@@ -11,15 +11,15 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A narrator prints what happens, a line or more for each event.
+// A narrator prints what happens, one or more lines for each event.
 type narrator struct {
 	*view.Narrator
-	// ends says that how the task itself stands is told by somebody else, at its end.
+	// ends says that the state of the task itself is reported elsewhere, at its end.
 	ends    bool
 	program view.Program
 }
 
-// line prints an event as one line or more, or nothing when it says little.
+// line prints an event on one or more lines, or nothing if it is insignificant.
 func (n *narrator) line(out io.Writer, ev store.Event) {
 	text := n.describe(ev)
 	if text == "" {
@@ -31,10 +31,10 @@ func (n *narrator) line(out io.Writer, ev store.Event) {
 	}
 }
 
-// column is a name at the beginning of a line.
+// column pads a name for the beginning of a line.
 func column(name string) string { return fmt.Sprintf("%-14s", name) }
 
-// describe says an event in lines.
+// describe describes an event in lines.
 func (n *narrator) describe(ev store.Event) string {
 	if n.ends && n.Label(ev.Thread) == "" && (event.Is(ev, event.ThreadBlocked{}) || event.Is(ev, event.ThreadEnded{})) {
 		return ""
@@ -56,7 +56,7 @@ func (n *narrator) describe(ev store.Event) string {
 	return strings.Join(lines, "\n")
 }
 
-// questionLine is a question on one line: agents begin some with a mark of a list.
+// questionLine returns a question on one line, without the bullet with which agents begin some.
 func questionLine(text string, most int) string {
 	return view.OneLine(view.Question(text), most)
 }

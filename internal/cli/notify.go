@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// watch returns what notifies the person of the tasks that are driven, nil when they want no notifications.
+// watch returns a function that notifies the person of driven tasks, or nil if they want no notifications.
 func (a *app) watch(w *workplace) func(ctx context.Context, row store.Thread) (stop func()) {
 	to := w.settings.Notify.V
 	if len(to.Command) == 0 && to.Webhook == "" {
@@ -18,7 +18,7 @@ func (a *app) watch(w *workplace) func(ctx context.Context, row store.Thread) (s
 	}
 }
 
-// notifier sends notifications, one for all workplaces: it is the person's own configuration that says where to.
+// notifier returns the sender of notifications, one for all workplaces: the person's own configuration says where to.
 func (a *app) notifier(cfg notify.Config) *notify.Sender {
 	a.mu.Lock()
 	defer a.mu.Unlock()

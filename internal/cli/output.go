@@ -24,7 +24,7 @@ var errorCodes = map[int]string{
 	exitVerify: "corrupt", exitConflict: "conflict", exitTimeout: "timeout", exitInterrupted: "interrupted",
 }
 
-// print prints data as JSON, what --jq selects of it, or as people read it.
+// print prints data as JSON, or what --jq selects of it, or for people.
 func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error {
 	if !a.json {
 		human(a.out)
@@ -61,7 +61,7 @@ func (a *app) finish(err error) int {
 	code := exitCode(err)
 	todo := a.says(a.hint(err))
 	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.says(err.Error())}
-	if errors.Is(err, store.ErrNotFound) { // what was not found says that already
+	if errors.Is(err, store.ErrNotFound) { // the message already says so
 		text.Message = a.says(notFound(err))
 	}
 	var invalid *flow.InvalidError
@@ -82,7 +82,7 @@ func (a *app) finish(err error) int {
 	return code
 }
 
-// hint says what to do about an error, where that is not in its text.
+// hint says what to do about an error, unless its text says so.
 func (a *app) hint(err error) string {
 	var held *store.HeldError
 	var advised *view.Advised
@@ -102,7 +102,7 @@ func (a *app) hint(err error) string {
 	return ""
 }
 
-// heldTask is what a person types for the task that somebody else drives.
+// heldTask returns what a person types for the task that another process drives.
 func (a *app) heldTask(held *store.HeldError) string {
 	id := held.Name[strings.LastIndexAny(held.Name, " /:")+1:]
 	if a.store != nil {
@@ -116,10 +116,10 @@ func (a *app) heldTask(held *store.HeldError) string {
 // safe makes text from agents and files harmless to a terminal.
 func safe(s string) string { return view.Safe(s) }
 
-// oneLine is the first line of s, safe and at most n characters long.
+// oneLine returns the first line of s, safe and at most n characters long.
 func oneLine(s string, n int) string { return view.FirstLine(s, n) }
 
-// A style colours text when its writer is a terminal and nobody asked for none.
+// A style colours text if its writer is a terminal and colour was not disabled.
 type style struct{ on bool }
 
 // The values of --color.
@@ -151,7 +151,7 @@ func (s style) paint(code, text string) string {
 func (s style) bold(t string) string { return s.paint("1", t) }
 func (s style) dim(t string) string  { return s.paint("2", t) }
 
-// state colours how something is displayed, whatever stands after that.
+// state colours a display state, whatever follows it in text.
 func (s style) state(text string) string {
 	for word, code := range stateColors {
 		if strings.HasPrefix(text, string(word)) || strings.HasPrefix(string(word), strings.TrimSuffix(text, "…")) {
@@ -171,7 +171,7 @@ func isTerminal(v any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// ask asks a question on a terminal, and reports whether the answer is y or yes, alone.
+// ask asks a question on a terminal, and reports whether the answer is y or yes.
 func (a *app) ask(question string) bool {
 	fmt.Fprint(a.err, question+" [y/N] ")
 	line, err := bufio.NewReader(a.in).ReadString('\n')

@@ -18,7 +18,7 @@ import (
 )
 
 // openPlace gives a program with a team a place for tasks that belong to no directory of this machine, and returns the
-// record as it is with that.
+// record as seen with that place.
 func (a *app) openPlace(s store.Store, home string) (store.Store, error) {
 	if a.program.Team == nil {
 		return s, nil
@@ -39,13 +39,13 @@ func (a *app) openPlace(s store.Store, home string) (store.Store, error) {
 	return a.place.Store(), nil
 }
 
-// placed reports whether a directory is one of this machine's place: no project is there to be opened.
+// placed reports whether a directory is in this machine's place. Such a directory contains no project to open.
 func (a *app) placed(dir string) bool {
 	return a.place != nil && a.place.Has(store.Thread{Workspace: dir})
 }
 
-// upload says where the files of a directory go with a task that workers do; nil when there is no git: then workers
-// need the same directory.
+// upload says where the files of a directory go along with a task for workers. It is nil if there is no git: then
+// workers need the same directory.
 func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Upload, error) {
 	repo, err := git.Open(ctx, dir)
 	if errors.Is(err, git.ErrNone) {
@@ -66,35 +66,35 @@ func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Up
 	}}, nil
 }
 
-// handOver says where the files of a task go that is to be the team's; nil when it is already.
+// handOver says where the files of a task go that is handed to the team; nil if it is already the team's.
 func (a *app) handOver(ctx context.Context, w *workplace, row store.Thread) (*control.Upload, error) {
 	root, err := w.store.Thread(ctx, row.Root)
 	if err != nil || control.Team(root) {
 		return nil, err
 	}
 	dir := worktree.Of(root)
-	if _, _, made := worktree.Made(root); made { // agents have worked there: it is not asked
+	if _, _, made := worktree.Made(root); made { // agents have worked there: use the workspace
 		dir = root.Workspace
 	}
 	return a.upload(ctx, w, dir)
 }
 
-// teamName is what workers call a project.
+// teamName returns workers' name for a project.
 func teamName(ctx context.Context, repo *git.Repo, t config.Team) string {
 	return cmp.Or(t.Workspace, repo.Name(ctx, cmp.Or(t.Remote, "origin")))
 }
 
-// listTeam has the team's tasks in a person's project listed with those of the directory.
+// listTeam makes a project's list include the team's tasks, besides those of its directory.
 func (a *app) listTeam(ctx context.Context, w *workplace) {
 	if repo, err := git.Open(ctx, w.workspace); err == nil {
 		a.place.Clone(w.workspace, teamName(ctx, repo, w.settings.Team.V))
 	}
 }
 
-// tidyEvery is how often a worker looks for what is not needed any more.
+// tidyEvery is how often a worker looks for what is no longer needed.
 const tidyEvery = time.Minute
 
-// tidy removes what tasks have left in this machine's place, until ctx ends.
+// tidy removes what tasks have left behind in this machine's place, until ctx ends.
 func (a *app) tidy(ctx context.Context, log *slog.Logger) {
 	for a.place != nil {
 		if err := a.place.Sweep(ctx); err != nil && ctx.Err() == nil {

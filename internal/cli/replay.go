@@ -73,7 +73,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 	return cmd
 }
 
-// replay drives a replay, and prints what it came to.
+// replay drives a replay, and prints its result.
 func (a *app) replay(cmd *cobra.Command, w *workplace, r *control.Replay, quiet bool) error {
 	names := w.view().Names()
 	ctx := context.WithoutCancel(cmd.Context())
@@ -109,7 +109,7 @@ func (a *app) replay(cmd *cobra.Command, w *workplace, r *control.Replay, quiet 
 	return a.print(cmd, v, func(out io.Writer) {
 		for i, d := range done.Drifts {
 			if i > 0 && d.Like(done.Drifts[i-1]) {
-				continue // the same goes through all requests of a conversation
+				continue // the same drift occurs in all requests of a conversation
 			}
 			fmt.Fprintf(a.err, "drift: step %d (%s), %s\n", d.Step, safe(d.Role), safe(d.String()))
 		}

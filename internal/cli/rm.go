@@ -75,7 +75,7 @@ then frees the space. Without a terminal to confirm on, --yes is required.`,
 	return cmd
 }
 
-// toRemove finds the tasks that were named, or those that stand as status says.
+// toRemove finds the tasks that were named, or those in the given state.
 func (a *app) toRemove(ctx context.Context, args []string, status string) (*workplace, []store.Thread, error) {
 	w, err := a.open(ctx, "")
 	if err != nil {
@@ -106,7 +106,7 @@ func (a *app) toRemove(ctx context.Context, args []string, status string) (*work
 	return w, rows, nil
 }
 
-// confirmRemoval makes sure that a person means it.
+// confirmRemoval makes sure that a person wants the removal.
 func (a *app) confirmRemoval(ctx context.Context, w *workplace, rows []store.Thread, yes bool) error {
 	if yes {
 		return nil

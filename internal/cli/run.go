@@ -24,7 +24,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// driveFlags are shared by the verbs that make threads go on.
+// driveFlags are shared by the verbs that make threads continue.
 type driveFlags struct {
 	prompt string
 	agent  string
@@ -43,8 +43,8 @@ type driveFlags struct {
 	record  bool
 	keep    bool
 
-	workspace string // to go on in
-	forks     bool   // nothing goes on yet
+	workspace string // where to continue
+	forks     bool   // nothing continues yet
 
 	on    string // who runs the agents
 	needs []string
@@ -85,7 +85,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 }
 
-// text returns the prompt that a flag means.
+// text returns the prompt that a flag specifies.
 func (a *app) text(flag string) (string, error) {
 	read := func(data []byte, err error) (string, error) {
 		if err != nil {
@@ -105,7 +105,7 @@ func (a *app) text(flag string) (string, error) {
 	return read([]byte(flag), nil)
 }
 
-// goOn reads the flags of a verb by which a thread goes on, finds the thread, and
+// goOn reads the flags of a verb that continues a thread, finds the thread, and
 // opens the workplace that it belongs to.
 func (a *app) goOn(
 	ctx context.Context, typed string, f *driveFlags,
@@ -135,8 +135,8 @@ func (a *app) goOn(
 // offlineAuto is --offline without a scenario.
 const offlineAuto = "auto"
 
-// scenario returns the scenario that is meant: without a name the one that is
-// called like the flow, else the one that suits every flow.
+// scenario resolves the name of a scenario. offlineAuto means the one named
+// after the flow, or else the one that suits every flow.
 func scenario(name, flowName string) string {
 	if name != offlineAuto {
 		return name
@@ -175,7 +175,7 @@ func parseLimits(limits []string) (flow.Limits, error) {
 	return l, nil
 }
 
-// runFlags are those of run.
+// runFlags are the flags of run.
 type runFlags struct {
 	driveFlags
 	id, dir, tree string
@@ -190,7 +190,7 @@ func (f *runFlags) add(cmd *cobra.Command, a *app) {
 	f.addOn(cmd, a, "default: this process")
 }
 
-// addOn adds the flags of verbs by which workers do a task. without says who does it without them.
+// addOn adds the flags of verbs that leave a task to workers. without says who runs it otherwise.
 func (f *driveFlags) addOn(cmd *cobra.Command, a *app, without string) {
 	if a.program.Team == nil {
 		return
@@ -200,7 +200,7 @@ func (f *driveFlags) addOn(cmd *cobra.Command, a *app, without string) {
 	cmd.RegisterFlagCompletionFunc("on", cobra.FixedCompletions([]string{control.OnTeam}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// options reads the flags, and refuses those that fit neither each other nor this machine.
+// options reads the flags, and refuses those that conflict with each other or with this machine.
 func (f *runFlags) options(a *app) (control.Options, error) {
 	if err := onFlag(f.on, f.needs); err != nil {
 		return control.Options{}, err
@@ -365,7 +365,7 @@ imported task runs commands of its flow only with --trust.`,
 	return cmd
 }
 
-// recorded says that whoever drives a task takes in what was added.
+// recorded reports that the process that drives a task will pick up what was added.
 func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.RecordedError) error {
 	v := view.NewStanding(row)
 	v.Recorded, v.Summary = true, r.Held.Error()+"; your text is passed to the agent at work if possible, else before the next step"

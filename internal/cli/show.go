@@ -91,7 +91,7 @@ its model, if the task was started with --record; --call N prints one of these r
 	return cmd
 }
 
-// thread reads a thread with its steps, or with the newest so many of them before one.
+// thread reads a thread with its steps, or with the newest limit of them before step before.
 func (w *workplace) thread(ctx context.Context, row store.Thread, before, limit int) (*view.Thread, error) {
 	if before == 0 && limit == 0 {
 		return w.view().Thread(ctx, row)
@@ -99,7 +99,7 @@ func (w *workplace) thread(ctx context.Context, row store.Thread, before, limit 
 	return w.view().Newest(ctx, row, before, limit)
 }
 
-// oneView refuses flags that ask for different things at once.
+// oneView refuses flags that request different views.
 func oneView(cmd *cobra.Command, names ...string) error {
 	var given []string
 	for _, n := range names {
@@ -151,7 +151,7 @@ func (a *app) showDigest(cmd *cobra.Command, w *workplace, what view.Subject) er
 	return a.print(cmd, d, func(out io.Writer) { fmt.Fprintln(out, d.Digest) })
 }
 
-// showStep shows the one step under h.
+// showStep shows the step under h.
 func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool) error {
 	v, err := w.view().Step(cmd.Context(), h, expand)
 	if err != nil {

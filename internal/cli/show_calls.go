@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// showCalls prints what the agent of a step of the chain of head asked its model: all of it in a table, or one call
-// with what was said.
+// showCalls prints the requests of the agent of a step of the chain of head to its model: all of them in a table,
+// or one with its contents.
 func (a *app) showCalls(cmd *cobra.Command, w *workplace, row store.Thread, head dag.Hash, step string, one int) error {
 	v, err := w.view().Calls(cmd.Context(), head, step, one)
 	if errors.Is(err, view.ErrNoCalls) {

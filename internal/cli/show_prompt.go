@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// formMeans says what the forms mean that do not say it themselves.
+// formMeans explains the forms that are not self-explanatory.
 var formMeans = map[string]string{
 	thread.FormSummary: "replaces everything before it",
 	thread.FormSession: "the session knew it, and everything before it",
@@ -21,8 +21,8 @@ var formMeans = map[string]string{
 	thread.FormOmitted: "left out, and everything before it that is not listed",
 }
 
-// showPrompt prints the exact prompt of a step of the chain of head, and before it
-// how it was put together.
+// showPrompt prints the exact prompt of a step of the chain of head, preceded by
+// how it was assembled.
 func (a *app) showPrompt(cmd *cobra.Command, w *workplace, head dag.Hash, name string) error {
 	v, err := w.view().Prompt(cmd.Context(), head, name)
 	if errors.Is(err, view.ErrNoPrompt) {
@@ -37,7 +37,7 @@ func (a *app) showPrompt(cmd *cobra.Command, w *workplace, head dag.Hash, name s
 	})
 }
 
-// writeUses prints how a prompt was put together.
+// writeUses prints how a prompt was assembled.
 func writeUses(out io.Writer, st style, v *view.Prompt) {
 	fmt.Fprintf(out, "prompt of step %d (%s): %d bytes, about %d tokens\n", v.N, safe(v.Role), v.Bytes, v.Tokens)
 	for _, u := range v.Context {

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// showStack prints the way from a thread's head, or a step, up to the top.
+// showStack prints the path from a thread's head, or a step, up to the top.
 func (a *app) showStack(cmd *cobra.Command, w *workplace, what view.Subject) error {
 	v, err := w.view().Stack(cmd.Context(), what)
 	if err != nil {

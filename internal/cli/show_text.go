@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// writeThread prints the thread called name the way a person reads it.
+// writeThread prints the thread called name for people.
 func (a *app) writeThread(out io.Writer, name string, v *view.Thread, stands standings, whole, expand bool) {
 	st := a.style(out)
 	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.state(stands.of(v.ID, v.Status)),
@@ -72,7 +72,7 @@ func (a *app) writeThread(out io.Writer, name string, v *view.Thread, stands sta
 	}
 }
 
-// belowName is what a path or a called thread is known by.
+// belowName returns the name of a path or a called thread.
 func belowName(path *store.Path, flow string) string {
 	if path != nil {
 		return "path " + safe(path.ID)
@@ -80,7 +80,7 @@ func belowName(path *store.Path, flow string) string {
 	return safe(flow)
 }
 
-// roleIn is a role, and the path that a step of it was done in.
+// roleIn returns a role, and the path in which a step of it was done.
 func roleIn(role, path string) string {
 	if path == "" {
 		return safe(role)
@@ -88,7 +88,7 @@ func roleIn(role, path string) string {
 	return safe(role) + " [" + safe(path) + "]"
 }
 
-// count says how many there are of something.
+// count returns a number with its noun.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -211,7 +211,7 @@ func writeDoings(out io.Writer, st style, s *view.Step, whole bool) {
 	}
 }
 
-// price is what something cost, "" where that is not known.
+// price returns what something cost, "" if that is not known.
 func price(micro int64) string {
 	if micro == 0 {
 		return ""

@@ -30,14 +30,14 @@ func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, dept
 	})
 }
 
-// A treeText makes lines of a tree. named is what people type for a thread.
+// A treeText turns a tree into lines. named returns what people type for a thread.
 type treeText struct {
 	st     style
 	stands standings
 	named  func(id string) string
 }
 
-// title is the line of a thread.
+// title returns the line of a thread.
 func (t treeText) title(v *view.Tree) string {
 	words := []string{}
 	if v.Path != nil && v.Kind == store.KindPath {
@@ -95,7 +95,7 @@ func (t treeText) branches(steps []view.TreeStep, loose []view.Tree, cut bool) [
 	return out
 }
 
-// branch is a thread with everything below it.
+// branch returns a thread with everything below it.
 func (t treeText) branch(mark string, v *view.Tree) branch {
 	return branch{mark + t.title(v), t.branches(v.Steps, v.Loose, v.Cut)}
 }

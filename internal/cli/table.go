@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A table is a list as people read it: columns that are as wide as what stands in them. Where the
-// terminal is too narrow, the columns in elastic give way.
+// A table is a list printed for people: columns as wide as their contents. If the terminal is too
+// narrow, the columns in elastic shrink.
 type table struct {
 	head    []string
 	elastic []int
@@ -26,10 +26,10 @@ func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
 const (
 	columnGap   = 2
-	leastColumn = 8 // what an elastic column keeps
+	leastColumn = 8 // minimum width of an elastic column
 )
 
-// write prints the table in at most most columns, 0 for any number. A column with nothing in it is left out.
+// write prints the table in at most most columns, 0 for any number. It omits columns without contents.
 func (t *table) write(out io.Writer, st style, most int) {
 	widths := t.widths()
 	for i := range t.head {
@@ -51,7 +51,7 @@ func (t *table) write(out io.Writer, st style, most int) {
 	}
 }
 
-// widths are those of what stands in the columns.
+// widths returns the widths of the columns' contents.
 func (t *table) widths() []int {
 	widths := make([]int, len(t.head))
 	for _, row := range t.rows {
@@ -62,7 +62,7 @@ func (t *table) widths() []int {
 	return widths
 }
 
-// shrink takes from the elastic columns what is over most, from the widest first.
+// shrink narrows the elastic columns, widest first, until the table fits in most.
 func (t *table) shrink(widths []int, most int) {
 	total := -columnGap
 	for _, w := range widths {
@@ -94,7 +94,7 @@ func (t *table) line(out io.Writer, widths []int, cells []string, paint func(int
 	fmt.Fprintln(out, strings.TrimRight(b.String(), " "))
 }
 
-// columns is how many a terminal has; 0 of what is none.
+// columns returns the width of a terminal, 0 for anything else.
 func columns(out io.Writer) int {
 	if !isTerminal(out) {
 		return 0
@@ -102,14 +102,14 @@ func columns(out io.Writer) int {
 	return width(out)
 }
 
-// names prints what a list is of, one a line, for scripts.
+// names prints the names in a list, one a line, for scripts.
 func names(out io.Writer, list []string) {
 	for _, name := range list {
 		fmt.Fprintln(out, name)
 	}
 }
 
-// width is how many columns a terminal has; of anything else, those that most have.
+// width returns the width of a terminal, and for anything else the usual one.
 func width(out io.Writer) int {
 	if f, ok := out.(*os.File); ok {
 		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w > 20 {

@@ -21,7 +21,7 @@ func (f *driveFlags) addWorkspace(cmd *cobra.Command) {
 	cmd.MarkFlagDirname("workspace")
 }
 
-// takeOver makes a thread one that can go on here: its task belongs to a directory of this machine, and if it
+// takeOver makes a thread able to continue here: its task belongs to a directory of this machine, and if it
 // was imported, the person has said that it may run.
 func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (store.Thread, error) {
 	w, err := a.open(ctx, "")
@@ -63,7 +63,7 @@ func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (st
 	return w.store.Thread(ctx, row.ID)
 }
 
-// workspaceHere is the workspace that a directory of this machine belongs to, ready for tasks.
+// workspaceHere returns the workspace that a directory of this machine belongs to, ready for tasks.
 func (a *app) workspaceHere(w *workplace, typed string) (string, error) {
 	dir, err := filepath.Abs(typed)
 	if err != nil {

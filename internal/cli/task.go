@@ -27,8 +27,7 @@ func (w *workplace) dirs() *task.DirWriter {
 	return &task.DirWriter{Store: w.store, Reader: w.control.Reader(), Program: w.named}
 }
 
-// openTask opens the workplace and finds the task that a thread, as it was typed,
-// belongs to.
+// openTask opens the workplace and finds the task of the thread that was typed.
 func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thread, error) {
 	w, row, err := a.openThread(ctx, typed)
 	if err == nil && row.ID != row.Task {
@@ -109,10 +108,10 @@ Below the list are the commands that answer what needs you.`,
 	return cmd
 }
 
-// taskStandings are the words that task list --state takes.
+// taskStandings are the words that task list --state accepts.
 var taskStandings = view.StateWords(view.Created, view.Working, view.InputRequired, view.Canceled)
 
-// shorts are what people type for tasks.
+// shorts returns what people type for tasks.
 func shorts(lines []view.TaskRow) []string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -121,7 +120,7 @@ func shorts(lines []view.TaskRow) []string {
 	return out
 }
 
-// taskTable prints a list of tasks. narrowed says that not all were asked for.
+// taskTable prints a list of tasks. narrowed says that it was filtered.
 func (a *app) taskTable(out io.Writer, lines []view.TaskRow, narrowed bool) {
 	if len(lines) == 0 {
 		fmt.Fprintln(out, a.nothingHere("tasks", narrowed))

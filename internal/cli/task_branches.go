@@ -96,7 +96,7 @@ func branchState(b control.Branch) string {
 	return state
 }
 
-// shortCommit is enough of a commit's name for git.
+// shortCommit returns enough of a commit's name for git.
 func shortCommit(b control.Branch) string { return b.Commit[:min(len(b.Commit), 12)] }
 
 // whyKept says why a branch was not removed.
@@ -110,7 +110,7 @@ func whyKept(b control.Branch, force bool) string {
 	return "it is not merged; look at it with git log " + safe(b.Name) + ", remove it with --force"
 }
 
-// branchNames are those of branches, for JSON.
+// branchNames returns the names of branches, for JSON.
 func branchNames(list []control.Branch) []string {
 	out := make([]string, len(list))
 	for i, b := range list {
@@ -119,5 +119,5 @@ func branchNames(list []control.Branch) []string {
 	return out
 }
 
-// listed is a list that JSON never shows as null.
+// listed returns a list that JSON never shows as null.
 func listed(list []control.Branch) []control.Branch { return append([]control.Branch{}, list...) }

@@ -85,7 +85,7 @@ func evidenceTable(out io.Writer, entries []task.Entry) {
 	tw.Flush()
 }
 
-// entryName is what an entry is called. One that cannot be read may have no id left.
+// entryName returns the name of an entry. An unreadable one may have no id left.
 func entryName(e task.Entry) string { return oneLine(cmp.Or(e.ID, e.Node.Short()), 100) }
 
 func (a *app) evidenceShowCmd() *cobra.Command {
@@ -124,7 +124,7 @@ byte for byte.`,
 	return cmd
 }
 
-// writeKept writes the bytes that are kept of an entry, in the order of its sources.
+// writeKept writes the bytes that an entry kept, in the order of its sources.
 func writeKept(ctx context.Context, out io.Writer, objects store.Objects, e task.Entry) error {
 	seen := map[dag.Hash]bool{}
 	for _, s := range e.Sources {
@@ -148,10 +148,10 @@ func writeKept(ctx context.Context, out io.Writer, objects store.Objects, e task
 
 func refsOf(e task.Entry) []dag.Hash { return thread.Evidence{Sources: e.Sources}.Refs() }
 
-// maxShown bounds what is shown of kept bytes.
+// maxShown limits how much of kept bytes is shown.
 const maxShown = 64 << 10
 
-// showEvidence prints an entry. What agents wrote never begins a line.
+// showEvidence prints an entry. Text from agents never begins a line.
 func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e task.Entry) error {
 	line := func(label, text string) {
 		switch text = strings.TrimSpace(safe(text)); {
@@ -205,7 +205,7 @@ func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e t
 	return nil
 }
 
-// lineRange is the place in a file that a source means.
+// lineRange returns the place in a file that a source refers to.
 func lineRange(s thread.EvidenceSource) string {
 	switch {
 	case s.Path == nil:

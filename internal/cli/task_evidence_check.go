@@ -33,11 +33,11 @@ type checkedEntry struct {
 type checkResult struct {
 	Evidence  []checkedEntry  `json:"evidence"`
 	Citations int             `json:"citations"` // in the files of the task
-	Dangling  []task.Citation `json:"dangling"`  // those of them that name nothing
+	Dangling  []task.Citation `json:"dangling"`  // those that name nothing
 	Unproven  []task.Citation `json:"unproven"`  // those that name what was declined or interrupted
 }
 
-// worst orders the states of sources: an entry is what its worst source is.
+// worst orders the states of sources: an entry has the state of its worst source.
 var worst = []string{task.Fresh, task.Unknown, task.Moved, task.Stale, task.Gone, task.Wrong, task.Unfinished}
 
 func (a *app) evidenceCheckCmd() *cobra.Command {
@@ -152,8 +152,8 @@ type trees struct {
 	open map[string]*os.Root
 }
 
-// of returns the tree in which an entry's files lie, or that of the task where it is
-// there no more. Nil: there is none.
+// of returns the tree that contains an entry's files, or the task's tree if that is
+// gone. It is nil if there is none.
 func (t *trees) of(ctx context.Context, e task.Entry) (*os.Root, error) {
 	row := t.task
 	if e.Thread != "" && e.Thread != row.ID {
@@ -167,7 +167,7 @@ func (t *trees) of(ctx context.Context, e task.Entry) (*os.Root, error) {
 	for _, dir := range []string{cmp.Or(row.Tree, row.Workspace), cmp.Or(t.task.Tree, t.task.Workspace)} {
 		root, ok := t.open[dir]
 		if !ok {
-			root, _ = os.OpenRoot(dir) // nil when it is gone
+			root, _ = os.OpenRoot(dir) // nil if it is gone
 			t.open[dir] = root
 		}
 		if root != nil {
@@ -225,7 +225,7 @@ func writeChecked(out io.Writer, r checkResult) {
 	fmt.Fprintln(out)
 }
 
-// newPlaces says where moved lines stand now.
+// newPlaces says where moved lines are now.
 func newPlaces(e checkedEntry) string {
 	text := ""
 	for _, s := range e.Sources {

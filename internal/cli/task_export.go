@@ -71,7 +71,7 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 	return cmd
 }
 
-// writeNew writes a file that was not there, wholly or not at all, and returns its
+// writeNew writes a file that did not exist, wholly or not at all, and returns its
 // size.
 func writeNew(file string, write func(io.Writer) error) (int64, error) {
 	tmp, err := os.CreateTemp(filepath.Dir(file), ".plait-export-*")

@@ -87,7 +87,7 @@ func (v pulledView) print(out io.Writer) {
 	}
 }
 
-// pullParts makes a branch for each part of a task that worked in files of its own and left some.
+// pullParts makes a branch for each part of a task that worked in its own files and left some.
 func (a *app) pullParts(ctx context.Context, w *workplace, root store.Thread) (parts []pulledView, err error) {
 	rows, err := thread.Subtree(ctx, w.store, root.ID)
 	if err != nil {

@@ -51,8 +51,8 @@ func (a *app) taskShowCmd() *cobra.Command {
 	}
 }
 
-// writeTask prints a task the way a person reads it: how it stands, what needs them, what came of it,
-// and then who did what. text is its result, changed are the files that it changed.
+// writeTask prints a task for people: its state, what needs them, its result, and then who did what.
+// text is its result, changed are the files that it changed.
 func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed []string, named func(string) string) {
 	st := a.style(out)
 	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))
@@ -102,7 +102,7 @@ func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed
 	}
 }
 
-// writeParts prints who is at work in a task, and in which parts.
+// writeParts prints who works in a task, and in which parts.
 func (a *app) writeParts(out io.Writer, v *task.PrintedTask, named func(string) string) {
 	st := a.style(out)
 	section := func(title string, t table, state int) {
@@ -144,7 +144,7 @@ func (a *app) writeParts(out io.Writer, v *task.PrintedTask, named func(string) 
 	}
 }
 
-// milestoneState is the word for how far an action has come: as its part stands, where one was begun.
+// milestoneState returns the word for the state of an action: that of its part, if one was begun.
 func milestoneState(stands standings, m view.Milestone) string {
 	statuses := map[view.MilestoneState]store.Status{
 		view.MilestonePending: store.Pending, view.MilestoneWorking: store.Running, view.MilestoneBlocked: store.Blocked,

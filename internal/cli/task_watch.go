@@ -46,7 +46,7 @@ Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 
 	}
 }
 
-// watched prints how a task stands that was watched. left says that the person stopped watching.
+// watched prints the state of a watched task. left says that the person stopped watching.
 func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left bool) error {
 	row, err := w.store.Thread(context.WithoutCancel(cmd.Context()), row.ID)
 	switch {
@@ -62,7 +62,7 @@ func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left b
 	})
 }
 
-// undriven waits until a task has ended, nobody drives it, or ctx ends.
+// undriven waits until a task has ended, no process drives it, or ctx ends.
 func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Thread, error) {
 	for pos := int64(0); ; {
 		now, err := w.store.Thread(context.WithoutCancel(ctx), row.ID)
@@ -72,7 +72,7 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 		if row = now; row.Ended() || ctx.Err() != nil || !w.driven(ctx, row.ID) {
 			return row, nil
 		}
-		wait, cancel := context.WithTimeout(ctx, time.Second) // a process that dies tells nobody
+		wait, cancel := context.WithTimeout(ctx, time.Second) // a dying process notifies no one
 		if last, err := w.store.Wait(wait, pos); err == nil {
 			pos = last
 		}
@@ -80,7 +80,7 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 	}
 }
 
-// watchEvents tells what happens to a task, from its beginning, until stop is called.
+// watchEvents reports what happens to a task, from its beginning, until stop is called.
 func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func()) {
 	tell := w.narrator()
 	tell.ends = true

@@ -98,7 +98,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 	return cmd
 }
 
-// threadNames are what people type for threads.
+// threadNames returns what people type for threads.
 func threadNames(lines []view.ThreadLine) []string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -107,7 +107,7 @@ func threadNames(lines []view.ThreadLine) []string {
 	return out
 }
 
-// threadTable prints a list of threads. narrowed says that not all were asked for.
+// threadTable prints a list of threads. narrowed says that it was filtered.
 func (a *app) threadTable(out io.Writer, lines []view.ThreadLine, next string, narrowed bool) {
 	if len(lines) == 0 {
 		fmt.Fprintln(out, a.nothingHere("threads", narrowed))
@@ -126,7 +126,7 @@ func (a *app) threadTable(out io.Writer, lines []view.ThreadLine, next string, n
 	}
 }
 
-// part names a thread by its flow, and by its path where it is one.
+// part names a thread by its flow, and by its path if it is one.
 func part(t store.Thread) string {
 	if t.Kind == store.KindPath && t.Path != nil {
 		return t.Flow + " [" + t.Path.ID + "]"
@@ -134,7 +134,7 @@ func part(t store.Thread) string {
 	return t.Flow
 }
 
-// ago says a time as people do.
+// ago formats a time for people.
 func ago(ms int64) string {
 	t := time.UnixMilli(ms)
 	switch d := time.Since(t); {

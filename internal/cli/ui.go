@@ -24,7 +24,7 @@ type uiFlags struct {
 	only    bool
 	offline string
 	copied  string
-	start   string // the page that is opened first, "" for the inbox
+	start   string // the first page to open, "" for the inbox
 }
 
 func (a *app) uiCmd() *cobra.Command {
@@ -95,7 +95,7 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 	return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
 }
 
-// served says where the page is, and opens it in a browser where that is wanted.
+// served prints the address of the page, and opens it in a browser if requested.
 func (a *app) served(cmd *cobra.Command, url string, browse bool) {
 	a.print(cmd, map[string]any{"url": url}, func(out io.Writer) {
 		fmt.Fprintln(out, url)
@@ -108,7 +108,7 @@ func (a *app) served(cmd *cobra.Command, url string, browse bool) {
 	}
 }
 
-// servedThere says where the page of another process is, and opens it in a browser where that is wanted.
+// servedThere prints the address of another process's page, and opens it in a browser if requested.
 func (a *app) servedThere(cmd *cobra.Command, pid int, url string, browse bool) error {
 	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out io.Writer) {
 		fmt.Fprintln(out, url)
@@ -162,8 +162,8 @@ func codexInstalled() bool {
 	return err == nil
 }
 
-// agreed makes sure, where nobody can be asked, that the person agreed to the project files
-// that commands of a flow are taken from. As with plait run, its first use is consent.
+// agreed makes sure, where no one can be asked, that the person agreed to the project files that
+// commands of a flow are taken from. As with plait run, the first use counts as consent.
 func (a *app) agreed(w *workplace, f control.Found) error {
 	now, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv)
 	if err != nil {
@@ -183,7 +183,7 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 	return t.Consent(all)
 }
 
-// browse asks the desktop to open a page. That there is none is no error: the address was
+// browse asks the desktop to open a page. It only warns if it cannot: the address was
 // printed.
 func (a *app) browse(url string) {
 	with := "xdg-open"
@@ -195,5 +195,5 @@ func (a *app) browse(url string) {
 		fmt.Fprintln(a.err, "no browser was opened:", err)
 		return
 	}
-	go cmd.Wait() // else what is left of it stays as long as the server
+	go cmd.Wait() // otherwise it remains as a zombie as long as the server runs
 }

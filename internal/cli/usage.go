@@ -21,13 +21,13 @@ func (badUsage) Is(target error) bool { return target == control.ErrUsage }
 
 func usagef(format string, args ...any) error { return badUsage{fmt.Errorf(format, args...)} }
 
-// misused is an error in how cmd was called: its help is where to look.
+// misused returns an error in how cmd was called, with a pointer to its help.
 func misused(cmd *cobra.Command, format string, args ...any) error {
 	return view.Advise(usagef(format, args...), "see `%s --help`", cmd.CommandPath())
 }
 
 // group makes a command that only holds others print its help, and refuse words
-// that are none of them.
+// that name none of them.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -39,8 +39,8 @@ func group(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownVerb is the error of a word that is no command of cmd. The command that was meant is one
-// whose other names have the word (SuggestFor), or one spelled nearly so.
+// unknownVerb returns the error for a word that is not a command of cmd. It suggests a command
+// whose other names include the word (SuggestFor), or one spelled almost like it.
 func unknownVerb(cmd *cobra.Command, word string) error {
 	var names []string
 	meant := ""
@@ -63,8 +63,8 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 		cmd.CommandPath(), meant)
 }
 
-// badFlag says what is wrong with a flag. A word before it that is no command is named instead: the
-// flag may well be right, for the command that was meant.
+// badFlag says what is wrong with a flag. If a word before it is not a command, that is reported
+// instead: the flag may well be right for the intended command.
 func badFlag(cmd *cobra.Command, err error) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 		return unknownVerb(cmd, words[0])
@@ -92,12 +92,12 @@ func badFlag(cmd *cobra.Command, err error) error {
 	return misused(cmd, "%s", err)
 }
 
-// flagKinds says what flags of a type take.
+// flagKinds says what flags of a type accept.
 var flagKinds = map[string]string{
 	"bool": "true or false", "int": "a number", "int64": "a number", "duration": "a duration such as 90s, 30m or 1h",
 }
 
-// oneOf refuses a value of a flag that is none of some, unless it is empty.
+// oneOf refuses a flag's value unless it is empty or one of values.
 func oneOf(flag, value string, values ...string) error {
 	if value == "" || slices.Contains(values, value) {
 		return nil
@@ -109,7 +109,7 @@ func oneOf(flag, value string, values ...string) error {
 	return usagef("invalid value %q for --%s: use %s%s", safe(value), flag, either(values), like)
 }
 
-// either lists words, the last after "or".
+// either joins words, with "or" before the last.
 func either(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -118,7 +118,7 @@ func either(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// exactly and atMost are cobra's argument checks with our exit code.
+// exactly, atLeast and atMost are cobra's argument checks with our exit code.
 func exactly(n int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
@@ -146,8 +146,8 @@ func atMost(n int, what string) cobra.PositionalArgs {
 	}
 }
 
-// newest is the one that was typed, or the newest task of the workspace. Only verbs that read
-// may take it so.
+// newest returns the argument, or the newest task of the workspace without one. Only verbs
+// that read may default to it.
 func newest(args []string) string {
 	if len(args) == 0 {
 		return view.Newest

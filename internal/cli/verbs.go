@@ -15,8 +15,8 @@ const (
 	groupRecord = "record"
 )
 
-// addVerbs gives root its verbs: those for the day, which are flat, and the nouns, which have
-// all that there is.
+// addVerbs gives root its verbs: the flat ones for everyday use, and the nouns, which have
+// everything.
 func (a *app) addVerbs(root *cobra.Command) {
 	root.AddGroup(
 		&cobra.Group{ID: groupDay, Title: "Everyday commands:"},
@@ -55,7 +55,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 	root.SetVersionTemplate(a.program.Name + " {{.Version}}\n")
 }
 
-// ownCmd is a verb that only this program has.
+// ownCmd makes a verb that only this program has.
 func (a *app) ownCmd(v Verb) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: v.Use, Short: v.Short, Long: v.Long, Example: v.Example, Args: exactly(0, "no arguments"),
@@ -77,12 +77,12 @@ func (a *app) ownCmd(v Verb) *cobra.Command {
 	return cmd
 }
 
-// drivers are the verbs that start agents, beside worker, which isolates them, and resume, retry and run --on, which
-// look first whether workers do. Others that may, once a question is answered or on a page, are told by control that
-// none is started here.
+// drivers are the verbs that start agents, besides worker, which isolates them, and resume, retry and run --on,
+// which first check whether workers do. Other verbs that may start some, after an answer or on a page, learn from
+// control that none is started here.
 var drivers = []string{"run", "replay", "compact", "mcp", "demo"}
 
-// noAgents returns why no agent is started here, unless the person allows it.
+// noAgents returns why no agent may be started here, unless the person allows it.
 func (a *app) noAgents() error {
 	if a.program.Exposed == "" || a.unsafe || a.cell != nil {
 		return nil
@@ -91,7 +91,7 @@ func (a *app) noAgents() error {
 		"add --unsafe-agents if you trust them, and all that they read, with that")
 }
 
-// meantBy has what verbs are called elsewhere.
+// meantBy lists what verbs are called in other programs.
 var meantBy = map[string][]string{
 	"run":     {"start", "exec", "begin", "go"},
 	"ls":      {"list", "ps", "status", "tasks", "runs"},
@@ -110,14 +110,14 @@ var meantBy = map[string][]string{
 	"doctor":  {"check", "config", "health"},
 }
 
-// named is a verb under another name.
+// named returns a verb under another name.
 func named(use string, cmd *cobra.Command) *cobra.Command {
 	cmd.Use = use
 	return cmd
 }
 
-// showCmd shows whatever is named: a task as task show does, a part of one or a step as thread
-// show does.
+// showCmd shows whatever is named: a task as task show does, a part or a step as thread show
+// does.
 func (a *app) showCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show [TASK|PART|STEP]",

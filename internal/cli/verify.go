@@ -53,7 +53,7 @@ is missing). The exit code is 6 if either fails.`,
 				case err == nil:
 					report, err = verify.Object(ctx, cfg, h)
 				case errors.Is(err, control.ErrUsage) && len(args[0]) >= dag.MinPrefix:
-					err = threadErr // no hash: an id was meant
+					err = threadErr // not a hash: an id was meant
 				}
 			}
 			if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// openStore opens the record, once. An agent is not let in: it sees what it was lent.
+// openStore opens the record, once. An agent gets no access: it sees what it was lent.
 func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if a.store != nil {
 		return a.store, nil
@@ -45,7 +45,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, err
 	}
 	s, err := a.program.Open(ctx, home)
-	if err != nil && a.program.Doctor != nil { // it does not lie in home
+	if err != nil && a.program.Doctor != nil { // it is not stored in home
 		return nil, view.Advise(fmt.Errorf("open the record: %w", err), "run %s doctor", a.program.Name)
 	}
 	var cause syscall.Errno
@@ -76,11 +76,11 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	return a.store, nil
 }
 
-// errInside says that an agent asks for what only a person may see or do.
+// errInside says that an agent requests what only a person may see or do.
 var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on the agent's input")
 
-// insideAgent reports whether an attempt that the record knows as running has started this
-// process, whatever the environment says.
+// insideAgent reports whether this process was started by an attempt that the record lists
+// as running, whatever the environment says.
 func insideAgent(ctx context.Context, s store.Store) (bool, error) {
 	if !proc.Marked() {
 		return false, nil
@@ -89,8 +89,8 @@ func insideAgent(ctx context.Context, s store.Store) (bool, error) {
 	return slices.ContainsFunc(running, func(at store.Attempt) bool { return proc.MarkedBy(at.Tag) }), err
 }
 
-// apart sees to it that no record is begun where agents can write. One that is
-// there can be read: the home of a person is the workspace of what is done in it.
+// apart makes sure that no record is created where agents can write. An existing one can be read
+// there: a person's home directory is the workspace of what is done in it.
 func apart(workspace, home string) error {
 	if err := config.Outside(workspace, home); err != nil && !exists(filepath.Join(home, "plait.db")) {
 		return badUsage{err}
@@ -121,9 +121,9 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	w := &workplace{named: a.named}
 	var err error
 	if a.placed(dir) {
-		dir = "" // no settings lie there
+		dir = "" // there are no settings there
 	}
-	if w.dir, err = filepath.Abs(dir); err != nil { // of "", the current directory
+	if w.dir, err = filepath.Abs(dir); err != nil { // for "", the current directory
 		return nil, fmt.Errorf("find the current directory: %w", err)
 	}
 	if w.workspace, err = config.Workspace(w.dir); err != nil {
@@ -156,12 +156,12 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	return w, nil
 }
 
-// view is the record as people are shown it.
+// view returns the record as it is shown to people.
 func (w *workplace) view() *view.Reader {
 	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace}
 }
 
-// openEndpoint starts the scripted model of a scenario, each once. They end with the
+// openEndpoint starts the scripted model of a scenario, once each. They end with the
 // program.
 func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
 	a.mu.Lock()
@@ -206,8 +206,8 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 	return t.Consent(all)
 }
 
-// trust returns what the person agreed to so far, and all project files that commands are
-// taken from: the configuration's, and the flow's.
+// trust returns what the person has agreed to so far, and all project files that commands
+// are taken from: the configuration's, and the flow's.
 func (w *workplace) trust(files map[string][]byte) (*config.Trust, map[string][]byte, error) {
 	all := map[string][]byte{}
 	maps.Copy(all, files)
@@ -238,8 +238,8 @@ func changedFiles(changed []config.Changed) string {
 // commandFiles returns the files of a flow that commands are taken from.
 func commandFiles(f control.Found) map[string][]byte {
 	for _, raw := range f.Bundle.Flows {
-		// An agent's command, Codex's program, the key that goes to a model's server, the MCP servers in its settings or of the user's own, and
-		// what widens its sandbox.
+		// An agent's command, Codex's program, the key sent to a model's server, MCP servers in its settings or of the
+		// user, and whatever widens its sandbox.
 		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"mcp_servers`, `"mcp":[`, `"sandbox":{`, `"pass":[`} {
 			if bytes.Contains(raw, []byte(key)) {
 				return f.Files
@@ -250,7 +250,7 @@ func commandFiles(f control.Found) map[string][]byte {
 }
 
 // openThread opens the workplace of the current directory and finds the thread that was
-// typed, see view.Reader.Find.
+// typed; see view.Reader.Find.
 func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.Thread, error) {
 	w, err := a.open(ctx, "")
 	if err != nil {
@@ -260,7 +260,7 @@ func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.T
 	return w, row, err
 }
 
-// threadID finds the thread that was typed, and no step.
+// threadID finds the thread that was typed, and refuses a step.
 func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
 	row, step, err := w.view().Find(ctx, typed)
 	if err == nil && step != "" {
@@ -269,7 +269,7 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 	return row, err
 }
 
-// options reads the flags of a verb by which a thread goes on.
+// options reads the flags of a verb that continues a thread.
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
@@ -308,7 +308,7 @@ func (f *driveFlags) options() (control.Options, error) {
 	return o, nil
 }
 
-// offlineFlag reads --offline: a scenario that there is, or offlineAuto.
+// offlineFlag reads --offline: an existing scenario, or offlineAuto.
 func offlineFlag(name string) (string, error) {
 	if name == "" || name == offlineAuto {
 		return name, nil
@@ -322,7 +322,7 @@ func offlineFlag(name string) (string, error) {
 	return name, nil
 }
 
-// sortedKeys is a map's keys in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

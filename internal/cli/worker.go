@@ -21,33 +21,33 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Team is what a program needs whose tasks workers may drive.
+// A Team is what a program needs so that workers may drive its tasks.
 type Team struct {
 	Engines []string // names of engines, the default first
 	// Open opens an engine.
 	Open func(ctx context.Context, o EngineOptions) (Engine, error)
 	// Secrets returns the files and directories that give access to the record.
 	Secrets func() []string
-	// Guarded returns why somebody with no secret could change the record from here; nil: nobody can.
+	// Guarded returns why someone without a secret could change the record from here; nil: no one can.
 	Guarded func(ctx context.Context) error
-	// Look is when a task is looked at again at the latest; zero: store.LeaseTTL.
+	// Look is the longest time before a task is looked at again; zero: store.LeaseTTL.
 	Look time.Duration
 }
 
-// EngineOptions say which engine is opened.
+// EngineOptions select and configure an engine.
 type EngineOptions struct {
 	Name  string
 	Tasks func(ctx context.Context) ([]string, error) // those that have not ended
 	Log   *slog.Logger
 }
 
-// An Engine is one that holds connections until it is closed.
+// An Engine holds connections until it is closed.
 type Engine interface {
 	dispatch.Engine
 	io.Closer
 }
 
-// workerFlags are those of worker.
+// workerFlags are the flags of worker.
 type workerFlags struct {
 	engine string
 	name   string
@@ -93,7 +93,7 @@ worker looks for work itself.`,
 	return cmd
 }
 
-// check refuses what makes no sense, and fills in the name.
+// check refuses invalid flags, and fills in the name.
 func (f *workerFlags) check(engines []string) error {
 	if f.name == "" {
 		host, _ := proc.Machine()
@@ -113,7 +113,7 @@ func (f *workerFlags) check(engines []string) error {
 	return oneOf("engine", f.engine, engines...)
 }
 
-// hostName is the name of a machine, of what may be in that of a worker.
+// hostName returns a machine's name, with only what may be in a worker's.
 func hostName(host string) string {
 	name := strings.Map(func(r rune) rune {
 		if store.LeaseName(string(r)) || r == '.' {
@@ -124,7 +124,7 @@ func hostName(host string) string {
 	return strings.TrimLeft(name[:min(len(name), 50)], ".-")
 }
 
-// work serves until ctx ends and what is under way has ended.
+// work serves until ctx ends and work in progress has ended.
 func (a *app) work(ctx context.Context, f workerFlags) error {
 	a.worker = f.name
 	if _, err := a.openStore(ctx); err != nil {
@@ -165,8 +165,8 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stats.Close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	defer stop()                               // before what is beside is waited for
-	beside.Go(func() { relay.Run(following) }) // what is driven while it drains is heard of too
+	defer stop()                               // before beside.Wait
+	beside.Go(func() { relay.Run(following) }) // events of what is driven while it drains are relayed too
 	beside.Go(func() { a.tidy(following, log) })
 	beside.Go(func() { worker.Present(ctx, f.name) })
 	drained := make(chan struct{})
@@ -180,8 +180,8 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	return err
 }
 
-// slotsOf is how many threads a worker takes at once: as many as may have an agent at work, and some more, whose
-// agents wait for people or whose steps are made.
+// slotsOf returns how many threads a worker takes at a time: as many as may have an agent at work, and some
+// whose agents wait for people or whose steps are being made.
 func slotsOf(f workerFlags, w *workplace) int {
 	if f.most > 0 {
 		return 4 * f.most
@@ -189,7 +189,7 @@ func slotsOf(f workerFlags, w *workplace) int {
 	return 4 * w.settings.Machine.V
 }
 
-// drain lets a worker end its steps once ctx has ended, and stops it when that takes longer than grace.
+// drain lets a worker end its steps once ctx has ended, and stops it if that takes longer than grace.
 func drain(ctx context.Context, w *control.Worker, grace time.Duration, drained <-chan struct{}) {
 	select {
 	case <-drained:
@@ -204,7 +204,7 @@ func drain(ctx context.Context, w *control.Worker, grace time.Duration, drained 
 	}
 }
 
-// tokensOf returns how a store says how often leases were taken, nil if it does not.
+// tokensOf returns a store's function that counts how often leases were taken, nil if it has none.
 func tokensOf(s store.Store) func(context.Context, []string) (map[string]int64, error) {
 	if t, ok := s.(interface {
 		Tokens(ctx context.Context, names []string) (map[string]int64, error)
@@ -214,19 +214,19 @@ func tokensOf(s store.Store) func(context.Context, []string) (map[string]int64, 
 	return nil
 }
 
-// workerLog is where a worker says what goes wrong: standard error.
+// workerLog returns the log of a worker's problems, on standard error.
 func (a *app) workerLog(ctx context.Context, s store.Journal) *slog.Logger {
 	to := slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: slog.LevelWarn})
 	return slog.New(dispatch.Quiet(ctx, to, func(ctx context.Context) error { return answers(ctx, s) }))
 }
 
-// answers returns nil if the record does.
+// answers returns nil if the record responds.
 func answers(ctx context.Context, s store.Journal) error {
 	_, err := s.Events(ctx, 0, store.EventFilter{Newest: true, Limit: 1})
 	return err
 }
 
-// workplaces are the directories that tasks belong to, each opened when the first task needs it.
+// workplaces are the directories that tasks belong to, each opened when a task first needs it.
 type workplaces struct {
 	app   *app
 	first *workplace

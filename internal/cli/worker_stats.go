@@ -12,13 +12,13 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A statServer tells of a worker over HTTP; of one without an address there is nothing to close.
+// A statServer reports on a worker over HTTP. Without an address it has nothing to close.
 type statServer struct {
 	server *http.Server
 	addr   net.Addr
 }
 
-// Close ends it.
+// Close stops it.
 func (s statServer) Close() error {
 	if s.server == nil {
 		return nil
@@ -33,7 +33,7 @@ func (a *app) servedAt(s statServer) string {
 	return ", http://" + s.addr.String() + "/metrics"
 }
 
-// healthWait is how long the record may take to answer.
+// healthWait is how long the record may take to respond.
 const healthWait = 5 * time.Second
 
 // listen serves /metrics, in the text format of Prometheus, and /healthz.
