@@ -1,7 +1,7 @@
 // Command plait runs teams of AI agents as threads that can be verified.
 //
-// In go a flow and a prompt; out come steps on a record, a task directory and an exit code. The record is a
-// file of this machine.
+// Its input is a flow and a prompt; its output is steps in a record, a task directory and an exit code. The
+// record is a file on this machine.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// release is what a released binary is called: the linker sets it.
+// release is the name of a released binary, set by the linker.
 var release string
 
 func main() {
