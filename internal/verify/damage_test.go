@@ -69,7 +69,7 @@ func TestViews(t *testing.T) {
 	check("torn views", dag.Hash{}, "")
 }
 
-// A disk is what lies in a store's directory.
+// A disk holds the files of a store's directory.
 type disk map[string][]byte
 
 func readDisk(t testing.TB, dir string) disk {
@@ -105,7 +105,7 @@ func (d disk) write(t testing.TB, dir string) {
 	}
 }
 
-// contents reads every object that was put, by asking for it.
+// contents reads every object that was put, by its hash.
 func contents(s store.Store, of []dag.Hash) (map[dag.Hash]string, error) {
 	all := map[dag.Hash]string{}
 	for _, h := range of {
@@ -118,8 +118,8 @@ func contents(s store.Store, of []dag.Hash) (map[dag.Hash]string, error) {
 	return all, nil
 }
 
-// One flipped bit anywhere is found, or hits nothing: then every object reads
-// back as it was.
+// Every flipped bit is found, or hits nothing: in that case every object reads
+// back unchanged.
 func TestFlippedBits(t *testing.T) {
 	flips := soak.Tries(120, 10)
 	if testing.Short() {
@@ -185,8 +185,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// targets are the files whose bits count: the index that readers share is made
-// anew by whoever opens the store first.
+// targets are the files whose bits count: the index that readers share is
+// rebuilt by the first process that opens the store.
 func targets(d disk) []string {
 	var out []string
 	for _, name := range []string{"plait.db", "plait.db-wal"} {
@@ -202,7 +202,7 @@ func targets(d disk) []string {
 	return out
 }
 
-// judge reports whether a damaged store is reported; one that is not must be whole.
+// judge reports whether a damaged store is reported. If it is not, it must be whole.
 func judge(dir, home string, want map[dag.Hash]string, all []dag.Hash) (reported bool, err error) {
 	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// A forgery copies a record with nodes changed by hand: each changed node, and all
-// that name it, is spelled and hashed anew, and the rows follow. Every hash is
-// right.
+// A forgery copies a record with nodes edited: each edited node, and all nodes
+// that name it, are encoded and hashed again, and the rows follow. Every hash is
+// correct.
 type forgery struct {
 	*testing.T
 	from    *grove
@@ -64,7 +64,7 @@ func forge(t *testing.T, from *grove, edits map[dag.Hash]func(map[string]any)) (
 	return s, f
 }
 
-// now returns the hash that a node has in the copy.
+// now returns the hash of a node in the copy.
 func (f *forgery) now(h dag.Hash) dag.Hash {
 	if to, ok := f.became[h]; ok {
 		return to
@@ -72,7 +72,7 @@ func (f *forgery) now(h dag.Hash) dag.Hash {
 	return h
 }
 
-// node copies a node after those that it names, with their new names in it.
+// node copies a node after those that it names, with their new hashes in it.
 func (f *forgery) node(h dag.Hash) {
 	f.Helper()
 	if _, ok := f.became[h]; ok {
@@ -126,8 +126,8 @@ func metaPath(payload map[string]any, id string) map[string]any {
 	return payload["meta"].(map[string]any)["paths"].(map[string]any)[id].(map[string]any)
 }
 
-// Every link that is edited by hand, with all hashes above it made right again,
-// is named.
+// Every edited link is named, even though all hashes above it are correct
+// again.
 func TestEditedLinks(t *testing.T) {
 	g := newGrove(t, tree("")...)
 	g.answers["dig"] = []string{"---\n$status: found\nn: 7\n---\nGold."}
@@ -388,7 +388,7 @@ func (g *grove) ended(h dag.Hash) store.Thread {
 	return rows[i]
 }
 
-// asked returns the prompt of the newest step at or before h that an agent did.
+// asked returns the prompt of the newest step at or before h that an agent made.
 func (g *grove) asked(h dag.Hash) dag.Hash {
 	g.Helper()
 	for s, err := range g.reader.Walk(ctx, h) {

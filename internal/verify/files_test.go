@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// Files that were edited by hand, with right hashes, are named.
+// Files that were edited, with correct hashes, are named.
 func TestEditedFiles(t *testing.T) {
 	w := newWorld(t, mem.New(mem.Config{}))
 	bundle := store.Object{Hash: dag.Sum([]byte("bundle")), Data: []byte("bundle")}
@@ -39,7 +39,7 @@ func TestEditedFiles(t *testing.T) {
 	}
 }
 
-// A task that begins with what is no tree is named.
+// A task that begins with something other than a tree is named.
 func TestEditedBeginning(t *testing.T) {
 	w := newWorld(t, mem.New(mem.Config{}))
 	blob := store.Object{Hash: dag.Sum([]byte("bundle")), Data: []byte("bundle")}
@@ -63,7 +63,7 @@ func TestEditedBeginning(t *testing.T) {
 	}
 }
 
-// What is kept of a session, edited by hand with right hashes, is named.
+// What is kept of a session is named if it was edited, even with correct hashes.
 func TestEditedSession(t *testing.T) {
 	w := newWorld(t, mem.New(mem.Config{}))
 	blob := store.Object{Hash: dag.Sum([]byte("bytes")), Data: []byte("bytes")}

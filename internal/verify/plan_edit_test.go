@@ -27,8 +27,8 @@ func planner(t *testing.T) (g *grove, root store.Thread) {
 	return g, root
 }
 
-// Every link of a plan, its actions and its join that is edited by hand, with all hashes above
-// it made right again, is named.
+// Every edited link of a plan, its actions and its join is named, even though all hashes above
+// it are correct again.
 func TestEditedPlans(t *testing.T) {
 	g, root := planner(t)
 	a, b, c := g.path("a"), g.path("b"), g.path("c")
@@ -191,7 +191,7 @@ func TestEditedPlans(t *testing.T) {
 	}
 }
 
-// What is lost of a plan is missing, and makes nothing that is there wrong.
+// What is lost of a plan is missing, and makes nothing else wrong.
 func TestLostInAPlan(t *testing.T) {
 	g, root := planner(t)
 	f := g.byHand(g.path("b"), 2)

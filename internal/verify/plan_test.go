@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// goalFlow plans, and goes on with a call.
+// goalFlow plans, and continues with a call.
 const goalFlow = `
 version: 1
 name: goal
@@ -51,7 +51,7 @@ graph:
   last: {done: {role: $END, prompt: over}}
 `
 
-// hireFlow lets another flow plan.
+// hireFlow has another flow plan.
 const hireFlow = `
 version: 1
 name: hires
@@ -64,14 +64,14 @@ graph:
 
 var goal = []string{goalFlow, leafFlow}
 
-// told makes the flow of goal tell what follows the planner of an action.
+// told returns goal, but with a flow that tells the role after the planner about action a.
 func told() []string {
 	return []string{strings.Replace(goalFlow, "{{ paths }}", "{{ paths.a.text }} {{ paths.a.meta.summary }}", 1), leafFlow}
 }
 
 const finished = `{"finish": {"summary": "All is well.", "report": "It is."}}`
 
-// plan spells a plan of actions, each with its id and further keys; more follows them.
+// plan writes a plan of actions, each with its id and further keys; more follows them.
 func plan(more string, actions ...[2]string) string {
 	list := make([]string, len(actions))
 	for i, a := range actions {
@@ -283,7 +283,7 @@ func TestPlansAreSound(t *testing.T) {
 	}
 }
 
-// reply answers the gate that an action of a plan stands at.
+// reply answers the gate at which an action of a plan waits.
 func (g *grove) reply(id, text string) { g.Helper(); g.replyTo(g.path(id), text) }
 
 func (g *grove) replyTo(row store.Thread, text string) {

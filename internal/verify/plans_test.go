@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Whatever is planned, whatever its actions come to, and wherever the task is left, the record
-// is sound.
+// Whatever is planned, however its actions end, and wherever the task is left, the record is
+// sound.
 func TestAnyPlanIsSound(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := newGrove(r, rapid.SampledFrom([][]string{goal, {pathFlow}, {hireFlow, goalFlow, leafFlow}}).Draw(r, "flows")...)
@@ -55,7 +55,7 @@ func TestAnyPlanIsSound(t *testing.T) {
 	})
 }
 
-// anyPlan draws a plan, and what becomes of its actions.
+// anyPlan draws a plan, and the outcomes of its actions.
 func (g *grove) anyPlan(r *rapid.T, made *int) string {
 	var actions [][2]string
 	var ids []string
@@ -94,12 +94,12 @@ func (g *grove) anyPlan(r *rapid.T, made *int) string {
 	return plan(`, "join": {`+join+`}`+more, actions...)
 }
 
-// unblock does what a person would for whatever waits for one.
+// unblock does what a person would for everything that waits for one.
 func (g *grove) unblock(r *rapid.T) {
 	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
 	g.must(err)
 	for _, t := range rows {
-		t = g.row(t.ID) // what was done for those before it may have moved it
+		t = g.row(t.ID) // handling the rows before it may have moved it
 		if t.Status != store.Blocked {
 			continue
 		}
@@ -111,7 +111,7 @@ func (g *grove) unblock(r *rapid.T) {
 			g.replyTo(t, "this one")
 		case t.Reason.Kind == "input", t.Reason.Kind == "gate":
 			g.input(t, "that one")
-		default: // attempts: nobody tries again
+		default: // attempts: no one tries again
 			if rapid.Bool().Draw(r, "give up") {
 				g.cancel(t.ID)
 			}

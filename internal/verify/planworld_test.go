@@ -58,7 +58,7 @@ func (w *world) plan(rows map[string]store.Thread) {
 	rows["O"], rows["O-x"], rows["O-y"] = ch.Row, x, y
 }
 
-// action is the place of an action of the plan at row's head.
+// action returns the place of an action of the plan at row's head.
 func (w *world) action(row store.Thread, id string) store.Path {
 	return store.Path{Key: thread.PathKey(row, "orchestrator", id), ID: id, Join: thread.RoleJoin, N: 1}
 }

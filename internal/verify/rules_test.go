@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// Each rule is broken once, by nodes and rows that are otherwise right. wrong
+// Each rule is broken once, by nodes and rows that are otherwise correct. wrong
 // returns the hash that must be named.
 func TestRules(t *testing.T) {
 	tests := []struct {
@@ -384,7 +384,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// What a join or a caller does not name, though it waited for it, is found.
+// What a join or a caller waited for but does not name is found.
 func TestUnnamedThreads(t *testing.T) {
 	w, s := memWorld(t)
 	row := w.step(w.begin("X", "x"), "planner", "calls", "calls")

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// A request that was edited by hand, with right hashes, is named.
+// A request that was edited, with correct hashes, is named.
 func TestEditedCalls(t *testing.T) {
 	w := newWorld(t, mem.New(mem.Config{}))
 	var b thread.CallRecorder

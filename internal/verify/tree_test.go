@@ -97,11 +97,11 @@ type grove struct {
 	*world
 	mem     *mem.Store
 	engine  *engine.Engine
-	answers map[string][]string // by role, one after the other, the last one for ever; "" fails
+	answers map[string][]string // by role, in order, then the last one repeatedly; "" fails
 	said    map[string]int
 	held    map[string]int // by path: how many steps it takes before it hangs
 	prompt  string
-	late    bool // time is up for every join that was not decided when its paths stand still
+	late    bool // when the paths stop, time is up for every undecided join
 }
 
 func newGrove(t tester, flows ...string) *grove {
@@ -150,7 +150,7 @@ func (g *grove) play(_ context.Context, req agent.Request, emit func(agent.Event
 	return housetest.Answer(req, emit, text)
 }
 
-// plant begins a thread that nobody has taken up yet.
+// plant begins a thread that no process has taken up yet.
 func (g *grove) plant() store.Thread {
 	g.Helper()
 	row := store.Thread{ID: fmt.Sprintf("01JD%022d", g.now()), CreatedAt: g.now(), Workspace: "/w"}
@@ -178,14 +178,14 @@ func (g *grove) drive(id string) store.Thread {
 			g.step(agenda.Drive[i])
 		case g.late && agenda.Look != 0:
 			g.world.at += agenda.Look.Milliseconds() + 1
-			g.restart() // the clock is asked once
+			g.restart() // the engine reads the clock only once
 		default:
 			return g.row(id)
 		}
 	}
 }
 
-// step takes a thread on until it has ended, hangs, is blocked or waits for others.
+// step advances a thread until it has ended, hangs, is blocked or waits for others.
 func (g *grove) step(id string) {
 	g.Helper()
 	for {
@@ -235,7 +235,7 @@ func (g *grove) cancel(id string) {
 	g.must(err)
 }
 
-// input commits what a person says to a thread, which goes on.
+// input commits what a person says to a thread, which then continues.
 func (g *grove) input(row store.Thread, text string) {
 	g.Helper()
 	row = g.add(row, thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta("resume", ""), Text: text})
@@ -245,7 +245,7 @@ func (g *grove) input(row store.Thread, text string) {
 	g.restart()
 }
 
-// path returns the newest thread of a path that was made last.
+// path returns the newest thread of a path.
 func (g *grove) path(id string) store.Thread {
 	g.Helper()
 	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
@@ -258,20 +258,20 @@ func (g *grove) path(id string) store.Thread {
 	return slices.MaxFunc(rows, func(x, y store.Thread) int { return int(x.CreatedAt - y.CreatedAt) })
 }
 
-// byHand forks a thread by hand at its n-th step.
+// byHand makes a manual fork of a thread at its n-th step.
 func (g *grove) byHand(row store.Thread, n int) store.Thread {
 	g.Helper()
 	at, number, err := g.reader.Find(ctx, row.Head, fmt.Sprint(n))
 	g.must(err)
 	f := thread.Fork(row, fmt.Sprintf("01JF%022d", g.now()), at, number, g.now())
-	if row.Kind != store.KindWorker { // a thread of its own
+	if row.Kind != store.KindWorker { // a separate thread
 		f.Path = row.Path
 	}
 	g.commit(store.Batch{Threads: []store.ThreadChange{{Row: f}}})
 	return f
 }
 
-// whole fails the test when anything is found to be wrong in the record.
+// whole fails the test if anything in the record is found to be wrong.
 func (g *grove) whole() {
 	g.Helper()
 	if r, err := verify.All(ctx, verify.Config{Store: g.s}); err != nil || !r.OK() {
@@ -279,7 +279,7 @@ func (g *grove) whole() {
 	}
 }
 
-// sound looks at every part of the record by itself, too.
+// sound also verifies every part of the record separately.
 func (g *grove) sound() {
 	g.Helper()
 	g.whole()

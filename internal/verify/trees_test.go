@@ -20,8 +20,8 @@ const (
 
 func tree(join string) []string { return []string{fmt.Sprintf(treeFlow, join), subFlow, leafFlow} }
 
-// A record that the engine wrote is sound, whatever happened in it, and at every
-// point where somebody may look.
+// A record that the engine wrote is sound, whatever happened in it, at every
+// point at which it may be read.
 func TestTreesAreSound(t *testing.T) {
 	tests := []struct {
 		name string
@@ -59,7 +59,7 @@ func TestTreesAreSound(t *testing.T) {
 		{"failures wanted", ", joinStrategy: ALL_FAILED", func(g *grove) {
 			g.answers["api"], g.answers["first"], g.answers["ui"] = []string{fails}, []string{fails}, []string{fails}
 			row := g.drive(g.plant().ID)
-			ended(g, row, store.Blocked) // as the called thread is
+			ended(g, row, store.Blocked) // like the called thread
 			g.cancel(g.path("b").ID)
 			ended(g, g.drive(row.ID), store.Completed)
 		}},
@@ -131,7 +131,7 @@ func TestTreesAreSound(t *testing.T) {
 	}
 }
 
-// A fork may be the first thing in a flow, and a call the first thing in a path.
+// A fork may come first in a flow, and a call first in a path.
 func TestForkAtTheStartIsSound(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(treeFlow, ""), `{new: {role: plan, prompt: "{{ prompt }}"}}`,
 		`{new: {role: look, prompt: "{{ prompt }}"}}`, 1)
@@ -147,7 +147,7 @@ func TestForkAtTheStartIsSound(t *testing.T) {
 	g.sound()
 }
 
-// A join that cannot be met and has no route blocks; paths go on in successors.
+// A join that cannot be met and has no route blocks; successors continue the paths.
 func TestSuccessorsAreSound(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(treeFlow, ", losers: wait"), "    failed: {role: report, prompt: \"no\"}\n", "", 1)
 	g := newGrove(t, text, subFlow, leafFlow)
@@ -259,8 +259,8 @@ func TestAnyTreeIsSound(t *testing.T) {
 	})
 }
 
-// drawStep draws a step at which a thread can be forked by hand, and whether there is one. In a path it comes after
-// so many of the path's own steps: before those it is not in the path.
+// drawStep draws a step at which a thread can be forked manually, and reports whether there is one. In a path it
+// comes after own of the path's own steps: before those it is not in the path.
 func (g *grove) drawStep(r *rapid.T, own int) (from store.Thread, at int, ok bool) {
 	rows, err := g.s.Threads(ctx, store.ThreadFilter{})
 	g.must(err)
@@ -292,7 +292,7 @@ func inside(steps []thread.Step, n int) bool {
 	return false
 }
 
-// loseEach loses each object once: it is missing, and nothing that is there is wrong.
+// loseEach loses each object once: it is missing, and nothing else is wrong.
 func (g *grove) loseEach() {
 	g.Helper()
 	for e, err := range g.s.List(ctx) {
@@ -308,7 +308,7 @@ func (g *grove) loseEach() {
 	}
 }
 
-// What is lost of a tree is missing, and makes nothing that is there wrong.
+// What is lost of a tree is missing, and makes nothing else wrong.
 func TestLostInATree(t *testing.T) {
 	g := newGrove(t, tree(", joinStrategy: ANY_FAILED, losers: wait")...)
 	g.answers["ui"] = []string{fails}

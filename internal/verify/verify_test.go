@@ -75,7 +75,7 @@ func TestNotFound(t *testing.T) {
 	}
 }
 
-// A problem's hash is null when it is about no object.
+// A problem's hash is null if it is not about an object.
 func TestReportJSON(t *testing.T) {
 	r := verify.Report{
 		Integrity: verify.Failed, Completeness: verify.OK, Objects: 1, Problems: []verify.Problem{{What: "x"}},
@@ -100,7 +100,7 @@ func TestEveryObject(t *testing.T) {
 	}
 	pinned := dag.Sum([]byte(strings.Repeat("big and loose\n", 30_000)))
 	for i, h := range hashes {
-		if i%(12/soak.Tries(12, 1)) != 0 && h != pinned { // a trial is like the next one
+		if i%(12/soak.Tries(12, 1)) != 0 && h != pinned { // one trial is like the next
 			continue
 		}
 		o, err := s.Get(ctx, h)
@@ -186,7 +186,7 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// What the store says of its container counts against integrity.
+// What the store reports about its container counts against integrity.
 func TestContainer(t *testing.T) {
 	_, s := memWorld(t)
 	r, err := verify.All(ctx, verify.Config{Store: complaining{s}})
@@ -204,7 +204,7 @@ func (complaining) Check(context.Context) ([]string, error) {
 	return []string{"page 7 is never used"}, nil
 }
 
-// A thread that is removed, and collected, during verification is no damage.
+// A thread that is removed, and collected, during verification is not damage.
 func TestRemovedMeanwhile(t *testing.T) {
 	w, s := memWorld(t)
 	row := w.fill()["L"]

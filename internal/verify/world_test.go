@@ -57,7 +57,7 @@ graph:
   gathered: {joined: {role: planner, prompt: "{{ paths.b.text }}"}}
 `
 
-// A tester is a test, be it of the standard library or a property's.
+// A tester is a test, either of the standard library or of a property.
 type tester interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -119,7 +119,7 @@ func (w *world) begin(id, prompt string) store.Thread {
 
 func status(s string) json.RawMessage { return json.RawMessage(`{"$status":"` + s + `"}`) }
 
-// add commits a step with nothing around it.
+// add commits a step without prompt, logs or artifacts.
 func (w *world) add(row store.Thread, d thread.Draft) store.Thread {
 	w.Helper()
 	d.At = w.now()
@@ -184,7 +184,7 @@ func (w *world) end(row store.Thread, code int, summary string) store.Thread {
 	return ch.Row
 }
 
-// put commits a node that belongs to nothing yet.
+// put commits a node that nothing refers to yet.
 func (w *world) put(typ string, payload any) dag.Hash {
 	w.Helper()
 	o, err := thread.NewNode(typ, payload)
@@ -201,7 +201,7 @@ func (w *world) content(text string, artifacts ...dag.Hash) dag.Hash {
 	return o.Hash
 }
 
-// next returns a right step after row, for a test to make wrong.
+// next returns a correct step after row, for a test to make wrong.
 func (w *world) next(row store.Thread, role, stat, text string) *thread.State {
 	w.Helper()
 	tip, err := w.reader.Tip(ctx, row.Head)
@@ -217,7 +217,7 @@ func (w *world) next(row store.Thread, role, stat, text string) *thread.State {
 	return s
 }
 
-// force commits a step whatever it is, and moves row to it.
+// force commits a step without checking it, and moves row to it.
 func (w *world) force(row store.Thread, s *thread.State) store.Thread {
 	w.Helper()
 	data, err := s.Encode()
@@ -230,7 +230,7 @@ func (w *world) force(row store.Thread, s *thread.State) store.Thread {
 	return row
 }
 
-// change commits a row whatever it says.
+// change commits a row without checking it.
 func (w *world) change(was, row store.Thread) {
 	w.Helper()
 	w.commit(store.Batch{Threads: []store.ThreadChange{{Row: row, From: was.State()}}})
@@ -252,7 +252,7 @@ func (w *world) back(row, child store.Thread) store.Thread {
 	})
 }
 
-// artifacts are those that step has for a text.
+// artifacts returns the artifacts that step makes for a text.
 func (w *world) artifacts(text string) []dag.Hash {
 	w.Helper()
 	file := "file of " + text
@@ -262,7 +262,7 @@ func (w *world) artifacts(text string) []dag.Hash {
 	return []dag.Hash{artifact.Hash}
 }
 
-// stamp is when row's head was made.
+// stamp returns the time at which row's head was made.
 func (w *world) stamp(row store.Thread) int64 {
 	w.Helper()
 	if row.Head == row.Start {
@@ -293,7 +293,7 @@ func (w *world) over(child store.Thread) store.Thread {
 }
 
 // fork makes two paths of row's head, lets each take a step, and returns the
-// join that is not committed yet.
+// join, which is not committed yet.
 func (w *world) fork(row store.Thread) (paths []store.Thread, join *thread.State) {
 	w.Helper()
 	d := thread.JoinDraft{Node: "gathered", Outcome: flow.Joined}
@@ -326,7 +326,7 @@ func (w *world) joined(row store.Thread, join *thread.State) store.Thread {
 	w.must(err)
 	was := row
 	row.Head = dag.Sum(data)
-	row.Steps += 2 // that of the path, and the join's own
+	row.Steps += 2 // the path's step and the join itself
 	w.commit(store.Batch{
 		Objects: []store.Object{{Hash: row.Head, Kind: store.Node, Data: data}},
 		Threads: []store.ThreadChange{{Row: row, From: was.State()}},
@@ -376,7 +376,7 @@ func (w *world) fill() map[string]store.Thread {
 	rows["J"] = w.joined(j, join)
 	rows["J-a"], rows["J-b"] = paths[0], paths[1]
 
-	// A completed thread goes on: the flow proceeds past its end.
+	// A completed thread continues: the flow proceeds past its end.
 	done, err := w.reader.State(ctx, rows["A"].Head)
 	w.must(err)
 	g := thread.Fork(rows["A"], "G", thread.Step{Hash: done.Ancestors[0]}, 3, w.now())
