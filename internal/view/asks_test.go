@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestAsks holds what gates ask to the sentences that people read.
+// TestAsks compares what gates ask with the sentences that people read.
 func TestAsks(t *testing.T) {
 	action := func(a gate.Action) json.RawMessage {
 		data, err := json.Marshal(a)

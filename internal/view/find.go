@@ -142,7 +142,7 @@ func counted(typed string) (name string, back int, err error) {
 	return name, back, nil
 }
 
-// shortOf returns the name that people type for a task.
+// shortOf returns the name that users type for a task.
 func shortOf(root store.Thread) string {
 	if root.Short != "" {
 		return root.Short

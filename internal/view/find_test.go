@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// named gives the root of r a short name, and returns what r is read by.
+// named gives the root of r a short name, and returns a reader of r.
 func (r *record) named(root *line, short string) *view.Reader {
 	row := root.row
 	row.Short = short
@@ -40,7 +40,7 @@ func TestFind(t *testing.T) {
 		{"k7f2/api", again.row.ID, ""}, {"k7f2/api~1", api.row.ID, ""}, {"k7f2/api/2", again.row.ID, "2"},
 		{"k7f2/developer-flow", child.row.ID, ""}, {"k7f2/api/digger-flow", digger.row.ID, ""},
 		{"k7f2/digger-flow", digger.row.ID, ""}, {digger.row.ID, digger.row.ID, ""},
-		{"01ka", older.row.ID, ""}, // a short name is more than the beginning of an id
+		{"01ka", older.row.ID, ""}, // a short name takes precedence over the beginning of an id
 	} {
 		row, step, err := b.Find(t.Context(), c.typed)
 		if err != nil || row.ID != c.want || step != c.step {

@@ -60,7 +60,7 @@ func TestGates(t *testing.T) {
 	}
 }
 
-// Who asks is named once, also where an action has the name of its agent.
+// Who asks is named once, even where an action has the name of its agent.
 func TestAskedBy(t *testing.T) {
 	for want, g := range map[string]view.Gate{
 		"fix":        {Label: "fix", Instance: "fix"},

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// ways are the edges of a graph in a line each.
+// ways returns the edges of a graph, one a line.
 func ways(g *view.Graph) []string {
 	out := []string{}
 	for _, e := range g.Edges {

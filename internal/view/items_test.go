@@ -72,8 +72,8 @@ func (c *counted) Events(ctx context.Context, after int64, f store.EventFilter) 
 	return events, err
 }
 
-// TestDoingsOfWindow: the newest steps of a long thread cost what they are, not what the
-// thread is.
+// TestDoingsOfWindow checks that the cost of the newest steps of a long thread does not
+// depend on the length of the thread.
 func TestDoingsOfWindow(t *testing.T) {
 	r, root := newRecord(t)
 	item := func(attempt string, n int) store.Event {
@@ -112,8 +112,8 @@ func TestDoingsOfWindow(t *testing.T) {
 	}
 }
 
-// TestLooksAtOnce: pages that look at the same time whether somebody drives a task do not
-// take each other for a driver.
+// TestLooksAtOnce checks that pages that concurrently look whether a process drives a
+// task do not mistake each other for a driver.
 func TestLooksAtOnce(t *testing.T) {
 	r, root := newRecord(t)
 	book := r.book()

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Names maps threads to the names that people type; see [Reader.Find]. It reads each task once.
+// Names maps threads to the names that users type; see [Reader.Find]. It reads each task once.
 type Names struct {
 	reader *Reader
 	labels map[string]map[string]string // by task, by thread

@@ -285,7 +285,7 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 	return s
 }
 
-// KindWord returns what people call gates of a kind.
+// KindWord returns what users call gates of a kind.
 func KindWord(kind store.GateKind) string {
 	if kind == store.GateInput {
 		return "question"

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestEveryEventIsSaid holds that each type of event can be said in words, and that none of it is JSON.
+// TestEveryEventIsSaid checks that each type of event can be described in words, none of which is JSON.
 func TestEveryEventIsSaid(t *testing.T) {
 	fill := `{"flow":"f","state":"working","wanted":"cancel","code":1,"paths":["a"],"threads":["A"],"role":"r","agent":"codex",
 		"outcome":"joined","join":"j","message":"m","status":"completed","kind":"approval","text":"t","names":["n"],"title":"t",

@@ -21,7 +21,7 @@ const (
 type Option struct {
 	Verb  string // Approve, Deny, Reply or Resume
 	ID    string // of the gate, or of the thread
-	Name  string // what people type for the thread; "" means ID
+	Name  string // what users type for the thread; "" means ID
 	Needs string // NeedsText, NeedsLimit, or ""
 	Value string // with NeedsLimit, a sensible value, as NAME=VALUE
 }
@@ -69,7 +69,7 @@ func (r TaskRecord) next() *Option {
 	return &o
 }
 
-// resume returns how to resume a thread of the task, by the name that people type.
+// resume returns how to resume a thread of the task, by the name that users type.
 func (r TaskRecord) resume(t store.Thread, why *store.Reason) Option {
 	o := ResumeOf(t.ID, why)
 	switch {

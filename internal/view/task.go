@@ -26,7 +26,7 @@ const Interrupted store.Status = "interrupted"
 // A Task is a task as people see it, and what task.yaml contains.
 type Task struct {
 	ID         string       `json:"id" yaml:"id"`
-	Short      string       `json:"short" yaml:"short"` // what people type for it
+	Short      string       `json:"short" yaml:"short"` // what users type for it
 	State      string       `json:"state" yaml:"state"`
 	Title      string       `json:"title" yaml:"title"`
 	Topology   string       `json:"topology" yaml:"topology"`

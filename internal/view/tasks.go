@@ -14,7 +14,7 @@ import (
 // A TaskRow is a task in a list.
 type TaskRow struct {
 	ID      string  `json:"id"`
-	Short   string  `json:"short"` // what people type for it
+	Short   string  `json:"short"` // what users type for it
 	State   string  `json:"state"` // see State
 	Display Display `json:"display"`
 	// Controller is the progress of the plan, null if the task is not planned.

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// TestTeamTaskWaits: a task of a team that nobody drives needs a person only where no worker serves.
+// TestTeamTaskWaits checks that an undriven task of a team needs a person only if no worker serves.
 func TestTeamTaskWaits(t *testing.T) {
 	running := func(row *store.Thread) { row.Status = store.Running }
 	gpu := func(row *store.Thread) { row.Options = json.RawMessage(`{"on":"team","needs":["gpu","linux"]}`) }
@@ -20,7 +20,7 @@ func TestTeamTaskWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   changes
 		attempts []store.Attempt
-		leases   []string // of workers; "thread" is that of the thread
+		leases   []string // of workers; "thread" is the thread's own
 		status   store.Status
 		want     view.Display
 		member   store.Status

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// hostile are texts that would do something to a terminal.
+// hostile are texts that would affect a terminal.
 var hostile = []string{
 	"\x1b[31mred", "\x1b]52;c;aGk=\x07", "\x9b31m", "\u009b31m", "a\rb", "a\bb", "\x00", "\x7f", "\u0085",
 	"\u202eevil\u202c", "\u2066x\u2069", "\u200f", "\u061c", "a\u200bb", "\U000e0041", "\xff\xfe", "\xc2", "\u2028",

@@ -210,7 +210,7 @@ type ThreadLine struct {
 	ThreadRow
 	Display Display `json:"display"`
 	Title   string  `json:"title"`
-	Name    string  `json:"name"` // what people type for it
+	Name    string  `json:"name"` // what users type for it
 }
 
 // A ThreadFilter selects threads.
@@ -326,7 +326,7 @@ func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*
 // and the API returns it.
 type Standing struct {
 	Thread  string       `json:"thread"`
-	Short   string       `json:"short"` // what people type for it, "" for a part
+	Short   string       `json:"short"` // what users type for it, "" for a part
 	Task    string       `json:"task"`
 	Status  store.Status `json:"status"`
 	Display Display      `json:"display"`

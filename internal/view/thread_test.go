@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A record is put together by hand, without anything that runs.
+// A record is put together without an engine.
 type record struct {
 	t     *testing.T
 	store *mem.Store
@@ -140,7 +140,7 @@ func joined(t *testing.T) (r *record, root, lost *line) {
 	return r, root, lost
 }
 
-// spelled is v as its readers get it.
+// spelled returns v as its readers receive it.
 func spelled(t *testing.T, v any) string {
 	t.Helper()
 	data, err := json.MarshalIndent(v, "", " ")

@@ -269,7 +269,7 @@ func (t *timelineBuilder) thread(row store.Thread, level int, seen map[string]bo
 	t.chain(row, at, inside)
 }
 
-// laneName returns what people call a thread of a task.
+// laneName returns what users call a thread of a task.
 func laneName(row store.Thread) string {
 	switch {
 	case row.Path == nil:

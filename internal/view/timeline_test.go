@@ -31,7 +31,7 @@ func (r *record) join(l, main *line, paths ...*line) {
 	r.moved(l, ch, err)
 }
 
-// fork forks a thread by hand, at its head.
+// fork makes a manual fork of a thread, at its head.
 func (r *record) fork(l *line, id string) *line {
 	r.t.Helper()
 	row := l.row
@@ -40,7 +40,7 @@ func (r *record) fork(l *line, id string) *line {
 	return r.begin(nil, row, nil)
 }
 
-// A timed is the record of a task, made in seconds from its beginning.
+// A timed is the record of a task, with times in seconds from its beginning.
 type timed struct {
 	view.TimelineRecord
 	heads map[string]dag.Hash
@@ -109,7 +109,7 @@ func (d *timed) ends(id string, status store.Status, at int64) {
 	}
 }
 
-// told is a timeline as people read it: lanes, then links, then waits that are cut, in seconds.
+// eventText returns a timeline as text: lanes, then links, then compressed waits, in seconds.
 func eventText(tl view.Timeline) []string {
 	var out []string
 	for _, l := range tl.Lanes {
@@ -238,7 +238,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestAxis holds that time runs one way, fills the axis, and that waits take at most half of it beside the work.
+// TestAxis checks that time runs in one direction and fills the axis, and that waits take at most half as much as work.
 func TestAxis(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := newTimed(rapid.Int64Range(0, 100_000).Draw(t, "now"), true)
@@ -275,7 +275,7 @@ func TestAxis(t *testing.T) {
 	})
 }
 
-// TestTimelineOfARecord holds what is read of chains: each step once, on the thread that did it.
+// TestTimelineOfARecord checks what is read of chains: each step once, on the thread that made it.
 func TestTimelineOfARecord(t *testing.T) {
 	r, root := newRecord(t)
 	r.step(root, thread.Draft{Role: "plan"})
@@ -295,7 +295,7 @@ func TestTimelineOfARecord(t *testing.T) {
 	r.step(forked, thread.Draft{Role: "plan"})
 	for l, want := range map[*line][]string{
 		root: {"solve step #1 call #2 join #4 summary #5", "  develop-flow step #1 end #2", "  api step #3", "  db join #4 step #5", "    in step #3", "    out step #3"},
-		// What came before a fork by hand is another task's.
+		// What came before a manual fork belongs to another task.
 		forked: {"solve step #6"},
 	} {
 		tl, err := r.book().Timeline(t.Context(), l.row, time.UnixMilli(r.clock))

@@ -148,7 +148,7 @@ func TestTreeOfATaskThatRuns(t *testing.T) {
 		"        2 try",
 	}
 	slices.Sort(got)
-	slices.Sort(want) // ids made in the same moment are in no order
+	slices.Sort(want) // ids made in the same millisecond have no order
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
@@ -157,7 +157,7 @@ func TestTreeOfATaskThatRuns(t *testing.T) {
 	}
 }
 
-// TestTreeOfAHandFork: what the steps before the fork called is still found.
+// TestTreeOfAHandFork checks that what the steps before the fork called is still found.
 func TestTreeOfAHandFork(t *testing.T) {
 	r, root, _ := deep(t)
 	forked := r.fork(root, "01KZ0000000000000000000000")
@@ -166,8 +166,8 @@ func TestTreeOfAHandFork(t *testing.T) {
 	}
 }
 
-// TestForgedTreesEnd: joins whose paths all name one chain would double the tree
-// with every level.
+// TestForgedTreesEnd checks that joins whose paths all name one chain, which
+// would double the tree at every level, do not.
 func TestForgedTreesEnd(t *testing.T) {
 	r, root := newRecord(t)
 	fork := r.step(root, thread.Draft{Role: "first", Text: "x"})
