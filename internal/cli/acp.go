@@ -65,7 +65,7 @@ func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
 	return cfg, bin, nil
 }
 
-// deliverCmd serves the tool by which an agent submits its answer. It is not for people.
+// deliverCmd serves the tool by which an agent submits its answer. It is not meant for users.
 func (a *app) deliverCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: deliverAnswer + " OFFERED HANDED", Hidden: true, Args: exactly(2, "two files"),

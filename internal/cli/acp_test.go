@@ -11,13 +11,13 @@ import (
 	"github.com/plait-run/plait/internal/sandbox"
 )
 
-// realCopilot is the real GitHub Copilot, found once with the environment of whoever runs the tests.
+// realCopilot is the real GitHub Copilot, found once with the environment of the test run.
 var realCopilot = sync.OnceValues(func() (acp.Program, error) {
 	kind, _ := acp.Named("copilot")
 	return acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), kind, "")
 })
 
-// needCopilot is the condition [copilot]. Where nothing may be skipped it fails when the program is not there.
+// needCopilot is the condition [copilot]. If nothing may be skipped, it fails when the program is missing.
 func needCopilot() (bool, error) {
 	_, err := realCopilot()
 	var missing *acp.MissingError

@@ -22,7 +22,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// looksEverywhere has an agent look for secrets where a model would.
+// looksEverywhere makes an agent look for secrets where a model would.
 const looksEverywhere = `about: looks for secrets
 turns:
 - when: {contains: ["You are: codex"]}
@@ -43,14 +43,14 @@ var canaryFiles = []string{".netrc", ".npmrc", ".pypirc", ".git-credentials", ".
 	".gnupg/key", ".kube/config", ".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud/credentials.db", ".password-store/a",
 	".claude/.credentials.json", ".bash_history"}
 
-// canaryVariables are environment variables that people have, by the names that lists of secrets know and by others.
+// canaryVariables are common environment variables, both ones that lists of secrets know and others.
 var canaryVariables = []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "NPM_TOKEN",
 	"DOCKER_PASSWORD", "DATABASE_URL", "PGPASSWORD", "REDIS_URL", "STRIPE_SECRET_KEY", "SLACK_TOKEN", "SENTRY_DSN", "HF_TOKEN",
 	"OPENAI_API_KEY", "GEMINI_API_KEY", "AZURE_OPENAI_API_KEY", "MISTRAL_API_KEY", "SSH_KEY", "MY_PASSWORD", "SECRET", "TOKEN",
 	"APIKEY", "AUTH", "COOKIE", "SESSION", "X", "COMPANY_LICENSE", "VAULT_ADDR_KEY", "SIGNING", "KEYSTORE", "PASSPHRASE"}
 
 // TestCanaries gives plait fifty secrets, in its environment, in the user's files and configuration and as a
-// model's key, has agents look for them, and looks for them itself in all that is kept and shown.
+// model's key, has agents look for them, and looks for them itself in everything that is stored and shown.
 func TestCanaries(t *testing.T) {
 	for _, need := range []func() (bool, error){needClaude, needCodex} {
 		if ok, err := need(); err != nil {
@@ -75,7 +75,7 @@ func TestCanaries(t *testing.T) {
 		files = append(files, filepath.Join(user, name))
 		keep(t, files[len(files)-1], secret())
 	}
-	ring := filepath.Join(user, ".password-store", "model") // what a keyring's program prints
+	ring := filepath.Join(user, ".password-store", "model") // the output of a keyring's program
 	keep(t, ring, secret()+"\n")
 	keep(t, filepath.Join(user, "config", "plait", "config.yaml"), "notify: {webhook: \"http://127.0.0.1:1/"+secret()+"\"}\n"+
 		"keys: {MODEL_KEY: {command: [cat, "+ring+"]}}\n")
@@ -181,7 +181,7 @@ graph:
 	soak.Figure(t, "%d secrets; none in %v", len(secrets), seen)
 }
 
-// keep writes a file, and makes its directory.
+// keep writes a file, and creates its directory.
 func keep(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -192,7 +192,7 @@ func keep(t *testing.T, path, text string) {
 	}
 }
 
-// unpacked returns what is in a ZIP file, by name.
+// unpacked returns the files in a ZIP file, by name.
 func unpacked(t *testing.T, file string) map[string]string {
 	t.Helper()
 	z, err := zip.OpenReader(file)

@@ -19,12 +19,12 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// realClaude is the real Claude Code, found once with the environment of whoever runs the tests.
+// realClaude is the real Claude Code, found once with the environment of the test run.
 var realClaude = sync.OnceValues(func() (claude.Program, error) {
 	return claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), "")
 })
 
-// needClaude is the condition [claude]. Where nothing may be skipped it fails when the program is not there.
+// needClaude is the condition [claude]. If nothing may be skipped, it fails when the program is missing.
 func needClaude() (bool, error) {
 	_, err := realClaude()
 	if errors.Is(err, claude.ErrMissing) && os.Getenv("CI") == "" {
@@ -34,9 +34,9 @@ func needClaude() (bool, error) {
 	return err == nil, err
 }
 
-// usage: claudeuses SCENARIO PROMPT [ANSWER]: the real Claude Code, as a person's own program, with plait mcp among
-// its servers and a scripted model. What it says is in claude.txt. A form that it shows its user is filled in with
-// ANSWER, or declined.
+// usage: claudeuses SCENARIO PROMPT [ANSWER]: runs the real Claude Code, as a person's own program, with plait mcp
+// among its servers and a scripted model. Its output is in claude.txt. A form that it shows its user is filled in
+// with ANSWER, or declined.
 func claudeUses(ts *testscript.TestScript, neg bool, args []string) {
 	sc, err := scripted.Load(ts.MkAbs(args[0]))
 	ts.Check(err)

@@ -2,8 +2,8 @@
 //
 // Its input is arguments, an environment and a way to open the record; its output
 // is text and an exit code. It decides nothing: each verb reads its flags, calls one
-// package and prints. It never chooses where the record is stored: in that the
-// programs that have these verbs differ.
+// package and prints. It never chooses where the record is stored: the programs
+// that have these verbs differ in that.
 package cli
 
 import (
@@ -53,7 +53,7 @@ const (
 
 // A Program is a program that has these verbs.
 type Program struct {
-	Name    string // what people type: "plait"
+	Name    string // what users type: "plait"
 	Release string // the name of a released binary, "" for any other
 	// Open opens the record. Home is this machine's directory: of the whole record, or of what
 	// is stored next to it.
@@ -132,7 +132,7 @@ type app struct {
 	flags
 	cell    *proc.Cell   // where agents are started, nil: where this process is
 	verb    string       // the command, without its arguments
-	named   view.Program // how people type it
+	named   view.Program // how users type it
 	log     *slog.Logger
 	logFile *logFile
 	keys    keyring

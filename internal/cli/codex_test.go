@@ -19,14 +19,14 @@ import (
 )
 
 // realCodex is the directory of the real Codex, found once with the environment
-// of whoever runs the tests.
+// of the test run.
 var realCodex = sync.OnceValues(func() (string, error) {
 	p, err := codex.NewHost(codex.HostConfig{}).Find(context.Background(), "")
 	return filepath.Dir(p.Path), err
 })
 
-// needCodex is the condition [codex]: the real Codex is there. Where nothing may
-// be skipped it fails when it is not.
+// needCodex is the condition [codex]: the real Codex is available. If nothing
+// may be skipped, it fails when it is not.
 func needCodex() (bool, error) {
 	_, err := realCodex()
 	if errors.Is(err, codex.ErrMissing) && os.Getenv("CI") == "" {
@@ -53,7 +53,7 @@ func awaitGate(ts *testscript.TestScript, neg bool, args []string) {
 	}, "no gate opened")
 }
 
-// usage: awaitgates N: waits until so many gates are open.
+// usage: awaitgates N: waits until N gates are open.
 func awaitGates(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -86,8 +86,8 @@ func openRecord(ts *testscript.TestScript) *sqlite.Store {
 	return s
 }
 
-// usage: awaititem TEXT [THREAD]: waits until an agent, of that thread, is seen to
-// do something that holds TEXT.
+// usage: awaititem TEXT [THREAD]: waits until an agent, of that thread, reports an
+// item that contains TEXT.
 func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
 	ctx, s := context.Background(), openRecord(ts)
 	defer s.Close()
@@ -107,7 +107,7 @@ func awaitItem(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // usage: [!] nocodex: no process runs that belongs to a Codex of this script,
-// found by the home in its environment or in its ancestors'.
+// found by the home in its environment.
 func noCodex(ts *testscript.TestScript, neg bool, args []string) {
 	marks := []string{filepath.Join(ts.Getenv("PLAIT_HOME"), "homes"), "CODEX_HOME=" + ts.Getenv("WORK") + "/"}
 	found := func() []int {

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// TestCompose holds that the file for people who try plaitd can be read, listens on this machine only, and has no
-// password of its own.
+// TestCompose checks that the compose file for trying plaitd can be read, listens only on this machine, and
+// contains no password.
 func TestCompose(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "plaitd", "compose.yaml"))
 	if err != nil {

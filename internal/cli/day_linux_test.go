@@ -27,7 +27,7 @@ graph:
   sure: {approved: {role: $END, prompt: "The door is shipped."}, rejected: {role: $END, prompt: "The door stays."}}
 `
 
-// repository makes the workspace a git repository with the flow of a day.
+// repository makes the workspace a git repository with the flow of TestDay.
 func (p *place) repository() {
 	p.t.Helper()
 	p.write("day.yaml", dayFlow)
@@ -46,9 +46,9 @@ func (p *place) repository() {
 	}
 }
 
-// TestDay works a whole day on one screen without typing an id: a task is begun, its question
-// answered, its approval given, its changes are looked at, a step of it is forked, the fork cancelled and
-// tried again.
+// TestDay works through a whole day on one screen without typing an id: it begins a task, answers its
+// question, gives its approval, looks at its changes, forks a step of it, cancels the fork and tries it
+// again.
 func TestDay(t *testing.T) {
 	for _, size := range []struct{ cols, rows int }{{80, 24}, {160, 50}} {
 		t.Run("", func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestDay(t *testing.T) {
 	}
 }
 
-// TestRunAnswersInline answers what a run asks where it is shown: words open by themselves, an approval
-// waits to be opened, and a key that was typed ahead counts for nothing.
+// TestRunAnswersInline answers what a run asks where it is shown: questions open by themselves, an
+// approval waits to be opened, and a key that was typed ahead has no effect.
 func TestRunAnswersInline(t *testing.T) {
 	p := newPlace(t)
 	p.repository()
@@ -123,7 +123,7 @@ func TestRunAnswersInline(t *testing.T) {
 	s.press("b", "l", "u", "e", "enter")
 	s.see(`! Ship the door\?`)
 	s.press("a", "enter")
-	s.press("a") // it has been there for no time
+	s.press("a") // it has only just appeared
 	s.see(`a approve · d deny`)
 	s.press("a")
 	if code := s.end(); code != 0 {
@@ -134,7 +134,7 @@ func TestRunAnswersInline(t *testing.T) {
 	}
 }
 
-// TestLeaving asks before what is driven on the terminal stops, and leaves the terminal as it was.
+// TestLeaving checks that plait asks before it stops what it drives on the terminal, and leaves the terminal as it was.
 func TestLeaving(t *testing.T) {
 	p := newPlace(t)
 	p.write("slow.yaml", `version: 1
@@ -192,7 +192,7 @@ graph:
 	s.press("once more", "enter")
 	again := regexp.MustCompile(`(?s)› once more\n.*I heard you`)
 	s.await("it is not answered again", func(now string) bool {
-		if strings.Contains(now, "Wait for the answer first") { // its last word comes before its end
+		if strings.Contains(now, "Wait for the answer first") { // the last text arrives before the turn ends
 			s.press("enter")
 		}
 		return again.MatchString(now)

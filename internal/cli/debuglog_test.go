@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLogFileIsBounded: many writers at once, each with the file open for itself, lose no line of the newest
-// files and keep no more than so many.
+// TestLogFileIsBounded checks that many concurrent writers, each with the file open itself, lose no line of
+// the newest files and keep only a limited number of files.
 func TestLogFileIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	line := strings.Repeat("x", 4000)

@@ -21,7 +21,7 @@ func TestDemo(t *testing.T) {
 		playDemo(t, newPlace(t), "programs, because Codex is not installed")
 	})
 	t.Run("codex", func(t *testing.T) {
-		there, err := needCodex() // an error where nothing may be skipped
+		there, err := needCodex() // an error if nothing may be skipped
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func playDemo(t *testing.T, p *place, who string) {
 	if _, err := ours.WriteString("\x03"); err != nil {
 		t.Fatal(err)
 	}
-	io.Copy(io.Discard, ours) // EIO when nobody has the other end open
+	io.Copy(io.Discard, ours) // EIO once the other end is closed
 	cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
@@ -128,7 +128,7 @@ type transcript struct {
 	seen  strings.Builder
 }
 
-// until reads on to the line that has text in it, and returns it.
+// until reads up to the line that contains text, and returns it.
 func (s *transcript) until(text string) string {
 	s.t.Helper()
 	for {

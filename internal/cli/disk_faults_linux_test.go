@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/soak"
 )
 
-// faultFlow has steps that act, and two that write beside each other and are merged.
+// faultFlow has steps that act, and two that write concurrently and are merged.
 const faultFlow = `version: 1
 name: faults
 roles:
@@ -31,8 +31,8 @@ graph:
   z: {done: {role: $END}}
 `
 
-// newFaulty is a place whose record and working tree, a git repository, are on a disk that can fail. What
-// agents log is not.
+// newFaulty is a place whose record and working tree, a git repository, are on a disk that can fail. The
+// agents' log is not.
 func newFaulty(t *testing.T) (*place, *faultDisk) {
 	t.Helper()
 	p := newPlace(t)
@@ -57,9 +57,9 @@ func newFaulty(t *testing.T) (*place, *faultDisk) {
 	return p, d
 }
 
-// TestFaultsOfTheDisk lets changes that plait and its git make to the disk fail, one in a run and in each
-// way, or fills the disk at one and makes room again later. Then the task is resumed: its outcome and its files
-// are those of an undisturbed run, and no committed step runs again.
+// TestFaultsOfTheDisk makes changes of plait and its git to the disk fail, one in each run and in each way, or
+// fills the disk at one and makes room again later. Then it resumes the task: its outcome and its files are
+// those of an undisturbed run, and no committed step runs again.
 func TestFaultsOfTheDisk(t *testing.T) {
 	calm, d := newFaulty(t)
 	if out, code := calm.run("run", "faults.yaml", "-p", "go", "-q", "--id", killID); code != 0 {

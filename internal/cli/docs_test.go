@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// TestDocs runs the commands of README, guide, how-tos and the page of the command line as they stand, each page in a home and a
-// directory of its own. A page is a script:
+// TestDocs runs the commands of README, guide, how-tos and the command line page unchanged, each page in its own
+// home and directory. A page is a script:
 //
-//	```sh                  commands, run one after the other; the shell goes on to the next block
+//	```sh                  commands, run one after the other; the shell continues with the next block
 //	```sh codex            the same, where the real Codex is installed
 //	```sh skip: REASON     commands that cannot be run here, and why
 //	```output              lines that the block before must have printed, in this order; … is any text
 //	Save this as `FILE`:   the block below is that file
 //
-// A line that ends in "# exit code N" must end so, every other with 0. The id of a question,
-// g-35aeb9441b, stands for that of the one that is open.
+// A line that ends in "# exit code N" must exit with N, every other with 0. The id of a question,
+// g-35aeb9441b, stands for the id of the open one.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT TESTED with -short: the commands of the docs")
@@ -59,14 +59,14 @@ func howtos(t *testing.T) []string {
 }
 
 // A docPage is a page as a script. Line N of the script is line N of the page, so the shell names the line
-// of the page where it fails.
+// of the page that fails.
 type docPage struct {
 	script  []string
 	outputs []docOutput
 	runs    int // blocks that are run
 }
 
-// docOutput are lines that the block which begins at a line must have printed.
+// docOutput are lines that the block beginning at a line must have printed.
 type docOutput struct {
 	line, of int
 	want     []string
@@ -78,7 +78,7 @@ var (
 	docGateID = regexp.MustCompile(`\bg-35aeb9441b\b`)
 )
 
-// readPage reads a page; codex says whether blocks that need it are run.
+// readPage reads a page; codex says whether blocks that need Codex are run.
 func readPage(file string, codex bool) (*docPage, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *docPage) file(name string, from, to int, body []string) {
 	p.script[to] = "END OF FILE"
 }
 
-// block makes the shell run commands, with what they print in a file that is called by the line.
+// block makes the shell run commands, with their output in a file named by the line.
 func (p *docPage) block(from, to int, body []string) {
 	p.runs++
 	p.script[from] = "{"
@@ -151,7 +151,7 @@ func (p *docPage) block(from, to int, body []string) {
 	p.script[to] = fmt.Sprintf(`} > "$DOC_OUT/%d" 2>&1`, from+1)
 }
 
-// docPrelude stands in the first line of the script, which is the title of the page.
+// docPrelude is in the first line of the script, which is the title of the page.
 const docPrelude = `exec 9> "$DOC_OUT/failed" < /dev/null; set -eE; trap 'echo "$LINENO" >&9; exit 1' ERR; ` +
 	`expect() { [ "$1" = "$2" ] || { echo "exit code $2, want $1"; return 1; }; }; ` +
 	`open_question() { plait gate list --json | grep -o '"id":"g-[0-9a-f]*' | head -n 1 | cut -d '"' -f 4; }`
@@ -183,7 +183,7 @@ func (p *docPage) run(t *testing.T, name string) {
 	cmd.WaitDelay = 10 * time.Second
 	said, err := cmd.CombinedOutput()
 	printed := func(block int) string {
-		data, _ := os.ReadFile(filepath.Join(work, "out", strconv.Itoa(block))) // none of one that was not reached
+		data, _ := os.ReadFile(filepath.Join(work, "out", strconv.Itoa(block))) // none for a block that was not reached
 		return string(data)
 	}
 	if err != nil {
@@ -208,7 +208,7 @@ func (p *docPage) run(t *testing.T, name string) {
 	}
 }
 
-// missingLine returns the first of the wanted lines that is not in a text after those before it.
+// missingLine returns the first of the wanted lines that does not follow the previous ones in text.
 func missingLine(text string, want []string) (string, int) {
 	for i, line := range want {
 		if strings.TrimSpace(line) == "" {
@@ -227,7 +227,7 @@ func missingLine(text string, want []string) (string, int) {
 	return "", 0
 }
 
-// docEnv is the environment of somebody who has plait and Codex in the PATH, and nothing else of Plait.
+// docEnv is the environment of someone who has plait and Codex in the PATH, and nothing else of Plait.
 func docEnv(work string) []string {
 	path := filepath.Join(work, "bin")
 	if dir, err := realCodex(); err == nil {
@@ -244,8 +244,8 @@ func docEnv(work string) []string {
 	return env
 }
 
-// copyCheckout makes dir a checkout of Plait, and puts a go into bin that takes the plait that is tested
-// in the place of one that it would have to compile.
+// copyCheckout makes dir a checkout of Plait, and puts a go command into bin that takes the plait being
+// tested instead of compiling one.
 func copyCheckout(t *testing.T, dir, bin string) {
 	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -296,7 +296,7 @@ func copyCheckout(t *testing.T, dir, bin string) {
 	}
 }
 
-// TestReadPage holds that a page cannot have commands that are not run, but for a reason.
+// TestReadPage checks that a page cannot skip commands without a reason.
 func TestReadPage(t *testing.T) {
 	const save = "Save this as `a b.txt`:\n\n```text\nit's\n```\n"
 	for name, c := range map[string]struct {

@@ -19,7 +19,7 @@ var (
 	slugDrops  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// A textPage is a page without what stands in its blocks of code.
+// A textPage is a page without the contents of its code blocks.
 type textPage struct {
 	lines   []string
 	anchors []string
@@ -48,13 +48,13 @@ func readText(t *testing.T, file string) textPage {
 	return p
 }
 
-// slug is the anchor that GitHub gives a heading.
+// slug returns the anchor that GitHub gives a heading.
 func slug(heading string) string {
 	text := slugDrops.ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(strings.TrimSpace(text), " ", "-")
 }
 
-// docPages are all pages of the repository, by their path from its root.
+// docPages returns all pages of the repository, by their path from its root.
 func docPages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
@@ -70,7 +70,7 @@ func docPages(t *testing.T) []string {
 	return pages
 }
 
-// TestDocsLinks holds that each relative link leads to a file, and each anchor to a heading.
+// TestDocsLinks checks that each relative link leads to a file, and each anchor to a heading.
 func TestDocsLinks(t *testing.T) {
 	links := 0
 	for _, name := range docPages(t) {
@@ -103,7 +103,7 @@ func TestDocsLinks(t *testing.T) {
 	}
 }
 
-// TestDocsIndex holds that docs/README.md leads to every page.
+// TestDocsIndex checks that docs/README.md links to every page.
 func TestDocsIndex(t *testing.T) {
 	index, err := os.ReadFile("../../docs/README.md")
 	if err != nil {
@@ -120,7 +120,7 @@ func TestDocsIndex(t *testing.T) {
 	}
 }
 
-// TestDocsWords holds that the pages for newcomers use none of the words that the glossary calls not used.
+// TestDocsWords checks that the pages for newcomers use none of the words that the glossary says are not used.
 func TestDocsWords(t *testing.T) {
 	const glossary = "../../docs/glossary.md"
 	not, told := map[string]string{}, false // told: the table has such a column

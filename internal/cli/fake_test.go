@@ -14,29 +14,29 @@ import (
 	"time"
 )
 
-// fakeAgent is the program that flows of the tests run. Its arguments are done in
+// fakeAgent is the program that the tests' flows run. It executes its arguments in
 // order, each OP=VALUE:
 //
 //	log=FILE        append a line: role, attempt, pid
-//	say=TEXT        print text; \n, \t, \e are what they are in C
+//	say=TEXT        print text; \n, \t, \e are as in C
 //	bytes=BASE64    print bytes
 //	status=S        print front matter with that status
 //	flood=N         print N bytes without a line feed
 //	lines=N         print N bytes in lines
 //	sleep=DURATION  wait
 //	hang=FILE       write our pid into FILE and hang, deaf to SIGTERM
-//	daemon=FILE     start a process in a session of its own that hangs; its pid is in FILE
+//	daemon=FILE     start a process in its own session that hangs; write its pid into FILE
 //	stay=FILE       write our pid into FILE and hang
 //	begun=FILE      write our pid into FILE
 //	await=FILE      wait until FILE exists
 //	leave=NAME:TEXT leave an artifact
 //	big=NAME:N      leave an artifact of N bytes
 //	env=FILE        write our environment into FILE
-//	once=FILE       exit with 1 unless FILE exists, having made it
+//	once=FILE       exit with 1 unless FILE exists, after creating it
 //	stdin=FILE      write our prompt into FILE
 //	exit=N          exit
 //
-// It lives a minute at most, so that no failing test leaves anything behind.
+// It runs for a minute at most, so that no failing test leaves anything behind.
 func fakeAgent() {
 	time.AfterFunc(time.Minute, func() { os.Exit(99) })
 	for _, arg := range os.Args[1:] {
@@ -91,7 +91,7 @@ var fakeOps = map[string]func(string) error{
 				return err
 			}
 		}
-		select {} // the timer ends it
+		select {} // the timer ends the process
 	},
 	"daemon": func(file string) error {
 		cmd := exec.Command("/proc/self/exe", "hang="+file)
@@ -106,7 +106,7 @@ var fakeOps = map[string]func(string) error{
 		if err := writeWhole(file, strconv.Itoa(os.Getpid())); err != nil {
 			return err
 		}
-		select {} // the timer ends it
+		select {} // the timer ends the process
 	},
 	"await": fakeAwait,
 	"begun": func(file string) error { return writeWhole(file, strconv.Itoa(os.Getpid())) },
@@ -169,7 +169,7 @@ func fakeAwait(file string) error {
 	}
 }
 
-// writeWhole makes a file appear with all that is in it.
+// writeWhole makes a file appear with all its contents.
 func writeWhole(file, text string) error {
 	if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil {
 		return err

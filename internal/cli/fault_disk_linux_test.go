@@ -11,40 +11,40 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// A fault is how an operation of a disk fails.
+// A fault is how a disk operation fails.
 type fault string
 
 const (
-	notKept fault = "not kept"   // it says it failed, and did
-	kept    fault = "kept"       // it says it failed, and did not
+	notKept fault = "not kept"   // it reports failure, and did fail
+	kept    fault = "kept"       // it reports failure, but did not fail
 	noSpace fault = "no space"   // there is no room for this one
 	short   fault = "short"      // half is written
-	noSync  fault = "sync fails" // only what makes things durable
+	noSync  fault = "sync fails" // only sync operations fail
 	full    fault = "disk full"  // there is no room for this one, nor for any that follows
 )
 
 var faults = []fault{notKept, kept, noSpace, short, noSync, full}
 
-// A faultDisk is a directory whose changes can be made to fail: a file system that passes all on to
-// another directory. What a process maps into memory is not counted, it comes when the kernel likes.
+// A faultDisk is a directory whose changes can be made to fail: a file system that passes everything
+// on to another directory. Writes to mapped memory are not counted: their time is up to the kernel.
 type faultDisk struct {
 	fuse.RawFileSystem
 
 	mu    sync.Mutex
 	armed fault
-	left  int // changes until the armed fault, of those that it can happen to
+	left  int // changes until the armed fault, counting only those that can have it
 	seen  map[fault]int
 	hit   string // the change that failed
 }
 
-// newFaultDisk mounts a disk at dir, which takes root.
+// newFaultDisk mounts a disk at dir, which requires root.
 func newFaultDisk(t *testing.T, dir string) *faultDisk {
 	t.Helper()
 	root, err := fs.NewLoopbackRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	minute := time.Minute // nothing else changes what is below
+	minute := time.Minute // nothing else changes the directory below
 	d := &faultDisk{
 		RawFileSystem: fs.NewNodeFS(root, &fs.Options{EntryTimeout: &minute, AttrTimeout: &minute, NegativeTimeout: &minute}),
 		seen:          map[fault]int{},
@@ -64,14 +64,14 @@ func newFaultDisk(t *testing.T, dir string) *faultDisk {
 	return d
 }
 
-// arm makes the n-th change from now on fail that can fail so.
+// arm makes the n-th change that f can happen to fail, counted from now.
 func (d *faultDisk) arm(f fault, n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.armed, d.left, d.hit = f, n, ""
 }
 
-// disarm returns the change that failed, "" when none did.
+// disarm returns the change that failed, "" if none did.
 func (d *faultDisk) disarm() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,7 +79,7 @@ func (d *faultDisk) disarm() string {
 	return d.hit
 }
 
-// can reports whether a change can fail so.
+// can reports whether a fault can happen to an operation.
 func can(f fault, op string) bool {
 	switch f {
 	case short:
@@ -113,7 +113,7 @@ func (d *faultDisk) next(op, name string) fault {
 	return d.armed
 }
 
-// change makes one change, or lets it fail.
+// change makes one change, or makes it fail.
 func (d *faultDisk) change(op, name string, do func() fuse.Status) fuse.Status {
 	switch d.next(op, name) {
 	case "":
@@ -160,7 +160,7 @@ func (d *faultDisk) Mkdir(c <-chan struct{}, in *fuse.MkdirIn, name string, out 
 
 func (d *faultDisk) Create(c <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	f := d.next("create", name)
-	if f == kept { // what has an open file must be told so: the file is there, and not open
+	if f == kept { // a failed create must not leave an open file: the file exists, but is not open
 		var entry fuse.EntryOut
 		d.RawFileSystem.Mknod(c, &fuse.MknodIn{InHeader: in.InHeader, Mode: syscall.S_IFREG | in.Mode}, name, &entry)
 		d.RawFileSystem.Forget(entry.NodeId, 1)
@@ -178,7 +178,7 @@ func (d *faultDisk) Unlink(c <-chan struct{}, in *fuse.InHeader, name string) fu
 	return d.change("unlink", name, func() fuse.Status { return d.RawFileSystem.Unlink(c, in, name) })
 }
 
-// Open makes the kernel look a name up again that it still has: its removal was said to have failed.
+// Open makes the kernel repeat the lookup of a name that it still has, since its removal was reported as failed.
 func (d *faultDisk) Open(c <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
 	if status := d.RawFileSystem.Open(c, in, out); status != fuse.ENOENT {
 		return status
@@ -206,7 +206,7 @@ func (d *faultDisk) Fallocate(c <-chan struct{}, in *fuse.FallocateIn) fuse.Stat
 	return d.change("allocate", "", func() fuse.Status { return d.RawFileSystem.Fallocate(c, in) })
 }
 
-// Writev is not there: every write is a Write.
+// Writev is not implemented, so that every write is a Write.
 func (d *faultDisk) Writev(<-chan struct{}, *fuse.WriteIn, [][]byte) (uint32, fuse.Status) {
 	return 0, fuse.ENOSYS
 }

@@ -68,7 +68,7 @@ func closed(g store.Gate) string {
 	return text
 }
 
-// asks returns what a gate asks, in lines of at most most characters: the question,
+// asks returns what a gate asks, in lines of up to most characters: the question,
 // and for an approval exactly what would be done.
 func asks(g store.Gate, most int) []string {
 	var lines []string

@@ -123,7 +123,7 @@ func (a *app) progress(what string) func(done, total int) {
 	}
 }
 
-// size formats a number of bytes for people.
+// size formats a number of bytes for display.
 func size(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestHelp holds that every verb has an example, that no summary ends like a sentence, and that no
-// help has a word that the glossary lists as not used.
+// TestHelp checks that every verb has an example, that no summary ends like a sentence, and that
+// no help uses a word that the glossary lists as not used.
 func TestHelp(t *testing.T) {
 	avoided := avoidedWords(t)
 	verbs := 0
@@ -54,7 +54,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// avoidedWords finds the words of the last column of the glossary's tables.
+// avoidedWords returns the words in the last column of the glossary's tables.
 func avoidedWords(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	data, err := os.ReadFile("../../docs/glossary.md")
@@ -74,7 +74,7 @@ func avoidedWords(t *testing.T) *regexp.Regexp {
 			for _, w := range strings.Split(last, ",") {
 				w = regexp.QuoteMeta(strings.TrimSpace(w))
 				if w == "workflow" {
-					w = "workflow (file|of|named)" // "multi-agent workflows" is what others call all of this
+					w = "workflow (file|of|named)" // "multi-agent workflows" is the common term for all of this
 				}
 				if w != "" {
 					words = append(words, w)

@@ -12,10 +12,10 @@ import (
 	"github.com/plait-run/plait/internal/soak"
 )
 
-// mostMemory is what plait may hold at most whatever its agents do, in bytes.
+// mostMemory is the most memory that plait may hold whatever its agents do, in bytes.
 const mostMemory = 200 << 20
 
-// peak returns the most memory that a process held, 0 when it is over.
+// peak returns the most memory that a process has held, 0 if it has ended.
 func peak(pid int) (most int64) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {
@@ -26,8 +26,8 @@ func peak(pid int) (most int64) {
 	return most << 10
 }
 
-// TestHostileAgents runs agents that do what none should: each ends, with nothing left of it, in memory
-// that is bounded, and what is wrong is told; the record stays whole.
+// TestHostileAgents runs agents that do what none should: each ends, leaving nothing behind, in bounded
+// memory, and the fault is reported; the record stays whole.
 func TestHostileAgents(t *testing.T) {
 	var worst int64
 	tried := 0

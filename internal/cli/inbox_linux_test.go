@@ -43,8 +43,8 @@ func (p *place) gate(id string) store.Gate {
 	return v.Data
 }
 
-// TestInbox answers gates without leaving: what is approved was shown before, and what
-// agents wrote is inert.
+// TestInbox answers gates without leaving: what is approved was shown before, and text
+// from agents is inert.
 func TestInbox(t *testing.T) {
 	p := newPlace(t)
 	p.write("fails.yaml", `version: 1
@@ -78,7 +78,7 @@ graph:
 	}
 	on("May I")
 	s.see(`command +make \\x1b\]52;c;eA==\\x07 test`)
-	s.press("enter", "y", "e", "s", "enter") // no text and no Enter approves
+	s.press("enter", "y", "e", "s", "enter") // neither text nor Enter approves
 	s.see("a approve · d deny")
 	s.press("a")
 	s.see(`NEEDS YOU \(2\)`)
@@ -111,8 +111,8 @@ graph:
 	}
 }
 
-// TestPlain answers line by line. A yes names what it is for, so that nothing that was typed for
-// another question, or ahead, approves.
+// TestPlain answers line by line. A yes names what it is for, so that nothing typed for another
+// question, or ahead, approves.
 func TestPlain(t *testing.T) {
 	p := newPlace(t)
 	p.repository()

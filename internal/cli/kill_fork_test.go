@@ -82,8 +82,8 @@ func (p *place) committed() []string {
 }
 
 // TestKillTeam kills plait at random times while paths and called flows run, until
-// the flow is through: the outcome is that of a run that nobody disturbed, and
-// nothing that was committed in any thread ran again.
+// the flow has finished: the outcome is that of an undisturbed run, and nothing
+// that was committed in any thread ran again.
 func TestKillTeam(t *testing.T) {
 	killing{place: newTeam, flow: "team.yaml", agents: 8, kills: 5, reach: 1, parts: true}.test(t,
 		soak.Rounds(t, soak.Tries(62, 6)))

@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// newFix is a place with the broken module of examples/fix in a git repository, where the
-// real Codex works.
+// newFix is a place with the broken module of examples/fix in a git repository, in which
+// the real Codex works.
 func newFix(t *testing.T) *place {
 	t.Helper()
 	codex, err := realCodex()
@@ -68,8 +68,8 @@ func (p *place) answerOnce() {
 	}
 }
 
-// openGates reads what waits for a person beside plait: to start it ten times a second just to ask would take more
-// than what it is asked about. Without a record there is none.
+// openGates reads what waits for a person without plait: starting plait ten times a second just to ask would cost
+// more than the work itself. It returns nothing if there is no record.
 func (p *place) openGates() []store.Gate {
 	home := filepath.Join(p.work, "home")
 	if _, err := os.Stat(filepath.Join(home, "plait.db")); err != nil {
@@ -101,9 +101,9 @@ func (p *place) drive(after time.Duration, args ...string) error {
 	return err
 }
 
-// attempts counts the tries at each step of a task, by thread and head, and sees to it that
-// none came after the step. A try whose answer did not hold does not count: the model of these tests names
-// its evidence as in a first try, which a later one can do in vain.
+// attempts counts the tries at each step of a task, by thread and head, and checks that none came after
+// the step. It ignores a try whose answer was rejected: the model of these tests cites evidence by the
+// names of a first try, which may be wrong in a later one.
 func (p *place) attempts(task string) map[string]int {
 	p.t.Helper()
 	tries, step, done := map[string]int{}, map[string]string{}, map[string]bool{}
@@ -139,9 +139,9 @@ func (p *place) attempts(task string) map[string]int {
 	return tries
 }
 
-// TestKillPlan kills plait at random while a model plans and the real Codex works: three
-// agents, one of them blocked on a question, one on a permission, one patch that is
-// merged. However often, what comes of it is what comes of an undisturbed run.
+// TestKillPlan kills plait at random times while a model plans and the real Codex works:
+// three agents, one of them blocked on a question, one on a permission, and one patch
+// that is merged. However often it is killed, the outcome is that of an undisturbed run.
 func TestKillPlan(t *testing.T) {
 	if _, err := realCodex(); err != nil {
 		if ok, err := needCodex(); !ok {
@@ -164,7 +164,7 @@ func TestKillPlan(t *testing.T) {
 	if err != nil || !strings.Contains(string(mended), "range numbers") {
 		t.Fatalf("sum.go was not mended: %v\n%s", err, mended)
 	}
-	most := soak.Rounds(t, soak.Tries(8, 4)) // a kill of a plan takes 20 times longer than others
+	most := soak.Rounds(t, soak.Tries(8, 4)) // a kill of a plan takes 20 times as long as others
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d, an undisturbed run takes %v", seed, took)
 	random := rand.New(rand.NewPCG(seed, 1))

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/soak"
 )
 
-// killFlow has six steps that take a while each; some only read, some act.
+// killFlow has six steps that each take a while; some only read, some act.
 const killFlow = `version: 1
 name: six
 roles:
@@ -45,8 +45,8 @@ type place struct {
 	t       *testing.T
 	work    string
 	env     []string
-	logFile string // what agents log
-	served  bool   // this process serves the disk that it is on
+	logFile string // the agents' log
+	served  bool   // this process serves the file system that the place is on
 }
 
 func newPlace(t *testing.T) *place {
@@ -62,7 +62,7 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-// tempDir is a directory for scriptEnv. Homes of Codex lie in one that cannot be listed, nor removed so.
+// tempDir returns a directory for scriptEnv. Its Codex homes cannot be listed, nor removed as they are.
 func tempDir(t *testing.T) string {
 	dir := t.TempDir()
 	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "user", ".local", "state", "plait", "codex"), 0o700) })
@@ -82,7 +82,7 @@ func (p *place) command(args ...string) *exec.Cmd {
 	}
 	ws := filepath.Join(p.work, "ws")
 	cmd := exec.Command(path, args...)
-	if p.served { // a fork that goes to such a directory itself can wait for ever for the process it is a fork of
+	if p.served { // a forked child that changes to such a directory itself can deadlock with its parent
 		cmd = exec.Command("env", append([]string{"-C", ws, path}, args...)...)
 	} else {
 		cmd.Dir = ws
@@ -130,8 +130,8 @@ func (p *place) log() []string {
 	return roles
 }
 
-// strike runs plait and kills it after a while, half of the times with its whole process group; below
-// zero it is left to its end, whose error is returned.
+// strike runs plait and kills it after a while, half of the time with its whole process group. If
+// after is negative, it lets plait end, and returns its error.
 func (p *place) strike(after time.Duration, args ...string) error {
 	cmd := p.command(args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -180,9 +180,9 @@ func (p *place) thread(id string) (status string, roles []string, found bool) {
 	return v.Data.Status, roles, true
 }
 
-// TestKillAnywhere kills plait at random times, until the flow is through: the
-// outcome is that of a run that nobody disturbed, and nothing that was committed
-// ran again.
+// TestKillAnywhere kills plait at random times, until the flow has finished: the
+// outcome is that of an undisturbed run, and nothing that was committed ran
+// again.
 func TestKillAnywhere(t *testing.T) {
 	killing{place: newPlace, flow: "six.yaml", agents: 6, kills: 4, reach: 1.25}.test(t,
 		soak.Rounds(t, soak.Tries(130, 12))) // 200 with TestKillTeam and TestKillPlan
@@ -192,13 +192,13 @@ func TestKillAnywhere(t *testing.T) {
 type killing struct {
 	place  func(*testing.T) *place
 	flow   string
-	agents int     // that work in it
-	kills  int     // at most
-	reach  float64 // the latest time of a kill, as a part of the time that an undisturbed run takes
-	parts  bool    // it has more threads than one
+	agents int     // number of agents that work in it
+	kills  int     // maximum
+	reach  float64 // the latest time of a kill, as a fraction of the time of an undisturbed run
+	parts  bool    // it has more than one thread
 }
 
-// test runs the flow again and again until it was killed so often in all.
+// test runs the flow again and again until plait has been killed want times in all.
 func (k killing) test(t *testing.T, want int) {
 	calm := k.place(t)
 	began := time.Now()

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// serveLab is an MCP server on stdin and stdout with two tools: echo gives back what it is told, and
-// fail fails.
+// serveLab is an MCP server on stdin and stdout with two tools: echo returns its input, and fail
+// fails.
 func serveLab() {
 	type object = map[string]any
 	tool := func(name string) object {

@@ -16,11 +16,11 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// plait is the program as cmd/plait makes it.
+// plait is the program as cmd/plait defines it.
 var plait = Program{Name: "plait", Open: sqlite.OpenHome, OpenHome: sqlite.OpenHome}
 
-// TestMain makes the test binary be plait, and the agent that the scripts' flows
-// run, when it is called by these names.
+// TestMain makes the test binary act as plait, and as the agent that the
+// scripts' flows run, when it is called by these names.
 func TestMain(m *testing.M) {
 	programs := map[string]func(){
 		"plait": func() { os.Exit(plait.Main(os.Args[1:])) },
@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// condition knows [codex], [claude], [copilot] and [bwrap]: the real programs are there.
+// condition evaluates [codex], [claude], [copilot] and [bwrap]: whether the real programs are available.
 func condition(cond string) (bool, error) {
 	if cond == "codex" {
 		return needCodex()
@@ -80,8 +80,8 @@ func condition(cond string) (bool, error) {
 	return false, fmt.Errorf("unknown condition %q", cond)
 }
 
-// canMount reports whether file systems can be mounted, before the first script runs: no mount may go while a
-// sandbox is made of what is mounted.
+// canMount reports whether file systems can be mounted. It must run before the first script: no mount may
+// disappear while a sandbox is built from the existing mounts.
 func canMount() (bool, error) {
 	dir, err := os.MkdirTemp("", "plait-mount")
 	if err != nil {
@@ -98,7 +98,7 @@ func canMount() (bool, error) {
 }
 
 // setup gives a script a home, a workspace (a Git repository in ws) and an
-// environment in which nothing of the person who runs the tests is found.
+// environment that contains nothing of the user who runs the tests.
 func setup(env *testscript.Env) error {
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
 	if err != nil {
@@ -109,10 +109,10 @@ func setup(env *testscript.Env) error {
 	}
 	env.Setenv("EXAMPLES", examples)
 	if dir, err := realCodex(); err == nil {
-		env.Setenv("CODEX", dir) // scripts that want it put it into PATH
+		env.Setenv("CODEX", dir) // scripts that need it put it into PATH
 	}
 	if program, err := realClaude(); err == nil {
-		env.Setenv("CLAUDE", filepath.Dir(program.Path)) // scripts that want it put it into PATH
+		env.Setenv("CLAUDE", filepath.Dir(program.Path)) // scripts that need it put it into PATH
 	}
 	if program, err := realCopilot(); err == nil {
 		env.Setenv("COPILOT", filepath.Dir(program.Path)) // the same
@@ -126,7 +126,7 @@ func setup(env *testscript.Env) error {
 	return os.MkdirAll(filepath.Join(env.Cd, ".git"), 0o755)
 }
 
-// scriptEnv is what plait and its agents see below a directory.
+// scriptEnv is the environment of plait and its agents below a directory.
 func scriptEnv(work string) map[string]string {
 	return map[string]string{
 		"PLAIT_HOME":          filepath.Join(work, "home"),

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// usage: codexuses SCENARIO PROMPT: the real Codex, as a person's own program, with plait mcp among its
-// servers and a scripted model. What it says is on standard output.
+// usage: codexuses SCENARIO PROMPT: runs the real Codex, as a person's own program, with plait mcp
+// among its servers and a scripted model. Its output is on standard output.
 func codexUses(ts *testscript.TestScript, neg bool, args []string) {
 	sc, err := scripted.Load(ts.MkAbs(args[0]))
 	ts.Check(err)

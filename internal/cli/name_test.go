@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// What a program tells people to type begins with its own name.
+// Command lines that a program suggests begin with its own name.
 func TestName(t *testing.T) {
 	home := t.TempDir()
 	other := func(args ...string) (string, int) {

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// older is where a store lies that an earlier version wrote; make.sh there says how.
+// older is the directory of a store that an earlier version wrote; make.sh there says how.
 const older = "testdata/schema2"
 
 // newOlder returns a place with that store, moved to the place's workspace.
@@ -107,7 +107,7 @@ func (p *place) steps(tasks []string) string {
 	return b.String()
 }
 
-// answer answers the open question of a task and lets the task go on.
+// answer answers the open question of a task and lets the task continue.
 func (p *place) answer(task string) {
 	p.t.Helper()
 	var v struct {
@@ -124,8 +124,8 @@ func (p *place) answer(task string) {
 	p.well("resume", task, "-q", "--trust")
 }
 
-// TestOlderStore: what an earlier version wrote is sound and shown as it was, can be forked,
-// and goes on; what is joined from then on is joined as it is today.
+// TestOlderStore checks that what an earlier version wrote is sound, is shown as before, can
+// be forked, and continues; later joins are made as they are today.
 func TestOlderStore(t *testing.T) {
 	digests := map[string]string{}
 	var tasks []string
@@ -165,7 +165,7 @@ func TestOlderStore(t *testing.T) {
 	}
 	p.well("verify")
 
-	// At a step that was written then, inside of a path and outside of all.
+	// At a step written by the earlier version, inside a path and outside all paths.
 	for _, at := range []string{"6", "9"} {
 		p.well("thread", "fork", "01K0000000000000000000NEST", "--at", at, "--id", "01K00000000000000000000F0"+at)
 		p.well("resume", "01K00000000000000000000F0"+at, "-q", "--trust")

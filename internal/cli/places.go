@@ -79,7 +79,7 @@ func (a *app) handOver(ctx context.Context, w *workplace, row store.Thread) (*co
 	return a.upload(ctx, w, dir)
 }
 
-// teamName returns workers' name for a project.
+// teamName returns the name by which workers know a project.
 func teamName(ctx context.Context, repo *git.Repo, t config.Team) string {
 	return cmp.Or(t.Workspace, repo.Name(ctx, cmp.Or(t.Remote, "origin")))
 }

@@ -37,7 +37,7 @@ func partOf(ts *testscript.TestScript, neg bool, args []string) {
 			is := t.Kind == "call" && t.Flow == args[2] || t.Path != nil && t.Path.ID == args[2]
 			at := t.CreatedAt
 			if t.Path != nil {
-				at = int64(t.Path.N) // successors may be made in one moment
+				at = int64(t.Path.N) // successors may be made in the same millisecond
 			}
 			if is && t.Task == args[1] && at > newest {
 				found, newest = t.ID, at
@@ -58,8 +58,8 @@ func awaitEnded(ts *testscript.TestScript, neg bool, args []string) {
 	}, "thread "+args[0]+" did not end")
 }
 
-// usage: most FILE N: of the lines of FILE, each + when something begins and - when
-// it ends, there were at most N begun at once, and once that many.
+// usage: most FILE N: FILE has a + whenever something begins and a - whenever it
+// ends; at most N ran at once, and N did at least once.
 func mostAtOnce(ts *testscript.TestScript, neg bool, args []string) {
 	now, most := 0, 0
 	for _, line := range strings.Fields(ts.ReadFile(args[0])) {
@@ -75,8 +75,8 @@ func mostAtOnce(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// usage: alter HASH OLD NEW puts one hash in the place of another in a node, where
-// it is kept: hashes inside of nodes lie there as bytes.
+// usage: alter HASH OLD NEW replaces one hash by another in a stored node. Hashes
+// inside nodes are stored as bytes.
 func alter(ts *testscript.TestScript, neg bool, args []string) {
 	raw, err := hex.DecodeString(args[0])
 	ts.Check(err)

@@ -24,7 +24,7 @@ import (
 	"github.com/plait-run/plait/internal/housetest"
 )
 
-// scriptCommands are what the scripts can do beside testscript's own commands.
+// scriptCommands are what the scripts can do besides testscript's own commands.
 var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"jsoncheck":   jsonCheck,
 	"jsonenv":     jsonEnv,
@@ -57,12 +57,12 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"gocache":     goCache,
 }
 
-// goEnv is what the go command says of itself, asked once.
+// goEnv is the output of go env, read once.
 var goEnv = sync.OnceValue(func() map[string]string {
 	env := map[string]string{}
 	out, err := exec.Command("go", "env", "-json", "GOCACHE", "GOMODCACHE", "GOFLAGS", "GOROOT").Output()
 	if err == nil {
-		json.Unmarshal(out, &env) // without the go command there are none
+		json.Unmarshal(out, &env) // without the go command it is empty
 	}
 	return env
 })
@@ -84,7 +84,7 @@ func exitStatus(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // lookAt finds what path names in the last JSON text of a file: keys and numbers
-// between dots; "count" after a list is its length, "-1" its last entry.
+// separated by dots; "count" after a list is its length, "-1" its last entry.
 func lookAt(ts *testscript.TestScript, file, path string) (any, bool) {
 	var doc any
 	dec := json.NewDecoder(strings.NewReader(ts.ReadFile(file)))
@@ -298,10 +298,10 @@ func openDB(ts *testscript.TestScript) *sqlite.Conn {
 	return conn
 }
 
-// bodyOf selects which row of bodies has the bytes of an object.
+// bodyOf selects the row of bodies that has the bytes of an object.
 const bodyOf = "SELECT id FROM recent WHERE hash = ?1 UNION SELECT body FROM objects WHERE hash = ?1"
 
-// usage: flip HASH flips one bit in the middle of an object, where it is kept.
+// usage: flip HASH flips one bit in the middle of a stored object.
 func flip(ts *testscript.TestScript, neg bool, args []string) {
 	h := args[0]
 	loose := filepath.Join(ts.Getenv("PLAIT_HOME"), "objects", h[:2], h)
@@ -356,11 +356,11 @@ func collide(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // disks are the file systems that scripts have mounted. They stay until the last script has ended: a sandbox
-// that another one starts copies all mounts, and fails when one of them goes meanwhile.
+// that another script starts copies all mounts, and fails if one of them disappears meanwhile.
 type disks struct {
 	mu   sync.Mutex
 	dirs []string
-	root string // where all scripts have their directories
+	root string // the parent directory of all scripts
 }
 
 // usage: mount DIR OPTIONS mounts a tmpfs, or, with the option remount, changes it.
@@ -396,7 +396,7 @@ func copyFile(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o644))
 }
 
-// usage: bytes FILE TEXT writes TEXT, in which Go's escapes are read.
+// usage: bytes FILE TEXT writes TEXT, with Go's escapes interpreted.
 func writeBytes(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := strconv.Unquote(`"` + args[1] + `"`)
 	ts.Check(err)

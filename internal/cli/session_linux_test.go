@@ -17,26 +17,26 @@ import (
 	"github.com/hinshun/vt10x"
 )
 
-// A session is plait on a terminal, and what stands on its screen.
+// A session is plait on a terminal, with the contents of its screen.
 type session struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	tty  *os.File
 	term vt10x.Terminal
-	over chan struct{} // closed when nothing more is written
+	over chan struct{} // closed when there is no more output
 
 	mu      sync.Mutex
 	written strings.Builder
 }
 
-// keyboard are escapes about keys, which this terminal takes for others.
+// keyboard matches escapes about keys, which this terminal would misinterpret.
 var keyboard = regexp.MustCompile(`\x1b\[[<>?=][\d;]*u`)
 
-// begun is an escape that has not come whole.
+// begun matches an incomplete escape.
 var begun = regexp.MustCompile(`\x1b(?:\[[<>?=]?[\d;]*\$?)?$`)
 
-// A program asks whether a terminal shows updates as a whole, and then says where they begin and end. This one
-// does: else a test could read a screen of which a part is from before.
+// A program asks whether a terminal shows updates atomically, and then marks where they begin and end. This
+// terminal does: otherwise a test could read a screen that is partly old.
 const (
 	asksWhole   = "\x1b[?2026$p"
 	answerWhole = "\x1b[?2026;2$y"
@@ -44,7 +44,7 @@ const (
 	endWhole    = "\x1b[?2026l"
 )
 
-// whole returns how much of what came can be shown: no half of a character, of an escape or of an update.
+// whole returns how much of came can be shown: no part of a character, of an escape or of an update.
 func whole(came []byte) int {
 	n := len(came)
 	for i := n - 1; i >= 0 && i >= n-utf8.UTFMax; i-- {
@@ -64,7 +64,7 @@ func whole(came []byte) int {
 	return n
 }
 
-// session starts plait on a terminal of that size.
+// session starts plait on a terminal of the given size.
 func (p *place) session(cols, rows int, args ...string) *session {
 	p.t.Helper()
 	s := &session{t: p.t, cmd: p.command(args...), term: vt10x.New(vt10x.WithSize(cols, rows)), over: make(chan struct{})}
@@ -86,9 +86,9 @@ func (p *place) session(cols, rows int, args ...string) *session {
 	go func() {
 		defer close(s.over)
 		buf := make([]byte, 32<<10)
-		var rest []byte // of an escape that has not come whole
+		var rest []byte // of an incomplete escape
 		for {
-			n, err := tty.Read(buf) // EIO when nobody has the other end open
+			n, err := tty.Read(buf) // EIO once the other end is closed
 			rest = append(rest, buf[:n]...)
 			now := rest
 			if err == nil {
@@ -110,7 +110,7 @@ func (p *place) session(cols, rows int, args ...string) *session {
 	return s
 }
 
-// screen is what stands on the terminal, without blanks at the ends of lines.
+// screen returns what is on the terminal, without blanks at the ends of lines.
 func (s *session) screen() string {
 	var out []string
 	for l := range strings.SplitSeq(s.term.String(), "\n") {
@@ -119,26 +119,26 @@ func (s *session) screen() string {
 	return strings.Join(out, "\n")
 }
 
-// all is everything that was written.
+// all returns everything that was written.
 func (s *session) all() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written.String()
 }
 
-// see waits until something stands on the screen, and returns the screen then.
+// see waits until what matches the screen, and returns the screen then.
 func (s *session) see(what string) string {
 	s.t.Helper()
 	return s.await(fmt.Sprintf("%q is not on the screen", what), regexp.MustCompile(what).MatchString)
 }
 
-// changes waits until the screen is another.
+// changes waits until the screen differs from was.
 func (s *session) changes(was string) {
 	s.t.Helper()
 	s.await("the screen does not change", func(now string) bool { return now != was })
 }
 
-// await waits until the screen is as it should be, and returns it then.
+// await waits until is reports true for the screen, and returns the screen then.
 func (s *session) await(not string, is func(screen string) bool) string {
 	s.t.Helper()
 	give := time.After(2 * time.Minute)
@@ -171,12 +171,12 @@ func (s *session) press(keys ...string) {
 			s.t.Fatal(err)
 		}
 		if k == "\x1b" {
-			time.Sleep(150 * time.Millisecond) // else it is the beginning of another key
+			time.Sleep(150 * time.Millisecond) // otherwise it is the beginning of another key
 		}
 	}
 }
 
-// up moves the selection up to the first row, once that is there: what else tells of it may come before.
+// up moves the selection up to the given row, once the row is there: other text about it may appear first.
 func (s *session) up(row string) {
 	s.t.Helper()
 	chosen := regexp.MustCompile("▸ *" + row)
@@ -201,7 +201,7 @@ func (s *session) end() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// resize makes the terminal larger or smaller.
+// resize changes the size of the terminal.
 func (s *session) resize(cols, rows int) {
 	s.t.Helper()
 	if err := pty.Setsize(s.tty, &pty.Winsize{Cols: uint16(cols), Rows: uint16(rows)}); err != nil {
@@ -212,7 +212,7 @@ func (s *session) resize(cols, rows int) {
 	s.term.Resize(cols, rows)
 }
 
-// What is shown is whole, wherever what was written is cut.
+// What is shown is whole, wherever the output is cut.
 func TestSessionIsWhole(t *testing.T) {
 	const written = "a\x1b[1mb\x1b[?2026hold ▸\x1b[?2026l\x1b[?2026$pé\x1b[?2026hnew\x1b[?2026l"
 	for _, cut := range []string{"\x1b[1", "\x1b", "\x1b[?2026", "\x1b[?2026$", "\x1b[?2026hold", "\x1b[?2026hold ▸", "\x1b[?2026hold ▸\x1b[?2026", "▸"[:1], "é"[:1], "\x1b[?2026h▸"[:9]} {

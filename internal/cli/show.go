@@ -91,7 +91,7 @@ its model, if the task was started with --record; --call N prints one of these r
 	return cmd
 }
 
-// thread reads a thread with its steps, or with the newest limit of them before step before.
+// thread reads a thread with its steps, or with the newest limit of those before step number before.
 func (w *workplace) thread(ctx context.Context, row store.Thread, before, limit int) (*view.Thread, error) {
 	if before == 0 && limit == 0 {
 		return w.view().Thread(ctx, row)

@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A made record is put together by hand: what a flow with calls and forks leaves.
+// A made record is put together without an engine: what a flow with calls and forks leaves.
 type made struct {
 	t     *testing.T
 	home  string
@@ -149,7 +149,7 @@ func (m *made) data(v any, args ...string) {
 	}
 }
 
-// contains checks that each of want is in text, in that order.
+// contains checks that text contains each of want, in that order.
 func contains(t *testing.T, text string, want ...string) {
 	t.Helper()
 	rest := text
@@ -201,7 +201,7 @@ func TestShowStackAndTree(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the stack is %q, want %q", got, want)
 	}
-	// By a step's hash, and of a path: it lies on the chain that it is a path of.
+	// By a step's hash, and of a path: it is on the chain that it is a path of.
 	m.data(&up, "thread", "show", child.row.Head.String(), "--stack")
 	if len(up.Stack) != 4 || up.Stack[2].Thread != root.row.ID {
 		t.Errorf("the stack of a step: %+v", up.Stack)

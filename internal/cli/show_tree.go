@@ -30,7 +30,7 @@ func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, dept
 	})
 }
 
-// A treeText turns a tree into lines. named returns what people type for a thread.
+// A treeText turns a tree into lines. named returns what users type for a thread.
 type treeText struct {
 	st     style
 	stands standings

@@ -111,7 +111,7 @@ Below the list are the commands that answer what needs you.`,
 // taskStandings are the words that task list --state accepts.
 var taskStandings = view.StateWords(view.Created, view.Working, view.InputRequired, view.Canceled)
 
-// shorts returns what people type for tasks.
+// shorts returns what users type for tasks.
 func shorts(lines []view.TaskRow) []string {
 	out := make([]string, len(lines))
 	for i, l := range lines {

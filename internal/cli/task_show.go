@@ -51,8 +51,8 @@ func (a *app) taskShowCmd() *cobra.Command {
 	}
 }
 
-// writeTask prints a task for people: its state, what needs them, its result, and then who did what.
-// text is its result, changed are the files that it changed.
+// writeTask prints a task for people: its state, what needs a person, its result, and then who did
+// what. text is its result, changed are the files that it changed.
 func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed []string, named func(string) string) {
 	st := a.style(out)
 	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))

@@ -41,8 +41,8 @@ func terminal(t *testing.T) (ours, theirs *os.File) {
 	return ours, theirs
 }
 
-// onTerminal runs plait on a terminal where input is typed, and returns all that
-// it wrote and its exit code.
+// onTerminal runs plait on a terminal where input is typed, and returns
+// everything that it wrote and its exit code.
 func (p *place) onTerminal(input string, args ...string) (string, int) {
 	p.t.Helper()
 	ours, theirs := terminal(p.t)
@@ -60,7 +60,7 @@ func (p *place) onTerminal(input string, args ...string) (string, int) {
 	var out bytes.Buffer
 	buf := make([]byte, 4096)
 	for {
-		n, err := ours.Read(buf) // EIO when nobody has the other end open
+		n, err := ours.Read(buf) // EIO once the other end is closed
 		out.Write(buf[:n])
 		if err != nil {
 			break
@@ -70,13 +70,13 @@ func (p *place) onTerminal(input string, args ...string) (string, int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// ownEscapes are the escapes that plait itself writes, with all by which its renderer moves what stands on a screen: which
-// of them it takes depends on which frames it draws.
+// ownEscapes matches the escapes that plait itself writes, with all those by which its renderer moves what is on a
+// screen: which of them it uses depends on which frames it draws.
 var ownEscapes = regexp.MustCompile(`\x1b\[(?:(?:(?:0|1|2|7|22|27|31|32|33|36|37|39|38;5;240)(?:;(?:0|1|2|7|22|27|31|32|33|36|37|39|38;5;240))*)?m)|` +
 	`\x1b\[(?:\?u|\?5W|\?(?:2026|2027)\$p|\?(?:25|1049|2004|2026|2027)[hl]|>4(?:;2)?m|[<>]1u|[JKH]|1K|\d*[ABCDGHLMPSTXbd@` + "`" + `]|\d+;\d+[Hr])|` +
 	`\x1bM|\r`)
 
-// unescaped is what plait wrote without the escapes of its own.
+// unescaped returns what plait wrote without its own escapes.
 func unescaped(out string) string {
 	return ownEscapes.ReplaceAllString(out, "")
 }
@@ -94,7 +94,7 @@ graph:
   one: {done: {role: $END, prompt: "{{ _body }}"}}
 `
 
-// TestTerminal looks at what a person sees of a run: a tree that lives, lines that stay, and the end once.
+// TestTerminal checks what a person sees of a run: a live tree, lines that stay, and the end once.
 func TestTerminal(t *testing.T) {
 	p := newPlace(t)
 	s := p.session(80, 24, "run", "six.yaml", "-p", "go", "--id", killID)

@@ -98,7 +98,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 	return cmd
 }
 
-// threadNames returns what people type for threads.
+// threadNames returns what users type for threads.
 func threadNames(lines []view.ThreadLine) []string {
 	out := make([]string, len(lines))
 	for i, l := range lines {
@@ -134,7 +134,7 @@ func part(t store.Thread) string {
 	return t.Flow
 }
 
-// ago formats a time for people.
+// ago formats a time for display.
 func ago(ms int64) string {
 	t := time.UnixMilli(ms)
 	switch d := time.Since(t); {

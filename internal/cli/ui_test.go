@@ -12,8 +12,8 @@ import (
 )
 
 // usage: visit FILE PATH TEXT: opens the URL that plait ui printed to FILE as a browser
-// does, then PATH of the same server, which must have TEXT in it. The URL works once: a
-// second visit goes on with the browser of the first.
+// does, then PATH of the same server, which must contain TEXT. The URL works once: a
+// second visit continues with the browser of the first.
 func visit(ts *testscript.TestScript, neg bool, args []string) {
 	client, at := browse(ts, args[0])
 	res, err := client.Get("http://" + at.Host + args[1])
@@ -26,8 +26,8 @@ func visit(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// usage: send FILE PATH BODY TEXT: posts BODY to PATH as a page does; the answer must have
-// TEXT in it.
+// usage: send FILE PATH BODY TEXT: posts BODY to PATH as a page does; the answer must
+// contain TEXT.
 func send(ts *testscript.TestScript, neg bool, args []string) {
 	client, at := browse(ts, args[0])
 	res, err := client.Post("http://"+at.Host+args[1], "application/json", strings.NewReader(args[2]))
@@ -44,7 +44,7 @@ func send(ts *testscript.TestScript, neg bool, args []string) {
 func browse(ts *testscript.TestScript, file string) (*http.Client, *url.URL) {
 	var entry string
 	poll(ts, func() bool {
-		data, _ := os.ReadFile(ts.MkAbs(file)) // it is not there at first
+		data, _ := os.ReadFile(ts.MkAbs(file)) // it may not exist yet
 		entry = strings.TrimSpace(string(data))
 		return strings.HasSuffix(string(data), "\n")
 	}, "plait ui prints no URL")

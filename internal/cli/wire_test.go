@@ -2,7 +2,7 @@ package cli
 
 import "testing"
 
-// TestEndpoints holds that each scenario has one model of its own, for as long as the program runs.
+// TestEndpoints checks that each scenario has its own model, for as long as the program runs.
 func TestEndpoints(t *testing.T) {
 	a := &app{}
 	defer a.close()
