@@ -11,13 +11,13 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// What is shown of a difference, in bytes, and of what stands before it.
+// How much is shown of a difference and of the text before it, in bytes.
 const (
 	maxShown  = 80
 	maxBefore = 20
 )
 
-// difference is where two values differ first, and how. They are not equal.
+// difference returns where two values first differ, and how. They must not be equal.
 func difference(then, now any) Drift {
 	below := func(name string, d Drift) Drift {
 		d.Where = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name) + d.Where
@@ -62,7 +62,7 @@ func difference(then, now any) Drift {
 	return Drift{Then: agent.Clip(string(encoded(then)), maxShown), Now: agent.Clip(string(encoded(now)), maxShown)}
 }
 
-// rank puts in front what others follow from: another model has other limits too.
+// rank sorts fields that determine others first: another model has other limits too.
 func rank(name string) int {
 	if name == "model" {
 		return 0
@@ -70,7 +70,7 @@ func rank(name string) int {
 	return 1
 }
 
-// Compare says how two texts differ first, or that they are the same.
+// Compare returns the first difference between two texts, or reports that they are the same.
 func Compare(then, now string) (d Drift, same bool) {
 	if then == now {
 		return d, true
@@ -78,7 +78,7 @@ func Compare(then, now string) (d Drift, same bool) {
 	return difference(then, now), false
 }
 
-// shown is a part of a text, quoted.
+// shown returns a part of a text, quoted.
 func shown(s string, from int) string {
 	before := ""
 	if from > 0 {
@@ -87,10 +87,10 @@ func shown(s string, from int) string {
 	return strconv.Quote(before + agent.Clip(s[from:], maxShown))
 }
 
-// likeness is how much of the beginnings of two values is the same.
+// likeness returns the length of the common prefix of two encoded values.
 func likeness(a, b any) int { return common(string(encoded(a)), string(encoded(b))) }
 
-// common is how many bytes two texts have in common at their beginnings.
+// common returns the length of the common prefix of two texts, in bytes.
 func common(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -99,7 +99,7 @@ func common(a, b string) int {
 	return n
 }
 
-// merged has the keys of both.
+// merged returns a map with the keys of both.
 func merged(a, b map[string]any) map[string]any {
 	all := maps.Clone(a)
 	maps.Copy(all, b)

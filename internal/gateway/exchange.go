@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// Bounds of what is held of a request and of its response, in bytes. A longer request is refused; of a
-// longer response the rest is passed on and not kept.
+// How much is held of a request and of its response, in bytes. A longer request is refused; the rest of a
+// longer response is passed on but not kept.
 const (
 	maxRequest = 64 << 20
 	maxKept    = 64 << 20
@@ -23,16 +23,16 @@ const (
 // An exchange is one request and its response.
 type exchange struct {
 	call  *agent.Call
-	asked int64 // bytes of the request, as far as they are known
+	asked int64 // length of the request in bytes, -1 if not known
 	meter meter
-	keep  bool // the response
+	keep  bool // whether to keep the response's body
 	reply agent.Reply
 }
 
-// exchangeKey is how the proxy finds the exchange of a request.
+// exchangeKey is the context key of a request's exchange.
 type exchangeKey struct{}
 
-// pass lets a request through, or answers it.
+// pass forwards a request, or answers it itself.
 func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 	x := &exchange{call: &agent.Call{Method: r.Method, Path: path, Type: r.Header.Get("Content-Type")},
 		asked: r.ContentLength, meter: meter{add: g.add}}
@@ -57,7 +57,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 		case reply != nil:
 			w.Header().Set("Content-Type", reply.Type)
 			w.WriteHeader(reply.Status)
-			w.Write(reply.Body) // who has hung up does not read it
+			w.Write(reply.Body) // fails if the agent has hung up
 			return
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), x.asked
@@ -66,7 +66,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 	if x.call.Generates() {
 		g.count(Usage{Requests: 1})
 	}
-	defer func() { // also when the agent hangs up: then the proxy panics
+	defer func() { // deferred because the proxy panics when the agent hangs up
 		used := x.meter.used
 		if x.call.Generates() && x.reply.Status/100 == 2 {
 			used, x.reply.Estimated = x.meter.end(x.asked)
@@ -79,23 +79,23 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 	g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// over notes what came of a request whose response was passed on, or never began.
+// over notes the outcome of a request whose response was passed on, or never began.
 func (g *Gateway) over(r *http.Request, x *exchange) {
 	switch {
 	case !x.call.Generates():
 	case !x.reply.Cut:
 		g.note(x.reply.Status)
-	case r.Context().Err() == nil: // else the agent hung up
+	case r.Context().Err() == nil: // otherwise the agent hung up
 		g.note(http.StatusBadGateway)
 	}
 }
 
-// respond is told of a response before it is passed on.
+// respond is called with a response before it is passed on.
 func (g *Gateway) respond(res *http.Response) error {
 	x := res.Request.Context().Value(exchangeKey{}).(*exchange)
 	x.reply.Status, x.reply.Type = res.StatusCode, res.Header.Get("Content-Type")
 	if x.call.Generates() && res.StatusCode/100 != 2 {
-		g.note(res.StatusCode) // before the agent can tell of it
+		g.note(res.StatusCode) // before the agent can report it
 	}
 	res.Body = &watched{res.Body, x}
 	return nil
@@ -117,7 +117,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	if x.keep {
 		x.reply.Body = append(x.reply.Body, p[:min(n, room)]...)
 	}
-	if err == io.EOF || x.meter.last { // who has the last event does not wait for the end
+	if err == io.EOF || x.meter.last { // an agent that has the last event may not read until EOF
 		x.reply.Cut = n > room
 	}
 	return n, err
@@ -133,11 +133,11 @@ func (g *Gateway) failure(w http.ResponseWriter, r *http.Request, err error) {
 	refuseAs(w, http.StatusBadGateway, code, "the model's server could not be reached: "+cause(err))
 }
 
-// Refused is the code of the error that an agent gets when nobody listens where its model is said to be: asking again
-// at once is of no use.
+// Refused is the code of the error that an agent gets when nothing listens at its model's address: retrying
+// immediately is useless.
 const Refused = "connection_refused"
 
-// refusal is the status by which agents stop at once, and do not ask again.
+// refusal returns the status on which agents stop immediately and do not retry.
 func refusal(path string) int {
 	if path == "/messages" {
 		return http.StatusPaymentRequired
@@ -145,7 +145,7 @@ func refusal(path string) int {
 	return http.StatusBadRequest
 }
 
-// refuse answers in the form that agents read, which is that of the Messages API and, but for a field, of OpenAI's.
+// refuse answers in the form that agents read: the Messages API's, which is also OpenAI's but for a field.
 func refuse(w http.ResponseWriter, status int, why string) { refuseAs(w, status, "", why) }
 
 func refuseAs(w http.ResponseWriter, status int, code, why string) {
@@ -155,10 +155,10 @@ func refuseAs(w http.ResponseWriter, status int, code, why string) {
 	if code != "" {
 		said["code"] = code
 	}
-	json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": said}) // who has hung up does not read it
+	json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": said}) // fails if the agent has hung up
 }
 
-// cause is an error without the address, which may hold a secret.
+// cause returns an error without the URL, which may contain a secret.
 func cause(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -13,11 +13,11 @@ import (
 	"syscall"
 )
 
-// ForwardPort is where an agent that has no network finds its gateway, on the loopback of its own.
+// ForwardPort is the port on which an agent without a network reaches its gateway, on its own loopback interface.
 const ForwardPort = 4949
 
-// Forward runs a program behind a wall: what it sends to [ForwardPort] of its own loopback goes to a
-// gateway's socket. It returns the program's exit code, 128 and the signal when one ended it.
+// Forward runs a program without a network: its connections to [ForwardPort] on loopback are forwarded to a
+// gateway's socket. It returns the program's exit code, or 128 plus the signal that ended it.
 func Forward(ctx context.Context, socket, path string, args []string) (int, error) {
 	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ForwardPort)))
 	if err != nil {
@@ -46,7 +46,7 @@ func Forward(ctx context.Context, socket, path string, args []string) (int, erro
 	for {
 		select {
 		case s := <-signals:
-			cmd.Process.Signal(s) // one that has ended needs none
+			cmd.Process.Signal(s) // fails if it has ended
 		case <-ctx.Done():
 			cmd.Process.Kill()
 		case err := <-over:
@@ -62,7 +62,7 @@ func Forward(ctx context.Context, socket, path string, args []string) (int, erro
 	}
 }
 
-// join passes bytes both ways until both sides have ended.
+// join copies bytes both ways until both sides have ended.
 func join(c net.Conn, socket string) {
 	defer c.Close()
 	up, err := net.Dial("unix", socket)

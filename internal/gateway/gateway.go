@@ -1,17 +1,17 @@
-// Package gateway is the way by which an agent reaches its model: a port of this machine that
-// forwards what the agent asks, and counts.
+// Package gateway connects an agent to its model: a port of this machine that forwards the agent's
+// requests and counts what they use.
 //
-// In go an upstream and its key; out come an address, a token that is good there and nowhere else,
-// and what was used. Laws:
+// Given an upstream and its key, it provides an address, a token that is valid only there, and the
+// usage. Laws:
 //
-//   - The key stays in this process. The agent has the token of one attempt, which is dead with it.
+//   - The key stays in this process. The agent has a token that is valid for one attempt.
 //   - Only the paths of the model's API are forwarded, and only to the one upstream.
-//   - No byte of a response is changed, each chunk is passed on as it comes, and nothing is asked
-//     again: retries are the agent's own.
-//   - What is used is counted from the responses themselves; where they do not say it, it is estimated.
-//   - An [agent.Traffic] sees each request before it is sent, and what came of it once. Headers are shown to nobody.
+//   - No byte of a response is changed, each chunk is passed on as it arrives, and no request is
+//     repeated: retries are up to the agent.
+//   - Usage is counted from the responses themselves; where they do not report it, it is estimated.
+//   - An [agent.Traffic] sees each request before it is sent, and its outcome once. It is not shown headers.
 //
-// It knows no agents, keeps nothing on disk but the socket, and listens to this machine only.
+// It knows nothing of agents, keeps nothing on disk but its socket, and listens on this machine only.
 package gateway
 
 import (
@@ -39,24 +39,24 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// An Upstream is where a model is.
+// An Upstream is the API of a model.
 type Upstream struct {
 	URL    *url.URL // the base of its API, with the version: https://api.anthropic.com/v1
 	Key    string   // "" for none
-	Bearer bool     // the key is sent as Authorization: Bearer, else as X-Api-Key
+	Bearer bool     // the key is sent as Authorization: Bearer, otherwise as X-Api-Key
 	Google bool     // or as X-Goog-Api-Key
 }
 
-// Config is what a gateway is for.
+// Config configures a gateway.
 type Config struct {
 	Upstream Upstream
-	Traffic  agent.Traffic // nil: everything is sent on, nothing is kept
+	Traffic  agent.Traffic // nil: everything is forwarded, nothing is kept
 }
 
-// Usage is what was used, in tokens. Input counts the cached ones too.
+// Usage is the number of requests and of tokens used. Input includes the cached ones.
 type Usage struct{ Requests, Input, Cached, Output int64 }
 
-// A Failure is what came of the last requests for an answer, when they failed.
+// A Failure is the outcome of the last requests for an answer, if they failed.
 type Failure struct {
 	Status int // of the last one: 402 when Plait refused it, 502 when no whole answer came; 0: it did not fail
 	Times  int // how many failed in a row
@@ -73,19 +73,19 @@ type Gateway struct {
 	proxy   *httputil.ReverseProxy
 	end     context.CancelFunc
 	done    sync.WaitGroup // the listeners
-	reached atomic.Bool    // by a request for an answer
+	reached atomic.Bool    // a request for an answer arrived
 
 	mu     sync.Mutex
 	used   Usage
 	failed Failure
 	closed bool
-	busy   sync.WaitGroup // requests; those of a closed gateway do not begin
+	busy   sync.WaitGroup // requests in progress; a closed gateway begins none
 }
 
-// silent: what goes wrong is told to the agent, and to its Traffic; stderr is the person's.
+// silent discards messages: errors are reported to the agent and its Traffic, and stderr belongs to the user.
 var silent = log.New(io.Discard, "", 0)
 
-// base is what an agent's paths begin with; the upstream's own base takes its place. That of the Gemini API is another.
+// base is the prefix of an agent's paths; the upstream's own base replaces it. The Gemini API has another.
 const (
 	base       = "/v1"
 	geminiBase = "/v1beta"
@@ -99,12 +99,12 @@ func below(path string) (string, bool) {
 	return strings.CutPrefix(path, base)
 }
 
-// paths are what is forwarded, below base. A path that ends in a slash stands for all below it.
+// paths are the paths that are forwarded, below base. One that ends in a slash includes all below it.
 var paths = []string{"/messages", "/messages/count_tokens", "/responses", "/chat/completions", "/models", "/models/"}
 
 // Open listens for the requests of one attempt.
 func Open(cfg Config) (*Gateway, error) {
-	// The name of a socket is short: the temporary directory, not one of the task.
+	// A socket's path must be short: hence the temporary directory, not one of the task.
 	dir, err := os.MkdirTemp("", "plait-")
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
@@ -136,25 +136,25 @@ func Open(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// URL is the address for an agent that shares this machine's network, without the version of the API:
+// URL returns the address for an agent that shares this machine's network, without the version of the API:
 // http://127.0.0.1:40123.
 func (g *Gateway) URL() string { return "http://" + g.tcp.Addr().String() }
 
-// Socket is the address for one that does not.
+// Socket returns the path of the socket for an agent that does not.
 func (g *Gateway) Socket() string { return filepath.Join(g.dir, "s") }
 
-// Token is what an agent shows in the place of a key.
+// Token returns the token that an agent sends instead of a key.
 func (g *Gateway) Token() string { return g.token }
 
-// Used returns what was used so far.
+// Used returns the usage so far.
 func (g *Gateway) Used() Usage {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used
 }
 
-// Bypassed is what a step says of an agent that answered though no request of it came to its gateway, else "". It is
-// "" too without a gateway, which is nil.
+// Bypassed returns what a step says of an agent that answered although none of its requests for an answer reached its
+// gateway, otherwise "". For a nil gateway, which means none, it returns "" too.
 func (g *Gateway) Bypassed() string {
 	if g == nil || g.reached.Load() {
 		return ""
@@ -162,14 +162,14 @@ func (g *Gateway) Bypassed() string {
 	return ", via: direct (its gateway saw no request: limits and the record do not cover it)"
 }
 
-// Failed returns how the last requests for an answer failed: nothing, when the last one that ended did not.
+// Failed returns how the last requests for an answer failed: zero if the last one to end did not.
 func (g *Gateway) Failed() Failure {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failed
 }
 
-// note remembers what came of a request for an answer.
+// note records the outcome of a request for an answer.
 func (g *Gateway) note(status int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,7 +180,7 @@ func (g *Gateway) note(status int) {
 	g.failed = Failure{status, g.failed.Times + 1}
 }
 
-// Close ends the attempt's token, and requests that are under way: what they come to is told before it returns.
+// Close invalidates the attempt's token and ends requests in progress: their outcome is reported before it returns.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -215,13 +215,13 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		return path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(path, p)
 	})
 	switch {
-	case r.Method == http.MethodHead && !known: // is anybody there
+	case r.Method == http.MethodHead && !known: // a probe
 		w.WriteHeader(http.StatusOK)
 	case !known:
 		refuse(w, http.StatusNotFound, "no path of the model's API: "+r.URL.Path)
 	case !g.knows(r.Header):
 		refuse(w, http.StatusUnauthorized, "the token is not that of this attempt")
-	case r.Header.Get("Upgrade") != "": // what is said then cannot be counted
+	case r.Header.Get("Upgrade") != "": // its usage could not be counted
 		refuse(w, http.StatusBadRequest, "only plain requests are forwarded")
 	default:
 		g.pass(w, r, path)
@@ -237,17 +237,17 @@ func (g *Gateway) knows(h http.Header) bool {
 	return subtle.ConstantTimeCompare([]byte(shown), []byte(g.token)) == 1
 }
 
-// rewrite aims a request at the upstream, with the key in the place of the token.
+// rewrite directs a request to the upstream, with the key instead of the token.
 func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
-	r.Out.URL.Path, _ = below(r.Out.URL.Path) // it was looked at before
+	r.Out.URL.Path, _ = below(r.Out.URL.Path) // already checked
 	r.Out.URL.RawPath = ""
 	r.SetURL(g.cfg.Upstream.URL)
-	r.Out.URL.Path = "/" + strings.TrimLeft(r.Out.URL.Path, "/") // what [url.URL.JoinPath] made of a host has none
+	r.Out.URL.Path = "/" + strings.TrimLeft(r.Out.URL.Path, "/") // [url.URL.JoinPath] omits it if there is only a host
 	h := r.Out.Header
 	h.Del("X-Api-Key")
 	h.Del("X-Goog-Api-Key")
 	h.Del("Authorization")
-	h.Set("Accept-Encoding", "identity") // what is packed cannot be counted
+	h.Set("Accept-Encoding", "identity") // compressed usage cannot be counted
 	switch {
 	case g.cfg.Upstream.Key == "":
 	case g.cfg.Upstream.Google:
@@ -259,7 +259,7 @@ func (g *Gateway) rewrite(r *httputil.ProxyRequest) {
 	}
 }
 
-// count adds to what was used.
+// count adds to the usage.
 func (g *Gateway) count(u Usage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -31,7 +31,7 @@ const stream = "event: message_start\n" +
 	"event: content_block_delta\n" + `data: {"type":"content_block_delta","delta":{"text":"\"usage\""}}` + "\n\n" +
 	"event: message_delta\n" + `data: {"type":"message_delta","usage":{"output_tokens":20}}` + "\n\n"
 
-// open starts a gateway before a server.
+// open starts a gateway in front of a server.
 func open(t *testing.T, up http.HandlerFunc) *Gateway {
 	t.Helper()
 	srv := httptest.NewServer(up)
@@ -127,7 +127,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestEachChunkAtOnce holds that a stream is not held up.
+// TestEachChunkAtOnce checks that a stream is not delayed.
 func TestEachChunkAtOnce(t *testing.T) {
 	next := make(chan struct{})
 	g := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -155,7 +155,7 @@ func TestEachChunkAtOnce(t *testing.T) {
 	}
 }
 
-// TestForwardsGemini holds that the Gemini API has a base and a header of its own, and nothing else is below that base.
+// TestForwardsGemini checks that the Gemini API has its own base and header, and that nothing else is below that base.
 func TestForwardsGemini(t *testing.T) {
 	const said = `data: {"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":2}}` + "\r\n\r\n"
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -199,7 +199,7 @@ func TestForwardsGemini(t *testing.T) {
 	}
 }
 
-// TestLongPath: the path of a socket has about a hundred bytes at most, and what to do about it is said.
+// TestLongPath checks that the error says what to do: a socket's path can have only about a hundred bytes.
 func TestLongPath(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
 	if err := os.Mkdir(long, 0o700); err != nil {

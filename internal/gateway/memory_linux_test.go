@@ -31,8 +31,8 @@ func keeper() {
 	g.Close()
 }
 
-// TestKeyIsOutOfReach holds that no child of a process with a key reads its environment or its memory. Root
-// reads every process; so the test runs as somebody else then.
+// TestKeyIsOutOfReach checks that no child of a process with a key can read its environment or memory. Root can
+// read every process, so the test then runs as another user.
 func TestKeyIsOutOfReach(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -58,7 +58,7 @@ func TestKeyIsOutOfReach(t *testing.T) {
 	}
 	cmd.Env = []string{"PLAIT_TEST_KEEPER=the-real-key", "TMPDIR=" + dir, "PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
-	// Of memory some systems let no child read anything, see ptrace_scope.
+	// Some systems let no child read memory at all, see ptrace_scope.
 	want := regexp.MustCompile(`^before environ true\nbefore mem (true|false)\nafter environ false\nafter mem false\n$`)
 	if err != nil || !want.Match(out) {
 		t.Errorf("%v\n%s", err, out)

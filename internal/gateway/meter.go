@@ -7,22 +7,22 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// maxData bounds what is read for its usage, in bytes: a line of a stream, or a response that is no stream.
+// maxData limits what is parsed for usage, in bytes: a line of a stream, or a response that is not a stream.
 const maxData = 8 << 20
 
-// A meter counts a response of any of the four APIs as it passes: a stream of server-sent events, or one
-// object. Each count that it meets is of the whole response so far, so the largest is right.
+// A meter counts the usage of a response of any of the four APIs as it passes: a stream of server-sent events,
+// or one object. Each count in it is for the whole response so far, so the largest is right.
 type meter struct {
-	add    func(agent.Usage) // what is new
+	add    func(agent.Usage) // called with the increase
 	line   []byte
 	skip   bool  // the line is too long
-	begun  bool  // something came
+	begun  bool  // something has arrived
 	whole  bool  // it is one object
 	events int64 // of a stream
 	bytes  int64
 	used   agent.Usage
-	said   bool // how much was used in the end
-	last   bool // the event came by which a stream says that it is whole
+	said   bool // the final usage was reported
+	last   bool // the event that ends a stream has arrived
 }
 
 func (m *meter) Write(p []byte) (int, error) {
@@ -45,14 +45,14 @@ func (m *meter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// gather adds to the line.
+// gather appends to the line.
 func (m *meter) gather(part []byte) {
 	if m.skip = m.skip || len(m.line)+len(part) > maxData; !m.skip {
 		m.line = append(m.line, part...)
 	}
 }
 
-// event reads the line that has ended.
+// event reads the line, which is complete.
 func (m *meter) event() {
 	data, ok := bytes.CutPrefix(bytes.TrimSpace(m.line), []byte("data:"))
 	if ok || m.skip {
@@ -65,7 +65,7 @@ func (m *meter) event() {
 	m.line, m.skip = m.line[:0], false
 }
 
-// endsStream reports whether an event is the last of a stream. An agent that has it may hang up at once.
+// endsStream reports whether an event is the last of a stream. An agent that has it may hang up immediately.
 func endsStream(data []byte) bool {
 	if bytes.Equal(data, []byte("[DONE]")) {
 		return true
@@ -84,8 +84,8 @@ func endsStream(data []byte) bool {
 	return false
 }
 
-// end is told that the response is over. It returns what was used, and whether that is an estimate: of a response
-// that did not say it, or was cut off before it did. asked is the length of the request.
+// end must be called when the response is over. It returns the usage, and whether that is an estimate: for a response
+// that did not report it, or broke off before it did. asked is the length of the request.
 func (m *meter) end(asked int64) (used agent.Usage, estimated bool) {
 	if m.whole && !m.skip {
 		m.read(m.line)
@@ -106,7 +106,7 @@ func (m *meter) end(asked int64) (used agent.Usage, estimated bool) {
 	return m.used, true
 }
 
-// tokens are the counts of the three APIs.
+// tokens are the counts of the three APIs other than Gemini.
 type tokens struct {
 	Input   int64 `json:"input_tokens"`
 	Read    int64 `json:"cache_read_input_tokens"`
@@ -139,7 +139,7 @@ func (t *tokens) usage() agent.Usage {
 	}
 }
 
-// read takes the usage out of one event, or of a whole response.
+// read reads the usage from one event or a whole response.
 func (m *meter) read(data []byte) {
 	if bytes.Contains(data, []byte(`"usageMetadata"`)) {
 		m.readGemini(data)
@@ -150,7 +150,7 @@ func (m *meter) read(data []byte) {
 	}
 	var e struct {
 		Usage    *tokens
-		Message  struct{ Usage *tokens } // of the beginning of a message: more will be said
+		Message  struct{ Usage *tokens } // at the beginning of a message: not final
 		Response struct{ Usage *tokens }
 	}
 	if json.Unmarshal(data, &e) != nil {
@@ -164,7 +164,7 @@ func (m *meter) read(data []byte) {
 	}
 }
 
-// readGemini takes the usage out of an event, or a response, of the Gemini API: each says what was used so far.
+// readGemini reads the usage from an event or a response of the Gemini API: each reports the usage so far.
 func (m *meter) readGemini(data []byte) {
 	var e struct {
 		Usage struct {
@@ -189,7 +189,7 @@ func (m *meter) readGemini(data []byte) {
 		ReasoningTokens: u.Thoughts})
 }
 
-// raise makes what was used at least u.
+// raise makes the usage at least u.
 func (m *meter) raise(u agent.Usage) {
 	was := m.used
 	m.used = agent.Usage{

@@ -88,7 +88,7 @@ func FuzzMeter(f *testing.F) {
 	})
 }
 
-// A stream is whole when its last event has come, whether or not its reader waits for more.
+// TestLastEvent checks that a stream is complete once its last event has arrived, even if its reader does not wait.
 func TestLastEvent(t *testing.T) {
 	for _, c := range []struct {
 		text string

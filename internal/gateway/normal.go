@@ -13,22 +13,22 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// Known are values that differ from run to run and what they are: a directory of the task by the name
-// of what is in it. Names are the same in every run.
+// Known maps names to values that differ from run to run, such as a directory of the task by the name of
+// its contents. Names are the same in every run.
 type Known map[string]string
 
-// masks are what differs from run to run by its form, and what stands for it. No mask matches what another
-// one puts.
+// masks replace what differs from run to run and is recognized by its form. No mask matches the replacement
+// of another.
 var masks = sync.OnceValue(func() []mask {
 	return []mask{
 		{regexp.MustCompile(`(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`), "<uuid>"},
 		{regexp.MustCompile(`(?i)\b[0-9a-f]{40,64}\b`), "<hash>"},
-		{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<hash>"}, // as people are shown them
+		{regexp.MustCompile(`\b[0-9a-f]{12}\b`), "<hash>"}, // as people see them
 		{regexp.MustCompile(`\bg-[0-9a-f]{10,64}\b`), "<gate>"},
 		{regexp.MustCompile(`\bplait-[A-Z2-7]{26,}\b`), "<token>"}, // where a command printed its environment
 		{regexp.MustCompile(`\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b`), "<ulid>"},
 		{regexp.MustCompile(`Wall time: [0-9.]+`), "Wall time: <time>"},
-		{regexp.MustCompile(`"(tokens|seconds)": [0-9.]+`), `"$1": <number>`}, // what a planner is told of its actions
+		{regexp.MustCompile(`"(tokens|seconds)": [0-9.]+`), `"$1": <number>`}, // what a planner is told of actions
 		{regexp.MustCompile(`Chunk ID: [0-9A-Za-z]+`), "Chunk ID: <id>"},
 		{regexp.MustCompile(`\bPGID: [0-9]+`), "PGID: <id>"},
 		{regexp.MustCompile(`\b127\.0\.0\.1:[0-9]+`), "127.0.0.1:<port>"},
@@ -39,16 +39,16 @@ var masks = sync.OnceValue(func() []mask {
 	}
 })
 
-// A mask is a form, and what stands for what has it.
+// A mask is a form and the replacement for text that has it.
 type mask struct {
 	form *regexp.Regexp
 	with string
 }
 
-// dropped are the fields of a body that name the run and nothing else.
+// dropped are the fields of a body that only identify the run.
 var dropped = []string{"metadata", "client_metadata", "prompt_cache_key", "safety_identifier", "session_id", "user"}
 
-// Text leaves out of a text what differs from run to run.
+// Text replaces what differs from run to run in a text.
 func (k Known) Text(s string) string {
 	names := make([]string, 0, len(k))
 	for name, value := range k {
@@ -56,7 +56,7 @@ func (k Known) Text(s string) string {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { // what lies in another one comes first
+	slices.SortFunc(names, func(a, b string) int { // a path within another comes first
 		return cmp.Or(cmp.Compare(len(k[b]), len(k[a])), cmp.Compare(a, b))
 	})
 	for _, name := range names {
@@ -68,7 +68,7 @@ func (k Known) Text(s string) string {
 	return s
 }
 
-// value leaves out of a JSON value what differs from run to run.
+// value replaces what differs from run to run in a JSON value.
 func (k Known) value(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -85,7 +85,7 @@ func (k Known) value(v any) any {
 	return v
 }
 
-// of is a call without what differs from run to run. A body that is no JSON is one text.
+// of returns a call without what differs from run to run. A body that is not JSON is one text.
 func (k Known) of(c agent.Call) asked {
 	d := json.NewDecoder(bytes.NewReader(c.Body))
 	d.UseNumber()
@@ -100,7 +100,7 @@ func (k Known) of(c agent.Call) asked {
 		if items, ok := fields["input"].([]any); ok {
 			fields["input"] = slices.DeleteFunc(items, func(it any) bool {
 				item, _ := it.(map[string]any)
-				delete(item, "id") // drawn by the agent; what refers to one another is call_id
+				delete(item, "id") // random, set by the agent; items refer to each other by call_id
 				content, _ := item["content"].([]any)
 				left := slices.DeleteFunc(content, isSurroundings)
 				if len(content) > 0 {
@@ -116,16 +116,16 @@ func (k Known) of(c agent.Call) asked {
 	return a
 }
 
-// isSurroundings reports whether a part of a message is what Codex says of its sandbox and its machine. It names the files
-// that are in its home just now, and says it again when there is another.
+// isSurroundings reports whether a part of a message is what Codex says about its sandbox and its machine. It names
+// the files that are currently in its home, and is repeated when there is another.
 func isSurroundings(part any) bool {
 	fields, _ := part.(map[string]any)
 	text, _ := fields["text"].(string)
 	return strings.HasPrefix(text, "<permissions instructions>") || strings.HasPrefix(text, "<environment_context>")
 }
 
-// kind is what the calls of one conversation have in common: the model, the tools, and how it begins what
-// the model is told to be.
+// kind returns what the calls of one conversation have in common: the model, the tools, and the beginning of
+// the system prompt.
 func kind(body any) any {
 	fields, _ := body.(map[string]any)
 	var tools []any
@@ -158,11 +158,11 @@ func kind(body any) any {
 	return []any{fields["model"], tools, beginning(system)}
 }
 
-// maxBeginning is how much of a system prompt tells conversations apart, in bytes: further down stands how
-// the files are.
+// maxBeginning is how much of a system prompt distinguishes conversations, in bytes: further down it describes
+// the files.
 const maxBeginning = 200
 
-// beginning is how a system prompt begins, a text or a list of them.
+// beginning returns the beginning of a system prompt, which is a text or a list of texts.
 func beginning(v any) string {
 	var b strings.Builder
 	list, ok := v.([]any)
@@ -182,17 +182,17 @@ func beginning(v any) string {
 	return b.String()[:min(b.Len(), maxBeginning)]
 }
 
-// billing begins a part of Claude Code's system prompt that is made of what the person says.
+// billing begins a part of Claude Code's system prompt that is derived from what the person says.
 const billing = "x-anthropic-billing-header:"
 
-// sum is the hash of values.
+// sum returns the hash of values.
 func sum(list ...any) [sha256.Size]byte { return sha256.Sum256(encoded(list)) }
 
-// encoded is a value as JSON, its keys in order.
+// encoded returns a value as JSON with sorted keys.
 func encoded(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.Encode(v) // it was decoded, or is made of texts
+	e.Encode(v) // cannot fail: v was decoded, or consists of texts
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

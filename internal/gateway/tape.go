@@ -11,20 +11,20 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// An Exchange is a call that was recorded, and the reply to it.
+// An Exchange is a recorded call and its reply.
 type Exchange struct {
 	Call  agent.Call
 	Reply agent.Reply
 }
 
-// A Tape answers the calls of an attempt that is made again with what is recorded of the first time;
-// nothing of it is sent. It may be used concurrently. A call is answered with
+// A Tape answers the calls of an attempt that is made again with the recording of the first time;
+// none is sent. It may be used concurrently. A call is answered with
 //
-//   - the first recording not used yet that asks the same, once what differs from run to run is left
-//     out (see [Known]);
-//   - else the first one not used yet of its lane, the calls of one kind of conversation: what differs
+//   - the first unused recording that is equal, except for what differs from run to run
+//     (see [Known]);
+//   - otherwise the first unused one of its lane, the calls of one kind of conversation: the difference
 //     is drift;
-//   - else nothing: it is refused, and the refusal says what differs from the recording most like it.
+//   - otherwise nothing: it is refused, and the refusal says how it differs from the most similar recording.
 //
 // A recording is used once.
 type Tape struct {
@@ -51,7 +51,7 @@ func (d Drift) String() string {
 	return fmt.Sprintf("call %d differs at %s: recorded %s, now %s", d.Call, d.Where, d.Then, d.Now)
 }
 
-// A take is a recording, as it is looked for.
+// A take is a recording in the form used for lookup.
 type take struct {
 	asked asked
 	reply agent.Reply
@@ -65,12 +65,12 @@ type asked struct {
 	lane  [sha256.Size]byte
 }
 
-// NewTape returns a tape of what was recorded, in the order in which it was asked. then are the values
-// that were known when it was, now are those that are known where it is played.
+// NewTape returns a tape of what was recorded, in the order of the calls. then are the values that were
+// known during the recording, now those that are known where it is played.
 func NewTape(list []Exchange, then, now Known) *Tape {
 	t := &Tape{now: now}
 	for _, e := range list {
-		if e.Reply.Status == 0 { // none came
+		if e.Reply.Status == 0 { // there was none
 			e.Reply = agent.Reply{Status: http.StatusBadGateway, Type: "text/plain", Body: []byte("no answer is recorded")}
 		}
 		t.takes = append(t.takes, take{asked: then.of(e.Call), reply: e.Reply})
@@ -78,7 +78,7 @@ func NewTape(list []Exchange, then, now Known) *Tape {
 	return t
 }
 
-// Begin returns what is recorded for a call, see [agent.Traffic].
+// Begin returns the recorded reply to a call, see [agent.Traffic].
 func (t *Tape) Begin(_ context.Context, c *agent.Call) (*agent.Reply, error) {
 	a := t.now.of(*c)
 	t.mu.Lock()
@@ -124,14 +124,14 @@ func (t *Tape) Missed() error {
 	return t.missed
 }
 
-// drift is how the call that is answered now differs from a recording.
+// drift returns how the current call differs from a recording.
 func (t *Tape) drift(then, now asked) Drift {
 	d := difference(then.value, now.value)
 	d.Call = t.calls
 	return d
 }
 
-// miss says that nothing recorded is left for a call, and what the most similar recording has in its place.
+// miss returns the error for a call for which no recording is left: how it differs from the most similar one.
 func (t *Tape) miss(a asked) error {
 	if len(t.takes) == 0 {
 		return fmt.Errorf("call %d of the model was not recorded: the recording of this attempt has none", t.calls)

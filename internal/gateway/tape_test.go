@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// said is an exchange of Messages: what was said, and what was answered.
+// said returns an exchange of the Messages API.
 func said(body, reply string) Exchange {
 	return Exchange{Call: calling(body), Reply: agent.Reply{Status: 200, Type: "application/json", Body: []byte(reply)}}
 }
@@ -23,7 +23,7 @@ func calling(body string) agent.Call {
 	return agent.Call{Method: "POST", Path: "/messages", Type: "application/json", Body: []byte(body)}
 }
 
-// asking is a body whose last message is text.
+// asking returns a body whose last message is text.
 func asking(text string) string {
 	return fmt.Sprintf(`{"model":"m","system":"You are s","tools":[{"name":"Bash"}],`+
 		`"messages":[{"role":"user","content":%q}]}`, text)
@@ -116,7 +116,7 @@ func TestNormalises(t *testing.T) {
 	}
 }
 
-// TestSurroundings compares what Codex says of its sandbox to nothing: all of it may differ, or be said again.
+// TestSurroundings checks that what Codex says about its sandbox is not compared: it may differ, or be repeated.
 func TestSurroundings(t *testing.T) {
 	said := func(items ...string) asked {
 		return Known(nil).of(agent.Call{Body: []byte(`{"input":[` + strings.Join(items, ",") + `]}`)})
@@ -141,8 +141,8 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
-// TestTapeModel plays recordings of several conversations in any order that keeps each one's own, and some
-// calls that drifted: each recording answers once, and what was not changed is answered by its own.
+// TestTapeModel plays recordings of several conversations, interleaved in any order, and some calls that
+// drifted: each recording answers once, and an unchanged call gets its own recording.
 func TestTapeModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lanes := rapid.IntRange(1, 3).Draw(t, "lanes")
@@ -194,7 +194,7 @@ func TestTapeModel(t *testing.T) {
 	})
 }
 
-// TestTapeConcurrently holds that calls side by side are each answered by their own recording.
+// TestTapeConcurrently checks that concurrent calls are each answered by their own recording.
 func TestTapeConcurrently(t *testing.T) {
 	const n = 50
 	var list []Exchange
@@ -218,8 +218,8 @@ func TestTapeConcurrently(t *testing.T) {
 	}
 }
 
-// FuzzNormal checks that what is normalised stays JSON, is normalised only once, and has one difference
-// from itself changed.
+// FuzzNormal checks that a normalised value is still JSON, that normalising it again changes nothing, and that
+// the refusal of a changed call is remembered.
 func FuzzNormal(f *testing.F) {
 	f.Add([]byte(asking("in /home/ann on 2026-11-22, Wall time: 0.5 seconds")))
 	f.Add([]byte(`{"input":[{"id":"a","type":"message"},1],"instructions":"\ud83d","metadata":[1e400,-0]}`))

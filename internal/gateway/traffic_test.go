@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// An ear is a Traffic that keeps what it is told.
+// An ear is a Traffic that keeps what it receives.
 type ear struct {
 	begin func(*agent.Call) (*agent.Reply, error)
 
@@ -47,7 +47,7 @@ func (e *ear) End(_ *agent.Call, r agent.Reply, used agent.Usage) {
 	}
 }
 
-// listen starts a gateway with an ear before a server.
+// listen starts a gateway with an ear in front of a server.
 func listen(t *testing.T, e *ear, up http.HandlerFunc) (*Gateway, *http.Client) {
 	t.Helper()
 	srv := httptest.NewServer(up)
@@ -147,7 +147,7 @@ func TestTrafficAnswersAndRefuses(t *testing.T) {
 	}
 }
 
-// TestEndsOnce breaks calls in each way: End is called once, with what there was.
+// TestEndsOnce breaks calls off in every way and checks that End is called once, with what there was.
 func TestEndsOnce(t *testing.T) {
 	begun := make(chan struct{})
 	serve := map[string]http.HandlerFunc{
@@ -251,7 +251,7 @@ func TestRemembersFailures(t *testing.T) {
 		}
 		req.Header.Set("X-Api-Key", g.Token())
 		if res, err := c.Do(req); err == nil {
-			io.Copy(io.Discard, res.Body) // of a cut one, as far as it came
+			io.Copy(io.Discard, res.Body) // if it broke off, up to there
 			res.Body.Close()
 		}
 		if step.answer != "refused" {
