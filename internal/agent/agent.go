@@ -12,8 +12,8 @@
 //   - Nothing of PLAIT_HOME and no credential reaches an agent's environment.
 //
 // An agent knows nothing of threads, flows or stores, and never decides what comes next. Optional
-// capabilities are interfaces of their own, found by type assertion: see [Continuer], [Forker],
-// [Shaper], [Instructed], [Homed], [Steerer] and [Program].
+// capabilities are separate interfaces, found by type assertion: see [Continuer], [Forker],
+// [SessionExporter], [Shaper], [Instructed], [Homed], [Steerer] and [Program].
 package agent
 
 import (
@@ -76,7 +76,7 @@ type Instructed interface {
 	Instructions() string
 }
 
-// A Homed agent has sessions that a person can continue by hand.
+// A Homed agent has sessions that a person can continue without Plait.
 type Homed interface {
 	Agent
 	// SessionHome returns the directory with the sessions, as the vendor's own program expects it. home is the
@@ -84,7 +84,7 @@ type Homed interface {
 	SessionHome(home string) string
 }
 
-// A Steerer accepts what people add while it works. What it did not receive before its work ended goes to the
+// A Steerer accepts what people add while it works. What it has not received when its work ends goes to the
 // next agent.
 type Steerer interface {
 	Agent

@@ -31,8 +31,8 @@ type Vendor struct {
 	Session string // to continue, or ""
 	From    string // to branch off from, or ""
 	Turn    string // of From, the last one to include; "": all
-	// Corrects says that the attempt only corrects the answer of the one before, whose artifacts
-	// stay.
+	// Corrects says that the attempt only corrects the answer of the previous one, whose artifacts
+	// are kept.
 	Corrects bool
 }
 

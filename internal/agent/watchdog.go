@@ -97,7 +97,7 @@ func (p *Watchdog) Watch(ctx context.Context, stop func(error)) {
 	}
 }
 
-// Expired returns [ErrTimeout] or [ErrIdle] if one of the limits is reached, else nil.
+// Expired returns [ErrTimeout] or [ErrIdle] if one of the limits is reached, otherwise nil.
 func (p *Watchdog) Expired() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

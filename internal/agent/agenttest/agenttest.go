@@ -1,23 +1,23 @@
 // Package agenttest is the conformance suite of agents, and a fake agent to run
 // it with.
 //
-// In goes a way to make an agent that follows a Script. Run checks from outside,
-// through the request's writers, the events and the process table, what package
-// agent promises of every agent:
+// It is given a way to make an agent that follows a Script. Run checks from
+// outside, through the request's writers, the events and the process table, what
+// package agent promises of every agent:
 //
 //   - events in order, from one goroutine at a time, none after Run returned
-//   - the raw log has each byte, before the event that was made of it
+//   - the raw log has each byte before the event that was made from it
 //   - it ends on cancel, on an error from emit, and on both timeouts, with the
 //     right failure, and leaves no process
 //   - no secret and no PLAIT_HOME in the environment of any of its processes
-//   - runs at the same time do not mix
+//   - concurrent runs do not mix
 //
 // A kind that works with a model also runs the cases with a scripted one: events
 // and usage, questions to people, steering, sessions that are continued and
 // forked, answers by a schema, kills in each phase, failures of the model. It
-// gives Config.Model, and needs no Config.New then.
+// sets Config.Model, and then needs no Config.New.
 //
-// A Config declares what a kind of agent honestly cannot do; a declared
+// A Config declares what a kind of agent genuinely cannot do; a declared
 // difference is reported as skipped, with its reason. What is not declared must
 // hold.
 package agenttest
@@ -44,14 +44,14 @@ type Ending string
 
 // The endings.
 const (
-	Done     Ending = "done"     // answers Text and ends well
-	Fails    Ending = "fails"    // says Text and breaks: a crash, a bad exit
+	Done     Ending = "done"     // answers Text and succeeds
+	Fails    Ending = "fails"    // says Text and fails: a crash, a bad exit
 	Hangs    Ending = "hangs"    // says Text, emits something, and stays silent
 	Stubborn Ending = "stubborn" // the same, ignoring polite signals
-	Leaves   Ending = "leaves"   // ends well but leaves a daemon behind
+	Leaves   Ending = "leaves"   // succeeds but leaves a daemon behind
 )
 
-// A Script is what an agent under test shall do.
+// A Script is what an agent under test should do.
 type Script struct {
 	Text []byte // plain lines; with Config.Exact, any bytes
 	End  Ending
@@ -59,11 +59,11 @@ type Script struct {
 
 // A Config says how to make the agents of one kind.
 type Config struct {
-	// New makes an agent that follows the script. Nil: one of Model does, by what its model says.
+	// New makes an agent that follows the script. Nil: an agent of Model follows it, directed by its model.
 	New func(t *testing.T, s Script) agent.Agent
 
-	// Model makes an agent that works with a scripted model. Nil: this kind has none. The cases
-	// use one agent one after another, some at the same time, and in homes of several tasks.
+	// Model makes an agent that works with a scripted model. Nil: this kind has none. All cases
+	// share one agent, some concurrently, and use the homes of several tasks.
 	Model func(t *testing.T, m Model) agent.Agent
 
 	// Dress, if set, changes each request to an agent of Model before it is run.
@@ -76,7 +76,7 @@ type Config struct {
 	// contains the text.
 	Exact bool
 
-	// Said returns what the agent says by its raw log, where that has it in pieces. Nil: the raw log itself.
+	// Said extracts what the agent said from a raw log that has it in pieces. Nil: the raw log itself.
 	Said func(raw []byte) []byte
 
 	// NoProcess: this kind runs no process.
@@ -85,11 +85,11 @@ type Config struct {
 	// Cannot names endings this kind cannot be made to show, and why.
 	Cannot map[Ending]string
 
-	// Quiet is how long an agent may say nothing while it starts, on a machine with much else to do. Zero: 10 s.
+	// Quiet is how long an agent may say nothing while it starts, on a busy machine. Zero: 10 s.
 	Quiet time.Duration
 
-	// Within is how long an agent may take to end when it must, its grace
-	// included. Only a hang takes that long. Zero: 20 s.
+	// Within is how long an agent may take to end when it must, including its
+	// grace period. Only a hang takes that long. Zero: 20 s.
 	Within time.Duration
 }
 
@@ -134,7 +134,7 @@ func Run(t *testing.T, cfg Config) {
 
 type suite struct{ cfg Config }
 
-// make makes an agent, or skips the test when the kind cannot show the ending.
+// make makes an agent, or skips the test if the kind cannot show the ending.
 func (s suite) make(t *testing.T, script Script) agent.Agent {
 	t.Helper()
 	if why, ok := s.cfg.Cannot[script.End]; ok {
@@ -150,19 +150,19 @@ type try struct {
 	stderr  lockedBuffer
 	started atomic.Pointer[agent.Process]
 	session atomic.Pointer[string] // that Opened was called with
-	odd     bool                   // what it says stands in the raw log in another form
+	odd     bool                   // what it says is in the raw log in another form
 	events  []agent.Event
 	result  agent.Result
 	err     error
 
-	inside   atomic.Int32 // calls of emit that run now
+	inside   atomic.Int32 // calls of emit in progress
 	returned atomic.Bool
 	faults   lockedBuffer // laws broken in other goroutines
 }
 
 var tries atomic.Int64
 
-// newTry makes a request with a desk, a tree and a tag of its own.
+// newTry makes a request with its own desk, tree and tag.
 func newTry(t *testing.T) *try {
 	t.Helper()
 	y := new(try)
@@ -190,8 +190,8 @@ func newTry(t *testing.T) *try {
 
 func (y *try) fault(format string, args ...any) { fmt.Fprintf(&y.faults, format+"\n", args...) }
 
-// run runs the agent to its end and checks what holds for every run. on, if set,
-// is called within each emit.
+// run runs the agent until it returns and checks what every run must fulfill. on,
+// if set, is called within each emit.
 func (s suite) run(ctx context.Context, t *testing.T, a agent.Agent, y *try, on func(agent.Event) error) {
 	t.Helper()
 	over := make(chan struct{})
@@ -236,7 +236,7 @@ func (s suite) emit(y *try, e agent.Event, on func(agent.Event) error) error {
 	return nil
 }
 
-// check checks what holds after every run.
+// check checks what must hold after every run.
 func (s suite) check(t *testing.T, y *try) {
 	t.Helper()
 	if faults := y.faults.Bytes(); len(faults) > 0 {
@@ -267,7 +267,7 @@ func (s suite) check(t *testing.T, y *try) {
 	}
 }
 
-// failure returns the attempt's failure, which must be of a kind.
+// failure checks that the attempt ended with a failure of a kind.
 func failure(t *testing.T, y *try, kind string) {
 	t.Helper()
 	var f *agent.Failure
@@ -279,7 +279,7 @@ func failure(t *testing.T, y *try, kind string) {
 	}
 }
 
-// A lockedBuffer is a buffer that may be read while it is written.
+// A lockedBuffer is a buffer that may be read and written concurrently.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

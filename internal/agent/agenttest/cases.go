@@ -102,7 +102,7 @@ func (s suite) cancelled(t *testing.T, end Ending) {
 	defer cancel()
 	var at time.Time
 	s.run(ctx, t, s.make(t, Script{Text: plain, End: end}), y, func(e agent.Event) error {
-		// Not before the agent said something: by then it is as stubborn as it gets.
+		// Wait until the agent has said something: then it is as stubborn as it gets.
 		if at.IsZero() && len(y.raw.Bytes()) > 0 {
 			at = time.Now()
 			cancel()
@@ -206,7 +206,7 @@ func (s suite) concurrent(t *testing.T) {
 }
 
 // Tagged returns the processes in whose environment PLAIT_TAG is tag. It reads
-// the process table itself, so as not to trust the code it is to check.
+// the process table itself, so as not to trust the code that it checks.
 func Tagged(tag string) []int {
 	names, err := os.ReadDir("/proc")
 	if err != nil {

@@ -19,16 +19,16 @@ import (
 // fakeArg is the first argument that turns a test binary into the fake agent.
 const fakeArg = "fake-agent"
 
-// FakeMain makes the test binary a fake agent when it was called as one, and
-// then does not return. A package calls it first in its TestMain. A program in
-// argv, unlike one chosen by an environment variable, also works where the
-// environment is what is tested.
+// FakeMain turns the test binary into a fake agent if it was called as one, and
+// then does not return. A package calls it first in its TestMain. Unlike a choice
+// by an environment variable, one by argument also works where the environment
+// is what is tested.
 func FakeMain() {
 	if len(os.Args) > 2 && os.Args[1] == fakeArg {
 		os.Exit(fake(os.Args[2], os.Args[3:]))
 	}
-	// By nohup, say, or a shell's &: what is caught is not ignored by a child.
-	// Go's runtime catches all but these two anyway.
+	// They are ignored under nohup, say, or after a shell's &. A child does not
+	// ignore what is caught. Go's runtime catches all others anyway.
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
@@ -39,25 +39,25 @@ func FakeMain() {
 // Fake returns the command that runs the fake agent in a mode:
 //
 //	echo                   copy stdin to stdout
-//	env                    print the environment, a variable a line, sorted
+//	env                    print the environment, one variable per line, sorted
 //	say BASE64             print these bytes
 //	err BASE64 N           print these bytes on stderr, exit N
 //	exit N                 exit N
-//	kill N                 end by signal N
+//	kill N                 die of signal N
 //	hang                   print a line, then nothing
 //	partial                print half a line, then nothing
 //	mute                   print nothing and stay; with stubborn, ignoring signals
 //	stubborn               like hang, ignoring every polite signal
 //	stop                   like hang, stopped by SIGSTOP
-//	tick                   print a line every 20 ms, for ever
+//	tick                   print a line every 20 ms, forever
 //	line N                 print a line of N bytes, then the line "after"
-//	flood N stdout|stderr  print N bytes in lines; 0 is for ever
-//	daemon OPTION…         leave a process behind in a session of its own whose
+//	flood N stdout|stderr  print N bytes in lines; 0 is forever
+//	daemon OPTION…         leave a process behind in its own session whose
 //	                       parent is gone and that ignores polite signals, print
 //	                       its id. Options: keep (it keeps the pipes), clear (its
-//	                       environment is empty), flood (it writes for ever),
+//	                       environment is empty), flood (it writes forever),
 //	                       quiet (its id is not printed), stay (the agent stays
-//	                       too)
+//	                       too), headless (its first thread ends)
 //	brood N                leave N processes like daemon clear behind, print
 //	                       their ids
 func Fake(mode string, args ...string) []string {
@@ -68,7 +68,7 @@ func Fake(mode string, args ...string) []string {
 	return append([]string{self, fakeArg, mode}, args...)
 }
 
-// Base64 is for the arguments of Fake that are bytes.
+// Base64 encodes those arguments of Fake that are bytes.
 func Base64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
 
 // fake is the fake agent. It returns the exit code.
@@ -125,7 +125,7 @@ func fake(mode string, args []string) int {
 	case "brood":
 		brood(number(0))
 	case "between":
-		// The daemon's parent, which dies at once.
+		// The daemon's parent, which exits immediately.
 		between(args)
 	case "daemon-self":
 		deaf()
@@ -170,16 +170,16 @@ func longLine(n int) {
 	fmt.Print("\nafter\n")
 }
 
-// lifetime ends a fake agent that a failed test let live.
+// lifetime limits a fake agent that a failed test left running.
 const lifetime = time.Minute
 
-// rest stays.
+// rest sleeps for the lifetime and exits.
 func rest() {
 	time.Sleep(lifetime)
 	os.Exit(97)
 }
 
-// behead ends the first thread of the process, which looks dead then, while the others live on.
+// behead ends the first thread of the process, which then looks dead, while the others keep running.
 func behead() {
 	for range 100 { // until one of them is on that thread
 		go func() {
@@ -213,7 +213,7 @@ func flood(n int, stderr bool) {
 	}
 }
 
-// leave leaves n daemons behind, prints their ids and returns when they run and
+// leave leaves n daemons behind, prints their ids, and returns once they run and
 // their parents are gone.
 func leave(options []string, n int) {
 	for range n {
@@ -245,8 +245,8 @@ func leave(options []string, n int) {
 	}
 }
 
-// brood leaves n sleeping daemons behind. They are no Go programs, so that many
-// of them start fast, under the race detector too.
+// brood leaves n sleeping daemons behind. They are not Go programs, so that many
+// of them start fast even under the race detector.
 func brood(n int) {
 	const one = `trap "" INT TERM HUP; sleep 60 >/dev/null 2>&1 & echo $!`
 	c := exec.Command("sh", "-c", `i=0; while [ $i -lt $1 ]; do env -i setsid sh -c "$2"; i=$((i+1)); done`,
@@ -257,7 +257,7 @@ func brood(n int) {
 	}
 }
 
-// between is between the agent and the daemon.
+// between is the process between the agent and the daemon.
 func between(options []string) {
 	args := []string{fakeArg, "daemon-self"}
 	for _, o := range []string{"flood", "headless"} {

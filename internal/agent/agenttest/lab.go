@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// A Lab is a scripted model, and a place for an agent that works with it: a tree, and outside of that a home and
-// a record in which there are secrets.
+// A Lab is a scripted model and a place for an agent that works with it: a tree, and outside it a home and a
+// record that contain secrets.
 type Lab struct {
 	T     *testing.T
 	Model *scripted.Server
@@ -29,7 +29,7 @@ type Lab struct {
 	seen []scripted.Request
 }
 
-// NewLab makes a lab whose model goes by a scenario.
+// NewLab makes a lab whose model follows a scenario.
 func NewLab(t *testing.T, scenario string) *Lab {
 	t.Helper()
 	l := &Lab{T: t, Dir: t.TempDir()}
@@ -42,7 +42,7 @@ func NewLab(t *testing.T, scenario string) *Lab {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // the model's server has ended then
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections) // runs after the model's server has stopped
 	l.Model = ServeScenario(t, scenario, func(r scripted.Request) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -53,18 +53,18 @@ func NewLab(t *testing.T, scenario string) *Lab {
 	return l
 }
 
-// Home is the user's home directory.
+// Home returns the user's home directory.
 func (l *Lab) Home() string { return filepath.Join(l.Dir, "user") }
 
-// Record is where the record lies, which no agent may read.
+// Record returns the directory of the record, which no agent may read.
 func (l *Lab) Record() string { return filepath.Join(l.Dir, "record") }
 
-// Getenv reads Plait's own environment.
+// Getenv stands in for Plait's own environment.
 func (l *Lab) Getenv(name string) string {
 	return map[string]string{"PATH": os.Getenv("PATH"), "HOME": l.Home()}[name]
 }
 
-// Seen returns the requests in which the model was asked something, oldest first.
+// Seen returns the requests to the model that have a prompt, oldest first.
 func (l *Lab) Seen() []scripted.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ type Try struct {
 	Opened string // the session
 }
 
-// Request is an attempt in the lab's tree.
+// Request returns an attempt in the lab's tree.
 func (l *Lab) Request(name string) *Try {
 	l.T.Helper()
 	y := &Try{}
@@ -104,7 +104,7 @@ func (l *Lab) Request(name string) *Try {
 	return y
 }
 
-// Run lets an agent make the attempt, and sees that no process is left of it.
+// Run lets an agent make the attempt, and checks that it leaves no process.
 func (l *Lab) Run(ctx context.Context, a agent.Agent, y *Try) *Try {
 	l.T.Helper()
 	y.Res, y.Err = a.Run(ctx, y.Req, func(e agent.Event) error { y.Events = append(y.Events, e); return nil })
@@ -114,12 +114,12 @@ func (l *Lab) Run(ctx context.Context, a agent.Agent, y *Try) *Try {
 	return y
 }
 
-// Log is what an attempt left, for a test that failed.
+// Log returns what is known about an attempt, for a test that failed.
 func (y *Try) Log() string {
 	return fmt.Sprintf("%v\n%s\n%+v\n%s\n%s", y.Err, y.Res.Output, y.Events, agent.Clip(y.Raw.String(), 20000), agent.Clip(y.Stderr.String(), 4000))
 }
 
-// Fails is the failure that an attempt must have ended with.
+// Fails returns the failure that the attempt must have ended with.
 func (y *Try) Fails(t *testing.T, kind string) *agent.Failure {
 	t.Helper()
 	var f *agent.Failure

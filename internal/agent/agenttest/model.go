@@ -20,7 +20,7 @@ import (
 // A Model is a scripted model for an agent under test.
 type Model struct {
 	URL  string // base URL of its APIs, "http://127.0.0.1:PORT/v1"
-	Asks bool   // a person has to allow each command that it asks for
+	Asks bool   // a person must approve each command that it asks for
 }
 
 type modelCase struct {
@@ -108,14 +108,14 @@ func (s suite) newLab(t *testing.T) *lab {
 	return l
 }
 
-// asking returns the lab with an agent whose commands a person has to allow.
+// asking returns the lab with an agent whose commands a person must approve.
 func (l *lab) asking(t *testing.T) *lab {
 	t.Helper()
 	m := Model{URL: l.model.URL, Asks: true}
 	return &lab{suite: l.suite, model: m, agent: l.cfg.Model(t, m)}
 }
 
-// ServeScenario serves the model of a scenario until the test ends. seen, if not nil, is told of each request.
+// ServeScenario serves the model of a scenario until the test ends. seen, if not nil, is called for each request.
 func ServeScenario(t *testing.T, scenario string, seen func(scripted.Request)) *scripted.Server {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "scenario.yaml")
@@ -134,7 +134,7 @@ func ServeScenario(t *testing.T, scenario string, seen func(scripted.Request)) *
 	return m
 }
 
-// when calls f, once, as soon as a request to the model holds mark.
+// when calls f, once, as soon as a request to the model contains mark.
 func (l *lab) when(t *testing.T, mark string, f func()) {
 	var once sync.Once
 	l.mu.Lock()
@@ -151,7 +151,7 @@ func (l *lab) when(t *testing.T, mark string, f func()) {
 	})
 }
 
-// last returns the last request to the model that holds mark.
+// last returns the last request to the model that contains mark.
 func (l *lab) last(t *testing.T, mark string) string {
 	t.Helper()
 	l.mu.Lock()
@@ -165,7 +165,7 @@ func (l *lab) last(t *testing.T, mark string) string {
 	return ""
 }
 
-// holds checks which texts are in a request to the model.
+// holds checks which texts a request to the model contains.
 func holds(t *testing.T, body string, want map[string]bool) {
 	t.Helper()
 	for text, there := range want {
@@ -175,7 +175,7 @@ func holds(t *testing.T, body string, want map[string]bool) {
 	}
 }
 
-// try is a request with a home and a tree of its own.
+// try returns a request with its own home and tree.
 func (l *lab) try(t *testing.T, prompt string) *try {
 	t.Helper()
 	y := newTry(t)
@@ -185,7 +185,7 @@ func (l *lab) try(t *testing.T, prompt string) *try {
 	return y
 }
 
-// after is a further request for the same task: its home and its tree are those of y.
+// after returns another request for the same task: it shares the home and the tree of y.
 func (l *lab) after(t *testing.T, y *try, prompt, session string) *try {
 	t.Helper()
 	z := l.try(t, prompt)
@@ -214,7 +214,7 @@ func (l *lab) works(t *testing.T, y *try, on func(agent.Event) error) agent.Resu
 
 // breaks runs the agent with a model that fails.
 func (l *lab) breaks(t *testing.T, what, kind string, final *bool) {
-	t.Parallel() // agents wait before they ask again
+	t.Parallel() // agents wait before they retry
 	y := l.try(t, "case "+what)
 	l.runs(t.Context(), t, y, nil)
 	failure(t, y, kind)
@@ -224,7 +224,7 @@ func (l *lab) breaks(t *testing.T, what, kind string, final *bool) {
 	}
 }
 
-// of returns the events of a kind, and unless it is empty of a phase.
+// of returns the events of a kind and, unless phase is empty, of that phase.
 func (y *try) of(kind, phase string) []agent.Event {
 	var found []agent.Event
 	for _, e := range y.events {
@@ -241,10 +241,10 @@ func (y *try) exists(name string) bool {
 	return err == nil
 }
 
-// put makes an empty file in the tree.
+// put creates an empty file in the tree.
 func (y *try) put(name string) { os.WriteFile(filepath.Join(y.req.Dir, name), nil, 0o600) }
 
-// begun calls f, once, when the command of the case wait runs.
+// begun calls f, once, when the command of a case "wait" runs.
 func (y *try) begun(t *testing.T, f func()) {
 	t.Helper()
 	over := make(chan struct{})
@@ -262,7 +262,7 @@ func (y *try) begun(t *testing.T, f func()) {
 	t.Cleanup(func() { close(over); looking.Wait() })
 }
 
-// A homed agent gives each request a home of its own.
+// A homed agent gives each request its own home.
 type homed struct {
 	l    *lab
 	full bool
@@ -271,7 +271,7 @@ type homed struct {
 
 func (h homed) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	req.Home, req.Scratch = h.t.TempDir(), h.t.TempDir()
-	if h.full { // no sandbox, which would end its commands by itself
+	if h.full { // a sandbox would end its commands by itself
 		req.Access = agent.Full
 	}
 	if h.l.cfg.Dress != nil {
@@ -287,8 +287,8 @@ func (s suite) follow(t *testing.T, script Script) agent.Agent {
 	return homed{&lab{suite: s, model: m, agent: s.cfg.Model(t, m)}, script.End == Leaves || script.End == Stubborn, t}
 }
 
-// Scenario is a model's scenario that makes an agent with commands follow a script. What an agent does besides
-// talking are its commands.
+// Scenario returns a model's scenario that makes an agent with commands follow a script. What the agent does
+// besides talking, it does with commands.
 func Scenario(s Script) string {
 	said := fmt.Sprintf("    - say: %q\n", s.Text)
 	then := func(cmd, step string) string {

@@ -15,11 +15,11 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// oddText is an answer that is hard to carry.
+// oddText is an answer that is hard to transmit.
 var oddText = "\u202e\u0007\u001b[31mred\u001b[0m \u2028 \\ud800 \"quoted\" <b>&amp; \U0001f9f6 " +
 	strings.Repeat("long ", 20_000) + "end"
 
-// scenario is what the model of the cases says. The prompt names the case.
+// scenario is the scenario of the model of all cases. The prompt names the case.
 var scenario = `
 turns:
 - when: {contains: [case on]} # first: an agent may send a prompt that was cut off along with the next one
@@ -77,7 +77,7 @@ turns:
 func jsonOf(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // a text
+		panic(err) // cannot happen
 	}
 	return data
 }
@@ -132,7 +132,7 @@ func (l *lab) odd(t *testing.T) {
 	}
 }
 
-// asked asks a person for a command.
+// asked lets the agent ask a person about a command.
 func (l *lab) asked(t *testing.T, allow bool) {
 	y := l.try(t, "case ask")
 	y.odd = true
@@ -168,7 +168,7 @@ func (l *lab) deniedReason(t *testing.T) {
 	}
 }
 
-// edited approves a command in another form: that is what runs, what is told of it, and what the model gets to see.
+// edited approves another command: that one must run, be reported, and be what the model gets to see.
 func (l *lab) edited(t *testing.T) {
 	const other = "echo two > g.txt; echo other"
 	y := l.try(t, "case ask")
@@ -214,7 +214,7 @@ func (l *lab) askCancelled(t *testing.T) {
 	y.req.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
 		cancel()
 		<-ctx.Done()
-		return agent.Answer{Approved: true}, nil // said all the same
+		return agent.Answer{Approved: true}, nil // approved nevertheless
 	}
 	l.asking(t).runs(ctx, t, y, nil)
 	failure(t, y, agent.Cancelled)
@@ -223,7 +223,7 @@ func (l *lab) askCancelled(t *testing.T) {
 	}
 }
 
-// askWaits holds that the time a person takes counts neither as work nor as silence.
+// askWaits checks that the time a person takes counts neither as work nor as silence.
 func (l *lab) askWaits(t *testing.T) {
 	y := l.try(t, "case ask")
 	y.req.Idle = l.cfg.Quiet + time.Second
@@ -235,9 +235,9 @@ func (l *lab) askWaits(t *testing.T) {
 	l.asking(t).works(t, y, nil)
 }
 
-// toolWaits holds that a tool which says nothing while it runs is no silence.
+// toolWaits checks that a tool that says nothing while it runs does not count as silence.
 func (l *lab) toolWaits(t *testing.T) {
-	for idle := l.cfg.Quiet; ; idle *= 2 { // on a busy machine an agent may be silent for long before its command runs
+	for idle := l.cfg.Quiet; ; idle *= 2 { // on a busy machine it may take long until the agent's command runs
 		y := l.try(t, "case wait for long")
 		y.req.Idle = idle
 		y.begun(t, func() {
@@ -261,7 +261,7 @@ func (l *lab) steers(t *testing.T) {
 	}
 }
 
-// told reports whether an event says that an addition was handed on.
+// told reports whether an event says that an addition was passed on.
 func told(e agent.Event) bool {
 	return e.Kind == agent.EventProgress && strings.HasPrefix(e.Text, "told: ")
 }
@@ -285,7 +285,7 @@ func (l *lab) steered(t *testing.T) {
 	}
 }
 
-// steeredLate says something while the model gives its answer. It may be heard or not, but truly so.
+// steeredLate adds something while the model answers. Whether it was received or not, the report must be true.
 func (l *lab) steeredLate(t *testing.T) {
 	l.steers(t)
 	y := l.try(t, "case slow and steer late")
@@ -301,7 +301,7 @@ func (l *lab) steeredLate(t *testing.T) {
 	}
 }
 
-// steeredInVain says something that the model never gets to see.
+// steeredInVain adds something that the model never gets to see.
 func (l *lab) steeredInVain(t *testing.T) {
 	l.steers(t)
 	y := l.try(t, "case wait in vain")
@@ -352,7 +352,7 @@ func (l *lab) continued(t *testing.T) {
 	}
 }
 
-// forked branches off from a session that has two turns: after the first of them, or with all.
+// forked branches off from a session with two turns: after the first of them, or after both.
 func (l *lab) forked(t *testing.T, first bool) {
 	a, ok := l.agent.(agent.Forker)
 	if !ok {

@@ -18,7 +18,7 @@ func (y *try) kill() {
 	}
 }
 
-// killed checks an attempt whose process was killed, and continues its session, if it can be.
+// killed checks an attempt whose process was killed, and continues its session if that is possible.
 func (l *lab) killed(t *testing.T, y *try, mark string, must bool) {
 	t.Helper()
 	failure(t, y, agent.Infra)
@@ -32,7 +32,7 @@ func (l *lab) killed(t *testing.T, y *try, mark string, must bool) {
 	prompt := fmt.Sprintf("case on (%s)", t.Name())
 	z := l.after(t, y, prompt, f.Session)
 	if a, ok := l.agent.(agent.Continuer); ok && !must && !a.Continues(z.req) {
-		z.req.Session = "" // it was killed before it kept anything
+		z.req.Session = "" // it was killed before it saved anything
 	}
 	l.works(t, z, nil)
 	if z.req.Session != "" {
@@ -101,7 +101,7 @@ func (l *lab) silent(t *testing.T) {
 	}
 }
 
-// cutOnce: the half of an answer that was cut off is no part of the answer to the next request.
+// cutOnce checks that the part of an answer that broke off is not in the answer to the repeated request.
 func (l *lab) cutOnce(t *testing.T) {
 	res := l.works(t, l.try(t, "case half"), nil)
 	if want := "this is said to its end when the agent asks for it again"; string(res.Output) != want {

@@ -12,9 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// JSON with the order of its members kept, since a model writes an answer in
-// the order in which the schema names its parts. A value is a shapeObject, a
-// []any, a string, a bool, nil, or a json.RawMessage that is a number.
+// A shapeObject is a JSON object that keeps the order of its members, since a
+// model writes an answer in the order of the schema. A value is a shapeObject,
+// a []any, a string, a bool, nil, or a json.RawMessage that is a number.
 type shapeObject []shapeMember
 
 type shapeMember struct {
@@ -31,11 +31,11 @@ func (o shapeObject) get(key string) (any, bool) {
 	return nil, false
 }
 
-// shapeDepth bounds how deep schemas and answers may be nested.
+// shapeDepth limits how deeply schemas and answers may be nested.
 const shapeDepth = 200
 
-// shapeParse reads one JSON value and nothing after it. A member that is there
-// twice, and text that is not Unicode, are errors.
+// shapeParse reads exactly one JSON value. Duplicate members and invalid UTF-8
+// are errors.
 func shapeParse(data []byte) (any, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	v, err := shapeRead(dec, 0)
@@ -94,9 +94,9 @@ func shapeRead(dec *jsontext.Decoder, depth int) (any, error) {
 	return nil, nil
 }
 
-// shapeAppend writes a value on one line. YAML reads the line as the same value:
-// characters that it takes for line ends or does not let through are escaped,
-// and no pair of surrogates is.
+// shapeAppend appends a value on one line. YAML reads the line as the same
+// value: characters that it takes for line breaks or forbids are escaped, but
+// never as a pair of surrogates.
 func shapeAppend(b []byte, v any) []byte {
 	switch v := v.(type) {
 	case shapeObject:
@@ -147,8 +147,8 @@ func shapeQuote(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// shapeEqual reports whether two values that are no objects or lists are the same.
-// Numbers are when they are written the same way.
+// shapeEqual reports whether two values other than objects and lists are equal.
+// Numbers are if they are written the same way.
 func shapeEqual(a, b any) bool {
 	x, ok1 := a.(json.RawMessage)
 	y, ok2 := b.(json.RawMessage)

@@ -9,11 +9,11 @@ import (
 
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-// isPlain reports whether a tool's property may have a name.
+// isPlain reports whether a tool's property may have the name.
 func isPlain(name string) bool { return len(name) <= 64 && plainName.MatchString(name) }
 
-// Plain returns a form of [Strict] with names of properties that a tool may have: $status becomes status,
-// and says what it stands for. An error says which name has no such form.
+// Plain returns a form of [Strict] with property names that a tool may have: $status becomes status, and its
+// description says so. The error says which name cannot be converted.
 func Plain(form json.RawMessage) (json.RawMessage, error) {
 	root, names, err := plainNames(form)
 	if err != nil {
@@ -44,8 +44,8 @@ func Plain(form json.RawMessage) (json.RawMessage, error) {
 	return shapeAppend(nil, root), nil
 }
 
-// Unplain returns an answer in a form of [Plain] with the names that [Strict] gave. One that is no object is
-// returned as it is.
+// Unplain returns an answer in a form of [Plain] with the names of [Strict]. One that is not an object is
+// returned unchanged.
 func Unplain(form, answer json.RawMessage) json.RawMessage {
 	_, names, err := plainNames(form)
 	if err != nil {
@@ -68,7 +68,7 @@ func Unplain(form, answer json.RawMessage) json.RawMessage {
 	return shapeAppend(nil, o)
 }
 
-// describedAs is a rule with words put before its description.
+// describedAs returns the rule with words put before its description.
 func (o shapeObject) describedAs(words string) shapeObject {
 	var out shapeObject
 	for _, m := range o {
@@ -111,7 +111,7 @@ func plainNames(form json.RawMessage) (shapeObject, map[string]string, error) {
 	return root, names, nil
 }
 
-// plainBelow reports a property further down that has no plain name.
+// plainBelow returns an error if a nested property has no plain name.
 func plainBelow(v any) error {
 	switch v := v.(type) {
 	case shapeObject:

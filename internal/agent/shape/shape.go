@@ -1,5 +1,5 @@
-// Package shape puts a role's JSON Schema in a form that models can be held to, and turns an answer in that
-// form into front matter and text.
+// Package shape converts a role's JSON Schema to a form that a model can be forced to follow, and an answer in
+// that form to front matter and text.
 package shape
 
 import (
@@ -18,14 +18,14 @@ const (
 	shapeReason  = "reason"
 )
 
-// A shape is the part of a JSON Schema that models can be held to. What else a
-// schema demands is checked afterwards, by the engine.
+// A shape is the part of a JSON Schema that a model can be forced to follow.
+// The engine checks the schema's other requirements afterwards.
 type shape struct {
 	about  string
-	types  []string // none when any is set
+	types  []string // none if any is set
 	fields []shapeField
 	items  *shape
-	enum   []any // nil: no values are named
+	enum   []any // nil: all values
 	any    []*shape
 }
 
@@ -35,10 +35,10 @@ type shapeField struct {
 	*shape
 }
 
-// Strict puts a role's schema in the form that models can be held to: objects
-// with all properties required and no others; what may be left out may be null
-// instead. The text of the answer is added as agent.Body, and with a $status the
-// way to ask a person. An error says what has no such form.
+// Strict converts a role's schema to the form that a model can be forced to
+// follow: objects have exactly their properties, all required; optional ones may
+// be null instead. It adds the text of the answer as agent.Body and, if there is
+// a $status, the way to ask a person. The error says what has no such form.
 func Strict(schema json.RawMessage) (json.RawMessage, error) {
 	s, err := shapeOf(schema)
 	if err != nil {
@@ -86,7 +86,7 @@ func shapeOf(schema json.RawMessage) (*shape, error) {
 }
 
 // suspends reports whether an answer may ask for a person: there must be a
-// $status, and the reason must be able to hold a text.
+// $status, and the reason must be able to hold text.
 func (s *shape) suspends() bool {
 	i, r := s.index(shapeStatus), s.index(shapeReason)
 	if i < 0 || s.fields[i].enum == nil || !slices.Contains(s.fields[i].types, "string") {
@@ -99,9 +99,9 @@ func (s *shape) index(name string) int {
 	return slices.IndexFunc(s.fields, func(f shapeField) bool { return f.name == name })
 }
 
-// shapeBroken are the keywords that no strict form can express. All others
-// only narrow or only tell, and are left out: an answer that does not keep them
-// is refused by the engine.
+// shapeBroken are the keywords that the strict form cannot express. All others
+// only restrict or describe, and are left out: the engine rejects an answer that
+// violates them.
 var shapeBroken = []string{
 	"oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef",
 	"dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "additionalItems", "unevaluatedItems",
@@ -156,8 +156,8 @@ func shapeRule(v any, depth int) (*shape, error) {
 	return s, nil
 }
 
-// readAny reads alternatives. Beside them there may be nothing that they would
-// have to be combined with.
+// readAny reads alternatives. There may be no keyword alongside them that would
+// have to be combined with them.
 func (s *shape) readAny(o shapeObject, v any, depth int) error {
 	for _, key := range []string{"type", "properties", "required", "items", "enum", "const", "additionalProperties"} {
 		if _, ok := o.get(key); ok {
@@ -210,7 +210,7 @@ func (s *shape) readTypes(o shapeObject) error {
 	return nil
 }
 
-// readEnum reads the values that are named, and their types where none is given.
+// readEnum reads the values of enum or const, and their types if none is given.
 func (s *shape) readEnum(o shapeObject) error {
 	v, named := o.get("enum")
 	list, _ := v.([]any)
@@ -233,14 +233,14 @@ func (s *shape) readEnum(o shapeObject) error {
 		case given == nil && !slices.Contains(s.types, name):
 			s.types = append(s.types, name)
 		case given != nil && !slices.Contains(given, name) && (name != "integer" || !slices.Contains(given, "number")):
-			continue // can never be
+			continue // can never match
 		}
 		s.enum = append(s.enum, e)
 	}
 	if len(s.enum) == 0 {
 		return errors.New("enum without a value of the type")
 	}
-	// What is of another type than all values can never be either.
+	// A type that none of the values has can never match either.
 	s.types = slices.DeleteFunc(slices.Clone(s.types), func(name string) bool {
 		return !slices.ContainsFunc(s.enum, func(e any) bool {
 			of := shapeTypeOf(e)
@@ -270,8 +270,8 @@ func shapeTypeOf(v any) string {
 	return "null"
 }
 
-// readFields reads an object's properties. Without any it is a map with free
-// keys, which has no strict form.
+// readFields reads an object's properties. Without any, it is a map with
+// arbitrary keys, which has no strict form.
 func (s *shape) readFields(o shapeObject, depth int) error {
 	if v, ok := o.get("additionalProperties"); ok {
 		if _, yesno := v.(bool); !yesno {
@@ -302,7 +302,7 @@ func (s *shape) readFields(o shapeObject, depth int) error {
 	return nil
 }
 
-// nullable reports whether the schema itself lets null through.
+// nullable reports whether the schema itself allows null.
 func (s *shape) nullable() bool {
 	if s.any != nil {
 		return slices.ContainsFunc(s.any, (*shape).nullable)
@@ -310,7 +310,7 @@ func (s *shape) nullable() bool {
 	return slices.Contains(s.types, "null") && (s.enum == nil || slices.Contains(s.enum, any(nil)))
 }
 
-// strict returns the strict form, with null let through when that is asked for.
+// strict returns the strict form, which also allows null if null is true.
 func (s *shape) strict(null bool) shapeObject {
 	null = null && !s.nullable()
 	var o shapeObject

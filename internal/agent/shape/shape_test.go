@@ -295,8 +295,8 @@ func TestShapeRoundTrip(t *testing.T) {
 	})
 }
 
-// splitFront cuts an unshaped answer, and sees to it that YAML and JSON read the
-// same in its front matter.
+// splitFront splits an unshaped answer, and checks that YAML and JSON read the
+// same from its front matter.
 func splitFront(t interface{ Fatalf(string, ...any) }, out []byte) (front []byte, body string) {
 	rest, ok := bytes.CutPrefix(out, []byte("---\n"))
 	front, after, ok2 := bytes.Cut(rest, []byte("\n---\n\n"))

@@ -7,8 +7,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// Unshape turns an answer in the form that Strict asked for into front matter
-// and text. An answer that is not one JSON object is returned as it is.
+// Unshape converts an answer in the form of Strict to front matter and text. An
+// answer that is not one JSON object is returned unchanged.
 func Unshape(schema json.RawMessage, answer []byte) ([]byte, error) {
 	s, err := shapeOf(schema)
 	if err != nil {
@@ -45,7 +45,7 @@ func Unshape(schema json.RawMessage, answer []byte) ([]byte, error) {
 	return append(out, body...), nil
 }
 
-// prune removes the nulls that mark what was left out.
+// prune removes the nulls that stand for omitted properties.
 func (s *shape) prune(v any) any {
 	if s.any != nil {
 		if i := slices.IndexFunc(s.any, func(a *shape) bool { return a.fits(v) }); i >= 0 {
@@ -80,7 +80,7 @@ func (s *shape) prune(v any) any {
 	return v
 }
 
-// fits reports whether a value is of the strict form.
+// fits reports whether a value has the strict form.
 func (s *shape) fits(v any) bool {
 	if s.any != nil {
 		return slices.ContainsFunc(s.any, func(a *shape) bool { return a.fits(v) })
