@@ -41,7 +41,7 @@ func (t *conversation) control(m message) {
 // permit answers a request for permission to use a tool.
 func (t *conversation) permit(c control) map[string]any {
 	input, allowed, said := t.ask(c)
-	if t.ctx.Err() != nil { // it is too late to answer
+	if t.ctx.Err() != nil { // too late to answer
 		allowed, said = false, "The attempt ends."
 	}
 	if !allowed {

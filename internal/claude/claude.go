@@ -7,9 +7,9 @@
 //   - It runs in a private home for each task, with our own settings: no hooks, plugins, MCP
 //     servers or settings of the project or the user, no sub-agents, no updates.
 //   - Its model is reached through a gateway: the key stays with Plait, and the agent has a
-//     token for its attempt. Only users with a Claude login instead of a key go direct.
+//     token for its attempt. Only users with a Claude login instead of a key connect directly.
 //   - Behind a wall (see [proc.Wall]) the role's access is enforced for everything it runs, and
-//     needs no approval. Without a wall each command and each change does.
+//     nothing needs approval. Without a wall each command and each change does.
 //   - Each byte of its output is in the desk's logs before it is parsed. Unknown messages are
 //     logged and ignored.
 //   - When Run returns, no process of the attempt is left.
@@ -161,7 +161,7 @@ type setup struct {
 
 func (s *setup) close() {
 	if s.gateway != nil {
-		s.gateway.Close() // its log is complete
+		s.gateway.Close() // completes its log
 	}
 }
 

@@ -190,7 +190,7 @@ func (t *conversation) toolStarted(b block) {
 func (t *conversation) toolResults(m message) {
 	for _, b := range blocks(m.Message.Content) {
 		if t.shapedCall != "" && b.ToolUseID == t.shapedCall {
-			t.turn = m.UUID // so that a branch has all of it
+			t.turn = m.UUID // so that a branch includes it
 		}
 		u, running := t.tools[b.ToolUseID]
 		if b.Type != "tool_result" || !running {
@@ -229,7 +229,7 @@ func (t *conversation) toolResults(m message) {
 }
 
 // editedInput sets u to what the tool did if a person edited its input, and returns what the model
-// had asked for, else "".
+// had asked for, otherwise "".
 func (t *conversation) editedInput(id string, u *tool) (asked string) {
 	t.mu.Lock()
 	input := t.edited[id]
@@ -243,7 +243,7 @@ func (t *conversation) editedInput(id string, u *tool) (asked string) {
 		var in struct {
 			Command string `json:"command"`
 		}
-		json.Unmarshal(input, &in) // it was approved as such
+		json.Unmarshal(input, &in) // missing fields stay empty
 		asked, u.text = u.text, in.Command
 	}
 	return asked

@@ -71,8 +71,8 @@ func kindOf(r *result) (kind string, final bool, text string) {
 	return agent.Infra, false, text
 }
 
-// used returns the usage of the attempt: as counted by the gateway, else as reported by Claude
-// Code.
+// used returns the usage of the attempt: as counted by the gateway, otherwise as reported by
+// Claude Code.
 func (t *conversation) used() agent.Usage {
 	if t.setup.gateway != nil {
 		u := t.setup.gateway.Used()

@@ -25,12 +25,12 @@ type Program struct {
 // ErrMissing is the error if Claude Code is not installed.
 var ErrMissing = errors.New("Claude Code is not installed; " + Install) //lint:ignore ST1005 a name
 
-// CacheDir is where `make test` and people may install a Claude Code for Plait alone, in one
+// CacheDir is where `make test` and users may install a Claude Code for Plait alone, in one
 // directory per version with npm's layout.
 func CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", "claude") }
 
-// Find looks for the program: at path if that is not empty, else in PATH, else in CacheDir. It
-// asks the program for its version.
+// Find looks for the program: at path if that is not empty, otherwise in PATH and then in
+// CacheDir. It asks the program for its version.
 func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 	var p Program
 	switch {
@@ -93,14 +93,14 @@ type Login struct {
 
 	url, key string
 	bearer   bool
-	direct   bool // with Claude's own login, which cannot go through a gateway
+	direct   bool // uses Claude's own login, which cannot go through a gateway
 }
 
 // anthropic is the URL of Anthropic's API.
 const anthropic = "https://api.anthropic.com"
 
-// Login returns how an agent reaches its model: with a key from the environment, else with the
-// login of the user's own Claude Code.
+// Login returns how an agent reaches its model: with a key from the environment, otherwise with
+// the login of the user's own Claude Code.
 func (h *Host) Login(c Config) Login {
 	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
 	if c.Endpoint != "" {

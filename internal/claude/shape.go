@@ -39,8 +39,8 @@ func (s *setup) shape(req agent.Request) error {
 	return nil
 }
 
-// text returns the answer to a request: the structured one if there is one, else the text. The
-// model may have written text as well.
+// text returns the answer to a request: the structured one if there is one, otherwise the text.
+// The model may have written text as well.
 func (s *setup) text(said string, given json.RawMessage) string {
 	if s.form == nil || len(given) == 0 || string(given) == "null" {
 		return said
