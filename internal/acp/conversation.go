@@ -41,7 +41,7 @@ type conversation struct {
 
 	mu       sync.Mutex // guards what follows
 	session  string
-	live     bool            // the prompt was sent: earlier updates are of the past
+	live     bool            // the prompt was sent: earlier updates are history
 	failed   gateway.Failure // of its model, at the end of its turn
 	lines    int             // of the raw log
 	updates  updateLog
@@ -272,8 +272,8 @@ func (t *conversation) open(ctx context.Context) error {
 	return nil
 }
 
-// setMode sets how the agent asks for approval. It is an error if that fails: the agent would ask
-// as it likes.
+// setMode sets how the agent asks for approval. A failure is an error: the agent would decide for
+// itself when to ask.
 func (t *conversation) setMode(ctx context.Context, o opened) error {
 	set := t.setup.setting
 	if set.Mode != "" {
@@ -318,7 +318,7 @@ func (t *conversation) prompt(text string) (end ending) {
 	defer t.mu.Unlock()
 	t.send(t.updates.flush())
 	t.send(t.updates.refusals())
-	t.failed = t.setup.failed() // not of its own requests after that
+	t.failed = t.setup.failed() // without its own requests after the turn
 	end.stop, end.model, end.usage = r.Stop, t.updates.model, t.updates.used
 	if r.Usage != nil {
 		end.usage = r.Usage.usage(t.setup.agent.kind.Usage)

@@ -27,7 +27,7 @@ const (
 const deliverNote = "\n\nTo answer, call the tool deliver of the MCP server plait, once, when your work is done: its arguments are the\n" +
 	"properties of that object, without the dollar sign, and text in the place of " + agent.Body + "."
 
-// deliverAgain is the prompt if it was not.
+// deliverAgain is the prompt if no answer was submitted.
 const deliverAgain = "You have not handed back your answer. Call the tool deliver of the MCP server plait now, and do nothing else."
 
 // A delivery is how the answer of an attempt is submitted: with an MCP tool, which every agent
@@ -99,7 +99,7 @@ func suspendable(status json.RawMessage) json.RawMessage {
 	return out
 }
 
-// offer writes the tool's description to where the server finds it.
+// offer writes the tool's description to the file where the server finds it.
 func (d *delivery) offer(dir, attempt string) error {
 	name := strings.NewReplacer("/", "_", ".", "_").Replace(attempt)
 	d.specFile, d.answerFile = filepath.Join(dir, name+".offered.json"), filepath.Join(dir, name+".json")

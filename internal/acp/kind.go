@@ -29,7 +29,7 @@ type Kind struct {
 	Env     map[string]string
 	Files   map[string]string // files to create below its home before it starts
 	Routes  []Route           // to its model, the preferred one first; none: it configures itself
-	Tokens  []string          // variables with a login of its own: if one is passed, it goes direct
+	Tokens  []string          // variables with its own login: if one is passed, it connects directly
 	// MCP are arguments that configure the server of the tool deliver, if session/new does not:
 	// {command} and {args} in them are JSON.
 	MCP []string
@@ -50,7 +50,7 @@ type Kind struct {
 	// Exit matches the exit code in a command's output, if no field has it.
 	Exit *regexp.Regexp
 	// Notice matches pieces of text that come from the agent itself, not from its model. Again matches those that
-	// say that it asks its model again: what the model has said so far is no part of its answer.
+	// say that it repeats its request: what the model has said so far is not part of its answer.
 	Notice, Again *regexp.Regexp
 	// Failed matches a piece of text with which it reports that its model failed, before it ends
 	// its turn as usual.

@@ -130,7 +130,7 @@ func (t *conversation) advice(e *jsonrpc.Error) string {
 	return ""
 }
 
-// model returns the model's name: from the definition, else as the agent reports it.
+// model returns the model's name: from the definition, otherwise as the agent reports it.
 func (t *conversation) model(end ending) string {
 	if t.setup.agent.cfg.Model != "" {
 		return t.setup.agent.cfg.Model
@@ -138,8 +138,8 @@ func (t *conversation) model(end ending) string {
 	return end.model
 }
 
-// used returns the usage of the attempt: as counted by the gateway, else as reported by the
-// agent.
+// used returns the usage of the attempt: as counted by the gateway, otherwise as reported by
+// the agent.
 func (t *conversation) used(end ending) agent.Usage {
 	if t.setup.gateway != nil {
 		u := t.setup.gateway.Used()

@@ -35,15 +35,15 @@ type MissingError struct{ Kind Kind }
 
 func (e *MissingError) Error() string { return e.Kind.Title + " is not installed; " + e.Kind.Install() }
 
-// CacheDir is where `make` and people may install an agent for Plait alone, in one directory per
+// CacheDir is where `make` and users may install an agent for Plait alone, in one directory per
 // version with npm's layout.
 func (k Kind) CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", k.Name) }
 
 // nodeVersion is the Node that `make agents` installs, from npm, for agents that need it.
 const nodeVersion = "22.23.3"
 
-// Find looks for an agent: at path if that is not empty, else in PATH, else in CacheDir. It asks
-// the agent for its version.
+// Find looks for an agent: at path if that is not empty, otherwise in PATH and then in CacheDir.
+// It asks the agent for its version.
 func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
 	if k.Package.Name == "" { // found by its command
 		found, err := h.look(k.Title)
@@ -126,8 +126,8 @@ func (k Kind) installed(path string) string {
 
 var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 
-// version returns an agent's version: that of the script's package, else as it reports. It also
-// lets an agent unpack itself, as some do on first start.
+// version returns an agent's version: that of the script's package, otherwise as it reports. It
+// also lets an agent unpack itself, as some do on first start.
 func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
 	for dir := filepath.Dir(p.Path); k.Package.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		var pkg struct{ Name, Version string }
@@ -187,8 +187,8 @@ var keys = map[string]struct{ key, url, vendor string }{
 	Gemini:    {"GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com"},
 }
 
-// Login returns how an agent reaches its model: with a login of its own that is passed to it,
-// else through the first of its routes that has a key.
+// Login returns how an agent reaches its model: with its own login if one is passed to it,
+// otherwise through the first of its routes that has a key.
 func (h *Host) Login(k Kind, c Config) Login {
 	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
 	for i, r := range k.Routes {
@@ -238,7 +238,7 @@ func (h *Host) Login(k Kind, c Config) Login {
 	return Login{Text: k.Title + " has no key for a model", Do: do}
 }
 
-// passes returns the variable with a login of the agent's own that a person passes to it, "" for
+// passes returns the variable with the agent's own login that the user passes to it, "" for
 // none.
 func (h *Host) passes(k Kind, c Config) string {
 	for _, name := range k.Tokens {
@@ -249,7 +249,7 @@ func (h *Host) passes(k Kind, c Config) string {
 	return ""
 }
 
-// known records that an attempt has a session with a name.
+// known records that a session was opened in the task's home.
 func (a *Agent) known(req agent.Request, session string) error {
 	mark := a.mark(req.Home, session)
 	if _, err := os.Stat(mark); err == nil {

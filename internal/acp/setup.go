@@ -29,7 +29,7 @@ type setup struct {
 
 func (s *setup) close() {
 	if s.gateway != nil {
-		s.gateway.Close() // its log is complete
+		s.gateway.Close() // completes its log
 	}
 }
 
@@ -125,7 +125,7 @@ func (a *Agent) prepareHome(s *setup, req agent.Request, login Login, env map[st
 		}
 	}
 	pass, drop := a.cfg.Pass, []string{}
-	if login.route != nil { // nor one that is passed
+	if login.route != nil { // nor one in Pass
 		for _, at := range keys {
 			if env[at.key] == "" {
 				drop = append(drop, at.key)

@@ -38,7 +38,7 @@ type tool struct {
 	passed       bool // the model has responded since it began
 }
 
-// take adds an update.
+// take applies an update.
 func (u *tool) take(c call) {
 	u.Title, u.Name, u.Status = cmp.Or(c.Title, u.Title), cmp.Or(c.Name, u.Name), cmp.Or(c.Status, u.Status)
 	if c.Kind != "" && (c.Kind != "other" || u.Kind == "") {
@@ -230,8 +230,8 @@ func (u *tool) output() string {
 	return s
 }
 
-// exit returns the exit code of a command, nil if not known: from a field of its output, else by
-// the agent's pattern.
+// exit returns the exit code of a command, nil if not known: from a field of its output, otherwise
+// by the agent's pattern.
 func (u *tool) exit(form *regexp.Regexp, output string) *int {
 	for _, raw := range []json.RawMessage{u.Output, u.Meta} {
 		var o any

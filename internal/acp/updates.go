@@ -121,7 +121,7 @@ func (n *updateLog) working() int {
 	return count
 }
 
-// declined notes that a person declined.
+// declined records what a person declined.
 func (n *updateLog) declined(what string) { n.denied, n.answer = what, "" }
 
 // refusals ends the tools that a person declined, if the agent sends no more updates for them.
@@ -163,7 +163,7 @@ func (n *updateLog) merge(c call, line int) ([]agent.Event, *tool) {
 		if e.Kind == agent.EventCommand && !u.declined {
 			e.Exit = u.exit(n.kind.Exit, e.Output)
 			if e.Exit != nil {
-				e.Phase = "completed" // it completed
+				e.Phase = "completed" // whatever its exit code
 			}
 		}
 		events = append(events, e)
