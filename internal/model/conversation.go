@@ -73,7 +73,7 @@ func (l *transcript) put(p []byte) {
 	l.open = p[len(p)-1] != '\n'
 }
 
-// note writes a line of its own.
+// note writes a separate line.
 func (l *transcript) note(v any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -176,7 +176,7 @@ func (t *conversation) result(text string) agent.Result {
 	return out.Clipped()
 }
 
-// report adds a text to what the model is sent next.
+// report adds a text to the next request to the model.
 func (t *conversation) report(text string) error {
 	e := entry{Role: byUser, Text: text}
 	if t.req.Desk.Requests != nil {

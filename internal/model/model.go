@@ -4,7 +4,7 @@
 //
 // Laws:
 //
-//   - Requests go through a gateway, as those of other agents: so they are counted, limited and
+//   - Requests go through a gateway, like those of other agents, to be counted, limited and
 //     recorded.
 //   - The key is in the environment variable that the definition names, and nowhere else.
 //   - Files are reached through os.Root: the working tree, the artifacts, and the part of the
@@ -210,7 +210,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, err
 	}
-	defer g.Close() // its log is complete
+	defer g.Close() // completes its log
 	way := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer way.CloseIdleConnections()
 	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw},

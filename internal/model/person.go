@@ -6,8 +6,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// question asks a person. It returns the answer for the model if it is no, else "", and the
-// action that was approved instead, if any.
+// question asks a person. It returns the answer for the model if it is no, otherwise "", and
+// the action that was approved instead, if any.
 func (t *conversation) question(q agent.Question) (no string, instead *agent.Action, err error) {
 	if t.req.Ask == nil {
 		return "Nobody can be asked. Do without it.", nil, nil

@@ -18,7 +18,7 @@ type param struct {
 	required          bool
 }
 
-// schema is the JSON Schema of a tool's arguments.
+// schema returns the JSON Schema of a tool's arguments.
 func (t tool) schema() map[string]any {
 	properties, required := object{}, []string{}
 	for _, p := range t.params {
