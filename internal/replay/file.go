@@ -100,7 +100,7 @@ func (p *parser) fail(offset int64, format string, args ...any) {
 }
 
 func (p *parser) recording() (rec Recording) {
-	// Doubled keys are found attempt by attempt, so that the rest can still be read.
+	// Duplicate keys are detected attempt by attempt, so that the rest can still be read.
 	d := jsontext.NewDecoder(bytes.NewBuffer(p.text), jsontext.AllowDuplicateNames(true))
 	if d.PeekKind() != '{' {
 		p.failRead(d, `want an object with the key "attempts"`)
@@ -181,7 +181,7 @@ func (p *parser) attempts(d *jsontext.Decoder, rec *Recording) bool {
 	return err == nil
 }
 
-// failRead adds the error that d cannot read what comes next or, if that is well formed, that something else
+// failRead adds the error that d cannot read the next value or, if that is well formed, that something else
 // was wanted.
 func (p *parser) failRead(d *jsontext.Decoder, want string) {
 	at := p.skipSpace(d.InputOffset())

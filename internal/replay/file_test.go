@@ -121,7 +121,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that what is taken is written and read back unchanged.
+// FuzzParse checks that an accepted recording is unchanged when written and read back.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(full))
 	f.Add([]byte(`{"attempts": [{"role": "\ud83d\ude00", "output": "\u0000"}]}`))

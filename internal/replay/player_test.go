@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A recorded is a task whose only step a program did, and a replay of it that has not begun.
+// A recorded is a task whose only step was made by a program, and a replay of it that has not begun.
 type recorded struct {
 	*testing.T
 	store    *mem.Store
@@ -82,7 +82,7 @@ func (r recorded) play(prompt string, visit, try int) (agent.Result, string, err
 		said = append(said, e.Phase+" "+e.Text)
 		return nil
 	})
-	left, _ := os.ReadFile(filepath.Join(req.Desk.Artifacts, "sub", "a.txt")) // "" where there is none
+	left, _ := os.ReadFile(filepath.Join(req.Desk.Artifacts, "sub", "a.txt")) // "" if there is none
 	return res, strings.Join(said, ", ") + ", left " + string(left), err
 }
 

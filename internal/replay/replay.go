@@ -5,9 +5,9 @@
 // attempt is chosen by exact role, visit and try; if it is missing, the failure names it. Laws:
 //
 //   - What was recorded is written to the raw log and to the stderr log before
-//     the first event and before it is handed back, unchanged.
-//   - Events come as recorded, then the delay passes, then the attempt ends.
-//   - The limits of the request hold for the delay.
+//     the first event and before Run returns, unchanged.
+//   - Events are emitted as recorded, then the delay passes, then the attempt ends.
+//   - The limits of the request apply to the delay.
 //   - The same request gives the same result, always. Nothing is consumed, so an
 //     Agent may be used concurrently.
 //
@@ -33,7 +33,7 @@ type Recording struct {
 	Attempts []Attempt `json:"attempts"`
 }
 
-// An Attempt is one recorded attempt. All but Role may be left out.
+// An Attempt is one recorded attempt. Only Role is required.
 type Attempt struct {
 	Role  string `json:"role"`
 	Visit int    `json:"visit,omitzero"` // earlier visits of the role in its thread
@@ -207,7 +207,7 @@ func cancelled() *agent.Failure {
 	return &agent.Failure{Kind: agent.Cancelled, Message: "the replay was stopped: the attempt was cancelled"}
 }
 
-// notRecorded returns the failure of an attempt that is not in the recording. It lists those that are.
+// notRecorded returns the failure of an attempt that is not in the recording. It lists those of the role that are.
 func (a *Agent) notRecorded(at place) *agent.Failure {
 	var have []string
 	for p := range a.attempts {

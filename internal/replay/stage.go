@@ -83,7 +83,7 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 // or git has them as they are now.
 var kept = []string{".git", ".plait"}
 
-// lent are places of the person's tree that it sees if its own tree lacks them.
+// lent are places in the person's tree that an agent sees if its own tree lacks them.
 var lent = []string{".workflows", ".codex", ".claude"}
 
 // tree returns the mounts that put a thread's own tree at the path of the recorded thread's tree.
@@ -108,7 +108,7 @@ func tree(then, now store.Thread) ([]proc.Mount, error) {
 		}
 		info, err := os.Stat(place)
 		if err != nil {
-			return nil // there is nothing to show then
+			return nil // there is nothing to show
 		}
 		if err := mountPoint(filepath.Join(top, rel), info.IsDir()); err != nil {
 			return err

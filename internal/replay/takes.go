@@ -44,8 +44,8 @@ func read(ctx context.Context, nodes *thread.Reader, head dag.Hash) (*script, er
 	return s, nil
 }
 
-// chain reads the steps of one thread, from its head back to where it left another one. The steps of a path
-// that a join continues are read with the path.
+// chain reads the steps of one thread, from its head back to where it branched off from another one. The steps
+// of a path that a join continues are read with the path.
 func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) error {
 	steps, err := s.nodes.Steps(ctx, head)
 	if err != nil || len(steps) == 0 {
@@ -146,8 +146,8 @@ func pathName(parent, path string, steps int) string {
 func childName(parent string, steps int) string { return fmt.Sprintf("%s>@%d", parent, steps) }
 
 // tries returns the attempts at a step that a replay repeats: those whose answer could not be used, since the
-// next one knows of them, and the last. It leaves out attempts that were cut off: nothing in the calls to a
-// model says why.
+// next one knows of them, and the last. It omits attempts that were cut off: nothing in the calls to a model
+// says why.
 func (t Take) tries() []dag.Hash {
 	var calls []dag.Hash
 	for _, a := range t.Detail.Attempts {
