@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// codexHome is CODEX_HOME of a task: private, and shared by all its attempts,
-// because a session can only be forked inside one home.
+// codexHome returns the CODEX_HOME of a task: private, and shared by all its
+// attempts, because a session can only be forked within one home.
 func codexHome(home string) string {
 	link := homeLink(home)
 	if apart, err := os.Readlink(link); err == nil && filepath.IsAbs(apart) {
@@ -19,15 +19,15 @@ func codexHome(home string) string {
 	return link
 }
 
-// homeLink is CODEX_HOME below a task's home, or a link to it: see makeHome.
+// homeLink returns the CODEX_HOME below a task's home, or a link to it: see makeHome.
 func homeLink(home string) string { return filepath.Join(home, "codex") }
 
-// makeHome makes the CODEX_HOME of a task, and reports whether it lies apart from the task's home, which is hidden
-// from commands. For root it does not. For anybody else it has to: a command that a person has allowed outside the
-// sandbox is started by Codex in a sandbox that has the denials alone, by a program in CODEX_HOME, which below a denied
-// directory only root finds. So it gets a name that cannot be guessed, in a directory that cannot be listed.
+// makeHome makes the CODEX_HOME of a task, and reports whether it is apart from the task's home, which is hidden from
+// commands. For root it is not. For other users it must be: Codex starts a command that a person has allowed outside
+// the sandbox in a sandbox with nothing but the denials, by a program in CODEX_HOME, which only root finds below a
+// denied directory. So it has a name that cannot be guessed, in a directory that cannot be listed.
 //
-// In a wall of the caller's the home stays where that wall has it.
+// Behind a wall of the caller, the home stays where that wall has it.
 func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 	link := homeLink(home)
 	if at := codexHome(home); at != link {
@@ -41,8 +41,8 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 	return layApart(link, parent)
 }
 
-// layApart makes a home in parent, to which link leads, and reports whether it lies there: one of an earlier version may
-// not be moved.
+// layApart makes a home in parent and a link to it, and reports whether it is there: it may be impossible to move the
+// home of an earlier version.
 func layApart(link, parent string) (bool, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, err
@@ -55,7 +55,7 @@ func layApart(link, parent string) (bool, error) {
 		return false, nil // of an earlier version, on another file system: it stays where it is
 	}
 	switch err := os.Symlink(at, link); {
-	case errors.Is(err, fs.ErrExist): // by another attempt, just now
+	case errors.Is(err, fs.ErrExist): // another attempt was faster
 		if at, err = os.Readlink(link); err != nil {
 			return false, err
 		}
@@ -65,7 +65,7 @@ func layApart(link, parent string) (bool, error) {
 	return true, os.MkdirAll(at, 0o700)
 }
 
-// apartDir is where homes lie that lie apart, "" if that cannot be said.
+// apartDir returns the directory of homes that are apart, "" if it cannot be determined.
 func apartDir(getenv func(string) string) string {
 	if state := getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
 		return filepath.Join(state, "plait", "codex")

@@ -59,7 +59,7 @@ func (t *turn) handleRequest(ctx context.Context, m message) {
 	}
 }
 
-// decision answers a request to approve a command or a file change. Declined, the
+// decision answers a request to approve a command or a file change. After "decline" the
 // turn continues without it; "cancel" would end it.
 func decision(a agent.Answer) any {
 	if a.Approved {
@@ -68,7 +68,7 @@ func decision(a agent.Answer) any {
 	return map[string]any{"decision": "decline"}
 }
 
-// ask asks a person and sends the answer when it comes.
+// ask asks a person and sends the answer when it arrives.
 func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(agent.Answer) any) {
 	if t.req.Ask == nil {
 		t.srv.conn.Answer(t, m.ID, reply(agent.Answer{}))

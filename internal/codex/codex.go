@@ -1,30 +1,30 @@
 // Package codex is the agent kinds codex and codex-exec: OpenAI's Codex CLI as
-// an agent, through both of its programmable faces.
+// an agent, through both of its programmable interfaces.
 //
 //	codex       codex app-server: one process serves many attempts; streamed
 //	            items, approvals, steering, forks, reverts
 //	codex-exec  codex exec --json: one process for each attempt, which never asks
 //
-// In go a definition and a Request, out come events, in one normalised form, and
-// a Result. What is written here about Codex was seen from version [Version].
-// Laws:
+// Given a definition and a Request, it produces events, in one normalised form,
+// and a Result. What is written here about Codex was observed in version
+// [Version]. Laws:
 //
-//   - Codex runs as its native binary, in a private home for each task with a
-//     configuration of our own: no analytics, no plugins, no sub-agents (there
-//     would be unrecorded grandchildren), no trust in the project's settings.
+//   - Codex runs as its native binary, in a private home for each task with our
+//     own configuration: no analytics, no plugins, no sub-agents (they would be
+//     unrecorded), no trust in the project's settings.
 //   - Sandbox and approval policy are sent with every start, resume and fork:
 //     Codex forgets them otherwise. The Result names what Codex says it enforced.
-//   - Each byte that Codex says is in the desk's logs before it is understood.
-//     What is not understood is kept and passed over.
+//   - Each byte of Codex's output is in the desk's logs before it is parsed.
+//     Unknown messages are logged and ignored.
 //   - A turn counts as done when Codex says so and, for codex-exec, exits with 0.
-//     Whether the answer fits its schema is the engine's to check: Codex does not.
-//   - When Run returns, no process of the attempt is left. Attempts that run at
-//     the same time share a server; it ends with the last of them.
-//   - A model key reaches Codex, and never the commands that Codex runs.
+//     The engine checks whether the answer fits its schema: Codex does not.
+//   - When Run returns, no process of the attempt is left. Concurrent attempts
+//     share a server, which ends with the last of them.
+//   - A model key reaches Codex, but never the commands that Codex runs.
 //
 // The package writes nothing below the workspace but the desk's logs and
-// artifacts, and never answers an approval by itself: what no person can answer is
-// refused.
+// artifacts, and never answers an approval by itself: questions that no person
+// can answer are refused.
 package codex
 
 import (
@@ -46,7 +46,7 @@ import (
 // Version is the release of Codex that this package is tested with.
 const Version = "0.169.0"
 
-// A Config is the definition of one agent. Its zero value is a good one.
+// A Config is the definition of one agent. Its zero value is usable.
 type Config struct {
 	Model  string            // "" is the user's own, or Codex's default
 	Effort string            // reasoning effort
@@ -79,7 +79,7 @@ type Endpoint struct {
 type HostConfig struct {
 	Getenv func(string) string // nil: os.Getenv
 	// Hide are directories that agents' commands must not read, if the sandbox can enforce it.
-	// What an agent is given of them it may read anyway.
+	// An agent may still read the parts of them that it is given.
 	Hide []string
 	// Grace is the time between two signals when stopping a server; zero: 5 s.
 	Grace time.Duration

@@ -35,7 +35,7 @@ func sessionOf(m message) string {
 	return w.Thread.ID
 }
 
-// plainSettings are the settings that Plait itself makes, which contain no secrets.
+// plainSettings are the settings that Plait itself sets, which contain no secrets.
 var plainSettings = []string{
 	"approval_policy", "default_permissions", "model", "model_provider", "model_reasoning_effort",
 	"model_reasoning_summary", "model_verbosity", "permissions", "projects",

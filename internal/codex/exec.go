@@ -45,7 +45,7 @@ type execRun struct {
 	session      string      // to continue, or ""
 	rollout      string      // its file, or ""
 	offset       int64       // the size of that file before the run
-	before       agent.Usage // usage of the session before, if known
+	before       agent.Usage // the session's usage before the run, if known
 
 	watchdog *agent.Watchdog
 	startup  *time.Timer // ends a run that does not begin
@@ -200,7 +200,7 @@ func (r *execRun) arguments() error {
 	return nil
 }
 
-// schemaFile writes the strict form of the schema where Codex reads it.
+// schemaFile writes the strict form of the schema to a file that Codex reads.
 func (r *execRun) schemaFile() (string, error) {
 	schema, err := shape.Strict(r.req.Schema)
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *execRun) schemaFile() (string, error) {
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // execSettings returns a setting as arguments of -c: KEY=VALUE with the value in
-// TOML. Tables become dotted keys, so that they add to what the home has.
+// TOML. Tables become dotted keys, so that they add to the home's settings.
 func execSettings(key string, value any) ([]string, error) {
 	if table, ok := value.(map[string]any); ok && len(table) > 0 {
 		bare := true
@@ -263,7 +263,7 @@ func execTOML(value any) (string, error) {
 	return text, nil
 }
 
-// redactedSetting hides the value of a setting, except of those that never hold a secret.
+// redactedSetting hides the value of a setting, unless it never contains a secret.
 func redactedSetting(pair string) string {
 	key, _, _ := strings.Cut(pair, "=")
 	top, _, _ := strings.Cut(key, ".")

@@ -13,17 +13,17 @@ import (
 type execOutput struct {
 	thread  string              // the session, once named
 	answer  string              // the last message
-	done    bool                // turn.completed came
-	ended   bool                // turn.failed came
+	done    bool                // turn.completed was received
+	ended   bool                // turn.failed was received
 	message string              // of the last error that may be why it failed
 	usage   *rolloutUsage       // of the session, in turn.completed
 	open    map[string]execItem // started and not completed, by id
-	order   []string            // ids of open, as they came
+	order   []string            // ids of open, in order of arrival
 	sizes   map[string]int      // bytes of a command's output already sent, by id
-	lines   int                 // that came
+	lines   int                 // received so far
 	warned  map[string]bool
-	// Texts since the last command, counted. Codex asks again when an answer
-	// broke off, and then says once more what it had said: that is not news.
+	// How often each text was said since the last command. If an answer breaks off,
+	// Codex repeats the request, and with it texts that are not new.
 	since, echo map[string]int
 }
 
@@ -78,7 +78,7 @@ func execDecode(data []byte, v any) bool {
 
 // line handles one line of stdout. Lines it does not understand are in the raw log only.
 func (r *execRun) line(line []byte, cut bool) error {
-	defer r.watchdog.Pause()() // how long it takes to handle a line is not Codex's doing
+	defer r.watchdog.Pause()() // the time it takes to handle a line is not Codex's
 	defer func() { r.watchdog.SetTools(r.out.running()) }()
 	r.out.lines++
 	line = bytes.TrimSpace(line)
@@ -168,7 +168,7 @@ func (r *execRun) item(it execItem, phase string) error {
 	return r.send(ev)
 }
 
-// event returns what an item means, and whether it means anything to us.
+// event returns the event for an item, and whether there is one.
 func (it execItem) event(phase string) (agent.Event, bool) {
 	ev := agent.Event{ID: it.ID, Phase: phase}
 	if phase == "completed" && (it.Status == "failed" || it.Status == "declined") {
@@ -222,7 +222,7 @@ func (it execItem) name() string {
 	return it.Tool
 }
 
-// plan returns a plan's entries, one a line.
+// plan returns a plan's entries, one per line.
 func (it execItem) plan() string {
 	var entries []struct {
 		Text      string `json:"text"`
@@ -241,7 +241,7 @@ func (it execItem) plan() string {
 }
 
 // runs reports whether an item may take long between start and end, so that silence
-// means nothing.
+// does not count.
 func (it execItem) runs() bool {
 	switch it.Type {
 	case "command_execution", "mcp_tool_call", "web_search", "collab_tool_call", "file_change":

@@ -15,12 +15,12 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// keptRollout is what an attempt's part of the rollout is called among its
+// keptRollout is the name of an attempt's part of the rollout among its
 // artifacts.
 const keptRollout = "rollout.jsonl"
 
-// outcome returns the attempt's outcome from how the run ended. why is the reason for
-// which its watch or its caller stopped it, or nil.
+// outcome returns the attempt's outcome from how the run ended. why is the reason why the
+// watchdog or the caller stopped it, or nil.
 func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, error) {
 	if r.emitErr != nil {
 		return agent.Result{}, r.emitErr
@@ -74,11 +74,11 @@ func (r *execRun) outcome(why error, res proc.Result, err error) (agent.Result, 
 }
 
 // failure returns why the run did not do its work, or nil, and the failure's key in
-// verdicts, "" when the failure is none of Codex's own.
+// verdicts, "" if it is not Codex's own.
 func (r *execRun) failure(why error, res proc.Result) (f *agent.Failure, verdict string) {
 	f, verdict = r.cause(why, res)
 	if len(res.Left) > 0 {
-		// What is left may still write to the tree, so the attempt is no success.
+		// They may still write to the tree, so the attempt does not succeed.
 		if f == nil {
 			f = &agent.Failure{Kind: agent.Infra, Message: "Codex ended"}
 		}
@@ -123,7 +123,7 @@ func (r *execRun) cause(why error, res proc.Result) (f *agent.Failure, verdict s
 	return nil, ""
 }
 
-// hint returns what stderr says of the cause, to be appended to a message.
+// hint returns what stderr says about the cause, to be appended to a message.
 func (r *execRun) hint() string {
 	if line := firstError(string(r.stderr.kept)); line != "" {
 		return ": " + vendorText(line)
@@ -144,8 +144,8 @@ func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 	return f
 }
 
-// evidence reads what the session's rollout says of this attempt, and writes that part of
-// it to the artifacts. A rollout that cannot be read is treated as empty.
+// evidence reads what the session's rollout says about this attempt, and writes that part
+// of it to the artifacts. A rollout that cannot be read is treated as empty.
 func (r *execRun) evidence(thread string) (rolloutTail, error) {
 	file := findRollout(r.setup.home, thread)
 	if file == "" {
@@ -191,7 +191,7 @@ func (h *headWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// An errWriter keeps the error of a write apart from those of reading what is written.
+// An errWriter distinguishes write errors from errors of reading the data to write.
 type errWriter struct {
 	to  io.Writer
 	err error
@@ -205,8 +205,8 @@ func (k *errWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// createArtifact makes a new file among the artifacts, over whatever the agent put there.
-// It returns nil when there is no directory for artifacts.
+// createArtifact creates a file among the artifacts, replacing whatever the agent put there.
+// It returns nil if there is no directory for artifacts.
 func createArtifact(dir, name string) (*os.File, error) {
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return nil, nil
@@ -228,7 +228,7 @@ func createArtifact(dir, name string) (*os.File, error) {
 }
 
 // usage returns what the attempt used. The count that codex exec ends with is of the whole
-// session, so for a session that was continued the count before is subtracted.
+// session, so for a session that was continued the earlier count is subtracted.
 func (r *execRun) usage(seen rolloutTail) agent.Usage {
 	if seen.HasUse {
 		return seen.Usage
@@ -240,7 +240,7 @@ func (r *execRun) usage(seen rolloutTail) agent.Usage {
 	if r.session != "" {
 		before := r.before
 		if before == (agent.Usage{}) {
-			return before // not known, and all of the session's would be too much
+			return before // not known, and the whole session's would be too much
 		}
 		total.InputTokens = max(0, total.InputTokens-before.InputTokens)
 		total.CachedInputTokens = max(0, total.CachedInputTokens-before.CachedInputTokens)

@@ -97,7 +97,7 @@ var phrases = []struct{ has, verdict string }{
 	{"invalid_json_schema", "badRequest"},
 }
 
-// beginnings are the beginnings of messages that say that Codex could not start.
+// beginnings are how messages begin that say that Codex could not start.
 var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema",
 	"Not inside a trusted directory", "error: "}
 
@@ -116,7 +116,7 @@ func classify(info json.RawMessage, message string) (failure *agent.Failure, ver
 	if shared, ok := alias[code]; ok {
 		verdict = shared
 	}
-	// A specific code counts for more than a status, and a status for more than words.
+	// A specific code takes precedence over a status, and a status over words.
 	switch verdict {
 	case "", "other", "server", "connection", "stream", "attempts", "serverOverloaded":
 		verdict = guess(verdict, status, message)
@@ -150,7 +150,7 @@ func classify(info json.RawMessage, message string) (failure *agent.Failure, ver
 	return &f, verdict
 }
 
-// errorBody returns the message in the body of an HTTP error, "" if text is none.
+// errorBody returns the message in the body of an HTTP error, "" if text is not one.
 func errorBody(text string) string {
 	var body struct {
 		Error struct {
@@ -246,8 +246,8 @@ func sessionLost(verdict string) bool {
 	return verdict == "contextWindowExceeded" || verdict == "noSession" || verdict == "sessionBroken"
 }
 
-// firstError returns the first line of stderr that says what went wrong, "" without one.
-// Hints and backtraces do not; a line of Codex's own log does if there is nothing better.
+// firstError returns the first line of stderr that says what went wrong, "" if there is none.
+// Hints and backtraces do not count; a line of Codex's own log does if there is nothing better.
 func firstError(stderr string) string {
 	logged := ""
 	for line := range strings.Lines(stderr) {
@@ -284,7 +284,7 @@ func vendorText(text string) string {
 }
 
 var (
-	relativeTime = sync.OnceValue(func() *regexp.Regexp { // a large one, and seldom asked for
+	relativeTime = sync.OnceValue(func() *regexp.Regexp { // large, and rarely needed
 		return regexp.MustCompile(`(?i)(?:try again|retry|resets?)(?: again)? (?:in|after) ` +
 			`((?:(?:\d+(?:\.\d+)?)\s*(?:milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|` +
 			`days?|d)\b[\s,]*(?:and\s+)?)+)`)

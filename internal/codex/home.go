@@ -19,13 +19,13 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// keyVariable is where Codex finds the key of an Endpoint, which checks none.
+// keyVariable is the variable in which Codex finds the key of an Endpoint, which checks none.
 const keyVariable = "PLAIT_ENDPOINT_KEY"
 
 // endpointName is what an Endpoint is called in Codex's configuration.
 const endpointName = "plait"
 
-// inherited lists the settings that are taken over from the user's own configuration: which
+// inherited lists the settings that are copied from the user's own configuration: which
 // model, and how to reach it, but none that runs or allows anything.
 var inherited = []string{
 	"model", "model_provider", "model_providers", "model_reasoning_effort", "model_reasoning_summary",
@@ -35,7 +35,7 @@ var inherited = []string{
 	"forced_chatgpt_workspace_id", "service_tier", "cli_auth_credentials_store", "mcp_oauth_credentials_store",
 }
 
-// keyring are the variables by which a login is found that the system keeps.
+// keyring are the variables needed to find a login in the system's keyring.
 var keyring = []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"}
 
 // A setup is the environment that Codex runs in.
@@ -43,25 +43,25 @@ type setup struct {
 	program Program
 	warning string // about the program's version
 	home    string // CODEX_HOME
-	apart   bool   // it does not lie in what is hidden: see makeHome
+	apart   bool   // home is not in a hidden directory: see makeHome
 	scratch string // see agent.Request
 	dir     string // working directory
 	env     []string
 	// settings are what the definition adds to the home's configuration.
 	settings map[string]any
 	profile  profile          // unless the role has full access
-	alone    string           // the attempt, if its processes are its alone, or ""
+	alone    string           // the attempt, if its processes are not shared, or ""
 	modules  string           // the user's cache of Go modules, or ""
 	route    *route           // to the model, nil: direct
 	gateway  *gateway.Gateway // of the attempt, nil: there is none
 }
 
-// needs are what Codex needs in a place of its own. In the directory it has the links by which it starts its sandbox,
-// and removes those of processes that it cannot see, which would be at work in another place.
+// needs returns the directory that each Codex needs for itself. It has the links by which Codex starts its sandbox, and
+// Codex removes those of processes that it cannot see, such as processes running elsewhere in isolation.
 func (s *setup) needs() agent.Needs { return agent.Needs{Own: []string{filepath.Join(s.home, "tmp")}} }
 
-// setup makes the task's home ready and returns what Codex needs to run there. A
-// *agent.Failure says what a person has to mend.
+// setup prepares the task's home and returns what Codex needs to run there. A
+// *agent.Failure says what a person must fix.
 func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 	s := &setup{program: p, scratch: cmp.Or(req.Scratch, req.Home)}
 	if req.Wrap != nil {
@@ -96,7 +96,7 @@ func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 	shown := mine
 	if req.Traffic != nil {
 		if s.route = c.route(h, mine); s.route != nil && !s.route.fits(s.home, req) {
-			s.route = nil // it goes on as it began
+			s.route = nil // it continues as it began
 		}
 		if s.route != nil {
 			shown = s.route.keyless(mine)
@@ -126,15 +126,15 @@ func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 	return s, nil
 }
 
-// guarded are the places in a directory which Codex's sandbox keeps commands from writing although they can write the
-// directory. One that is not there it makes for a command, and removes after it: of two commands at once in a directory
-// of the task one would fail.
+// guarded are the places that Codex's sandbox keeps commands from writing although they can write the directory. It
+// creates a missing one for a command and removes it afterwards: of two concurrent commands in a directory of the task,
+// one would fail.
 var guarded = []string{".git", ".aws", ".agents", ".codex"}
 
-// tmp is the temporary directory of the task's agents.
+// tmp returns the temporary directory of the task's agents.
 func (s *setup) tmp() string { return filepath.Join(s.scratch, "tmp") }
 
-// userHome is the directory of the user's own Codex, "" if there is none.
+// userHome returns the directory of the user's own Codex, "" if there is none.
 func userHome(getenv func(string) string) string {
 	if home := getenv("CODEX_HOME"); home != "" {
 		return home
@@ -142,10 +142,10 @@ func userHome(getenv func(string) string) string {
 	if home := getenv("HOME"); filepath.IsAbs(home) {
 		return filepath.Join(home, ".codex")
 	}
-	return "" // never the directory that we are in
+	return "" // never the current directory
 }
 
-// userSettings reads what is carried over from the user's configuration.
+// userSettings reads the inherited settings and the MCP servers from the user's configuration.
 func userSettings(user string) (map[string]any, error) {
 	if user == "" {
 		return map[string]any{}, nil
@@ -176,8 +176,8 @@ func userSettings(user string) (map[string]any, error) {
 	return mine, nil
 }
 
-// disabled is a table of MCP servers of which none runs. An attempt turns on those that its
-// agent may use: so what they are, keys too, is in no argument and no log.
+// disabled returns a table of MCP servers with all of them disabled. An attempt enables those
+// that its agent may use, so their settings, including keys, are in no argument and no log.
 func disabled(servers any) map[string]any {
 	table, _ := servers.(map[string]any)
 	off := make(map[string]any, len(table))
@@ -191,7 +191,7 @@ func disabled(servers any) map[string]any {
 	return off
 }
 
-// serverVariables returns the variables that the MCP servers of these names look for.
+// serverVariables returns the variables that the named MCP servers read.
 func serverVariables(settings map[string]any, names []string) []string {
 	var variables []string
 	table, _ := settings["mcp_servers"].(map[string]any)
@@ -215,7 +215,7 @@ func serverVariables(settings map[string]any, names []string) []string {
 func (c Config) writeHome(home, user string, mine map[string]any) error {
 	settings := map[string]any{
 		"check_for_update_on_startup": false,
-		"allow_login_shell":           false, // its profile would put another PATH in place of ours
+		"allow_login_shell":           false, // its profile would replace our PATH
 		"approval_policy":             "never",
 		"default_permissions":         ":read-only",
 		"web_search":                  "disabled",
@@ -225,7 +225,7 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 			"plugins": false, "apps": false, "goals": false, "unbounded_connection_retries": false,
 		},
 		"shell_environment_policy": map[string]any{"inherit": "core"},
-		// What the project asks of agents is in the prompt, once and for both faces.
+		// The project's instructions are in the prompt, once and for both interfaces.
 		"project_doc_max_bytes": 0,
 	}
 	for key, value := range mine {
@@ -248,7 +248,7 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 			return err
 		}
 	} else if user == "" {
-		// There is no login to link to.
+		// no login to link to
 	} else if err := linkLogin(filepath.Join(user, "auth.json"), login); err != nil {
 		return err
 	}
@@ -259,8 +259,7 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 	return writeIfChanged(filepath.Join(home, "config.toml"), data)
 }
 
-// linkLogin links to the user's login, so that a login that is renewed is renewed for all
-// tasks.
+// linkLogin links to the user's login, so that renewing it renews it for all tasks.
 func linkLogin(from, to string) error {
 	if _, err := os.Stat(from); err != nil {
 		return nil // not logged in, or by key: Codex will say
@@ -277,8 +276,8 @@ func linkLogin(from, to string) error {
 	return nil
 }
 
-// writeIfChanged replaces a file unless it already holds data. Attempts that start at the
-// same time write the same.
+// writeIfChanged replaces a file unless it already contains data. Attempts that start
+// concurrently write the same.
 func writeIfChanged(file string, data []byte) error {
 	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
 		return nil
@@ -297,7 +296,7 @@ func writeIfChanged(file string, data []byte) error {
 	return err
 }
 
-// overrides returns what the definition sets over the home's configuration.
+// overrides returns the settings with which the definition overrides the home's configuration.
 func (c Config) overrides() map[string]any {
 	o := make(map[string]any, len(c.Config)+2)
 	for key, value := range c.Config {
@@ -355,7 +354,7 @@ func (c Config) environ(s *setup, mine map[string]any, tag string) []string {
 	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
 }
 
-// isBelow reports whether path lies in dir, links resolved.
+// isBelow reports whether path is dir or below it, with links resolved.
 func isBelow(dir, path string) bool {
 	rel, err := filepath.Rel(resolve(dir), resolve(path))
 	return err == nil && filepath.IsLocal(rel)

@@ -17,10 +17,10 @@ var (
 	_ agent.Instructed = (*ExecAgent)(nil)
 )
 
-// maxGlobal bounds the user's instructions, in bytes.
+// maxGlobal limits the user's instructions, in bytes.
 const maxGlobal = 32 << 10
 
-// globalInstructions reads what the user tells Codex in all projects.
+// globalInstructions reads the user's instructions to Codex for all projects.
 func globalInstructions(home string) (string, error) {
 	for _, name := range []string{"AGENTS.override.md", "AGENTS.md"} {
 		data, err := os.ReadFile(filepath.Join(home, name))

@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// maxItemOutput is how much of a command's output an event holds, in bytes: its end.
-// The whole is in the raw log.
+// maxItemOutput is how much of a command's output an event contains, in bytes: its end.
+// The raw log has all of it.
 const maxItemOutput = 8 << 10
 
 // An item is one thing in a turn, as app-server describes it. Fields that do not
@@ -20,7 +20,7 @@ type item struct {
 	Text    string `json:"text"`
 	Content []struct {
 		Text string `json:"text"`
-	} `json:"content"` // of what people said
+	} `json:"content"` // of a message from people
 	Phase   string   `json:"phase"`
 	Summary []string `json:"summary"`
 
@@ -49,7 +49,7 @@ type item struct {
 	Path      string          `json:"path"`
 }
 
-// event returns what an item means, and whether it means anything to us.
+// event returns the event for an item, and whether there is one.
 func (it item) event(phase string) (agent.Event, bool) {
 	ev := agent.Event{ID: it.ID, Phase: phase}
 	switch it.Status {
@@ -93,12 +93,12 @@ func (it item) event(phase string) (agent.Event, bool) {
 			ev.Phase = "failed"
 		}
 	default:
-		return ev, false // our own message, hooks, reviews, what is yet to be invented
+		return ev, false // our own message, hooks, reviews, unknown types
 	}
 	return ev, true
 }
 
-// exitCode returns the exit code of a command that ended by itself. Codex says -1 of one
+// exitCode returns the exit code of a command that ended by itself. Codex reports -1 for one
 // that was cut off.
 func exitCode(code *int) *int {
 	if code != nil && *code < 0 {

@@ -12,14 +12,14 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// apiKey is where Codex looks for the key of an account.
+// apiKey is the variable in which Codex looks for the key of an account.
 const apiKey = "CODEX_API_KEY"
 
 // A Login says how Codex reaches its model.
 type Login struct {
 	OK   bool
 	Text string // in Codex's own words, or ours
-	Do   string // what to do when it is not OK
+	Do   string // what to do if it is not OK
 }
 
 // Login asks a program whether it can reach the model that its user has chosen: by a login, or
@@ -51,7 +51,7 @@ func (h *Host) login(ctx context.Context, p Program, c Config, mine map[string]a
 	return h.account(ctx, p, c)
 }
 
-// key is the login at a provider of the user's own.
+// key returns the login at a provider that the user has configured.
 func (h *Host) key(c Config, name string, provider map[string]any) Login {
 	variable, _ := provider["env_key"].(string)
 	switch {
@@ -64,7 +64,7 @@ func (h *Host) key(c Config, name string, provider map[string]any) Login {
 	return Login{OK: true, Text: "by the key in " + variable}
 }
 
-// account is the login at OpenAI. One that stands is not asked for again.
+// account returns the login at OpenAI. Once OK, it is not asked for again.
 func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) {
 	if h.cfg.Getenv(apiKey) != "" || c.Env[apiKey] != "" {
 		return Login{OK: true, Text: "by the key in " + apiKey}, nil

@@ -68,7 +68,7 @@ func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
 	for _, path := range append(slices.Clone(h.cfg.Hide), filepath.Join(userHome(h.cfg.Getenv), "auth.json")) {
 		info, err := os.Stat(path)
 		if err != nil || !filepath.IsAbs(path) {
-			continue // there is nothing to read
+			continue // nothing to read
 		}
 		command := []string{"head", "-c", "1", resolve(path)}
 		if info.IsDir() {
@@ -83,7 +83,7 @@ func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
 	return reads, nil
 }
 
-// orStopped returns err, or what to say where a command just did not succeed.
+// orStopped returns err, or an error for a command that ran but did not succeed.
 func orStopped(err error) error {
 	if err == nil {
 		return fmt.Errorf("the command true failed in it")

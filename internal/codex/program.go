@@ -17,29 +17,29 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Program is a Codex that was found.
+// A Program is an installed Codex.
 type Program struct {
-	Path    string // the native binary, or a launcher when there is none beside it
+	Path    string // the native binary, or a launcher if there is none next to it
 	Version string // "0.169.0"
 	From    string // "path", "PATH", "cache"
 }
 
-// Install says how to get Codex.
+// Install says how to install Codex.
 const Install = "install it with `npm install -g @openai/codex@" + Version + "`, or set path: in the agent's definition"
 
-// minVersion is the oldest release that was tried and works: the sandbox is made of permissions
+// minVersion is the oldest release that was tried and works: the sandbox consists of permissions
 // profiles, which older releases have in other forms or not at all.
 const minVersion = "0.169.0"
 
-// ErrMissing says that no Codex was found.
+// ErrMissing is the error if Codex is not installed.
 var ErrMissing = errors.New("Codex is not installed; " + Install) //lint:ignore ST1005 a name
 
-// CacheDir is where `make test` and people may install a Codex for Plait alone:
-// one directory for each version, as npm lays it out.
+// CacheDir is where `make test` and users may install a Codex for Plait alone, in
+// one directory per version with npm's layout.
 func CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", "codex") }
 
-// Find looks for Codex: at path when that is not empty, else in PATH, else in
-// CacheDir, and asks it for its version.
+// Find looks for Codex: at path if that is not empty, otherwise in PATH and then
+// in CacheDir. It asks the program for its version.
 func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 	p, err := h.find(path)
 	if err != nil {
@@ -71,9 +71,9 @@ func (h *Host) find(path string) (Program, error) {
 // binaries are where npm puts the native program, below node_modules/@openai.
 var binaries = []string{"codex-*/vendor/*/bin/codex", "codex/node_modules/@openai/codex-*/vendor/*/bin/codex"}
 
-// nativeProgram returns the native program that path means: a file, an npm prefix, or npm's
-// launcher, which is a script beside the program it starts. The launcher is bypassed: it
-// would get the signals, and its process id would be the one we know.
+// nativeProgram returns the native program for path: a file, an npm prefix, or npm's
+// launcher, which is a script next to the program that it starts. The launcher is bypassed:
+// it would get the signals, and its process id would be the one we know.
 func nativeProgram(path string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -134,7 +134,7 @@ func pathCause(err error) error {
 
 var versionLine = regexp.MustCompile(`\b(\d+)\.(\d+)\.(\d+)\b`)
 
-// version asks a program for its version, once for each program.
+// version asks a program for its version, once per program.
 func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 	h.mu.Lock()
 	known, ok := h.programs[p.Path]
@@ -162,8 +162,8 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 	return p, nil
 }
 
-// Advice says what a person should know of the program's version: an error when
-// it cannot be used, a warning when it is not the one that was tested, or "".
+// Advice returns what a user should know about the program's version: an error if
+// it cannot be used, a warning if it is not the tested one, otherwise "".
 func (p Program) Advice() (warning string, err error) {
 	if proc.CompareVersions(p.Version, minVersion) < 0 {
 		return "", fmt.Errorf("this Codex %s (%s) is too old: %s or newer is needed; %s", p.Version, p.Path, minVersion,

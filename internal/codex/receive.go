@@ -78,7 +78,7 @@ func (t *turn) onTurn(m message) error {
 		}
 		return nil
 	}
-	if t.id == "" || end.ID == t.id { // else it is of an earlier turn
+	if t.id == "" || end.ID == t.id { // otherwise it is of an earlier turn
 		t.end.turn = &end
 	}
 	return nil
@@ -189,7 +189,7 @@ func (t *turn) onError(m message) error {
 	return t.send(agent.Event{Kind: agent.EventError, Text: p.Error.text(), WillRetry: p.WillRetry})
 }
 
-// text returns the error as people read it.
+// text returns the error, for people.
 func (e turnError) text() string {
 	if e.Details != "" && e.Details != e.Message {
 		return e.Message + " (" + e.Details + ")"
@@ -197,8 +197,8 @@ func (e turnError) text() string {
 	return e.Message
 }
 
-// result returns the attempt's outcome from how the turn ended. why is the reason for
-// which Plait ended it, or nil.
+// result returns the attempt's outcome from how the turn ended. why is the reason why
+// Plait ended it, or nil.
 func (t *turn) result(why error) (agent.Result, error) {
 	if t.emitErr != nil {
 		return agent.Result{}, errors.Unwrap(t.emitErr)
@@ -262,7 +262,7 @@ func (t *turn) effectiveSettings() (model, sandbox string) {
 	}
 	tail, err := readRollout(t.record.rollout, t.record.offset, nil)
 	if err != nil {
-		return model, sandbox // a record of Codex's own: ours says the same with less detail
+		return model, sandbox // ours says the same as Codex's own record, with less detail
 	}
 	if tail.Model != "" {
 		model = tail.Model

@@ -59,11 +59,11 @@ func findRollouts(home, session string) []string {
 	return found
 }
 
-// maxLineage bounds how many sessions one session can come from.
+// maxLineage limits how many sessions one session can descend from.
 const maxLineage = 1000
 
 // copyRollout copies a session into another home, so that it can be forked there. A fork's
-// rollout holds only what came after the fork, so its ancestors are copied too.
+// rollout contains only what came after the fork, so its ancestors are copied too.
 func copyRollout(from, to, session string) error {
 	fail := func(err error) error { return fmt.Errorf("copy session %s: %w", session, err) }
 	seen := map[string]bool{}
@@ -114,7 +114,7 @@ func copyOne(from, to, file string) (parent string, err error) {
 	return parentOf(data), nil
 }
 
-// parentOf returns the session that the one of a rollout continues, or "".
+// parentOf returns the session that a rollout's session continues, or "".
 func parentOf(rollout []byte) string {
 	first, _, _ := bytes.Cut(rollout, []byte("\n"))
 	var l rolloutLine
@@ -122,7 +122,7 @@ func parentOf(rollout []byte) string {
 	return l.Payload.Base.Thread
 }
 
-// lineage returns the rollouts of a session and of those that it continues, nil when one is missing.
+// lineage returns the rollouts of a session and of those that it continues, nil if one is missing.
 func lineage(home, session string) (files []string) {
 	for seen := map[string]bool{}; session != "" && !seen[session] && len(seen) < maxLineage; {
 		seen[session] = true
@@ -150,7 +150,7 @@ func firstLine(file string) ([]byte, error) {
 	return bufio.NewReader(f).ReadBytes('\n')
 }
 
-// sessionFiles names the rollouts of a session, and the home that they are in.
+// sessionFiles returns the rollouts of a session and of those that it continues, and the home that they are in.
 func sessionFiles(home, session string) (dir string, files []string) {
 	dir = codexHome(home)
 	files = lineage(dir, session)
@@ -169,11 +169,11 @@ type rolloutTail struct {
 	Turn    string // of the last turn
 	Model   string
 	Sandbox string
-	Profile string      // the permissions profile that the sandbox was made of, or ""
+	Profile string      // the permissions profile of the sandbox, or ""
 	Usage   agent.Usage // of those turns
 	HasUse  bool
 	Bytes   int64
-	Total   agent.Usage // of the whole session, by the last record
+	Total   agent.Usage // of the whole session, according to the last record
 }
 
 type rolloutLine struct {

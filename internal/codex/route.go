@@ -99,12 +99,12 @@ func impatient() map[string]any {
 		"stream_idle_timeout_ms": 20_000}
 }
 
-// gatewayName is what OpenAI is called in Codex's configuration when it is asked through a gateway: its own name cannot be
-// given another address.
+// gatewayName is OpenAI's name in Codex's configuration when it is reached through a gateway: the built-in name cannot
+// be given another address.
 const gatewayName = "plait-gateway"
 
-// open opens the gateway of an attempt and points Codex at it. once says that the attempt has a process of its own:
-// it finds the token in its environment. Else the token is that of one session of a server. The returned function
+// open opens the gateway of an attempt and points Codex at it. once says that the attempt has its own process, which
+// finds the token in its environment; otherwise the token is set for one session of a server. The returned function
 // closes the gateway.
 func (s *setup) open(req agent.Request, once bool) (func(), error) {
 	if s.route == nil {
@@ -123,10 +123,10 @@ func (s *setup) open(req agent.Request, once bool) (func(), error) {
 	} else {
 		provider["experimental_bearer_token"] = g.Token()
 	}
-	return func() { g.Close() }, nil // what it served has ended
+	return func() { g.Close() }, nil // everything it served has ended
 }
 
-// point aims Codex at an address, and returns the settings of the provider that is there.
+// point points Codex at an address, and returns the settings of the provider there.
 func (s *setup) point(address string) map[string]any {
 	provider := maps.Clone(s.route.provider)
 	provider["base_url"], provider["wire_api"] = address, "responses"

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// A Sandbox is what a person allows the commands of an agent beyond the role's access.
+// A Sandbox is what the user allows an agent's commands beyond the role's access.
 type Sandbox struct {
 	Write   []string // absolute, or relative to the request's directory
 	Network bool
@@ -25,7 +25,7 @@ type Sandbox struct {
 	Pass    []string // names of Plait's own variables
 }
 
-// granted says in the record what the sandbox allows beyond the role's access.
+// granted returns, for the record, what the sandbox allows beyond the role's access.
 func (s Sandbox) granted() string {
 	var parts []string
 	if s.Network {
@@ -45,7 +45,7 @@ func (s Sandbox) granted() string {
 	return " + " + strings.Join(parts, ", ")
 }
 
-// sandboxes maps what a role may do to what Codex calls it.
+// sandboxes maps a role's access to Codex's name for it.
 var sandboxes = map[agent.Access]string{
 	"":          "read-only",
 	agent.Read:  "read-only",
@@ -53,7 +53,7 @@ var sandboxes = map[agent.Access]string{
 	agent.Full:  "danger-full-access",
 }
 
-// helpers is where Codex keeps, below its home, what it starts commands by.
+// helpers is the directory, below Codex's home, of the programs by which it starts commands.
 var helpers = filepath.Join("tmp", "arg0-"+runtime.GOOS)
 
 // A profile is a permissions profile of Codex: the sandbox of one role.
@@ -63,8 +63,8 @@ type profile struct {
 	settings map[string]any
 }
 
-// enforced names the sandbox that Codex says it enforced: ours, or in its own word. Ours has
-// writable places whatever the role may do, which Codex calls workspace-write.
+// enforced returns the sandbox that Codex says it enforced: ours, or in its own words. Ours
+// always has writable places, which Codex calls workspace-write.
 func (s *setup) enforced(req agent.Request, profile, said string) string {
 	if profile != "" && profile == s.profile.name {
 		said = sandboxes[req.Access] + s.profile.granted
@@ -76,9 +76,9 @@ func (s *setup) enforced(req agent.Request, profile, said string) string {
 }
 
 // profile returns the sandbox of an attempt. Commands may read all but what is hidden: the
-// record, what Codex keeps of other sessions, and the user's login. They may write to their
+// record, Codex's files about other sessions, and the user's login. They may write to their
 // own temporary and cache directories, to the artifacts, and as the role's access and the
-// definition allow. It fails when what is to be written lies in a tree that is only read.
+// definition allow. It fails if the definition allows writing to what is hidden or only read.
 func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	files := map[string]any{":root": "read"}
 	for _, dir := range append(slices.Clone(h.cfg.Hide), filepath.Join(userHome(h.cfg.Getenv), "auth.json")) {
@@ -91,8 +91,8 @@ func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 			return profile{}, err
 		}
 	}
-	// Its helpers, which a command is started by. In what is hidden only places that may be written
-	// are seen, and in those what is only read.
+	// Its helpers, by which commands are started. In a hidden directory only writable places are
+	// visible, and within those also the places that may only be read.
 	files[filepath.Join(resolve(s.home), "tmp")], files[filepath.Join(resolve(s.home), helpers)] = "write", "read"
 	files[resolve(s.tmp())], files[resolve(s.cache())] = "write", "write"
 	if a := req.Desk.Artifacts; a != "" {
@@ -126,17 +126,17 @@ func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	if err != nil {
 		return profile{}, fmt.Errorf("make the sandbox of Codex: %w", err)
 	}
-	// Named by what it says: a session that was opened with other terms refuses the turn.
+	// Named by its content: a session that was opened with other terms refuses the turn.
 	sum := sha256.Sum256(data)
 	p := profile{name: "plait-" + hex.EncodeToString(sum[:6]), granted: c.Sandbox.granted()}
 	p.settings = map[string]any{"default_permissions": p.name, "permissions": map[string]any{p.name: all}}
 	return p, nil
 }
 
-// hideSessions denies what lies in Codex's home, but for the directory of its helpers. Links are left: the login that
-// one leads to is denied where it lies.
+// hideSessions denies everything in Codex's home except the directory of its helpers. Links are skipped: the login that
+// one leads to is denied at its own path.
 func hideSessions(files map[string]any, home string) error {
-	if err := os.MkdirAll(filepath.Join(home, "sessions"), 0o700); err != nil { // it may not be there yet
+	if err := os.MkdirAll(filepath.Join(home, "sessions"), 0o700); err != nil { // it may not exist yet
 		return fmt.Errorf("hide sessions of Codex: %w", err)
 	}
 	entries, err := os.ReadDir(home)
@@ -151,11 +151,11 @@ func hideSessions(files map[string]any, home string) error {
 	return nil
 }
 
-// core are the variables of Codex's own that its commands get.
+// core are the variables of Codex's own environment that its commands always get.
 var core = []string{"HOME", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR", "USER", "USERNAME"}
 
-// shellPolicy is the environment of the commands that Codex runs: the core of its own,
-// which holds no key, the caches of the task, what the request adds, and what a person
+// shellPolicy returns the environment of the commands that Codex runs: the core of its own,
+// which contains no key, the caches of the task, what the request adds, and what the user
 // granted. Values that are passed come from Codex's own environment, so that no log has them.
 func (c Config) shellPolicy(s *setup, req agent.Request, tag string) map[string]any {
 	set := map[string]any{proc.TagKey: tag}
@@ -178,7 +178,7 @@ func (c Config) shellPolicy(s *setup, req agent.Request, tag string) map[string]
 	return map[string]any{"inherit": "all", "ignore_default_excludes": true, "include_only": only, "set": set}
 }
 
-// commandPass names the variables of Codex's own environment that its commands get too.
+// commandPass returns the names of other variables of Codex's own environment that its commands get.
 func (c Config) commandPass() []string {
 	if c.Sandbox.Network {
 		return slices.Concat(c.Sandbox.Pass, networkNames)
@@ -186,19 +186,19 @@ func (c Config) commandPass() []string {
 	return c.Sandbox.Pass
 }
 
-// networkNames are the variables that say how the network is reached.
+// networkNames are the variables that say how to reach the network.
 var networkNames = []string{
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "CODEX_CA_CERTIFICATE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE",
 	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GOPROXY", "GOPRIVATE", "GOSUMDB",
 }
 
-// cache is the directory of the task for the caches of toolchains. Nothing of an agent gets
-// into the user's own.
+// cache returns the task's directory for the caches of toolchains. An agent writes nothing to
+// the user's own.
 func (s *setup) cache() string { return filepath.Join(s.scratch, "cache") }
 
-// caches are the variables by which toolchains keep to the task's directory. The user's Go
-// modules serve as a source that is only read.
+// caches returns the variables that make toolchains use the task's directory. The user's Go
+// modules serve as a read-only source.
 func caches(dir, modules string, network bool) map[string]string {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	env := map[string]string{
@@ -207,18 +207,18 @@ func caches(dir, modules string, network bool) map[string]string {
 		"GOCACHE":             in("go-build"), "GOMODCACHE": in("go-mod"), "GOFLAGS": "-modcacherw",
 	}
 	if network {
-		return env // modules come from where they always do
+		return env // modules come from their usual source
 	}
 	source := ""
 	if modules != "" {
 		source = "file://" + filepath.ToSlash(modules) + "/cache/download,"
 	}
-	// The sums of go.sum are checked all the same; there is nobody to ask for others.
+	// The sums in go.sum are still checked; without a network there is no database for others.
 	env["GOPROXY"], env["GOSUMDB"] = source+"off", "off"
 	return env
 }
 
-// goModules is the user's cache of Go modules, "" if there is none.
+// goModules returns the user's cache of Go modules, "" if there is none.
 func goModules(getenv func(string) string) string {
 	dir := getenv("GOMODCACHE")
 	if list := filepath.SplitList(getenv("GOPATH")); dir == "" && len(list) > 0 {

@@ -52,8 +52,8 @@ type server struct {
 	users int // guarded by Host.mu
 }
 
-// join attaches an attempt to the server of key, and starts the server when none runs.
-// A server that is ending is waited for: two servers must not hold one session.
+// join attaches an attempt to the server of key, and starts the server if none runs. It
+// waits for a server that is ending: two servers must not have one session open.
 func (h *Host) join(ctx context.Context, key string, t *turn) (*server, error) {
 	for {
 		h.mu.Lock()
@@ -124,8 +124,8 @@ func (h *Host) leave(key string, srv *server, t *turn) {
 		srv.detach(t)
 		return
 	}
-	// By the protocol closing its stdin ends a server and its commands; then
-	// SIGTERM does, then SIGKILL and the sweep.
+	// By the protocol, closing its stdin ends a server and its commands. If not,
+	// SIGTERM follows, then SIGKILL and the sweep.
 	srv.conn.HangUp()
 	select {
 	case <-srv.done:
@@ -143,7 +143,7 @@ func (h *Host) leave(key string, srv *server, t *turn) {
 // still use.
 func (s *server) detach(t *turn) {
 	if t.end.runaway && !isClosed(s.done) {
-		// Its turn may still run, and only the server's end is sure to stop it. The
+		// Its turn may still run, and only the server's end surely stops it. The
 		// other attempts fail as after a crash and can be repeated.
 		s.kill()
 		<-s.done
@@ -151,7 +151,7 @@ func (s *server) detach(t *turn) {
 	if t.req.Tag != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 		defer cancel()
-		proc.Sweep(ctx, commandTag(t.req)) // what is left then, the server's end finds
+		proc.Sweep(ctx, commandTag(t.req)) // the server's end finds what is left
 	}
 	s.release(t)
 }
@@ -198,7 +198,7 @@ func (s *server) isLoaded(session string) bool {
 	return s.loaded[session]
 }
 
-// newServer starts a server for its first attempt. It returns at once; ready is closed
+// newServer starts a server for its first attempt. It returns immediately; ready is closed
 // when the server can be used or has failed.
 func (h *Host) newServer(s *setup, t *turn) *server {
 	out, in := io.Pipe()
@@ -291,7 +291,7 @@ func (s *server) handshake(t *turn) error {
 	}
 	delete(s.methods, "plait/methods")
 	if len(s.methods) == 0 {
-		return nil // it names none any more: find out by calling
+		return nil // it no longer lists them: find out by calling
 	}
 	for _, m := range required {
 		if !s.methods[m] {
@@ -304,18 +304,18 @@ func (s *server) handshake(t *turn) error {
 // supports reports whether the server has a method; a server that listed none may have any.
 func (s *server) supports(method string) bool { return len(s.methods) == 0 || s.methods[method] }
 
-// line delivers one line of the server's. It never blocks: one slow attempt must not
-// hold up the others.
+// line delivers one line of the server. It never blocks: one slow attempt must not delay
+// the others.
 //
 // The line is logged before it is acted on. An answer belongs to the attempt that made
-// the call, a request or notification to the attempt that has its session. Lines of no
-// session go to all attempts; see unrouted for those of an unknown one.
+// the call, a request or notification to the attempt that has its session. Lines without
+// a session go to all attempts; see unrouted for those of an unknown session.
 func (s *server) line(line []byte, cut bool) error {
 	if cut {
 		return fmt.Errorf("a line of more than %d MiB", maxLine>>20)
 	}
 	var m message
-	bad := json.Unmarshal(line, &m) // logged all the same
+	bad := json.Unmarshal(line, &m) // logged anyway
 	var to *turn
 	if bad == nil {
 		if m.IsResponse() {
@@ -372,7 +372,7 @@ func (s *server) turnOf(session string) *turn {
 }
 
 // unrouted logs a line whose session no attempt has: to the attempts that have no session
-// yet, since it may be theirs, else to all.
+// yet, since it may be theirs, otherwise to all.
 func (s *server) unrouted(line []byte) {
 	kept := false
 	s.eachTurn(func(t *turn) {
@@ -395,8 +395,8 @@ func (s *server) eachTurn(do func(*turn)) {
 	}
 }
 
-// stderrOf writes a server's stderr to the desks of all its attempts: its lines name
-// no session.
+// stderrOf writes a server's stderr to the desks of all its attempts, since its lines
+// name no session.
 type stderrOf struct{ s *server }
 
 func (w stderrOf) Write(p []byte) (int, error) {

@@ -57,8 +57,8 @@ func (t *turn) sessionParams() map[string]any {
 		settings[key] = value
 	}
 	// Codex trusts the directory of a session that may write, unless it is told
-	// not to, and then runs what the project's own settings name.
-	// It names the directory by its repository's root, so all directories above are listed too.
+	// not to, and then runs what the project's own settings name. It identifies
+	// the directory by its repository's root, so all its parents are listed too.
 	projects := map[string]any{}
 	for _, dir := range []string{t.setup.dir, resolve(t.setup.dir)} {
 		for ; ; dir = filepath.Dir(dir) {
@@ -87,8 +87,8 @@ func (t *turn) sessionParams() map[string]any {
 	return terms
 }
 
-// commandTag is the tag of an attempt's commands. It differs from the server's own, so that
-// they can be swept while the server lives on for other attempts.
+// commandTag returns the tag of an attempt's commands. It differs from the server's own, so
+// that they can be swept while the server continues for other attempts.
 func commandTag(req agent.Request) string {
 	if req.Tag == "" {
 		return ""
@@ -142,7 +142,7 @@ func (t *turn) unload(ctx context.Context) error {
 	id := map[string]any{"threadId": t.req.Session}
 	var said *jsonrpc.Error
 	if err := t.srv.conn.Call(ctx, t, "thread/archive", id, nil); errors.As(err, &said) {
-		return nil // then it is resumed as it is
+		return nil // it is resumed as it is
 	} else if err != nil {
 		return err
 	}
@@ -219,8 +219,8 @@ func (t *turn) begin(ctx context.Context) error {
 			ID string `json:"id"`
 		} `json:"turn"`
 	}
-	// The turn may begin whether or not we wait for the answer, so a cancelled attempt
-	// waits a moment more for the turn's id, without which it cannot be interrupted.
+	// The turn may begin whether or not we wait for the answer, so a cancelled attempt waits
+	// up to grace longer for the turn's id, without which it cannot be interrupted.
 	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(t.srv.grace, cancel) })()
@@ -277,7 +277,7 @@ func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 	err := t.srv.conn.Call(soon, t, "turn/steer", params, nil)
 	var said *jsonrpc.Error
 	if errors.As(err, &said) {
-		// The turn has ended. What was added is in the record, for the next turn.
+		// The turn has ended. The addition is in the record, for the next turn.
 		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})
 	}
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
@@ -285,7 +285,7 @@ func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 			"does not answer"})
 	}
 	if err != nil {
-		return nil // the end of ctx or of the server is seen by the caller
+		return nil // the caller sees the end of ctx or of the server
 	}
 	return t.send(agent.Event{Kind: agent.EventProgress, Text: "told: " + more.Text})
 }
@@ -310,7 +310,7 @@ func (t *turn) writeDiff() error {
 	return writeArtifact(t.req.Desk.Artifacts, "patch.diff", []byte(t.output.diff))
 }
 
-// writeArtifact writes a file to the artifacts, over whatever the agent put there.
+// writeArtifact writes a file to the artifacts, replacing whatever the agent put there.
 func writeArtifact(dir, name string, data []byte) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -332,7 +332,7 @@ func writeArtifact(dir, name string, data []byte) error {
 // cannot fork at a turn itself.
 func (h *Host) forkSession(ctx context.Context, cfg Config, req agent.Request, b agent.Branch) (string, error) {
 	session := ""
-	// On a server of its own: a server that lives on would keep the new session loaded.
+	// On a separate server: a server that continues would keep the new session loaded.
 	alone := func(s *setup) string { return serverKey(s) + "\x00" + rand.Text() }
 	err := h.withServer(ctx, cfg, req, alone, func(ctx context.Context, t *turn) error {
 		o, err := t.fork(ctx, b, t.sessionParams())

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A turn is one attempt at work on a server. The server's reader puts what comes in
-// into the inbox; the goroutine of Run takes it out, in order.
+// A turn is one attempt in progress on a server. The server's reader puts what it
+// receives into the inbox; the goroutine of Run takes it out, in order.
 type turn struct {
 	cfg      Config
 	req      agent.Request
@@ -33,7 +33,7 @@ type turn struct {
 
 	// Owned by the goroutine of Run.
 	id      string           // Codex's turn, once known
-	added   []agent.Addition // handed on, and not yet received by the model
+	added   []agent.Addition // passed on, and not yet received by the model
 	record  sessionRecord
 	output  turnOutput
 	items   turnItems
@@ -46,7 +46,7 @@ type turn struct {
 type inbox struct {
 	queue  []message
 	wake   chan struct{} // one buffered: look at the queue
-	lines  int           // that came
+	lines  int           // received so far
 	logErr error         // why a log could not be written
 	closed bool          // Run has returned, or is about to: write nothing
 }
@@ -57,7 +57,7 @@ type questions struct {
 	running sync.WaitGroup
 }
 
-// A sessionRecord is what is known of the session: its rollout, and the model and
+// A sessionRecord is what is known about the session: its rollout, and the model and
 // sandbox that it was opened with.
 type sessionRecord struct {
 	rollout string // file, or ""
@@ -106,7 +106,7 @@ type turnEnd struct {
 	Error  *turnError `json:"error"`
 }
 
-// A usageCount is a token count of app-server's.
+// A usageCount is a token count of app-server.
 type usageCount struct {
 	Input     int64 `json:"inputTokens"`
 	Cached    int64 `json:"cachedInputTokens"`
@@ -158,7 +158,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 }
 
 // limited returns a context that ends when the attempt's time is over. It is for the time until
-// the turn begins; from then on the watchdog leaves out the time spent on questions.
+// the turn begins; from then on the watchdog applies, which excludes the time spent on questions.
 func (t *turn) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if t.req.Timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -187,7 +187,7 @@ func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
 	return t, nil
 }
 
-// logFault returns the error of a log that could not be written, else err.
+// logFault returns the error of a log that could not be written, otherwise err.
 func (t *turn) logFault(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +213,7 @@ func (t *turn) writeLog(to io.Writer, p []byte) {
 	}
 }
 
-// logRaw logs a line of the server's, byte for byte, and restarts the idle time. It returns the
+// logRaw logs a line of the server, byte for byte, and restarts the idle time. It returns the
 // number of the line.
 func (t *turn) logRaw(line []byte) int {
 	t.writeLog(t.req.Desk.Raw, line)
@@ -263,7 +263,7 @@ func (t *turn) send(ev agent.Event) error {
 	return t.emitErr
 }
 
-// run opens the session, starts the turn and follows it to its end. opening bounds the
+// run opens the session, starts the turn and follows it to its end. opening limits the
 // time until the turn has started.
 func (t *turn) run(ctx, opening context.Context) (agent.Result, error) {
 	if t.setup.warning != "" {
@@ -289,8 +289,8 @@ func (t *turn) run(ctx, opening context.Context) (agent.Result, error) {
 	return t.result(why)
 }
 
-// follow handles messages until the turn has ended, which end.turn then says, or must be
-// ended, for the reason that follow returns.
+// follow handles messages until the turn has ended, which sets end.turn, or must be ended,
+// for the reason that follow returns.
 func (t *turn) follow(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -354,8 +354,8 @@ func (t *turn) interrupt() {
 	t.end.runaway = t.end.turn == nil
 }
 
-// cleanUp ends the commands that a turn left running, as an interrupted one does
-// and one that put them in the background.
+// cleanUp ends the commands that a turn left running, because it was interrupted or put
+// them in the background.
 func (t *turn) cleanUp() {
 	if isClosed(t.srv.done) || !t.srv.supports("thread/backgroundTerminals/clean") {
 		return
