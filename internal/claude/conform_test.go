@@ -26,7 +26,7 @@ func TestConformance(t *testing.T) {
 			h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}}, Grace: 500 * time.Millisecond})
 			if m.Asks {
-				h.box.Bwrap = "" // behind a wall nothing is asked for
+				h.box.Bwrap = "" // behind a wall nothing needs approval
 			}
 			a, err := h.Agent(Config{Endpoint: strings.TrimSuffix(m.URL, "/v1"),
 				Env: map[string]string{"HOME": home, "CLAUDE_CODE_MAX_RETRIES": "1"}})

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// serveLab is an MCP server with a tool that says what it was given and which token it has.
+// serveLab is an MCP server with a tool that returns its arguments and the server's token.
 func serveLab() error {
 	type args struct {
 		Text string `json:"text"`
@@ -41,7 +41,7 @@ func serveLab() error {
 	return s.Run(context.Background(), &sdk.StdioTransport{})
 }
 
-// serve makes the server of the lab one of the user's own, by a name, and the agent's.
+// serve adds the server of the lab to the user's own settings under a name, and to the agent's definition.
 func (l *lab) serve(name string) {
 	l.T.Helper()
 	bin, err := os.Executable()
@@ -59,8 +59,8 @@ func (l *lab) serve(name string) {
 	l.cfg.MCP = []string{name}
 }
 
-// TestForms holds that a form of an MCP server is put to a person, whose values reach the server once they fit; and that
-// nothing is said for a person who does not want to.
+// TestForms checks that a person is asked to fill in the form of an MCP server, that the values reach the server once
+// they fit, and that nothing is answered for a person who declines.
 func TestForms(t *testing.T) {
 	l := newLab(t, `turns:
 - steps:
@@ -69,7 +69,7 @@ func TestForms(t *testing.T) {
 `)
 	l.serve("lab")
 	for name, c := range map[string]struct {
-		answers []string // what is approved, "" for a no; the last one again and again
+		answers []string // what is approved, "" for a no; the last one repeats
 		want    string
 		asked   int
 	}{
@@ -114,8 +114,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestServers holds that a server of the user's is there by name, that each of its calls is asked for, also behind a
-// wall, and that what may be a secret is on no command line.
+// TestServers checks that a named server of the user is available, that each of its calls needs approval even behind a
+// wall, and that possible secrets are on no command line.
 func TestServers(t *testing.T) {
 	l := newLab(t, `turns:
 - steps:

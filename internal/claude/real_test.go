@@ -21,7 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/sandbox"
 )
 
-// TestMain makes the test binary be what stands between an agent behind a wall and its gateway.
+// TestMain makes the test binary also the forwarder between a walled agent and its gateway, and the lab's MCP server.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "gateway-forward" {
 		code, err := gateway.Forward(context.Background(), os.Args[2], os.Args[3], os.Args[4:])
@@ -50,7 +50,7 @@ type lab struct {
 
 type try = agenttest.Try
 
-// needClaude skips a test where there is no Claude Code, which fails where nothing may be skipped.
+// needClaude skips a test if there is no Claude Code, or fails it where no test may be skipped.
 func needClaude(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -71,7 +71,7 @@ func newLab(t *testing.T, scenario string) *lab {
 	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
 		Hide: []string{l.Record()}}, Grace: time.Second})
 	l.cfg.Endpoint = strings.TrimSuffix(l.Model.URL(), "/v1")
-	l.cfg.Env = map[string]string{"HOME": l.Home()} // its shell reads what a login does
+	l.cfg.Env = map[string]string{"HOME": l.Home()} // its shell reads the profile of a login
 	return l
 }
 
@@ -122,7 +122,7 @@ func TestTurn(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(y.Req.Dir, "f.txt")); string(data) != "one\n" {
 		t.Errorf("the file: %q, %v", data, err)
 	}
-	// The session goes on, and knows what was said.
+	// The session continues, with what was said.
 	z := l.Request("again")
 	z.Req.Session = y.Res.Session
 	if l.run(t.Context(), z); z.Err != nil || string(z.Res.Output) != "Once more." || z.Res.Session != y.Res.Session {
@@ -142,7 +142,7 @@ const probes = `turns:
   - items: [{answer: "{{output 1}}"}]
 `
 
-// TestWall tries, as a command of the model, what the wall keeps from it.
+// TestWall tries what the wall forbids, in a command of the model.
 func TestWall(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -170,7 +170,7 @@ func TestWall(t *testing.T) {
 	}
 }
 
-// TestKeyStays holds that a person's key is in no place where an agent could read it.
+// TestKeyStays checks that the user's key is nowhere where an agent could read it.
 func TestKeyStays(t *testing.T) {
 	l := newLab(t, "turns:\n- steps:\n  - items: [{run: 'env; cat /proc/*/environ | tr \"\\0\" \"\\n\"'}]\n  - items: [{answer: '{{output 1}}'}]\n")
 	const key = "a-real-key-4711"
@@ -198,7 +198,7 @@ func TestKeyStays(t *testing.T) {
 	}
 }
 
-// TestAsksWithoutWall holds that where nothing bounds a command, a person is asked for exactly it.
+// TestAsksWithoutWall checks that without a wall, a person is asked about the exact command.
 func TestAsksWithoutWall(t *testing.T) {
 	l := newLab(t, answers)
 	l.host.box.Bwrap = ""
@@ -227,7 +227,7 @@ func TestAsksWithoutWall(t *testing.T) {
 	}
 }
 
-// TestPayment holds that a refused payment, as a gateway answers when a budget is used up, is not tried again.
+// TestPayment checks that a 402, which a gateway answers when a budget is used up, is not retried.
 func TestPayment(t *testing.T) {
 	l := newLab(t, `turns: [{steps: [{fail: {status: 402, body: '{"type":"error","error":{"type":"billing_error","message":"no money"}}'}}]}]`)
 	f := l.run(t.Context(), l.Request("pay")).Fails(t, agent.Limit)
@@ -272,8 +272,8 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestDirect holds that a login of Claude Code's own is lent to it, also behind a wall that hides where it lies, and
-// that the record says so.
+// TestDirect checks that Claude Code can use the user's login, even behind a wall that hides its directory, and that
+// the record says so.
 func TestDirect(t *testing.T) {
 	l := newLab(t, answers)
 	home := l.host.cfg.Getenv("HOME")
