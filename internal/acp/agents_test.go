@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAgents tries each agent that is known for real. It is for `make agents`: they are large, and slow.
+// TestAgents tests each known agent for real. It is for `make agents`: they are large, and slow.
 func TestAgents(t *testing.T) {
 	if os.Getenv("PLAIT_AGENTS") == "" {
 		t.Skip("NOT TESTED: the agents of make agents")

@@ -26,7 +26,7 @@ const (
 	shown   = "it shows what a command gave in a terminal of its client's, and Plait offers none"
 )
 
-// lacks are the cases of the suite that agents cannot show: what none of them can, and below its name what one cannot.
+// lacks are the cases of the suite that agents cannot show: under "" for all of them, under a name for one.
 var lacks = map[string]map[string]string{
 	"": {
 		"DeniedReason": "the protocol's answer to a question has no words",
@@ -56,7 +56,7 @@ var lacks = map[string]map[string]string{
 	"codex-acp": {"Items": shown, "Odd": shown},
 }
 
-// asking are the cases that need an agent which asks a person.
+// asking are the cases that need an agent that asks a person.
 var asking = []string{"Approved", "Denied", "AskFails", "AskCancelled", "AskWaits"}
 
 func TestCopilotConformance(t *testing.T) {
@@ -93,7 +93,7 @@ func conforms(t *testing.T, kind string) {
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}},
 				Deliver: []string{bin, "deliver"}, Grace: 500 * time.Millisecond})
 			if m.Asks {
-				h.box.Bwrap = "" // behind a wall nothing is asked for
+				h.box.Bwrap = "" // behind a wall nothing needs approval
 			}
 			a, err := h.Agent(Config{Kind: kind, Model: scripted.Model, Endpoint: m.URL, Env: map[string]string{"HOME": home}})
 			if err != nil {
@@ -104,7 +104,7 @@ func conforms(t *testing.T, kind string) {
 	})
 }
 
-// said puts together what an agent says: the protocol has it in pieces only.
+// said joins what an agent says, which the protocol only has in pieces.
 func said(k Kind, raw []byte) []byte {
 	var all []byte
 	own := func(text string) bool {

@@ -20,7 +20,7 @@ import (
 // fakeArg is the first argument that turns the test binary into an agent of the protocol.
 const fakeArg = "fake-acp"
 
-// fakeLine is the command line of a fake agent: what it does is its mode, what it says its text.
+// fakeLine returns the command line of a fake agent: mode is what it does, text what it says.
 func fakeLine(mode, text string) []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -29,7 +29,7 @@ func fakeLine(mode, text string) []string {
 	return []string{self, fakeArg, mode, base64.StdEncoding.EncodeToString([]byte(text))}
 }
 
-// A fakeAgent is an agent of the protocol, at the other end.
+// A fakeAgent is the agent's end of the protocol.
 type fakeAgent struct {
 	mode, text string
 	in         *bufio.Scanner
@@ -61,7 +61,7 @@ func fakeMain(args []string) int {
 	return 0
 }
 
-// serve answers a request. It returns the exit code, -1 to go on.
+// serve answers a request. It returns the exit code, -1 to continue.
 func (f *fakeAgent) serve(m jsonrpc.Message) int {
 	switch m.Method {
 	case "initialize":
@@ -105,18 +105,18 @@ func (f *fakeAgent) serve(m jsonrpc.Message) int {
 
 func (f *fakeAgent) say(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// update tells something of the session.
+// update sends a session update.
 func (f *fakeAgent) update(update string) {
 	f.say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":%s}}`, update)
 }
 
-// chunk says a text.
+// chunk sends a piece of text.
 func (f *fakeAgent) chunk(text string) {
-	data, _ := json.Marshal(text) // a text always can be
+	data, _ := json.Marshal(text) // cannot fail
 	f.update(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":` + string(data) + `}}`)
 }
 
-// prompt does what the mode says. It returns the exit code, -1 to go on.
+// prompt does what the mode says. It returns the exit code, -1 to continue.
 func (f *fakeAgent) prompt() int {
 	switch f.mode {
 	case "early":
@@ -140,7 +140,7 @@ func (f *fakeAgent) prompt() int {
 		return f.ask()
 	case "mode":
 		f.text += f.set
-	case "model": // asks it for nothing, which is refused, and ends its turn well
+	case "model": // sends it an empty request, which is refused, and ends its turn normally
 		req, err := http.NewRequest(http.MethodPost, os.Getenv("BASE")+"/v1/messages", strings.NewReader(`{"model":"m","messages":[]}`))
 		if err != nil {
 			return 9
@@ -159,13 +159,13 @@ func (f *fakeAgent) prompt() int {
 	return -1
 }
 
-// answer is the next answer that the client gives.
+// answer returns the client's next answer.
 func (f *fakeAgent) answer() string {
 	f.in.Scan()
 	return f.in.Text()
 }
 
-// ask asks for a tool before it is announced, and uses it as it is answered.
+// ask asks for permission to use a tool before announcing it, and acts on the answer.
 func (f *fakeAgent) ask() int {
 	f.say(`{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c1",` +
 		`"title":"Remove all","kind":"execute","rawInput":{"command":"rm -r *"}},"options":[{"optionId":"ever","kind":"allow_always"},` +
@@ -185,7 +185,7 @@ func (f *fakeAgent) ask() int {
 	return -1
 }
 
-// odd says what no agent should.
+// odd sends what no agent should.
 func (f *fakeAgent) odd() {
 	for _, line := range []string{"", "no JSON", "{", `{"jsonrpc":"2.0"}`, `[1]`, "\xff\xfe\x00", `{"jsonrpc":"2.0","id":999,"result":{}}`,
 		`{"jsonrpc":"2.0","method":"qwen/notify/x","params":1}`, `{"jsonrpc":"2.0","method":"session/update","params":"x"}`} {

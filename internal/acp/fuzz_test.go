@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
-// FuzzLines holds that whatever an agent says is understood or left alone, that what is told of it can be kept, and
-// that each of its requests is answered once, in the protocol.
+// FuzzLines checks that any output of an agent is handled or ignored, that its events can be stored, and that each of
+// its requests is answered once, as the protocol says.
 func FuzzLines(f *testing.F) {
 	for _, lines := range []string{
 		`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}}}`,

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// TestKinds holds the table together with what flows may say, and with what make installs.
+// TestKinds checks the table against what flows may say and what make installs.
 func TestKinds(t *testing.T) {
 	names := Names()
 	slices.Sort(names)

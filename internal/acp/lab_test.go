@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// TestMain makes the test binary be what stands between an agent behind a wall and its gateway, the server of the tool
-// deliver, and a fake agent.
+// TestMain makes the test binary also the forwarder between an agent behind a wall and its gateway, the server of the
+// tool deliver, and a fake agent.
 func TestMain(m *testing.M) {
 	agenttest.FakeMain()
 	if len(os.Args) > 1 {
@@ -53,7 +53,7 @@ type lab struct {
 
 type try = agenttest.Try
 
-// need skips a test when a real agent is not there; where nothing may be skipped it fails.
+// need skips a test if a real agent is not installed, or fails it where no test may be skipped.
 func need(t *testing.T, kind string) {
 	t.Helper()
 	if testing.Short() {
@@ -78,7 +78,7 @@ func newLab(t *testing.T, kind, scenario string) *lab {
 	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
 		Hide: []string{l.Record()}}, Deliver: []string{l.Bin, "deliver"}})
 	l.cfg = Config{Kind: kind, Model: scripted.Model, Endpoint: l.Model.URL(),
-		Env: map[string]string{"HOME": l.Home()}} // its shell reads what a login does
+		Env: map[string]string{"HOME": l.Home()}} // its shell reads the profile of a login
 	return l
 }
 
@@ -91,7 +91,7 @@ func (l *lab) run(ctx context.Context, y *try) *try {
 	return l.Run(ctx, a, y)
 }
 
-// last is the last event of a kind, nil when there is none.
+// last returns the last event of a kind, nil if there is none.
 func last(y *try, kind string) *agent.Event {
 	i := len(y.Events) - 1
 	for ; i >= 0 && y.Events[i].Kind != kind; i-- {
@@ -102,7 +102,7 @@ func last(y *try, kind string) *agent.Event {
 	return &y.Events[i]
 }
 
-// until does what is to be done once something holds.
+// until calls do once holds reports true.
 func until(ctx context.Context, holds func() bool, do func()) {
 	for ctx.Err() == nil && !holds() {
 		time.Sleep(10 * time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/gateway"
 )
 
-// fake is a lab with a fake agent, which no wall bounds.
+// fake returns a lab with a fake agent and no wall.
 func fake(t *testing.T, mode, text string) *lab {
 	t.Helper()
 	l := newLab(t, "", "turns: [{steps: [{items: [{answer: x}]}]}]\n")
@@ -56,7 +56,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// A question that overtakes its tool is asked with all that is known, and yes means once.
+// TestQuestionOvertakes checks that a question that arrives before its tool is asked with all that is known.
 func TestQuestionOvertakes(t *testing.T) {
 	for _, yes := range []bool{true, false} {
 		y, asked := fake(t, "asks", "").do(yes)
@@ -77,7 +77,7 @@ func TestQuestionOvertakes(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers holds that what nobody can answer is refused.
+// TestNobodyAnswers checks that requests that no person can answer are refused.
 func TestNobodyAnswers(t *testing.T) {
 	l := fake(t, "asks", "")
 	if y := l.run(t.Context(), l.Request("it")); y.Err != nil || string(y.Res.Output) != "denied" {
@@ -111,7 +111,7 @@ func TestFakeFailures(t *testing.T) {
 	}
 }
 
-// TestModes holds that the mode is set in a new session and in one that is loaded, whose past is not told again.
+// TestModes checks that the mode is set in a new session and in a loaded one, whose history is not reported again.
 func TestModes(t *testing.T) {
 	l := fake(t, "mode", "in mode ")
 	a, err := l.host.Agent(l.cfg)
@@ -139,7 +139,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestLoadsLater holds that a session which can only be loaded in a later minute is not continued before.
+// TestLoadsLater checks that a session that can only be loaded in a later minute is not continued before.
 func TestLoadsLater(t *testing.T) {
 	l := fake(t, "mode", "x")
 	y, _ := l.do(true)
@@ -167,12 +167,12 @@ func TestLoadsLater(t *testing.T) {
 		}
 		return a.Continues(y.Req)
 	}
-	if first, second := same(), same(); first && second { // the minute can end between, but not twice
+	if first, second := same(), same(); first && second { // the minute can end in between, but not twice
 		t.Error("it is continued in the minute in which it began")
 	}
 }
 
-// TestModelFails holds that an agent's word for a model that cannot be asked is no answer.
+// TestModelFails checks that an agent's message about a model that it cannot reach is not an answer.
 func TestModelFails(t *testing.T) {
 	l := fake(t, "plain", "Error: Authentication failed")
 	a, err := l.host.Agent(l.cfg)
@@ -188,7 +188,7 @@ func TestModelFails(t *testing.T) {
 	}
 }
 
-// routed runs an agent that is given a gateway, as Messages has it.
+// routed runs an agent with a gateway for the Messages API.
 func routed(t *testing.T, l *lab) *agenttest.Try {
 	t.Helper()
 	a, err := l.host.Agent(l.cfg)
@@ -201,7 +201,7 @@ func routed(t *testing.T, l *lab) *agenttest.Try {
 	return y
 }
 
-// TestModelFailedUnsaid holds that a turn which an agent ends well is no answer when its model's last answer failed.
+// TestModelFailedUnsaid checks that a turn that ends normally has no answer if the model's last response failed.
 func TestModelFailedUnsaid(t *testing.T) {
 	l := fake(t, "model", "I look around.")
 	y := routed(t, l)
@@ -217,7 +217,7 @@ func TestVendorRequests(t *testing.T) {
 	}
 }
 
-// TestGatewayIgnored holds that an agent which does not use its gateway is found out.
+// TestGatewayIgnored checks that an agent that does not use its gateway is detected.
 func TestGatewayIgnored(t *testing.T) {
 	l := fake(t, "plain", "all by myself")
 	y := routed(t, l)
@@ -226,7 +226,7 @@ func TestGatewayIgnored(t *testing.T) {
 	}
 }
 
-// TestSilentWithoutWall holds that an agent which does not ask is not started where nothing bounds it.
+// TestSilentWithoutWall checks that an agent that does not ask is not started without a wall.
 func TestSilentWithoutWall(t *testing.T) {
 	l := fake(t, "plain", "x")
 	a, err := l.host.Agent(l.cfg)
@@ -270,7 +270,7 @@ func TestWrongDefinitions(t *testing.T) {
 	}
 }
 
-// TestKeyStays holds that a person's key is in nothing that an agent is given.
+// TestKeyStays checks that the user's key is in nothing that an agent is given.
 func TestKeyStays(t *testing.T) {
 	const key = "a-real-key-4711"
 	t.Setenv("OPENAI_API_KEY", key)

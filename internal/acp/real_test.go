@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/proc"
 )
 
-// needWall skips a test where there are no walls.
+// needWall skips a test if walls are not available.
 func needWall(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -35,7 +35,7 @@ const answers = `turns:
   - items: [{answer: "The command gave: {{output 1}}"}]
 `
 
-// testTurn has a real agent run a command, behind the wall, and goes on in its session.
+// testTurn has a real agent run a command behind the wall, and continues its session.
 func testTurn(t *testing.T, kind string) {
 	needWall(t)
 	l := newLab(t, kind, answers)
@@ -47,7 +47,7 @@ func testTurn(t *testing.T, kind string) {
 		t.Errorf("result: %+v", y.Res)
 	}
 	if e := last(y, agent.EventCommand); e == nil || e.Phase != "completed" || e.Text != "echo one > f.txt; false" ||
-		kind != "gemini" && (e.Exit == nil || *e.Exit != 1) { // Gemini tells it to its model only
+		kind != "gemini" && (e.Exit == nil || *e.Exit != 1) { // Gemini reports it only to its model
 		t.Errorf("the command: %+v\n%s", e, y.Log())
 	}
 	if data, err := os.ReadFile(filepath.Join(y.Req.Dir, "f.txt")); string(data) != "one\n" {
@@ -56,14 +56,14 @@ func testTurn(t *testing.T, kind string) {
 	goesOn(t, l, y.Res.Session)
 }
 
-// goesOn holds that a session can be continued, and knows what was said.
+// goesOn checks that a session can be continued, and has what was said.
 func goesOn(t *testing.T, l *lab, session string) {
 	t.Helper()
 	z := l.Request("it again")
 	z.Req.Session = session
 	a, err := l.host.Agent(l.cfg)
 	if k, _ := Named(l.cfg.Kind); err == nil && k.LoadsLater {
-		for range 70 { // it is the next minute before that
+		for range 70 { // by then it is the next minute
 			if a.Continues(z.Req) {
 				break
 			}
@@ -87,7 +87,7 @@ func goesOn(t *testing.T, l *lab, session string) {
 	}
 }
 
-// testAsks holds that where nothing bounds a command, a person is asked for exactly it.
+// testAsks checks that without a wall, a person is asked about the exact command.
 func testAsks(t *testing.T, kind string) {
 	l := newLab(t, kind, answers)
 	l.host.box.Bwrap = ""
@@ -118,7 +118,7 @@ func testAsks(t *testing.T, kind string) {
 		if e := last(y, agent.EventCommand); !yes && (e == nil || e.Phase != "declined" || e.Exit != nil) {
 			t.Errorf("declined: %+v\n%s", e, y.Log())
 		}
-		if !yes && (y.Err != nil || kind == "copilot") { // else the model was told, and went on
+		if !yes && (y.Err != nil || kind == "copilot") { // otherwise the model was told, and continued
 			y.Fails(t, agent.Refused)
 		}
 	}
@@ -151,7 +151,7 @@ const delivers = `turns:
 
 const schema = `{"type":"object","properties":{"$status":{"enum":["done"]},"count":{"type":"integer"}},"required":["$status","count"],"additionalProperties":false}`
 
-// testDelivers has an answer handed back: one that does not fit is not taken, one that is forgotten is asked for.
+// testDelivers has an answer submitted: an invalid one is not accepted, and a missing one is asked for.
 func testDelivers(t *testing.T, kind string) {
 	l := newLab(t, kind, delivers)
 	for name, want := range map[string]string{"it": "---\n{\"$status\":\"done\",\"count\":3}\n---\n\nAll done.",
@@ -172,7 +172,7 @@ func TestCopilotAsks(t *testing.T)      { need(t, "copilot"); testAsks(t, "copil
 func TestCopilotCancelled(t *testing.T) { need(t, "copilot"); testCancelled(t, "copilot") }
 func TestCopilotDelivers(t *testing.T)  { need(t, "copilot"); testDelivers(t, "copilot") }
 
-// TestCopilotKilled ends the agent in the middle of a command, with no word to it, and goes on in its session.
+// TestCopilotKilled kills the agent in the middle of a command, without warning, and continues its session.
 func TestCopilotKilled(t *testing.T) {
 	need(t, "copilot")
 	l := newLab(t, "copilot", `turns:
@@ -193,7 +193,7 @@ func TestCopilotKilled(t *testing.T) {
 	y.Req.Started = func(p agent.Process) { process = p }
 	ctx, stop := context.WithCancel(t.Context())
 	kept := filepath.Join(a.SessionHome(y.Req.Home), "session-state", "*", "events.jsonl")
-	go until(ctx, func() bool { // it writes down what it was told a moment later
+	go until(ctx, func() bool { // it saves the prompt slightly later
 		_, err := os.Stat(begun)
 		files, _ := filepath.Glob(kept)
 		if err != nil || len(files) == 0 {
@@ -226,7 +226,7 @@ const probes = `turns:
   - items: [{answer: "{{output 1}}"}]
 `
 
-// TestCopilotWall tries, as a command of the model, what the wall keeps from it.
+// TestCopilotWall tries what the wall forbids, in a command of the model.
 func TestCopilotWall(t *testing.T) {
 	need(t, "copilot")
 	needWall(t)

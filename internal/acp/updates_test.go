@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestWorking holds that a tool works from its beginning to its end, and that one whose end is never told stops counting
-// once the model speaks.
+// TestWorking checks that a tool counts as running from its beginning to its end, and that one whose end is never
+// reported stops counting once the model responds.
 func TestWorking(t *testing.T) {
 	n := updateLog{tools: map[string]*tool{}}
 	for i, step := range []struct {
