@@ -16,10 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// atOnce waits for nothing before a request is tried again.
+// atOnce does not wait before a retry.
 func atOnce(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
-// newHost is a host with an environment of its own.
+// newHost returns a host with its own environment.
 func newHost(t *testing.T, env map[string]string) *Host {
 	t.Helper()
 	if env == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// fails is the failure that an attempt must have ended with.
+// fails returns the failure that an attempt must have ended with.
 func fails(t *testing.T, err error, kind string) *agent.Failure {
 	t.Helper()
 	var f *agent.Failure
@@ -71,7 +71,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestOddBytes holds that what a server says oddly is either understood or passed over.
+// TestOddBytes checks that odd output of a server is either understood or ignored.
 func TestOddBytes(t *testing.T) {
 	long := strings.Repeat("long ", 2<<20)
 	for name, c := range map[string]struct {
@@ -99,7 +99,7 @@ func TestOddBytes(t *testing.T) {
 	}
 }
 
-// TestRetries holds that a whole answer after broken ones is taken, and that nothing of those is.
+// TestRetries checks that a complete answer after incomplete ones is used, and nothing of those.
 func TestRetries(t *testing.T) {
 	broken := `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"edit","arguments":"{\"path\":\"b.txt\",\"new\":\"b\"}"}}]}}]}`
 	l := newLab(t, sse(broken), status(500, "{}"), says("done"))
@@ -118,7 +118,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestShape holds that an answer of another form is asked for once more, by the schema where the server knows schemas.
+// TestShape checks that an answer of another form is asked for once more, with the schema if the server supports it.
 func TestShape(t *testing.T) {
 	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["ok"]},"n":{"type":"integer"}},"required":["$status","n"]}`)
 	const good = `{"$status":"ok","n":12345678901234567890,"$body":"the text"}`
@@ -154,7 +154,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// TestTornSession holds that a conversation goes on after its last line was cut off, and each call has an answer.
+// TestTornSession checks that a conversation with a torn last line can be continued, and that each call has an answer.
 func TestTornSession(t *testing.T) {
 	l := newLab(t, calls("read", object{"path": "a.txt"}), says("done"), says("again"))
 	res, err := l.run()
@@ -179,7 +179,7 @@ func TestTornSession(t *testing.T) {
 	}
 }
 
-// TestKeyStays holds that neither commands nor the log get the key.
+// TestKeyStays checks that neither commands nor the log get the key.
 func TestKeyStays(t *testing.T) {
 	l := newLab(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer the-key" {
@@ -201,7 +201,7 @@ func TestKeyStays(t *testing.T) {
 	}
 }
 
-// TestNobodyListens asks where nobody is: once.
+// TestNobodyListens checks that a server that refuses connections is asked only once.
 func TestNobodyListens(t *testing.T) {
 	l := newLab(t, says("done"))
 	s := httptest.NewServer(nil)

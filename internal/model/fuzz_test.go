@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzRead holds that whatever a server says is read without a panic, and that what was understood of it can be said
-// to it again.
+// FuzzRead checks that any output of a server is read without a panic, and that what was understood can be stored and
+// sent to it again.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`data: {"choices":[{"delta":{"content":"x","tool_calls":[{"index":3,"id":"a","function":{"name":"run","arguments":"{"}}]},` +
 		`"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}` + "\n\ndata: [DONE]\n"))

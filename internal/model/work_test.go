@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// A lab is an agent with a server that answers what a test says.
+// A lab is an agent with a server that answers as a test says.
 type lab struct {
 	t      *testing.T
 	host   *Host
@@ -34,7 +34,7 @@ type lab struct {
 	access agent.Access
 }
 
-// newLab serves answers one after the other, the last one for ever.
+// newLab serves answers one after the other, and then the last one again and again.
 func newLab(t *testing.T, answers ...http.HandlerFunc) *lab {
 	t.Helper()
 	l := &lab{t: t, tree: t.TempDir(), desk: t.TempDir(), home: t.TempDir(), host: newHost(t, nil), access: agent.Write}
@@ -87,12 +87,12 @@ func (l *lab) run(change ...func(*agent.Request)) (agent.Result, error) {
 	return a.Run(l.t.Context(), req, func(e agent.Event) error { l.events = append(l.events, e); return nil })
 }
 
-// says answers by text.
+// says answers with a text.
 func says(text string) http.HandlerFunc {
 	return sse(string(encode(object{"choices": []any{object{"delta": object{"content": text}, "finish_reason": "stop"}}})))
 }
 
-// calls answers by calls of a tool, each with its arguments.
+// calls answers with calls of a tool, each with its arguments.
 func calls(name string, arguments ...object) http.HandlerFunc {
 	var list []any
 	for i, a := range arguments {
@@ -120,7 +120,7 @@ func status(code int, body string, header ...string) http.HandlerFunc {
 	}
 }
 
-// TestFiles holds what a model may read and change, and what it is told.
+// TestFiles checks what a model may read and change, and what it is told.
 func TestFiles(t *testing.T) {
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "secret"), []byte("the secret"), 0o644); err != nil {
@@ -131,7 +131,7 @@ func TestFiles(t *testing.T) {
 		args object
 		told string // a part of what the model is told
 		file string // that is changed
-		now  string // what it holds then
+		now  string // its content afterwards
 		asks bool
 	}{
 		"read":             {"read", object{"path": "a.txt"}, `one\ntwo\nthree\n`, "", "", false},
@@ -179,7 +179,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestAccess holds that a role that only reads has no way to change anything.
+// TestAccess checks that a role with access: read cannot change the tree.
 func TestAccess(t *testing.T) {
 	l := newLab(t, calls("edit", object{"path": "a.txt", "new": "b"}), calls("run", object{"command": "echo b > a.txt; echo b > $PLAIT_ARTIFACTS/b"}), says("done"))
 	if l.host.box.Bwrap == "" {
@@ -198,7 +198,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestWithoutWall holds that each command and each change is asked for, exactly as it is.
+// TestWithoutWall checks that a person is asked about each command and each change, exactly as it is.
 func TestWithoutWall(t *testing.T) {
 	for _, yes := range []bool{true, false} {
 		l := newLab(t, calls("run", object{"command": "echo b > b.txt"}), calls("edit", object{"path": "a.txt", "old": "two", "new": "2"}), says("done"))
@@ -218,7 +218,7 @@ func TestWithoutWall(t *testing.T) {
 	}
 }
 
-// TestBounds holds that what a command writes is bounded, and that it is stopped.
+// TestBounds checks that a command's output and its time are limited.
 func TestBounds(t *testing.T) {
 	l := newLab(t, calls("run", object{"command": "seq 300000"}, object{"command": "echo begun; sleep 60", "timeout": 1}), says("done"))
 	l.access = agent.Full
