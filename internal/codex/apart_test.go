@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLayApart has the first attempts of a task, beside each other, and those of an earlier version find one home.
+// TestLayApart checks that concurrent first attempts of a task find one home, also that of an earlier version.
 func TestLayApart(t *testing.T) {
 	for name, old := range map[string]bool{"new": false, "of an earlier version": true} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func TestAppAskErrors(t *testing.T) {
 	}
 }
 
-// Waiting for a person costs no time: neither the wall limit nor the idle one.
+// TestAppAskWaits checks that waiting for a person counts toward neither the timeout nor the idle limit.
 func TestAppAskWaits(t *testing.T) {
 	l := newLab(t, `
 turns:
@@ -144,10 +144,10 @@ func TestAppAnsweredLate(t *testing.T) {
 	y.req.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
 		cancel()
 		<-ctx.Done()
-		return agent.Answer{Approved: true}, nil // said all the same
+		return agent.Answer{Approved: true}, nil // approved nevertheless
 	}
 	y.fails(ctx, t, l.agent, agent.Cancelled)
-	// The session is in order: it can be continued, and nothing was done.
+	// The session is intact: it can be continued, and nothing was done.
 	again := l.try(t, "again")
 	again.req.Session, again.req.Access = y.session, agent.Read
 	again.works(t, l.agent)
@@ -201,8 +201,8 @@ func init() {
 	}
 }
 
-// serveMCP is an MCP server on stdin and stdout with a tool that writes what it
-// is called with to a file.
+// serveMCP is an MCP server on stdin and stdout with a tool that writes its
+// arguments to a file.
 func serveMCP(file string) {
 	type object = map[string]any
 	in := bufio.NewScanner(os.Stdin)

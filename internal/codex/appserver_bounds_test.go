@@ -60,7 +60,7 @@ turns:
 	}
 }
 
-// The settings of a project are programs: they are not run, whatever they say.
+// TestAppNoTrust checks that a project's settings, which can name programs, run none.
 func TestAppNoTrust(t *testing.T) {
 	const sub = "sub"
 	for name, dir := range map[string]string{"the root": "", "below the root": sub} {
@@ -68,7 +68,7 @@ func TestAppNoTrust(t *testing.T) {
 			l := newLab(t, answer, func(c *Config) { c.Dir = dir })
 			y := l.try(t, "go")
 			y.req.Access = agent.Full
-			// A path through a link names the same project.
+			// A path through a link leads to the same project.
 			link := filepath.Join(t.TempDir(), "link")
 			if err := os.Symlink(y.req.Dir, link); err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ turns:
 	}
 }
 
-// The first program of a command's PATH is in Bin, whatever a login shell makes of PATH.
+// TestBinOnPath checks that Bin is first in a command's PATH, whatever a login shell does to PATH.
 func TestBinOnPath(t *testing.T) {
 	scratch := t.TempDir()
 	bin := filepath.Join(scratch, "bin")

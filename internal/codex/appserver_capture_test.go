@@ -60,7 +60,7 @@ turns:
 
 var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// With PLAIT_CAPTURE set this makes the streams in testdata/appserver anew.
+// TestCapture recreates the streams in testdata/appserver if PLAIT_CAPTURE is set.
 func TestCapture(t *testing.T) {
 	if os.Getenv("PLAIT_CAPTURE") == "" {
 		t.Skip("set PLAIT_CAPTURE to make the captured streams anew")
@@ -79,7 +79,7 @@ func TestCapture(t *testing.T) {
 		if turn == "" {
 			turn = regexp.MustCompile(`"result":\{"turn":\{"id":"([^"]*)"`).FindStringSubmatch(text)[1]
 		}
-		_, text, _ = strings.Cut(text, "turn/started") // what comes before is of no interest here
+		_, text, _ = strings.Cut(text, "turn/started") // what comes before does not matter here
 		text = `{"method":"turn/started` + text
 		names := map[string]string{y.session: "thread-1", turn: "turn-1"}
 		text = strings.NewReplacer(y.req.Dir, "/work", filepath.Dir(y.req.Dir), "/outer", l.home, "/home",

@@ -60,8 +60,8 @@ func TestAppConformance(t *testing.T) {
 	})
 }
 
-// A switchboard is one endpoint for many scripted models: which one answers says
-// a mark in the prompt.
+// A switchboard is one endpoint for many scripted models: a mark in the prompt
+// selects the one that answers.
 type switchboard struct {
 	*httptest.Server
 	mu     sync.Mutex

@@ -20,7 +20,7 @@ import (
 type contract struct {
 	dir     string
 	methods map[string]string // of the client's requests: the definition of their params
-	// the same for those of the server, and the client's notifications
+	// the same for the server's notifications and requests, and the client's notifications
 	notifications, requests, clientOwn map[string]string
 	definitions                        map[string]json.RawMessage
 }
@@ -72,8 +72,8 @@ func readContract(t *testing.T) *contract {
 	return c
 }
 
-// understood are the notifications and requests of the server's that mean
-// something to this package.
+// understood are the notifications and requests of the server that this package
+// handles.
 var understood = struct{ notifications, requests []string }{
 	[]string{
 		"turn/started", "turn/completed", "item/started", "item/completed", "item/agentMessage/delta",
@@ -89,7 +89,7 @@ var understood = struct{ notifications, requests []string }{
 	},
 }
 
-// The lists above are those of the code.
+// TestContractListsAreWhole checks the lists above against the code.
 func TestContractListsAreWhole(t *testing.T) {
 	for file, list := range map[string][]string{"receive.go": understood.notifications,
 		"approval.go": understood.requests} {
@@ -113,7 +113,7 @@ func TestContractListsAreWhole(t *testing.T) {
 	}
 }
 
-// What is sent, by the code that sends it, is what Codex takes.
+// TestContractCalls checks that Codex accepts what the code sends.
 func TestContractCalls(t *testing.T) {
 	c := readContract(t)
 	sent := map[string]map[string]any{}
@@ -150,8 +150,8 @@ func TestContractCalls(t *testing.T) {
 	forked.works(t, rich)
 	note(forked)
 
-	// A turn that is steered and then interrupted, and a session that is loaded
-	// already.
+	// A turn that is steered and then interrupted, and a session that is already
+	// loaded.
 	g := newFake(t, fakeScript{NoEnd: true, Turn: []string{said}})
 	home := t.TempDir()
 	first, second := newAppTry(t, "go"), newAppTry(t, "go")
@@ -175,7 +175,7 @@ func TestContractCalls(t *testing.T) {
 	note(first)
 	note(second)
 
-	delete(sent, "plait/methods") // which must not be there
+	delete(sent, "plait/methods") // which must not exist
 	if _, ok := c.methods["plait/methods"]; ok {
 		t.Error("Codex has a method plait/methods, by whose absence it was asked for its methods")
 	}
@@ -201,8 +201,8 @@ func TestContractCalls(t *testing.T) {
 	}
 }
 
-// compare checks that the keys of params are properties of a definition, and
-// that what it requires is there.
+// compare checks that the keys of params are properties of a definition, that
+// required ones are present, and that the values fit.
 func (c *contract) compare(t *testing.T, method, name string, params map[string]any) {
 	t.Helper()
 	var d struct {
@@ -223,7 +223,7 @@ func (c *contract) compare(t *testing.T, method, name string, params map[string]
 			t.Errorf("%s is sent without %s, which %s requires now", method, key, name)
 		}
 	}
-	// The values too: the whole of the parameters fits.
+	// The values must fit too.
 	whole := `{"$schema":"http://json-schema.org/draft-07/schema#","$ref":"#/definitions/` + name + `","definitions":` +
 		jsonOf(t, c.definitions) + `}`
 	if err := fits(t, whole, params); err != nil {
@@ -267,7 +267,7 @@ func TestContractNews(t *testing.T) {
 	}
 }
 
-// What is answered, by the code that answers, is what Codex takes.
+// TestContractAnswers checks that Codex accepts what the code answers.
 func TestContractAnswers(t *testing.T) {
 	c := readContract(t)
 	files := map[string]string{

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
-// optional are the calls that are made only if the server has them, or whose
-// failure is tolerated.
+// optional are calls that are made only if the server has them, or that may
+// fail.
 var optional = []string{
 	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "turn/steer",
 }
@@ -28,15 +28,15 @@ var optional = []string{
 const fakeKey = "APPTEST_SCRIPT"
 
 // A fakeScript says what a fake app-server does. In its lines THREAD and TURN
-// mean the session and the turn, BIG for 6.3 million characters.
+// stand for the session and the turn, BIG for 6.3 million characters.
 type fakeScript struct {
-	Methods []string          // that it names; nil: all that are used here
-	Silent  bool              // it names none
+	Methods []string          // that it lists; nil: all that are used here
+	Silent  bool              // it lists none
 	Mute    []string          // it does not answer these
 	Refuse  map[string]string // it answers these with an error
-	Exit    string            // it exits with code 3 when this comes
-	Shut    string            // it closes its stdout when this comes
-	Deaf    string            // it stops reading when this comes
+	Exit    string            // it exits with code 3 on this message
+	Shut    string            // it closes its stdout on this message
+	Deaf    string            // it stops reading on this message
 	Twice   bool              // it answers everything twice
 	Flood   int               // bytes on stderr when the turn starts
 	Before  []string          // lines before the answer to turn/start
@@ -44,8 +44,8 @@ type fakeScript struct {
 	NoEnd   bool              // the turn does not end by itself
 }
 
-// It ends by syscall.Exit: the race detector keeps a process that ends by os.Exit
-// for a second.
+// It ends with syscall.Exit: under the race detector os.Exit takes a second
+// longer.
 func init() {
 	file := os.Getenv(fakeKey)
 	switch {
@@ -65,8 +65,8 @@ type fakeServer struct {
 	threads int
 }
 
-// fakeAppServer is an app-server that follows the script in a file. What it
-// reads and writes is beside the file.
+// fakeAppServer is an app-server that follows the script in a file. It logs what
+// it reads and writes next to the file.
 func fakeAppServer(file string) {
 	var f fakeServer
 	data, err := os.ReadFile(file)
@@ -83,7 +83,7 @@ func fakeAppServer(file string) {
 	}
 }
 
-// next deals with one line from the client.
+// next handles one line from the client.
 func (f *fakeServer) next() bool {
 	line, err := f.in.ReadBytes('\n')
 	var m message
@@ -178,7 +178,7 @@ func (f *fakeServer) lines(lines []string, thread string) {
 
 func (f *fakeServer) say(line string) { io.WriteString(f.out, line+"\n") }
 
-// said is what an agent says last.
+// said is an agent's last message.
 const said = `{"method":"item/completed","params":{"threadId":"THREAD","turnId":"TURN","item":{"type":"agentMessage",` +
 	`"id":"m","text":"all done"}}}`
 

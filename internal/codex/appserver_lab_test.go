@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// bareHome is a home directory without anybody's settings.
+// bareHome is a home directory without any settings.
 const bareHome = "/nonexistent"
 
 // A lab is the real Codex with a scripted model.
@@ -48,7 +48,7 @@ func newLab(t *testing.T, scenario string, change ...func(*Config)) *lab {
 	return l
 }
 
-// another returns a further host, and an agent of the lab's definition.
+// another returns another host, and an agent of the lab's definition.
 func (l *lab) another(t *testing.T, change ...func(*Config)) (*Host, *Agent) {
 	t.Helper()
 	h := NewHost(HostConfig{Grace: time.Second, Startup: 2 * time.Minute})
@@ -64,14 +64,14 @@ func (l *lab) another(t *testing.T, change ...func(*Config)) (*Host, *Agent) {
 	return h, a
 }
 
-// asked returns the requests that the model got.
+// asked returns the requests that the model received.
 func (l *lab) asked() []scripted.Request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]scripted.Request(nil), l.requests...)
 }
 
-// A buffer may be read while it is written.
+// A buffer may be read and written concurrently.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -118,7 +118,7 @@ func newAppTry(t *testing.T, prompt string) *appTry {
 	return y
 }
 
-// newRequest is an attempt with a desk and a tree of its own.
+// newRequest returns an attempt with its own desk and tree.
 func newRequest(t *testing.T, kind, prompt string, desk agent.Desk) agent.Request {
 	t.Helper()
 	desk.Artifacts = filepath.Join(t.TempDir(), "artifacts")
@@ -132,7 +132,7 @@ func newRequest(t *testing.T, kind, prompt string, desk agent.Desk) agent.Reques
 	}
 }
 
-// run runs an agent to its end and checks what holds for every run.
+// run runs an agent to its end and checks what every run must fulfill.
 func (y *appTry) run(ctx context.Context, t *testing.T, a agent.Agent) (agent.Result, error) {
 	t.Helper()
 	res, err := a.Run(ctx, y.req, func(e agent.Event) error {
@@ -188,7 +188,7 @@ func (y *appTry) fails(ctx context.Context, t *testing.T, a agent.Agent, kind st
 	return f
 }
 
-// of returns the events of a kind and, unless it is empty, a phase.
+// of returns the events of a kind and, unless phase is empty, of that phase.
 func (y *appTry) of(kind, phase string) []agent.Event {
 	var found []agent.Event
 	for _, e := range y.events {
@@ -199,10 +199,10 @@ func (y *appTry) of(kind, phase string) []agent.Event {
 	return found
 }
 
-// answer is a scenario in which the model answers at once.
+// answer is a scenario in which the model answers immediately.
 const answer = "turns:\n- steps:\n  - items:\n    - answer: all done\n"
 
-// running returns whether a process has marker among its arguments.
+// running reports whether a process has marker among its arguments.
 func running(t *testing.T, marker string) bool {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -180,7 +180,7 @@ func TestFakeFailures(t *testing.T) {
 	}
 }
 
-// An unanswered question must not keep an attempt whose Codex is gone.
+// TestFakeDiesWhileAsking checks that an open question does not hold up an attempt whose Codex is gone.
 func TestFakeDiesWhileAsking(t *testing.T) {
 	f := newFake(t, fakeScript{NoEnd: true, Exit: "turn/steer", Turn: []string{
 		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN",` +
@@ -212,7 +212,7 @@ func TestFakeWithdrawsQuestion(t *testing.T) {
 	y.works(t, f)
 }
 
-// A turn that cannot be ended on a server that others use takes the server along.
+// TestFakeStubbornTurnOnSharedServer checks that a turn that cannot be ended takes a shared server down with it.
 func TestFakeStubbornTurnOnSharedServer(t *testing.T) {
 	f := newFake(t, fakeScript{Mute: []string{"turn/interrupt"}, NoEnd: true, Turn: []string{said}})
 	home := t.TempDir()

@@ -100,7 +100,7 @@ func TestAppKilled(t *testing.T) {
 			y.on = func(e agent.Event) {
 				if e.Kind == agent.EventCommand && e.Phase == "started" {
 					eventually(t, "the command runs", func() bool { return running(t, marker) })
-					// Again and again: the first SIGSEGV only takes away a handler.
+					// Repeatedly: the first SIGSEGV only removes a handler.
 					eventually(t, "Codex is dead", func() bool {
 						syscall.Kill(y.process.PID, sig)
 						return !proc.Alive(y.process.PID, y.process.Start)

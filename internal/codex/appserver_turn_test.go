@@ -146,7 +146,7 @@ func TestAppUsageAndSessions(t *testing.T) {
 		t.Fatal("the session cannot be gone on with")
 	}
 
-	// The server has ended meanwhile; this is another one.
+	// That server has ended; this is another one.
 	second := l.try(t, "the second prompt")
 	second.req.Session, second.req.Dir = one.Session, first.req.Dir
 	two := second.works(t, l.agent)
@@ -210,7 +210,7 @@ turns:
     - answer: "{{output 1}}"
 `
 
-// background runs an attempt that stays until its directory has the file go.
+// background runs an attempt that does not end until its directory has the file go.
 func background(t *testing.T, l *lab) (y *appTry, end func() agent.Result) {
 	t.Helper()
 	y = l.try(t, "stay")
@@ -258,7 +258,7 @@ func TestAppSharedServer(t *testing.T) {
 	if second.Sandbox != "read-only" || second.Session != first.Session || two.process != stay.process {
 		t.Errorf("got result %+v of %+v", second, two.process)
 	}
-	// A session in which an attempt works is not another one's.
+	// A session in which an attempt works is not available to another one.
 	three := l.try(t, "look")
 	three.req.Session = stay.session
 	if f := three.fails(t.Context(), t, l.agent, agent.Infra); !strings.Contains(f.Message,
@@ -285,7 +285,7 @@ func TestAppSharedServer(t *testing.T) {
 	}
 }
 
-// What an attempt leaves running is ended with it, also on a server that stays.
+// TestAppSharedServerLeavesNothing checks that processes end with their attempt, even if its server continues.
 func TestAppSharedServerLeavesNothing(t *testing.T) {
 	const marker = "plait-left-sleeper"
 	l := newLab(t, `

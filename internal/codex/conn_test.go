@@ -52,7 +52,7 @@ func bareTurn(t testing.TB, req agent.Request) (*turn, *server, *sink) {
 	return u, s, out
 }
 
-// answerTo returns what is answered to a request of the server's.
+// answerTo returns the answer to a request of the server.
 func answerTo(t *testing.T, method string, approved bool) map[string]any {
 	t.Helper()
 	u, s, out := bareTurn(t, agent.Request{Ask: func(context.Context, agent.Question) (agent.Answer, error) {
@@ -123,7 +123,7 @@ func TestConnShowsNoSecret(t *testing.T) {
 	}
 }
 
-// After an attempt is over nothing is written to its desk, whoever still speaks.
+// TestConnOver checks that nothing is written to an attempt's desk after its end, whatever still arrives.
 func TestConnOver(t *testing.T) {
 	var raw bytes.Buffer
 	u, s, _ := bareTurn(t, agent.Request{Desk: agent.Desk{Raw: &raw}})

@@ -60,12 +60,12 @@ func (y *execTry) fails(t *testing.T, a *ExecAgent, kind string) *agent.Failure 
 	return f
 }
 
-// fakeCodex returns an agent whose Codex is a script that says what it is told.
+// fakeCodex returns an agent whose Codex is a shell script.
 func fakeCodex(t *testing.T, script string) *ExecAgent {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "codex")
 	text := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo codex-cli " + Version + "; exit; fi\n" + script + "\n"
-	// A program that a child being forked right now holds open cannot be run.
+	// A program that is open for writing in a child that is being forked cannot be run.
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(path, []byte(text), 0o700)
 	syscall.ForkLock.RUnlock()
@@ -310,7 +310,7 @@ func TestExecArguments(t *testing.T) {
 }
 
 func TestExecRolloutLink(t *testing.T) {
-	// The agent plants a link where the copy of the rollout goes.
+	// The agent plants a link at the path of the rollout's copy.
 	victim := filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/agenttest"
 )
 
-// A homed agent gives each request a home of its own.
+// A homed agent gives each request its own home.
 type homed struct {
 	agent.Agent
 	t *testing.T
@@ -21,7 +21,7 @@ func (h homed) Run(ctx context.Context, req agent.Request, emit func(agent.Event
 }
 
 // TestExecConformance runs the suite with the real Codex, whose model says the
-// script's text, and with a fake one that is deaf.
+// script's text, and with a fake one that ignores signals.
 func TestExecConformance(t *testing.T) {
 	h, _ := needCodex(t)
 	const noPerson = "codex exec asks nobody"
@@ -47,7 +47,7 @@ func TestExecConformance(t *testing.T) {
 			}
 			text := string(said)
 			if s.End == agenttest.Stubborn {
-				// The real one always heeds SIGINT.
+				// The real one never ignores SIGINT.
 				return homed{fakeCodex(t, sayStart+"cat <<'EOF'\n"+`{"type":"item.completed","item":{"id":"m",`+
 					`"type":"agent_message","text":`+text+"}}\nEOF\n"+
 					"trap '' INT TERM; while :; do sleep 1; done"), t}
@@ -57,7 +57,7 @@ func TestExecConformance(t *testing.T) {
 			case agenttest.Fails:
 				steps = "  - items:\n    - say: " + text + "\n    - run: 'true'\n  - fail: {status: 500}\n"
 			case agenttest.Hangs:
-				// The model says something, and then nothing any more.
+				// The model says something, and then nothing more.
 				steps = "  - items:\n    - say: " + text + "\n    - run: 'true'\n  - silent: true\n"
 			case agenttest.Leaves:
 				steps = "  - items:\n    - run: setsid sleep 60 >/dev/null 2>&1 &\n  - items:\n    - answer: " + text +

@@ -136,7 +136,7 @@ func sameJSON(t *testing.T, a, b []byte) bool {
 	return bytes.Equal(p, q)
 }
 
-// writes is a scenario that writes a file by a command and says the environment.
+// writes is a scenario that writes a file with a command and answers with the environment.
 const writes = `turns:
 - steps:
   - items:
@@ -167,7 +167,7 @@ func TestExecRealSessions(t *testing.T) {
 		}
 	}
 
-	// It goes on: the prompt alone is sent, and it may still write.
+	// The session continues: only the prompt is sent, and it may still write.
 	z := newExecTry(t, "the second prompt")
 	z.req.Home, z.req.Dir, z.req.Session = y.req.Home, y.req.Dir, first.Session
 	if !a.Continues(z.req) {
@@ -214,7 +214,7 @@ func TestExecRealSessions(t *testing.T) {
 		from = &agent.Branch{Home: w.req.Home, Session: branch.Session, Turn: branch.Turn}
 	}
 
-	// A session that is not there.
+	// A session that does not exist.
 	v := newExecTry(t, "more")
 	v.req.Session = "01a1fdfc-0000-7000-8000-000000000000"
 	if f := v.fails(t, a, agent.Infra); f.Session != "" || !strings.Contains(f.Message, "not there") {

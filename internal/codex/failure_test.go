@@ -146,7 +146,7 @@ func TestExecFailure(t *testing.T) {
 	}
 }
 
-// TestExecCaptures replays what the real Codex said, see testdata/exec/NOTES.md.
+// TestExecCaptures replays output of the real Codex, see testdata/exec/NOTES.md.
 func TestExecCaptures(t *testing.T) {
 	tests := []struct {
 		file   string

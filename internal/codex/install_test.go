@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What `make test` installs must be what the package is tested with.
+// TestMakefileInstallsThisVersion checks that `make test` installs the version that the package is tested with.
 func TestMakefileInstallsThisVersion(t *testing.T) {
 	data, err := os.ReadFile("../../Makefile")
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// brief is an event on one line.
+// brief returns an event on one line.
 func brief(e agent.Event) string {
 	s := strings.TrimSpace(fmt.Sprintf("%s %s %s %q", e.Kind, e.Phase, e.ID, e.Text))
 	if e.Output != "" {
@@ -36,7 +36,7 @@ func brief(e agent.Event) string {
 	return s
 }
 
-// replayed is what came of a captured stream.
+// replayed is the outcome of a captured stream.
 type replayed struct {
 	events    []string // without the pieces of messages
 	pieces    map[string]string
@@ -156,7 +156,7 @@ var capturedStreamsCases = []struct {
 			`message completed resp_1_1_item0 "a text that is long enough to be cut in the middle of it"`,
 			`usage   "" usage 100 10 20 5`,
 		},
-		// What was said before the cut is said again.
+		// What was said before the cut is repeated.
 		pieces: map[string]string{"resp_1_1_item0": "a text that is long enough to be cut in the midda text that " +
 			"is long enough to be cut in the middle of it"},
 	},
@@ -240,8 +240,8 @@ func TestItemEvents(t *testing.T) {
 	}
 }
 
-// A path is inside only if what it leads to is, and is no program of Plait's,
-// git's or Codex's.
+// TestPatchInside checks that a path is inside only if its target is, and if it
+// is not protected.
 func TestPatchInside(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	os.Setenv("XDG_STATE_HOME", state) // where homes lie apart: see makeHome
+	os.Setenv("XDG_STATE_HOME", state) // where homes that are apart are: see makeHome
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.Chmod(filepath.Join(state, "plait", "codex"), 0o700)
 		os.RemoveAll(state)
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// needCodex returns a host and the real Codex it found. Without one the test is
-// skipped, and fails where nothing may be skipped.
+// needCodex returns a host and the real Codex it found. Without one, it skips the
+// test, or fails it where no test may be skipped.
 func needCodex(t *testing.T) (*Host, Program) {
 	t.Helper()
 	h := NewHost(HostConfig{})

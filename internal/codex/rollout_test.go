@@ -17,7 +17,7 @@ const (
 	session3 = "01a1fdfc-0000-7000-8000-000000000003"
 )
 
-// putRollout writes a rollout whose session goes on from parent, or from none.
+// putRollout writes a rollout whose session continues parent, if that is not "".
 func putRollout(t *testing.T, home, name, parent string, lines ...string) string {
 	t.Helper()
 	dir := filepath.Join(home, "sessions", "2026", "11", "21")

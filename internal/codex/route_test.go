@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// An ear is a Traffic that counts, and lets so many requests through.
+// An ear is a Traffic that counts, and lets a number of requests through.
 type ear struct {
 	most int // 0: all
 
@@ -38,8 +38,8 @@ func (e *ear) End(_ *agent.Call, _ agent.Reply, used agent.Usage) {
 	e.used.OutputTokens += used.OutputTokens
 }
 
-// TestThroughTheGateway holds that both faces of Codex ask their model through the gateway of their attempt, also when
-// attempts share a server and when a session goes on, and that what it counts is what Codex says.
+// TestThroughTheGateway checks that both interfaces of Codex reach their model through the attempt's gateway, even when
+// a session continues, and that it counts what Codex reports.
 func TestThroughTheGateway(t *testing.T) {
 	l := newLab(t, answer)
 	once := &ExecAgent{host: l.host, cfg: l.agent.cfg}
@@ -81,7 +81,7 @@ func TestThroughTheGateway(t *testing.T) {
 	both.Wait()
 }
 
-// TestStopsWhenRefused holds that Codex asks no second time.
+// TestStopsWhenRefused checks that Codex does not ask a second time.
 func TestStopsWhenRefused(t *testing.T) {
 	l := newLab(t, answer)
 	y := l.try(t, "go")
@@ -138,7 +138,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestKeyStaysWithPlait holds that Codex does not get the key of its model when it has a gateway.
+// TestKeyStaysWithPlait checks that Codex does not get the key of its model when it has a gateway.
 func TestKeyStaysWithPlait(t *testing.T) {
 	t.Setenv(apiKey, "the-real-key")
 	h := NewHost(HostConfig{})
@@ -155,7 +155,7 @@ func TestKeyStaysWithPlait(t *testing.T) {
 	}
 }
 
-// TestAReplayNeedsNoLogin holds that a replay goes by the gateway without a key, and nowhere from there.
+// TestAReplayNeedsNoLogin checks that a replay uses the gateway without a key, and an upstream that is nowhere.
 func TestAReplayNeedsNoLogin(t *testing.T) {
 	h := NewHost(HostConfig{Getenv: func(string) string { return "" }})
 	mine := map[string]any{"model_provider": "p", "model_providers": map[string]any{
@@ -170,7 +170,7 @@ func TestAReplayNeedsNoLogin(t *testing.T) {
 	}
 }
 
-// A Codex that answers without asking its gateway is found out.
+// TestGatewayIgnored checks that a Codex that answers without using its gateway is detected.
 func TestGatewayIgnored(t *testing.T) {
 	y := newExecTry(t, "it")
 	y.req.Traffic = new(ear)

@@ -53,7 +53,7 @@ func goCmp(t *testing.T) (require, sums string) {
 	return require, sums
 }
 
-// The tests of ordinary projects run in access: write, and nothing is asked.
+// TestAppToolchains checks that the tests of ordinary projects run with access: write, without approvals.
 func TestAppToolchains(t *testing.T) {
 	l := newLab(t, `
 turns:
@@ -75,7 +75,7 @@ turns:
 `)
 	require, sums := goCmp(t)
 	y := l.try(t, "test")
-	y.req.Timeout = 15 * time.Minute // it compiles, which takes minutes on a machine with other work
+	y.req.Timeout = 15 * time.Minute // it compiles, which takes minutes on a busy machine
 	if err := housetest.GoCache(filepath.Join(y.req.Home, "cache")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ turns:
 	}
 }
 
-// What is hidden is not read, what is granted is, and the record says what was granted.
+// TestAppGranted checks that only what is granted can be used, and that the record says what was granted.
 func TestAppGranted(t *testing.T) {
 	record, err := os.MkdirTemp(".", "record-") // a home below TMPDIR would be hidden with all of it
 	if err != nil {
@@ -192,7 +192,7 @@ func TestSandboxIsRefused(t *testing.T) {
 	}
 }
 
-// A session with the terms of another sandbox has another profile.
+// TestProfileIsNamedByWhatItSays checks that different sandboxes have different profile names.
 func TestProfileIsNamedByWhatItSays(t *testing.T) {
 	dir := t.TempDir()
 	s, h := &setup{home: filepath.Join(dir, "codex"), scratch: dir, dir: dir}, NewHost(HostConfig{})
@@ -211,7 +211,7 @@ func TestProfileIsNamedByWhatItSays(t *testing.T) {
 	}
 }
 
-// The servers of the user's own are there by choice, and their keys are in no request.
+// TestAppServersOfTheUser checks that only chosen servers of the user run, and that their keys are in no request.
 func TestAppServersOfTheUser(t *testing.T) {
 	user := t.TempDir()
 	writeTree(t, user, map[string]string{"config.toml": `
@@ -249,7 +249,7 @@ args = ["-c", "touch ` + user + `/ran-other; exit 1"]
 	}
 }
 
-// Codex reaches its model through the proxy that its user has.
+// TestAppProxy checks that Codex reaches its model through the user's proxy.
 func TestAppProxy(t *testing.T) {
 	l := newLab(t, answer)
 	model, err := url.Parse(l.model.URL())
