@@ -153,8 +153,8 @@ func (g *Gateway) Used() Usage {
 	return g.used
 }
 
-// Bypassed returns what a step says of an agent that answered although none of its requests for an answer reached its
-// gateway, otherwise "". For a nil gateway, which means none, it returns "" too.
+// Bypassed returns what a step says about an agent that answered although none of its requests for an answer reached
+// its gateway, otherwise "". For a nil gateway, which means none, it returns "" too.
 func (g *Gateway) Bypassed() string {
 	if g == nil || g.reached.Load() {
 		return ""
