@@ -243,7 +243,7 @@ const Objects = "objects"
 type Process struct {
 	PID   int
 	Start int64  // clock ticks since boot, from /proc/<pid>/stat
-	Tag   string // marks it and its descendants, if it differs from the request's tag, else ""
+	Tag   string // marks it and its descendants; "" if it is the request's tag
 }
 
 // Kinds of events.

@@ -34,8 +34,8 @@ func (o shapeObject) get(key string) (any, bool) {
 // shapeDepth limits how deeply schemas and answers may be nested.
 const shapeDepth = 200
 
-// shapeParse reads exactly one JSON value. Duplicate members and invalid UTF-8
-// are errors.
+// shapeParse reads exactly one JSON value. Duplicate members and invalid
+// Unicode are errors.
 func shapeParse(data []byte) (any, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	v, err := shapeRead(dec, 0)
