@@ -149,7 +149,7 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 		}
 		req.Traffic = made.tape
 	}
-	if isProgram { // what it keeps between runs belongs to the task, as does all it can write
+	if isProgram { // its caches belong to the task, as does all it can write
 		caches, err := sandbox.Caches(req)
 		if err != nil {
 			return nil, req, err

@@ -1,7 +1,7 @@
 // Package replay plays recordings: single attempts, as the agent kind replay, and whole tasks, see [Player].
 //
 // The agent kind returns recorded attempts byte for byte, for offline tests, demos and what-if runs. Its
-// Recording is made by hand, read from a file (see [Parse] for the form) or put together from a store. An
+// Recording is built directly, read from a file (see [Parse] for the form) or assembled from a store. An
 // attempt is chosen by exact role, visit and try; if it is missing, the failure names it. Laws:
 //
 //   - What was recorded is written to the raw log and to the stderr log before
