@@ -20,7 +20,7 @@ const (
 	benchWriters = "PLAIT_TEST_BENCH_WRITERS"
 )
 
-// TestMain makes the test binary be a process with writers, when a benchmark starts it.
+// TestMain makes the test binary a process with writers if a benchmark started it.
 func TestMain(m *testing.M) {
 	if url := os.Getenv(benchEnv); url != "" {
 		if err := beWriters(url, os.Stdin, os.Stdout); err != nil {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beWriters reads how long to take steps, line by line, and answers each with how many it took a second.
+// beWriters reads how long to take steps, line by line, and answers each with how many it took per second.
 func beWriters(url string, in io.Reader, out io.Writer) error {
 	var first, writers int
 	if _, err := fmt.Sscan(os.Getenv(benchWriters), &first, &writers); err != nil {
@@ -68,8 +68,8 @@ func beWriters(url string, in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// processes starts some of this binary, each with its share of writers, and returns what lets all take steps
-// at once for a time and says how many they took a second together.
+// processes starts some of this binary, each with its share of writers, and returns a function that lets all
+// take steps concurrently for a while and returns how many they took per second together.
 func processes(b *testing.B, url string, n, writers int) func(time.Duration) float64 {
 	b.Helper()
 	type process struct {

@@ -21,10 +21,10 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// BenchmarkStep measures durable steps a second, as that of package sqlite does, in turn with
-// SQLite in the same run: content of 2.1 KB, state of 1.2 KB, the thread's row, one event.
-// Several handles are as several processes are for the server; processes do their own work, too.
-// The ratio of each is to SQLite in one process with as many writers, its median of rounds.
+// BenchmarkStep measures durable steps per second, as package sqlite's does, alternating with
+// SQLite in the same run: content of 2.1 KB, state of 1.2 KB, the thread's row, one event. To
+// the server, several handles look like several processes; processes also do their own work.
+// Each ratio is to SQLite in one process with as many writers, the median of the rounds.
 //
 //	go test ./postgres -run '^$' -bench Step -benchtime 9x
 func BenchmarkStep(b *testing.B) {
@@ -32,8 +32,8 @@ func BenchmarkStep(b *testing.B) {
 		name      string
 		writers   int
 		handles   int           // in this process; 0: none
-		processes int           // beside this one, each with a handle
-		away      time.Duration // there and back
+		processes int           // besides this one, each with a handle
+		away      time.Duration // round trip
 	}{
 		{"writers=1", 1, 1, 0, 0},
 		{"writers=64", 64, 1, 0, 0},
@@ -50,7 +50,7 @@ func BenchmarkStep(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer lite.Close()
-			at := migratedOn(b, pgtest.Start(b, pgtest.Config{})) // which waits for the disk, as SQLite does
+			at := migratedOn(b, pgtest.Start(b, pgtest.Config{})) // it waits for the disk, as SQLite does
 			if x.away > 0 {
 				at = far(b, at, x.away)
 			}
@@ -86,8 +86,8 @@ func median(of []float64) float64 {
 	return of[len(of)/2]
 }
 
-// writing returns what lets writers take steps for a time and says how many they took a second. Each
-// has a thread of his own; first is the number of the first.
+// writing returns a function that lets writers take steps for a while and returns how many they took
+// per second. Each has its own thread; first is the number of the first.
 func writing(t testing.TB, first, writers int, handles []store.Store) func(time.Duration) float64 {
 	t.Helper()
 	var all []*stepper
@@ -107,7 +107,7 @@ func writing(t testing.TB, first, writers int, handles []store.Store) func(time.
 	}
 }
 
-// rate lets all take steps for a time and returns how many they took a second.
+// rate lets all take steps for a while and returns how many they took per second.
 func rate(d time.Duration, all []*stepper) (float64, error) {
 	var count atomic.Int64
 	var g errgroup.Group
@@ -158,7 +158,7 @@ func (s *stepper) step() error {
 	})
 }
 
-// far returns a URL that leads to the same database by a way that takes a time there and back.
+// far returns a URL that leads to the same database with a round trip of away.
 func far(b *testing.B, at string, away time.Duration) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -189,7 +189,7 @@ func far(b *testing.B, at string, away time.Duration) string {
 	return u.String()
 }
 
-// carry takes bytes from one side to the other, each part of them so much later.
+// carry takes bytes from one side to the other, each part delayed by late.
 func carry(from, to net.Conn, late time.Duration) {
 	type part struct {
 		due  time.Time

@@ -11,25 +11,25 @@ import (
 var ErrNoKey = errors.New("no such key")
 
 // A Bucket keeps what is too large for a row: bytes under keys. A key is written once,
-// by one process, under a name that nobody else can have, and never again after it was
-// deleted; so a bucket needs no conditions, no versions, and no order between keys.
-// Methods may be called concurrently.
+// by one process, under a name that no other process can choose, and never again after
+// it was deleted; so a bucket needs no conditional writes, no versions, and no order
+// between keys. Methods may be called concurrently.
 type Bucket interface {
-	// Put keeps r's bytes, size of them, under key. They are durable when Put returns nil,
-	// and can be read by everybody. An error if r has more or fewer bytes. After an error
-	// the key may be there or not.
+	// Put stores the size bytes of r under key. When it returns nil they are durable and
+	// every process can read them. It fails if r has more or fewer bytes. After an error
+	// the key may exist or not.
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
 
-	// Get reads what is kept under key. ErrNoKey. A reader that ends early returns an error
-	// that is not io.EOF.
+	// Get returns a reader for the bytes under key, or ErrNoKey. A reader that ends early
+	// returns an error other than io.EOF.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 
-	// Delete removes keys. A key that is not there is no error. It tries them all and
-	// returns the first error.
+	// Delete removes keys. A missing key is not an error. It tries them all, and fails
+	// if any fails.
 	Delete(ctx context.Context, keys ...string) error
 
-	// List yields what there is after a key, by name, or all of it after "". It may
-	// leave out what is written or deleted meanwhile.
+	// List yields the keys after a key, in order of name, or all of them after "". It
+	// may omit keys that are written or deleted meanwhile.
 	List(ctx context.Context, after string) iter.Seq2[Kept, error]
 }
 

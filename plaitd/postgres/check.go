@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 )
 
-// checks are queries whose every row is a line about something wrong.
+// checks are queries whose every result is a line about something wrong.
 var checks = []string{
 	`SELECT 'events of task ' || task || ' have a gap: ' || count(*) || ' events, numbered '
 			|| min(seq) || ' to ' || max(seq)
@@ -32,7 +32,7 @@ var checks = []string{
 		WHERE o.loc LIKE '` + chunkPrefix + `%' AND o.size <> coalesce(c.size, 0)`,
 }
 
-// Check returns a line for everything that is wrong with the tables or with what lies beside
+// Check returns a line for everything that is wrong with the tables or the bucket next to
 // them. It reads no bytes: Get and Open check those.
 func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	for _, q := range checks {
@@ -52,8 +52,8 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	return append(lines, more...), nil
 }
 
-// checkBucket compares rows with a listing. What was swept or staged meanwhile is looked at
-// again before it is told.
+// checkBucket compares rows with a listing. A mismatch is looked at again before it is
+// reported: it may have been swept or staged meanwhile.
 func (s *Store) checkBucket(ctx context.Context) (lines []string, err error) {
 	type place struct {
 		loc  string

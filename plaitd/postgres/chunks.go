@@ -14,16 +14,16 @@ import (
 // chunkSize is the size of a piece of a large blob in the database.
 const chunkSize = 1 << 20
 
-// chunkPrefix begins the places that are in the database. A bucket's keys begin with a hash.
+// chunkPrefix begins the keys of bytes in the database. A bucket's keys begin with a hash.
 const chunkPrefix = "chunks/"
 
-// chunks is the bucket that there always is: table chunks.
+// chunks is the bucket that always exists: table chunks.
 type chunks struct{ reads }
 
 var _ Bucket = chunks{}
 
-// Put keeps r's bytes in pieces, each in a transaction of its own: none of them is seen before
-// a row names the key.
+// Put stores r's bytes in pieces, each in its own transaction: none is visible before a row
+// names the key.
 func (c chunks) Put(ctx context.Context, key string, r io.Reader, size int64) error {
 	left := size
 	for n := 0; left > 0; n++ {
@@ -91,7 +91,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 
 func (p *pieces) Close() error { return nil }
 
-// Delete removes keys, few at a time: each may have thousands of pieces.
+// Delete removes keys one at a time: each may have thousands of pieces.
 func (c chunks) Delete(ctx context.Context, keys ...string) error {
 	var errs []error
 	for _, key := range keys {
@@ -106,7 +106,7 @@ func (c chunks) Delete(ctx context.Context, keys ...string) error {
 	return errors.Join(errs...)
 }
 
-// List yields the keys in pages.
+// List yields the keys, reading them in pages.
 func (c chunks) List(ctx context.Context, after string) iter.Seq2[Kept, error] {
 	return func(yield func(Kept, error) bool) {
 		for {

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// groupOf returns several changes as one.
+// groupOf combines several changes into one group.
 func groupOf(changes []*change) *group {
 	g := &group{rounds: 1, objectAt: map[dag.Hash]int{}}
 	for _, c := range changes {
@@ -17,7 +17,7 @@ func groupOf(changes []*change) *group {
 	return g
 }
 
-// add adds a change, as the one with the highest number.
+// add adds a change as the group's last batch.
 func (g *group) add(c *change) {
 	b := g.n
 	for _, f := range c.Under {
@@ -93,8 +93,8 @@ func (g *group) rarer(c *change, rows [][]byte) {
 	}
 }
 
-// object adds an object. Of those that are in a group more than once, all but one are
-// marked as being there again; that one is a node if any is.
+// object adds an object. Of those that occur in a group more than once, all but one are
+// marked again; the unmarked one is a node if any is.
 func (g *group) object(c *change, i int) {
 	o := c.Objects[i]
 	at := len(g.objectB)
@@ -128,22 +128,22 @@ func (g *group) object(c *change, i int) {
 	g.objectAgain = append(g.objectAgain, again)
 }
 
-// names has the server look for what a row names, but for what it is known to have named before.
+// names has the server check what a row names, except for what it is known to have named before.
 func (g *group) names(table, id string, had []dag.Hash, hs ...dag.Hash) {
 	for i, h := range hs {
 		if h.IsZero() || slices.Contains(had, h) || slices.Contains(hs[:i], h) {
 			continue
 		}
 		if at, ok := g.objectAt[h]; ok && g.objectB[at] == g.n {
-			continue // it comes with it
+			continue // the batch brings it along
 		}
 		g.refB, g.refTable = append(g.refB, g.n), append(g.refTable, table)
 		g.refRow, g.refHash = append(g.refRow, id), append(g.refHash, bytesOf(h))
 	}
 }
 
-// round returns how often an id comes in the last batch already, and one: its changes are
-// made one after the other.
+// round returns how often an id occurs in the last batch so far, plus one: changes to the
+// same id are made one after the other.
 func (g *group) round(bs []int32, ids []string, id string) int32 {
 	round := int32(1)
 	for i := len(bs) - 1; i >= 0 && bs[i] == g.n; i-- {

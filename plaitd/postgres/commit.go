@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// maxGroup is how many batches are one transaction: of each that is refused the server
-	// keeps a subtransaction, and it remembers 64 at little cost.
+	// maxGroup is the most batches in one transaction: the server keeps a subtransaction
+	// for each refused one, and remembers 64 at little cost.
 	maxGroup = 60
-	// groupBytes is when a group is full by what it holds.
+	// groupBytes is the size from which a group is full.
 	groupBytes = 8 << 20
-	// yields is how often others may run before a group is complete.
+	// yields is how often other goroutines may run before a group is complete.
 	yields = 3
-	// linger is how long a caller who gives up waits for the outcome of what is under way.
+	// linger is how long a caller that gives up still waits for the outcome of a commit in progress.
 	linger = 2 * time.Second
 )
 
@@ -51,8 +51,8 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	return nil
 }
 
-// submit has the writer goroutine commit c and returns when it is durable. A caller may
-// give up while it waits. Once it is under way the outcome is waited for, but not for long.
+// submit has the writer goroutine commit c and returns once it is durable. A caller may give up
+// while c is queued. Once its commit is in progress, submit waits for the outcome, but not for long.
 func (s *Store) submit(ctx context.Context, c *change) error {
 	if err := s.alive(ctx); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Store) submit(ctx context.Context, c *change) error {
 	}
 }
 
-// write is the writer goroutine. Whatever it has received it answers.
+// write is the writer goroutine. It answers every request that it takes.
 func (s *Store) write() {
 	for {
 		select {
@@ -109,8 +109,8 @@ func (s *Store) write() {
 	}
 }
 
-// more returns a request that waits. Before it says that there is none it lets those run
-// who were answered in the last round and are about to ask again.
+// more returns a waiting request, or nil. Before it returns nil it lets callers run that
+// were answered in the last round and are about to submit again.
 func (s *Store) more() *request {
 	for range yields {
 		select {
@@ -123,8 +123,8 @@ func (s *Store) more() *request {
 	return nil
 }
 
-// apply commits a group and answers its requests. What the server cannot take at all, a
-// batch that is too large for it, fails alone.
+// apply commits a group and answers its requests. A batch that the server cannot take
+// at all, because it is too large, fails alone.
 func (s *Store) apply(rs []*request) {
 	changes := make([]*change, len(rs))
 	for i, r := range rs {
@@ -150,7 +150,7 @@ const callCommit = "SELECT r_results, r_pos FROM plait.commit("
 
 // commitSQL has a parameter for each argument.
 var commitSQL = func() string {
-	args, _ := new(group).args(nil, false) // fails on a rest only
+	args, _ := new(group).args(nil, false) // fails only on a rest
 	var q strings.Builder
 	q.WriteString(callCommit)
 	for i := range args {
@@ -162,7 +162,7 @@ var commitSQL = func() string {
 	return q.String() + ")"
 }()
 
-// commit applies changes in one transaction, once, however often it has to be asked for.
+// commit applies changes in one transaction, once, however often it has to be retried.
 func (s *Store) commit(changes []*change) (results []string, err error) {
 	g := groupOf(changes)
 	id := make([]byte, 16)

@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// workerMay lists the privileges of a worker: it can read everything, add rows, and change those that say how a task
-// stands. It cannot change an event or the bytes of a node, delete anything of a task, or alter a table. What it writes
-// is not checked: whoever has its password can answer a question as anyone.
+// workerMay lists the privileges of a worker: it can read everything, add rows, and change those that hold the state of
+// a task. It cannot change an event or the bytes of a node, delete anything of a task, or alter a table. What it writes
+// is not checked: anyone who has its password can answer a question as anyone.
 var workerMay = []string{
 	"USAGE ON SCHEMA plait",
 	"SELECT ON ALL TABLES IN SCHEMA plait",
@@ -26,8 +26,8 @@ var workerMay = []string{
 	"DELETE ON plait.uploads, plait.pins, plait.applied, plait.handles",
 }
 
-// GrantWorker gives a role of the server, which can log in and owns nothing, what a worker needs, and takes from it
-// what else it has of the record. Call it again after each migration.
+// GrantWorker grants a role of the server, which can log in and owns nothing, what a worker needs, and revokes
+// whatever else it may do with the record. Call it again after each migration.
 func GrantWorker(ctx context.Context, cfg Config, role string) error {
 	if err := grantWorker(ctx, cfg, role); err != nil {
 		return fmt.Errorf("grant role %s what a worker needs: %w", role, err)
@@ -53,8 +53,8 @@ func grantWorker(ctx context.Context, cfg Config, role string) error {
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error { return script(ctx, tx, strings.Join(statements, ";\n")) })
 }
 
-// Unguarded reports whether the server lets somebody in who knows where the record is, but has neither password nor
-// key. Through a socket that is a file everybody may come who finds the file: such a server is not asked.
+// Unguarded reports whether the server admits a client that knows where the record is, but has neither password nor
+// key. A Unix socket admits whoever can reach its file: such a server is not tried.
 func Unguarded(ctx context.Context, cfg Config) (bool, error) {
 	for _, dsn := range []string{cfg.URL, cfg.Direct} {
 		if dsn == "" {

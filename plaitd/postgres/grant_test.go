@@ -14,10 +14,10 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// insufficientPrivilege is what Postgres says to who may not.
+// insufficientPrivilege is Postgres's code for a missing privilege.
 const insufficientPrivilege = "42501"
 
-// TestWorkersRole holds that with the role of a worker tasks can be driven, and nothing can be taken back.
+// TestWorkersRole checks that the role of a worker can drive tasks, and can take nothing back.
 func TestWorkersRole(t *testing.T) {
 	owner := migrated(t)
 	u, err := url.Parse(owner)
@@ -92,7 +92,7 @@ func TestWorkersRole(t *testing.T) {
 	}
 }
 
-// refusedTo reports whether the server said that a role may not.
+// refusedTo reports whether the server said that the role lacks a privilege.
 func refusedTo(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == insufficientPrivilege || strings.Contains(e.Message, "must be owner"))

@@ -15,16 +15,16 @@ var (
 	errNoTime = errors.New("taken at no time")
 )
 
-// A change is a batch and what only this package changes.
+// A change is a batch, plus what only this package changes.
 type change struct {
 	store.Batch
 	bodies  [][]byte   // of Objects, packed
-	rows    [][]byte   // of threads, attempts, gates, flows and wishes, one behind the other
-	locs    []string   // of Objects that lie elsewhere; nil: none does
+	rows    [][]byte   // of threads, attempts, gates, flows and wishes, in this order
+	locs    []string   // of Objects stored elsewhere; nil: none is
 	sizes   []int64    // of those
-	touched []dag.Hash // that count as put just now
-	pins    []pinned   // that begin
-	ended   []string   // uploads
+	touched []dag.Hash // that count as just put
+	pins    []pinned   // to add
+	ended   []string   // uploads that end
 	bytes   int
 }
 
@@ -33,7 +33,7 @@ type pinned struct {
 	hash dag.Hash
 }
 
-// A rest is what is rare in a group, as JSON.
+// A rest is the rare part of a group, as JSON.
 type rest struct {
 	Remove  []restRemove `json:"remove,omitempty"`
 	Touch   []restHash   `json:"touch,omitempty"`
@@ -96,8 +96,8 @@ type (
 	}
 )
 
-// prepare refuses what is wrong with a change by itself, and does what does not need the
-// writer goroutine, for which everybody waits.
+// prepare refuses a change that is wrong by itself, and does what does not need the
+// writer goroutine, which all callers wait for.
 func (c *change) prepare() error {
 	if err := c.Check(); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (c *change) encode(what, id string, wrong error, f func() ([]byte, error)) 
 	return nil
 }
 
-// A group is the parameters of plait.commit, in its order.
+// A group holds the parameters of plait.commit, in order.
 type group struct {
 	n, rounds int32
 	rest      rest
@@ -174,7 +174,7 @@ type group struct {
 	objectBody  [][]byte
 	objectLoc   []string
 	objectAgain []bool
-	objectAt    map[dag.Hash]int // where a hash comes first
+	objectAt    map[dag.Hash]int // where a hash is not marked again
 
 	refB               []int32
 	refTable, refRow   []string
@@ -206,7 +206,7 @@ type group struct {
 	unpinPin                                                       []string
 }
 
-// args returns what plait.commit is called with.
+// args returns the arguments of plait.commit.
 func (g *group) args(id []byte, again bool) ([]any, error) {
 	var rare any
 	if g.rare {

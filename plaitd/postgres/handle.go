@@ -19,9 +19,9 @@ import (
 // A handle is a process that has the store open.
 type handle struct {
 	id    string
-	owner string // what people read
+	owner string // for display
 	host  string
-	boot  string // which start of the host, and which of its rooms for processes
+	boot  string // boot of the host, and pid namespace
 	pid   int64
 	start int64
 }
@@ -42,8 +42,8 @@ func thisProcess() (handle, error) {
 	return h, nil
 }
 
-// bootID says where and since when a pid means a process: containers of one host have pids of
-// their own. Empty where that cannot be known.
+// bootID identifies the boot and pid namespace in which a pid means a process: containers of
+// one host have their own pids. It is empty if unknown.
 func bootID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -56,8 +56,8 @@ func bootID() string {
 	return strings.TrimSpace(string(boot)) + " " + room
 }
 
-// lives reports whether the process behind a handle that was heard of in time may be there:
-// of one beside this one the system knows at once.
+// lives reports whether the process behind a handle with recent heartbeats may be alive:
+// for one on the same host the system knows immediately.
 func (s *Store) lives(h handle) bool {
 	if h.id == s.me.id || s.me.boot == "" || h.host != s.me.host || h.boot != s.me.boot || h.start == 0 {
 		return true
@@ -78,13 +78,13 @@ func (s *Store) handleOf(ctx context.Context, id string) (h handle, found bool, 
 	return rows[0], true, nil
 }
 
-// A clock tells the server's time by this process's, of which it knows how far it has moved
-// since it heard the server's.
+// A clock derives the server's time from this process's clock and how far that has moved
+// since the server last sent its time.
 type clock struct {
 	mu    sync.Mutex
-	at    time.Time // by this process, when the server's was there
+	at    time.Time // this process's time when the server's was there
 	there time.Time
-	trip  time.Duration // how long that took to hear
+	trip  time.Duration // the round trip of that answer
 }
 
 // Now returns the server's time.
@@ -94,8 +94,8 @@ func (s *Store) Now() time.Time {
 	return s.clock.there.Add(time.Since(s.clock.at))
 }
 
-// set notes the server's time, which was asked for at a time. For a minute nothing that took
-// much longer to hear replaces it.
+// set notes the server's time, requested at asked. For a minute no answer with a much longer
+// round trip replaces it.
 func (c *clock) set(asked time.Time, there time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +106,7 @@ func (c *clock) set(asked time.Time, there time.Time) {
 	c.at, c.there, c.trip = asked.Add(trip/2), there, trip
 }
 
-// beat tells the server that this process lives, and hears what it holds.
+// beat tells the server that this process lives, and receives the leases it holds.
 func (s *Store) beat(ctx context.Context) error {
 	before, dropped := s.held.mine()
 	var asked time.Time
@@ -115,7 +115,7 @@ func (s *Store) beat(ctx context.Context) error {
 	var names []string
 	var tokens []int64
 	err := on(ctx, s.pulse, func(c *pgx.Conn) error {
-		asked = time.Now() // to connect, and to log in, is no part of the way to the server
+		asked = time.Now() // connecting and logging in are not part of the round trip
 		const q = "SELECT r_now, r_version, r_names, r_tokens FROM plait.beat($1, $2, $3, $4, $5, $6, $7)"
 		return c.QueryRow(ctx, q, s.me.id, s.me.owner, s.me.host, s.me.boot, s.me.pid, s.me.start, s.cfg.TTL.Milliseconds()).
 			Scan(&now, &version, &names, &tokens)
@@ -129,7 +129,7 @@ func (s *Store) beat(ctx context.Context) error {
 	for i, name := range names {
 		have[store.Fence{Name: name, Token: tokens[i]}] = true
 	}
-	had := map[store.Fence]bool{} // what was taken since the question was asked is not in the answer
+	had := map[store.Fence]bool{} // a lease taken since the request is not in the answer
 	for _, f := range before {
 		had[f] = true
 	}
@@ -142,15 +142,15 @@ func (s *Store) beat(ctx context.Context) error {
 	return nil
 }
 
-// keepApplied is how long outcomes are remembered, and keepHandles those who were not heard of.
+// keepApplied is how long outcomes are remembered, and keepHandles how long silent processes are.
 const (
 	keepApplied = time.Hour
 	keepHandles = 24 * time.Hour
 	tidyEvery   = 10 * time.Minute
 )
 
-// live tells the server again and again that this process lives. Where it gets no answer for
-// long enough, all leases are lost.
+// live sends heartbeats until the store closes. If the server does not answer for long
+// enough, all leases are lost.
 func (s *Store) live() {
 	heard, tidied := time.Now(), time.Time{}
 	timer := time.NewTimer(s.cfg.Beat)
@@ -185,7 +185,7 @@ func (s *Store) live() {
 	}
 }
 
-// beatSoon has a sign of life given now.
+// beatSoon has a heartbeat sent now.
 func (s *Store) beatSoon() {
 	select {
 	case s.soon <- struct{}{}:
@@ -193,11 +193,11 @@ func (s *Store) beatSoon() {
 	}
 }
 
-// tidy removes what nobody will ask for again.
+// tidy removes rows that no process will ask for again.
 func (s *Store) tidy() {
 	ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Try)
 	defer cancel()
-	on(ctx, s.readers, func(c *pgx.Conn) error { // in vain: the next one does it
+	on(ctx, s.readers, func(c *pgx.Conn) error { // on failure the next call does it
 		const q = `WITH a AS (DELETE FROM plait.applied WHERE at < plait.millis() - $1)
 			DELETE FROM plait.handles h WHERE until < plait.millis() - $2
 				AND NOT EXISTS (SELECT 1 FROM plait.leases l WHERE l.handle = h.id)
@@ -207,11 +207,11 @@ func (s *Store) tidy() {
 	})
 }
 
-// leave says that this process has nothing any more.
+// leave tells the server that this process holds nothing any more.
 func (s *Store) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	on(ctx, s.pulse, func(c *pgx.Conn) error { // in vain: it is not heard of any more
+	on(ctx, s.pulse, func(c *pgx.Conn) error { // on failure its silence tells
 		_, err := c.Exec(ctx, "DELETE FROM plait.handles WHERE id = $1", s.me.id)
 		return err
 	})

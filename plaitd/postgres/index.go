@@ -12,27 +12,27 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// reads are the questions that a store, and a sweep's view of it, can answer.
-// They differ in the connection: with hands one to f, perhaps more than once.
+// reads are the queries of a store, and of a sweep's view of it. The two differ in the
+// connection: with passes one to f, perhaps more than once.
 type reads struct {
 	store *Store
 	with  func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error
 }
 
-// read hands f a reader's connection. What f reads is one moment, which every commit that
-// has returned is part of, as long as f runs one statement.
+// read passes f a reader's connection. If f runs one statement, it reads a snapshot that
+// includes every commit that has returned.
 func (s *Store) read(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 	return s.patiently(ctx, func(ctx context.Context) error {
 		return on(ctx, s.readers, func(c *pgx.Conn) error { return f(ctx, c) })
 	})
 }
 
-// A query grows by the conditions of a filter. A "?" becomes the next parameter.
+// A query collects the conditions of a filter. A "?" becomes the next parameter.
 type query struct {
 	sql   string
 	args  []any
 	where bool
-	never bool // nothing can match: it asks for what no row can hold
+	never bool // nothing can match: a parameter is one that no row can have
 }
 
 func (q *query) and(condition string, args ...any) {
@@ -53,7 +53,7 @@ func (q *query) and(condition string, args ...any) {
 // given adds a parameter.
 func (q *query) given(a any) {
 	if text, ok := a.(string); ok && !store.IsText(text) {
-		q.never, a = true, "" // the server would refuse the question
+		q.never, a = true, "" // the server would refuse the query
 	}
 	q.args = append(q.args, a)
 }
@@ -93,7 +93,7 @@ func (q *query) end(order string, limit int) {
 	}
 }
 
-// one reads a row that is one column wide.
+// one reads a single row of one column.
 func one[T any](ctx context.Context, r reads, what, id, sql string, parse func([]byte) (T, error)) (v T, err error) {
 	q := query{sql: sql}
 	q.given(id)
@@ -107,8 +107,8 @@ func one[T any](ctx context.Context, r reads, what, id, sql string, parse func([
 	return rows[0], nil
 }
 
-// many reads rows. It may have to ask again: then it begins again, as do those who keep
-// something beside what it returns.
+// many reads rows. Each try starts over: it calls begin, so that callers can reset what
+// scan collects besides the result.
 func many[T any](
 	ctx context.Context, r reads, what string, q query, scan func(pgx.Rows) (T, error), begin ...func(),
 ) (vs []T, err error) {
@@ -140,7 +140,7 @@ func many[T any](
 	return vs, nil
 }
 
-// parsed reads rows that are one column wide.
+// parsed returns a scan function for rows of one column.
 func parsed[T any](parse func([]byte) (T, error)) func(pgx.Rows) (T, error) {
 	return func(rows pgx.Rows) (v T, err error) {
 		var data []byte
@@ -215,7 +215,7 @@ func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 	return many(ctx, r, "gates", q, parsed(decodeGate))
 }
 
-// Flow returns what name means.
+// Flow returns the flow called name.
 func (r reads) Flow(ctx context.Context, name string) (store.Flow, error) {
 	return one(ctx, r, "flow", name, "SELECT row FROM plait.flows WHERE name = $1", decodeFlow)
 }
@@ -257,7 +257,7 @@ func scanHash(rows pgx.Rows) (h dag.Hash, err error) {
 	return toHash(data)
 }
 
-// toHash reads a hash as a column has it.
+// toHash parses a hash as a column stores it.
 func toHash(data []byte) (h dag.Hash, err error) {
 	if len(data) != 0 && len(data) != dag.Size {
 		return h, fmt.Errorf("a hash of %d bytes: %w", len(data), store.ErrCorrupt)

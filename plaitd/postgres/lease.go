@@ -14,19 +14,19 @@ import (
 
 var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
 
-// releasePatience is how long Release tries to tell the server.
+// releasePatience is how long Release keeps trying to tell the server.
 const releasePatience = 5 * time.Second
 
-// A holding is the leases of this process.
+// A holding is the set of leases of this process.
 type holding struct {
-	asking sync.Mutex // one lease is asked for at a time: so a lease of ours that we do not know was meant for us
+	asking sync.Mutex // one request at a time: a lease of ours that we do not know of is one whose answer was lost
 
 	mu      sync.Mutex
 	leases  map[store.Fence]*lease
-	dropped map[string]int64 // tokens of leases that the server could not be told to have been released
+	dropped map[string]int64 // tokens of leases whose release the server could not be told
 }
 
-// A lease is a row that names this process's handle, with a token that was never given before.
+// A lease is a row that names this process's handle, with a token that was never given out before.
 type lease struct {
 	s     *Store
 	fence store.Fence
@@ -40,7 +40,7 @@ func (l *lease) Fence() store.Fence { return l.fence }
 
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// Acquire takes the lease called name, or returns a *store.HeldError at once.
+// Acquire takes the lease called name, or immediately returns a *store.HeldError.
 func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	l, err := s.acquire(ctx, name)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Store) acquire(ctx context.Context, name string) (*lease, error) {
 			case err != nil:
 				return nil, err
 			case !found || !s.lives(h) || unheard:
-				// The next round takes it: from the dead; or from this process, which let go of
-				// it, or asked for it before and did not hear the answer.
+				// The next round takes it: from a dead process, or from this one, which
+				// released it or never received the answer to an earlier request.
 				s.held.drop(name, held)
 				continue
 			}
@@ -94,14 +94,14 @@ func (s *Store) acquire(ctx context.Context, name string) (*lease, error) {
 	}
 }
 
-// Holder reports whether somebody holds the lease called name, and who.
+// Holder returns the owner of the lease called name and reports whether it is held.
 func (s *Store) Holder(ctx context.Context, name string) (owner string, held bool, err error) {
 	owners, err := s.Holders(ctx, []string{name})
 	owner, held = owners[name]
 	return owner, held, err
 }
 
-// Holders returns who holds those leases of names that somebody holds.
+// Holders returns the owners of those of the named leases that are held.
 func (s *Store) Holders(ctx context.Context, names []string) (map[string]string, error) {
 	for _, name := range names {
 		if !store.LeaseName(name) {
@@ -111,7 +111,7 @@ func (s *Store) Holders(ctx context.Context, names []string) (map[string]string,
 	return s.owners(ctx, "name = ANY (?)", names)
 }
 
-// Held returns who holds the leases whose names begin with a prefix.
+// Held returns the owners of the held leases whose names begin with prefix.
 func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, error) {
 	if !store.LeaseName(prefix) {
 		return nil, fmt.Errorf("look at leases %q: %w", prefix, errLeaseName)
@@ -119,7 +119,7 @@ func (s *Store) Held(ctx context.Context, prefix string) (map[string]string, err
 	return s.owners(ctx, "starts_with(name, ?) AND name >= ?", prefix, prefix)
 }
 
-// owners returns who holds the leases of a condition.
+// owners returns the owners of the held leases that meet a condition.
 func (s *Store) owners(ctx context.Context, condition string, args ...any) (map[string]string, error) {
 	type hold struct {
 		handle
@@ -143,8 +143,8 @@ func (s *Store) owners(ctx context.Context, condition string, args ...any) (map[
 	return owners, nil
 }
 
-// Release gives the lease back. If the server cannot be told, this process knows that nobody
-// has it: it can take it again, and tells the server with its signs of life.
+// Release gives the lease back. If the server cannot be told, this process notes that the
+// lease is free: it can take it again, and tells the server after a later heartbeat.
 func (l *lease) Release() error {
 	l.once.Do(func() {
 		l.s.held.remove(l)
@@ -190,7 +190,7 @@ func (h *holding) has(f store.Fence) bool {
 	return h.leases[f] != nil
 }
 
-// drop notes that nobody has a lease who the server says has it.
+// drop notes that a lease is free although the server still has a holder for it.
 func (h *holding) drop(name string, token int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,7 +218,7 @@ func (h *holding) mine() (held, dropped []store.Fence) {
 	return held, dropped
 }
 
-// settled forgets a lease that was dropped: the server knows, or it was of a dead process.
+// settled forgets a dropped lease: the server knows, or it was a dead process's.
 func (h *holding) settled(f store.Fence) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -227,8 +227,8 @@ func (h *holding) settled(f store.Fence) {
 	}
 }
 
-// lose tells the holders of those leases that lost picks. They are held until they are released,
-// as far as this process goes: its own agents are to end first.
+// lose tells the holders of the leases that lost picks. Within this process they stay held until
+// they are released: its own agents must end first.
 func (h *holding) lose(lost func(store.Fence) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,8 +240,8 @@ func (h *holding) lose(lost func(store.Fence) bool) {
 	}
 }
 
-// check asks for a sign of life, which tells what has been taken, if a batch under one of this
-// process's leases was refused.
+// check requests a heartbeat, which reveals lost leases, if a batch was refused although this
+// process still holds one of its leases.
 func (h *holding) check(fences []store.Fence, soon func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -60,8 +60,8 @@ func send(t *testing.T, url string, g *group, id []byte, again bool) ([]string, 
 	return results, err
 }
 
-// TestAgain: a group whose answer was lost is asked for again, and is applied once, also when
-// what was sent first comes last.
+// TestAgain checks that a group whose answer was lost is sent again and applied once, even if
+// the first request arrives last.
 func TestAgain(t *testing.T) {
 	url := migrated(t)
 	s := open(t, Config{URL: url})
@@ -94,7 +94,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestGroup: of a group each batch has its own outcome, and those that are refused leave nothing.
+// TestGroup checks that each batch of a group has its own outcome, and refused ones leave nothing.
 func TestGroup(t *testing.T) {
 	s := open(t, Config{URL: migrated(t)})
 	ctx := t.Context()
@@ -109,7 +109,7 @@ func TestGroup(t *testing.T) {
 	fenced.Under = []store.Fence{{Name: "lease", Token: 7}}
 	counted := ok("E")
 	counted.Counts = []store.Count{{Task: "E", Name: "n", Add: 2, Most: 1}}
-	// The same object in several batches, and a node in the last of them alone.
+	// The same object in several batches, a node only in the last of them.
 	shared, again := ok("F"), ok("G")
 	shared.Objects = append(shared.Objects, store.Object{Hash: dag.Sum([]byte("x")), Data: []byte("x")})
 	again.Objects = append(again.Objects, store.Object{Hash: dag.Sum([]byte("x")), Data: []byte("x")}, node("x"))
@@ -187,7 +187,7 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("a newer schema: %v", err)
 		}
 	}
-	// Who has it open finishes, and takes nothing up.
+	// A process that has it open finishes, and takes up nothing new.
 	if err := s.beat(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +200,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestDead: what a process held that has died beside this one can be had at once, and what
-// comes from it still is refused.
+// TestDead checks that the leases of a process that died on the same host can be taken
+// immediately, and that whatever it still sends is refused.
 func TestDead(t *testing.T) {
 	url := migrated(t)
 	dead := open(t, Config{URL: url, Beat: time.Hour})
@@ -223,7 +223,7 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// zombie holds that the old holder of a lease is refused, and hears that it was lost.
+// zombie checks that the old holder of a lease is refused, and is told that it was lost.
 func zombie(t *testing.T, s *Store, l store.Lease) {
 	t.Helper()
 	b, _ := begin("zombie")
@@ -240,8 +240,8 @@ func zombie(t *testing.T, s *Store, l store.Lease) {
 	}
 }
 
-// TestSilent: what a process held that was not heard of for long enough can be had, while one
-// that is heard of keeps it.
+// TestSilent checks that the leases of a process that was silent for long enough can be
+// taken, while a process with heartbeats keeps its own.
 func TestSilent(t *testing.T) {
 	url := migrated(t)
 	silent := open(t, Config{URL: url, Beat: time.Hour, TTL: time.Second, Lost: time.Hour})
@@ -272,15 +272,15 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestDropped: a lease whose release the server was not told of can be taken again by its own
-// process at once.
+// TestDropped checks that a process can immediately take a lease again whose release it could
+// not tell the server.
 func TestDropped(t *testing.T) {
 	s := open(t, Config{URL: migrated(t)})
 	l, err := s.Acquire(t.Context(), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.held.remove(l.(*lease)) // as Release does, before it cannot tell
+	s.held.remove(l.(*lease)) // as Release does if it cannot tell the server
 	s.held.drop("x", l.Fence().Token)
 	if _, held, err := s.Holder(t.Context(), "x"); err != nil || held {
 		t.Errorf("held: %v, %v", held, err)
@@ -294,7 +294,7 @@ func TestDropped(t *testing.T) {
 	}
 }
 
-// TestTold: who waits hears of all that others commit, without looking by itself.
+// TestTold checks that a waiter learns of all that others commit, without looking by itself.
 func TestTold(t *testing.T) {
 	url := migrated(t)
 	other, s := open(t, Config{URL: url}), open(t, Config{URL: url, Look: time.Hour})
@@ -323,7 +323,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// TestUntold: who waits finds events of which nobody told.
+// TestUntold checks that a waiter finds events that no process announced.
 func TestUntold(t *testing.T) {
 	url := migrated(t)
 	s := open(t, Config{URL: url, Look: 20 * time.Millisecond})
@@ -344,7 +344,7 @@ func TestUntold(t *testing.T) {
 	}
 }
 
-// TestOrphans: bytes on their way are kept while their process lives, and then go.
+// TestOrphans checks that bytes being uploaded are kept while their process lives, and then removed.
 func TestOrphans(t *testing.T) {
 	url := migrated(t)
 	s, dead := open(t, Config{URL: url}), open(t, Config{URL: url, Beat: time.Hour})
@@ -391,7 +391,7 @@ func TestOrphans(t *testing.T) {
 	if d := cmp.Diff(locs[:1], left()); d != "" {
 		t.Error(d)
 	}
-	// The dead one's batch would name what is not there.
+	// The dead process's batch would name what is not there.
 	c := ready(t, store.Batch{Objects: []store.Object{{Hash: dag.Sum([]byte("x"))}}})
 	c.bodies, c.locs, c.sizes, c.ended = [][]byte{nil}, locs[1:], []int64{1}, locs[1:]
 	if err := s.submit(ctx, c); !errors.Is(err, errGivenUp) {

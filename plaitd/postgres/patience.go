@@ -21,18 +21,17 @@ const (
 	minNap = 20 * time.Millisecond
 	maxNap = time.Second
 
-	// nobodyThere is how long a server that does not answer at all is tried to be reached at first.
+	// nobodyThere is how long Open tries to reach a server that does not answer at all.
 	nobodyThere = 5 * time.Second
 )
 
-// patiently runs f until it gets an answer, whatever becomes of the connection to the server
-// or of the server meanwhile, for as long as the store has patience. Each time f has so long
-// as one answer may take.
+// patiently runs f until it gets an answer, whatever happens to the connection or the server
+// meanwhile, for at most Config.Patience. Each try may take Config.Try.
 func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.insist(ctx, func(error) time.Duration { return s.cfg.Patience }, f)
 }
 
-// insist is patiently for as long as an error is worth.
+// insist is patiently with a patience that depends on the error.
 func (s *Store) insist(ctx context.Context, worth func(error) time.Duration, f func(ctx context.Context) error) error {
 	asked := time.Now()
 	for nap := minNap; ; nap = min(2*nap, maxNap) {
@@ -58,8 +57,8 @@ func (s *Store) insist(ctx context.Context, worth func(error) time.Duration, f f
 	}
 }
 
-// greeting returns how long to wait for a server of which nothing is known yet. One that answers, but cannot do
-// more now, is waited for as always; where nobody answers, the address may be wrong.
+// greeting returns how long to wait for a server that nothing is known of yet. One that answers with an error
+// gets the usual patience; if nothing answers, the address may be wrong.
 func (s *Store) greeting(err error) time.Duration {
 	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return s.cfg.Patience
@@ -67,7 +66,7 @@ func (s *Store) greeting(err error) time.Duration {
 	return min(s.cfg.Patience, nobodyThere)
 }
 
-// on runs f on a connection of p. What broke one has broken the others as well.
+// on runs f on a connection of p. What broke one connection has broken the others too.
 func on(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) error {
 	c, err := p.Acquire(ctx)
 	if err != nil {
@@ -78,8 +77,8 @@ func on(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) error {
 		c.Release()
 		return err
 	}
-	// A connection that is gone gives its place back at once: the pool would keep it until the
-	// server has answered once more, or for 15 s, and there are few.
+	// A broken connection frees its place immediately: the pool would keep it until the server
+	// has answered once more, or for 15 s, and there are few.
 	gone := c.Hijack()
 	gone.PgConn().Conn().Close()
 	if err != nil && ctx.Err() == nil {
@@ -88,18 +87,18 @@ func on(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) error {
 	return err
 }
 
-// passing reports whether err may be another one, or none, when the same is asked again.
+// passing reports whether a retry may succeed, or fail differently.
 func passing(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
-		case "57P01", "57P02", "57P03", // it stops, or crashed, or starts
-			"57014",          // we ended a try
-			"57P05",          // it was idle for too long
+		case "57P01", "57P02", "57P03", // the server is stopping, has crashed, or is starting
+			"57014",          // we canceled a try
+			"57P05",          // idle for too long
 			"53300",          // too many connections
-			"55P03",          // a lock was not had in time
-			"25006",          // it has become a replica
+			"55P03",          // a lock was not available in time
+			"25006",          // the server has become a replica
 			"40001", "40P01", // serialization, deadlock
-			"PL005": // silent for too long: the next sign of life mends it
+			"PL005": // silent for too long: the next heartbeat mends it
 			return true
 		}
 		return strings.HasPrefix(e.Code, "08") && !isPooler(e)
@@ -117,12 +116,12 @@ func passing(err error) bool {
 	return pgconn.SafeToRetry(err)
 }
 
-// isPooler reports whether err is what PgBouncer says to one who takes it for a server.
+// isPooler reports whether err is PgBouncer's answer to a client that takes it for a server.
 func isPooler(e *pgconn.PgError) bool {
 	return e.Code == "08P01" && strings.Contains(e.Message, "unsupported startup parameter")
 }
 
-// explain says in our words what an error of the server means.
+// explain puts what an error of the server means into our own words.
 func explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -146,7 +145,7 @@ func explain(ctx context.Context, err error) error {
 	return err
 }
 
-// refused returns what a batch was refused for: an SQLSTATE and why, or nothing.
+// refused parses the outcome of a batch: an SQLSTATE and a reason, or empty if it was applied.
 func refused(result string) error {
 	if result == "" {
 		return nil

@@ -1,19 +1,19 @@
-// Package postgres keeps a store in a Postgres database, for several machines at once;
-// blobs over 256 KiB in a bucket beside it, or in the database in pieces.
+// Package postgres keeps a store in a Postgres database that several machines share.
+// Blobs over 256 KiB go to a bucket next to it, or into the database in pieces.
 //
-// In and out goes what package store says. Laws, beyond those of store:
+// Package store has the contract. Rules beyond it:
 //
 //   - A commit is one statement, and so one transaction and one round trip, for all
-//     batches of this process that wait. One that is refused is undone by itself.
-//   - The lock is taken first: commits of all processes come one after the other, and
-//     positions rise without gaps in their order.
-//   - An answer that was lost is asked for again: a group has an id, which is recorded
+//     waiting batches of this process. A refused batch is undone alone.
+//   - The lock is taken first: the commits of all processes are serialized, and
+//     positions rise without gaps in commit order.
+//   - If an answer is lost, the group is sent again: it has an id, which is recorded
 //     in its transaction, and is applied once.
-//   - Bytes are there before the row that names them, under a key that is never used
-//     twice; they go after the row.
+//   - Bytes are written before the row that names them, under a key that is never
+//     reused, and deleted after it.
 //   - All times are the server's.
 //
-// docs/postgres.md says what lies where. The package never repairs anything, and it
+// docs/postgres.md describes the layout. The package never repairs anything, and
 // changes the schema only in Migrate.
 package postgres
 
@@ -37,21 +37,21 @@ import (
 // Config says where a store is. Only URL is needed.
 type Config struct {
 	URL    string // of the database: postgres://user@host/database, or KEY=VALUE …
-	Direct string // the same past a pooler in transaction mode, to listen; empty: URL is no pooler
+	Direct string // the same past a transaction-mode pooler, to listen and migrate; empty: URL is no pooler
 	Bucket Bucket // for large blobs; nil: they are kept in the database
-	Conns  int    // connections at most, 6 at least; zero: 10
+	Conns  int    // most connections, at least 6; zero: 10
 
-	// Alive reports whether a process of this host, one that began at start, is there.
-	// nil: package proc knows.
+	// Alive reports whether the process of this host with that pid that began at start
+	// is alive. nil: proc.Alive.
 	Alive func(pid int, start int64) bool
 
-	// How long is waited, where zero means what is said here.
-	Patience time.Duration // for an answer, over and over: 30 s
-	Try      time.Duration // for one answer before it is asked for again: 10 s
-	Look     time.Duration // for events, before looking whether there are any: 2 s
-	Beat     time.Duration // between two signs of life: 5 s
-	TTL      time.Duration // how long others take silence for life: store.LeaseTTL
-	Lost     time.Duration // how long this process takes silence for life: store.LeaseLost
+	// Durations; zero means the default given here.
+	Patience time.Duration // for an answer, all tries together: 30 s
+	Try      time.Duration // for one try: 10 s
+	Look     time.Duration // between two looks for events when none are announced: 2 s
+	Beat     time.Duration // between two heartbeats: 5 s
+	TTL      time.Duration // how long others consider a silent process alive: store.LeaseTTL
+	Lost     time.Duration // how long this process keeps its leases without an answer: store.LeaseLost
 }
 
 func (c Config) withDefaults() Config {
@@ -73,16 +73,16 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// own is how many connections are not for reading: one to listen, one for signs of life, which
-// nothing may keep waiting, one to commit, one to sweep or to take a lease beside that.
+// own is how many connections are not for reading: one to listen, one for heartbeats, which
+// nothing may delay, one to commit, and one to sweep or take a lease meanwhile.
 const own = 4
 
-// lockKey is the advisory lock under which everything is written: "plait".
+// lockKey is the advisory lock under which everything is written: "plait" in ASCII.
 const lockKey = 0x706c616974
 
 // A Store is one process's handle on a database. Methods may be called concurrently.
 type Store struct {
-	reads // each on a connection of its own
+	reads // each on its own connection
 
 	cfg     Config
 	readers *pgxpool.Pool
@@ -91,12 +91,12 @@ type Store struct {
 	queue   chan *request
 	news    broadcast
 	last    atomic.Int64  // the highest position that is known to be committed
-	told    chan struct{} // has room for one word that others should be told of events
+	told    chan struct{} // buffers one request to announce events
 	me      handle
 	clock   clock
-	newer   atomic.Bool // the schema has become newer than we know
+	newer   atomic.Bool // the schema is now newer than this program
 	held    holding
-	soon    chan struct{} // has room for one wish for a sign of life
+	soon    chan struct{} // buffers one request for a heartbeat
 
 	once    sync.Once
 	closing chan struct{}
@@ -109,8 +109,8 @@ var _ store.Store = (*Store)(nil)
 
 var errClosed = errors.New("store is closed")
 
-// Open opens the store in a database that Migrate has been at. ErrNewer when a newer Plait
-// has been.
+// Open opens the store in a database that Migrate has prepared. It returns ErrNewer if a
+// newer Plait has migrated it since.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	s := &Store{
@@ -156,7 +156,7 @@ func (s *Store) open(ctx context.Context) error {
 	return s.insist(ctx, s.greeting, s.greet)
 }
 
-// greet looks whether the database holds a record that this program knows, and says that it is here.
+// greet checks that the database has a record with this program's schema, and sends the first heartbeat.
 func (s *Store) greet(ctx context.Context) error {
 	v := 0
 	err := on(ctx, s.writers, func(c *pgx.Conn) (err error) {
@@ -174,7 +174,7 @@ func (s *Store) greet(ctx context.Context) error {
 	return s.beat(ctx)
 }
 
-// pool returns a pool of at most n connections. None is made before it is needed.
+// pool returns a pool of at most n connections. None is opened before it is needed.
 func (c Config) pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
@@ -182,18 +182,19 @@ func (c Config) pool(ctx context.Context, n int) (*pgxpool.Pool, error) {
 	}
 	cfg.MaxConns = int32(n)
 	cfg.MinConns = 0
-	// What is not used goes back soon enough for another host that has none: it waits for Patience.
+	// Idle connections close soon enough for another host that finds none left: it waits for Patience.
 	cfg.MaxConnIdleTime = 15 * time.Second
 	cfg.HealthCheckPeriod = 5 * time.Second
 	if c.Direct != "" {
-		// A pooler may hand each statement to another connection, which knows none by name.
+		// A pooler may send each statement to a different connection, which has no statements prepared by name.
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	settle(cfg.ConnConfig, c.Direct != "")
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
 
-// settle has the server stop what is no longer waited for, or cannot be any more. A pooler would refuse the latter.
+// settle has the server stop work whose client has given up or is gone. A pooler refuses the settings for the
+// latter.
 func settle(c *pgx.ConnConfig, pooled bool) {
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > 5*time.Second {
 		c.ConnectTimeout = 5 * time.Second
@@ -202,15 +203,15 @@ func settle(c *pgx.ConnConfig, pooled bool) {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: time.Second}
 	}
 	if !pooled {
-		// A host that is gone without a word is found out: what it had begun holds locks until then.
+		// Detect a host that has vanished: what it had begun holds locks until then.
 		for key, value := range map[string]string{"idle": "10", "interval": "5", "count": "3"} {
 			c.RuntimeParams["tcp_keepalives_"+key] = value
 		}
 	}
 }
 
-// Close waits for the commit under way, gives the leases back that are still held, and
-// closes all connections. Batches that wait fail.
+// Close waits for the commit in progress, gives back the leases still held, and closes
+// all connections. Waiting batches fail.
 func (s *Store) Close() error {
 	s.once.Do(func() {
 		close(s.closing)
@@ -224,7 +225,7 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// alive returns why nothing can go on.
+// alive returns an error if the store is closing or ctx is done.
 func (s *Store) alive(ctx context.Context) error {
 	select {
 	case <-s.closing:

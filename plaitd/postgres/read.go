@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/store/pack"
 )
 
-// A found is an object's row: its bytes, or where they lie.
+// A found is an object's row: its bytes, or where they are stored.
 type found struct {
 	store.Entry
 	data []byte
@@ -59,7 +59,7 @@ func scanFound(rows pgx.Rows) (f found, err error) {
 	return f, err
 }
 
-// unpack brings the bytes of a row into the form in which they were put.
+// unpack restores the bytes of a row to the form in which they were put.
 func (f *found) unpack() (err error) {
 	switch {
 	case f.loc != "":
@@ -71,14 +71,14 @@ func (f *found) unpack() (err error) {
 	return err
 }
 
-// look reads rows of objects, in no order.
+// look reads the rows of objects, in no particular order.
 func (r reads) look(ctx context.Context, hs []dag.Hash) ([]found, error) {
 	q := query{sql: "SELECT " + foundColumns + " FROM plait.objects"}
 	q.and("hash = ANY (?)", keysOf(hs))
 	return many(ctx, r, "objects", q, scanFound)
 }
 
-// Get returns the object kept under h, its hash checked.
+// Get returns the object stored under h after checking its hash.
 func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	all, err := r.Many(ctx, []dag.Hash{h})
 	if err != nil {
@@ -87,8 +87,8 @@ func (r reads) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return all[0], nil
 }
 
-// Many returns the objects kept under hs, in their order. What lies elsewhere is read from
-// there one after the other.
+// Many returns the objects stored under hs, in that order. Bytes stored elsewhere are read
+// one object after the other.
 func (r reads) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) {
 	if len(hs) == 0 {
 		return nil, ctx.Err()
@@ -124,14 +124,14 @@ func (r reads) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) 
 	return all, nil
 }
 
-// slurp reads all of what lies elsewhere.
+// slurp reads a whole object that is stored elsewhere.
 func (r reads) slurp(ctx context.Context, h dag.Hash) ([]byte, error) {
 	f, e, err := r.open(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	// The size is what the row says; a damaged row must not cost all memory.
+	// The size comes from the row; a damaged row must not use up all memory.
 	b := bytes.NewBuffer(make([]byte, 0, max(0, min(e.Size, dag.MaxBytes))+bytes.MinRead))
 	if _, err := io.Copy(b, f); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func (r reads) slurp(ctx context.Context, h dag.Hash) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Open streams the object kept under h.
+// Open streams the object stored under h.
 func (r reads) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
 	f, e, err := r.open(ctx, h)
 	if err != nil {
@@ -179,12 +179,12 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 		case !errors.Is(err, ErrNoKey):
 			return nil, f.Entry, err
 		}
-		// The row may have gone since, and come back with another place.
+		// The row may have gone since, and come back with another location.
 		missing = f.loc
 	}
 }
 
-// checked hashes what is read and tells at the end if it is not what was put.
+// checked hashes what is read and fails at the end if it is not what was put.
 type checked struct {
 	ctx  context.Context
 	r    reads
@@ -203,7 +203,7 @@ func (c *checked) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// wrong says why the bytes are not those of the object: they may have been swept while they
+// wrong returns why the bytes are not the object's: they may have been swept while they
 // were read.
 func (c *checked) wrong() error {
 	if c.loc != "" {
@@ -220,14 +220,14 @@ func (c *checked) wrong() error {
 
 func (c *checked) Close() error { return c.from.Close() }
 
-// Stat returns what the rows of those of hs that are kept say of them.
+// Stat returns the entries of those of hs that are stored.
 func (r reads) Stat(ctx context.Context, hs []dag.Hash) ([]store.Entry, error) {
 	q := query{sql: "SELECT " + entryColumns + " FROM plait.objects"}
 	q.and("hash = ANY (?)", keysOf(hs))
 	return many(ctx, r, "objects", q, scanEntry)
 }
 
-// Has reports whether h is kept.
+// Has reports whether h is stored.
 func (r reads) Has(ctx context.Context, h dag.Hash) (bool, error) {
 	found, err := r.Stat(ctx, []dag.Hash{h})
 	return len(found) > 0, err
@@ -251,7 +251,7 @@ func (r reads) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash,
 }
 
 // listPage is how many entries List reads at a time, so that it holds neither a connection
-// nor an old view of the database while its caller works.
+// nor an old snapshot of the database while its caller works.
 const listPage = 2000
 
 // List yields an entry for every object, in hash order.

@@ -8,7 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// kept is the form of a row: JSON, beside which what is raw stays as it is, byte by byte.
+// kept is the stored form of a row: JSON, next to which raw values are kept byte for byte.
 type kept[T any] struct {
 	Row T        `json:"row"`
 	Raw [][]byte `json:"raw,omitempty"`
@@ -27,7 +27,7 @@ func encode[T any](row T, raw ...json.RawMessage) ([]byte, error) {
 	return json.Marshal(k)
 }
 
-// decode reads a row into v, and what is raw into raw.
+// decode reads a row into v, and its raw values into raw.
 func decode[T any](data []byte, v *T, raw ...*json.RawMessage) error {
 	var k kept[T]
 	if err := json.Unmarshal(data, &k); err != nil {
@@ -89,7 +89,7 @@ func encodeWish(w store.Wish) ([]byte, error) {
 	return encode(w, options)
 }
 
-// decodeWish reads a wish. Taking one changes no more than the column of when.
+// decodeWish reads a wish. Taking one changes only the column that says when.
 func decodeWish(data []byte, taken int64) (w store.Wish, err error) {
 	var options json.RawMessage
 	err = decode(data, &w, &options)
@@ -97,7 +97,7 @@ func decodeWish(data []byte, taken int64) (w store.Wish, err error) {
 	return w, err
 }
 
-// bytesOf returns h as a column has it: the hash that names nothing is no bytes.
+// bytesOf returns h as a column stores it: the zero hash is no bytes.
 func bytesOf(h dag.Hash) []byte {
 	if h.IsZero() {
 		return []byte{}
@@ -105,7 +105,7 @@ func bytesOf(h dag.Hash) []byte {
 	return h[:]
 }
 
-// keysOf returns hashes as an array of the columns that have them.
+// keysOf returns hashes as an array parameter.
 func keysOf(hs []dag.Hash) [][]byte {
 	keys := make([][]byte, len(hs))
 	for i := range hs {
@@ -114,8 +114,8 @@ func keysOf(hs []dag.Hash) [][]byte {
 	return keys
 }
 
-// joined returns what a row names as its column has it: one hash behind the other, and after the
-// one that names nothing those that it may name.
+// joined returns the hashes that a row names as its column stores them: concatenated, with a
+// zero hash before those that it only may name.
 func joined(roots []store.Root) []byte {
 	b := make([]byte, 0, (len(roots)+1)*dag.Size)
 	for _, r := range roots {
@@ -137,7 +137,7 @@ func joined(roots []store.Root) []byte {
 	return b
 }
 
-// named is what joined was made of, for the row of a table.
+// named is the inverse of joined, for a row of a table.
 func named(row, id string, names []byte) ([]store.Root, error) {
 	roots := make([]store.Root, 0, len(names)/dag.Size)
 	may := false

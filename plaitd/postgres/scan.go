@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// scanners is how many parts of the table are read at a time.
+	// scanners is how many parts of the table are read concurrently.
 	scanners = 3
 	// scanBlocks is how many blocks of the table are read in one statement.
 	scanBlocks = 256
 )
 
-// Scan calls visit with every sound object that lies in its row, block by block as they lie in
-// the table. A row that is written meanwhile moves, and may be left out; it is not visited twice.
+// Scan calls visit with every intact object whose bytes are in its row, block by block in table
+// order. A row that is written meanwhile moves and may be missed; it is not visited twice.
 func (r reads) Scan(ctx context.Context, visit func(store.Object) error) error {
 	var blocks int64
 	err := r.with(ctx, func(ctx context.Context, c *pgx.Conn) error {

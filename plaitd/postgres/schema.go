@@ -25,19 +25,19 @@ var (
 	leases1 string
 )
 
-// migrations are run forward from the version found, all in one transaction. A script that
-// has been released is never changed; a change is a new script.
+// migrations are run forward from the version found, all in one transaction. A released
+// script is never changed; a change is a new script.
 var migrations = []string{schema1 + rest1 + commit1 + leases1}
 
-// oldest is the first version of Postgres that has all we ask for, as it writes it itself.
+// oldest is the first version of Postgres that has all we need, in server_version_num's form.
 const oldest = 140000
 
-// migrateKey is the advisory lock of whoever migrates: not that of writers, who go on until
+// migrateKey is the advisory lock of a migration: not that of writers, which continue until
 // tables are locked.
 const migrateKey = lockKey + 1
 
-// Migrate brings the schema of a database up to date, making it when missing, and returns the
-// version that it found and the one that it has now. ErrNewer when a newer Plait has been there.
+// Migrate brings the schema of a database up to date, creating it if necessary, and returns the
+// versions before and after. It returns ErrNewer if a newer Plait has migrated the database.
 func Migrate(ctx context.Context, cfg Config) (found, now int, err error) {
 	found, err = migrate(ctx, cmp.Or(cfg.Direct, cfg.URL))
 	if err != nil {
@@ -111,8 +111,8 @@ func connect(ctx context.Context, dsn string) (*pgx.Conn, error) {
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
-// connectToListen returns a connection of which a wait ends as soon as its context does: to a
-// server that only listens there is nothing to cancel, and it would not answer. heard is called with what it tells.
+// connectToListen returns a connection on which a wait ends as soon as its context does: while a connection only
+// listens there is no query to cancel, and no answer would come. heard receives the notifications.
 func connectToListen(ctx context.Context, dsn string, heard pgconn.NotificationHandler) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
@@ -124,7 +124,7 @@ func connectToListen(ctx context.Context, dsn string, heard pgconn.NotificationH
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
-// version reads the version of the schema, 0 where there is none, and refuses what is newer.
+// version reads the version of the schema, 0 if there is none, and refuses a newer one.
 func version(ctx context.Context, c interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }) (v int, err error) {

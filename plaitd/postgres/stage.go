@@ -25,21 +25,21 @@ const inline = 256 << 10
 
 var (
 	errNoBucket = errors.New("it lies in a bucket, and none is configured")
-	// errGivenUp says that an upload was taken for one of a dead process.
+	// errGivenUp says that an upload was mistaken for a dead process's.
 	errGivenUp = errors.New("the upload took too long and was given up")
 )
 
-// Stage keeps r's bytes as a blob under a pin. A small blob and its pin are one batch. A large
-// one takes steps, in an order in which a crash, or a sweep by another process, may fall
-// anywhere:
+// Stage stores r's bytes as a blob under a pin. A small blob and its pin are one batch. A
+// large one takes several steps, ordered so that a crash, or a sweep by another process, may
+// come at any point:
 //
-//  1. The bytes go to a temporary file that has no name, so that their hash is known. If it is
-//     kept already, a batch refreshes and pins it, and that is all.
+//  1. The bytes go to an unnamed temporary file, so that their hash is known. If the store has
+//     the blob already, a batch refreshes and pins it, and that is all.
 //  2. A row of uploads names the key that the bytes will have.
-//  3. The bytes go there. Crash: bytes that no object names, and an upload of a dead process:
-//     Compact removes both.
-//  4. A batch adds the object, its pin, and ends the upload; it fails if Compact has given the
-//     upload up meanwhile. If another process had the same idea first, its key stays and ours
+//  3. The bytes are stored there. A crash leaves bytes that no object names and the upload of a
+//     dead process: Compact removes both.
+//  4. A batch adds the object and its pin and ends the upload; it fails if Compact has given up
+//     the upload meanwhile. If another process stored the same blob first, its key stays and ours
 //     is removed.
 func (s *Store) Stage(ctx context.Context, pin string, r io.Reader) (dag.Hash, int64, error) {
 	h, size, err := s.stage(ctx, pin, r)
@@ -96,7 +96,7 @@ func (s *Store) stageLarge(ctx context.Context, pin string, h dag.Hash, f *os.Fi
 	kept, err := s.Has(ctx, h)
 	if err == nil && kept {
 		err = s.submit(ctx, &change{touched: []dag.Hash{h}, pins: []pinned{{pin, h}}})
-		if !errors.Is(err, store.ErrNotFound) { // it was swept just now
+		if !errors.Is(err, store.ErrNotFound) { // it has just been swept
 			return err
 		}
 		err = nil
@@ -128,7 +128,7 @@ func (s *Store) stageLarge(ctx context.Context, pin string, h dag.Hash, f *os.Fi
 		})
 	}
 	if err != nil {
-		return err // it may be named or not; Compact will know
+		return err // a row may name the bytes or not; Compact finds out
 	}
 	rows, err := s.look(ctx, []dag.Hash{h})
 	if err == nil && len(rows) == 1 && rows[0].loc == loc {
@@ -138,12 +138,12 @@ func (s *Store) stageLarge(ctx context.Context, pin string, h dag.Hash, f *os.Fi
 		err = s.erase(ctx, loc)
 	}
 	if err != nil && ctx.Err() == nil {
-		err = nil // the blob is kept; what is left over is Compact's
+		err = nil // the blob is kept; Compact removes what is left over
 	}
 	return err
 }
 
-// place returns a key for the bytes of h that nobody else will ever use.
+// place returns a key for the bytes of h that will never be used again.
 func (s *Store) place(h dag.Hash) string {
 	var random [8]byte
 	rand.Read(random[:])
@@ -154,7 +154,7 @@ func (s *Store) place(h dag.Hash) string {
 	return key
 }
 
-// placed reads when a key was made, and for which hash.
+// placed parses a key into its hash and the time it was made.
 func placed(loc string) (h dag.Hash, at time.Time, ok bool) {
 	name, rest, ok := strings.Cut(strings.TrimPrefix(loc, chunkPrefix), "/")
 	if !ok {
@@ -169,7 +169,7 @@ func placed(loc string) (h dag.Hash, at time.Time, ok bool) {
 	return h, time.UnixMilli(n), err == nil
 }
 
-// bucket returns where loc is.
+// bucket returns the bucket that holds loc.
 func (s *Store) bucket(loc string) (Bucket, error) {
 	switch {
 	case strings.HasPrefix(loc, chunkPrefix):
@@ -197,7 +197,7 @@ func (s *Store) erase(ctx context.Context, locs ...string) error {
 	return err
 }
 
-// untilDone reads until a context ends.
+// untilDone reads from r until ctx is done.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Tokens returns how often each of some leases was taken. One that never was is missing.
+// Tokens returns how often each of the named leases was taken. A lease that never was is absent.
 func (s *Store) Tokens(ctx context.Context, names []string) (map[string]int64, error) {
 	tokens := make(map[string]int64, len(names))
 	err := s.patiently(ctx, func(ctx context.Context) error {
@@ -33,7 +33,7 @@ func (s *Store) Tokens(ctx context.Context, names []string) (map[string]int64, e
 }
 
 // Schema returns the version of a database's schema, 0 for none, and the one that Migrate would bring it to. It
-// changes nothing. ErrNewer when a newer Plait has been there.
+// changes nothing. It returns ErrNewer if a newer Plait has migrated the database.
 func Schema(ctx context.Context, cfg Config) (found, now int, err error) {
 	c, err := connect(ctx, cmp.Or(cfg.Direct, cfg.URL))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
 
-// sequences says how many the model of a store draws, and has rapid draw as many.
+// sequences returns how many sequences the model of a store draws, and has rapid draw as many.
 func sequences(t *testing.T) int {
 	t.Helper()
 	n := soak.Rounds(t, 25)
@@ -27,7 +27,7 @@ func sequences(t *testing.T) int {
 	return n
 }
 
-// wipe empties a database. To make one takes longer.
+// wipe empties a database. Creating one takes longer.
 func wipe(t *testing.T, url string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)
@@ -46,7 +46,7 @@ func wipe(t *testing.T, url string) {
 	}
 }
 
-// suite runs the suite of stores in one database, with the bucket that a test's directory has.
+// suite runs the store test suite in one database, with a bucket for each test directory.
 func suite(t *testing.T, bucket func(t *testing.T, dir string) postgres.Bucket) {
 	url := pgtest.Shared(t).Database(t)
 	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// sweepIdle is how long a sweeper may do nothing under the lock for which everybody waits.
-	// Then the server ends its transaction.
+	// sweepIdle is how long a sweeper may be idle while it holds the lock that every process
+	// waits for. Then the server ends its transaction.
 	sweepIdle = "20s"
 	// sweepPart is how many hashes are deleted in one statement.
 	sweepPart = 5000
@@ -32,11 +32,11 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 	return dag.Hash{}, 0, errors.New("stage a blob: the store is being swept")
 }
 
-// Sweep deletes what choose names, unless it is pinned or was put less than grace ago. choose
-// runs while all processes are kept from writing: it must not write, and had better be quick.
+// Sweep deletes the objects that choose returns, unless they are pinned or were put less than
+// grace ago. choose runs while no process can write: it must not write, and should be quick.
 //
-// Rows go in one transaction. Bytes that lie elsewhere go after it is durable: a crash in
-// between leaves bytes that no row names, for Compact.
+// Rows are deleted in one transaction, bytes stored elsewhere once it is durable: a crash
+// in between leaves bytes that no row names, for Compact.
 func (s *Store) Sweep(
 	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) ([]store.Entry, error) {
@@ -66,8 +66,8 @@ func (s *Store) sweep(
 	if err != nil {
 		return nil, nil, err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // in vain once it is committed
-	var mu sync.Mutex                             // one connection answers one question at a time
+	defer tx.Rollback(context.WithoutCancel(ctx)) // no effect once committed
+	var mu sync.Mutex                             // a connection runs one query at a time
 	chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 		mu.Lock()
 		defer mu.Unlock()
@@ -86,7 +86,7 @@ func (s *Store) sweep(
 	return gone, locs, nil
 }
 
-// lock begins a transaction that keeps all processes from writing. Its connection is back in
+// lock begins a transaction that keeps all processes from writing. Its connection returns to
 // the pool when it ends.
 func (s *Store) lock(ctx context.Context) (pgx.Tx, error) {
 	tx, err := s.writers.Begin(ctx)
@@ -103,8 +103,8 @@ func (s *Store) lock(ctx context.Context) (pgx.Tx, error) {
 	return tx, nil
 }
 
-// sweepRows deletes those of hs that may go, and returns them in their order, and where bytes
-// of them lie.
+// sweepRows deletes those of hs that may be deleted. It returns them in the order of hs, and
+// where any of their bytes are stored elsewhere.
 func sweepRows(ctx context.Context, tx pgx.Tx, hs []dag.Hash, grace time.Duration) (gone []store.Entry, locs []string, err error) {
 	const q = "DELETE FROM plait.objects o WHERE hash = ANY ($1) AND put <= plait.millis() - $2" +
 		" AND NOT EXISTS (SELECT 1 FROM plait.pins p WHERE p.hash = o.hash) RETURNING " + foundBare
@@ -145,13 +145,13 @@ func sweepRows(ctx context.Context, tx pgx.Tx, hs []dag.Hash, grace time.Duratio
 // foundBare is foundColumns without the bytes.
 const foundBare = entryColumns + ", NULL::bytea, loc"
 
-// ceilMillis is at least d, so that what is younger by a part of a millisecond stays.
+// ceilMillis rounds d up to milliseconds, so that what is younger by a fraction of one stays.
 func ceilMillis(d time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// Compact removes bytes that no row names: those of blobs that were swept or never came to
-// have a row. The space of rows the server takes back by itself.
+// Compact removes bytes that no row names: those of blobs that were swept or never got a
+// row. The server reclaims the space of rows by itself.
 func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
 	if err := s.compact(ctx, grace); err != nil {
 		return fmt.Errorf("compact: %w", err)
@@ -162,7 +162,7 @@ func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
 func (s *Store) compact(ctx context.Context, grace time.Duration) error {
 	var now int64
 	err := s.read(ctx, func(ctx context.Context, c *pgx.Conn) error {
-		// An upload whose process is dead ends here: it can name its key no more.
+		// End the uploads of dead processes, which can no longer name their keys.
 		const q = "WITH gone AS (DELETE FROM plait.uploads u WHERE NOT plait.alive(u.handle)) SELECT plait.millis()"
 		return c.QueryRow(ctx, q).Scan(&now)
 	})
@@ -179,7 +179,7 @@ func (s *Store) compact(ctx context.Context, grace time.Duration) error {
 	return s.dropOrphans(ctx, s.cfg.Bucket, before)
 }
 
-// dropOrphans removes keys of a bucket that no row names, and that no upload will.
+// dropOrphans removes the keys of a bucket that neither an object nor an upload names.
 func (s *Store) dropOrphans(ctx context.Context, b Bucket, before time.Time) error {
 	var old []string
 	drop := func() error {

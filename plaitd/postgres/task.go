@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// taskSQL asks for all of a task in one statement, and so of one moment. Of each row there is
-// what it is, the row, a name and a number.
+// taskSQL reads all of a task in one statement, and so in one snapshot. Each result has a
+// kind, a row, a name and a number.
 const taskSQL = `SELECT 'thread', row, id, 0::bigint FROM plait.threads WHERE task = $1
 UNION ALL SELECT 'attempt', a.row, a.id, 0 FROM plait.attempts a JOIN plait.threads t ON t.id = a.thread
 	WHERE t.task = $1 AND a.status = 'running'
@@ -23,7 +23,7 @@ UNION ALL SELECT 'wish', row, id, taken FROM plait.wishes WHERE task = $1 AND ta
 UNION ALL SELECT 'count', NULL, name, value FROM plait.counts WHERE task = $1 AND value <> 0
 UNION ALL SELECT 'position', NULL, name, value FROM plait.counters WHERE name = 'pos'`
 
-// Task returns what a driver has to know of a task, all of one moment.
+// Task returns what a driver needs to know of a task, from one snapshot.
 func (r reads) Task(ctx context.Context, id string) (t store.TaskRows, err error) {
 	q := query{sql: taskSQL}
 	q.given(id)
@@ -73,10 +73,10 @@ func byNumber(a, b store.Attempt) int {
 	return cmp.Or(cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.N, b.N), cmp.Compare(a.ID, b.ID))
 }
 
-// Used returns what each attempt of a task used up, in the order in which they began.
+// Used returns what each attempt of a task used up, in the order they started.
 func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 	if task == "" {
-		return nil, ctx.Err() // a filter would select all
+		return nil, ctx.Err() // an empty filter would select all
 	}
 	attempts, err := r.Attempts(ctx, store.AttemptFilter{Task: task})
 	if err != nil {
@@ -94,7 +94,7 @@ func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 const rootsPage = 10_000
 
 // Roots yields every hash that a row names. Rows are read in pages by id, so that a store of
-// any size is in memory by parts; outside of a sweep they are not all of one moment.
+// any size fits in memory; outside a sweep the pages are not one snapshot.
 func (r reads) Roots(ctx context.Context) iter.Seq2[store.Root, error] {
 	return func(yield func(store.Root, error) bool) {
 		_ = rootsOf(ctx, r, "threads", "id", yield) && rootsOf(ctx, r, "attempts", "id", yield) &&

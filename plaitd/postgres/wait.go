@@ -12,10 +12,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A broadcast wakes everybody who waits for events.
+// A broadcast wakes everyone who waits for events.
 type broadcast struct {
 	mu sync.Mutex
-	ch chan struct{} // closed, and made anew, by wake
+	ch chan struct{} // closed and replaced by wake
 }
 
 func (b *broadcast) wake() {
@@ -31,7 +31,7 @@ func (b *broadcast) next() <-chan struct{} {
 	return b.ch
 }
 
-// saw notes that a position is committed, and reports whether that is news.
+// saw notes that a position is committed, and reports whether it is new.
 func (s *Store) saw(pos int64) bool {
 	for {
 		last := s.last.Load()
@@ -45,12 +45,12 @@ func (s *Store) saw(pos int64) bool {
 	}
 }
 
-// Wait returns when there are events after pos. The last position is known to this process
-// if it committed it itself; else it is looked for when another one says that there are
-// events, and from time to time, should nobody be heard.
+// Wait returns when there are events after pos. This process knows the positions that it
+// committed; others it reads from the database when another process announces events, and
+// every Config.Look in case no announcement arrives.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
-		woken := s.news.next() // before the look, so that nothing falls between
+		woken := s.news.next() // before the look, so that no event is missed in between
 		if last = s.last.Load(); last <= pos {
 			err := s.patiently(ctx, func(ctx context.Context) error {
 				return on(ctx, s.readers, func(c *pgx.Conn) error {
@@ -76,15 +76,15 @@ func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	}
 }
 
-// channel is what processes tell each other on that there are events.
+// channel is where processes announce events to each other.
 const channel = "plait"
 
-// tellPause is how long others are told nothing after they were told something.
+// tellPause is the pause after each announcement.
 const tellPause = 5 * time.Millisecond
 
-// tell tells others of events, after they were committed: in a transaction that commits
-// something it would take a lock of the whole server for as long as the disk takes. This
-// one waits for no disk, and nothing is lost if it is.
+// tell announces committed events to other processes. Done in the transaction that
+// commits them, NOTIFY would hold a lock on the whole server for as long as the disk
+// takes. This transaction waits for no disk, and nothing is lost if it is.
 func (s *Store) tell() {
 	const q = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('" + channel + "', $1)"
 	for {
@@ -94,7 +94,7 @@ func (s *Store) tell() {
 		case <-s.told:
 		}
 		ctx, cancel := context.WithTimeout(s.ctx, s.cfg.Try)
-		on(ctx, s.readers, func(c *pgx.Conn) error { // in vain: they look by themselves
+		on(ctx, s.readers, func(c *pgx.Conn) error { // an error is harmless: they look by themselves
 			_, err := c.Exec(ctx, q, s.me.id)
 			return err
 		})
@@ -107,19 +107,19 @@ func (s *Store) tell() {
 	}
 }
 
-// listenPause is how long a process that has looked for events does not look again: what others tell of meanwhile
-// is one look, however many commit.
+// listenPause is how long a process waits after a look for events before the next: it makes one look for all that
+// is announced meanwhile, however many processes commit.
 const listenPause = 20 * time.Millisecond
 
-// listen wakes those who wait when another process tells of events, on a connection of its own, which is past any
-// pooler. It looks for all of them how far the journal has come.
+// listen wakes waiters when another process announces events. It has its own connection, which bypasses any
+// pooler, and reads the last position once for all of them.
 func (s *Store) listen() {
 	dsn := s.cfg.URL
 	if s.cfg.Direct != "" {
 		dsn = s.cfg.Direct
 	}
 	for s.ctx.Err() == nil {
-		heard := true // what was told before was not heard
+		heard := true // announcements before LISTEN were missed
 		c, err := connectToListen(s.ctx, dsn, func(_ *pgconn.PgConn, n *pgconn.Notification) { heard = heard || n.Payload != s.me.id })
 		if err == nil {
 			_, err = c.Exec(s.ctx, "LISTEN "+channel)
@@ -140,10 +140,10 @@ func (s *Store) listen() {
 	}
 }
 
-// catchUp reads the position of the last event, and has a pause.
+// catchUp reads the position of the last event, then pauses.
 func (s *Store) catchUp(c *pgx.Conn) error {
 	var last int64
-	// To a query that is cut off the server is sent a cancel: a store that is closed waits for its answer.
+	// Cutting a query off would send the server a cancel request: a closing store waits for the answer instead.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), s.cfg.Try)
 	err := c.QueryRow(ctx, readPosition).Scan(&last)
 	cancel()
