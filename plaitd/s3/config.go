@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// A Config names a bucket. Who we are is none of its business: see Open.
+// A Config names a bucket. It has no credentials: see Open.
 type Config struct {
 	Bucket    string
-	Prefix    string // of all keys, without a slash at its ends: a bucket may be shared
+	Prefix    string // of all keys, without leading or trailing slash: a bucket may be shared
 	Endpoint  string // "https://s3.example.com"; "": Amazon's
-	Region    string // "": what the environment says, or us-east-1
+	Region    string // "": from the environment, or us-east-1
 	PathStyle bool   // the bucket in the path of a request, not in its host
 }
 
-// buckets is what a bucket may be called. Amazon's rules, and those of older names.
+// buckets matches valid bucket names, by Amazon's rules and the older ones.
 var buckets = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{2,62}$`)
 
-// Parse reads a bucket's name as people write it:
+// Parse parses a bucket's name as users write it:
 //
 //	s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path-style=true
 //
-// All but the bucket may be left out. With an endpoint path-style is true unless it says
-// false: few servers but Amazon's have a host for each bucket. Keys have no place in it: it
-// would be seen wherever it is shown, and no error repeats it.
+// All but the bucket may be left out. With an endpoint path-style defaults to true: few
+// servers but Amazon's have a host for each bucket. It takes no credentials, which would be
+// seen wherever the name is shown, and no error repeats them.
 func Parse(text string) (Config, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "s3" || u.Fragment != "" {
@@ -66,7 +66,7 @@ func Parse(text string) (Config, error) {
 	return c, nil
 }
 
-// String is the bucket as people are shown it.
+// String returns the bucket for display.
 func (c Config) String() string {
 	name := "s3://" + c.Bucket
 	if c.Prefix != "" {

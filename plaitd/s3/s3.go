@@ -1,11 +1,11 @@
 // Package s3 keeps large objects in a bucket of Amazon S3, or of a server that speaks
-// like it.
+// its protocol.
 //
-// It asks of a server what all of them do alike: put an object whose size is known, get,
-// delete and list. It sends no conditions and no checksums of newer kinds, and needs no
-// order between requests: see postgres.Bucket for why that is enough.
+// It uses only what all such servers do alike: put an object of known size, get, delete
+// and list. It sends no conditional requests and no newer kinds of checksum, and needs
+// no order between requests: see postgres.Bucket for why that is enough.
 //
-// Keys come from where Amazon's own programs find them: AWS_ACCESS_KEY_ID and
+// Credentials come from where Amazon's own programs find them: AWS_ACCESS_KEY_ID and
 // AWS_SECRET_ACCESS_KEY, the files and profiles of the AWS CLI, or the machine's role.
 package s3
 
@@ -32,12 +32,12 @@ import (
 )
 
 const (
-	// answerWait is how long a server may be silent after it was asked. It has to keep
-	// up to 5 GB before it answers that it did.
+	// answerWait is how long a server may be silent after a request. It must store up
+	// to 5 GB before it confirms.
 	answerWait = 2 * time.Minute
-	// side is how many keys are deleted side by side.
+	// side is how many keys are deleted concurrently.
 	side = 8
-	// fallbackRegion is what servers that know no regions expect.
+	// fallbackRegion is what servers without regions expect.
 	fallbackRegion = "us-east-1"
 )
 
@@ -50,7 +50,7 @@ type Bucket struct {
 
 var _ postgres.Bucket = (*Bucket)(nil)
 
-// Open returns the bucket that c names. It asks nothing of it yet: see Check.
+// Open returns the bucket that c names. It does not contact the server yet: see Check.
 func Open(ctx context.Context, c Config) (*Bucket, error) {
 	transport := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.ResponseHeaderTimeout = answerWait
@@ -75,19 +75,19 @@ func Open(ctx context.Context, c Config) (*Bucket, error) {
 		if c.Endpoint != "" {
 			o.BaseEndpoint = aws.String(c.Endpoint)
 		}
-		// Checksums that a client adds of its own accord are refused by servers that do not know
-		// them; and what is kept is named by its hash.
+		// Servers that do not know the checksums a client adds by default refuse them; and
+		// objects are named by their hash.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
 	return b, nil
 }
 
-// String is the bucket as people are shown it.
+// String returns the bucket for display.
 func (b *Bucket) String() string { return b.config.String() }
 
-// Put keeps r's bytes, size of them, under key. What can be read again from its start, such
-// as a file, is signed with its bytes and sent again when a server could not take it.
+// Put stores the size bytes of r under key. A reader that can seek, such as a file, is
+// signed with its bytes and sent again if the server could not take it.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64) error {
 	in := &s3.PutObjectInput{Bucket: &b.config.Bucket, Key: b.key(key), Body: r, ContentLength: &size}
 	var options []func(*s3.Options)
@@ -113,7 +113,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, size int64) e
 	return b.failed("put", key, err)
 }
 
-// left is how many bytes there are from where s is.
+// left returns how many bytes remain after the position of s.
 func left(s io.Seeker) (int64, error) {
 	at, err := s.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -127,9 +127,8 @@ func left(s io.Seeker) (int64, error) {
 	return end - at, err
 }
 
-// exactly is a reader that fails unless it ends after the bytes that are left. The last of
-// them are only handed out when the end has been seen behind them, so that a request with
-// more is never whole.
+// exactly is a reader that fails unless it ends after left bytes. It hands out the last of
+// them only once it has seen the end, so that a request with more is never complete.
 type exactly struct {
 	r    io.Reader
 	left int64
@@ -153,7 +152,7 @@ func (e *exactly) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// Get reads what is kept under key.
+// Get returns a reader for the bytes under key.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	out, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)})
 	if err != nil {
@@ -162,8 +161,8 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return out.Body, nil
 }
 
-// Delete removes keys, each by a request of its own: not every server can delete many at
-// once, and those that can disagree about the checksum that has to come with it.
+// Delete removes keys, one request each: not every server can delete many in one
+// request, and those that can disagree about the checksum it needs.
 func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	var (
 		wait  sync.WaitGroup
@@ -185,7 +184,7 @@ func (b *Bucket) Delete(ctx context.Context, keys ...string) error {
 	return first
 }
 
-// List yields what there is after a key, by name.
+// List yields the keys after a key, in order of name.
 func (b *Bucket) List(ctx context.Context, after string) iter.Seq2[postgres.Kept, error] {
 	return func(yield func(postgres.Kept, error) bool) {
 		in := &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: &b.prefix}
@@ -200,7 +199,7 @@ func (b *Bucket) List(ctx context.Context, after string) iter.Seq2[postgres.Kept
 			}
 			for _, o := range page.Contents {
 				key, ours := strings.CutPrefix(aws.ToString(o.Key), b.prefix)
-				if !ours || key <= after { // a server that does not know where to begin
+				if !ours || key <= after { // a server that ignores StartAfter or Prefix
 					continue
 				}
 				if !yield(postgres.Kept{Key: key, Size: aws.ToInt64(o.Size)}, nil) {
@@ -211,8 +210,8 @@ func (b *Bucket) List(ctx context.Context, after string) iter.Seq2[postgres.Kept
 	}
 }
 
-// Check puts, reads, lists and deletes a small object: whether we may do all that a store
-// does. It returns the first thing that does not work.
+// Check puts, reads, lists and deletes a small object, to see whether all that a store
+// needs is allowed. It returns the first failure.
 func (b *Bucket) Check(ctx context.Context) error {
 	const text = "plait tries what it may do in this bucket"
 	key := fmt.Sprintf("check/%d", time.Now().UnixNano())
@@ -247,13 +246,13 @@ func (b *Bucket) Check(ctx context.Context) error {
 		r.Close()
 		return fmt.Errorf("delete %s in %s: it is still there", key, b.config)
 	} else if !errors.Is(err, postgres.ErrNoKey) {
-		// Amazon says that it is forbidden to those who may not list.
+		// Amazon reports a missing key as forbidden to clients that may not list.
 		return fmt.Errorf("ask %s for what is not there: %w", b.config, err)
 	}
 	return nil
 }
 
-// Versions is what becomes of an object that is deleted.
+// Versions says what happens to an object that is deleted.
 type Versions int
 
 // What a bucket does with versions that are not current.
@@ -263,7 +262,7 @@ const (
 	VersionsStay                 // they stay for ever
 )
 
-// Versions asks what becomes of what is deleted. It takes a right that a store does not need.
+// Versions asks what happens to deleted objects. It needs a permission that a store does not.
 func (b *Bucket) Versions(ctx context.Context) (Versions, error) {
 	v, err := b.client.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.config.Bucket})
 	if err != nil {
@@ -290,8 +289,8 @@ func (b *Bucket) Versions(ctx context.Context) (Versions, error) {
 
 func (b *Bucket) key(name string) *string { return aws.String(b.prefix + name) }
 
-// failed says what did not work. A bucket that is not there is no missing key: all that it
-// kept would seem lost.
+// failed wraps err with what failed. A missing bucket is not reported as a missing key:
+// all that it stores would seem lost.
 func (b *Bucket) failed(verb, key string, err error) error {
 	if err == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
 
-// stream hides that a reader can be read again.
+// stream hides that a reader can seek.
 type stream struct{ io.Reader }
 
 func put(t *testing.T, b *s3.Bucket, key, text string) {
@@ -50,7 +50,7 @@ func list(t *testing.T, b *s3.Bucket, after string) (keys []string) {
 	return keys
 }
 
-// buckets is what a store needs of any server.
+// buckets tests what a store needs of any server.
 func buckets(t *testing.T, open func(prefix string) *s3.Bucket) {
 	b := open("team/a")
 	if err := b.Check(t.Context()); err != nil {
@@ -117,7 +117,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestSizes puts more and fewer bytes than announced: no key of them may be whole.
+// TestSizes puts more and fewer bytes than announced: no key may be left behind.
 func TestSizes(t *testing.T) {
 	const text = "some bytes"
 	for _, announced := range []int64{0, 3, 9, 11, 4000} {
@@ -134,7 +134,7 @@ func TestSizes(t *testing.T) {
 }
 
 // TestFaults tries what a bucket may do to a client: each call ends with an error that says
-// what failed, keeps what must not be seen to itself, and is never taken for a missing key.
+// what failed, reveals no secret, and is never taken for a missing key.
 func TestFaults(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	faults := map[string]s3test.Fault{
@@ -161,7 +161,7 @@ func TestFaults(t *testing.T) {
 	for name, fault := range faults {
 		for verb, call := range calls {
 			if name == "hangs up" && (verb == "get" || verb == "delete") {
-				continue // each is asked again for seconds
+				continue // each is retried for seconds
 			}
 			t.Run(verb+" "+name, func(t *testing.T) {
 				s := s3test.Start(t)
@@ -196,7 +196,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestBriefly has a server that is busy for a moment: the client asks again, with the whole body.
+// TestBriefly has a server that is briefly busy: the client sends the whole body again.
 func TestBriefly(t *testing.T) {
 	s := s3test.Start(t)
 	b := s.Bucket("")
@@ -214,7 +214,7 @@ func TestBriefly(t *testing.T) {
 	}
 }
 
-// TestCut reads what ends too early.
+// TestCut reads a body that ends too early.
 func TestCut(t *testing.T) {
 	s := s3test.Start(t)
 	b := s.Bucket("")

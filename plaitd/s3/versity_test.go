@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
 
-// versity is where make soak puts a real S3 server; the version is the Makefile's too.
+// versity returns where make soak installs a real S3 server; the Makefile has the same version.
 func versity() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -26,7 +26,7 @@ func versity() (string, error) {
 	return program, err
 }
 
-// TestVersity asks of a real server, which checks signatures, what a store needs.
+// TestVersity tests what a store needs against a real server, which checks signatures.
 func TestVersity(t *testing.T) {
 	program, err := versity()
 	if err != nil {

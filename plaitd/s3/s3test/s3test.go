@@ -1,4 +1,4 @@
-// Package s3test is an S3 server in the process of a test, which can be told to fail.
+// Package s3test is an S3 server within a test's process that can be made to fail.
 package s3test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/plaitd/s3"
 )
 
-// What a client shows at the door, and what no error may ever say.
+// The credentials of clients, which no error may ever reveal.
 const (
 	KeyID  = "AKIATESTTESTTEST"
 	Secret = "s3cr3t-of-a-t3st-th4t-nobody-s33s"
@@ -26,7 +26,7 @@ const (
 
 const bucket = "record"
 
-// A Fault may answer a request in place of the server, and then returns true.
+// A Fault may answer a request instead of the server, and then returns true.
 type Fault func(w http.ResponseWriter, r *http.Request) bool
 
 // A Server has one empty bucket.
@@ -63,7 +63,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Config names the server's bucket, and below it whatever is called prefix.
+// Config returns the config of the server's bucket with a prefix.
 func (s *Server) Config(prefix string) s3.Config {
 	c, err := s3.Parse(s.Name(prefix))
 	if err != nil {
@@ -72,12 +72,12 @@ func (s *Server) Config(prefix string) s3.Config {
 	return c
 }
 
-// Name is the same as people write it.
+// Name returns the same as users write it.
 func (s *Server) Name(prefix string) string {
 	return "s3://" + bucket + "/" + prefix + "?endpoint=" + s.http.URL
 }
 
-// Bucket opens the server's bucket, as one whom it lets in.
+// Bucket opens the server's bucket with valid credentials.
 func (s *Server) Bucket(prefix string) *s3.Bucket {
 	s.t.Helper()
 	Login()
@@ -88,8 +88,8 @@ func (s *Server) Bucket(prefix string) *s3.Bucket {
 	return b
 }
 
-// Login sets what a client shows at the door, and nothing else that this machine has, for this program:
-// tests that run beside each other have one environment.
+// Login sets the credentials of this process, and hides all others of this machine: tests that run
+// concurrently share one environment.
 var Login = sync.OnceFunc(func() {
 	for k, v := range map[string]string{
 		"AWS_ACCESS_KEY_ID": KeyID, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_EC2_METADATA_DISABLED": "true",
@@ -99,14 +99,14 @@ var Login = sync.OnceFunc(func() {
 	}
 })
 
-// Fail has each request from now on go to f first; nil ends it.
+// Fail passes each request from now on to f first; nil ends it.
 func (s *Server) Fail(f Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fault = f
 }
 
-// Served keeps what is put and says so on done, but its client never hears of it.
+// Served stores what is put and signals done, but the client never receives an answer.
 func (s *Server) Served(done chan<- struct{}) Fault {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPut {
@@ -131,7 +131,7 @@ func (s *Server) Asked() []string {
 	return asked
 }
 
-// Keys returns what the bucket has, by name.
+// Keys returns the keys of the bucket, sorted.
 func (s *Server) Keys() []string {
 	s.t.Helper()
 	list, err := s.kept.ListBucket(bucket, nil, gofakes3.ListBucketPage{MaxKeys: 1 << 20})
@@ -146,7 +146,7 @@ func (s *Server) Keys() []string {
 	return keys
 }
 
-// Lose removes a key behind everybody's back.
+// Lose removes a key without the client's knowledge.
 func (s *Server) Lose(key string) {
 	s.t.Helper()
 	if _, err := s.kept.DeleteObject(bucket, key); err != nil {
@@ -154,12 +154,12 @@ func (s *Server) Lose(key string) {
 	}
 }
 
-// Refuse answers as S3 does that somebody may not.
+// Refuse answers as S3 does when access is denied.
 func Refuse(w http.ResponseWriter, _ *http.Request) bool {
 	return Answer(w, http.StatusForbidden, "AccessDenied")
 }
 
-// Answer writes an error of S3.
+// Answer writes an S3 error.
 func Answer(w http.ResponseWriter, status int, code string) bool {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
@@ -167,14 +167,14 @@ func Answer(w http.ResponseWriter, status int, code string) bool {
 	return true
 }
 
-// Stall answers nothing until the client gives up, and tells that it was asked.
+// Stall gives no answer until the client gives up, and signals that it was asked.
 func Stall(asked chan<- struct{}) Fault {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
 		select {
 		case asked <- struct{}{}:
 		default:
 		}
-		io.Copy(io.Discard, r.Body) // until then nobody notices that the client has gone
+		io.Copy(io.Discard, r.Body) // until then it goes unnoticed that the client is gone
 		<-r.Context().Done()
 		return true
 	}
