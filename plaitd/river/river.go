@@ -1,14 +1,14 @@
-// Package river is the engine of a team on River, a queue in Postgres: on the same server as the record, in a
-// schema of its own, so that there is nothing further to run.
+// Package river is the engine of a team on River, a queue in Postgres: on the same server as the record, in
+// its own schema, so that there is nothing else to run.
 //
-// In go tasks that are poked; out come calls of the hosts' Work. There are two kinds of jobs:
+// Tasks are poked; the engine calls Work on the hosts. There are two kinds of jobs:
 //
-//	reconcile{task}             at once, or later; once while it is queued
-//	drive{task, thread, token}  in the queue any, host-ID or label-NAME; once while it is queued or runs
+//	reconcile{task}             now, or later; unique while it is queued
+//	drive{task, thread, token}  in the queue drives, host-ID or label-NAME; unique while it is queued or runs
 //
-// Jobs have one attempt and no timeout: what a job did is in the record. A dead host leaves its jobs as running ones,
-// and River lets go of them after an hour. They hold nothing up: the next drive of a thread has another token. Where the
-// host died before the token changed, the drive is queued once more after Prefer. The tables may be emptied at any time.
+// Jobs have one attempt and no timeout: what a job did is in the record. A dead host leaves its jobs running, until
+// River discards them after an hour. They block nothing: the next drive of a thread has another token. If the host died
+// before the token changed, the drive is queued once more after Prefer. The tables may be emptied at any time.
 package river
 
 import (
@@ -31,32 +31,32 @@ import (
 	"github.com/plait-run/plait/internal/dispatch"
 )
 
-// Schema is where the tables are, if nothing else is said.
+// Schema is the default schema of the tables.
 const Schema = "plait_river"
 
 // Config says where the queue is.
 type Config struct {
-	URL    string // of the database, past a pooler in transaction mode: a queue listens
+	URL    string // of the database, past any pooler in transaction mode: a queue listens
 	Schema string // "": Schema
-	Conns  int32  // connections at most; zero: 6
-	// Tasks returns those that have not ended: they are poked every Sweep, whatever was lost.
+	Conns  int32  // most connections; zero: 6
+	// Tasks returns the tasks that have not ended: they are poked every Sweep, so that nothing stays lost.
 	Tasks  func(ctx context.Context) ([]string, error)
 	Sweep  time.Duration // zero: 30 s
 	Prefer time.Duration // how long a thread waits for the host that it prefers, or that has taken it; zero: 30 s
-	Again  time.Duration // after an error a task is looked at again; zero: 1 s
-	Log    *slog.Logger  // what goes wrong; nil: none
+	Again  time.Duration // how long after an error a task is looked at again; zero: 1 s
+	Log    *slog.Logger  // for what goes wrong; nil: none
 }
 
 // An Engine is a connection to the queue. Make one with Open.
 type Engine struct {
 	cfg    Config
 	pool   *pgxpool.Pool
-	client *river.Client[pgx.Tx] // that only inserts
+	client *river.Client[pgx.Tx] // only inserts
 }
 
 var _ dispatch.Engine = (*Engine)(nil)
 
-// Migrate makes the tables, or brings them up to date. It reports whether there was anything to do.
+// Migrate creates the tables, or brings them up to date, and reports whether it changed anything.
 func Migrate(ctx context.Context, cfg Config) (changed bool, err error) {
 	cfg = cfg.withDefaults()
 	pool, err := cfg.connect(ctx)
@@ -78,7 +78,7 @@ func Migrate(ctx context.Context, cfg Config) (changed bool, err error) {
 	return len(done.Versions) > 0, nil
 }
 
-// GrantWorker gives a role what a worker needs of the queue: to change all that is in its tables, and no table.
+// GrantWorker grants a role what a worker needs of the queue: to change any row, but no table.
 func GrantWorker(ctx context.Context, cfg Config, role string) error {
 	cfg = cfg.withDefaults()
 	pool, err := cfg.connect(ctx)
@@ -96,7 +96,7 @@ func GrantWorker(ctx context.Context, cfg Config, role string) error {
 	return nil
 }
 
-// Outdated returns why the tables are not those that this program needs, or nil.
+// Outdated returns an error if the tables are not those that this program needs.
 func Outdated(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	pool, err := cfg.connect(ctx)
@@ -143,13 +143,13 @@ func (c Config) withDefaults() Config {
 func (c Config) connect(ctx context.Context) (*pgxpool.Pool, error) {
 	pc, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
-		return nil, errors.New("it names no database") // what the parser says repeats a password
+		return nil, errors.New("it names no database") // the parser's error repeats the password
 	}
 	pc.MaxConns = c.Conns
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
-// Open opens the queue. It connects when it has to.
+// Open opens the queue. It connects when needed.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg = cfg.withDefaults()
 	pool, err := cfg.connect(ctx)
@@ -164,19 +164,19 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	return &Engine{cfg: cfg, pool: pool, client: client}, nil
 }
 
-// Close closes the connections. Nobody serves any more.
+// Close closes the connections. No Serve may be running any more.
 func (e *Engine) Close() error {
 	e.pool.Close()
 	return nil
 }
 
-// Poke says that there may be something to do for a task.
+// Poke announces that there may be something to do for a task.
 func (e *Engine) Poke(ctx context.Context, task string) error {
 	return e.reconcileAt(ctx, task, time.Time{})
 }
 
-// reconcileAt has a task looked at: at once, or later. A look that waits to begin is enough; one that is under way
-// may have seen too little.
+// reconcileAt has a task looked at, now or later. One look that is queued is enough; a running one may have seen
+// too little.
 func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) error {
 	args := reconcileArgs{Task: task, Later: !at.IsZero()}
 	for {
@@ -199,7 +199,7 @@ func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) err
 	}
 }
 
-// remove takes a job out of the queue that has not begun; of one that has, nothing.
+// remove takes a job that has not begun out of the queue. It leaves one that has alone.
 func (e *Engine) remove(ctx context.Context, id int64) error {
 	_, err := e.client.JobDelete(ctx, id)
 	if err != nil && !errors.Is(err, rivertype.ErrNotFound) && !errors.Is(err, rivertype.ErrJobRunning) {
@@ -211,7 +211,7 @@ func (e *Engine) remove(ctx context.Context, id int64) error {
 // Queues that hosts take from.
 const (
 	anyQueue   = "any"
-	hostQueues = "host-" // begins the names of those of hosts
+	hostQueues = "host-" // prefix of the hosts' own queues
 )
 
 func hostQueue(id string) string    { return hostQueues + plain(id) }
@@ -219,7 +219,7 @@ func labelQueue(name string) string { return "label-" + plain(name) }
 
 var plainName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// plain is a name as queues have them: small letters, digits and single dashes. Any other has a hash in its place.
+// plain returns a name as queues allow it: lowercase letters, digits and single dashes. A hash replaces any other.
 func plain(name string) string {
 	if plainName.MatchString(name) && len(name) <= 50 {
 		return name

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/plaitd/river"
 )
 
-// A cluster is a queue in a database of its own.
+// A cluster is a queue in its own database.
 type cluster struct{ cfg river.Config }
 
 func newCluster(t *testing.T, prefer time.Duration) cluster {
@@ -52,7 +52,7 @@ func TestEngine(t *testing.T) {
 	dispatchtest.Run(t, func(t *testing.T, prefer time.Duration) dispatchtest.Cluster { return newCluster(t, prefer) })
 }
 
-// TestMigrate brings the tables up to date once, and says when they are missing.
+// TestMigrate brings the tables up to date once, and checks that missing ones are reported.
 func TestMigrate(t *testing.T) {
 	c := newCluster(t, 0)
 	if changed, err := river.Migrate(t.Context(), c.cfg); err != nil || changed {
@@ -76,9 +76,9 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// moves is work of one thread, which prefers a host that is not there until it is told otherwise.
+// moves is work of one thread, which prefers a missing host until told otherwise.
 type moves struct {
-	looked chan struct{} // each time that it is looked at
+	looked chan struct{} // receives at each look
 	driven chan struct{}
 	gone   *atomic.Bool
 }
@@ -103,7 +103,7 @@ func (m moves) Drive(context.Context, string) error {
 	return nil
 }
 
-// TestLeavesTheQueueOfAHost: what is queued for a host and does not prefer it any more is driven by another at once.
+// TestLeavesTheQueueOfAHost: a drive queued for a host that it no longer prefers is immediately taken by another.
 func TestLeavesTheQueueOfAHost(t *testing.T) {
 	e := newCluster(t, time.Hour).Engine(t)
 	m := moves{make(chan struct{}, 1), make(chan struct{}, 1), new(atomic.Bool)}
@@ -122,7 +122,7 @@ func TestLeavesTheQueueOfAHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // by the second look the first has queued the thread
+	for range 2 { // at the second look, the first has queued the thread
 		poke()
 		<-m.looked
 	}
@@ -135,7 +135,7 @@ func TestLeavesTheQueueOfAHost(t *testing.T) {
 	}
 }
 
-// takes is work of one thread, which is ready until somebody has driven it. Its token never changes.
+// takes is work of one thread, which is ready until it has been driven. Its token never changes.
 type takes struct {
 	taken chan struct{} // closed by a drive
 	dies  chan struct{} // if set, a drive does nothing until this is closed
@@ -159,8 +159,8 @@ func (w takes) Drive(context.Context, string) error {
 	return nil
 }
 
-// TestDiesBeforeTheLease: a host that has taken a drive and dies before it has the thread's lease leaves the token as
-// it is, and its job as one that runs. Another host drives the thread all the same.
+// TestDiesBeforeTheLease checks that another host drives the thread even if the host that took the drive died before
+// it had the thread's lease, which leaves the token unchanged and the job running.
 func TestDiesBeforeTheLease(t *testing.T) {
 	c := newCluster(t, 2*time.Second)
 	var done atomic.Bool

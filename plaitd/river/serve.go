@@ -24,7 +24,7 @@ import (
 type reconcileArgs struct {
 	Task  string `json:"task"`
 	Later bool   `json:"later,omitempty"`
-	Turn  int    `json:"turn,omitempty"` // tells one that is queued from those that run
+	Turn  int    `json:"turn,omitempty"` // distinguishes a queued one from those that run
 }
 
 func (reconcileArgs) Kind() string { return "reconcile" }
@@ -34,9 +34,9 @@ type driveArgs struct {
 	Task   string   `json:"task" river:"unique"`
 	Thread string   `json:"thread" river:"unique"`
 	Token  int64    `json:"token" river:"unique"`
-	Turn   int      `json:"turn,omitempty" river:"unique"` // tells one that is queued from one whose host has died
+	Turn   int      `json:"turn,omitempty" river:"unique"` // distinguishes a queued one from one whose host has died
 	Needs  []string `json:"needs,omitempty"`
-	Host   string   `json:"host,omitempty"` // whose queue it is in
+	Host   string   `json:"host,omitempty"` // whose queue has it
 }
 
 func (driveArgs) Kind() string { return "drive" }
@@ -46,22 +46,22 @@ type sweepArgs struct{}
 
 func (sweepArgs) Kind() string { return "sweep" }
 
-// once says that a job is queued or runs once; one that has ended is no reason against another.
+// once makes a job unique while it is queued or runs; one that has ended does not block another.
 var once = river.UniqueOpts{ByArgs: true, ByState: []rivertype.JobState{
 	rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning, rivertype.JobStateScheduled,
 }}
 
 const (
-	unbounded   = 200             // drives at once on a host without a number of slots
-	looks       = 16              // beside them, looks at tasks
-	keepJobs    = time.Hour       // that have ended
-	serveAgain  = 2 * time.Second // when the database is away
-	fullAgain   = time.Second     // when a host has no slot, or not the labels; River finds it at its next look
-	lookAgain   = 5 * time.Second // for jobs of which no notice came: in three queues, by hosts that are idle too
-	insertTries = 30              // of what follows on a job, a second apart: then the sweep finds it
+	unbounded   = 200             // concurrent drives on a host with unlimited slots
+	looks       = 16              // concurrent looks at tasks besides them
+	keepJobs    = time.Hour       // after they have ended
+	serveAgain  = 2 * time.Second // when the database is unavailable
+	fullAgain   = time.Second     // when a host has no free slot, or lacks the labels; River finds it at its next look
+	lookAgain   = 5 * time.Second // for jobs that were not announced: in three queues, by idle hosts too
+	insertTries = 30              // of a job's follow-ups, a second apart: then the sweep finds them
 )
 
-// Serve takes jobs until ctx ends, and returns when those that it took have ended.
+// Serve takes jobs until ctx ends, and returns once those that it took have ended.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
 	h := &serving{engine: e, host: host, work: w, alarms: map[string]*time.Timer{}}
 	defer h.still()
@@ -93,7 +93,7 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 	return nil
 }
 
-// client returns one that takes jobs for the host.
+// client returns a client that takes jobs for the host.
 func (h *serving) client() (*river.Client[pgx.Tx], error) {
 	e, host, slots := h.engine, h.host, h.host.Slots
 	if slots == 0 {
@@ -128,7 +128,7 @@ func (h *serving) client() (*river.Client[pgx.Tx], error) {
 	return client, nil
 }
 
-// A serving is a host that takes jobs.
+// A serving is a host that is taking jobs.
 type serving struct {
 	engine *Engine
 	host   dispatch.Host
@@ -139,8 +139,8 @@ type serving struct {
 	alarms map[string]*time.Timer // by task
 }
 
-// alarm pokes a task when it is to be looked at again. A job says the same for when this host dies, but those are let
-// go by River's leader, which may have to be elected first: some 15 s later then.
+// alarm pokes a task when it must be looked at again. A job does the same in case this host dies, but River's leader
+// releases those, and may have to be elected first: some 15 s later then.
 func (h *serving) alarm(ctx context.Context, task string, a dispatch.Agenda) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,12 +153,12 @@ func (h *serving) alarm(ctx context.Context, task string, a dispatch.Agenda) {
 	}
 	h.alarms[task] = time.AfterFunc(time.Until(a.At), func() {
 		if err := h.engine.Poke(ctx, task); err != nil {
-			h.engine.cfg.Log.Warn("queue is away", "error", err) // the job, or the next sweep, does it
+			h.engine.cfg.Log.Warn("queue is away", "error", err) // the job or the next sweep does it
 		}
 	})
 }
 
-// still ends the alarms.
+// still stops the alarms.
 func (h *serving) still() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -195,7 +195,7 @@ func (h *serving) reconcile(ctx context.Context, job *river.Job[reconcileArgs]) 
 	for _, r := range a.Drive {
 		if r.Host != "" {
 			if soon := time.Now().Add(h.engine.cfg.Prefer); a.At.IsZero() || soon.Before(a.At) {
-				a.At = soon // for it may have to go elsewhere
+				a.At = soon // it may have to go elsewhere
 			}
 		}
 		h.insist(ctx, func() error { return h.engine.queue(ctx, id, r) })
@@ -206,8 +206,8 @@ func (h *serving) reconcile(ctx context.Context, job *river.Job[reconcileArgs]) 
 	return nil
 }
 
-// queue puts a drive into the queue where it is best taken from. One that has waited too long for the host that
-// it prefers, or for the one that has taken it, goes to any.
+// queue puts a drive into the most suitable queue. One that has waited too long for its preferred host, or for
+// the one that has taken it, goes to any.
 func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error {
 	args := driveArgs{Task: task, Thread: r.Thread, Token: r.Token, Needs: r.Needs, Host: r.Host}
 	for {
@@ -228,9 +228,9 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 		}
 		if old.State == rivertype.JobStateRunning {
 			if old.AttemptedAt == nil || time.Since(*old.AttemptedAt) < e.cfg.Prefer {
-				return nil // it is about to take the thread's lease, which makes another token of it
+				return nil // its host is about to take the thread's lease, which changes the token
 			}
-			args.Turn++ // its host has died before that
+			args.Turn++ // its host died before that
 			continue
 		}
 		var was driveArgs
@@ -247,7 +247,7 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 			}
 			args.Host = ""
 		}
-		if err := e.remove(ctx, old.ID); err != nil { // from the queue of others, or of a host that is not preferred any more
+		if err := e.remove(ctx, old.ID); err != nil { // from other hosts' queue, or a no longer preferred one's
 			return err
 		}
 	}
@@ -278,7 +278,7 @@ func (h *serving) drive(ctx context.Context, job *river.Job[driveArgs]) error {
 // drivesQueue has the drives that any host may take.
 const drivesQueue = "drives"
 
-// insist does what follows on a job, though the database may be away for a while.
+// insist does a job's follow-up, even if the database is unavailable for a while.
 func (h *serving) insist(ctx context.Context, do func() error) {
 	for try := range insertTries {
 		err := do()
