@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/dispatch"
 )
 
-// Names that Temporal keeps. Code that would replay a running workflow in another way gets new types, and ids
-// of its own: those of the old may be terminated at any time.
+// Names that Temporal stores. Code that would replay a running workflow differently gets new types, and its
+// own ids: workflows of the old types may be terminated at any time.
 const (
 	taskType          = "plait.task.v1"
 	driveType         = "plait.drive.v1"
@@ -23,16 +23,16 @@ const (
 )
 
 const (
-	mostDrives  = 500              // of a task at once: a workflow may have 2,000 children
-	mostLooks   = 1000             // in one run of a workflow; each is some 12 events of 51,200
-	mostTries   = 20               // of a drive that hosts decline
-	queuePause  = 10 * time.Minute // after which it is asked whether a drive that waits in a queue is still wanted
+	mostDrives  = 500              // concurrent, of a task: a workflow may have 2,000 children
+	mostLooks   = 1000             // in one run of a workflow; each is about 12 events of 51,200
+	mostTries   = 20               // of a drive if hosts decline
+	queuePause  = 10 * time.Minute // after which a queued drive is checked for being still wanted
 	longest     = 365 * 24 * time.Hour
 	longestLook = 5 * time.Minute // of one call of Reconcile
 	longestWait = 30 * time.Second
 )
 
-// A loop is the code of the workflows. It decides nothing of a task, and has no state: every run begins by asking.
+// A loop is the code of the workflows. It decides nothing about a task and has no state: every run begins by asking.
 type loop struct {
 	prefix                         string
 	prefer, again, heartbeat, look time.Duration
@@ -56,15 +56,15 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// An agenda is dispatch.Agenda as it is sent: a time on one machine's clock means nothing on another's.
+// An agenda is dispatch.Agenda as it is sent: one machine's clock time means nothing on another.
 type agenda struct {
 	Ended bool
 	Drive []dispatch.Ready
-	Look  bool          // the task is to be looked at again
-	After time.Duration // then
+	Look  bool          // whether to look at the task again
+	After time.Duration // how long until then
 }
 
-// A drive is what the workflow of one is given.
+// A drive is the argument of its workflow.
 type drive struct {
 	Task string
 	dispatch.Ready
@@ -75,7 +75,7 @@ type driving struct {
 	thread string
 	token  int64
 	end    workflow.ChildWorkflowFuture
-	wanted bool // it was to be driven again while it was ending
+	wanted bool // another drive was wanted while this one was ending
 }
 
 // run is one run of the workflow of a task.
@@ -84,10 +84,10 @@ type run struct {
 	task   string
 	drives []*driving
 	due    time.Time // when to look again; zero: when it is poked
-	failed int       // looks in a row
+	failed int       // consecutive looks
 }
 
-// taskLoop is the workflow of a task: look, have driven what may be, and wait for news.
+// taskLoop is the workflow of a task: look, start what is ready, and wait for news.
 func (l loop) taskLoop(ctx workflow.Context, task string) error {
 	r := &run{loop: l, task: task}
 	pokes := workflow.GetSignalChannel(ctx, pokeSignal)
@@ -112,7 +112,7 @@ func (l loop) taskLoop(ctx workflow.Context, task string) error {
 	}
 }
 
-// reconcile looks at the task once, and starts the drives that it says.
+// reconcile looks at the task once, and starts the drives that are due.
 func (r *run) reconcile(ctx workflow.Context) (ended bool, err error) {
 	var a agenda
 	err = workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
@@ -137,7 +137,7 @@ func (r *run) reconcile(ctx workflow.Context) (ended bool, err error) {
 	return a.Ended, nil
 }
 
-// start starts a drive that is not under way.
+// start starts a drive that is not already running.
 func (r *run) start(ctx workflow.Context, ready dispatch.Ready) {
 	for _, d := range r.drives {
 		if d.thread == ready.Thread && d.token == ready.Token {
@@ -161,7 +161,7 @@ func (r *run) start(ctx workflow.Context, ready dispatch.Ready) {
 	r.drives = append(r.drives, &driving{thread: ready.Thread, token: ready.Token, end: end})
 }
 
-// wait waits until the task is to be looked at: because it is poked, a drive has ended, or it is time.
+// wait waits until the task must be looked at: it is poked, a drive has ended, or it is time.
 func (r *run) wait(ctx workflow.Context, pokes workflow.ReceiveChannel) error {
 	for look := false; !look; {
 		news := workflow.NewSelector(ctx)
@@ -184,7 +184,7 @@ func (r *run) wait(ctx workflow.Context, pokes workflow.ReceiveChannel) error {
 	return nil
 }
 
-// ended takes note that a drive has ended, and reports whether to look now. The host has poked when all went well.
+// ended records that a drive has ended, and reports whether to look now. If all went well the host has poked.
 func (r *run) ended(ctx workflow.Context, d *driving) bool {
 	full := len(r.drives) == mostDrives
 	for i := range r.drives {
@@ -201,15 +201,15 @@ func (r *run) ended(ctx workflow.Context, d *driving) bool {
 	return d.wanted || full
 }
 
-// What has become of a drive.
+// What became of a drive.
 const (
 	driven   = "driven"   // and the task is poked
-	again    = "again"    // somebody else is at it, or the task could not be poked
-	declined = "declined" // by the host
+	again    = "again"    // another host has the lease, or the task could not be poked
+	declined = "declined" // the host would not take it
 )
 
-// driveLoop is the workflow of a drive: one call of a host that takes it. It reports whether the task is to be looked
-// at again in a while.
+// driveLoop is the workflow of a drive: one call on a host that takes it. It reports whether to look at the task
+// again after a while.
 func (l loop) driveLoop(ctx workflow.Context, d drive) (lookAgain bool, err error) {
 	began := workflow.Now(ctx)
 	for try := range mostTries {
@@ -241,7 +241,7 @@ func (l loop) driveLoop(ctx workflow.Context, d drive) (lookAgain bool, err erro
 	return true, nil
 }
 
-// queue is where a host that has one of the labels which a thread needs takes it; the others are asked for in turn.
+// queue returns a queue of hosts with one of the labels that a thread needs; each try uses the next label.
 func (l loop) queue(r dispatch.Ready, try int) string {
 	if len(r.Needs) == 0 {
 		return l.any()

@@ -27,7 +27,7 @@ var patient = loop{
 	prefix: "plait", prefer: 30 * time.Second, again: time.Second, heartbeat: 30 * time.Second, look: time.Minute,
 }
 
-// stage is where a workflow runs on a clock of its own: it jumps to what comes next.
+// stage runs a workflow on its own clock, which jumps to the next event.
 type stage struct {
 	*testsuite.TestWorkflowEnvironment
 	began  time.Time
@@ -36,7 +36,7 @@ type stage struct {
 	drives []string        // queues by which Drive was called, and when
 }
 
-// at is how long the workflow has run.
+// at returns how long the workflow has run.
 func (s *stage) at() time.Duration { return s.Now().Sub(s.began).Truncate(100 * time.Millisecond) }
 
 func open(t *testing.T) *stage {
@@ -58,7 +58,7 @@ func open(t *testing.T) *stage {
 	return s
 }
 
-// reconcile has the calls of Reconcile answered, in turn, and from the last one on with that.
+// reconcile has the calls of Reconcile answered with answers in turn, then with the last of them.
 func (s *stage) reconcile(answers ...any) {
 	s.OnActivity(reconcileActivity, mock.Anything, "t1").Return(func(context.Context, string) (agenda, error) {
 		n := len(s.looks)
@@ -72,7 +72,7 @@ func (s *stage) reconcile(answers ...any) {
 	})
 }
 
-// drive has the workflows of drives go as f says.
+// drive has f run as the workflow of drives.
 func (s *stage) drive(f func(ctx workflow.Context, d drive) (bool, error)) {
 	s.RegisterWorkflowWithOptions(func(ctx workflow.Context, d drive) (bool, error) {
 		s.starts = append(s.starts, workflow.GetInfo(ctx).WorkflowExecution.ID)
@@ -176,7 +176,7 @@ func TestTask(t *testing.T) {
 	}
 }
 
-// TestStarted: a drive that an earlier run of the workflow has started is not started again, and is looked after.
+// TestStarted: a drive that an earlier run of the workflow has started is not started again, but is watched.
 func TestStarted(t *testing.T) {
 	s := open(t)
 	s.reconcile(agenda{Drive: []dispatch.Ready{ready("a", 1)}}, agenda{Ended: true})
@@ -191,7 +191,7 @@ func TestStarted(t *testing.T) {
 	}
 }
 
-// TestContinues: what Temporal keeps of a task does not grow without bounds.
+// TestContinues: what Temporal stores of a task does not grow without bound.
 func TestContinues(t *testing.T) {
 	s := open(t)
 	s.reconcile(agenda{Look: true, After: 30 * time.Second})
@@ -204,7 +204,7 @@ func TestContinues(t *testing.T) {
 	}
 }
 
-// TestCancelled: a workflow that somebody cancels at Temporal ends, and does not ask for ever.
+// TestCancelled: a workflow that is canceled at Temporal ends, and does not keep asking.
 func TestCancelled(t *testing.T) {
 	s := open(t)
 	s.reconcile(agenda{Look: true, After: time.Hour})
@@ -216,7 +216,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// takes has the queues answer for drives, by the number of the call.
+// takes has f answer the calls of Drive, given the number of the call and its queue.
 func (s *stage) takes(f func(call int, queue string) (string, error)) {
 	s.OnActivity(driveActivity, mock.Anything, mock.Anything).Return(func(ctx context.Context, _ drive) (string, error) {
 		queue := activity.GetInfo(ctx).TaskQueue
@@ -288,7 +288,7 @@ func TestDrive(t *testing.T) {
 	}
 }
 
-// TestElsewhere: a host that does not come is waited for as long as it is preferred.
+// TestElsewhere: a host that does not come is waited for only as long as it is preferred.
 func TestElsewhere(t *testing.T) {
 	s := open(t)
 	s.drive(patient.driveLoop)
@@ -307,7 +307,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestReplay: workflows that were begun by earlier code go on with this one. What fails here needs new types.
+// TestReplay: workflows begun by earlier code continue with this one. What fails here needs new types.
 func TestReplay(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Serve polls for what the host can do, until ctx ends, and returns once all calls have. While Temporal is away, or
-// its namespace is not there, it tries again.
+// Serve polls for what the host can do until ctx ends, and returns once all calls have ended. While Temporal is
+// unavailable, or its namespace is missing, it retries.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
 	s := &server{Engine: e, host: host, work: w, serving: ctx, slots: newSlots(host.Slots)}
 	var stopping sync.WaitGroup
@@ -33,7 +33,7 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 			}
 		}
 		for _, w := range workers {
-			stopping.Go(w.Stop) // which waits for what is under way
+			stopping.Go(w.Stop) // waits for calls in progress
 		}
 		if err != nil && ctx.Err() == nil {
 			e.log.Warn("Temporal cannot be served; trying again", "error", err)
@@ -46,20 +46,20 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 	return nil
 }
 
-// A server is a host that is served.
+// A server is a host that is being served.
 type server struct {
 	*Engine
 	host    dispatch.Host
 	work    dispatch.Work
-	serving context.Context // ends when nothing further is to be called
+	serving context.Context // ends when no further call may start
 	slots   *slots
 }
 
-// start starts a worker for each queue of the host. Those that it returns are to be stopped, with an error too.
+// start starts a worker for each queue of the host. The caller must stop the returned workers, even after an error.
 func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 	options := worker.Options{
 		WorkerStopTimeout: longest, DisableRegistrationAliasing: true, MaxHeartbeatThrottleInterval: s.loop.heartbeat / 3,
-		Identity: s.host.ID, DeadlockDetectionTimeout: 10 * time.Second, // a busy host is no deadlock
+		Identity: s.host.ID, DeadlockDetectionTimeout: 10 * time.Second, // a busy host is not a deadlock
 		OnFatalError: func(err error) {
 			select {
 			case failed <- err:
@@ -95,13 +95,13 @@ func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 	return all, nil
 }
 
-// Register registers the workflows, as Serve does; for whoever replays what Temporal has of them.
+// Register registers the workflows, as Serve does, for callers that replay Temporal's histories.
 func (e *Engine) Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(e.loop.taskLoop, workflow.RegisterOptions{Name: taskType})
 	r.RegisterWorkflowWithOptions(e.loop.driveLoop, workflow.RegisterOptions{Name: driveType})
 }
 
-// What Temporal is told of errors: their texts may be of what is worked on, and stay in the worker's log.
+// What Temporal is told of errors: their texts may quote what is worked on, and stay in the worker's log.
 var (
 	errReconcile = temporal.NewApplicationError("the call failed; the worker's log says why", "Reconcile")
 	errStopping  = temporal.NewApplicationError("the worker stops", "Stopping")
@@ -144,17 +144,17 @@ func (s *server) drive(ctx context.Context, d drive) (string, error) {
 		s.log.Warn("drive", "task", d.Task, "thread", d.Thread, "error", err)
 		return "", errDrive
 	}
-	if err := s.Poke(context.WithoutCancel(s.serving), d.Task); err != nil { // it may have forgotten both workflows
+	if err := s.Poke(context.WithoutCancel(s.serving), d.Task); err != nil { // Temporal may have lost both workflows
 		s.log.Warn("poke", "error", err)
 		return again, nil
 	}
 	return driven, nil
 }
 
-// call calls work, and says meanwhile that the host lives. Whatever Temporal thinks of that, it is not interrupted.
+// call calls work, and sends heartbeats meanwhile. Whatever Temporal thinks of those, work is not interrupted.
 func (s *server) call(ctx context.Context, work func(context.Context) error) error {
 	done := make(chan error, 1)
-	go func() { done <- work(context.WithoutCancel(s.serving)) }() // a panic is the worker's end, not a text for Temporal
+	go func() { done <- work(context.WithoutCancel(s.serving)) }() // a panic ends the worker: no text for Temporal
 	beat := time.NewTicker(s.loop.heartbeat / 3)
 	defer beat.Stop()
 	for {

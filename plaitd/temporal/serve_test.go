@@ -21,7 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// works is work that goes as its functions say.
+// works is work done by its functions.
 type works struct {
 	reconcile func(context.Context) (dispatch.Agenda, error)
 	drive     func(context.Context) error
@@ -32,7 +32,7 @@ func (w works) Reconcile(ctx context.Context, _ string) (dispatch.Agenda, error)
 }
 func (w works) Drive(ctx context.Context, _ string) error { return w.drive(ctx) }
 
-// serving returns a host whose Temporal is away, and a place to call its activities in.
+// serving returns a host whose Temporal is unavailable, an environment to call its activities in, and its log.
 func serving(t *testing.T, host dispatch.Host, w works) (*server, *testsuite.TestActivityEnvironment, *bytes.Buffer) {
 	var said bytes.Buffer
 	cfg := Config{Log: slog.New(slog.NewTextHandler(&said, nil))}
@@ -51,7 +51,7 @@ func serving(t *testing.T, host dispatch.Host, w works) (*server, *testsuite.Tes
 	return s, env, &said
 }
 
-// TestTexts: what goes wrong is said here, and not to Temporal.
+// TestTexts: errors are logged here, and not sent to Temporal.
 func TestTexts(t *testing.T) {
 	secret := errors.New("cannot read /home/ann/merger.md")
 	_, env, said := serving(t, dispatch.Host{ID: "a"}, works{
@@ -105,7 +105,7 @@ func TestDriveActivity(t *testing.T) {
 	}
 }
 
-// TestAgenda: when to look is sent as how long from now.
+// TestAgenda: the time of the next look is sent relative to now.
 func TestAgenda(t *testing.T) {
 	var at time.Time
 	_, env, _ := serving(t, dispatch.Host{ID: "a"}, works{reconcile: func(context.Context) (dispatch.Agenda, error) {
@@ -132,9 +132,9 @@ func TestAgenda(t *testing.T) {
 	}
 }
 
-// TestStopping: a host that stops calls nothing further.
+// TestStopping: a host that is stopping starts no further call.
 func TestStopping(t *testing.T) {
-	s, env, _ := serving(t, dispatch.Host{ID: "a"}, works{}) // whose calls would panic
+	s, env, _ := serving(t, dispatch.Host{ID: "a"}, works{}) // its calls would panic
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	s.serving = ctx
@@ -148,7 +148,7 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-// TestUninterrupted: neither the end of the activity nor of serving ends a drive.
+// TestUninterrupted: neither the end of the activity nor that of serving ends a drive.
 func TestUninterrupted(t *testing.T) {
 	begun, hold := make(chan struct{}), make(chan struct{})
 	s, _, _ := serving(t, dispatch.Host{ID: "a"}, works{})
@@ -170,7 +170,7 @@ func TestUninterrupted(t *testing.T) {
 	}
 }
 
-// TestAway: a Temporal that is away is waited for until serving ends.
+// TestAway: an unavailable Temporal is waited for until serving ends.
 func TestAway(t *testing.T) {
 	s, _, said := serving(t, dispatch.Host{ID: "a"}, works{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +186,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// notice says when something is logged.
+// notice signals when something is logged.
 type notice struct {
 	slog.Handler
 	said chan struct{}

@@ -7,20 +7,19 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// slots are the drives that a host takes at once, from all its queues together. Whoever polls while others do cannot
-// know whether it will get a slot, so nobody polls once they are taken, and what was polled for by then is
-// declined.
+// slots are the concurrent drives of a host, from all its queues together. A poller cannot know whether it will get
+// a slot while others poll, so none polls once they are taken, and whatever arrives from earlier polls is declined.
 type slots struct {
 	most int // zero: any number
 
 	mu    sync.Mutex
 	taken int
-	freed chan struct{} // closed when one is, and made anew
+	freed chan struct{} // closed and replaced when one is
 }
 
 func newSlots(most int) *slots { return &slots{most: most, freed: make(chan struct{})} }
 
-// take takes a slot, and reports whether there was one.
+// take takes a slot, and reports whether one was free.
 func (s *slots) take() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +30,7 @@ func (s *slots) take() bool {
 	return true
 }
 
-// give gives it back.
+// give gives a slot back.
 func (s *slots) give() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +39,7 @@ func (s *slots) give() {
 	s.freed = make(chan struct{})
 }
 
-// full returns nil if there is a slot, and what is closed when there may be.
+// full returns nil if there is a free slot, and otherwise a channel that is closed when there may be one.
 func (s *slots) full() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +49,7 @@ func (s *slots) full() <-chan struct{} {
 	return nil
 }
 
-// tuner has the pollers of several workers heed the slots.
+// tuner makes the pollers of several workers respect the slots.
 func (s *slots) tuner() (worker.WorkerTuner, error) {
 	others, err := worker.NewFixedSizeSlotSupplier(1)
 	if err != nil {
@@ -62,7 +61,7 @@ func (s *slots) tuner() (worker.WorkerTuner, error) {
 	})
 }
 
-// ReserveSlot waits until polling makes sense.
+// ReserveSlot waits until there is a free slot, so that polling makes sense.
 func (s *slots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (*worker.SlotPermit, error) {
 	for {
 		freed := s.full()
@@ -77,7 +76,7 @@ func (s *slots) ReserveSlot(ctx context.Context, _ worker.SlotReservationInfo) (
 	}
 }
 
-// TryReserveSlot is for drives that are not polled for, of which there are none.
+// TryReserveSlot is for drives that arrive without polling. There are none.
 func (s *slots) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit { return nil }
 
 // MarkSlotUsed does nothing: see take.
@@ -86,5 +85,5 @@ func (s *slots) MarkSlotUsed(worker.SlotMarkUsedInfo) {}
 // ReleaseSlot does nothing: see give.
 func (s *slots) ReleaseSlot(worker.SlotReleaseInfo) {}
 
-// MaxSlots says zero, for no fixed number: one of several workers does not have them all.
+// MaxSlots returns zero, meaning no fixed number: the workers share the slots.
 func (s *slots) MaxSlots() int { return 0 }

@@ -1,12 +1,12 @@
 // Package temporal is the engine of a team that runs Temporal.
 //
-// In go the ids of tasks; out come calls of Work on the hosts that serve it. Temporal decides where and when these are
-// made, and keeps nothing that the record does not have: what is sent to it are ids of tasks, threads and
-// hosts, labels, and tokens, never a text, not even that of an error. It may be away, and it may lose all it has.
+// Tasks are poked by id; the engine calls Work on the hosts that serve it. Temporal decides where and when, and keeps
+// nothing that the record lacks: it is sent only ids of tasks, threads and hosts, labels, and tokens, never a text,
+// not even an error's. It may be unavailable, and it may lose everything.
 //
 // A task is a workflow that calls Reconcile and starts another for each thread that may be driven (loop.go); that one
-// has one activity, Drive, on a task queue by which it reaches the right host. Whoever serves polls the queues of
-// its own name and labels (serve.go).
+// has one activity, Drive, on a task queue that reaches the right host. Each host polls the queues of its name and
+// labels (serve.go).
 package temporal
 
 import (
@@ -24,22 +24,22 @@ import (
 	"github.com/plait-run/plait/internal/dispatch"
 )
 
-// Config is where Temporal is, and how patient the engine is.
+// Config says where Temporal is, and how patient the engine is.
 type Config struct {
-	// Client says where the server is: HostPort, Namespace, and what it takes to be let in. See Environment.
+	// Client says where the server is: HostPort, Namespace, and credentials. See Environment.
 	Client client.Options
-	// Prefix is what the names of task queues and workflows begin with; "": plait. Records that share a namespace
-	// need one each, the workers of a record the same.
+	// Prefix begins the names of task queues and workflows; "": plait. Records that share a namespace need one
+	// each, the workers of a record the same.
 	Prefix string
-	Log    *slog.Logger // nil: nothing is said
+	Log    *slog.Logger // nil: nothing is logged
 
-	Prefer    time.Duration // how long a thread waits for the host that it prefers; zero: 30 s
-	Again     time.Duration // how long after an error it is tried again, at first; zero: 1 s
+	Prefer    time.Duration // how long a thread waits for its preferred host; zero: 30 s
+	Again     time.Duration // the first pause before a retry after an error; zero: 1 s
 	Heartbeat time.Duration // how long a host may be silent; zero: 30 s
-	Look      time.Duration // how often what others may have begun is looked at; zero: 30 s
+	Look      time.Duration // how often to check what others may have started; zero: 30 s
 }
 
-// Environment returns the configuration that the variables of Temporal's own programs give: TEMPORAL_ADDRESS,
+// Environment returns the configuration from the variables of Temporal's own programs: TEMPORAL_ADDRESS,
 // TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_CLIENT_CERT_PATH and the others, or the file that they name. An
 // error says which of them is wrong, and repeats no secret.
 func Environment() (Config, error) {
@@ -50,7 +50,7 @@ func Environment() (Config, error) {
 	return Config{Client: options}, nil
 }
 
-// An Engine has work done by way of Temporal. Make one with New.
+// An Engine has work done through Temporal. Make one with New.
 type Engine struct {
 	client client.Client
 	loop   loop
@@ -61,7 +61,7 @@ var _ dispatch.Engine = (*Engine)(nil)
 
 var prefixes = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,49}$`)
 
-// New returns an engine. It does not connect yet: an error says that the configuration makes no sense.
+// New returns an engine. It does not connect yet: an error means that the configuration is invalid.
 func New(cfg Config) (*Engine, error) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "plait"
@@ -90,16 +90,16 @@ func or(d, otherwise time.Duration) time.Duration {
 	return d
 }
 
-// Close closes the connection. Nothing may be served any more.
+// Close closes the connection. No Serve may be running any more.
 func (e *Engine) Close() error {
 	e.client.Close()
 	return nil
 }
 
-// pokePatience is how long the engine may be away before Poke gives up.
+// pokePatience is how long Poke tries to reach Temporal.
 const pokePatience = 10 * time.Second
 
-// Poke signals the workflow of a task, and starts it if there is none. It fails when Temporal is away for 10 s.
+// Poke signals the workflow of a task, starting it if there is none. It fails if Temporal is unavailable for 10 s.
 func (e *Engine) Poke(ctx context.Context, task string) error {
 	ctx, cancel := context.WithTimeout(ctx, pokePatience)
 	defer cancel()
@@ -114,7 +114,7 @@ func (e *Engine) Poke(ctx context.Context, task string) error {
 	return nil
 }
 
-// warnings drops what a log is told of ordinary life.
+// warnings drops log records below warnings.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {

@@ -22,11 +22,11 @@ import (
 	"github.com/plait-run/plait/plaitd/temporal"
 )
 
-// record is where histories are kept that later code has to replay: go test . -run /Chain -record ../testdata
+// record is where to keep histories that later code must replay: go test . -run /Chain -record ../testdata
 var record = flag.String("record", "", "write the longest history of each type of workflow into this `directory`")
 
-// replay holds that the workflows do the same again, given what a server has of them: another host does that
-// whenever it takes one on.
+// replay checks that the workflows do the same again when a server's histories are replayed: another host
+// does that whenever it takes one over.
 func (c *cluster) replay(t testing.TB, address string) {
 	if t.Failed() {
 		return
@@ -73,7 +73,7 @@ func (c *cluster) replay(t testing.TB, address string) {
 		if *record == "" {
 			continue
 		}
-		host, err := os.Hostname() // it is in names of queues
+		host, err := os.Hostname() // names of queues contain it
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +88,7 @@ func (c *cluster) replay(t testing.TB, address string) {
 	}
 }
 
-// read returns all that the server has of a workflow.
+// read returns the server's whole history of a workflow.
 func read(ctx context.Context, t testing.TB, conn client.Client, x *workflows.WorkflowExecutionInfo) *history.History {
 	id, run := x.GetExecution().GetWorkflowId(), x.GetExecution().GetRunId()
 	events := conn.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)

@@ -21,10 +21,10 @@ import (
 	"github.com/plait-run/plait/plaitd/temporal"
 )
 
-// namespace is registered at each server: a new one has none of the workflows of another.
+// namespace is registered at each server: a new server has none of another's workflows.
 const namespace = "plait"
 
-// A cluster is a server of which engines know one address, whatever is behind it.
+// A cluster is a server that engines reach at one address, whatever is behind it.
 type cluster struct {
 	cfg  temporal.Config
 	door *door
@@ -40,14 +40,14 @@ func open(t testing.TB, prefer time.Duration) *cluster {
 	return c
 }
 
-// begin puts a new server behind the door. At the end, what it has of workflows is replayed.
+// begin puts a new server behind the door. At the end, its histories of workflows are replayed.
 func (c *cluster) begin(t testing.TB) {
 	address := serve(t)
 	t.Cleanup(func() { c.replay(t, address) })
 	c.door.lead(address)
 }
 
-// Engine returns an engine with a connection of its own.
+// Engine returns an engine with its own connection.
 func (c *cluster) Engine(t testing.TB) dispatch.Engine {
 	e, err := temporal.New(c.cfg)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *cluster) Engine(t testing.TB) dispatch.Engine {
 	return e
 }
 
-// Wipe puts an empty server in the place of the one that there was. It has no time to say so to anybody.
+// Wipe replaces the server with an empty one, without warning.
 func (c *cluster) Wipe(t testing.TB) {
 	c.door.lead("")
 	c.begin(t)
@@ -69,7 +69,7 @@ func (c *cluster) Away(testing.TB) (back func()) {
 	return func() { c.door.lead(address) }
 }
 
-// serve starts a server that knows the namespace, and returns its address.
+// serve starts a server with the namespace, and returns its address.
 func serve(t testing.TB) string {
 	server := temporaltest.NewServer(temporaltest.WithT(t.(*testing.T)))
 	at := server.GetFrontendHostPort()
@@ -77,7 +77,7 @@ func serve(t testing.TB) string {
 	return at
 }
 
-// register makes the namespace known to a server.
+// register registers the namespace at a server.
 func register(t testing.TB, options client.Options) {
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	c, err := client.NewNamespaceClient(options)
@@ -128,7 +128,7 @@ func newDoor(t testing.TB) *door {
 
 func (d *door) address() string { return d.listener.Addr().String() }
 
-// lead makes the door lead elsewhere, cuts what goes through it, and returns where it led to.
+// lead makes the door lead elsewhere, cuts its connections, and returns where it led before.
 func (d *door) lead(to string) (before string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -159,7 +159,7 @@ func (d *door) pass(in net.Conn) {
 	delete(d.open, out)
 }
 
-// dial returns a connection to where the door leads, nil if that is nowhere.
+// dial returns a connection to where the door leads, or nil if that is nowhere.
 func (d *door) dial(in net.Conn) net.Conn {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +174,7 @@ func (d *door) dial(in net.Conn) net.Conn {
 	return out
 }
 
-// TestTemporal is the suite that every engine passes.
+// TestTemporal runs the suite that every engine passes.
 func TestTemporal(t *testing.T) {
 	rounds := soak.Rounds(t, 1)
 	for range rounds {

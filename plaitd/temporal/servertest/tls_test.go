@@ -25,10 +25,10 @@ import (
 	"github.com/plait-run/plait/plaitd/temporal"
 )
 
-// serverName is what the server's certificate is made out to.
+// serverName is the name in the server's certificate.
 const serverName = "temporal.test"
 
-// An authority signs certificates, into files of a directory.
+// An authority signs certificates and writes them into a directory.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -44,7 +44,7 @@ func newAuthority(t *testing.T) *authority {
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// sign makes NAME.crt and NAME.key.
+// sign writes NAME.crt and NAME.key.
 func (a *authority) sign(name string, cert *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -79,7 +79,7 @@ func (a *authority) sign(name string, cert *x509.Certificate) (*x509.Certificate
 	return made, key
 }
 
-// guarded starts a server that talks TLS, and only to those whose certificate the authority has signed.
+// guarded starts a server that speaks TLS, and only with clients whose certificate the authority has signed.
 func guarded(t *testing.T, a *authority) (address string) {
 	a.sign("server", &x509.Certificate{DNSNames: []string{serverName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	a.sign("own", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
@@ -100,7 +100,7 @@ func guarded(t *testing.T, a *authority) (address string) {
 	return s.GetFrontendHostPort()
 }
 
-// once is work that says when it is called, and that there is nothing to do.
+// once is work that reports when it is called, and says that there is nothing to do.
 type once chan string
 
 func (o once) Reconcile(_ context.Context, task string) (dispatch.Agenda, error) {
@@ -109,8 +109,8 @@ func (o once) Reconcile(_ context.Context, task string) (dispatch.Agenda, error)
 }
 func (o once) Drive(context.Context, string) error { return nil }
 
-// TestTLS has a host served by a server that talks TLS and asks for a certificate, with what TEMPORAL_… says; who has
-// no certificate, or one of somebody else, is not let in, and a server of another name is not believed.
+// TestTLS serves a host at a server that uses TLS and asks for a certificate, configured by TEMPORAL_… variables. A
+// client with no certificate, or another authority's, is refused, and so is a server of another name.
 func TestTLS(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	for _, a := range []*authority{ours, theirs} {

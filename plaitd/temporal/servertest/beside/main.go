@@ -1,5 +1,5 @@
-// Command beside runs a command beside a Temporal server: the server's own library, with its state in memory. It is for
-// tests, and is built by nothing else, since that takes minutes.
+// Command beside runs a command next to a Temporal server: the server's own library, with its state in memory. Only
+// tests use it, and nothing else builds it, since that takes minutes.
 //
 //	beside COMMAND ARG…      # with TEMPORAL_ADDRESS=HOST:PORT
 package main
@@ -37,7 +37,7 @@ func main() {
 	}
 }
 
-// register makes the namespace that is used where none is named.
+// register registers the default namespace.
 func register(address string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
