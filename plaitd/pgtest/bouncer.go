@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A Bouncer is PgBouncer in front of a server: who connects gets one of few connections with it, for a transaction.
+// A Bouncer is PgBouncer in front of a server: a client gets one of few connections with it, for a transaction.
 type Bouncer struct {
 	t    testing.TB
 	s    *Server
@@ -25,13 +25,13 @@ type Bouncer struct {
 	cmd  *exec.Cmd
 }
 
-// NewBouncer starts PgBouncer in transaction mode, with at most so many connections to each database. It ends with
-// the test. Where it is not installed the test is skipped, and fails where CI is set.
+// NewBouncer starts PgBouncer in transaction mode, with at most conns connections to each database. It ends with
+// the test. If it is not installed the test is skipped, or fails if CI is set.
 func NewBouncer(t testing.TB, s *Server, conns int) *Bouncer {
 	t.Helper()
 	program, err := exec.LookPath("pgbouncer")
 	if err != nil {
-		program = "/usr/sbin/pgbouncer" // not in the path of everybody
+		program = "/usr/sbin/pgbouncer" // not in everyone's PATH
 		_, err = os.Stat(program)
 	}
 	switch {
@@ -65,7 +65,7 @@ func NewBouncer(t testing.TB, s *Server, conns int) *Bouncer {
 	return b
 }
 
-// URL is a database's URL through the pooler.
+// URL returns a database's URL through the pooler.
 func (b *Bouncer) URL(direct string) string {
 	u, err := url.Parse(direct)
 	if err != nil {
@@ -83,7 +83,7 @@ func (b *Bouncer) Stop() {
 	}
 }
 
-// Start starts it, again after Stop, at the same address, and returns when it answers.
+// Start starts the pooler, again after Stop, at the same address, and returns when it answers.
 func (b *Bouncer) Start() {
 	b.t.Helper()
 	said := &strings.Builder{}

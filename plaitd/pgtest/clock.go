@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// wrong is a library that a server is started with, whose clock is to be wrong: only the clock of
-// the wall, not the one by which it waits.
+// wrong is a library for a server whose clock must be wrong: only the wall clock, not the one it
+// waits by.
 const wrong = `#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <sys/time.h>
@@ -37,7 +37,7 @@ time_t time(time_t *at) {
 }
 `
 
-// wrongClock makes the library, and returns where it is.
+// wrongClock builds the library, and returns its path.
 func (s *Server) wrongClock() (string, error) {
 	source, library := s.dir+".c", s.dir+".so"
 	if err := os.WriteFile(source, []byte(wrong), 0o600); err != nil {

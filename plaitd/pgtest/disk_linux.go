@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// mount puts a file system of a size on dir, or gives the one that is there that size.
+// mount mounts a file system of a size on dir, or resizes the one that is there.
 func mount(dir, size string, again bool) error {
 	var flags uintptr
 	if again {

@@ -1,5 +1,5 @@
-// Package pgtest runs Postgres for tests: real servers, in temporary directories, that ask
-// for a password, and are gone with the test binary that began them, even if it is killed.
+// Package pgtest runs Postgres for tests: real servers in temporary directories that ask for
+// a password, and are gone with the test binary that started them, even if it is killed.
 //
 //	url := pgtest.Shared(t).Database(t)     // a database of its own on a server that tests share
 //
@@ -7,7 +7,7 @@
 //	s.Stop(pgtest.Immediate)
 //	s.Start()
 //
-// Without Postgres on the machine a test is skipped, and fails where CI is set.
+// Without Postgres on the machine a test is skipped, or fails if CI is set.
 package pgtest
 
 import (
@@ -32,8 +32,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The roles of a server: the one that may do everything, and the one that owns the
-// databases of tests and may do nothing else.
+// The roles of a server: the superuser, and the one that owns the databases of tests
+// and may do nothing else.
 const (
 	admin = "postgres"
 	owner = "plait"
@@ -42,14 +42,14 @@ const (
 // patience is how long a server may take to start or to stop on a busy machine.
 const patience = time.Minute
 
-// A Config says how a server differs from others.
+// A Config says how a server differs from the default.
 type Config struct {
-	Settings map[string]string // of postgresql.conf
-	Disk     string            // size of a file system for it alone, "100m": takes root
-	Clock    time.Duration     // by which the server's clock is ahead of ours: takes Linux and gcc
+	Settings map[string]string // for postgresql.conf
+	Disk     string            // size of a file system for it alone, "100m": requires root
+	Clock    time.Duration     // by which the server's clock is ahead of ours: requires Linux and gcc
 }
 
-// A Server is one Postgres.
+// A Server is a Postgres server.
 type Server struct {
 	t      testing.TB
 	shop   *workshop
@@ -67,7 +67,7 @@ type Server struct {
 type Mode syscall.Signal
 
 // The modes of pg_ctl stop that do not wait for clients. Immediate is a crash: the server
-// finds out what was committed when it starts again.
+// recovers what was committed when it starts again.
 const (
 	Fast      = Mode(syscall.SIGINT)
 	Immediate = Mode(syscall.SIGQUIT)
@@ -78,8 +78,8 @@ var shared struct {
 	*Server
 }
 
-// Shared returns the server that the tests of a binary share. Nobody may stop it: it keeps nothing
-// when the machine stops, and does not wait for the disk.
+// Shared returns the server that the tests of a binary share. No test may stop it: it does not
+// wait for the disk, and loses everything if the machine stops.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	w := enter(t)
@@ -151,7 +151,7 @@ func newServer(w *workshop, c Config) (*Server, error) {
 	if out, err := exec.Command("cp", "-a", w.template(), s.Data()).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("copy a template: %w: %s", err, out)
 	}
-	// A port is free until somebody else takes it.
+	// A port is free until another process takes it.
 	for range 20 {
 		if s.port, err = freePort(); err != nil {
 			return nil, err
@@ -166,8 +166,8 @@ func newServer(w *workshop, c Config) (*Server, error) {
 	return s, s.Admin(context.Background(), "CREATE ROLE "+owner+" LOGIN PASSWORD '"+w.password+"'")
 }
 
-// freePort returns a port that nobody listens on, out of those that no connection is given
-// by chance while the server is stopped.
+// freePort returns a port that nothing listens on, outside the range from which
+// connections get theirs by chance while the server is stopped.
 func freePort() (port int, err error) {
 	for range 100 {
 		port = 20000 + rand.IntN(12000)
@@ -179,13 +179,13 @@ func freePort() (port int, err error) {
 	return 0, fmt.Errorf("find a port: %w", err)
 }
 
-// Data is the directory of the server's data.
+// Data returns the server's data directory.
 func (s *Server) Data() string { return filepath.Join(s.dir, "data") }
 
-// Addr is where the server listens.
+// Addr returns the server's address.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// URL names a database of the server as the role that owns what tests make.
+// URL returns the URL of a database for the role that owns what tests make.
 func (s *Server) URL(database string) string { return s.url(owner, database) }
 
 func (s *Server) url(role, database string) string {
@@ -196,8 +196,8 @@ func (s *Server) url(role, database string) string {
 	return u.String()
 }
 
-// Database makes a database for one test and returns its URL. It stays until the server goes: to
-// drop it would have the server write down all that others have in memory.
+// Database creates a database for one test and returns its URL. It stays until the server goes:
+// dropping it would make the server write out all that others have in memory.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := "test" + strconv.FormatInt(s.made.Add(1), 10)
@@ -207,7 +207,7 @@ func (s *Server) Database(t testing.TB) string {
 	return s.URL(name)
 }
 
-// Admin runs statements, each by itself, as the role that may do everything.
+// Admin runs statements, each by itself, as the superuser.
 func (s *Server) Admin(ctx context.Context, statements ...string) error {
 	c, err := pgx.Connect(ctx, s.url(admin, "postgres"))
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *Server) Admin(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// Tool runs one of Postgres' programs, of the server's own version, as people would: it finds the password in
-// its environment, reads in, and returns what it prints.
+// Tool runs one of Postgres's programs, of the server's version, as a user would: with the password in its
+// environment and in as its input. It returns the output.
 func (s *Server) Tool(t testing.TB, in io.Reader, name string, args ...string) []byte {
 	t.Helper()
 	cmd := s.shop.command(name, args...)
@@ -253,7 +253,7 @@ func (s *Server) Start() {
 	}
 }
 
-// Clock sets by how much the server's clock is ahead of ours when it is started next.
+// Clock sets how far the server's clock is ahead of ours when it is next started.
 func (s *Server) Clock(ahead time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,7 +277,7 @@ func (s *Server) start() error {
 	args := []string{
 		"-D", s.Data(), "-c", "port=" + strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 		"-c", "shared_buffers=32MB", "-c", "dynamic_shared_memory_type=mmap",
-		"-c", "autovacuum_naptime=10min", // of a hundred databases, each that often
+		"-c", "autovacuum_naptime=10min", // for each of a hundred databases
 	}
 	for k, v := range s.config.Settings {
 		args = append(args, "-c", k+"="+v)
@@ -325,7 +325,7 @@ func (s *Server) start() error {
 // Answers reports whether the server takes connections. One whose disk is full may have ended.
 func (s *Server) Answers() bool { return s.answers() == nil }
 
-// answers tries whether the server, and not somebody else at its port, takes our password.
+// answers checks that the server, and not another process at its port, takes our password.
 func (s *Server) answers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -352,10 +352,10 @@ func (s *Server) stop(m Mode) error {
 	}
 }
 
-// log is the file with what the server says. It does not lie on the server's own disk.
+// log returns the server's log file, which is not on the server's own disk.
 func (s *Server) log() string { return s.dir + ".log" }
 
-// said returns the last of what the server said.
+// said returns the end of the server's log.
 func (s *Server) said() string {
 	data, err := os.ReadFile(s.log())
 	if err != nil {

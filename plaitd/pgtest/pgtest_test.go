@@ -96,7 +96,7 @@ func TestFullDisk(t *testing.T) {
 	do(t, url, "INSERT INTO x SELECT ''")
 }
 
-// TestGone kills a test binary, and a server goes with it.
+// TestGone kills a test binary, and checks that its server goes with it.
 func TestGone(t *testing.T) {
 	if os.Getenv("PLAIT_PGTEST_VICTIM") != "" {
 		s := pgtest.Start(t, pgtest.Config{})
@@ -104,7 +104,7 @@ func TestGone(t *testing.T) {
 		fmt.Println("server", s.Data())
 		select {}
 	}
-	pgtest.Shared(t) // skips where there is no Postgres
+	pgtest.Shared(t) // skips if there is no Postgres
 	cmd := exec.Command(os.Args[0], "-test.run=^TestGone$")
 	cmd.Env = append(os.Environ(), "PLAIT_PGTEST_VICTIM=1")
 	out, err := cmd.StdoutPipe()

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// A Message is one that goes through a proxy.
+// A Message is a message that passes through a proxy.
 type Message struct {
 	Conn int  // which connection, from 1
 	Back bool // from the server to the client
-	Type byte // as Postgres names them; 0 for what a client says first
+	Type byte // as Postgres names them; 0 for a client's first message
 	Body []byte
 }
 
-// String names a message as people who read traces do: "frontend E" or "backend Z".
+// String names a message as traces do: "frontend E" or "backend Z".
 func (m Message) String() string {
 	side := "frontend"
 	if m.Back {
@@ -32,13 +32,13 @@ func (m Message) String() string {
 	return side + " " + string(m.Type)
 }
 
-// An Act is what becomes of a message.
+// An Act is what happens to a message.
 type Act int
 
-// The acts. After a cut the connection is gone for both sides; a stalled one stays open, and
-// nothing goes through it any more in either direction; after a drop nothing goes through it in
-// the direction of the message, and all in the other. Parted, it is as after a stall, and the
-// server does not even learn that the client has gone, until its keepalives tell it: see Silence.
+// The acts. After a cut the connection is gone for both sides; a stalled one stays open, but
+// passes nothing any more in either direction; after a drop it passes nothing in the direction of
+// the message, and everything in the other. A parted one is as after a stall, and the server does
+// not even learn that the client has gone until its keepalives detect it: see Silence.
 const (
 	Pass Act = iota
 	Cut
@@ -49,11 +49,11 @@ const (
 
 func (a Act) String() string { return [...]string{"pass", "cut", "stall", "drop", "part"}[a] }
 
-// Silence is how long a server takes to find out about a client that was parted from it.
+// Silence is how long a server takes to detect a client that was parted from it.
 const Silence = 1500 * time.Millisecond
 
-// A Proxy stands between a server and those who speak with it without TLS. It knows where a
-// message of Postgres' language ends.
+// A Proxy is between a server and its clients without TLS. It knows where a message of
+// Postgres's protocol ends.
 type Proxy struct {
 	to   string
 	door net.Listener
@@ -72,7 +72,7 @@ type pair struct {
 	once           sync.Once
 
 	mu   sync.Mutex
-	deaf [2]bool // directions in which nothing goes any more: to the server, and back
+	deaf [2]bool // directions in which nothing passes any more: to the server, and back
 	part bool
 }
 
@@ -95,7 +95,7 @@ func NewProxy(t testing.TB, s *Server) *Proxy {
 	return p
 }
 
-// URL is a database's URL through the proxy.
+// URL returns a database's URL through the proxy.
 func (p *Proxy) URL(direct string) string {
 	u, err := url.Parse(direct)
 	if err != nil {
@@ -105,14 +105,14 @@ func (p *Proxy) URL(direct string) string {
 	return u.String()
 }
 
-// See has f look at each message from now on, one at a time, before it goes on; nil ends it.
+// See has f look at each message from now on, one at a time, before it is passed on; nil ends it.
 func (p *Proxy) See(f func(Message) Act) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.see = f
 }
 
-// CutAll cuts all connections that there are.
+// CutAll cuts all open connections.
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	var all []*pair
@@ -125,7 +125,7 @@ func (p *Proxy) CutAll() {
 	}
 }
 
-// Open is how many connections there are.
+// Open returns the number of open connections.
 func (p *Proxy) Open() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +206,7 @@ func (p *Proxy) carry(c *pair, back bool) {
 	}
 }
 
-// act does to the connection what befell a message of it.
+// act applies an act to the connection.
 func (c *pair) act(a Act, back bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +241,7 @@ func direction(back bool) int {
 	return 0
 }
 
-// end cuts both connections as a router does that has forgotten them.
+// end cuts both connections, like a router that has forgotten them.
 func (c *pair) end() {
 	c.once.Do(func() {
 		abort(c.client)
@@ -256,11 +256,11 @@ func abort(c net.Conn) {
 	c.Close()
 }
 
-// maxMessage is the longest that Postgres itself takes.
+// maxMessage is the longest message that Postgres itself takes.
 const maxMessage = 1 << 30
 
-// read reads one message: a type, but for the first that a client sends, and a length that
-// counts itself.
+// read reads one message: a type, except for a client's first, and a length that counts
+// itself.
 func read(in *bufio.Reader, first bool) (m Message, raw []byte, err error) {
 	head := 5
 	if first {

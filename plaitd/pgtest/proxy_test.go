@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// TestProxy sees the messages of a question, and then cuts, stalls and drops its answer.
+// TestProxy watches the messages of a query, and then cuts, stalls and drops its answer.
 func TestProxy(t *testing.T) {
 	s := pgtest.Shared(t)
 	url := s.Database(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Standby starts a server that follows s, and has s report no commit before it has it too. It is stopped when
-// the test ends.
+// Standby starts a server that follows s, and makes s report no commit before the standby has it too. It is
+// stopped when the test ends.
 func (s *Server) Standby(t testing.TB) *Server {
 	t.Helper()
 	dir, err := s.shop.room()
@@ -40,7 +40,7 @@ func (s *Server) Standby(t testing.TB) *Server {
 	}
 }
 
-// follows returns why commits do not wait for a standby yet.
+// follows returns an error while commits do not wait for a standby yet.
 func (s *Server) follows(ctx context.Context) error {
 	c, err := pgx.Connect(ctx, s.url(admin, "postgres"))
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *Server) follows(ctx context.Context) error {
 	return err
 }
 
-// Promote has a standby take over.
+// Promote makes a standby take over.
 func (s *Server) Promote() {
 	s.t.Helper()
 	if err := s.Admin(s.t.Context(), "SELECT pg_promote()"); err != nil {

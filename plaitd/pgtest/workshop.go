@@ -16,12 +16,12 @@ import (
 	"syscall"
 )
 
-// A workshop is the directory in which one test binary has its servers. All of it goes
-// with the binary: see watch.
+// A workshop is the directory with the servers of one test binary. All of it goes with
+// the binary: see watch.
 type workshop struct {
 	dir      string
-	bin      string              // where Postgres' programs are
-	as       *syscall.Credential // who they run as, nil: as we do
+	bin      string              // directory of Postgres's programs
+	as       *syscall.Credential // whom they run as; nil: as we do
 	password string              // of both roles
 
 	mu   sync.Mutex
@@ -31,7 +31,7 @@ type workshop struct {
 // errNone says that this machine has no Postgres.
 var errNone = errors.New("no initdb in PATH or in /usr/lib/postgresql/*/bin: make setup")
 
-// open is the workshop of this binary, made when a test first asks for a server.
+// open returns the workshop of this binary, made when a test first asks for a server.
 var open = sync.OnceValues(newWorkshop)
 
 func newWorkshop() (w *workshop, err error) {
@@ -60,7 +60,7 @@ func newWorkshop() (w *workshop, err error) {
 	args := []string{"--pgdata=" + w.template(), "--no-sync", "--encoding=UTF8", "--locale=C", "--username=" + admin,
 		"--auth=scram-sha-256", "--pwfile=" + secret}
 	if help, err := w.command("initdb", "--help").Output(); err == nil && bytes.Contains(help, []byte("--icu-locale")) {
-		// Sorted as people sort, which is not how bytes do: as in most databases that are not a test's.
+		// Sorted as people sort, unlike bytes: as in most databases outside of tests.
 		args = append(args, "--locale-provider=icu", "--icu-locale=en")
 	}
 	cmd := w.command("initdb", args...)
@@ -70,20 +70,20 @@ func newWorkshop() (w *workshop, err error) {
 	return w, nil
 }
 
-// template is a directory of data that no server works in: each begins with a copy.
+// template returns a data directory that no server uses: each server starts with a copy.
 func (w *workshop) template() string { return filepath.Join(w.dir, "template") }
 
-// command is one of Postgres' programs, run as whom it likes.
+// command returns a command that runs one of Postgres's programs as a user it accepts.
 func (w *workshop) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(w.bin, name), args...)
 	cmd.Dir = w.dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "TZ=UTC", "HOME="+w.dir)
-	// A group of its own: what a terminal's Ctrl-C ends is the test, and watch the rest.
+	// Its own process group: Ctrl-C in a terminal ends the test, and watch ends the rest.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: w.as}
 	return cmd
 }
 
-// room makes the directory of another server, and says which.
+// room makes the directory of another server, and returns it.
 func (w *workshop) room() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *workshop) room() (string, error) {
 	return dir, errors.Join(os.Mkdir(dir, 0o700), w.give(dir))
 }
 
-// give lets Postgres have a file or a directory.
+// give makes a file or a directory Postgres's own.
 func (w *workshop) give(name string) error {
 	if w.as == nil {
 		return nil
@@ -100,11 +100,11 @@ func (w *workshop) give(name string) error {
 	return os.Chown(name, int(w.as.Uid), int(w.as.Gid))
 }
 
-// findPrograms returns the directory of Postgres' programs: that of the initdb in PATH, or
-// where Debian puts the newest.
+// findPrograms returns the directory of Postgres's programs: that of the initdb in PATH,
+// or of Debian's newest.
 func findPrograms() (string, error) {
 	if found, err := exec.LookPath("initdb"); err == nil {
-		// A link to it has no postgres beside it that initdb would find.
+		// A symlink to it has no postgres next to it for initdb to find.
 		if found, err = filepath.EvalSymlinks(found); err == nil {
 			return filepath.Dir(found), nil
 		}
@@ -117,13 +117,13 @@ func findPrograms() (string, error) {
 	return filepath.Dir(newest), nil
 }
 
-// version is the number in /usr/lib/postgresql/17/bin/initdb.
+// version returns the number in /usr/lib/postgresql/17/bin/initdb.
 func version(initdb string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(initdb))))
 	return n
 }
 
-// runAs returns whom Postgres runs as: it refuses to be root.
+// runAs returns the user that Postgres runs as: it refuses to run as root.
 func runAs() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -140,7 +140,7 @@ func runAs() (*syscall.Credential, error) {
 }
 
 // watcher waits for the end of its input, ends every server below its directory, and
-// removes the directory. A postmaster that ends removes its postmaster.pid.
+// removes the directory. A postmaster removes its postmaster.pid when it ends.
 const watcher = `
 cat >/dev/null
 cd "$1" || exit 0
@@ -156,13 +156,13 @@ for d in */; do umount -l "$d"; done
 cd / && rm -rf "$1"
 `
 
-// watch has dir, and the servers in it, go with this process, however it ends: killed, it
-// cannot do that itself. The watcher holds one end of a pipe, and nobody but us the other.
+// watch makes dir, and the servers in it, go with this process, however it ends: killed, it
+// cannot do that itself. The watcher holds one end of a pipe, and only this process the other.
 func watch(dir string) error {
 	cmd := exec.Command("/bin/sh", "-c", watcher, "pgtest", dir)
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if _, err := cmd.StdinPipe(); err != nil { // closed by our end, and by nothing else
+	if _, err := cmd.StdinPipe(); err != nil { // closed when this process ends, and by nothing else
 		return err
 	}
 	if err := cmd.Start(); err != nil {
@@ -172,5 +172,5 @@ func watch(dir string) error {
 	return nil
 }
 
-// keep holds on to the watcher: without a reference its pipe would be closed as garbage.
+// keep holds a reference to the watcher: otherwise its pipe would be closed by the garbage collector.
 var keep []*exec.Cmd
