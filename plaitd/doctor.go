@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	oldestServer = 140000           // as Postgres writes its version 14
-	maxSkew      = 2 * time.Second  // of the clocks of this machine and the server
-	askWait      = 20 * time.Second // for all that doctor asks of a server, or of a bucket
-	hearWait     = 5 * time.Second  // for what is told to be heard
+	oldestServer = 140000           // version 14, in server_version_num's form
+	maxSkew      = 2 * time.Second  // between the clocks of this machine and the server
+	askWait      = 20 * time.Second // for all of doctor's requests to a server, or to a bucket
+	hearWait     = 5 * time.Second  // for a notification to arrive
 	defaultConns = 10
 )
 
-// doctor looks at the server and the bucket, once each; a fault in one part hides no other.
+// doctor examines the server and the bucket, once each; a fault in one hides none in the other.
 func (p place) doctor(ctx context.Context, _ string) []cli.Finding {
 	cfg, err := p.config(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Fin
 	at, err := pgx.ParseConfig(cfg.URL)
 	var c *pgx.Conn
 	if err == nil {
-		at.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler may be there, which knows no statement by name
+		at.DefaultQueryExecMode = pgx.QueryExecModeExec // there may be a pooler, which has no named statements
 		c, err = pgx.ConnectConfig(ctx, at)
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Fin
 	return all
 }
 
-// examineDirect looks whether what is told on a connection is heard past the pooler.
+// examineDirect checks that a notification sent on one connection is received past the pooler.
 func examineDirect(ctx context.Context, c *pgx.Conn, direct string) cli.Finding {
 	f := cli.Finding{What: "direct", Do: "set PLAIT_STORE_DIRECT to the address of the server itself, and to the same database"}
 	ctx, cancel := context.WithTimeout(ctx, hearWait)
@@ -88,7 +88,7 @@ func examineDirect(ctx context.Context, c *pgx.Conn, direct string) cli.Finding 
 	return cli.Finding{What: "direct", OK: true, Text: "notifications arrive at " + shown(direct)}
 }
 
-// settings are what matters of a server's.
+// settings are the settings of a server that matter here.
 type settings struct {
 	version                             int
 	name                                string
@@ -116,7 +116,7 @@ func settingsOf(ctx context.Context, c *pgx.Conn) (s settings, err error) {
 	return s, nil
 }
 
-// findings judges the settings of a server of which this program takes up to conns connections.
+// findings judges the settings of a server from which this program takes up to conns connections.
 func (s settings) findings(where string, conns int) []cli.Finding {
 	server := cli.Finding{What: "server", OK: true, Text: "Postgres " + s.name + ", " + where}
 	switch {
@@ -173,12 +173,12 @@ func (p place) examineBucket(ctx context.Context) []cli.Finding {
 		examineVersions(ctx, b)...)
 }
 
-// examineVersions says what becomes of what is deleted. Of a bucket that does not say there is nothing to tell.
+// examineVersions says what happens to deleted objects. If the bucket does not say, there is nothing to report.
 func examineVersions(ctx context.Context, b *s3.Bucket) []cli.Finding {
 	kept, err := b.Versions(ctx)
 	switch {
 	case err != nil:
-		return nil // not everybody who may use a bucket may ask, and not every server knows of versions
+		return nil // not everyone who may use a bucket may ask, and not every server has versions
 	case kept == s3.VersionsStay:
 		return []cli.Finding{{What: "versions", Warning: true,
 			Text: "the bucket keeps old versions forever: what gc deletes stays, and costs money",

@@ -11,7 +11,7 @@ import (
 // rights are what a role of the server may do with the record.
 type rights struct {
 	role, database       string
-	super, there, create bool // there: the schema is
+	super, there, create bool // there: the schema exists
 	owns, writes, takes  bool // takes: it can delete
 }
 
@@ -28,7 +28,7 @@ func rightsOf(ctx context.Context, c *pgx.Conn) (r rights, err error) {
 	return r, err
 }
 
-// examineRole says what the role may do that a person connects with.
+// examineRole reports what the role of a person's connection may do.
 func examineRole(ctx context.Context, c *pgx.Conn) cli.Finding {
 	r, err := rightsOf(ctx, c)
 	if err != nil {

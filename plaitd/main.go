@@ -1,8 +1,8 @@
 // Command plaitd is plait on a record that several machines share: rows, events and small objects in
 // Postgres, large objects in a bucket or in Postgres too.
 //
-// In go the verbs of plait, and an environment that says where the record is; out come the same texts and
-// exit codes. What is secret is read from the environment or from files, never from arguments, and is not
+// It has the verbs of plait, reads from the environment where the record is, and has the same output and
+// exit codes. Secrets are read from the environment or from files, never from arguments, and are never
 // repeated.
 package main
 
@@ -16,14 +16,14 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// release is what a released binary is called: the linker sets it.
+// release is the name of a released binary: the linker sets it.
 var release string
 
 func main() {
 	os.Exit(program(os.Getenv).Main(os.Args[1:]))
 }
 
-// program is plaitd in an environment.
+// program returns plaitd in an environment.
 func program(getenv func(string) string) cli.Program {
 	p := place{getenv: getenv}
 	return cli.Program{

@@ -13,10 +13,10 @@ import (
 	"github.com/plait-run/plait/plaitd/river"
 )
 
-// A migration is what migrate prints.
+// A migration is the output of migrate.
 type migration struct {
 	Store   string `json:"store"`
-	From    int    `json:"from"` // version of the schema, 0: there was none
+	From    int    `json:"from"` // version of the schema; 0: there was none
 	To      int    `json:"to"`
 	Changed bool   `json:"changed"` // or would be, with --dry-run
 	Queue   bool   `json:"queue"`   // the tables of the workers' queue were changed, or would be
@@ -24,7 +24,7 @@ type migration struct {
 	Worker  string `json:"worker,omitempty"` // the role that was granted what a worker needs
 }
 
-// migrate is the verb that makes the tables, and brings them up to date.
+// migrate returns the verb that creates the tables, or brings them up to date.
 func (p place) migrate() cli.Verb {
 	var dry bool
 	var worker string

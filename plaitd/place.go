@@ -16,20 +16,20 @@ import (
 	"github.com/plait-run/plait/plaitd/s3"
 )
 
-// A place is where the environment says that the record is.
+// A place is an environment, which says where the record is.
 //
 //	PLAIT_STORE         postgres://user@host/database, or KEY=VALUE …
-//	PLAIT_STORE_FILE    a file that has it
+//	PLAIT_STORE_FILE    a file that contains it
 //	PLAIT_STORE_DIRECT  the same past a pooler in transaction mode; PLAIT_STORE_DIRECT_FILE
-//	PLAIT_STORE_CONNS   connections at most
+//	PLAIT_STORE_CONNS   most connections
 //	PLAIT_S3            s3://bucket/prefix?endpoint=…; PLAIT_S3_FILE
 //
-// A password may be in any of them; or, as with every program of Postgres, in PGPASSWORD or ~/.pgpass.
+// A password may be in any of them; or, as for every Postgres program, in PGPASSWORD or ~/.pgpass.
 type place struct {
 	getenv func(string) string
 }
 
-// secret returns what a variable says, or the file that its sister NAME_FILE names.
+// secret returns the value of a variable, or the contents of the file that NAME_FILE names.
 func (p place) secret(name string) (string, error) {
 	text, file := p.getenv(name), p.getenv(name+"_FILE")
 	switch {
@@ -45,7 +45,7 @@ func (p place) secret(name string) (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// config reads all of it. No error repeats what it read.
+// config reads all of them. No error repeats what it read.
 func (p place) config(ctx context.Context) (postgres.Config, error) {
 	var cfg postgres.Config
 	var err error
@@ -75,8 +75,8 @@ func (p place) config(ctx context.Context) (postgres.Config, error) {
 	return cfg, err
 }
 
-// readable refuses what does not name a database. What the parser says of it is left out: it repeats the text,
-// with a password that stands in the wrong place.
+// readable refuses a text that does not name a database. It omits the parser's error, which repeats the text,
+// with a password that is in the wrong place.
 func readable(name, text string) error {
 	if text == "" {
 		return nil
@@ -103,7 +103,7 @@ func (p place) bucket(ctx context.Context) (*s3.Bucket, error) {
 	return s3.Open(ctx, cfg)
 }
 
-// shown is a database as people are shown it: without a password.
+// shown returns a database for display, without a password.
 func shown(text string) string {
 	cfg, err := pgx.ParseConfig(text)
 	if err != nil {
@@ -112,5 +112,5 @@ func shown(text string) string {
 	return fmt.Sprintf("%s at %s:%d as %s", cfg.Database, cmp.Or(cfg.Host, "localhost"), cfg.Port, cfg.User)
 }
 
-// usage returns an error that a person mends by asking differently.
+// usage returns an error that a person fixes by asking differently.
 func usage(format string, args ...any) error { return attempt.Usage(format, args...) }

@@ -15,20 +15,20 @@ import (
 	"github.com/plait-run/plait/plaitd/temporal"
 )
 
-// Engines that workers share, as people name them.
+// Engines that workers share, by the names users give them.
 const (
 	engineRiver    = "river"    // a queue in the database of the record
 	engineTemporal = "temporal" // a Temporal server
-	engineLocal    = "local"    // none: each worker looks for itself
+	engineLocal    = "local"    // none: each worker looks on its own
 )
 
-// team is what workers of the record need.
+// team returns what workers of the record need.
 func (p place) team() *cli.Team {
 	return &cli.Team{Engines: []string{engineRiver, engineTemporal, engineLocal}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
 }
 
-// secrets are the files that a password or a key of the record may be in, and the directories of sockets at which the
-// server asks for none.
+// secrets returns the files that may contain a password or a key of the record, and the directories of sockets
+// through which the server asks for none.
 func (p place) secrets() []string {
 	list := []string{p.getenv("PGPASSFILE"), p.getenv("PGSSLKEY"), p.getenv("PGSERVICEFILE"), p.getenv("AWS_SHARED_CREDENTIALS_FILE"),
 		p.getenv("AWS_CONFIG_FILE"), p.getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), "/var/run/secrets",
@@ -46,7 +46,7 @@ func (p place) secrets() []string {
 	return list
 }
 
-// guarded looks whether the server lets somebody in who has no password and no key.
+// guarded returns an error if the server admits clients without password or key.
 func (p place) guarded(ctx context.Context) error {
 	cfg, err := p.config(ctx)
 	if err != nil {
@@ -84,12 +84,12 @@ func (p place) engine(ctx context.Context, o cli.EngineOptions) (cli.Engine, err
 	return river.Open(ctx, queue)
 }
 
-// queueOf says where the queue of a record is: beside it.
+// queueOf returns where the queue of a record is: next to it.
 func queueOf(cfg postgres.Config) river.Config {
 	return river.Config{URL: cmp.Or(cfg.Direct, cfg.URL)}
 }
 
-// alone is an engine that holds nothing.
+// alone is an engine with nothing to close.
 type alone struct{ *local.Engine }
 
 func (alone) Close() error { return nil }
