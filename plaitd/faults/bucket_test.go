@@ -25,7 +25,7 @@ import (
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
 
-// large is bytes for a bucket.
+// large returns bytes for a bucket.
 func large(seed byte) []byte {
 	data := make([]byte, 300<<10)
 	rand.NewChaCha8([32]byte{seed}).Read(data)
@@ -41,7 +41,7 @@ func stage(ctx context.Context, s store.Store, p string, data []byte) (dag.Hash,
 	return h, err
 }
 
-// read reads an object in both ways, and returns the first error.
+// read reads an object both ways, and returns the first error.
 func read(ctx context.Context, s store.Store, data []byte) error {
 	o, err := s.Get(ctx, dag.Sum(data))
 	if err == nil && !bytes.Equal(o.Data, data) {
@@ -59,8 +59,8 @@ func read(ctx context.Context, s store.Store, data []byte) error {
 	return err
 }
 
-// TestStageFaults has a bucket that cannot keep what is staged: the blob is not there, the one that
-// is stays, and with the bucket back it can be staged.
+// TestStageFaults has a bucket that cannot store what is staged: the new blob is absent, the old
+// one stays, and once the bucket is back the new one can be staged.
 func TestStageFaults(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -93,7 +93,7 @@ func TestStageFaults(t *testing.T) {
 			if name == "is slow" && !errors.Is(err, context.Canceled) {
 				t.Errorf("got error %v, want that of the context", err)
 			}
-			// What is kept already needs no bucket to be staged again.
+			// A stored blob can be staged again without the bucket.
 			if _, err := stage(t.Context(), s, "again", old); err != nil {
 				t.Error(err)
 			}
@@ -116,8 +116,8 @@ func TestStageFaults(t *testing.T) {
 	}
 }
 
-// TestReadFaults has a bucket that cannot give back what it kept. Only what can never come back is
-// called corrupt; nothing is called missing, and with the bucket back all is there.
+// TestReadFaults has a bucket that cannot return what it stored. Only what can never come back is
+// reported as corrupt; nothing is reported as missing, and once the bucket is back everything is there.
 func TestReadFaults(t *testing.T) {
 	t.Parallel()
 	data := large(1)
@@ -203,8 +203,8 @@ func TestReadFaults(t *testing.T) {
 	}
 }
 
-// TestOrphan kills a process that has uploaded bytes and named them nowhere: nobody sees them, and
-// Compact removes them once the process is known to be gone, and they are old enough.
+// TestOrphan kills a process that has uploaded bytes but no row for them: they are never visible,
+// and Compact removes them once the process is known to be gone, and they are old enough.
 func TestOrphan(t *testing.T) {
 	t.Parallel()
 	bucket := s3test.Start(t)
@@ -277,7 +277,7 @@ func beStager(url string) error {
 	return fmt.Errorf("staged, and not killed: %w", err)
 }
 
-// TestSweepBesideStagers stages the same few blobs over and over, on three handles, beside one that
+// TestSweepBesideStagers stages the same few blobs over and over, on three handles, while another
 // sweeps and compacts without any grace: what is pinned can be read.
 func TestSweepBesideStagers(t *testing.T) {
 	t.Parallel()

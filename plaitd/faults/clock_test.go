@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// TestClocks has a server whose clock is ten minutes from ours, either way: what the hosts have in
-// common is its time. Leases last and end as they should, what is young is kept, and what is old goes.
+// TestClocks has a server whose clock is ten minutes off from ours, either way: the hosts share its
+// time. Leases last and end as they should, what is young is kept, and what is old goes.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"ahead": 10 * time.Minute, "behind": -10 * time.Minute} {
@@ -53,8 +53,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestClockJumps sets the server's clock back, and ahead, while a lease is held: it costs a lease at
-// worst, never two holders at once.
+// TestClockJumps sets the server's clock back, and ahead, while a lease is held: at worst that costs
+// a lease, and there are never two holders.
 func TestClockJumps(t *testing.T) {
 	t.Parallel()
 	for name, ahead := range map[string]time.Duration{"ahead": 10 * time.Minute, "back": -10 * time.Minute} {

@@ -23,13 +23,13 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// writerEnv is set to the record's URL in the processes that write beside a collector; writerName to its name.
+// writerEnv is set to the record's URL in the processes that write alongside a collector; writerName to its name.
 const (
 	writerEnv  = "PLAIT_TEST_WRITER"
 	writerName = "PLAIT_TEST_WRITER_NAME"
 )
 
-// beWriter takes steps, each with bytes that were garbage before, until its input ends; it says how many.
+// beWriter takes steps, each with bytes that were garbage before, until its input ends; then it prints how many.
 func beWriter(url string) error {
 	ctx := context.Background()
 	s, err := postgres.Open(ctx, postgres.Config{URL: url})
@@ -56,14 +56,14 @@ func beWriter(url string) error {
 			return nil
 		default:
 		}
-		o, next := blob(fmt.Sprintf("garbage %d", n)), row // what may be collected at this moment
+		o, next := blob(fmt.Sprintf("garbage %d", n)), row // which may be collected right now
 		next.Head, next.Steps = o.Hash, row.Steps+1
 		err := s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: next, From: row.State()}}})
 		if err != nil {
 			return err
 		}
 		row = next
-		if _, err := s.Get(ctx, row.Head); err != nil { // what the row names is there
+		if _, err := s.Get(ctx, row.Head); err != nil { // what the row names exists
 			return err
 		}
 	}
@@ -73,8 +73,8 @@ func blob(text string) store.Object {
 	return store.Object{Hash: dag.Sum([]byte(text)), Kind: store.Blob, Data: []byte(text)}
 }
 
-// writersBeside starts processes that write, and returns when all do; the function that it returns ends them,
-// and says how many steps they took.
+// writersBeside starts processes that write, and returns once all do; the function that it returns ends them
+// and returns how many steps they took.
 func writersBeside(t *testing.T, url string, names ...string) func() int {
 	t.Helper()
 	type writer struct {
@@ -114,8 +114,8 @@ func writersBeside(t *testing.T, url string, names ...string) func() int {
 	}
 }
 
-// TestCollect removes garbage, half of all there is, without any grace beside writers in three processes: all of it
-// goes, nothing that is named does, commits go on meanwhile, and the record is sound. In make soak, of 200,000 objects.
+// TestCollect removes garbage, half of all objects, without any grace while three processes write: all of it goes,
+// nothing that is named does, commits continue meanwhile, and the record is sound. In make soak, of 200,000 objects.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	objects := soak.Rounds(t, 8000)
@@ -146,7 +146,7 @@ func TestCollect(t *testing.T) {
 	if err != nil || res.Deleted == 0 {
 		t.Errorf("of %d that nothing names %d were deleted: %v", len(garbage), res.Deleted, err)
 	}
-	// What writers put again meanwhile, and left, goes now that they are gone.
+	// What writers put again meanwhile, and abandoned, goes now that they are gone.
 	if _, err := gc.Run(t.Context(), gc.Config{Store: s}); err != nil {
 		t.Error(err)
 	}
@@ -156,7 +156,7 @@ func TestCollect(t *testing.T) {
 			t.Fatal(e, err)
 		}
 	}
-	if most := len(kept) + 3 + 3; left < len(kept)+1 || left > most { // and where each writer began and stands
+	if most := len(kept) + 3 + 3; left < len(kept)+1 || left > most { // plus each writer's start and head
 		t.Errorf("%d objects are left, named are %d", left, most)
 	}
 	began = time.Now()
@@ -165,7 +165,7 @@ func TestCollect(t *testing.T) {
 	if err != nil || report.Objects < len(kept) {
 		t.Errorf("verified %d of %d: %v", report.Objects, len(kept), err)
 	}
-	for _, p := range report.Problems { // that heads are no steps is known
+	for _, p := range report.Problems { // that heads are not steps is expected
 		if p.Kind == verify.Completeness || strings.Contains(p.What, "corrupt") {
 			t.Errorf("%s: %s", p.Hash, p.What)
 		}

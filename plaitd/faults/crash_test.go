@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// TestCrashes stops Postgres at random, as a crash does, while writers on three handles work under
-// leases: none of them notices, and each step is there once.
+// TestCrashes stops Postgres at random, as in a crash, while writers on three handles work under
+// leases: none of them notices, and each step is there exactly once.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	crashes := soak.Rounds(t, 4)
@@ -30,7 +30,7 @@ func TestCrashes(t *testing.T) {
 		handles = append(handles, open(t, postgres.Config{URL: url, Try: 3 * time.Second, Look: 200 * time.Millisecond}))
 	}
 	w := write(t, handles, 9)
-	// One reads along, as a page does: it sees each position once, in order.
+	// One reader follows, as a page does: it sees each position once, in order.
 	read := make(chan int64)
 	go func() {
 		var pos int64
@@ -54,7 +54,7 @@ func TestCrashes(t *testing.T) {
 		server.Stop(pgtest.Immediate)
 		time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 		server.Start()
-		w.more(t, 1) // going on is a promise too: something is committed before it falls over again
+		w.more(t, 1) // progress is a promise too: something is committed before the next crash
 	}
 	w.end()
 	if <-read == 0 {
@@ -65,8 +65,8 @@ func TestCrashes(t *testing.T) {
 		len(w.lines))
 }
 
-// TestFullDisk fills the server's disk: a commit says so and is not there, what was reported is, and
-// with room again the same handle goes on.
+// TestFullDisk fills the server's disk: a commit fails and leaves nothing, what was reported
+// committed is there, and once there is room the same handle continues.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for round := range soak.Rounds(t, 1) {
@@ -100,7 +100,7 @@ func TestFullDisk(t *testing.T) {
 			server.Stop(pgtest.Immediate)
 			server.Start()
 		}
-		// The step whose outcome is unknown is there, or not.
+		// The step whose outcome is unknown was committed, or not.
 		l.heed(t, s)
 		for n := range 5 {
 			if err := l.step(t.Context(), s, fmt.Sprintf("room-%d", n)); err != nil {

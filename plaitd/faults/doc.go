@@ -1,4 +1,4 @@
-// Package faults has nothing but tests: what a store in Postgres, with a bucket beside it,
-// does when the network, the server, its disk, its clock, the bucket or another host fails.
+// Package faults has only tests: what a store in Postgres, with a bucket next to it, does
+// when the network, the server, its disk, its clock, the bucket or another host fails.
 // Short rounds run with the other tests; make soak has the long ones.
 package faults

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// TestFailover has the server go for good while writers work under leases, and its synchronous standby take
-// over: they go on there, none loses its lease, and no step that was reported is missing or there twice.
+// TestFailover stops the server permanently while writers work under leases, and has its synchronous standby
+// take over: they continue there, none loses its lease, and no reported step is missing or there twice.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t, pgtest.Config{})

@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// busyDoor returns a database's URL through a door where the first few who come are dealt with by refuse.
+// busyDoor returns a database's URL through a door where refuse handles the first few connections.
 func busyDoor(t *testing.T, to string, first int64, refuse func(net.Conn)) (string, *atomic.Int64) {
 	t.Helper()
 	u, err := url.Parse(to)
@@ -53,7 +53,7 @@ func busyDoor(t *testing.T, to string, first int64, refuse func(net.Conn)) (stri
 	return u.String(), came
 }
 
-// saying answers each who comes with an error of the server.
+// saying answers each connection with an error of the server.
 func saying(code, text string) func(net.Conn) {
 	return func(c net.Conn) {
 		b := pgproto3.NewBackend(c, c)
@@ -64,8 +64,8 @@ func saying(code, text string) func(net.Conn) {
 	}
 }
 
-// TestOpen opens a record whose server is about to be there: it is waited for. Where nobody answers
-// it is not waited for as long as for a server that is known, and a wrong password not at all.
+// TestOpen opens a record whose server is about to be available: it waits for it. If nothing
+// answers it waits less than for a known server, and after a wrong password not at all.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	record := newRecord(t, pgtest.Shared(t))
@@ -79,7 +79,7 @@ func TestOpen(t *testing.T) {
 			t.Parallel()
 			at, came := busyDoor(t, record, 3, refuse)
 			s := open(t, postgres.Config{URL: at})
-			l, err := begin(t.Context(), s, id(len(name))) // which differ
+			l, err := begin(t.Context(), s, id(len(name))) // these differ
 			if err == nil {
 				err = l.step(t.Context(), s, name)
 			}

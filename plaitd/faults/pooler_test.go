@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// TestBouncer has two hosts work behind PgBouncer in transaction mode, which has fewer connections than they: all
-// works, and what is told is heard past it. Killed and started again, it is waited for.
+// TestBouncer has two hosts work behind PgBouncer in transaction mode, which has fewer connections than they do:
+// everything works, and notifications bypass it. Killed and started again, it is waited for.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -93,7 +93,7 @@ func TestBouncer(t *testing.T) {
 	soak.Figure(t, "2 hosts behind PgBouncer in transaction mode, with 3 connections: all that they do works")
 }
 
-// TestPoolerUnsaid opens a record through a pooler that it was not told of: it is told what to set, at once.
+// TestPoolerUnsaid opens a record through a pooler that it was not told of: it immediately reports what to set.
 func TestPoolerUnsaid(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -111,8 +111,8 @@ func TestPoolerUnsaid(t *testing.T) {
 	}
 }
 
-// TestNoConnections has a host want more connections than the server has left: it makes do with what it gets. Where
-// there is none at all for longer than a host waits, it says so.
+// TestNoConnections has a host want more connections than the server has left: it makes do with what it gets. If
+// there is none at all for longer than a host waits, it reports that.
 func TestNoConnections(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_connections": "9", "superuser_reserved_connections": "3"}})
@@ -169,7 +169,7 @@ func TestNoConnections(t *testing.T) {
 	open(t, postgres.Config{URL: url})
 }
 
-// TestTimeouts has a server, as others manage them, that ends who waits or is idle for long: it is asked again.
+// TestTimeouts has a server that, as some are run, ends sessions that wait or idle for long: requests are retried.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -197,7 +197,7 @@ func TestTimeouts(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	// Idle until the server has ended all that was to read and to write with.
+	// Idle until the server has ended all connections for reading and writing.
 	c, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

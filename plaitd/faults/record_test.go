@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// TestMain makes the test binary be the process that is stopped or killed, when a test starts it
-// as that.
+// TestMain makes the test binary the process that is stopped or killed, if a test starts it as
+// that.
 func TestMain(m *testing.M) {
 	for env, be := range map[string]func(string) error{zombieEnv: beZombie, stagerEnv: beStager, writerEnv: beWriter} {
 		if url := os.Getenv(env); url != "" {
@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// quick is a config whose patience with a single answer is short: tests do not wait for what
-// will never come.
+// quick returns a config with little patience for a single answer, so that tests do not wait
+// for what will never come.
 func quick(url string) postgres.Config {
 	return postgres.Config{URL: url, Try: 400 * time.Millisecond, Look: 100 * time.Millisecond}
 }
@@ -63,10 +63,10 @@ func open(t *testing.T, c postgres.Config) store.Store {
 	return s
 }
 
-// A line is a thread that only its owner moves.
+// A line is a thread that only its owner advances.
 type line struct {
 	row   store.Thread
-	texts []string // of its steps, as far as they were reported to be committed
+	texts []string // of its steps that were reported as committed
 }
 
 func id(n int) string { return fmt.Sprintf("01J%023d", n) }
@@ -82,7 +82,7 @@ func begin(ctx context.Context, s store.Store, id string) (*line, error) {
 	return &line{row: row}, s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: row}}})
 }
 
-// step moves the thread to a new node and tells so in an event called text.
+// step moves the thread to a new node and records it in an event called text.
 func (l *line) step(ctx context.Context, s store.Store, text string) error {
 	o := node(text + " of " + l.row.ID)
 	next := l.row
@@ -100,7 +100,7 @@ func (l *line) step(ctx context.Context, s store.Store, text string) error {
 	return err
 }
 
-// check holds the record against what was reported: each line's steps are there, once and in
+// check compares the record with what was reported: each line's steps are there, once and in
 // order, and positions have no gap.
 func check(t *testing.T, s store.Store, lines ...*line) {
 	t.Helper()
@@ -134,7 +134,7 @@ func check(t *testing.T, s store.Store, lines ...*line) {
 	}
 }
 
-// TestCounts has 16 writers, on four handles, at the edge of what all may use together.
+// TestCounts has 16 writers, on four handles, at the limit of what all may use together.
 func TestCounts(t *testing.T) {
 	t.Parallel()
 	const most, writers, tries = 100, 16, 20
@@ -181,7 +181,7 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// heed takes note of a step whose outcome was unknown.
+// heed takes account of a step whose outcome was unknown.
 func (l *line) heed(t *testing.T, s store.Store) {
 	t.Helper()
 	row, err := s.Thread(t.Context(), l.row.ID)

@@ -17,22 +17,22 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// A wire harms what is said of one thing: the messages, on one connection, from the first of a
-// client that has a word in it up to the one with which the server ends its answer.
+// A wire harms one exchange: the messages, on one connection, from the first of a client that
+// contains a word up to the one with which the server ends its answer.
 type wire struct {
 	mu   sync.Mutex
 	word []byte
-	at   int // the message that is harmed, from 0; below zero none
+	at   int // the message to harm, from 0; below zero none
 	act  pgtest.Act
-	hits int // how often yet
+	hits int // how often still
 
-	conn int      // on which it goes on, 0: not found
-	n    int      // messages of it so far
-	seen []string // their names, of the first time
+	conn int      // the exchange's connection, 0: not found
+	n    int      // its messages so far
+	seen []string // their names, the first time
 	done bool
 }
 
-// arm harms the n-th message about word, as often as it is said again.
+// arm harms message number at about word, up to hits times if it is sent again.
 func (w *wire) arm(word string, at int, act pgtest.Act, hits int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *wire) see(m pgtest.Message) pgtest.Act {
 	return pgtest.Pass
 }
 
-// messages returns the names of what was said, and disarms.
+// messages returns the names of the messages seen, and disarms.
 func (w *wire) messages() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,20 +84,20 @@ func (w *wire) struck() bool {
 
 var acts = []pgtest.Act{pgtest.Cut, pgtest.Stall, pgtest.Drop, pgtest.Part}
 
-// A harmed is a host that commits through a wire that is harmed, and one beside it.
+// A harmed is a host that commits through a harmed wire, and another next to it.
 type harmed struct {
 	t           *testing.T
 	act         pgtest.Act
-	hits        int // how often each message is
+	hits        int // how often each message is harmed
 	wire        wire
 	far, near   store.Store
 	mine, other *line
-	calm        []string // what a commit says when nothing happens to it
+	calm        []string // the messages of an undisturbed commit
 	done        int
 }
 
-// TestWire harms each message of a commit in turn, in each way, once and when it is asked again: the
-// commit is reported done, is there once, and others go on at once.
+// TestWire harms each message of a commit in turn, in each way, once and again on the retry: the
+// commit is reported done, is there once, and others continue immediately.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	rounds := soak.Rounds(t, 1)
@@ -110,7 +110,7 @@ func TestWire(t *testing.T) {
 	if rounds > 1 {
 		all = append(all, newHarmed(t, server, pgtest.Stall, 2), newHarmed(t, server, pgtest.Drop, 2), newHarmed(t, server, pgtest.Part, 2))
 	}
-	var wait sync.WaitGroup // not t.Parallel: they wait, most of the time
+	var wait sync.WaitGroup // not t.Parallel: they mostly wait
 	for _, h := range all {
 		wait.Go(func() { h.run(rounds) })
 	}
@@ -137,7 +137,7 @@ func newHarmed(t *testing.T, server *pgtest.Server, act pgtest.Act, hits int) *h
 	if err = errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 3 { // at last the connection knows the statement
+	for i := range 3 { // by the end the statement is prepared
 		word := fmt.Sprintf("calm-%d", i)
 		h.wire.arm(word, -1, pgtest.Pass, 0)
 		if err := h.mine.step(t.Context(), h.far, word); err != nil {
@@ -174,8 +174,8 @@ func (h *harmed) run(rounds int) {
 }
 
 // TestWireOfLeases harms each message with which a lease is taken and given back. Whatever the
-// process that asked was told: what it has it can use, nobody else has it too, and after it
-// gave it back, or is gone, others can have it.
+// process was told: a lease that it has it can use, no other process has it too, and after it
+// gave it back, or is gone, others can take it.
 func TestWireOfLeases(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -223,7 +223,7 @@ func TestWireOfLeases(t *testing.T) {
 				err := l.Release()
 				w.messages()
 				if err != nil {
-					l = take(t, far, lease) // its own process can
+					l = take(t, far, lease) // its own process can take it
 					err = l.Release()
 				}
 				if err != nil {
@@ -244,7 +244,7 @@ func take(t *testing.T, s store.Store, name string) store.Lease {
 	return l
 }
 
-// used checks that a lease is its holder's, and nobody else's after it was given back.
+// used checks that a lease is its holder's, and no other process's after it was given back.
 func used(t *testing.T, holder, other store.Store, l store.Lease) {
 	t.Helper()
 	name := l.Fence().Name
@@ -265,7 +265,7 @@ func used(t *testing.T, holder, other store.Store, l store.Lease) {
 	free(t, other, name, l.Fence())
 }
 
-// free checks that a lease can be taken, and that its last holder cannot commit then.
+// free checks that a lease can be taken, and that its last holder can no longer commit then.
 func free(t *testing.T, s store.Store, name string, last store.Fence) {
 	t.Helper()
 	l := take(t, s, name)
@@ -278,8 +278,8 @@ func free(t *testing.T, s store.Store, name string, last store.Fence) {
 	}
 }
 
-// TestKeepalives holds that each connection asks the server to find out by itself about a client that
-// is gone without a word: what that one had begun keeps its locks until then.
+// TestKeepalives checks that each connection asks the server to detect by itself a client that has
+// vanished: what it had begun keeps its locks until then.
 func TestKeepalives(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -308,14 +308,14 @@ func TestKeepalives(t *testing.T) {
 	}
 }
 
-// cancels reports whether a client asks for the end of what another connection of it does.
+// cancels reports whether a client asks to cancel what another of its connections does.
 func cancels(m pgtest.Message) bool {
-	const code = 0x04d2162e // in place of a version of the protocol
+	const code = 0x04d2162e // instead of a protocol version
 	return m.Type == 0 && binary.BigEndian.Uint32(m.Body) == code
 }
 
-// TestClose closes a store that waits for news, without asking the server to cancel anything: it would be
-// asked to end what it is not doing, has nothing to say to that, and each command would take a second longer.
+// TestClose closes a store that waits for events: it must not ask the server to cancel anything. Nothing
+// would be running that could answer, and each command would take a second longer.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -329,7 +329,7 @@ func TestClose(t *testing.T) {
 		case m.Back && m.Type == 'C' && bytes.HasPrefix(m.Body, []byte("LISTEN")):
 			ear.Store(int64(m.Conn))
 		case !m.Back && int64(m.Conn) == ear.Load():
-			listens.Store(true) // it asks what it has missed
+			listens.Store(true) // it reads what it has missed
 		}
 		return pgtest.Pass
 	})
@@ -340,7 +340,7 @@ func TestClose(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard := make(chan error, 1)
-	go func() { // it never looks by itself: what it has not read yet it hears of
+	go func() { // it never looks by itself: it is notified of new events
 		_, err := far.Wait(t.Context(), 1)
 		heard <- err
 	}()
@@ -359,8 +359,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestMigrations has several hosts migrate an empty database at once: one does, and all find
-// it done.
+// TestMigrations has several hosts migrate an empty database concurrently: one does it, and
+// all find it done.
 func TestMigrations(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -387,8 +387,8 @@ func TestMigrations(t *testing.T) {
 	soak.Figure(t, "4 migrations at once: one did it")
 }
 
-// TestMigrationCut cuts a migration at the messages that it says, a few of them, or all if asked for more
-// than one round: afterwards the schema is that of before, or whole.
+// TestMigrationCut cuts a migration at its messages, at a few of them, or at all if more than one round
+// is requested: afterwards the schema is the old one, or complete.
 func TestMigrationCut(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)

@@ -10,15 +10,15 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// writers take steps at the same time, each on a thread of its own and under a lease.
+// writers take steps concurrently, each on its own thread and under a lease.
 type writers struct {
 	lines []*line
-	steps atomic.Int64 // that were reported to be committed
+	steps atomic.Int64 // that were reported as committed
 	stop  atomic.Bool
 	wait  sync.WaitGroup
 }
 
-// write has so many writers begin, on the stores in turn. No step may fail, and no lease may be lost.
+// write starts n writers, on the stores in turn. No step may fail, and no lease may be lost.
 func write(t *testing.T, stores []store.Store, n int) *writers {
 	t.Helper()
 	w := &writers{}

@@ -22,16 +22,16 @@ import (
 // zombieEnv is set to the record's URL in the process that is stopped.
 const zombieEnv = "PLAIT_TEST_ZOMBIE"
 
-// hasty is a config by which a silent process is taken for dead within a second or two.
+// hasty returns a config that takes a silent process for dead within a second or two.
 func hasty(url string) postgres.Config {
 	return postgres.Config{
 		URL: url, Try: time.Second, Look: 100 * time.Millisecond,
 		Beat: 200 * time.Millisecond, Lost: time.Second, TTL: 1500 * time.Millisecond,
-		Alive: func(int, int64) bool { return true }, // as on another host, of which nothing is known
+		Alive: func(int, int64) bool { return true }, // as on another host, about which nothing is known
 	}
 }
 
-// beZombie works under a lease until it has lost it: it says what it begins and what it has done.
+// beZombie works under a lease until it has lost it: it prints what it begins and what it has done.
 func beZombie(url string) error {
 	ctx := context.Background()
 	s, err := postgres.Open(ctx, hasty(url))
@@ -70,8 +70,8 @@ func beZombie(url string) error {
 }
 
 // TestZombie stops a process that works under a lease, until another has taken it over, and lets it
-// go on: nothing that it does then gets into the record, and it begins nothing any more but what
-// it was about to when it was stopped.
+// continue: nothing that it does then gets into the record, and it begins nothing more but what it
+// was about to when it was stopped.
 func TestZombie(t *testing.T) {
 	t.Parallel()
 	rounds := soak.Rounds(t, 2)
@@ -141,7 +141,7 @@ func zombieRound(t *testing.T) {
 	if last != "lost" && last != "fenced" {
 		t.Errorf("the zombie ended with %q", last)
 	}
-	// It was stopped anywhere: between the look at its lease and the word that it begins at worst.
+	// It was stopped anywhere: at worst between checking its lease and printing what it begins.
 	begun := 0
 	for _, x := range lines {
 		if text, ok := strings.CutPrefix(x, "begin "); ok && !has(before, text) {
