@@ -17,9 +17,9 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// What tools/bench measures of a team, each with the defaults of plaitd: go test ./hosts -run '^$' -bench Team
+// What tools/bench measures for teams, each with plaitd's defaults: go test ./hosts -run '^$' -bench Team
 
-// embedded is no engine: each task is driven by the process that began it.
+// embedded means no engine: each task is driven by the process that began it.
 const embedded = "embedded"
 
 // A measured is a team on an engine.
@@ -31,7 +31,7 @@ type measured struct {
 	engine  string
 }
 
-// onEngines runs a benchmark on each of some engines, of those that there are.
+// onEngines runs a benchmark on each of some engines, skipping those that are not there.
 func onEngines(b *testing.B, names []string, run func(measured)) {
 	for _, name := range names {
 		b.Run(name, func(b *testing.B) {
@@ -45,8 +45,8 @@ func onEngines(b *testing.B, names []string, run func(measured)) {
 	}
 }
 
-// BenchmarkTeamTasks has five tasks done at once, each with a fork of three paths and two calls: by three workers, or
-// by the five processes that begin them.
+// BenchmarkTeamTasks runs five tasks concurrently, each with a fork of three paths and two calls: by three workers,
+// or by the five processes that begin them.
 func BenchmarkTeamTasks(b *testing.B) {
 	onEngines(b, []string{embedded, onRiver, onServer}, func(b measured) {
 		const tasks = 5
@@ -72,7 +72,7 @@ func BenchmarkTeamTasks(b *testing.B) {
 			})
 		}
 		round := 0
-		five(round) // places and caches of all of them are warm
+		five(round) // so that all places and caches are warm
 		begun := time.Now()
 		for b.Loop() {
 			round++
@@ -84,8 +84,8 @@ func BenchmarkTeamTasks(b *testing.B) {
 	})
 }
 
-// BenchmarkTeamTakeover measures how long after a worker was killed, with its machine as far as others can tell,
-// another makes the step that it was at.
+// BenchmarkTeamTakeover measures how long after a worker was killed, and to all appearances its machine too,
+// another takes the step that it was at.
 func BenchmarkTeamTakeover(b *testing.B) {
 	onEngines(b, []string{onRiver, onServer}, func(b measured) {
 		person := b.host("person")
@@ -127,12 +127,12 @@ func BenchmarkTeamTakeover(b *testing.B) {
 	})
 }
 
-// BenchmarkTeamIdle measures what a worker uses that has nothing to do, and Postgres with it.
+// BenchmarkTeamIdle measures what an idle worker uses, and Postgres with it.
 func BenchmarkTeamIdle(b *testing.B) {
 	onEngines(b, []string{embedded, onRiver, onServer}, func(b measured) {
 		const settle, idle = 15 * time.Second, 30 * time.Second
 		var worker string
-		if b.engine != embedded { // which has no worker: what the server and who looks at it use
+		if b.engine != embedded { // which has no worker: only what the server and its observer use
 			worker = strconv.Itoa(b.host("a").worker("--engine", b.engine).cmd.Process.Pid)
 		}
 		time.Sleep(settle)
@@ -156,14 +156,14 @@ func BenchmarkTeamIdle(b *testing.B) {
 	})
 }
 
-// stat returns the fields of a process after its name, none when it is gone.
+// stat returns the fields of a process after its name, none if it is gone.
 func stat(pid string) []string {
 	data, _ := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return strings.Fields(rest)
 }
 
-// ticks is the processor time of a process, with its children that have ended.
+// ticks returns the processor time of a process, including its children that have ended.
 func ticks(pid string) (d time.Duration) {
 	for i, text := range stat(pid) {
 		if n, err := strconv.Atoi(text); err == nil && i >= 11 && i <= 14 {
@@ -173,7 +173,7 @@ func ticks(pid string) (d time.Duration) {
 	return d
 }
 
-// ticksBelow is that of a process and its children.
+// ticksBelow returns the processor time of a process and its children.
 func ticksBelow(parent string) time.Duration {
 	d := ticks(parent)
 	all, _ := filepath.Glob("/proc/[0-9]*")

@@ -2,7 +2,7 @@ package hosts
 
 import "strings"
 
-// Flows whose roles log that they begin, in ../log of a workspace: one file for all hosts.
+// Flows whose roles log that they begin in ../log of a workspace: one file for all hosts.
 
 // six has six steps, one after the other; the fourth leaves an artifact for the bucket, and waits.
 func six(wait string) string {

@@ -18,7 +18,7 @@ func gridAgent(name, more, does string) string {
 		`"echo %s >> $GRID/log; %s"]}}`, name, more, name, does)
 }
 
-// gridPlan is a planner that has one agent change a file, and another one look on with what was said so far.
+// gridPlan is a planner that has one agent change a file, and another look on with the conversation so far.
 func gridPlan() string {
 	plan := `{"$status": "planned", "sessionGoal": "mend it", "then": "end", "actions": [` +
 		`{"id": "mend", "access": "write", "agent": "doer", "prompt": "mend"}, ` +
@@ -26,7 +26,7 @@ func gridPlan() string {
 	return gridAgent("lead", "plan: true, ", "sleep 0.1; echo '"+strings.ReplaceAll(plan, `"`, `\"`)+"'")
 }
 
-// doer configures the agent of the plan's actions, which each worker has to know.
+// doer configures the agent of the plan's actions, which each worker needs to know.
 const doer = `default: doer
 agents:
   doer:
@@ -42,8 +42,8 @@ agents:
         echo "{\"status\": \"success\", \"summary\": \"from $PLAIT_ROLE\"}"
 `
 
-// grid is a flow with a fork of two writers and a call, whose files are merged; one of which the first path is
-// enough, the other would never end; a plan of a writer and a forked reader; and a question.
+// grid is a flow with a fork of two writers and a call, whose files are merged; a fork where the first path is
+// enough and the other would never end; a plan of a writer and a forked reader; and a question.
 var grid = map[string]string{
 	"grid.yaml": `version: 1
 name: grid
@@ -89,10 +89,10 @@ graph:
 `,
 }
 
-// gridSteps is how many steps of agents the grid has: the one that never ends is none.
+// gridSteps is how many agent steps the grid has: the one that never ends does not count.
 const gridSteps = 10
 
-// newGrid makes a team and the host of a person who has the grid's flows in a repository.
+// newGrid makes a team and a person's host with the grid's flows in a repository.
 func newGrid(t *testing.T, record ...string) (*team, *host) {
 	m := newTeam(t, record...)
 	m.env = append(m.env, "GRID="+m.work)

@@ -32,10 +32,10 @@ const (
 	asPlait   = "PLAIT_TEST_HOST"
 	recordAt  = "PLAIT_TEST_RECORD" // URL of a database, or nothing: SQLite
 	bucketAt  = "PLAIT_TEST_BUCKET" // and of a bucket
-	impatient = "PLAIT_TEST_TTL"    // after how long a silent process is taken for dead
+	impatient = "PLAIT_TEST_TTL"    // how long before a silent process is taken for dead
 )
 
-// TestMain makes the test binary be the program, when a test starts it as a host.
+// TestMain makes the test binary the program, if a test starts it as a host.
 func TestMain(m *testing.M) {
 	if os.Getenv(asPlait) != "" {
 		os.Exit(cli.Program{Name: "plait", Open: openRecord, Team: teamOf(os.Getenv(impatient))}.Main(os.Args[1:]))
@@ -50,7 +50,7 @@ const (
 	onServer = "temporal" // at TEMPORAL_ADDRESS
 )
 
-// teamOf is what workers need that take a silent process for dead after a time.
+// teamOf returns what workers need that take a silent process for dead after ttl.
 func teamOf(ttl string) *cli.Team {
 	look, _ := time.ParseDuration(ttl)
 	return &cli.Team{Engines: []string{inMemory, onRiver, onServer}, Look: look, Open: openEngine}
@@ -69,7 +69,7 @@ func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Prefix = path.Base(at.Path) // of each record its own
+		cfg.Prefix = path.Base(at.Path) // each record has its own
 		if cfg.Log = o.Log; os.Getenv(impatient) != "" {
 			cfg.Look, cfg.Prefer = 2*time.Second, time.Second
 		}
@@ -110,12 +110,12 @@ func openRecord(ctx context.Context, home string) (store.Store, error) {
 	}
 	s, err := postgres.Open(ctx, c)
 	if err != nil {
-		return nil, err // not s: it would be an interface that is not nil
+		return nil, err // not s: it would be a non-nil interface
 	}
 	return s, nil
 }
 
-// A team is hosts that share a record, and what their agents log.
+// A team is hosts that share a record, and the log of their agents.
 type team struct {
 	t    testing.TB
 	work string
@@ -129,7 +129,7 @@ func newTeam(t testing.TB, record ...string) *team {
 			m.env = append(m.env, name+"="+value)
 		}
 	}
-	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // a host's home has none
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // hosts' homes have none
 		out, err := exec.Command("go", "env", name).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -146,11 +146,11 @@ func (m *team) path(names ...string) string {
 	return filepath.Join(append([]string{m.work}, names...)...)
 }
 
-// A host has a home, a workspace and a name of its own. All see their workspace under one path.
+// A host has its own home, workspace and name. All see their workspace at the same path.
 type host struct {
 	*team
 	name   string
-	own    []string // environment over the team's
+	own    []string // environment in addition to the team's
 	mortal bool     // its agents die with the process that started them
 }
 
@@ -165,7 +165,7 @@ func (m *team) host(name string) *host {
 	return h
 }
 
-// workspace is where its files are.
+// workspace returns the directory of its files.
 func (h *host) workspace() string {
 	return h.path(h.name, "ws")
 }
@@ -185,7 +185,7 @@ cd "$2"
 shift 3
 exec "$@"`
 
-// command is plait on the host.
+// command returns a command that runs plait on the host.
 func (h *host) command(args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	if err != nil {
@@ -222,7 +222,7 @@ func (h *host) run(args ...string) (string, int) {
 	return out.String(), 0
 }
 
-// must runs plait, which has to succeed, and returns what it printed.
+// must runs plait, which must succeed, and returns what it printed.
 func (h *host) must(args ...string) string {
 	h.t.Helper()
 	out, code := h.run(args...)
@@ -232,14 +232,14 @@ func (h *host) must(args ...string) string {
 	return out
 }
 
-// A process is plait on a host, at work.
+// A process is plait running on a host.
 type process struct {
 	cmd   *exec.Cmd
 	said  *said
 	ended chan struct{} // closed when it has ended
 }
 
-// said is what a process says, to be read while it does.
+// said is the output of a process, readable while it runs.
 type said struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -277,17 +277,17 @@ func (h *host) begin(args ...string) *process {
 	return p
 }
 
-// kill kills it, and waits until it is gone.
+// kill kills the process, and waits until it is gone.
 func (p *process) kill() {
 	select {
-	case <-p.ended: // its number may be somebody else's by now
+	case <-p.ended: // its pid may be another process's by now
 	default:
 		p.signal(syscall.SIGKILL)
 		<-p.ended
 	}
 }
 
-// signal tells it, and what is in its group: agents are not.
+// signal signals the process and its group, which agents are not in.
 func (p *process) signal(s syscall.Signal) { syscall.Kill(-p.cmd.Process.Pid, s) }
 
 // log returns the roles that agents were started for, on any host.
@@ -299,7 +299,7 @@ func (m *team) log() []string {
 	return strings.Fields(string(data))
 }
 
-// until waits for something to happen, but not for ever.
+// until waits for something to happen, but not forever.
 func (m *team) until(what string, f func() bool) {
 	m.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(5 * time.Millisecond) {
@@ -309,7 +309,7 @@ func (m *team) until(what string, f func() bool) {
 	}
 }
 
-// newRecord makes a record in a database, and returns the environment by which hosts find it.
+// newRecord creates a record in a database, and returns the environment by which hosts find it.
 func newRecord(t testing.TB, s *pgtest.Server) string {
 	t.Helper()
 	needHosts(t)
@@ -329,7 +329,7 @@ func newBucket(t *testing.T) (*s3test.Server, string) {
 	return s, bucketAt + "=" + s.Name("")
 }
 
-// needHosts skips a test where no name spaces can be made.
+// needHosts skips a test if namespaces cannot be created.
 func needHosts(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
@@ -345,7 +345,7 @@ func needHosts(t testing.TB) {
 
 const taskID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
-// role is a command that logs its role, does something, and says who it is.
+// role is a command that logs its role, does something, and prints its name.
 func role(name, does string) string {
 	return fmt.Sprintf(`{description: %s, agent: {kind: command, command: [sh, -ec, "echo %s >> ../log; %s; echo from %s"]}}`, name, name, does, name)
 }

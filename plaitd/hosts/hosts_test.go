@@ -40,7 +40,7 @@ func writeSplit(h *host) {
 	}
 }
 
-// writeAudit has a small repository with a Go package to audit.
+// writeAudit writes a small repository with a Go package to audit.
 func writeAudit(h *host) {
 	flow, err := os.ReadFile(filepath.Join("..", "..", "examples", "audit.yaml"))
 	if err != nil {
@@ -70,7 +70,7 @@ func repository(h *host) {
 	}
 }
 
-// TestDigests runs flows on SQLite, on Postgres, and with a bucket beside it: one outcome digest.
+// TestDigests runs flows on SQLite, on Postgres, and on Postgres with a bucket: one outcome digest.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -107,7 +107,7 @@ func TestDigests(t *testing.T) {
 }
 
 // TestResumeElsewhere begins a task on a host, kills the host, and resumes it on another, which
-// has nothing of it but the record.
+// shares nothing with it but the record.
 func TestResumeElsewhere(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -143,7 +143,7 @@ func TestResumeElsewhere(t *testing.T) {
 // Exit codes of plait: another process drives the task; its own lease ran out, which happens on a busy machine.
 const exitConflict, exitInterrupted = 7, 130
 
-// takeOver resumes the task, as soon as the host that had it is taken for dead.
+// takeOver resumes the task as soon as its host is taken for dead.
 func (h *host) takeOver() {
 	h.t.Helper()
 	h.until("the host that had the task is taken for dead", func() bool {
@@ -156,8 +156,8 @@ func (h *host) takeOver() {
 }
 
 // TestKillHosts kills one host after the other while a flow with forks and calls runs; each time
-// another takes over. The outcome is that of a run that nobody disturbed, and nothing that was
-// committed ran again.
+// another takes over. The outcome is that of an undisturbed run, and nothing that was committed
+// ran again.
 func TestKillHosts(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -196,7 +196,7 @@ func killRound(t *testing.T, m *team, random *rand.Rand, took time.Duration, wan
 		select {
 		case <-p.ended:
 			code := p.cmd.ProcessState.ExitCode()
-			if code == exitConflict { // not known to be dead yet
+			if code == exitConflict { // not yet known to be dead
 				n--
 				continue
 			}
@@ -262,8 +262,8 @@ func (h *host) read(v any, args ...string) {
 	}
 }
 
-// TestCrashesUnderRuns stops Postgres at random while hosts run flows: no run notices, no agent is
-// started twice.
+// TestCrashesUnderRuns stops Postgres at random while hosts run flows: no run notices, and no
+// agent is started twice.
 func TestCrashesUnderRuns(t *testing.T) {
 	t.Parallel()
 	crashes := soak.Rounds(t, 3)
@@ -307,8 +307,8 @@ func TestCrashesUnderRuns(t *testing.T) {
 	soak.Figure(t, "%d crashes of Postgres under %d runs: same outcome digest, no agent started twice", crashes, runs)
 }
 
-// TestZombieHost stops a host in the middle of an agent, until another has taken its task over, and
-// lets it go on: it begins nothing, and says that another has the task.
+// TestZombieHost stops a host while its agent runs, until another has taken its task over, and lets
+// it continue: it begins nothing, and reports that another has the task.
 func TestZombieHost(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -317,7 +317,7 @@ func TestZombieHost(t *testing.T) {
 	a.write("six.yaml", six("while [ ! -e ../go ]; do sleep 0.01; done"))
 	p := a.begin("run", "six.yaml", "-p", "go", "-q", "--id", taskID)
 	m.until("the fourth step begins", func() bool { return slices.Contains(m.log(), "d") })
-	p.signal(syscall.SIGSTOP) // its agent has a group of its own, and goes on
+	p.signal(syscall.SIGSTOP) // its agent has its own process group, and continues
 	if err := os.WriteFile(m.path("go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// plans is an agent that plans so many actions.
+// plans is an agent that plans that many actions.
 type plans int
 
 func (n plans) Run(_ context.Context, r agent.Request, _ func(agent.Event) error) (agent.Result, error) {
@@ -31,7 +31,7 @@ func (n plans) Run(_ context.Context, r agent.Request, _ func(agent.Event) error
 	return agent.Result{Output: []byte(`{"sessionGoal": "go", "actions": [` + strings.Join(actions, ",") + `]}`), Sandbox: "none"}, nil
 }
 
-// planned returns a worker on a store, and a task whose plan of so many actions can be driven.
+// planned returns a worker on a store, and a task with a plan whose actions can all be driven.
 func planned(b *testing.B, s store.Store, actions int) (*control.Worker, string) {
 	flows, _ := flow.LoadBuiltIn("orchestrate")
 	bundle := thread.Bundle{Name: flows[0].Name, Flows: map[string]json.RawMessage{}}
@@ -63,7 +63,7 @@ func planned(b *testing.B, s store.Store, actions int) (*control.Worker, string)
 	return w, task.ID
 }
 
-// BenchmarkTeamLook measures one look at a task whose plan has so many actions, all of which can be driven.
+// BenchmarkTeamLook measures one look at a task with a plan whose actions can all be driven.
 func BenchmarkTeamLook(b *testing.B) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		for _, actions := range []int{8, 128} {

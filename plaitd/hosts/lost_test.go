@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// stands is how the task is displayed in the list of tasks.
+// stands returns how the list of tasks displays the task.
 func (h *host) stands() view.Display {
 	var list struct {
 		Data struct {
@@ -31,7 +31,7 @@ func (h *host) stands() view.Display {
 	return view.Display{}
 }
 
-// TestLostWorkerIsWaitedFor: what a lost worker has left waits for a worker that can do it, and needs a person only when
+// TestLostWorkerIsWaitedFor: what a lost worker has left waits for a worker that can do it, and needs a person only if
 // no worker serves any more.
 func TestLostWorkerIsWaitedFor(t *testing.T) {
 	server := pgtest.Shared(t)
@@ -53,7 +53,7 @@ func TestLostWorkerIsWaitedFor(t *testing.T) {
 		got = person.stands()
 		return got.Reason != ""
 	})
-	// The worker may have been killed between the start of the agent and the commit that says where it works.
+	// The worker may have been killed between starting the agent and the commit that says where it works.
 	want := regexp.MustCompile(`^waiting for a worker with gpu: (a|the one that had it) was lost, last heard of `)
 	if got.State != view.DisplayRunning || !want.MatchString(got.Reason) {
 		t.Errorf("its worker is lost: %+v, want %s…", got, want)
@@ -72,7 +72,7 @@ func TestLostWorkerIsWaitedFor(t *testing.T) {
 	person.must("verify")
 }
 
-// TestLogOfAnOutage: while Postgres is away a worker says so once, and once that it is back.
+// TestLogOfAnOutage: while Postgres is down a worker logs it once, and once when it is back.
 func TestLogOfAnOutage(t *testing.T) {
 	needHosts(t)
 	server := pgtest.Start(t, pgtest.Config{})
@@ -85,7 +85,7 @@ func TestLogOfAnOutage(t *testing.T) {
 		m.until("the worker says "+what, func() bool { return strings.Contains(p.said.String(), what) })
 	}
 	says("record is away")
-	time.Sleep(8 * time.Second) // in which River complains some ten times
+	time.Sleep(8 * time.Second) // in which River complains about ten times
 	server.Start()
 	says("record is back")
 	person.must(append(teamArgs, "--on", control.OnTeam)...)

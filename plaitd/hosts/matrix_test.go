@@ -27,11 +27,11 @@ import (
 // Faults of the matrix.
 const (
 	hostDies     = "host"     // the worker and its agents, and its disk
-	workerDies   = "worker"   // alone: its agents go on for nobody
-	workerStops  = "stop"     // for longer than it is waited for, and comes back
-	postgresDies = "postgres" // and is back a second later
+	workerDies   = "worker"   // alone: its agents continue, orphaned
+	workerStops  = "stop"     // for longer than others wait for it, then comes back
+	postgresDies = "postgres" // and comes back a second later
 	engineWiped  = "wipe"
-	networkCut   = "network" // one worker hears and says nothing any more
+	networkCut   = "network" // one worker no longer sends or receives anything
 )
 
 var faults = []string{hostDies, workerDies, workerStops, postgresDies, engineWiped, networkCut}
@@ -41,12 +41,12 @@ type moment struct {
 	name string
 	most int // the event is the first up to this one, at random
 	is   func(store.Event) bool
-	mark string // the file that git leaves when it is about to do what is meant, after the event; "": none
-	// lasts reports whether it still is that moment, as the record says. The event is the one that it began with.
+	mark string // the file that git leaves when it is about to do it, after the event; "": none
+	// lasts reports whether, by the record, it is still that moment. The event is the one that began it.
 	lasts func(w witness, e store.Event) bool
 }
 
-// moments are those of the matrix.
+// moments are the moments of the matrix.
 var moments = []moment{
 	{"batch A", 9, func(e store.Event) bool { return event.Is(e, event.AttemptStarted{}) }, "", attemptRuns},
 	{"agent at work", 6, func(e store.Event) bool { return event.Is(e, event.AgentStarted{}) && e.Thread != taskID }, "", attemptRuns},
@@ -67,8 +67,8 @@ func lastStep(w witness, e store.Event) bool {
 	return err == nil && !slices.ContainsFunc(later, func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) })
 }
 
-// notJoined says that the join of an event is decided and not a step. kept: what is to become of the files is in the
-// record, and they are being changed.
+// notJoined reports whether the join of an event is decided but not yet a step. kept: the fate of the files is in
+// the record, and they are being changed.
 func notJoined(kept bool) func(witness, store.Event) bool {
 	return func(w witness, e store.Event) bool {
 		row, err := w.Thread(w.t.Context(), e.Thread)
@@ -82,14 +82,14 @@ func gateOpen(w witness, e store.Event) bool {
 	return err == nil && len(open) == 1
 }
 
-// Files that the git of a matrix leaves, with the name of the host: it is about to try the merge of a join, or
-// has changed the files, which are about to be kept. It takes its time then.
+// Files, named with the host, that the git of a matrix leaves: it is about to try the merge of a join, or has
+// changed the files, which are about to be kept. It pauses then.
 const (
 	markTry  = "try"
 	markKeep = "keep"
 )
 
-// slowGit is a git that says when it merges.
+// slowGit is a git that announces its merges.
 const slowGit = `#!/bin/sh
 PATH=/usr/bin:/bin
 case " $* " in
@@ -101,7 +101,7 @@ esac
 exec %[2]s "$@"
 `
 
-// slowGit has all hosts use it.
+// slowGit makes all hosts use slowGit.
 func (m *team) slowGit() {
 	m.t.Helper()
 	git, err := exec.LookPath("git")
@@ -117,9 +117,9 @@ func (m *team) slowGit() {
 	m.onPath(m.path("bin"))
 }
 
-// TestMatrix has something happen to a team at a moment of a task, again and again. Each time the outcome is that of
-// a run on one machine, each step was made once, and the files are the same. As many rounds as there are pairs of a fault
-// and a moment try each pair once.
+// TestMatrix has a fault happen to a team at a moment of a task, again and again. Each time the outcome is that of a
+// run on one machine, each step was taken once, and the files are the same. As many rounds as there are pairs of a
+// fault and a moment try each pair once.
 func TestMatrix(t *testing.T) {
 	needHosts(t)
 	server := pgtest.Start(t, pgtest.Config{})
@@ -172,7 +172,7 @@ func gridAlone(t *testing.T) (digestOf, files string) {
 	return digest(h), h.files()
 }
 
-// files is the git tree of the branch that task pull makes.
+// files returns the git tree of the branch that task pull creates.
 func (h *host) files() string {
 	h.t.Helper()
 	var p struct{ Data struct{ Branch string } }
@@ -197,7 +197,7 @@ type gridRound struct {
 	proxies map[string]*pgtest.Proxy
 	lost    int
 	at      string // the worker
-	hit     bool   // it was still that moment
+	hit     bool   // whether it was still that moment
 }
 
 func (g *gridRound) run() {
@@ -206,7 +206,7 @@ func (g *gridRound) run() {
 	g.url = strings.TrimPrefix(record, recordAt+"=")
 	g.team, g.person = newGrid(t, record, impatient+"=3s")
 	g.team.slowGit()
-	t.Cleanup(func() { os.WriteFile(g.team.path("over"), nil, 0o600) }) // what a worker left behind ends
+	t.Cleanup(func() { os.WriteFile(g.team.path("over"), nil, 0o600) }) // ends what a worker left behind
 	g.witness = newWitness(t, g.url)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -240,7 +240,7 @@ func (g *gridRound) run() {
 	}
 }
 
-// await waits for the moment, has the fault happen, and notes whether it did in time.
+// await waits for the moment, makes the fault happen, and notes whether it did in time.
 func (g *gridRound) await() {
 	n := 1 + g.random.IntN(g.moment.most)
 	at := g.witness.sees(g.moment.name, func(e store.Event) bool {
@@ -259,12 +259,12 @@ func (g *gridRound) await() {
 	}
 	g.hit = g.moment.lasts(g.witness, at)
 	g.strike(g.at)
-	if g.fault != postgresDies && g.fault != engineWiped { // which do not keep it from passing
+	if g.fault != postgresDies && g.fault != engineWiped { // which do not keep the moment from passing
 		g.hit = g.moment.lasts(g.witness, at)
 	}
 }
 
-// victim is the worker where something happens: the one that has the attempt of an event, else any.
+// victim returns the worker to strike: the one that has the attempt of an event, otherwise any.
 func (g *gridRound) victim(e store.Event) string {
 	if e.Attempt != "" {
 		if a, err := g.witness.Attempt(g.t.Context(), e.Attempt); err == nil && g.workers[a.Host] != nil {
@@ -274,7 +274,7 @@ func (g *gridRound) victim(e store.Event) string {
 	return string("abc"[g.random.IntN(3)])
 }
 
-// strike has the fault happen.
+// strike makes the fault happen.
 func (g *gridRound) strike(name string) {
 	switch g.fault {
 	case workerDies:
@@ -300,7 +300,7 @@ func (g *gridRound) strike(name string) {
 	}
 }
 
-// wipe makes the engine lose all that it knows.
+// wipe makes the engine lose everything.
 func (g *gridRound) wipe() {
 	if name := engineName(); name != onRiver {
 		g.t.Skipf("NOT TESTED: an empty %s: its own suite does that", name)
@@ -316,7 +316,7 @@ func (g *gridRound) wipe() {
 	}
 }
 
-// check holds the run against one on one machine.
+// check compares the run with one on one machine.
 func (g *gridRound) check(want, files string) {
 	t, person := g.t, g.person
 	if got := digest(person); got != want {
@@ -342,7 +342,7 @@ func (g *gridRound) check(want, files string) {
 	g.team.until("no process is left", func() bool { return len(agentsOf(g.team.work)) == 0 })
 }
 
-// agentsOf lists processes that were started for a team, when its workers have been killed.
+// agentsOf lists processes of a team that are left after its workers have been killed.
 func agentsOf(work string) (left []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range all {
@@ -355,7 +355,7 @@ func agentsOf(work string) (left []string) {
 	return left
 }
 
-// tell logs where the threads stand.
+// tell logs the state of the threads.
 func (w witness) tell() {
 	rows, err := w.Threads(context.Background(), store.ThreadFilter{})
 	if err != nil {

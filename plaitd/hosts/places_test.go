@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// writer is a role whose agent changes a file of its own, says which files there are, and waits for what.
+// writer is a role whose agent changes its own file, prints which files there are, and then waits.
 func writer(m *team, name, wait string) string {
 	does := fmt.Sprintf(`echo %s >> %q; %s echo %s >> of-%s; cat of-* new README; echo cached > cache`, name, m.path("log"), wait, name, name)
 	return fmt.Sprintf(`{description: d, access: write, retry: {interrupted: true}, agent: {kind: command, command: [sh, -c, '%s']}}`, does)
@@ -60,7 +60,7 @@ graph:
 	h.write("new", "not committed\n")
 }
 
-// git runs git in the workspace of a host, as its person would.
+// git runs git in the workspace of a host, as its user would.
 func (h *host) git(args ...string) string {
 	h.t.Helper()
 	cmd := exec.Command("git", append([]string{"-C", h.path(h.name, "ws"), "-c", "user.name=Ada", "-c", "user.email=ada@example.com"}, args...)...)
@@ -72,7 +72,7 @@ func (h *host) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// pulled returns the git tree of the branch that task pull makes on a host.
+// pulled returns the git tree of the branch that task pull creates on a host.
 func (h *host) pulled() string {
 	h.t.Helper()
 	var p struct {
@@ -95,9 +95,9 @@ func (h *host) pulled() string {
 	return h.git("rev-parse", p.Data.Branch+"^{tree}")
 }
 
-// TestPlaces has three workers, which have nothing of a person's project but the record, change its files. One is killed in
-// the middle and its disk is removed. The outcome and the files are those of a run on one machine, and the person's
-// directory is as it was.
+// TestPlaces has three workers, which have nothing of a person's project but the record, change its files. One is
+// killed midway and its disk is removed. The outcome and the files are those of a run on one machine, and the person's
+// directory is unchanged.
 func TestPlaces(t *testing.T) {
 	server := pgtest.Shared(t)
 	needHosts(t)
@@ -141,7 +141,7 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("the person's directory does not list the task: %q", got)
 	}
 	person.must("verify")
-	// What is done goes on in a fork, for which no machine needs to have the files.
+	// A completed task continues in a fork, for which no machine needs to have the files.
 	person.must("resume", taskID, "-p", "more", "-q", "-d")
 	person.must("verify")
 }

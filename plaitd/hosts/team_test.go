@@ -17,12 +17,12 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// engineEnv names the engine that workers share: river, or one that whoever runs the tests has.
+// engineEnv names the engine that workers share: river, or another that is available.
 const engineEnv = "PLAIT_HOSTS_ENGINE"
 
 func engineName() string { return cmp.Or(os.Getenv(engineEnv), onRiver) }
 
-// A witness reads the record of a team beside it.
+// A witness reads the record of a team from outside.
 type witness struct {
 	*postgres.Store
 	t testing.TB
@@ -65,7 +65,7 @@ func (w witness) seesOf(task, what string, is func(store.Event) bool) store.Even
 	}
 }
 
-// hostOf returns where an attempt runs, once its process has been started.
+// hostOf returns where an attempt runs, once its process has started.
 func (w witness) hostOf(attempt string) (host string) {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); host == ""; time.Sleep(5 * time.Millisecond) {
@@ -78,7 +78,7 @@ func (w witness) hostOf(attempt string) (host string) {
 	return host
 }
 
-// ended waits until the task has, and answers what it asks.
+// ended waits until the task has ended, and answers its questions.
 func (w witness) ended() store.Thread {
 	w.t.Helper()
 	w.sees("the task ends", func(e store.Event) bool {
@@ -92,8 +92,8 @@ func (w witness) ended() store.Thread {
 	return row
 }
 
-// once checks that each step was made once, that nothing runs any more, and that more attempts than steps began
-// only where some were cut off. It returns the number of steps, and of attempts that were cut off.
+// once checks that each step was taken once, that nothing runs any more, and that there were more attempts than
+// steps only where some were interrupted. It returns the number of steps, and of interrupted attempts.
 func (w witness) once() (steps, lost int) {
 	w.t.Helper()
 	attempts, err := w.Attempts(w.t.Context(), store.AttemptFilter{Task: taskID})
@@ -117,7 +117,7 @@ func (w witness) once() (steps, lost int) {
 	return len(made), lost
 }
 
-// codexOnPath puts the real Codex before what hosts find.
+// codexOnPath puts the real Codex first in the hosts' PATH.
 func (m *team) codexOnPath() {
 	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
 	found, _ := filepath.Glob(filepath.Join(cache, "plait/codex/*/node_modules/@openai/codex-*/vendor/*/bin"))
@@ -130,7 +130,7 @@ func (m *team) codexOnPath() {
 	m.onPath(found[0])
 }
 
-// onPath has all hosts look for programs in a directory first.
+// onPath makes all hosts look for programs in a directory first.
 func (m *team) onPath(dir string) {
 	for i, kv := range m.env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
@@ -139,9 +139,9 @@ func (m *team) onPath(dir string) {
 	}
 }
 
-// TestTeam has three workers do a real task: a planner and three agents side by side, all of them the real Codex with a
-// scripted model. One worker is killed while its agents are at work. The outcome is that of a run on one machine,
-// and no step was made twice.
+// TestTeam has three workers do a real task: a planner and three concurrent agents, all of them the real Codex with a
+// scripted model. One worker is killed while its agents are at work. The outcome is that of a run on one machine, and
+// no step was taken twice.
 func TestTeam(t *testing.T) {
 	server := pgtest.Shared(t)
 	needHosts(t)
@@ -204,5 +204,5 @@ func TestTeam(t *testing.T) {
 	}
 }
 
-// teamSilence is after how long a silent worker counts as dead.
+// teamSilence is how long a worker may be silent before it counts as dead.
 const teamSilence = 3 * time.Second

@@ -12,7 +12,7 @@ import (
 
 var teamArgs = []string{"run", "team.yaml", "-p", "go", "-q", "--id", taskID}
 
-// worker starts a worker on a host of its own, and returns when it serves.
+// worker starts a worker on the host, and returns once it serves.
 func (h *host) worker(more ...string) *process {
 	h.t.Helper()
 	p := h.begin(append([]string{"worker", "--name", h.name, "--max-agents", "4"}, more...)...)
@@ -34,8 +34,8 @@ func (h *host) status() string {
 	return one.Data.Status
 }
 
-// TestWorkers has three workers drive a task that a person's host records, and kills one after the other while they
-// do: the outcome is that of a run on one machine.
+// TestWorkers has three workers drive a task that a person's host records, and kills one after the other meanwhile:
+// the outcome is that of a run on one machine.
 func TestWorkers(t *testing.T) {
 	server := pgtest.Shared(t)
 	needHosts(t)
@@ -56,8 +56,8 @@ func TestWorkers(t *testing.T) {
 	person.must("verify")
 }
 
-// TestWorkerDies kills a worker while its agent is at work. Another goes on, and a worker that is told to stop ends
-// its step first.
+// TestWorkerDies kills a worker while its agent is at work. Another continues, and a worker that is told to stop
+// ends its step first.
 func TestWorkerDies(t *testing.T) {
 	server := pgtest.Shared(t)
 	needHosts(t)
@@ -89,7 +89,7 @@ func TestWorkerDies(t *testing.T) {
 	person.must("verify")
 }
 
-// TestCancelOnTeam cancels a task while workers are at it, from where none is: its agents end, and the task with them.
+// TestCancelOnTeam cancels a task that workers drive, from a host without one: its agents end, and the task with them.
 func TestCancelOnTeam(t *testing.T) {
 	server := pgtest.Shared(t)
 	m, person := newGrid(t, newRecord(t, server), impatient+"=10s")
