@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
 
-// looks shows what an agent is given, and leaves it in an artifact for the bucket too.
+// looks prints what an agent is given, and leaves it in an artifact for the bucket too.
 const looks = `version: 1
 name: looks
 roles:
@@ -29,9 +29,9 @@ graph:
   one: {done: {role: $END, prompt: "done"}}
 `
 
-// TestCanaries runs a task with the secrets of a shared record in the environment, and looks for them where they
-// must not be: in what is printed and logged, in the list of processes, in this machine's home and task directories, in the
-// tables of the record and in its bucket, and in an export.
+// TestCanaries runs a task with the secrets of a shared record in the environment, and looks for them where they must
+// not be: in output and logs, in the list of processes, in this machine's home and task directories, in the tables of
+// the record and in its bucket, and in an export.
 func TestCanaries(t *testing.T) {
 	t.Parallel()
 	server, bucket := pgtest.Shared(t), s3test.Start(t)
@@ -75,7 +75,7 @@ func TestCanaries(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	for _, args := range [][]string{{"show", id}, {"show", id, "--json"}, {"verify"}, {"doctor"}, {"export", copied}, {"gate", "list", "--all"}} {
 		said, err := h.command(args...).CombinedOutput()
-		if args[0] != "doctor" && err != nil { // which has something to say of replication
+		if args[0] != "doctor" && err != nil { // which complains about replication
 			t.Errorf("%v: %v: %s", args, err, said)
 		}
 		look(args[0], said)
@@ -100,7 +100,7 @@ func TestCanaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	for e, err := range record.List(t.Context()) { // rows hold them packed
+	for e, err := range record.List(t.Context()) { // rows have them packed
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestCanaries(t *testing.T) {
 	soak.Figure(t, "%d secrets of a shared record; none in any of %d places looked at", len(secrets), places)
 }
 
-// everything is what the tables of a record hold, as text: bytes as they are.
+// everything returns the contents of a record's tables as text: bytes as they are.
 func everything(t *testing.T, db string) string {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), db)

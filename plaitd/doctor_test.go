@@ -15,12 +15,12 @@ import (
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )
 
-// at is a place in an environment of these variables.
+// at returns a place with these environment variables.
 func at(env map[string]string) place {
 	return place{getenv: func(name string) string { return env[name] }}
 }
 
-// finding returns the one about something.
+// finding returns the finding about something.
 func finding(t *testing.T, all []cli.Finding, what string) cli.Finding {
 	t.Helper()
 	for _, f := range all {
@@ -32,7 +32,7 @@ func finding(t *testing.T, all []cli.Finding, what string) cli.Finding {
 	return cli.Finding{}
 }
 
-// says checks a finding: the verdict, and a word of its text and of what to do.
+// says checks a finding: the verdict, and part of its text and of its advice.
 func says(t *testing.T, f cli.Finding, ok, warning bool, text, do string) {
 	t.Helper()
 	if f.OK != ok || f.Warning != warning || !strings.Contains(f.Text, text) || !strings.Contains(f.Do, do) {
@@ -40,7 +40,7 @@ func says(t *testing.T, f cli.Finding, ok, warning bool, text, do string) {
 	}
 }
 
-// TestDoctorServer has doctor look at servers of all kinds.
+// TestDoctorServer has doctor examine servers of all kinds.
 func TestDoctorServer(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{
@@ -80,7 +80,7 @@ func TestDoctorClocks(t *testing.T) {
 	says(t, finding(t, all, "server"), false, false, "connect", "PLAIT_STORE")
 }
 
-// TestDoctorPooler has a pooler that plaitd was not told of, one that it was, and one that it was told of wrongly.
+// TestDoctorPooler has a pooler that plaitd does not know of, one that it knows of, and one wrongly configured.
 func TestDoctorPooler(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -98,9 +98,9 @@ func TestDoctorPooler(t *testing.T) {
 	}
 }
 
-// TestDoctorBucket has buckets that cannot be had, refuse, lie, and do not forget.
+// TestDoctorBucket has buckets that are unreachable, refuse, lie, and do not delete.
 func TestDoctorBucket(t *testing.T) {
-	s3test.Login() // of the environment of all tests here, before any runs beside this one
+	s3test.Login() // sets the environment of all tests here, before any runs concurrently
 	server := pgtest.Shared(t)
 	url := server.Database(t)
 	bucket := s3test.Start(t)
@@ -132,7 +132,7 @@ func TestDoctorBucket(t *testing.T) {
 		return false
 	})
 	says(t, look(), false, false, "", "PLAIT_S3")
-	bucket.Fail(func(w http.ResponseWriter, r *http.Request) bool { // says that it deletes, and does not
+	bucket.Fail(func(w http.ResponseWriter, r *http.Request) bool { // claims to delete, and does not
 		if r.Method == http.MethodDelete || r.Method == http.MethodPost {
 			w.Write([]byte(`<DeleteResult></DeleteResult>`))
 			return true
@@ -151,7 +151,7 @@ func TestDoctorBucket(t *testing.T) {
 	}
 }
 
-// TestDoctorVersions has buckets that keep what is deleted, for a while or for ever, and one that does not say.
+// TestDoctorVersions has buckets that keep deleted objects, for a while or forever, and one that does not say.
 func TestDoctorVersions(t *testing.T) {
 	s3test.Login()
 	bucket := s3test.Start(t)
@@ -195,7 +195,7 @@ func TestDoctorVersions(t *testing.T) {
 	}
 }
 
-// TestDoctorRole has roles that may do everything, what they need, and too little.
+// TestDoctorRole has roles that may do everything, just what they need, and too little.
 func TestDoctorRole(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -216,7 +216,7 @@ func TestDoctorRole(t *testing.T) {
 		u.User = url.UserPassword(role, "secret")
 		return u.String()
 	}
-	name := "doctor_" + owner[strings.LastIndex(owner, "/")+1:strings.Index(owner, "?")] // roles are of the whole server
+	name := "doctor_" + owner[strings.LastIndex(owner, "/")+1:strings.Index(owner, "?")] // roles are server-wide
 	worker, chief := as(name, ""), as(name+"_chief", "SUPERUSER")
 	says(t, look(owner), true, false, "may create", "")
 	says(t, look(worker), false, false, "may not create", "owner of database")
@@ -229,7 +229,7 @@ func TestDoctorRole(t *testing.T) {
 	says(t, look(worker), true, false, "what a worker does", "")
 }
 
-// TestPasswordInArguments refuses a record that is named in arguments, where everybody can read it.
+// TestPasswordInArguments: a record named in arguments, where everyone can read it, is refused.
 func TestPasswordInArguments(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")

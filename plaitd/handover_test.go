@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// repository makes the workspace a Git repository with a commit, and changes that are not committed.
+// repository makes the workspace a Git repository with a commit and uncommitted changes.
 func (h *host) repository() {
 	h.t.Helper()
 	if err := os.Remove(filepath.Join(h.work, ".git")); err != nil {
@@ -39,7 +39,7 @@ func (h *host) git(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// interrupted runs a flow until a file is there, and kills the process. It returns the id of the task.
+// interrupted runs a flow until a file exists, and kills the process. It returns the id of the task.
 func (h *host) interrupted(begun string, during func(task string), args ...string) string {
 	h.t.Helper()
 	cmd := h.command(append(args, "--unsafe-agents", "-q")...)
@@ -87,7 +87,7 @@ func (h *host) worker(args ...string) {
 	}
 }
 
-// halves has a step that is cut off the first time, when it has changed a file.
+// halves has a step that is interrupted the first time, after it has changed a file.
 const halves = `version: 1
 name: halves
 roles:
@@ -105,8 +105,8 @@ graph:
   second: {done: {role: $END, prompt: done}}
 `
 
-// TestHandOver gives a task to a team in the middle of a step, when the process that ran it is gone. A worker that shares
-// nothing with that machine but the record goes on, with the files as they were when it was handed over.
+// TestHandOver gives a task to a team in the middle of a step, after the process that ran it has died. A worker that
+// shares nothing but the record with that machine continues, with the files as they were when it was handed over.
 func TestHandOver(t *testing.T) {
 	for _, how := range [][]string{nil, {"--keep-files"}} {
 		t.Run(fmt.Sprint(how), func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestHandOver(t *testing.T) {
 			if text, err := os.ReadFile(notes); err != nil || !strings.HasSuffix(string(text), "Mind the dog.\n") {
 				t.Errorf("a person's notes are %q, %v", text, err)
 			}
-			a.run(0, "resume", id, "--on", "team", "-d") // once more: it is the team's already
+			a.run(0, "resume", id, "--on", "team", "-d") // again: it is already the team's
 			w.worker("--name", "w")
 			a.run(0, "resume", id, "--on", "team", "-q")
 			a.run(0, "verify")
@@ -167,7 +167,7 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// sides has two paths that write, of which one never ends the first time.
+// sides has two paths that write, one of which never ends the first time.
 const sides = `version: 1
 name: sides
 roles:
@@ -187,8 +187,8 @@ graph:
   last: {done: {role: $END, prompt: done}}
 `
 
-// TestHandOverParts refuses a task whose parts have files of their own on this machine. Once they are joined a team goes
-// on, and what it needs can be changed.
+// TestHandOverParts refuses a task whose parts have their own files on this machine. Once they are joined a team
+// continues, and what it needs can be changed.
 func TestHandOverParts(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).Database(t)
@@ -215,7 +215,7 @@ func TestHandOverParts(t *testing.T) {
 	}
 }
 
-// tells says what it was told; the first time it never ends.
+// tells prints what it was told; the first time it never ends.
 const tells = `version: 1
 name: tells
 roles:
@@ -227,7 +227,7 @@ graph:
   last: {done: {role: $END, prompt: done}}
 `
 
-// TestTeamContext has a worker tell an agent the whole conversation, past a summary, if a person wants that.
+// TestTeamContext has a worker give an agent the whole conversation, rather than a summary, if a person wants that.
 func TestTeamContext(t *testing.T) {
 	for flag, whole := range map[string]bool{"full": true, "summary": false} {
 		t.Run(flag, func(t *testing.T) {

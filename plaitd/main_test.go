@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// be makes the test binary be a program: the variable has its name.
+// be names the program that the test binary should be.
 const be = "PLAITD_TEST_BE"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A host is a machine as far as plaitd can tell: a home and a workspace of its own.
+// A host is a machine as far as plaitd can tell: it has its own home and workspace.
 type host struct {
 	t    *testing.T
 	be   string
@@ -94,7 +94,7 @@ func (h *host) write(name, text string) {
 	}
 }
 
-// slowly has a step that the first time never ends.
+// slowly has a step that never ends the first time.
 const slowly = `version: 1
 name: slowly
 roles:
@@ -109,14 +109,14 @@ graph:
   ask: {answered: {role: $END, prompt: "it is {{ answer }}"}}
 `
 
-// digest is the outcome of a task.
+// digest returns the outcome digest of a task.
 func (h *host) digest(task string) string {
 	h.t.Helper()
 	return strings.TrimSpace(h.run(0, "thread", "show", task, "--digest"))
 }
 
-// TestElsewhere has a host die in the middle of a step. Another, with a home and a workspace of its own, goes on
-// with the task, a third answers; the outcome is that of a run on one machine.
+// TestElsewhere has a host die in the middle of a step. Another, with its own home and workspace, continues the
+// task, a third answers; the outcome is that of a run on one machine.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	url := pgtest.Shared(t).Database(t)
@@ -178,7 +178,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestCarry imports the record of one machine, twice, and exports it again: heads and outcomes stay.
+// TestCarry imports the record of one machine, twice, and exports it again: heads and outcomes stay the same.
 func TestCarry(t *testing.T) {
 	t.Parallel()
 	alone, d := newHost(t, ""), newHost(t, pgtest.Shared(t).Database(t))
@@ -222,7 +222,7 @@ func (h *host) carry(args ...string) map[string]any {
 	return v.Data
 }
 
-// TestSecrets looks for a password in what is said of a record that cannot be opened.
+// TestSecrets looks for a password in what is printed about a record that cannot be opened.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	const canary = "canary-4711"

@@ -22,7 +22,7 @@ graph:
   one: {done: {role: $END, prompt: "done"}}
 `
 
-// bucketEnv is how a host finds a bucket below a prefix.
+// bucketEnv returns the environment by which a host finds a bucket below a prefix.
 func bucketEnv(s *s3test.Server, prefix string) []string {
 	return []string{
 		"PLAIT_S3=" + s.Name(prefix), "AWS_ACCESS_KEY_ID=" + s3test.KeyID, "AWS_SECRET_ACCESS_KEY=" + s3test.Secret,
@@ -30,7 +30,7 @@ func bucketEnv(s *s3test.Server, prefix string) []string {
 	}
 }
 
-// withoutPassword is a database's URL as it may stand in arguments.
+// withoutPassword returns a database's URL as it may appear in arguments.
 func withoutPassword(t *testing.T, text string) string {
 	t.Helper()
 	u, err := url.Parse(text)
@@ -41,13 +41,13 @@ func withoutPassword(t *testing.T, text string) string {
 	return u.String()
 }
 
-// dump is what docs/plaitd.md says of a backup of the database.
+// dump backs up the database as docs/plaitd.md says.
 func dump(t *testing.T, s *pgtest.Server, db string) []byte {
 	t.Helper()
 	return s.Tool(t, nil, "pg_dump", "--format=custom", "--schema=plait", withoutPassword(t, db))
 }
 
-// restored is a new database with a dump in it.
+// restored restores a dump into a new database.
 func restored(t *testing.T, s *pgtest.Server, data []byte) string {
 	t.Helper()
 	db := s.Database(t)
@@ -55,7 +55,7 @@ func restored(t *testing.T, s *pgtest.Server, data []byte) string {
 	return db
 }
 
-// copied copies a bucket below one prefix to below another, and returns how many keys there were.
+// copied copies the keys of a bucket from one prefix to another, and returns how many there were.
 func copied(t *testing.T, s *s3test.Server, from, to string) (n int) {
 	t.Helper()
 	a, b := s.Bucket(from), s.Bucket(to)
@@ -79,9 +79,9 @@ func copied(t *testing.T, s *s3test.Server, from, to string) (n int) {
 	return n
 }
 
-// TestRestore backs up both halves of a record as docs/plaitd.md says, and restores them: both; the database of
-// now with a bucket of before, of which verify names what is missing; and a bucket of now with the database of before,
-// to which the bucket has more than it needs.
+// TestRestore backs up both halves of a record as docs/plaitd.md says, and restores them: both; the current database
+// with an older bucket, where verify names what is missing; and an older database with the current bucket, which has
+// more than it needs.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	server, bucket := pgtest.Shared(t), s3test.Start(t)
@@ -118,7 +118,7 @@ func TestRestore(t *testing.T) {
 				t.Errorf("the outcome of %s is %s, was %s", id, got, want)
 			}
 		}
-		if third := task(r); third == "" { // and work goes on
+		if third := task(r); third == "" { // and work continues
 			t.Error("no task")
 		}
 		r.run(0, "verify")
@@ -146,13 +146,13 @@ func TestRestore(t *testing.T) {
 		copied(t, bucket, "before/", "mended/")
 		r := with(restored(t, server, now), "mended/")
 		r.run(6, "verify")
-		copied(t, bucket, "now/", "mended/") // what was missing is brought back, under its own key
+		copied(t, bucket, "now/", "mended/") // what was missing is restored, under its own key
 		r.run(0, "verify")
 	})
 	t.Run("an older database", func(t *testing.T) {
 		copied(t, bucket, "now/", "more/")
 		r := with(restored(t, server, before), "more/")
-		r.run(0, "verify") // what nobody names does no harm
+		r.run(0, "verify") // what no row names does no harm
 		if got := r.digest(first); got != heads[first] {
 			t.Errorf("the outcome of %s is %s, was %s", first, got, heads[first])
 		}

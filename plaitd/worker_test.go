@@ -29,7 +29,7 @@ graph:
   first: {done: {role: $END, prompt: done}}
 `
 
-// TestWorker runs a task by a worker in another process, which tells of itself over HTTP and ends when it is told to.
+// TestWorker runs a task on a worker in another process, which reports on itself over HTTP and ends when told to.
 func TestWorker(t *testing.T) {
 	h := newHost(t, pgtest.Shared(t).Database(t))
 	h.write("short.yaml", short)
@@ -98,7 +98,7 @@ func get(t *testing.T, url string) string {
 	return string(data)
 }
 
-// spies is a flow whose agent looks for what it should not have.
+// spies is a flow whose agent looks for what it must not have.
 const spies = `version: 1
 name: spies
 roles:
@@ -111,7 +111,7 @@ graph:
 `
 
 // TestWorkerIsolates has an agent on a worker look for the password of the record and for the worker's files. The
-// worker is no root, and has the role that migrate --worker grants.
+// worker is not root, and has the role that migrate --worker grants.
 func TestWorkerIsolates(t *testing.T) {
 	if proc.Walls() == "" {
 		if os.Getenv("CI") != "" {
@@ -133,7 +133,7 @@ func TestWorkerIsolates(t *testing.T) {
 	admin.run(0, "migrate", "--worker", role)
 	url.User = neturl.UserPassword(role, password)
 
-	dir, err := os.MkdirTemp("", "plaitd-worker-") // that of t is closed to others
+	dir, err := os.MkdirTemp("", "plaitd-worker-") // t's is closed to other users
 	if err != nil {
 		t.Fatal(err)
 	}
