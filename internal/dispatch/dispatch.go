@@ -1,27 +1,27 @@
-// Package dispatch says what an engine of a team does: it decides on which host, and when, the two calls
-// are made by which every task goes on, and nothing else.
+// Package dispatch defines an engine of a team: it decides on which host, and when, to make the two
+// calls that advance every task, and nothing else.
 //
-// In go the ids of tasks at which there may be something to do; out come calls of Work:
+// It is given the ids of tasks that may have something to do, and makes calls of Work:
 //
-//	Reconcile(task)   says which threads may be driven now, and when to look again
-//	Drive(thread)     drives one of them, on the host that was called, for hours perhaps
+//	Reconcile(task)   returns which threads may be driven now, and when to look again
+//	Drive(thread)     drives one of them, on the called host, possibly for hours
 //
-// Both follow from the record alone. They may be made at any time, twice at once, too often: what is right is
-// seen to by leases and by compare-and-swap. So an engine may lose all that it knows. Laws:
+// Both follow from the record alone. They may be made at any time, twice concurrently, or too often: leases
+// and compare-and-swap ensure correctness. So an engine may lose all its state. Rules:
 //
 //   - A task that was poked is reconciled soon, again at Agenda.At at the latest, and again when a Drive of it has
-//     returned. After an error it is reconciled again in a while.
-//   - Each Ready of an agenda is driven once while it is queued or under way: two are the same when task, thread and
-//     token are. One that never returns holds none with another token up, nor one with the same for long when its
+//     returned. After an error it is reconciled again after a while.
+//   - Each Ready of an agenda is driven once while it is queued or running: two are the same if task, thread and
+//     token are. One that never returns does not block one with another token, nor one with the same for long once its
 //     host has died.
-//   - A thread that prefers a host is driven there if that host takes it soon, else on any that has the labels
-//     which it needs. One that needs a label waits for a host that has it.
-//   - A Drive is never interrupted by an engine: neither when the engine is away, has forgotten it, or is told to
-//     stop. Who has to stop says so to whoever implements Work.
+//   - A thread that prefers a host is driven there if that host takes it soon, otherwise on any with the labels that
+//     it needs. One that needs a label waits for a host that has it.
+//   - An engine never interrupts a Drive: not when the engine is unavailable, has forgotten it, or is told to stop.
+//     Whatever must stop a Drive goes through the implementation of Work.
 //   - An engine keeps nothing that the record does not have.
 //
-// The package holds the interfaces and the relay. dispatch/local is the engine in one process;
-// dispatch/dispatchtest is the suite that all of them pass.
+// This package has the interfaces and the relay; dispatch/local is the engine within one
+// process; dispatch/dispatchtest is the suite that all of them pass.
 package dispatch
 
 import (
@@ -30,36 +30,36 @@ import (
 )
 
 // Work is what a host can do. Methods are called concurrently. Contexts carry values, and do not end while a host
-// is drained.
+// drains.
 type Work interface {
-	// Reconcile does for a task what needs neither an agent nor files, and says what may be driven.
+	// Reconcile does what a task needs that takes neither an agent nor files, and returns what may be driven.
 	Reconcile(ctx context.Context, task string) (Agenda, error)
-	// Drive drives a thread until it has ended, is blocked, or waits for others. It returns a *store.HeldError
-	// at once when somebody who lives is at it.
+	// Drive drives a thread until it has ended, is blocked, or waits for others. It immediately returns a
+	// *store.HeldError if a live process holds the thread.
 	Drive(ctx context.Context, thread string) error
 }
 
 // An Agenda is what may be done for a task now.
 type Agenda struct {
-	Ended bool      // there will never be anything again
-	Drive []Ready   // threads that nobody drives
-	At    time.Time // when to look again though nothing has happened; zero: never
+	Ended bool      // there will never be anything to do again
+	Drive []Ready   // threads that no host drives
+	At    time.Time // when to look again even if nothing has happened; zero: never
 }
 
 // A Ready is a thread that may be driven.
 type Ready struct {
 	Thread string
-	// Token tells the drives of a thread apart: it is another one once somebody has driven the thread.
+	// Token distinguishes the drives of a thread: it changes once the thread has been driven.
 	Token int64
-	Host  string   // where it is best driven, "" for anywhere: a hint
-	Needs []string // labels that a host has to have
+	Host  string   // where it is best driven; "" for anywhere: a hint
+	Needs []string // labels that a host must have
 }
 
 // A Host is where threads are driven.
 type Host struct {
-	ID     string // of which there is one: letters, digits, dots, dashes
+	ID     string // unique: letters, digits, dots, dashes
 	Labels []string
-	Slots  int // how many drives it takes at once; zero: any number
+	Slots  int // how many concurrent drives it takes; zero: any number
 }
 
 // Has reports whether the host has all labels that a thread needs.
@@ -78,10 +78,10 @@ func (h Host) Has(needs []string) bool {
 
 // An Engine calls Work on the hosts that serve it. Methods may be called concurrently, and by many processes.
 type Engine interface {
-	// Poke says that there may be something to do for a task. It may be said at any time and too often, of tasks
-	// that have ended too.
+	// Poke announces that there may be something to do for a task. It may be called at any time and too often,
+	// also for tasks that have ended.
 	Poke(ctx context.Context, task string) error
-	// Serve calls w as the law says, until ctx ends. Then nothing further is called, and Serve returns nil once
-	// all calls have returned. An engine that is away is waited for: an error says that it can never be served.
+	// Serve calls w by the rules above until ctx ends. Then it makes no further calls, and returns nil once all
+	// have returned. It waits for an engine that is unavailable: an error means that it can never serve.
 	Serve(ctx context.Context, host Host, w Work) error
 }

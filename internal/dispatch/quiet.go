@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Quiet returns a handler for the log of a worker. While the record is away, all that need it complain, some of them
-// every second: instead there is one line that says so, and one when it is back, with how many were suppressed. there
-// returns nil if the record answers; it is asked when there is a complaint, until ctx ends.
+// Quiet returns a handler for the log of a worker. While the record is unavailable, everything that needs it
+// complains, some of it every second: instead one line reports that, and one that it is back. there returns nil if
+// the record answers; it is called after a complaint, until ctx ends.
 func Quiet(ctx context.Context, to slog.Handler, there func(context.Context) error) slog.Handler {
 	return quiet{to, &outage{ctx: ctx, to: to, there: there}}
 }
 
 const (
-	answerTime  = time.Second     // in which the record has to answer
-	answerAgain = time.Second     // before it is asked once more
-	aftermath   = 2 * time.Second // in which what was under way when it came back still fails
+	answerTime  = time.Second     // within which the record must answer
+	answerAgain = time.Second     // before it is asked again
+	aftermath   = 2 * time.Second // during which calls begun before it was back may still fail
 )
 
 type quiet struct {
@@ -25,7 +25,7 @@ type quiet struct {
 	*outage
 }
 
-// An outage is what is known of the record.
+// An outage is the known state of the record.
 type outage struct {
 	ctx   context.Context
 	to    slog.Handler
@@ -35,8 +35,7 @@ type outage struct {
 	asking bool
 	away   bool
 	back   time.Time
-	held   []complaint // until the record has answered, or has not
-	unsaid int         // complaints that this outage has suppressed
+	held   []complaint // until the record has answered, or failed to
 }
 
 type complaint struct {
@@ -52,7 +51,7 @@ func (q quiet) WithGroup(name string) slog.Handler {
 	return quiet{q.Handler.WithGroup(name), q.outage}
 }
 
-// Handle passes r on, unless it is a complaint that has to do with an outage.
+// Handle passes r on, unless it is a complaint caused by an outage.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn || q.ctx.Err() != nil {
 		return q.Handler.Handle(ctx, r)
@@ -71,7 +70,7 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// ask finds out whether the record is away, and waits until it is back.
+// ask finds out whether the record is unavailable, and waits until it is back.
 func (o *outage) ask(since time.Time) {
 	err := o.answers()
 	o.mu.Lock()

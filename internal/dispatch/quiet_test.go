@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/dispatch"
 )
 
-// TestQuiet: of what is complained of while the record is away there is one line, and one more when it is back. All
-// other complaints are passed on.
+// TestQuiet: complaints while the record is unavailable become one line, and one more when it is back. All others
+// are passed on.
 func TestQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())

@@ -10,14 +10,14 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A Relay pokes an engine for what happens in the record: the journal is the outbox, so whoever changes
-// something needs to know no engine. Doubles do no harm, so every worker has one.
+// A Relay pokes an engine about what happens in the record: the journal is the outbox, so code that
+// changes something needs to know no engine. Duplicates do no harm, so every worker has one.
 type Relay struct {
 	Store interface {
 		store.Journal
 		store.Index
 	}
-	Types []string                            // of events after which there may be something to do
+	Types []string                            // events after which there may be something to do
 	Mine  func(root store.Thread) bool        // reports whether a task is the engine's
 	Poke  func(context.Context, string) error // with the id of a task
 	Log   *slog.Logger
@@ -25,10 +25,10 @@ type Relay struct {
 
 const (
 	relayPage  = 500             // events at a time
-	relayPause = 2 * time.Second // before it tries again
+	relayPause = 2 * time.Second // before a retry
 )
 
-// Open returns the tasks that are the engine's and have not ended.
+// Open returns the engine's tasks that have not ended.
 func (r Relay) Open(ctx context.Context) ([]string, error) {
 	open := []store.Status{store.Pending, store.Running, store.Blocked}
 	rows, err := r.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Statuses: open})
@@ -44,8 +44,8 @@ func (r Relay) Open(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Run pokes every task that has not ended, and then each of which there is news, until ctx ends. While the record or
-// the engine cannot be reached it tries again, and begins anew.
+// Run pokes every task that has not ended, and then each one with news, until ctx ends. If the record or the engine
+// cannot be reached it retries from the start.
 func (r Relay) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := r.follow(ctx); ctx.Err() == nil {
@@ -62,7 +62,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// follow returns why it could not go on.
+// follow returns only with an error.
 func (r Relay) follow(ctx context.Context) error {
 	newest, err := r.Store.Events(ctx, 0, store.EventFilter{Newest: true, Limit: 1})
 	if err != nil {
@@ -72,7 +72,7 @@ func (r Relay) follow(ctx context.Context) error {
 	if len(newest) > 0 {
 		pos = newest[0].Pos
 	}
-	open, err := r.Open(ctx) // after the position was read: what begins from now on is news
+	open, err := r.Open(ctx) // after reading the position: what begins from now on is news
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r Relay) follow(ctx context.Context) error {
 	}
 }
 
-// news pokes each task of which there are events after one position, up to another.
+// news pokes each task with events after one position, up to another.
 func (r Relay) news(ctx context.Context, pos, last int64) error {
 	poked := map[string]bool{}
 	for {

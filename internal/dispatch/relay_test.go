@@ -24,7 +24,7 @@ graph:
   a: {done: {role: $END}}
 `
 
-// TestRelay pokes what has not ended at the start, and then what there is news of, when the engine was away too.
+// TestRelay pokes what has not ended at the start, and then whatever has news, even after the engine was unavailable.
 func TestRelay(t *testing.T) {
 	s := mem.New(mem.Config{})
 	begin := func(id string) store.Thread {
@@ -69,7 +69,7 @@ func TestRelay(t *testing.T) {
 	}
 	want(mine)
 	happens(theirs, event.TaskUpdated{})
-	happens(row, event.NotesRead{}) // that nothing follows on
+	happens(row, event.NotesRead{}) // nothing follows this
 	happens(row, event.TaskUpdated{})
 	want(mine)
 	happens(begin(late), event.TaskUpdated{})

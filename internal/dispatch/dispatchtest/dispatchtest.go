@@ -1,5 +1,5 @@
-// Package dispatchtest is the suite for engines: what package dispatch promises of them, tried on a record that
-// is made up.
+// Package dispatchtest is the suite for engines: what package dispatch promises of them, tested on an
+// artificial record.
 package dispatchtest
 
 import (
@@ -14,20 +14,20 @@ import (
 
 // A Cluster is an engine with its state, wherever that is.
 type Cluster interface {
-	// Engine returns an engine on that state, as another process has it.
+	// Engine returns an engine on that state, like one in another process.
 	Engine(t testing.TB) dispatch.Engine
-	// Wipe makes the engine lose all its state while hosts are served by it.
+	// Wipe makes the engine lose all its state while it serves hosts.
 	Wipe(t testing.TB)
 }
 
-// An Absent is a cluster whose engine may be out of reach.
+// An Absent is a cluster whose engine may be unreachable.
 type Absent interface {
-	// Away puts the engine out of reach, with all its state, until back is called.
+	// Away makes the engine unreachable, with all its state, until back is called.
 	Away(t testing.TB) (back func())
 }
 
-// Run runs the suite. open makes a cluster where a thread waits so long for the host that it prefers; at its end
-// the test undoes it.
+// Run runs the suite. open makes a cluster where a thread waits for its preferred host for prefer, and removes
+// it when the test ends.
 func Run(t *testing.T, open func(t *testing.T, prefer time.Duration) Cluster) {
 	for name, test := range map[string]func(*suite){
 		"Poke": poke, "Timer": timer, "Chain": chain, "Faults": faults, "Death": death, "Labels": labels,
@@ -50,10 +50,10 @@ type suite struct {
 	t       *testing.T
 	cluster Cluster
 	record  *record
-	engine  dispatch.Engine // that of whoever pokes
+	engine  dispatch.Engine // for poking
 }
 
-// id is the name of a task, or of a host, that no other test has.
+// id returns a name for a task or a host that no other test has.
 func (s *suite) id(name string) string { return fmt.Sprintf("%s-%x", name, time.Now().UnixNano()) }
 
 func (s *suite) poke(tasks ...string) {
@@ -65,8 +65,8 @@ func (s *suite) poke(tasks ...string) {
 	}
 }
 
-// serve serves a host in an engine of its own, and returns a function that says it is to stop, and a channel
-// that is closed when it has.
+// serve serves a host in its own engine, and returns a function that tells it to stop, and a channel that is
+// closed when it has.
 func (s *suite) serve(host dispatch.Host) (drain func(), drained chan struct{}) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	engine, drained := s.cluster.Engine(s.t), make(chan struct{})
@@ -95,7 +95,7 @@ func (s *suite) ends(tasks ...*task) {
 	})
 }
 
-// poke: whatever is poked is looked at, whoever serves.
+// poke: whatever is poked is looked at, whichever host serves.
 func poke(s *suite) {
 	s.serve(dispatch.Host{ID: s.id("a")})
 	var tasks []*task
@@ -123,7 +123,7 @@ func timer(s *suite) {
 	s.record.until("it is looked at after its time", func() bool { return x.at.IsZero() })
 }
 
-// chain: what follows on a drive is driven, each once.
+// chain: whatever follows a drive is driven, each once.
 func chain(s *suite) {
 	for _, name := range []string{"a", "b"} {
 		s.serve(dispatch.Host{ID: s.id(name)})
@@ -139,7 +139,7 @@ func chain(s *suite) {
 	}
 }
 
-// faults: after an error it goes on in a while.
+// faults: after an error, work continues after a while.
 func faults(s *suite) {
 	s.serve(dispatch.Host{ID: s.id("a")})
 	id := s.id("task")
@@ -149,7 +149,7 @@ func faults(s *suite) {
 	s.ends(x)
 }
 
-// death: a thread whose host has died is driven by another, although its drive never returns.
+// death: a thread whose host has died is driven by another, even though its drive never returns.
 func death(s *suite) {
 	first := s.id("a")
 	s.serve(dispatch.Host{ID: first})
@@ -172,7 +172,7 @@ func death(s *suite) {
 	}
 }
 
-// labels: what needs labels is driven where they are, and waits until there is such a host.
+// labels: what needs labels is driven on a host with them, and waits until there is one.
 func labels(s *suite) {
 	s.serve(dispatch.Host{ID: s.id("plain"), Labels: []string{"linux"}})
 	id := s.id("task")
@@ -221,7 +221,7 @@ func elsewhere(s *suite) {
 	s.ends(x)
 }
 
-// slots: a host takes no more drives at once than it has slots, and all get their turn.
+// slots: a host takes no more concurrent drives than it has slots, and all get their turn.
 func slots(s *suite) {
 	first, second := s.id("a"), s.id("b")
 	s.serve(dispatch.Host{ID: first, Slots: 2})
@@ -257,7 +257,7 @@ func slots(s *suite) {
 	}
 }
 
-// wipe: an engine that loses all it knows interrupts nothing, and all goes on once it is poked.
+// wipe: an engine that loses all its state interrupts nothing, and everything continues once it is poked.
 func wipe(s *suite) {
 	for _, name := range []string{"a", "b", "c"} {
 		s.serve(dispatch.Host{ID: s.id(name)})
@@ -293,7 +293,7 @@ func wipe(s *suite) {
 	}
 }
 
-// away: an engine that is out of reach interrupts nothing and is waited for, by hosts that start meanwhile too.
+// away: an unreachable engine interrupts nothing and is waited for, also by hosts that start meanwhile.
 func away(s *suite) {
 	absent, ok := s.cluster.(Absent)
 	if !ok {
@@ -321,7 +321,7 @@ func away(s *suite) {
 	}
 }
 
-// drain: a host that stops takes nothing further and ends what it has; another goes on.
+// drain: a host that stops takes nothing more and ends what it has; another continues.
 func drain(s *suite) {
 	stopping, other := s.id("a"), s.id("b")
 	stop, drained := s.serve(dispatch.Host{ID: stopping})

@@ -12,37 +12,37 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A record stands for the real one: it has tasks, each of steps that are driven in turn, and leases.
+// A record stands in for the real one: it has leases, and tasks of steps that are driven in turn.
 type record struct {
 	t testing.TB
 
 	mu    sync.Mutex
 	tasks map[string]*task
-	going map[string]int // drives under way, by host
-	most  map[string]int // of those at once
-	news  chan struct{}  // closed when something has happened, and made anew
+	going map[string]int // running drives, by host
+	most  map[string]int // most of those at a time
+	news  chan struct{}  // closed and replaced when something has happened
 }
 
 // A task of a record.
 type task struct {
-	looks   int         // how often it was reconciled
-	threads [][]*thread // those of a stage are driven when those of the one before have ended
-	at      time.Time   // the task is to be looked at again then, once
-	faults  int         // so many more looks fail
+	looks   int         // number of reconciliations
+	threads [][]*thread // by stage: driven once those of the stage before have ended
+	at      time.Time   // when the task must be looked at again, once
+	faults  int         // how many more looks fail
 }
 
-// A thread of a task: one drive ends it, if nothing happens to that.
+// A thread of a task: one drive ends it, if nothing happens to the drive.
 type thread struct {
 	id     string
 	host   string
 	needs  []string
-	faults int           // so many more drives fail
-	begun  chan struct{} // if set, a drive says here that it has begun
+	faults int           // how many more drives fail
+	begun  chan struct{} // if set, a drive signals here that it has begun
 	hold   chan struct{} // and waits for this to be closed
 
 	token   int64
 	held    bool
-	drives  []string // hosts on which it was driven, with every lease that was taken
+	drives  []string // hosts it was driven on, one for every lease taken
 	stopped bool     // the context of a drive has ended
 	ended   bool
 }
@@ -53,7 +53,7 @@ func newRecord(t testing.TB) *record {
 	}
 }
 
-// chain adds a task of steps, one after the other.
+// chain adds a task of consecutive steps.
 func (r *record) chain(id string, steps int) *task {
 	x := &task{}
 	for i := range steps {
@@ -62,7 +62,7 @@ func (r *record) chain(id string, steps int) *task {
 	return r.add(id, x)
 }
 
-// beside adds a task of threads that are driven side by side.
+// beside adds a task of threads that are driven concurrently.
 func (r *record) beside(id string, threads ...*thread) *task {
 	for i, th := range threads {
 		th.id = fmt.Sprintf("%s-%d", id, i)
@@ -77,13 +77,13 @@ func (r *record) add(id string, x *task) *task {
 	return x
 }
 
-// happened wakes those who wait. r.mu is held.
+// happened wakes all waiters. r.mu is held.
 func (r *record) happened() {
 	close(r.news)
 	r.news = make(chan struct{})
 }
 
-// until waits for something to be true of the record, but not for ever.
+// until waits for something to be true of the record, but not forever.
 func (r *record) until(what string, is func() bool) {
 	r.t.Helper()
 	limit := time.After(2 * time.Minute)
@@ -119,7 +119,7 @@ func (x *task) open() (ready []*thread) {
 
 func (x *task) ended() bool { return len(x.open()) == 0 }
 
-// abandon lets the lease of a thread go, as when the host that has it has died.
+// abandon releases the lease of a thread, as if its host had died.
 func (r *record) abandon(th *thread) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +127,7 @@ func (r *record) abandon(th *thread) {
 	r.happened()
 }
 
-// on is the record as a host works on it.
+// on returns the record as a host works on it.
 func (r *record) on(host string) dispatch.Work { return work{r, host} }
 
 type work struct {
@@ -135,7 +135,7 @@ type work struct {
 	host string
 }
 
-// Reconcile says which threads of the task nobody drives.
+// Reconcile returns the threads of the task that no host drives.
 func (w work) Reconcile(_ context.Context, id string) (dispatch.Agenda, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +159,7 @@ func (w work) Reconcile(_ context.Context, id string) (dispatch.Agenda, error) {
 			a.Drive = append(a.Drive, dispatch.Ready{Thread: th.id, Token: th.token, Host: th.host, Needs: th.needs})
 		}
 		if soon := time.Now().Add(500 * time.Millisecond); a.At.IsZero() || soon.Before(a.At) {
-			a.At = soon // whoever has it, or is given it, may die
+			a.At = soon // the host that has it, or gets it, may die
 		}
 	}
 	return a, nil

@@ -1,6 +1,6 @@
-// Package local is the engine in one process: a queue in memory.
+// Package local is the engine within one process: a queue in memory.
 //
-// In go tasks to look at, and the hosts of this process; out come calls of their Work. It knows nothing of other
+// It is given tasks to look at, and this process's hosts, whose Work it calls. It knows nothing of other
 // processes: each that has one looks at all tasks itself, and leases keep them apart. So it suits one worker, a
 // few that are patient with each other, and tests.
 package local
@@ -16,9 +16,9 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Config is how patient an engine is.
+// Config says how patient an engine is.
 type Config struct {
-	Prefer time.Duration // how long a thread waits for the host that it prefers; zero: 30 s
+	Prefer time.Duration // how long a thread waits for its preferred host; zero: 30 s
 	Again  time.Duration // how long after an error a task is looked at again; zero: 1 s
 }
 
@@ -27,15 +27,15 @@ type Engine struct {
 	cfg Config
 
 	mu      sync.Mutex
-	changed chan struct{} // closed when there may be more to do, and made anew
+	changed chan struct{} // closed and replaced when there may be more to do
 	tasks   map[string]*task
 	drives  map[key]*drive
 }
 
-// A task is one that is looked at again.
+// A task is a task that will be looked at again.
 type task struct {
 	due   time.Time // zero: when it is poked
-	busy  bool      // somebody looks
+	busy  bool      // being looked at
 	poked bool      // meanwhile
 }
 
@@ -44,7 +44,7 @@ type key struct {
 	token        int64
 }
 
-// A drive is a thread that is to be driven, or is.
+// A drive is a thread that is queued or being driven.
 type drive struct {
 	dispatch.Ready
 	since time.Time
@@ -64,7 +64,7 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Forget makes the engine lose all that it knows. What is being driven goes on.
+// Forget makes the engine lose all its state. Running drives continue.
 func (e *Engine) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -72,13 +72,13 @@ func (e *Engine) Forget() {
 	e.tell()
 }
 
-// tell wakes those who serve. e.mu is held.
+// tell wakes all calls of Serve. e.mu is held.
 func (e *Engine) tell() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
 
-// Poke says that there may be something to do for a task.
+// Poke announces that there may be something to do for a task.
 func (e *Engine) Poke(_ context.Context, id string) error {
 	e.poke(id, time.Now())
 	return nil
@@ -102,13 +102,13 @@ func (e *Engine) poke(id string, at time.Time) {
 	}
 }
 
-// Serve calls w until ctx ends, and returns when its calls have.
+// Serve calls w until ctx ends, and returns once its calls have.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	calling := context.WithoutCancel(ctx)
 	free := make(chan struct{}, 1) // a slot may have become free
-	busy := 0                      // drives under way; under e.mu
+	busy := 0                      // running drives; guarded by e.mu
 	for {
 		e.mu.Lock()
 		var do func()
@@ -141,7 +141,7 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 	}
 }
 
-// next takes something that a host may do, or returns after which time there may be something. e.mu is held.
+// next takes something that a host may do, or returns how long until there may be something. e.mu is held.
 func (e *Engine) next(host dispatch.Host, slot bool, w dispatch.Work, ctx context.Context, count func(int)) (func(), time.Duration) {
 	now, wait := time.Now(), time.Hour
 	for id, t := range e.tasks {
@@ -173,7 +173,7 @@ func (e *Engine) next(host dispatch.Host, slot bool, w dispatch.Work, ctx contex
 	return nil, wait
 }
 
-// driven takes note that a drive has returned.
+// driven records that a drive has returned.
 func (e *Engine) driven(k key, d *drive, err error, count func(int)) {
 	e.mu.Lock()
 	count(-1)
@@ -206,7 +206,7 @@ func (e *Engine) reconcile(ctx context.Context, id string, t *task, w dispatch.W
 		t.due = time.Now().Add(e.cfg.Again)
 		return
 	}
-	for k, d := range e.drives { // what is not wanted any more need not wait
+	for k, d := range e.drives { // what is no longer wanted need not wait
 		if k.task == id && !d.busy && (a.Ended || !slices.ContainsFunc(a.Drive, func(r dispatch.Ready) bool {
 			return r.Thread == k.thread && r.Token == k.token
 		})) {
