@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// Flows of one program: it answers, or it asks first.
+// Flows with one program: it answers, or it asks first.
 const (
 	echoFlow = `version: 1
 name: echo
@@ -28,10 +28,10 @@ graph: {$START: {new: {role: say, prompt: "{{ prompt }}"}}, say: {done: {role: $
 `
 )
 
-// A program is plait as people run it, in a home and a workspace of its own.
+// A program is plait as users run it, with its own home and workspace.
 type program struct{ path, home, workspace string }
 
-// commands measures the processor time of commands and of what they start.
+// commands measures the processor time of commands, including the processes they start.
 func (b *bench) commands(ctx context.Context) error {
 	p := program{filepath.Join(b.dir, "plait"), filepath.Join(b.dir, "home"), filepath.Join(b.dir, "work")}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", p.path, "./cmd/plait")
@@ -107,7 +107,7 @@ func (p program) command(ctx context.Context, args ...string) *exec.Cmd {
 	return c
 }
 
-// stopped returns what a command that does not end by itself has used after a time.
+// stopped returns the processor time that a command that does not end by itself has used after a while.
 func (p program) stopped(ctx context.Context, after time.Duration, args []string) (time.Duration, error) {
 	c := p.command(ctx, args...)
 	if err := c.Start(); err != nil {
@@ -117,7 +117,7 @@ func (p program) stopped(ctx context.Context, after time.Duration, args []string
 	if err := c.Process.Signal(os.Interrupt); err != nil {
 		return 0, fmt.Errorf("%s ended by itself: %w", args[0], err)
 	}
-	c.Wait() // the interrupt is its error
+	c.Wait() // its error is the interrupt
 	return processorOf(c), nil
 }
 
@@ -125,7 +125,7 @@ func processorOf(c *exec.Cmd) time.Duration {
 	return c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 }
 
-// fill adds copies of a thread that ended to the record.
+// fill adds copies of an ended thread to the record.
 func (p program) fill(ctx context.Context, n int) error {
 	if n == 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// newEngine returns an engine whose agents are all one, and have no desk.
+// newEngine returns an engine with a single agent for all, and no desks.
 func newEngine(s store.Store, one agent.Agent) *engine.Engine {
 	return engine.New(engine.Config{
 		Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{},
@@ -26,8 +26,8 @@ func newEngine(s store.Store, one agent.Agent) *engine.Engine {
 	})
 }
 
-// drive runs a task to its end in the engine's own loop: paths side by side, and after each path's
-// end a look whether the join is decided.
+// drive runs a task to its end in the engine's own loop: paths run concurrently, and after each
+// path's end it checks whether the join is decided.
 func drive(ctx context.Context, e *engine.Engine, row store.Thread) (store.Thread, error) {
 	row, err := e.Run(ctx, row.ID)
 	if err == nil && !row.Ended() {
@@ -36,7 +36,7 @@ func drive(ctx context.Context, e *engine.Engine, row store.Thread) (store.Threa
 	return row, err
 }
 
-// play runs a task of the player's.
+// play runs a task of player p.
 func (b *bench) play(ctx context.Context, p *player) error {
 	s, dir, err := b.open(ctx)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// floorBytes is about what one step adds to the record.
+// floorBytes is roughly what one step adds to the record.
 const floorBytes = 3 << 10
 
-// A floor appends to a file: one write and one fdatasync for all who wait.
+// A floor appends to a file: one write and one fdatasync for all waiting appends.
 type floor struct {
 	file  *os.File
 	queue chan chan error
@@ -58,11 +58,11 @@ func (f *floor) close() {
 	os.Remove(f.file.Name())
 }
 
-// A speed is how often something is done, as medians of the rounds.
+// A speed is the rate of an operation, as medians of the rounds.
 type speed struct {
 	perSecond, ratio float64 // ratio: to the floor
-	floor            float64 // appends a second
-	cpu              float64 // µs of the processor each time, whoever spends it
+	floor            float64 // appends per second
+	cpu              float64 // µs of processor time per operation, in the whole process
 }
 
 // against measures do in rounds, each between two measurements of the floor.

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// forksAndCalls measures fork+join and a call, against the steps of one thread
-// between them.
+// forksAndCalls measures fork+join and a call, relative to steps of one thread in
+// between.
 func (b *bench) forksAndCalls(ctx context.Context) error {
 	const paths, each = 8, 5
 	var turns []turn
@@ -23,7 +23,7 @@ func (b *bench) forksAndCalls(ctx context.Context) error {
 	if err := b.play(ctx, p); err != nil {
 		return err
 	}
-	// A turn ends with the step that asks for it: what is left is the fork's own.
+	// A turn ends with the step that requests the next one: the difference is the fork's own.
 	step, steps, fork, call := p.median("step"), p.median("steps"), p.median("fork"), p.median("call")
 	both, called := fork.ms-steps.ms, call.ms-step.ms
 	row("whole engine steps, 40 in a row between the forks below", goal{}, "%.2f ms each, %.0f steps/s", steps.ms, 1000/steps.ms)
@@ -36,16 +36,16 @@ func (b *bench) forksAndCalls(ctx context.Context) error {
 	return nil
 }
 
-// joinsOverTime measures fork+join at the end of ever longer threads: all their
-// steps come from forks. The threads take turns, so that a busy machine is busy
-// for all of them.
+// joinsOverTime measures fork+join at the end of ever longer threads: all their steps
+// come from forks. The threads take turns, so that a busy machine is busy for all of
+// them.
 func (b *bench) joinsOverTime(ctx context.Context) error {
 	at := []int{10, 100, 1000, 5000}
 	players, over := make([]*player, len(at)), make(chan error)
 	ring := newRing(len(at))
 	for i, n := range at {
 		var turns []turn
-		for steps := 0; steps < n; steps += 3 { // the step that asks for it, the main path's and the join's
+		for steps := 0; steps < n; steps += 3 { // the step that requests it, the main path's and the join's
 			turns = append(turns, turn{"fork", "", 1})
 		}
 		for range 6 * b.rounds {
@@ -77,7 +77,7 @@ func (b *bench) joinsOverTime(ctx context.Context) error {
 	return nil
 }
 
-// forkByHand measures a fork near the end of a short and of a long thread, as a
+// forkByHand measures a fork near the end of a short and of a long thread, done as a
 // command does it: nothing has been read before.
 func (b *bench) forkByHand(ctx context.Context) error {
 	s, dir, err := b.open(ctx)
@@ -127,10 +127,10 @@ func (b *bench) forkByHand(ctx context.Context) error {
 	return nil
 }
 
-// forkOften forks a thread by hand for a few seconds at most, and returns the
-// milliseconds that each took.
+// forkOften forks a thread, as a command does, for a few seconds at most, and returns
+// how many milliseconds each fork took.
 func (b *bench) forkOften(ctx context.Context, s store.Store, id string, at int) ([]float64, error) {
-	p := &player{} // forks run no agent, but make sure that there is one
+	p := &player{} // forks run no agent, but check that there is one
 	var took []float64
 	for first := time.Now(); len(took) < 20*b.rounds && (len(took) < 4 || time.Since(first) < 5*b.slice); {
 		begin := time.Now()

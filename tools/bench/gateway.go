@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/gateway"
 )
 
-// What a model's server streams: so many pieces of an answer, then its end.
+// What a model's server streams: an answer in pieces, then its end.
 const (
 	answerPieces = 20
 	answerPiece  = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"delta\":{\"text\":\"said \"}}\n\n"
@@ -22,14 +22,14 @@ const (
 		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
 )
 
-// listener is told of all that passes, as the recorder of an attempt's traffic is.
+// listener receives all traffic, like the recorder of an attempt.
 type listener struct{}
 
 func (listener) Begin(context.Context, *agent.Call) (*agent.Reply, error) { return nil, nil }
 func (listener) End(*agent.Call, agent.Reply, agent.Usage)                {}
 
-// gateway measures what the way to a model adds to a request: through it and past it, in turn, to a server
-// of this process.
+// gateway measures what the gateway adds to a request: alternately through it and past it, to a server in
+// this process.
 func (b *bench) gateway(ctx context.Context) error {
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

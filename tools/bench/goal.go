@@ -5,26 +5,26 @@ import (
 	"strconv"
 )
 
-// A goal is what a row should reach. The zero goal is none.
+// A goal is what a row should reach. The zero goal means none.
 type goal struct {
 	text string
 	met  bool
-	why  string // the reason where it is missed and that is known; docs/benchmarks.md has the profile
+	why  string // known reason for missing it; docs/benchmarks.md has the profile
 }
 
-// atLeast is the goal of a figure that should not be lower.
+// atLeast returns the goal of a figure that should not be lower.
 func atLeast(least, figure float64, unit string) goal {
 	return goal{text: "≥ " + spell(least) + unit, met: figure >= least}
 }
 
-// atMost is the goal of a figure that should not be higher.
+// atMost returns the goal of a figure that should not be higher.
 func atMost(most, figure float64, unit string) goal {
 	return goal{text: "≤ " + spell(most) + unit, met: figure <= most}
 }
 
 func spell(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 
-// unless returns the goal with the reason why it is missed.
+// unless returns the goal with the reason that it is missed.
 func (g goal) unless(why string) goal {
 	g.why = why
 	return g

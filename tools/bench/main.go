@@ -1,9 +1,9 @@
 // Command bench prints the table of docs/benchmarks.md: what durable steps,
 // forks, walks and checks cost, as ratios to a floor measured in the same run.
 //
-// The floor is the least a durable record can do: append 3 KB to a file and
-// fdatasync, one sync for all who wait. It is measured before and after each
-// rate, so that a slow disk or a busy machine moves both.
+// The floor is the least that a durable record can do: append 3 KB to a file and
+// fdatasync, one sync for all waiting appends. It is measured before and after each
+// rate, so that a slow disk or a busy machine affects both.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&b.only, "only", "", "parts to run: encoding, commits, shared, team, steps, sizes, walks, forks, joins, byhand, driver, plans, gateway, pages, opening, checking, commands; with commas between (default: all)")
 	rows := flag.String("rows", "", "expression that the names of the rows of commits and steps match that are measured (default: all)")
 	flag.StringVar(&b.dir, "dir", "", "directory in which to make the one to work in (default: that of temporary files)")
-	debug.SetGCPercent(400) // as plait does
+	debug.SetGCPercent(400) // same as plait
 	profile := flag.String("profile", "", "file for a CPU profile of the parts that are run")
 	flag.Parse()
 	var err error
@@ -70,7 +70,7 @@ type bench struct {
 	rounds         int
 	nodes, checked int
 	dir, only      string
-	rows           *regexp.Regexp // of commits and steps
+	rows           *regexp.Regexp // selects commits and steps
 }
 
 func (b *bench) run(ctx context.Context) error {
@@ -101,7 +101,7 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// open opens a new store in a directory of its own.
+// open opens a new store in its own directory.
 func (b *bench) open(ctx context.Context) (*sqlite.Store, string, error) {
 	dir, err := os.MkdirTemp(b.dir, "store-")
 	if err != nil {
@@ -111,7 +111,7 @@ func (b *bench) open(ctx context.Context) (*sqlite.Store, string, error) {
 	return s, dir, err
 }
 
-// rate runs do in writers goroutines for a slice and returns how often it ran a
+// rate runs do in writers goroutines for a slice and returns how often it ran per
 // second.
 func rate(writers int, slice time.Duration, do func(writer int) error) (float64, error) {
 	var done atomic.Int64

@@ -26,9 +26,9 @@ import (
 // openPages is how many pages are open while commits are counted.
 const openPages = 20
 
-// pages measures the page of a thread of 1,000 steps with a fork of 20 paths before its
-// end, beside that of a thread of 10 steps: what the server does for it, and, in Chromium,
-// how long it takes to be seen and to be drawn anew when something happened.
+// pages measures the page of a thread of 1,000 steps with a fork of 20 paths near its end,
+// compared with that of a thread of 10 steps: the server's work, and, in Chromium, the
+// time until it is visible and until it is updated after an event.
 func (b *bench) pages(ctx context.Context) error {
 	s, dir, err := b.open(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (b *bench) pages(ctx context.Context) error {
 	return errors.Join(err, <-over)
 }
 
-// grown makes a thread of so many steps; the last one before three more is a join of so
+// grown makes a thread of that many steps; the fourth from the end is a join of that
 // many paths.
 func (b *bench) grown(ctx context.Context, s store.Store, dir string, steps, paths int) (store.Thread, error) {
 	p := &player{paths: max(paths, 2), each: 2, turns: []turn{{"step", "", steps - 5}}}
@@ -83,7 +83,7 @@ func (b *bench) grown(ctx context.Context, s store.Store, dir string, steps, pat
 	return drive(ctx, newEngine(s, p), row)
 }
 
-// visits asks for the pages, and prints what they cost.
+// visits requests the pages, and prints what they cost.
 func (b *bench) visits(ctx context.Context, s store.Store, entry, base string, short, long store.Thread) error {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -154,7 +154,7 @@ func happen(ctx context.Context, s store.Store, of store.Thread) error {
 	return s.Commit(ctx, store.Batch{Events: []store.Event{event.New(of, 1, event.TaskUpdated{})}})
 }
 
-// get reads an answer to its end, and returns how long it is. Bytes.
+// get reads a response to its end, and returns its length in bytes.
 func get(ctx context.Context, client *http.Client, url string) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -183,7 +183,7 @@ func (b *bench) painted(ctx context.Context, s store.Store, jar http.CookieJar, 
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
 	all, end := chromedp.NewExecAllocator(ctx, opts...)
 	defer end()
-	tab, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // of events that it does not know
+	tab, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // about unknown events
 	defer shut()
 	defer chromedp.Cancel(tab)
 	if err := chromedp.Do(tab, chromedp.Navigate("about:blank")); err != nil {
@@ -234,7 +234,7 @@ func (b *bench) painted(ctx context.Context, s store.Store, jar http.CookieJar, 
 	return nil
 }
 
-// number asks the page until it knows.
+// number polls the page until it has the number.
 func number(tab context.Context, expr string) (float64, error) {
 	for range 500 {
 		ms, err := chromedp.Run(tab, chromedp.Evaluate[float64](expr))

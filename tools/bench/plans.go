@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// loopFlow is a role that goes round until its agent says that it is over.
+// loopFlow is a role that repeats until its agent says that it is over.
 const loopFlow = `version: 1
 name: loop
 limits: {maxRounds: 1000}
@@ -27,8 +27,8 @@ graph:
 `
 
 // plans measures what the driver needs for an action of a plan, from the planner's answer
-// to the join, with desks, evidence and the task's directory; against steps of one thread
-// by the same driver.
+// to the join, with desks, evidence and the task's directory, relative to steps of one
+// thread by the same driver.
 func (b *bench) plans(ctx context.Context) error {
 	const steps = 64
 	flows, _ := flow.LoadBuiltIn("orchestrate")
@@ -62,7 +62,7 @@ func (b *bench) plans(ctx context.Context) error {
 	return nil
 }
 
-// driver measures whether the driver needs more for a step of a long thread than for one of a short one.
+// driver measures whether the driver needs more for a step of a long thread than for one of a short thread.
 func (b *bench) driver(ctx context.Context) error {
 	used := map[int][]float64{}
 	for range b.rounds {
@@ -81,7 +81,7 @@ func (b *bench) driver(ctx context.Context) error {
 	return nil
 }
 
-// loop drives a thread of so many steps.
+// loop drives a thread of that many steps.
 func (b *bench) loop(ctx context.Context, steps int) (took, cpu time.Duration, err error) {
 	loop, problems := flow.Parse(nil, "loop.yaml", []byte(loopFlow))
 	if loop == nil {
@@ -95,7 +95,7 @@ func (b *bench) loop(ctx context.Context, steps int) (took, cpu time.Duration, e
 	})
 }
 
-// planner answers as a planner of so many actions, and as the agents of these.
+// planner answers as a planner of that many actions, and as their agents.
 func planner(actions int) func(agent.Request) string {
 	var list []string
 	for i := range actions {
@@ -113,7 +113,7 @@ func planner(actions int) func(agent.Request) string {
 	}
 }
 
-// answers is an agent that answers at once.
+// answers is an agent that answers immediately.
 type answers func(agent.Request) string
 
 func (a answers) Run(_ context.Context, r agent.Request, _ func(agent.Event) error) (agent.Result, error) {
@@ -121,7 +121,7 @@ func (a answers) Run(_ context.Context, r agent.Request, _ func(agent.Event) err
 }
 
 // driven returns what the driver needs for a task of the first flow. What it leaves stays until the end of the
-// run: ext4 without a journal passes over what was deleted in the last minutes for each file that it makes.
+// run: ext4 without a journal skips recently deleted inodes for each file that it creates.
 func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answers) (took, cpu time.Duration, err error) {
 	s, dir, err := b.open(ctx)
 	if err != nil {

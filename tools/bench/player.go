@@ -14,42 +14,41 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A turn is what the role work says, so many times one after the other, and the
-// name under which is counted what each takes until work is asked again, on
-// average; "" counts nothing. What is compared should take about as long, since a
-// busy machine halts long turns more often.
+// A turn is what the role work says, times times in a row, and the name under which the
+// average time until work is asked again is counted; "" counts nothing. Turns to be
+// compared should take about equally long, since a busy machine interrupts long ones
+// more often.
 type turn struct {
 	status, name string
 	times        int
 }
 
-// A sample is how long a turn took, and how many appends of the floor that is.
+// A sample is how long a turn took, and how many appends of the floor that equals.
 type sample struct{ ms, appends float64 }
 
-// A player is the agents of a task that does turn after turn: one more step, a
-// call, or a fork of so many paths of so many steps each. What an agent itself
-// does is not counted.
+// A player is the agents of a task that takes turn after turn: one more step, a call,
+// or a fork of some paths of some steps each. The agents' own work is not counted.
 type player struct {
 	turns       []turn
 	paths, each int
 	floor       *floor
-	// wait and pass stand around each turn that counts, for players that take
-	// turns with others; nil for one alone.
+	// wait and pass bracket each turn that counts, for players that alternate with
+	// others; nil for a single one.
 	wait, pass func()
 
 	next  int
 	said  int       // times in the turn before next
 	begun time.Time // when the turn before next was first answered
-	base  float64   // appends a second
+	base  float64   // appends per second
 	fresh time.Time // when base was measured
 	took  map[string][]sample
 }
 
-// baseEvery is how often the floor is measured anew.
+// baseEvery is how often the floor is measured again.
 const baseEvery = 500 * time.Millisecond
 
-// Run answers at once for every role. Only work keeps count: it is never asked
-// twice at a time.
+// Run answers immediately for every role. Only work keeps count: it is never called
+// concurrently.
 func (p *player) Run(_ context.Context, r agent.Request, _ func(agent.Event) error) (agent.Result, error) {
 	status := "done"
 	switch {
@@ -67,7 +66,7 @@ func (p *player) Run(_ context.Context, r agent.Request, _ func(agent.Event) err
 	return agent.Result{Output: []byte("---\n$status: " + status + "\n---\n" + text(r.Visit)), Sandbox: "none"}, nil
 }
 
-// work counts the turn that is over and says what the next one is.
+// work counts the turn that has ended and returns the next one's status.
 func (p *player) work() (string, error) {
 	if p.next > 0 {
 		last := p.turns[p.next-1]

@@ -2,13 +2,13 @@ package main
 
 import "sync"
 
-// A ring lets players take turns: once all of them have come to their first turn,
-// one at a time goes on. A player that is over steps out of the way.
+// A ring lets players take turns: once all of them have reached their first turn, one
+// runs at a time. A player that is done is skipped.
 type ring struct {
 	mu   sync.Mutex
 	cond *sync.Cond
-	here []bool // has come
-	gone []bool // is over
+	here []bool // has arrived
+	gone []bool // is done
 	next int
 }
 
@@ -57,7 +57,7 @@ func (r *ring) leave(i int) {
 	r.cond.Broadcast()
 }
 
-// advance gives the turn to the next player after i that is not over.
+// advance gives the turn to the next player after i that is not done.
 func (r *ring) advance(i int) {
 	for k := range r.gone {
 		if next := (i + 1 + k) % len(r.gone); !r.gone[next] {

@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// stored is what a store's files take up on disk once the log is folded in.
+// stored returns the size of a store's files on disk after the log is folded in.
 func stored(ctx context.Context, s store.Store, dir string) (int64, error) {
 	if err := s.Compact(ctx, time.Hour); err != nil {
 		return 0, err
@@ -41,8 +41,8 @@ func stored(ctx context.Context, s store.Store, dir string) (int64, error) {
 func (b *bench) sizes(ctx context.Context) error {
 	per := map[int]float64{}
 	for _, steps := range []int{50, 1000} {
-		// Many threads of that length, so that pages and the empty store's own
-		// size do not show.
+		// Many threads of that length, so that neither page sizes nor the empty store's
+		// own size matter.
 		const total = 4000
 		s, dir, err := b.open(ctx)
 		if err != nil {
@@ -164,7 +164,7 @@ func (c *chain) grow(ctx context.Context, n int) error {
 	return nil
 }
 
-// fill makes a store of about so many nodes: threads of 1,000 steps.
+// fill makes a store of about that many nodes: threads of 1,000 steps.
 func (b *bench) fill(ctx context.Context, nodes int) (*sqlite.Store, string, []*chain, error) {
 	s, dir, err := b.open(ctx)
 	if err != nil {
@@ -212,7 +212,7 @@ func (b *bench) opening(ctx context.Context) error {
 	return os.RemoveAll(dir)
 }
 
-// checking measures verify and gc of a store of which half is garbage.
+// checking measures verify and gc of a store that is half garbage.
 func (b *bench) checking(ctx context.Context) error {
 	s, dir, chains, err := b.fill(ctx, b.checked)
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// sharedGoals are what commits on Postgres should reach of SQLite's rate with as many writers.
+// sharedGoals are the shares of SQLite's rate, with as many writers, that commits on Postgres should reach.
 var sharedGoals = map[string]float64{"writers=1": 0.35, "writers=64": 0.24, "writers=63/processes=3": 0.3}
 
-// A line of the benchmark: its name, and what it reports.
+// A line of the benchmark's output: its name and its figures.
 var (
 	sharedLine   = regexp.MustCompile(`(?m)^BenchmarkStep/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 	sharedFigure = regexp.MustCompile(`([\d.]+) (ratio|steps/s)`)
 	sharedSkip   = regexp.MustCompile(`(?m)NOT TESTED.*$`)
 )
 
-// shared measures commits on Postgres beside those on SQLite, by the benchmark of the module that has that
-// store. Where there is no Postgres the table says so.
+// shared measures commits on Postgres relative to those on SQLite, with the benchmark of the module that
+// has that store. If there is no Postgres the table says so.
 func (b *bench) shared(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "test", "./postgres", "-v", "-run", "^$", "-bench", "Step",
 		"-benchtime", fmt.Sprintf("%dx", b.rounds))
@@ -55,7 +55,7 @@ func (b *bench) shared(ctx context.Context) error {
 	return nil
 }
 
-// sharedName says what a benchmark's name means.
+// sharedName describes a benchmark's name.
 func sharedName(name string) string {
 	var says []string
 	for part := range strings.SplitSeq(name, "/") {

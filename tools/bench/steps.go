@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// text is what each step of the benchmarks says: 2 KB, different each time.
+// text returns what each step of the benchmarks says: 2 KB, different each time.
 func text(n int) string {
 	return fmt.Sprintf("%08d ", n) + strings.Repeat("the quick brown fox jumps over the lazy dog ", 47)[:2039]
 }
@@ -65,15 +65,15 @@ graph:
   work: {done: {role: work, prompt: "on"}, over: {role: $END}}
 `
 
-// How many tokens of the conversation an agent is given: what a flow gives that says nothing, and so
-// few that the prompt that a step keeps is about as long as the step.
+// How many tokens of the conversation an agent is given: a flow's default, and so few that a step's
+// stored prompt is about as long as the step.
 const (
 	usual  = 32_000
 	little = 1000
 )
 
-// begin makes a thread of the benchmark's flow, whose roles are given so many tokens of the
-// conversation.
+// begin makes a thread of the benchmark's flow, whose roles are given that many tokens of
+// the conversation.
 func begin(ctx context.Context, s store.Store, n, tokens int) (store.Thread, error) {
 	def, problems := flow.Parse(nil, "bench.yaml", []byte(benchFlow))
 	if def == nil {
@@ -111,7 +111,7 @@ func newChain(ctx context.Context, s store.Store, n int) (*chain, error) {
 	return &chain{s: s, row: t, tip: tip, n: n * 1_000_000}, err
 }
 
-// draft makes the next step, without committing it.
+// draft makes the next step without committing it.
 func (c *chain) draft() (store.Batch, error) {
 	c.n++
 	from := c.row.State()
@@ -169,7 +169,7 @@ func (b *bench) commits(ctx context.Context) error {
 	return nil
 }
 
-// noop is an agent in this process that says 2 KB at once.
+// noop is an agent in this process that immediately says 2 KB.
 type noop struct{}
 
 func (noop) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
@@ -180,7 +180,7 @@ func (noop) Run(context.Context, agent.Request, func(agent.Event) error) (agent.
 func (b *bench) engineSteps(ctx context.Context) error {
 	for _, at := range []struct {
 		threads, tokens int
-		least           float64 // 0: there is no goal
+		least           float64 // 0: no goal
 		why             string
 	}{
 		{1, usual, 0.35, ""}, {64, usual, 0, ""},

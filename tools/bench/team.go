@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// besideServer runs a command beside Temporal's server. It takes minutes to build, so it is used where it is there.
+// besideServer runs a command next to Temporal's server. It takes minutes to build, so it is used only if it exists.
 const besideServer = "plaitd/temporal/servertest/beside/beside"
 
-// A line of a benchmark of a team, and its figures.
+// A line of a team benchmark's output, and its figures.
 var (
 	teamLine   = regexp.MustCompile(`(?m)^BenchmarkTeam(\w+)/(\S+?)(?:-\d+)?\s+\d+\s+(.*)$`)
 	teamFigure = regexp.MustCompile(`([\d.]+) (\S+)`)
 )
 
-// team measures a team of workers by the benchmarks of the module that has it: with three workers on River, on Temporal
-// where its server is built, and by the processes that begin the tasks.
+// team measures a team of workers with the benchmarks of the module that has it: with three workers on River, on
+// Temporal if its server is built, and by the processes that begin the tasks.
 func (b *bench) team(ctx context.Context) error {
 	var command []string
 	server, err := filepath.Abs(besideServer)
