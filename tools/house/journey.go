@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// A journey is the way of a reader through the code, function by function.
+// A journey is a reader's path through the code, function by function.
 type journey struct {
 	name                string
 	hops                []hop
-	most                int // hops; none: no limit
+	most                int // limit on hops; none: no limit
 	mostChanges, mostUp int
 	changes, up, errors []string // found on the way
 }
@@ -21,7 +21,7 @@ type journey struct {
 type hop struct {
 	line    int
 	name    string   // room.Function or room.Type.Method
-	apart   bool     // it is not called, but waits for news in the record
+	apart   bool     // not called, but waiting for news in the record
 	through []string // fields or variables that hold the function, innermost first
 	room    string
 	fn      *types.Func
@@ -190,8 +190,8 @@ func lastName(e ast.Expr) string {
 }
 
 // follow checks and counts the hops of a journey. Each must be named by an earlier one, the
-// nearest of which counts as its caller: a reader who returns from a function goes on
-// in the one that called it.
+// nearest of which counts as its caller: a reader who returns from a function continues in
+// its caller.
 func (w *walker) follow(j *journey) {
 	wrong := func(h hop, format string, args ...any) {
 		j.errors = append(j.errors, fmt.Sprintf("%s, line %d: %s %s", j.name, h.line, h.name, fmt.Sprintf(format, args...)))
@@ -232,7 +232,7 @@ func (w *walker) follow(j *journey) {
 	}
 }
 
-// unbound returns why the fields that are said to hold a function do not, or "".
+// unbound returns why the fields that are said to hold a function do not hold it, or "".
 func (w *walker) unbound(h hop) string {
 	value := h.fn.Name()
 	for _, name := range h.through {

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// three is a house of three rooms, each on top of the one before it.
+// three returns a house of three rooms, each on top of the one before it.
 func three(t *testing.T) *house {
 	h := build(t,
 		source{"store", []string{`package store

@@ -1,12 +1,12 @@
-// Command house measures this repository: how much code there is, how large functions
-// and structs are, how the rooms and their files hang together, and how far a reader
-// goes to follow what the program does most. It prints a table of what was measured, with
-// the limits that were set, and what today's figures may not exceed where those are far from
+// Command house measures this repository: how much code there is, how large functions and
+// structs are, how the rooms and their files depend on each other, and how far a reader must
+// go to follow what the program does most. It prints a table of the measures with their
+// limits, and with the values that today's figures may not exceed where those are far above
 // a limit, or well below it (held.go). It exits 1 when one is exceeded.
 //
 // Only the product is measured: no tests, no suites (packages whose name ends in "test"),
-// and nothing in tools but the event types spelled there. The journeys of a reader are
-// listed in journeys.txt, function by function.
+// and in tools only event types spelled out there. The journeys of a reader are listed in
+// journeys.txt, function by function.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run measures, prints the table, and reports whether all figures are kept.
+// run measures, prints the table, and reports whether all figures are within bounds.
 func run(dir, file string) (bool, error) {
 	follow := journeys
 	if file != "" {
@@ -60,20 +60,20 @@ func run(dir, file string) (bool, error) {
 	return report(os.Stdout, hold(ms)), nil
 }
 
-// none is the limit of a measure that has none.
+// none is the limit of a measure without one.
 const none = -1
 
 // A measure is one line of the table.
 type measure struct {
 	what  string
 	now   int
-	limit int      // that was set
+	limit int      // as it was set
 	list  []string // what was counted, or what is wrong
 	ratchet
 }
 
-// kept reports whether a measure is not higher than it may be: than what is held where there is
-// that, else than its limit.
+// kept reports whether a measure is within bounds: its ratchet if it has one, otherwise its
+// limit.
 func (m measure) kept() bool {
 	if m.most != 0 {
 		return m.now <= m.most

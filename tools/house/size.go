@@ -18,15 +18,15 @@ import (
 const (
 	maxTotal  = 48_500
 	maxMiddle = 8_300
-	maxLength = 80 // lines of a function
-	maxFields = 20 // of a struct
+	maxLength = 80 // lines in a function
+	maxFields = 20 // fields in a struct
 )
 
 // middle are the rooms that drive a task.
 var middle = []string{"engine", "control", "record", "attempt", "worktree", "notes"}
 
-// codeLines counts the lines of src that hold code: not blank lines, and not lines with
-// nothing but a comment.
+// codeLines counts the lines of src that contain code: not blank lines, and not lines
+// with only a comment.
 func codeLines(src []byte) int {
 	fset := token.NewFileSet()
 	file := fset.AddFile("", -1, len(src))
@@ -94,7 +94,7 @@ func longFunctions(h *house) measure {
 	return m
 }
 
-// each calls see for every declaration at the top of a file.
+// each calls see for every top-level declaration.
 func (h *house) each(see func(*pkg, ast.Decl)) {
 	for _, p := range h.packages {
 		for _, f := range p.files {
@@ -106,7 +106,7 @@ func (h *house) each(see func(*pkg, ast.Decl)) {
 }
 
 // largeStructs finds the structs that have too many fields and are neither a row (those
-// are declared in store) nor a JSON object (most fields have a JSON tag, as in nodes).
+// declared in store) nor a JSON object (most fields have a JSON tag, as in nodes).
 func largeStructs(h *house) measure {
 	m := measure{what: fmt.Sprintf("structs over %d fields", maxFields)}
 	h.each(func(p *pkg, d ast.Decl) {
@@ -146,7 +146,7 @@ func countFields(st *ast.StructType) (fields, tagged int) {
 }
 
 // functionFields counts the function-typed fields of the engine's Config, and of the
-// structs declared in engine that the fields of Config are made of.
+// structs declared in engine that Config's fields consist of.
 func functionFields(h *house) []measure {
 	m := measure{what: "function fields in engine.Config", limit: 2}
 	for _, p := range h.packages {
@@ -189,7 +189,7 @@ func functionsIn(name string, st *types.Struct) []string {
 	return list
 }
 
-// element returns the named type that t is, points to, or has as its elements, else nil.
+// element returns the named type that t is, points to, or has as its elements, otherwise nil.
 func element(t types.Type) *types.Named {
 	for {
 		switch u := types.Unalias(t).(type) {
@@ -205,8 +205,8 @@ func element(t types.Type) *types.Named {
 
 // eventLiterals finds the string literals that spell a type of event, outside the room
 // that declares them. A room whose doors lead neither to event nor to store, where the
-// journal is, knows of no events: what it spells is the word of another protocol, as
-// Codex's thread.started is.
+// journal is, knows no events: a literal there is a word of another protocol, such as
+// Codex's thread.started.
 func eventLiterals(h *house, events []string) measure {
 	m := measure{what: "literals of event types"}
 	look := func(f *ast.File) {

@@ -169,7 +169,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// The figures of the house do not grow unnoticed, and each that is held is one that is measured.
+// TestHouse checks that no figure grows unnoticed, and that each one that is held is measured.
 func TestHouse(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it checks the types of the whole repository")

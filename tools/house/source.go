@@ -33,15 +33,15 @@ type house struct {
 	doors    map[string][]string // the rooms that a room may import
 }
 
-// A pkg is one package, as it is built on this platform.
+// A pkg is one package as built on this platform.
 type pkg struct {
-	dir   string // below internal; that of a program is cmd/NAME
+	dir   string // below internal; cmd/NAME for a program
 	files []*ast.File
 	info  *types.Info
 	types *types.Package
 }
 
-// room returns the room that a package is part of.
+// room returns the room that a package belongs to.
 func (p *pkg) room() string { return roomOf(p.dir) }
 
 func roomOf(dir string) string {
@@ -62,7 +62,7 @@ func (h *house) at(n ast.Node) string {
 	return fmt.Sprintf("%s:%d", filepath.ToSlash(name), pos.Line)
 }
 
-// load reads and checks the repository that has dir in it.
+// load reads and checks the repository that contains dir.
 func load(dir string) (*house, error) {
 	mod, err := command(dir, "go", "env", "GOMOD")
 	if err != nil {
@@ -112,8 +112,8 @@ func command(dir, name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// loadPackages type-checks the packages, each after those that it imports: those of the
-// module from source, the rest from export data.
+// loadPackages type-checks the packages, each after its imports: those of the module
+// from source, the rest from export data.
 func (h *house) loadPackages() error {
 	out, err := command(h.root, "go", "list", "-export", "-deps",
 		"-json=ImportPath,Dir,GoFiles,Export,Module", "./internal/...", "./cmd/...")
@@ -184,7 +184,7 @@ func check(fset *token.FileSet, importPath string, files map[string][]byte, im t
 	return p, err
 }
 
-// sources imports packages that were checked already, and the rest from elsewhere.
+// sources imports packages that have already been checked, and the rest from elsewhere.
 type sources struct {
 	own  map[string]*types.Package
 	rest types.Importer
@@ -197,7 +197,7 @@ func (s *sources) Import(path string) (*types.Package, error) {
 	return s.rest.Import(path)
 }
 
-// isSuite reports whether a directory holds a suite of tests that other packages run.
+// isSuite reports whether a directory contains a test suite that other packages run.
 func isSuite(dir string) bool { return strings.HasSuffix(path.Base(dir), "test") }
 
 // readDoors reads the table of which room may import which.
@@ -247,7 +247,7 @@ func text(e ast.Expr) string {
 	return s
 }
 
-// above reports whether room a may import room b, itself or through others.
+// above reports whether room a may import room b, directly or through others.
 func (h *house) above(a, b string) bool {
 	seen := map[string]bool{}
 	var reach func(room string) bool

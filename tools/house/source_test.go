@@ -18,8 +18,8 @@ type source struct {
 	files []string
 }
 
-// build makes a house of sources, of which each may import those before it by their
-// directory. The file at i is called i.go.
+// build makes a house of sources, each of which may import those before it by their
+// directory. The file at index i is called i.go.
 func build(t *testing.T, of ...source) *house {
 	t.Helper()
 	h := &house{fset: token.NewFileSet(), lines: map[string]int{}, doors: map[string][]string{}}

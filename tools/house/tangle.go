@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// manyFiles is how many files a room has whose files are put in order.
+// manyFiles is the most files that a room may have without being put in order.
 const manyFiles = 8
 
 // maxBack is, by room, how many references may run against the best order of files.
@@ -200,7 +200,7 @@ func improve(g graph, order []int) []int {
 
 // bestPlace returns the place in the order where the file at a place costs least.
 func bestPlace(g graph, order []int, at int) int {
-	cost := func(first, then int) int { // of first standing before then, against the other way round
+	cost := func(first, then int) int { // cost of first before then, minus that of the reverse
 		n := 0
 		if g[then][first] {
 			n++

@@ -31,7 +31,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// arrows makes a graph of n files of references from one to another.
+// arrows makes a graph of n files with references from one to another.
 func arrows(n int, of ...[2]int) graph {
 	g := newGraph(n)
 	for _, a := range of {
@@ -62,7 +62,7 @@ func TestBestOrder(t *testing.T) {
 	}
 }
 
-// TestNoBetterOrder: of few files no order is better than the one that is found.
+// TestNoBetterOrder: with few files, no order is better than the one found.
 func TestNoBetterOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 100 {
@@ -85,7 +85,7 @@ func TestNoBetterOrder(t *testing.T) {
 	}
 }
 
-// each calls do with each order of what follows at.
+// each calls do with each order of the part from at on.
 func each(order []int, at int, do func([]int)) {
 	if at == len(order) {
 		do(order)
