@@ -1,6 +1,6 @@
-// Command soak tries what Plait promises for as long as it takes: each test of the list in rounds, many
-// more than a run of the tests has. It prints each figure as it comes, and keeps in a file what was
-// tried, so that it goes on there when it is started again; -fresh begins anew. It stops at the first
+// Command soak tests Plait's promises for as long as that takes: each test on its list in rounds, many
+// more than in a normal run of the tests. It prints each figure as it comes, and records its progress
+// in a file, so that it continues there when started again; -fresh starts over. It stops at the first
 // failure, with the test's output, and exits 1.
 package main
 
@@ -23,14 +23,14 @@ import (
 	"github.com/plait-run/plait/internal/soak"
 )
 
-// A trial is a test that tries a promise, and how often it is to be tried: in all, and in one run.
+// A trial is a test of a promise, and how many rounds of it to run: in all, and in one run.
 type trial struct {
 	Name, Package, Test string
 	All, Run            int
 	Module              string // directory of the package's module; "": this one
 }
 
-// trials are what is tried, the shortest first. docs/promises.md says what each is for.
+// trials are the tests to run, the shortest first. docs/promises.md says what each is for.
 var trials = []trial{
 	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50, ""}, // each on two file systems
 	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100, ""},
@@ -53,7 +53,7 @@ var trials = []trial{
 	{"a real S3 server", "./s3", "^TestVersity$", 1, 1, "plaitd"},
 	{"crashes of Postgres under runs", "./hosts", "^TestCrashesUnderRuns$", 100, 25, "plaitd"},
 	{"kills of hosts", "./hosts", "^TestKillHosts$", 100, 20, "plaitd"},
-	{"Temporal's server", "./...", "^TestTemporal$", 50, 10, "plaitd/temporal/servertest"}, // some minutes to build it
+	{"Temporal's server", "./...", "^TestTemporal$", 50, 10, "plaitd/temporal/servertest"}, // takes minutes to build
 	{"faults of a team of hosts", "./hosts", "^TestMatrix$", 1000, 42, "plaitd"},
 }
 
@@ -70,7 +70,7 @@ func main() {
 	}
 }
 
-// run tries what is left of all.
+// run runs what is left of all trials.
 func run(ctx context.Context, state string, fresh bool, only string) error {
 	tried := map[string]int{}
 	if !fresh {
@@ -107,7 +107,7 @@ func run(ctx context.Context, state string, fresh bool, only string) error {
 	return nil
 }
 
-// try runs a test once, with a number of rounds that follow those before, and returns its figures.
+// try runs a test once, for some rounds after those before, and returns its figures.
 func (t trial) try(ctx context.Context, rounds, before int) (figures []string, err error) {
 	cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-timeout=2h", "-json", "-run", t.Test, t.Package)
 	cmd.Dir = t.Module

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPromises holds that each test that docs/promises.md names is there, and that each trial is named.
+// TestPromises checks that each test that docs/promises.md names exists, and that it names each trial.
 func TestPromises(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "promises.md"))
