@@ -1,7 +1,7 @@
-// Command testsum runs shell commands that print what go test -json prints, -p of them at a time in the order given,
-// and sums them up: a line for each package, the output of what failed or was skipped, the ten packages
-// and tests that took longest, the figures that tests kept (see internal/soak), and last
-// how many tests passed, failed and were skipped. It exits 1 when a test or a command failed or no test ran.
+// Command testsum runs shell commands that print the output of go test -json, -p of them at a time in the given
+// order, and summarizes it: a line for each package, the output of what failed or was skipped, the ten slowest
+// packages and tests, the figures that tests reported (see internal/soak), and last how many tests passed, failed
+// and were skipped. It exits 1 if a test or a command failed or no test ran.
 package main
 
 import (
@@ -43,14 +43,14 @@ func main() {
 	}
 }
 
-// A tally is what was seen so far.
+// A tally is what has been seen so far.
 type tally struct {
 	mu              sync.Mutex
 	to              io.Writer
 	count           map[string]int
 	output          map[string][]string // by package and test, while it runs
 	broken          bool
-	packages, tests []event // those that ended; of tests only whole ones
+	packages, tests []event // that have ended; no subtests
 	figures         []string
 }
 
@@ -92,7 +92,7 @@ func (t *tally) runOne(cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// read takes note of the events that r has.
+// read records the events from r.
 func (t *tally) read(r io.Reader) {
 	in := bufio.NewReaderSize(r, 1<<20)
 	for {
@@ -117,7 +117,7 @@ func (t *tally) line(line []byte) {
 	t.see(ev)
 }
 
-// end prints what is known at the end, and reports whether all is well.
+// end prints the summary, and reports whether all is well.
 func (t *tally) end() bool {
 	t.list("packages", t.packages)
 	t.list("tests", t.tests)
@@ -128,8 +128,8 @@ func (t *tally) end() bool {
 	return t.count["fail"] == 0 && t.count["pass"] > 0 && !t.broken
 }
 
-// list prints the slowest of some. A test's time counts from its start: one that
-// runs beside others has waited for them in it.
+// list prints the slowest of some. A test's time counts from its start: a parallel test
+// includes the time it waited for others.
 func (t *tally) list(what string, of []event) {
 	if len(of) == 0 {
 		return
@@ -141,7 +141,7 @@ func (t *tally) list(what string, of []event) {
 	}
 }
 
-// see takes note of one event.
+// see records one event.
 func (t *tally) see(ev event) {
 	key := ev.Package + " " + ev.Test
 	switch ev.Action {

@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// enough is how much memory must be available, in KiB: many times what the temporary files of the tests take.
+// enough is how much memory must be available, in KiB: many times what the tests' temporary files need.
 const enough = 8 << 20
 
 // inMemory returns a command that runs a shell line with two file systems in memory: one for TMPDIR and one for the
-// directory where Plait runs git. They are mounted for the command alone and go with the last of its processes. Tests make
-// and remove several hundred thousand small files, which on a disk takes a third of their time; those that are about a
-// disk's file system mount one. The line runs as it is where the user may not mount, has set TMPDIR or GOTMPDIR, or less
+// directory where Plait runs git. They are mounted for the command alone and go with the last of its processes. Tests
+// create and remove several hundred thousand small files, which on a disk takes a third of their time; tests of a
+// disk's file system mount one. The line runs unchanged if the user may not mount, has set TMPDIR or GOTMPDIR, or less
 // than enough memory is available.
 func inMemory() (command func(line string) *exec.Cmd, done func()) {
 	nothing := func() {}

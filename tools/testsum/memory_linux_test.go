@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestInMemory looks where commands keep their temporary files, and that nothing of it is seen from here or left.
+// TestInMemory checks where commands keep temporary files, and that none of them is visible outside or left over.
 func TestInMemory(t *testing.T) {
 	if err := exec.Command("unshare", "-m", "true").Run(); err != nil {
 		if os.Getenv("CI") != "" {

@@ -4,7 +4,7 @@ package main
 
 import "os/exec"
 
-// inMemory returns shell: only Linux gives a command mounts of its own.
+// inMemory returns shell: only Linux gives a command its own mounts.
 func inMemory() (command func(line string) *exec.Cmd, done func()) {
 	return shell, func() {}
 }
