@@ -7,7 +7,7 @@
 //	Drive(thread)     drives one of them, on the called host, possibly for hours
 //
 // Both follow from the record alone. They may be made at any time, twice concurrently, or too often: leases
-// and compare-and-swap ensure correctness. So an engine may lose all its state. Rules:
+// and compare-and-swap ensure correctness. So an engine may lose all its state. Laws:
 //
 //   - A task that was poked is reconciled soon, again at Agenda.At at the latest, and again when a Drive of it has
 //     returned. After an error it is reconciled again after a while.
@@ -81,7 +81,7 @@ type Engine interface {
 	// Poke announces that there may be something to do for a task. It may be called at any time and too often,
 	// also for tasks that have ended.
 	Poke(ctx context.Context, task string) error
-	// Serve calls w by the rules above until ctx ends. Then it makes no further calls, and returns nil once all
+	// Serve calls w as the laws say until ctx ends. Then it makes no further calls, and returns nil once all
 	// have returned. It waits for an engine that is unavailable: an error means that it can never serve.
 	Serve(ctx context.Context, host Host, w Work) error
 }

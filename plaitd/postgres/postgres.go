@@ -1,7 +1,7 @@
 // Package postgres keeps a store in a Postgres database that several machines share.
 // Blobs over 256 KiB go to a bucket next to it, or into the database in pieces.
 //
-// Package store has the contract. Rules beyond it:
+// Package store has the contract. Laws beyond it:
 //
 //   - A commit is one statement, and so one transaction and one round trip, for all
 //     waiting batches of this process. A refused batch is undone alone.
