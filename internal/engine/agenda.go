@@ -165,13 +165,13 @@ func (m *moves) look(after time.Duration) {
 	}
 }
 
-// allBlocked reports whether a thread below is blocked and none has yet to be.
+// allBlocked reports whether a thread below is blocked and none remains to be blocked.
 func (n *node) allBlocked() bool {
 	any := false
 	for _, b := range n.below {
 		any = any || b.row.Status == store.Blocked
 		if b.row.Status == store.Running {
-			return false // block it first, and then the thread that waits for it
+			return false // it is blocked first, then the thread that waits for it
 		}
 	}
 	return any

@@ -41,7 +41,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if row.Ended() {
 		return row, nil
 	}
-	e.looks.Lock() // a look lets go of the thread soon, but may take it for driven until then
+	e.looks.Lock() // a look releases the thread soon, but until then it seems to have a driver
 	mine := held.take(id)
 	e.looks.Unlock()
 	if !mine {

@@ -1,7 +1,7 @@
 // Package engine drives tasks: it decides what follows, has attempts made, and commits their results.
 //
 // It turns a task's rows into further ones. Two calls drive everything. They depend only on the record, so
-// that anyone may make them at any time, even concurrently:
+// that any process may make them at any time, even concurrently:
 //
 //	Reconcile(task)   does what needs neither an agent nor files: decides and commits joins, takes over
 //	                  what calls return, applies wishes, blocks, resumes, cancels; says what may be driven
@@ -75,8 +75,8 @@ type Config struct {
 	// Patience is how long an agent that waits for an answer is kept, if Wait is set; after that, the answer
 	// begins a new turn. Zero: forever.
 	Patience time.Duration
-	// Shared means that others drive threads of the same task, and each thread is driven under a lease of its
-	// own. Otherwise the caller holds the lease of the task.
+	// Shared means that others drive threads of the same task, and each thread is driven under its own lease.
+	// Otherwise the caller holds the lease of the task.
 	Shared bool
 	// Worker names this machine in the rows of threads whose trees are here, so that others leave them to it.
 	// "": it has no name.

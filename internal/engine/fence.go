@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// fenced is the store of an engine whose threads are driven under leases of their own. What is committed for a
-// drive carries the fence of the drive's lease, which is in the context.
+// fenced is the store of an engine whose threads are each driven under their own lease. What is committed for
+// a drive carries the fence of the drive's lease, which is in the context.
 type fenced struct{ Store }
 
 type fenceKey struct{}

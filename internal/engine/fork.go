@@ -235,8 +235,8 @@ func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]
 	return found, nil
 }
 
-// spawned is what was made at a head for a path or a call: how many threads, and the last of them. Whoever
-// makes one more reads the thread anew first.
+// spawned is what was made at a head for a path or a call: how many threads, and the last of them. A
+// caller that makes another first reads the thread again.
 type spawned struct {
 	from dag.Hash
 	n    int

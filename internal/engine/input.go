@@ -106,7 +106,7 @@ func waitsForOthers(rows []store.Thread, row store.Thread) bool {
 }
 
 // CheckInput returns why a task cannot take a person's input now. meant names a thread of it, or is "". If
-// driven is set, someone drives the task, and input that cannot be delivered at once waits. Errors match
+// driven is set, the task has a driver, and input that cannot be delivered immediately waits. Errors match
 // attempt.ErrUsage.
 func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool) error {
 	rows, err := thread.Subtree(ctx, e.cfg.Store, task)

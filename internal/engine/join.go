@@ -60,7 +60,7 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 		}
 		draft.Paths = append(draft.Paths, end)
 		if f.decision.Outcome != flow.Joined || p.Kind != store.KindPath {
-			continue // a spawned thread has a conversation of its own
+			continue // a spawned thread has its own conversation
 		}
 		main := p.Path.ID == f.Rule.Main && (p.Status == store.Completed || f.decision.DecidedBy == "")
 		if main || follow == nil && p.Path.ID == f.decision.DecidedBy {

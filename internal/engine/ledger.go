@@ -60,8 +60,8 @@ func (e *Engine) account(ctx context.Context, row store.Thread) (*account, error
 	return l.accounts[row.ID], nil
 }
 
-// tally counts the usage of a task's threads anew, under the current limits. The ledger's mutex is held.
-// Attempts that begin from now on are counted by whoever begins them.
+// tally recounts the usage of a task's threads, under the current limits. The ledger's mutex is held.
+// Attempts that begin from now on are counted by the code that begins them.
 func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) error {
 	used, err := e.cfg.Store.Used(ctx, id)
 	if err != nil {

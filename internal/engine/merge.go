@@ -54,7 +54,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 			"; resolve it and resume, or resume and keep everything on branches"}, nil
 	}
 	var changed error
-	for range 3 { // repeat if a person changes the files meanwhile, or whoever merged them died
+	for range 3 { // repeat if a person changes the files meanwhile, or the process that merged them died
 		if f.decision.Merge == nil {
 			m, why, err := e.tryMerge(ctx, c.Row, f)
 			switch {
@@ -84,8 +84,8 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 		changed.Error() + "; resume when nothing changes these files any more"}, nil
 }
 
-// keepMerge records, beside the decision about a join, how the files that its paths changed are merged. It does
-// so before it changes a file, so that the same happens again after a crash.
+// keepMerge records, next to the decision about a join, how the files that its paths changed are merged. It
+// does so before it changes a file, so that the same happens again after a crash.
 func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *thread.Merge) error {
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		d := *f.decision

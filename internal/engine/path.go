@@ -95,8 +95,8 @@ func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 	return true
 }
 
-// atJoin ends a thread that has reached the join of its path: a path adopted by a fork by hand, or a fork by
-// hand from inside a path, for which no thread waits.
+// atJoin ends a thread that has reached the join of its path: a path adopted by a manual fork, or a manual
+// fork made inside a path, for which no thread waits.
 func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
 	if c.Row.Kind != store.KindPath {
 		return e.end(ctx, c, flow.End{Summary: d.Summary()})

@@ -7,8 +7,8 @@ import (
 )
 
 // A purse is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit,
-// since its usage is known only once it is answered. Several requests at once cannot each exceed it: if what
-// they have reserved may reach the limit, the next one waits for them.
+// since its usage is known only once it is answered. Several concurrent requests cannot each exceed it: if
+// what they have reserved may reach the limit, the next one waits for them.
 type purse struct {
 	account *account
 	now     func() int64
@@ -64,7 +64,7 @@ func (p *purse) close() {
 	p.account.ledger.tell()
 }
 
-// tell wakes those who wait for a change of what is spent.
+// tell wakes all who wait for a change in what is spent.
 func (l *ledger) tell() {
 	if l.spent != nil {
 		close(l.spent)

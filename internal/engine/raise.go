@@ -39,7 +39,7 @@ func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 }
 
 // raise gives the task the options it is resumed with, and doubles the limits that people have let its threads
-// exceed. Limits given by hand withdraw the open gates.
+// exceed. Limits that a person sets withdraw the open gates.
 func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Options) error {
 	own, more := o.Limits, &o.Limits
 	var let []store.Gate

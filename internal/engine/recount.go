@@ -11,10 +11,10 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// The usage that the workers of a team share. The usage of ended attempts is in their rows; attempts under way
-// add what they spend and reserve to counts of the task. Whoever begins an attempt or reserves something first
-// reads all of it, and commits only if no one else has done the same since: each count includes how often it
-// changed.
+// The usage that the workers of a team share. The usage of ended attempts is in their rows; running attempts
+// add what they spend and reserve to counts of the task. A worker that begins an attempt or reserves something
+// first reads all of it, and commits only if no one else has done the same since: each count includes how
+// often it changed.
 
 // Names of counts. A name ending in a slash is for one attempt, whose id follows.
 const (
@@ -26,8 +26,8 @@ const (
 	heldCostOf    = "held-cost/"
 )
 
-// recount reads the usage of a task's threads, and their limits, anew if others drive threads of the task too.
-// It returns the counts from before that.
+// recount reads the usage of a task's threads, and their limits, again if others drive threads of the task
+// too. It returns the counts from before that.
 func (e *Engine) recount(ctx context.Context, row store.Thread) (map[string]int64, error) {
 	if !e.cfg.Shared {
 		return nil, nil

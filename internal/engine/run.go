@@ -173,8 +173,8 @@ var moving = event.Types(
 	event.GateChanged{Change: event.Change(store.GateExpired)},
 )
 
-// watch calls look at once, and again each time something has happened to a task, until stop is called. If the
-// store fails, it calls cancel.
+// watch calls look immediately, and again each time something has happened to a task, until stop is called. If
+// the store fails, it calls cancel.
 func (e *Engine) watch(ctx context.Context, task string, cancel context.CancelCauseFunc, look func()) (stop func()) {
 	ctx, end := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -110,7 +110,7 @@ func (e *Engine) seedPath(c *threadState, path store.Thread) {
 	e.seeds[path.ID] = &n
 }
 
-// forget drops what the engine remembers of a thread, so that the next step reads it anew.
+// forget drops what the engine remembers of a thread, so that the next step reads it again.
 func (e *Engine) forget(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -109,8 +109,8 @@ func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
 	return nil
 }
 
-// markTaken marks a wish as taken. If two take it at once, one is first, and the other returns as if it had
-// been.
+// markTaken marks a wish as taken. If two take it concurrently, one is first, and the other returns as if
+// it had been.
 func (e *Engine) markTaken(ctx context.Context, w store.Wish) error {
 	err := e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{e.taken(w)}})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
