@@ -54,8 +54,8 @@ type asker struct {
 	waited  time.Duration
 }
 
-// patience is how long to wait for a command that runs beside a question: a command in the background may never
-// end.
+// patience is how long to wait for a command that runs while a question is open: a command in the background
+// may never end.
 const patience = 5 * time.Minute
 
 // ask implements agent.Request's Ask. An earlier answer to exactly this action still counts if it is an unused
@@ -268,7 +268,7 @@ func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
 	}
 	for _, g := range k.open {
 		if now, err := k.e.cfg.Store.Gate(context.Background(), g.ID); err == nil && now.State != store.GateOpen {
-			return // it was answered just now, and its waiter is about to see that
+			return // it has just been answered, and its waiter is about to see that
 		}
 	}
 	g := k.open[0]

@@ -16,7 +16,7 @@ func (w Worker) shapes(role flow.Role) bool {
 	return ok && role.Frontmatter != nil && a.Shapes(role.Frontmatter)
 }
 
-// contract tells the agent what to hand back. shaped means that the agent makes its model follow the schema.
+// contract tells the agent what to return. shaped means that the agent makes its model follow the schema.
 func contract(role flow.Role, shaped bool) string {
 	schema := schemaOf(role)
 	switch {

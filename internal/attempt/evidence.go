@@ -26,7 +26,7 @@ type evidenceRecorder struct {
 	known *evidenceIndex
 	cited map[string]bool // ids as in the answer: those of its own instance lack the instance's name
 	at    int64
-	own   map[string]*thread.Evidence // local ids of this answer; nil: handed in
+	own   map[string]*thread.Evidence // local ids of this answer; nil: submitted
 	ran   map[string]*thread.Evidence // commands of this answer by id
 	lines map[string]*thread.Evidence // and by command line: the newest that ended, otherwise the newest
 }
@@ -144,7 +144,7 @@ func (m *evidenceRecorder) seen(ctx context.Context, result agent.Result) (made 
 			given[kind+d.turn]++
 			n := given[kind+d.turn]
 			id, own := fmt.Sprintf("%s%s-%d", kind, d.turn, n), fmt.Sprintf("%s-%d", kind, n)
-			// The agent counts what it did in the turn that answers or, what is not in that, in one before.
+			// Agents count from the start of the answering turn or, for what is not in it, of an earlier one.
 			if (d.turn == m.p.tries.turn || n > last[d.kind]) && m.cited[own] && free(own) {
 				id = own
 			}

@@ -262,7 +262,7 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 	return answer{meta: canon, fields: fields, status: status, text: text}, nil
 }
 
-// setField sets a text in a canonical object, and keeps the spelling of all else.
+// setField sets a text in a canonical object, and keeps the spelling of everything else.
 func setField(canon json.RawMessage, name, text string) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(canon, &fields); err != nil {

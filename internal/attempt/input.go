@@ -38,7 +38,7 @@ func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
 }
 
 // inputs returns what the plan gives the action of a thread: the results of the actions it depends on, evidence
-// and artifacts. Large inputs are cut to their beginning. A fork by hand of an action is given the same.
+// and artifacts. Large inputs are cut to their beginning. A manual fork of an action is given the same.
 func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 	id, at := c.Def.ActionID(), c.Caller
 	if id == "" {
@@ -80,7 +80,7 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 	return out, nil
 }
 
-// siblings returns the newest threads of the plan's actions, for an action of the plan or a fork by hand of
+// siblings returns the newest threads of the plan's actions, for an action of the plan or a manual fork of
 // one; none if the plan's thread is gone.
 func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
 	for row.Parent == nil {

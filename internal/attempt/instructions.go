@@ -92,7 +92,7 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 }
 
 // instructions returns the instructions of a task. It searches for them once, before the first attempt, and
-// keeps them in the task's home, if it has one. A fork by hand has the instructions of the task that it comes
+// keeps them in the task's home, if it has one. A manual fork has the instructions of the task that it comes
 // from.
 func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
 	e.mu.Lock()
@@ -183,7 +183,7 @@ func findInstructions(tree string) (taskInstructions, error) {
 	}
 	root, err := os.OpenRoot(top)
 	if err != nil {
-		return t, nil // whoever works there will report what is missing
+		return t, nil // the agent that works there will report what is missing
 	}
 	defer root.Close()
 	if rel, err := filepath.Rel(top, tree); err == nil {

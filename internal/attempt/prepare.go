@@ -40,7 +40,7 @@ type Prepared struct {
 	watched
 }
 
-// watched is what runs beside the agent while it works.
+// watched is what runs alongside the agent while it works.
 type watched struct {
 	asks     *asker
 	listens  *listener // nil: the agent cannot hear people
@@ -57,7 +57,7 @@ type tries struct {
 	note    string // what the agent is told about the last one
 }
 
-// A conversation is a conversation of the vendor's in which an attempt works.
+// A conversation is the vendor's conversation in which an attempt works.
 type conversation struct {
 	session string        // to continue
 	from    *agent.Branch // to branch off from

@@ -15,7 +15,7 @@ import (
 // End ends an unfinished attempt whose owner died, and keeps its logs.
 func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) error {
 	fail := func(err error) error { return fmt.Errorf("end attempt %s: %w", a.ID, err) }
-	// Processes started on another machine are not touched: here their numbers belong to other processes.
+	// Processes started on another machine are not touched: here their pids belong to other processes.
 	here := a.Host == "" || a.Host == e.cfg.Host.Name
 	if a.PID != 0 && here && (a.Boot == "" || a.Boot == e.cfg.Host.Boot) {
 		if err := proc.Kill(a.PID, a.PIDStart); err != nil {

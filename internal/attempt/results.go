@@ -116,7 +116,7 @@ func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 	return out, nil
 }
 
-// fill fills in what an action handed back and used, and returns the files that have the whole.
+// fill fills in what an action returned and used, and returns the files that have the whole.
 func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.Hash, p thread.PathHead) (files []input,
 	err error) {
 	row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: fork, Join: thread.RoleJoin}}

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// maxSubmitted is how many entries an answer may hand in.
+// maxSubmitted is how many entries an answer may submit.
 const maxSubmitted = 200
 
 // A submitted entry is evidence that an agent points out in its answer.
