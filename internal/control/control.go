@@ -80,7 +80,7 @@ const (
 	ContextSummary = record.ContextSummary
 )
 
-// What happens at a join to files that paths changed in worktrees of their own.
+// What happens at a join to files that paths changed in their own worktrees.
 const (
 	MergeAuto = record.MergeAuto
 	MergeAsk  = record.MergeAsk

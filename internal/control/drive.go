@@ -222,7 +222,7 @@ func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, err
 		if lookErr != nil || !read && !again {
 			return nil, err
 		}
-		again = read // the reader may have let go between the two looks: look once more
+		again = read // the reader may have released it between the two looks: look once more
 		select {
 		case <-ctx.Done():
 			return nil, err

@@ -24,7 +24,7 @@ type KnownFlow struct {
 	Name        string `json:"name"`
 	Source      string `json:"source"` // FromProject, FromRegistry or FromBuiltIn
 	Description string `json:"description"`
-	File        string `json:"file"` // of a project's flow, else ""
+	File        string `json:"file"` // of a project's flow, otherwise ""
 }
 
 // Flows lists the flows that Find can find by name from dir, each once: the project's, those in the registry

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A Fork is a fork by hand.
+// A Fork is a manual fork.
 type Fork struct {
 	Thread  string  // a thread of any kind
 	At      string  // a step as thread.Reader.Find reads it; "": the last step before the end
@@ -28,10 +28,10 @@ type Fork struct {
 	// Rejoin, for a step inside a path, forks the thread that the path belongs to. The other paths are adopted
 	// as they are, and the thread joins again.
 	Rejoin bool
-	// InPlace keeps the working tree of the thread. Otherwise the fork has a worktree of its own, if the
+	// InPlace keeps the working tree of the thread. Otherwise the fork has its own worktree, if the
 	// record has the files as the step left them.
 	InPlace bool
-	// Tree is a git tree: the fork has a worktree of its own that begins with it. It cannot be combined with
+	// Tree is a git tree: the fork has its own worktree that begins with it. It cannot be combined with
 	// Rejoin.
 	Tree string
 }
@@ -106,7 +106,7 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 	}
 }
 
-// forkTree returns where a fork by hand works: in a worktree of its own if the earlier files are known,
+// forkTree returns where a manual fork works: in its own worktree if the earlier files are known,
 // otherwise where the forked thread works.
 func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.Definition, row, next store.Thread,
 	inPlace bool) (string, error) {
@@ -123,7 +123,7 @@ func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.D
 		return row.Tree, nil
 	}
 	// Only steps of roles that write record their files, and only with git. Otherwise reading the whole chain
-	// would be in vain.
+	// would be pointless.
 	if writes, err := e.Writes(ctx, row, def, slices.Sorted(maps.Keys(def.Roles))); err != nil || !writes {
 		return row.Tree, err
 	}

@@ -62,7 +62,7 @@ func (c *Controller) stepAt(ctx context.Context, row store.Thread, n int) (threa
 	return s, err
 }
 
-// position returns the innermost path that a step lies in, nil for none.
+// position returns the innermost path that a step is in, nil for none.
 func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	if own := p.row.Path; own != nil && p.row.Kind != store.KindWorker && own.Fork == p.step.Hash {
 		place := *own // its path begins here
@@ -111,13 +111,13 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	own := p.row.Path
 	if p.row.Kind == store.KindWorker {
-		own = nil // a thread of its own: no thread waits for its fork
+		own = nil // a separate thread: no thread waits for its fork
 	}
 	if own == nil && len(def.Forks) == 0 && len(def.Plans()) == 0 {
 		return nil, nil
 	}
 	// Going back from the head, it meets the forks after the step or at it. A join whose fork it does not meet
-	// is the join of a path around the step; each further one lies inside the earlier ones.
+	// is the join of a path around the step; each further one is inside the earlier ones.
 	var around []thread.Step
 	behind := false // the thread's own path begins after the step
 	for s, err := range c.reader.Walk(ctx, p.head) {

@@ -125,7 +125,7 @@ func live(rows []store.Thread) []store.Thread {
 	return out
 }
 
-// apart names the parts of a task that work, or have worked, in a working tree of their own.
+// apart names the parts of a task that work, or have worked, in their own working trees.
 func apart(rows []store.Thread) []string {
 	var names []string
 	for _, t := range rows[1:] {

@@ -10,7 +10,7 @@ import (
 )
 
 // InTurn returns why parts of a flow that change files take turns in a directory, "" if they do not: without
-// git they cannot have working trees of their own.
+// git they cannot have their own working trees.
 func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) string {
 	defs := map[string]*flow.Definition{}
 	for name, text := range b.Flows {

@@ -17,7 +17,7 @@ import (
 )
 
 // A Replay is a task that repeats another one with the recorded answers of models, programs and people. It is a
-// fork by hand from the start, in a worktree of the files that the other task began with.
+// manual fork from the start, in a worktree of the files that the other task began with.
 type Replay struct {
 	Row  store.Thread
 	Of   store.Thread

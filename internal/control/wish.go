@@ -69,7 +69,7 @@ func LogFile(home string, row store.Thread) string {
 	return filepath.Join(home, "logs", row.Root+".log")
 }
 
-// letGo waits a moment for the owner of a task to release it, and reports whether it has.
+// letGo waits up to 100 ms for the owner of a task to release it, and reports whether it has.
 func (c *Controller) letGo(ctx context.Context, task string) bool {
 	for range 10 {
 		select {
@@ -85,7 +85,7 @@ func (c *Controller) letGo(ctx context.Context, task string) bool {
 }
 
 // Remove deletes root threads and everything below them: rows, events, attempts, gates and the task
-// directories. Forks by hand stay, with the steps they share, and so do the branches of unmerged work. It calls
+// directories. Manual forks stay, with the steps they share, and so do the branches of unmerged work. It calls
 // each after each deletion, and refuses a thread that a process drives.
 func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.Thread) error) error {
 	bundles := map[dag.Hash]bool{}
@@ -153,8 +153,8 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
 }
 
-// removeHome removes what the agents of a task kept for themselves, including what lies elsewhere: see codex.
-// The directory around that cannot be read, so what lies elsewhere is removed first, from the inside.
+// removeHome removes what the agents of a task kept for themselves, including what is stored elsewhere: see
+// codex. The directory around that cannot be read, so what is stored elsewhere is removed first, from the inside.
 func removeHome(home string) error {
 	var errs error
 	apart, err := os.Readlink(filepath.Join(home, "codex"))

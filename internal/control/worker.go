@@ -29,7 +29,7 @@ type WorkerConfig struct {
 
 // A Worker drives threads of tasks that others drive too. It is the engine's driver on a team.
 //
-// Laws: a thread is driven under a lease of its own; if the lease is lost, its agent is stopped before another
+// Laws: a thread is driven under its own lease; if the lease is lost, its agent is stopped before another
 // worker can take the thread. Workers learn from the journal what others have done. One of the workers that
 // drive parts of a task holds the task's lease, draws its directory and notifies people; without one, nothing
 // is lost.
@@ -95,7 +95,7 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	if root, err = w.cfg.Store.Thread(ctx, id); err != nil {
 		return dispatch.Agenda{}, err
 	}
-	look := w.cfg.Look // whoever drives it may die
+	look := w.cfg.Look // its driver may die
 	if a.Look > 0 {
 		look = min(look, a.Look)
 	}
@@ -234,8 +234,8 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	return err
 }
 
-// use returns the engine of a task, shared by all that is done for it here at the same time. A new engine reads
-// the task's usage anew.
+// use returns the engine of a task, shared by all concurrent work on it here. A new engine reads the task's
+// usage again.
 func (w *Worker) use(ctx context.Context, root store.Thread) (*attended, error) {
 	w.mu.Lock()
 	if t := w.tasks[root.ID]; t != nil {
@@ -339,8 +339,8 @@ func (w *Worker) Heard(ctx context.Context, task string) error {
 	return err
 }
 
-// mind looks again and again, until stop is closed, at a task of which a thread is driven here. Another worker
-// may have found that a thread is no longer wanted before the thread was driven here; no event follows then.
+// mind looks repeatedly, until stop is closed, at a task with a thread that is driven here. Another worker may
+// have found that a thread is no longer wanted before the thread was driven here; no event follows then.
 func (w *Worker) mind(task string, stop <-chan struct{}) {
 	tick := time.NewTicker(w.cfg.Look)
 	defer tick.Stop()
