@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A stubborn store refuses some batches, as one does whose rows say something else than what it shows.
+// A stubborn store refuses some batches, like one whose rows differ from what it shows.
 type stubborn struct {
 	*mem.Store
 	left    *atomic.Int64 // how many it refuses, less than zero: all
@@ -38,7 +38,7 @@ func joins(b store.Batch) bool {
 	return slices.ContainsFunc(b.Events, func(e store.Event) bool { return e.Type == "thread.joined" })
 }
 
-// A batch that conflicts for ever ends the run in an error; one that conflicts a few times is made again.
+// A batch that always conflicts ends the run with an error; one that conflicts a few times is built again.
 func TestConflictForEver(t *testing.T) {
 	for name, refuses := range map[string]func(store.Batch) bool{"fork": makesPaths, "join": joins} {
 		for _, times := range []int64{-1, 3} {
@@ -49,7 +49,7 @@ func TestConflictForEver(t *testing.T) {
 				Store: stubborn{w.store, &left, refuses}, Reader: thread.NewReader(w.store), Desks: housetest.BareDesks{},
 				Agents: doing(said{&w.runs}), Now: func() time.Time { return time.UnixMilli(1) },
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would go on for ever
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would run forever
 			defer cancel()
 			row, err := e.Run(ctx, w.row.ID)
 			switch {

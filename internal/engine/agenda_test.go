@@ -14,43 +14,43 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// a is a thread of a task that waits for nobody.
+// a returns a thread of a task that waits for no one.
 func a(id string, status store.Status) *node {
 	return &node{row: store.Thread{ID: id, Status: status, Path: &store.Path{ID: id}}}
 }
 
-// blocked is one that is blocked.
+// blocked returns a blocked thread.
 func blocked(id string, kind store.ReasonKind, asks asking) *node {
 	n := a(id, store.Blocked)
 	n.row.Reason, n.asks = &store.Reason{Kind: kind, Message: "why"}, asks
 	return n
 }
 
-// by is a fork whose join has a rule.
+// by returns a fork whose join has a rule.
 func by(rule flow.JoinSpec) forked { return forked{Fork: flow.Fork{Rule: rule}} }
 
-// serial is a fork whose paths go one after the other.
+// serial returns a fork whose paths run one after the other.
 func serial(rule flow.JoinSpec) forked {
 	f := by(rule)
 	f.Strategy = flow.Serial
 	return f
 }
 
-// decided is a fork whose join is decided.
+// decided returns a fork whose join is decided.
 func decided(rule flow.JoinSpec) forked {
 	f := by(rule)
 	f.decision = &Decision{Join: "j", Outcome: flow.Joined}
 	return f
 }
 
-// depends is a fork of which one path waits for another.
+// depends returns a fork with a path that waits for another.
 func depends(rule flow.JoinSpec, path, on string) forked {
 	f := by(rule)
 	f.after = map[string][]string{path: {on}}
 	return f
 }
 
-// forks is a thread that waits for paths.
+// forks returns a thread that waits for paths.
 func forks(id string, f forked, paths ...*node) *node {
 	n := a(id, store.Running)
 	f.Rule.PathIDs = nil
@@ -63,7 +63,7 @@ func forks(id string, f forked, paths ...*node) *node {
 	return n
 }
 
-// calls is a thread that waits for a child.
+// calls returns a thread that waits for a child.
 func calls(id string, route bool, child *node) *node {
 	n := a(id, store.Running)
 	n.call, n.below = &called{child: child.row, route: route}, []*node{child}
@@ -81,7 +81,7 @@ func driven(n *node) *node {
 	return n
 }
 
-// what says the moves in words.
+// what spells out the moves.
 func what(m moves) string {
 	var out []string
 	say := func(verb string, ids ...string) {
@@ -193,9 +193,8 @@ func TestMoves(t *testing.T) {
 	}
 }
 
-// Whatever the tree: the same moves follow from the same rows, nobody is told to drive what has
-// ended or is driven, nothing is done twice, and a task in which nobody is waited for never stands
-// still.
+// Whatever the tree: the same rows give the same moves, nothing that has ended or is driven is to
+// be driven, nothing is done twice, and a task that waits for no one never stalls.
 func TestAnyMoves(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n := 0

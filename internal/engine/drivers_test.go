@@ -66,7 +66,7 @@ graph:
   wash: {done: {role: $END, prompt: "clean"}}
 `
 
-// said is an agent whose answers follow from the role and the visit alone.
+// said is an agent whose answers depend on the role and the visit alone.
 type said struct{ runs *atomic.Int64 }
 
 func (s said) Run(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
@@ -97,7 +97,7 @@ func newTown(t *testing.T, fault mem.Fault) *town {
 	return townWith(t, "", fault)
 }
 
-// townWith is a town whose flow has further lines at its top.
+// townWith returns a town whose flow begins with additional lines.
 func townWith(t *testing.T, lines string, fault mem.Fault) *town {
 	t.Helper()
 	s := mem.New(mem.Config{})
@@ -108,21 +108,21 @@ func townWith(t *testing.T, lines string, fault mem.Fault) *town {
 	return &town{t: t, store: s.With(fault), row: row}
 }
 
-// shared is the configuration of an engine that drives threads that others drive too.
+// shared returns the configuration of an engine whose threads others drive too.
 func shared(s Store, a agent.Agent) Config {
 	return Config{Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{}, Agents: doing(a), Shared: true,
 		Backoff: time.Microsecond}
 }
 
-// engine is that of one process, whose clock is off by an offset.
+// engine returns a process's engine, whose clock is off by offset.
 func (w *town) engine(s *mem.Store, offset time.Duration) *Engine {
 	cfg := shared(s, said{&w.runs})
 	cfg.Now = func() time.Time { return time.Now().Add(offset) }
 	return New(cfg)
 }
 
-// drive is what one process does until the task has ended: look what may be driven, and drive it. When
-// an operation of the store fails the process ends, and another one takes its place.
+// drive does what one process does until the task has ended: look what may be driven, and drive it. If
+// a store operation fails the process ends, and another replaces it.
 func (w *town) drive(ctx context.Context, offset time.Duration) {
 	for ctx.Err() == nil {
 		s := w.store.Share()
@@ -163,10 +163,10 @@ func (w *town) process(ctx context.Context, e *Engine) error {
 	return nil
 }
 
-// digest drives the task by that many processes, and returns what it has come to.
+// digest drives the task with that many processes, and returns the outcome.
 func (w *town) digest(processes int) dag.Hash {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute) // on a busy machine too: only what hangs takes so long
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Minute) // only what hangs takes that long
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range processes {
@@ -196,7 +196,7 @@ func (w *town) digest(processes int) dag.Hash {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	made := map[string]int{} // steps by the thread and the head that they follow on
+	made := map[string]int{} // steps by thread and the head that they follow
 	for _, a := range attempts {
 		if a.Status == store.AttemptRunning {
 			w.t.Errorf("attempt %s runs for ever", a.ID)
@@ -210,8 +210,8 @@ func (w *town) digest(processes int) dag.Hash {
 	return digest
 }
 
-// However many drive a task, whatever their clocks say, and whichever of them die or are told that a
-// write failed, kept or not: the same comes of it.
+// However many processes drive a task, whatever their clocks say, and whichever of them die or are
+// told that a write failed, kept or not: the outcome is the same.
 func TestDrivers(t *testing.T) {
 	want := newTown(t, nil).digest(1)
 	times := 40
@@ -222,7 +222,7 @@ func TestDrivers(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			var ops atomic.Int64
-			every := int64(300 + rand.IntN(700)) // so that a process gets somewhere
+			every := int64(300 + rand.IntN(700)) // so that a process makes progress
 			when := mem.When(rand.IntN(2))
 			fault := func(op mem.Op, w mem.When) error {
 				if w == when && ops.Add(1)%every == 0 {

@@ -27,7 +27,7 @@ graph:
   first: {joined: {role: $END}}
 `
 
-// A slow store lets something happen after it has read rows of threads that were asked for by their ids.
+// A slow store calls a function after it has read rows of threads by their ids.
 type slow struct {
 	*mem.Store
 	after func()
@@ -41,8 +41,8 @@ func (s slow) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Thread
 	return rows, err
 }
 
-// The end that was first decides a join, also when it and a later one come while the rows of the paths
-// are read: one of them has gone on twice, and the rows of all its threads are not read at once.
+// The first end decides a join, even if it and a later one occur while the rows of the paths are read:
+// one of them has been continued twice, and the rows of all its threads are not read together.
 func TestEndsWhilePathsAreRead(t *testing.T) {
 	s, engine, row := setUpFlow(t, race, finish)
 	ctx := t.Context()
@@ -103,8 +103,8 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 	}
 }
 
-// TestWhatEndsWhileItIsReadIsLookedAtAgain: the row of a path or child may be read once more after that of the
-// thread which waits for it, and say by then that it has ended.
+// TestWhatEndsWhileItIsReadIsLookedAtAgain: the row of a path or child may be read again after that of the
+// thread that waits for it, and show by then that it has ended.
 func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
 	_, engine, _ := setUp(t, "read", finish)
 	rule := flow.JoinSpec{Strategy: flow.AllCompleted}
@@ -122,8 +122,8 @@ func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestDriveWaitsForALook begins to drive a path while somebody in the same process looks at its task: it is driven,
-// though the look has every thread for itself meanwhile.
+// TestDriveWaitsForALook begins to drive a path during a look at its task in the same process: it is driven,
+// although the look owns every thread meanwhile.
 func TestDriveWaitsForALook(t *testing.T) {
 	s, engine, row := setUpFlow(t, race, finish)
 	ctx := t.Context()
@@ -159,7 +159,7 @@ func TestDriveWaitsForALook(t *testing.T) {
 	}
 }
 
-// A looked store lets something happen while a look has paths for itself.
+// A looked store calls a function while a look owns paths.
 type looked struct {
 	Store
 	now func()

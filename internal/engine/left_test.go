@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A task that is cancelled while the process that drove it is dead ends with the attempt that was left.
+// A task that is cancelled while its driver is dead ends, along with the unfinished attempt.
 func TestCancelWhatIsLeft(t *testing.T) {
 	w := newTown(t, nil)
 	ctx := t.Context()
@@ -21,7 +21,7 @@ func TestCancelWhatIsLeft(t *testing.T) {
 	}()
 	<-a.begun
 	dies.Kill()
-	defer func() { // what is left of the process in this one
+	defer func() { // what is left of that process in this one
 		close(a.on)
 		<-ended
 	}()

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Options that a task is given while an agent works are there after its step.
+// Options that a task is given while an agent works apply after its step.
 func TestOptionsWhileAnAgentWorks(t *testing.T) {
 	var give func() error
 	s, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

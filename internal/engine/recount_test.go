@@ -15,17 +15,17 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// spender is an agent each of whose attempts uses 10 tokens and a micro-dollar.
+// spender is an agent whose attempts each use 10 tokens and a micro-dollar.
 type spender struct{ runs *atomic.Int64 }
 
 func (s spender) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
 	s.runs.Add(1)
-	time.Sleep(time.Millisecond) // so that others begin beside it
+	time.Sleep(time.Millisecond) // so that others begin meanwhile
 	return agent.Result{Output: []byte("---\n$status: done\n---\nso"), Sandbox: "none",
 		Usage: agent.Usage{InputTokens: 7, OutputTokens: 3, CostMicroUSD: 1}}, nil
 }
 
-// limited is a town whose task has a limit, and workers of it.
+// limited returns a town whose task has a limit, and its workers.
 func limited(t *testing.T, limit string, workers int) (w *town, engines []*Engine) {
 	t.Helper()
 	w = townWith(t, "limits: {"+limit+"}\n", nil)
@@ -89,7 +89,7 @@ func TestLimitsOfSharedTask(t *testing.T) {
 	}
 }
 
-// What a join and a call say that was used below them includes what other workers had done there.
+// The usage that a join and a call report for what is below them includes that of other workers.
 func TestUsageOfSharedTask(t *testing.T) {
 	w, engines := limited(t, "maxDepth: 9", 2)
 	turn := 0
@@ -101,7 +101,7 @@ func TestUsageOfSharedTask(t *testing.T) {
 		if len(agenda.Drive) == 0 {
 			break
 		}
-		turn++ // each step by the other one
+		turn++ // the workers take turns
 		if _, err := engines[turn%2].Drive(t.Context(), agenda.Drive[turn%len(agenda.Drive)]); err != nil {
 			t.Fatal(err)
 		}
@@ -133,8 +133,8 @@ func TestUsageOfSharedTask(t *testing.T) {
 	}
 }
 
-// Requests of two workers cannot exceed a limit by one each: what one has set aside, the other waits for. What a dead
-// worker's attempt had spent stays spent.
+// Concurrent requests of two workers cannot each exceed a limit: one waits for what the other has reserved. What a
+// dead worker's attempt had spent stays spent.
 func TestPursesOfSharedTask(t *testing.T) {
 	w, engines := limited(t, "maxTokens: 100", 2)
 	ctx := t.Context()

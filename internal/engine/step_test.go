@@ -16,7 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// doing are agents of which each does the same.
+// doing returns agents that are all the same.
 func doing(a agent.Agent) attempt.Agents {
 	return attempt.Agents{
 		Defined: map[string]flow.Agent{"do": {Kind: "do"}}, Default: "do",
@@ -102,8 +102,8 @@ func interruptedRow(t *testing.T, s *mem.Store, id string) store.Attempt {
 	return a
 }
 
-// TestOnlyRepeatableAttemptsRide: the next attempt is recorded with this one's
-// step, unless nobody could tell after a crash whether it began.
+// TestOnlyRepeatableAttemptsRide: the next attempt is recorded with this one's step,
+// unless no one could tell after a crash whether it began.
 func TestOnlyRepeatableAttemptsRide(t *testing.T) {
 	for _, tt := range []struct {
 		access string

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// deaf is the store of a process that stands still: it is not told that its leases are lost.
+// deaf is the store of a suspended process: it is not told that its leases are lost.
 type deaf struct{ *mem.Store }
 
 func (d deaf) Acquire(ctx context.Context, name string) (store.Lease, error) {
@@ -24,7 +24,7 @@ type deafLease struct{ store.Lease }
 
 func (deafLease) Lost() <-chan struct{} { return nil }
 
-// waiting is an agent that says that it has begun, and works when it is let.
+// waiting is an agent that reports that it has begun, and works once it is allowed to.
 type waiting struct {
 	said
 	begun, on chan struct{}
@@ -49,8 +49,8 @@ func host(s Store, runs *atomic.Int64) (*Engine, waiting) {
 	return New(shared(s, a)), a
 }
 
-// A process that stood still while another took its thread over, and comes back, begins nothing and writes
-// nothing, although nobody told it; the other one is not disturbed.
+// A process that was suspended while another took over its thread begins nothing and writes nothing when
+// it comes back, although it was not told; the other one is not disturbed.
 func TestZombie(t *testing.T) {
 	want := newTown(t, nil).digest(1)
 	w := newTown(t, nil)
@@ -105,7 +105,7 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// A process that is told that its lease is lost stops its agent before another has one run.
+// A process that is told that its lease is lost stops its agent before another process starts one.
 func TestLost(t *testing.T) {
 	w := newTown(t, nil)
 	var runs atomic.Int64
