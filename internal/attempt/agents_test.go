@@ -7,8 +7,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestWorkerOfAnAction: who does the work of the role worker also does that of an action, which takes
-// its place under another name, and of each kind of attempt at it.
+// TestWorkerOfAnAction: the agent for the role worker also does the work of an action, which replaces
+// that role under another name, and of each kind of attempt at it.
 func TestWorkerOfAnAction(t *testing.T) {
 	h := newHouse(t, "read", nil)
 	h.cfg.Agents.Defined["other"] = flow.Agent{Kind: "do"}

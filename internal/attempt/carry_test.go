@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// TestPackSession carries files that grow, come late and are written anew.
+// TestPackSession carries files that grow, appear late and are rewritten.
 func TestPackSession(t *testing.T) {
 	s := mem.New(mem.Config{})
 	e := &Runner{cfg: Config{Store: s}}
@@ -69,7 +69,7 @@ func TestPackSession(t *testing.T) {
 	}
 }
 
-// TestHostileSession holds that bytes which are no session's write nothing.
+// TestHostileSession checks that bytes that are not a session write nothing.
 func TestHostileSession(t *testing.T) {
 	s := mem.New(mem.Config{})
 	e := &Runner{cfg: Config{Store: s}}

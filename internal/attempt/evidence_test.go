@@ -20,10 +20,10 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// An emitter is an agent that tells what it does.
+// An emitter is an agent that reports what it does.
 type emitter func(req agent.Request, emit func(agent.Event) error) (agent.Result, error)
 
-// emitting sets a thread up whose roles are done by do, in a working tree with files.
+// emitting sets up a thread whose roles are done by do, in a working tree with files.
 func emitting(t *testing.T, do emitter) (*mem.Store, *house, store.Thread) {
 	t.Helper()
 	h := newHouse(t, "write", housetest.Role(func(_ context.Context, req agent.Request, emit func(agent.Event) error) (
@@ -62,7 +62,7 @@ func ran(command, output string, code int) agent.Event {
 
 func answered(meta string) (agent.Result, error) { return agent.Result{Output: []byte(meta)}, nil }
 
-// evidenceOf reads the evidence that the newest step has.
+// evidenceOf reads the evidence of the newest step.
 func evidenceOf(t *testing.T, s *mem.Store, head dag.Hash) []*thread.Evidence {
 	t.Helper()
 	r := thread.NewReader(s)
@@ -215,7 +215,7 @@ func TestActivitiesAreBounded(t *testing.T) {
 	}
 }
 
-// proving is one answer held against the evidence of a task.
+// proving checks one answer against the evidence of a task.
 func proving(t *testing.T, e *house, row store.Thread, strict bool, output string, seen ...agent.Event) (answer,
 	error) {
 	t.Helper()
@@ -244,8 +244,8 @@ func mustRefuse(t *testing.T, err error, want string) {
 	}
 }
 
-// TestCountedIDs: an agent that was sent back, or cut off, may count what it did from its last turn on or from one
-// before; what its last turn has not done is of the one before.
+// TestCountedIDs: an agent that was sent back, or cut off, may count what it did from its last turn or from an
+// earlier one; what its last turn has not done is from the one before.
 func TestCountedIDs(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

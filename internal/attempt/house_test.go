@@ -50,8 +50,8 @@ func runner(s *mem.Store, do agent.Agent) *Runner {
 	})
 }
 
-// Step makes attempts at the next step until one becomes it, as what drives a thread does, and
-// commits it.
+// Step makes attempts at the next step until one becomes it, as a driver of the thread does,
+// and commits it.
 func (h *house) Step(ctx context.Context) (store.Thread, error) {
 	c, err := h.Thread(ctx, h.row)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestIdsAreCountedOn: over the visits of one instance, by whichever process.
+// TestIdsAreCountedOn: numbers continue over the visits of one instance, in any process.
 func TestIdsAreCountedOn(t *testing.T) {
 	s, e, row := emitting(t, nil)
 	for i, want := range []string{"first.cmd-1", "first.cmd-2", "first.cmd-3"} {
@@ -27,8 +27,8 @@ func TestIdsAreCountedOn(t *testing.T) {
 	}
 }
 
-// TestAForkInheritsEvidence: what the shared steps proved can be cited, and its ids
-// are taken.
+// TestAForkInheritsEvidence: what the shared steps proved can be cited, and its ids are
+// taken.
 func TestAForkInheritsEvidence(t *testing.T) {
 	s, e, row := emitting(t, func(_ agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if err := emit(ran("ls", "…the end", 0)); err != nil {

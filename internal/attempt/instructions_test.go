@@ -67,7 +67,7 @@ func TestFindInstructions(t *testing.T) {
 	}
 }
 
-// A task goes by what its project said when it began, and so does a fork of it by hand.
+// A task follows what its project said when it began, and so does a manual fork of it.
 func TestInstructionsAreKept(t *testing.T) {
 	h := newHouse(t, "write", nil)
 	h.cfg.Host.Home = t.TempDir()

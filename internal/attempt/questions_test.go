@@ -7,8 +7,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestQuestionsOfGates: a prompt says what was asked where a step may have been made at a gate, though the
-// flow that the thread goes on with has none.
+// TestQuestionsOfGates: a prompt repeats the question of a step that may have been made at a gate, even if
+// the flow that the thread continues with has no gates.
 func TestQuestionsOfGates(t *testing.T) {
 	h := newHouse(t, "", nil)
 	err := h.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: store.Gate{

@@ -9,8 +9,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// What is left of an attempt is ended on the machine that it was made on, and on no other, nor after that has
-// started anew: its numbers are those of other processes there.
+// What is left of an attempt is ended only on the machine that ran it, and not after that has rebooted: its
+// pids are other processes' then.
 func TestEndElsewhere(t *testing.T) {
 	for _, x := range []struct {
 		name, host, boot string

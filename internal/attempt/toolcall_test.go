@@ -16,14 +16,14 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// called is a tool call as an agent tells of it, whose lines are the first and the last of three.
+// called is a tool call as an agent reports it, whose lines are the first and the last of three.
 func called(phase string, line int, text string) agent.Event {
 	return agent.Event{Kind: agent.EventTool, ID: "c", Phase: phase, Text: "lab/note", Line: line,
 		Detail: json.RawMessage(`{"text":"` + text + `"}`)}
 }
 
-// TestToolCallsBecomeEvidence: of a call the lines of the transcript are kept from its beginning to its end, also
-// when it is of a turn before; one that failed has no hash, and one that is told of nowhere no entry.
+// TestToolCallsBecomeEvidence: the lines of the transcript from a call's start to its end are kept, even if it is
+// from an earlier turn; a call that failed has no hash, and one that is nowhere reported no entry.
 func TestToolCallsBecomeEvidence(t *testing.T) {
 	var turns int
 	s, e, _ := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
@@ -74,7 +74,7 @@ func TestToolCallsBecomeEvidence(t *testing.T) {
 	}
 }
 
-// heardDesks open desks that keep what the agent says.
+// heardDesks opens desks that keep what the agent says.
 type heardDesks struct{ housetest.BareDesks }
 
 func (heardDesks) Open(store.Thread, string, string, agent.Vendor) (agent.Directory, error) {
@@ -111,7 +111,7 @@ func TestArtifactsThatAnEntryNames(t *testing.T) {
 	}
 }
 
-// atDesk is a desk whose artifacts lie in a known place.
+// atDesk is a desk whose artifacts are in a known directory.
 type atDesk struct{ housetest.BareDesk }
 
 func (atDesk) Agent() agent.Desk { return agent.Desk{Artifacts: "/desk/artifacts"} }

@@ -2,8 +2,8 @@ package attempt
 
 import "testing"
 
-// TestTurns: what an id that an agent was told means stays so, whatever is tried again and however often the
-// role comes.
+// TestTurns: an id that an agent was told keeps its meaning, whatever is tried again and however often the
+// role runs.
 func TestTurns(t *testing.T) {
 	seen := map[string]bool{}
 	for visit := 1; visit <= 3; visit++ {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestWhatDidNotEndProvesNothing: a command that was declined or interrupted is kept and marked,
-// and no answer may rest on it.
+// and no answer may rely on it.
 func TestWhatDidNotEndProvesNothing(t *testing.T) {
 	s, e, row := emitting(t, nil)
 	minus := -1
@@ -110,7 +110,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		}
 	}
 
-	// The same of another's, from the record.
+	// The same for another's, from the record.
 	for _, added := range ans.proved {
 		ev := event.New(row, 1, added)
 		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
@@ -123,7 +123,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		_, err := proving(t, e, row, true, p)
 		mustRefuse(t, err, want)
 	}
-	// Who has none of that name means the only one there is, as whoever reads it does.
+	// An instance without that name means the only one there is, as readers resolve it.
 	other := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "other"}, watched: watched{activity: &activityRecorder{}}}
 	ans, err = parse(agent.Result{Output: []byte("---\n$status: done\n---\nevidence:cmd-2")}, 0, false)
 	if err != nil {
