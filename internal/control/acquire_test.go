@@ -9,7 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestDriveWaitsForNotes: who reads the notes of a task has its lease, and drives nothing.
+// TestDriveWaitsForNotes: a process that reads the notes of a task holds its lease, and drives nothing.
 func TestDriveWaitsForNotes(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
 		return agent.Result{Output: []byte(status("done"))}, nil

@@ -18,11 +18,11 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// An asking agent asks whether it may run a command, and answers with what it
-// was told. A question whose attempt ends is an attempt that was cut off.
+// An asking agent asks whether it may run a command, and answers with what it was told.
+// If the attempt ends while it asks, the attempt was cut off.
 type asking struct {
 	inside bool
-	opened chan struct{} // gets one for each run that asks, before it asks
+	opened chan struct{} // receives once for each run that asks, before it asks
 
 	mu      sync.Mutex
 	prompts []string
@@ -125,7 +125,7 @@ func TestApprovals(t *testing.T) {
 		inside  bool
 		answer  string // approve, deny or nothing
 		want    string
-		state   store.GateState // of the gate, "" when none opens
+		state   store.GateState // of the gate, "" if none opens
 		via     store.Via
 	}{
 		{"a person approves", Options{}, false, "approve", "yes", store.GateApproved, store.ViaCLI},
@@ -171,12 +171,12 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// A question outlives the process that asked it, and its answer leads to the
-// same end as if nothing had happened.
+// A question outlives the process that asked it, and its answer leads to the same end
+// as without the interruption.
 func TestAnApprovalSurvives(t *testing.T) {
 	for _, approve := range []bool{true, false} {
 		t.Run(map[bool]string{true: "approved", false: "denied"}[approve], func(t *testing.T) {
-			// What an undisturbed run comes to.
+			// The outcome of an undisturbed run.
 			h := newHouse(t, map[string]scripted{"work": (&asking{}).run})
 			c := h.controller()
 			row := h.beginWith(c, one("write", ""), Options{})
@@ -213,7 +213,7 @@ func TestAnApprovalSurvives(t *testing.T) {
 				default:
 					resume.Wait = true
 					wg.Go(func() {
-						// It answers only when the resume waits.
+						// It answers only once the resume waits.
 						for pos := int64(0); ; {
 							now, err := h.store.Thread(t.Context(), row.ID)
 							if err != nil || now.Status == store.Blocked {
@@ -246,7 +246,7 @@ func TestAnApprovalSurvives(t *testing.T) {
 	}
 }
 
-// The answer to a question of a task that is over is nobody's business.
+// A question of a task that is over needs no answer.
 func TestTheEndWithdraws(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": (&asking{}).run})
 	c := h.controller()
@@ -265,7 +265,7 @@ func TestTheEndWithdraws(t *testing.T) {
 		t.Errorf("the gate is %s, want withdrawn", g.State)
 	}
 
-	// One that waits with nobody at work.
+	// One that waits without an agent at work.
 	h = newHouse(t, map[string]scripted{"work": (&asking{}).run})
 	c = h.controller()
 	row = h.beginWith(c, one("write", ""), Options{})
@@ -288,8 +288,8 @@ func TestTheEndWithdraws(t *testing.T) {
 	}
 }
 
-// What was cut off and may have acted is made again when a person says so at its
-// gate.
+// An attempt that was cut off and may have acted is repeated once a person approves
+// that at its gate.
 func TestInterruptedAttemptsAreGates(t *testing.T) {
 	for _, approve := range []bool{true, false} {
 		started, first := make(chan struct{}), true
@@ -320,14 +320,14 @@ func TestInterruptedAttemptsAreGates(t *testing.T) {
 			wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
 			continue
 		}
-		for range 2 { // a no holds, however often it is resumed
+		for range 2 { // a no stands, however often it is resumed
 			wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "attempts")
 		}
 		wantStatus(t, h.drive(h.controller(), row.ID, Resume{Again: true}), store.Completed, "")
 	}
 }
 
-// A sessioned agent has sessions as a vendor has: by name, some of them lost.
+// A sessioned agent has sessions like a vendor's: by name, some of them lost.
 type sessioned struct {
 	agent.Agent
 	lost map[string]bool
@@ -385,7 +385,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("sessions: -want +got\n%s", diff)
 	}
 
-	// A fork after the first review goes on in branches of the sessions.
+	// A fork after the first review continues in branches of the sessions.
 	saw = nil
 	c := h.controller()
 	fork, err := c.Fork(t.Context(), Fork{Thread: row.ID, At: "3", ID: "01JD0000000000000000000001"})
@@ -398,8 +398,8 @@ func TestSessions(t *testing.T) {
 		t.Errorf("sessions of the fork: -want +got\n%s", diff)
 	}
 
-	// Where the vendor has lost one, the prompt carries it all, and the record
-	// says so.
+	// If the vendor has lost one, the prompt carries everything, and the record says
+	// so.
 	saw, power.lost["s2"] = nil, true
 	fork, err = c.Fork(t.Context(), Fork{Thread: row.ID, At: "3", ID: "01JD0000000000000000000002"})
 	if err != nil {

@@ -125,7 +125,7 @@ func TestTooManyArtifactsGoBack(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": leaves(func(dir string) error {
 		n := 65
 		if tries++; tries == 2 {
-			n = 64 // and those of the first attempt are gone
+			n = 64 // and the first attempt's are gone
 		}
 		for i := range n {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o644); err != nil {
@@ -141,8 +141,8 @@ func TestTooManyArtifactsGoBack(t *testing.T) {
 	}
 }
 
-// TestACorrectedAnswerKeepsItsArtifacts holds that an agent that only gives its answer again, in the session that did
-// the work, need not do the work again; one without a session does it from the start.
+// TestACorrectedAnswerKeepsItsArtifacts checks that an agent that only repeats its answer, in the session that did
+// the work, need not do the work again; one without a session starts over.
 func TestACorrectedAnswerKeepsItsArtifacts(t *testing.T) {
 	for _, session := range []string{"", "s"} {
 		tries := 0

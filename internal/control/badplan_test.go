@@ -78,7 +78,7 @@ func TestPlanLimits(t *testing.T) {
 			if row.Reason.Limit != tt.want || len(h.below(row)) != 0 {
 				t.Errorf("reason %+v, below %v", row.Reason, h.below(row))
 			}
-			// A person may let it have as much again, once for each time it asks.
+			// A person may allow it as much again, once for each time it asks.
 			h.agents["a"], h.agents["b"] = output("success", "a"), output("success", "b")
 			for range 6 {
 				if row.Ended() {

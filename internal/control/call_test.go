@@ -195,7 +195,7 @@ func TestCallFails(t *testing.T) {
 	})
 }
 
-// A recursion without end stops at the depth limit, and nothing else is written.
+// An endless recursion stops at the depth limit, and nothing else is written.
 func TestRecursion(t *testing.T) {
 	again := replaceOnce(replaceOnce(develop, "coder: {description: codes}", "coder: {flow: develop}"),
 		"    gave-up: {role: $END, prompt: \"no\", code: 1}\n", "")
@@ -239,7 +239,7 @@ func TestBudgetIsTheCallers(t *testing.T) {
 	wantStatus(t, row, store.Completed, "")
 }
 
-// What a person adds goes to the thread that asked.
+// Input goes to the thread that asked.
 func TestInputReachesTheChild(t *testing.T) {
 	agents := solveAgents()
 	agents["coder"] = say(`{"$status":"$SUSPEND","reason":"which port?"}`, "---\n$status: done\n---\nThe code.")
@@ -255,7 +255,7 @@ func TestInputReachesTheChild(t *testing.T) {
 	}
 }
 
-// What a person adds to a thread whose called flow failed is told the next one.
+// Input to a thread whose called flow failed is told to the next one.
 func TestMoreInputForAFailedCall(t *testing.T) {
 	agents := solveAgents()
 	agents["coder"] = say("---\n$status: gave-up\n---\nToo hard.", "---\n$status: done\n---\nThe code.")
@@ -273,8 +273,8 @@ func TestMoreInputForAFailedCall(t *testing.T) {
 	}
 }
 
-// A path that begins with a call finds its child again after a crash, also when
-// the clock has gone on since its parent was made.
+// A path that begins with a call finds its child again after a crash, even if the clock
+// has advanced since its parent was made.
 func TestCallsOfPathsAreFoundAgain(t *testing.T) {
 	agents := solveAgents()
 	agents["coder"] = fails(agent.Refused)
@@ -302,7 +302,7 @@ graph:
 	}
 }
 
-// What a task was started with bounds it: where that cannot be read, nothing is done.
+// The options a task was started with limit it: if they cannot be read, nothing is done.
 func TestOptionsThatCannotBeRead(t *testing.T) {
 	const calls = `
 version: 1

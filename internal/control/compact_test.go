@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// long is loop with a quota so small that a few texts fill it.
+// longTalk is loop with a quota so small that a few texts fill it.
 var longTalk = replaceOnce(loop, "version: 1\n", "version: 1\ncontext: {tokens: 200, pin: [plan]}\n")
 
 func longAgents(said *[]string) map[string]scripted {
@@ -97,8 +97,8 @@ func TestFullContextIgnoresSummaries(t *testing.T) {
 	}
 }
 
-// At 90 % of the quota an agent that can summarise does so by itself; one that
-// cannot is not asked, and one that fails does not stop the work.
+// At 90 % of the quota an agent that can summarise does so by itself; one that cannot
+// is not asked, and a failed summary does not stop the work.
 func TestCompactByItself(t *testing.T) {
 	for _, tt := range []struct {
 		name, kind string

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// mayRun returns an agent that asks for a command, which a person may change or not, and answers with what it may run.
+// mayRun returns an agent that asks to run a command, perhaps editable, and answers with what it may run.
 func mayRun(editable bool) scripted {
 	return func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
 		act := agent.Action{Type: "command", Command: "make install", Cwd: "/src"}
@@ -38,7 +38,7 @@ func mayRun(editable bool) scripted {
 
 var instead = gate.Answer{Approve: true, By: "someone", Via: store.ViaCLI, Input: json.RawMessage(`{"command":"make test"}`)}
 
-// TestApprovedInAnotherForm approves another command than the one that an agent asks for.
+// TestApprovedInAnotherForm approves a different command from the one that an agent asks for.
 func TestApprovedInAnotherForm(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": mayRun(true)})
 	h.clock = time.Now
@@ -63,7 +63,7 @@ func TestApprovedInAnotherForm(t *testing.T) {
 	}
 }
 
-// TestAnEditSurvives answers while nobody works, and the agent that asks again is given what was approved.
+// TestAnEditSurvives answers while no agent works; when the agent asks again it is given what was approved.
 func TestAnEditSurvives(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": mayRun(true)})
 	c := h.controller()
@@ -80,7 +80,7 @@ func TestAnEditSurvives(t *testing.T) {
 	}
 }
 
-// TestNoOtherForm holds that an agent which cannot carry out anything else is not approved anything else.
+// TestNoOtherForm checks that an agent that can only carry out what it asked for is not approved anything else.
 func TestNoOtherForm(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": mayRun(false)})
 	c := h.controller()

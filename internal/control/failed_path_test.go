@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// Why a path failed: the kind is in the join's meta and text, and known to routes; the message is in
-// its detail and told to agents, and never in the text. The path need not have made a step.
+// Why a path failed: the kind is in the join's meta and text, and routes can use it; the message is
+// in its detail and told to agents, and never in the text. The path need not have made a step.
 func TestWhyAPathFailed(t *testing.T) {
 	var told string
 	fails := func(kind, message string) scripted {

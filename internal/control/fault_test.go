@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
-// TestSameHeadOnEveryStore holds the oracle: same flow, agents, clock and root
-// id give the same head.
+// TestSameHeadOnEveryStore checks the oracle's premise: same flow, agents, clock and
+// root id give the same head.
 func TestSameHeadOnEveryStore(t *testing.T) {
 	inMemory := newHouse(t, loopAgents())
 	a := inMemory.run(loop)
@@ -36,9 +36,9 @@ func TestSameHeadOnEveryStore(t *testing.T) {
 	}
 }
 
-// TestFaults fails each store operation of a run in turn, before and after it
-// took effect, reopens the store and resumes: the outcome is always that of an
-// undisturbed run, and no committed step was made twice.
+// TestFaults fails each store operation of a run in turn, before and after it took
+// effect, reopens the store and resumes: the outcome is always that of an undisturbed
+// run, and no committed step was made twice.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	clean := newHouse(t, loopAgents())
@@ -82,7 +82,7 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 	_, err := first.Begin(t.Context(), Spec{Bundle: mustPack(t, loop).Bundle, Prompt: "do it", Workspace: h.dir,
 		ID: rootID})
 	if err == nil {
-		first.Drive(t.Context(), rootID, Resume{}) // its error is the fault's, or none
+		first.Drive(t.Context(), rootID, Resume{}) // its error is the fault's, or nil
 	}
 	mu.Lock()
 	wasHit := hit

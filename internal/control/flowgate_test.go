@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// gated asks twice: to go on, and which port.
+// gated asks twice: whether to continue, and which port.
 const gated = `
 version: 1
 name: test
@@ -46,7 +46,7 @@ func TestFlowGates(t *testing.T) {
 		g.ExpiresAt == 0 {
 		t.Fatalf("gate: %+v", g)
 	}
-	// Nothing changes while nobody answers.
+	// Nothing changes until someone answers.
 	before := h.events(row.ID, "thread.blocked")
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "gate")
 	if h.events(row.ID, "thread.blocked") != before || len(h.gates(row.ID, 1)) != 1 {
@@ -100,7 +100,7 @@ func TestFlowGatesRefusedAndLate(t *testing.T) {
 	}
 }
 
-// A gate in one path leaves the others at work; whoever waits goes on when it is
+// A gate in one path leaves the others at work; a path that waits continues once it is
 // answered.
 func TestGateInAPath(t *testing.T) {
 	yaml := replaceOnce(survey, "  db: {done: {role: seen}}\n", "  db: {done: {role: sure}}\n"+

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A writer that was cut off is asked about, though a summary could move its thread
-// past it.
+// A person is asked about a writer that was cut off, even though a summary could move
+// its thread past it.
 func TestCompactingForgetsNobodyWhoMayHaveActed(t *testing.T) {
 	agents := loopAgents()
 	atWork := make(chan struct{})
@@ -32,7 +32,7 @@ func TestCompactingForgetsNobodyWhoMayHaveActed(t *testing.T) {
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
 }
 
-// One that only reads has nothing to be asked about.
+// For one that only reads there is nothing to ask.
 func TestWhatWasCutOffAndOnlyReadsIsCompacted(t *testing.T) {
 	agents := loopAgents()
 	atWork := make(chan struct{})
@@ -48,8 +48,8 @@ func TestWhatWasCutOffAndOnlyReadsIsCompacted(t *testing.T) {
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
 }
 
-// A path that goes on from one whose writer was cut off asks first: in the tree that
-// they share, nobody has put anything back. In a tree of its own it begins anew.
+// A path that continues one whose writer was cut off asks first: in the tree they share
+// nothing has been put back. In its own tree it starts over.
 func TestTheNextTryAsksAboutTheOneCutOff(t *testing.T) {
 	for _, git := range []bool{false, true} {
 		t.Run(map[bool]string{false: "in the person's tree", true: "in a worktree"}[git], func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestTheNextTryAsksAboutTheOneCutOff(t *testing.T) {
 	}
 }
 
-// A summary that came to nothing is no try of the work that waits.
+// A failed summary does not count as a try of the work that waits.
 func TestAFailedSummaryIsNoTry(t *testing.T) {
 	earlier := func(h *house, row store.Thread) (n int) {
 		t.Helper()
@@ -119,7 +119,7 @@ func TestAFailedSummaryIsNoTry(t *testing.T) {
 	}
 	agents[thread.RoleCompact] = fails(agent.Refused)
 	h := newHouse(t, agents)
-	h.kind = "codex" // which summarises by itself
+	h.kind = "codex" // codex summarises by itself
 	row := h.run(longTalk)
 	wantStatus(t, row, store.Completed, "")
 	if h.runs[thread.RoleCompact] == 0 {
@@ -129,7 +129,7 @@ func TestAFailedSummaryIsNoTry(t *testing.T) {
 		t.Errorf("steps name %d earlier attempts, the review was try %d", n, tries["review"])
 	}
 
-	// By hand, before another process goes on.
+	// Manually, before another process continues.
 	agents["review"] = say(`{"$status":"$SUSPEND","reason":"?"}`, status("good"))
 	h = newHouse(t, agents)
 	row = h.run(longTalk)

@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A fork from inside a path keeps the path's place, whichever thread the step is
-// taken from, and ends where the join would be.
+// A fork from inside a path keeps its position in the path, whichever thread the step
+// is taken from, and ends where the join would be.
 func TestForkInsideAPath(t *testing.T) {
 	h := newHouse(t, surveyAgents())
 	row := h.run(survey)
@@ -166,7 +166,7 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 		t.Errorf("trees of the step: %+v: %v", detail, err)
 	}
 
-	// A fork by hand works on what its step left, beside the person's own files.
+	// A manual fork works on what its step left, next to the person's own files.
 	fork, err := h.controller().Fork(t.Context(), Fork{Thread: paths["a"].ID})
 	if err != nil || fork.Tree == row.Tree || fork.Tree == paths["a"].Tree {
 		t.Fatalf("the fork works in %q: %v", fork.Tree, err)
@@ -180,7 +180,7 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 		t.Errorf("the fork begins with %q: %v", got, err)
 	}
 
-	// Removing the task takes its worktrees and refs away, and nothing else.
+	// Removing the task removes its worktrees and refs, and nothing else.
 	if err := h.controller().Remove(t.Context(), []string{row.ID}, func(store.Thread) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestWritingPathsHaveWorktrees(t *testing.T) {
 	}
 }
 
-// Where no git keeps what was there, writers of two tasks take turns too.
+// Without git to keep the earlier state, writers of two tasks take turns too.
 func TestOneWriterOfTwoTasks(t *testing.T) {
 	began, release := make(chan string, 2), make(chan struct{})
 	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
@@ -243,8 +243,8 @@ func TestOneWriterOfTwoTasks(t *testing.T) {
 	}
 }
 
-// A writer that was cut off in a worktree of its own is put back and runs again
-// without asking.
+// The worktree of a writer that was cut off is reset, and the writer runs again without
+// asking.
 func TestInterruptedWritersArePutBack(t *testing.T) {
 	begun, first := make(chan struct{}), true
 	agents := surveyAgents()
@@ -274,7 +274,7 @@ func TestInterruptedWritersArePutBack(t *testing.T) {
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
 }
 
-// Where there is no git, writers take turns in the one tree.
+// Without git, writers take turns in the single tree.
 func TestOneWriterAtATime(t *testing.T) {
 	inside := make(chan struct{}, 1)
 	writer := func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -34,7 +34,7 @@ func TestFaultsInTrees(t *testing.T) {
 			for _, when := range []mem.When{mem.Before, mem.After} {
 				t.Run(fmt.Sprintf("%s %s %s", tree.name, op, when), func(t *testing.T) {
 					t.Parallel()
-					stride := 5 / soak.Tries(5, 5) // in CI each commit, which is where it matters
+					stride := 5 / soak.Tries(5, 5) // in CI every commit, where it matters
 					if op != mem.OpCommit {
 						stride = max(stride, 3)
 					}
@@ -57,8 +57,8 @@ func TestFaultsInTrees(t *testing.T) {
 	}
 }
 
-// A fault is that of the n-th operation, and of all after it when every is set: a
-// disk that is gone.
+// A fault fails the n-th operation and, if every is set, all after it: a disk that is
+// gone.
 type fault struct {
 	op    mem.Op
 	when  mem.When
@@ -66,8 +66,8 @@ type fault struct {
 	every bool
 }
 
-// strikes runs flows with the fault in a first process and without one in a
-// second. It reports whether there was such an operation.
+// strikes runs flows with the fault in a first process and without it in a second. It
+// reports whether there was such an operation.
 func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string, want dag.Hash,
 	steps map[string]int) bool {
 	h := newHouse(t, agents)
@@ -119,7 +119,7 @@ func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string,
 	return hit
 }
 
-// tally counts the attempts that became steps, by role. None may be left running.
+// tally counts the attempts that became steps, by role. None may still be running.
 func (h *house) tally(t *testing.T) map[string]int {
 	t.Helper()
 	attempts, err := h.store.Attempts(context.Background(), store.AttemptFilter{})

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// fifo puts a FIFO where path says, whatever was there.
+// fifo puts a FIFO at path, whatever was there.
 func fifo(t *testing.T, path string) {
 	t.Helper()
 	os.RemoveAll(path)
@@ -22,7 +22,7 @@ func fifo(t *testing.T, path string) {
 	}
 }
 
-// What an agent plants in the repository starts nothing, and steals nobody's work.
+// What an agent plants in the repository starts nothing, and destroys no one's work.
 func TestPlantedInTheRepository(t *testing.T) {
 	own := func(v *villain, name string) string { return filepath.Join(v.h.dir, ".git", name) }
 	config := func(key string) crime {
@@ -91,7 +91,7 @@ func TestPlantedInTheRepository(t *testing.T) {
 	})
 }
 
-// mended says that a person who runs git can go on.
+// mended checks that a person who runs git can continue.
 func mended(args ...string) func(*villain, store.Thread) {
 	return func(v *villain, row store.Thread) {
 		v.git(v.h.dir, args...)
@@ -101,7 +101,7 @@ func mended(args ...string) func(*villain, store.Thread) {
 	}
 }
 
-// neverAgain says that no agent is begun in a place that is not its own.
+// neverAgain checks that no agent is started in a directory that is not its own.
 func neverAgain(v *villain, row store.Thread) {
 	row = v.h.drive(v.h.controller(), row.ID, Resume{})
 	wantStatus(v.t, row, store.Blocked, "child")
@@ -118,7 +118,7 @@ func (v *villain) hooks(dir string) {
 	}
 }
 
-// tell returns a commit that has one more file than HEAD, or holds another text in it.
+// tell returns a commit that has one more file than HEAD, or another text in it.
 func (v *villain) tell(dir, name string, text ...string) string {
 	file := filepath.Join(v.t.TempDir(), "text")
 	v.write(file, strings.Join(text, ""))
@@ -141,7 +141,7 @@ func (v *villain) gitIn(dir, env string, args ...string) string {
 }
 
 // What an agent does to its own worktree is its own work: never a way out, and never
-// merged unseen where it commands others.
+// merged unseen where it would command others.
 func TestHostileWorktrees(t *testing.T) {
 	in := func(v *villain, name string) string { return filepath.Join(v.tree, name) }
 	asked := func(name string) crime {
@@ -221,7 +221,7 @@ func TestHostileWorktrees(t *testing.T) {
 	})
 }
 
-// What is written into the tree of another after its step was kept is not merged as its
+// What is written into another's tree after its step was kept is not merged as its
 // work, and the tree stays for a person to look at.
 func TestWritesIntoATreeThatIsKept(t *testing.T) {
 	h := twoWriters(t, nil, edits("b", "two\n1\n2\n3\n"))

@@ -78,7 +78,7 @@ graph:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // a resume comes no further
+	for range 2 { // a resume gets no further
 		row = h.drive(h.controller(), row.ID, Resume{})
 		if row.Status != store.Blocked {
 			t.Fatalf("the task is %s: %+v", row.Status, row.Reason)
@@ -106,7 +106,7 @@ graph:
 	h.sound(row)
 }
 
-// Answers that are no work come to nothing, and hold nobody else up.
+// Answers that contain no work have no effect, and block no one else.
 func TestUselessWorkers(t *testing.T) {
 	for name, out := range map[string][]byte{
 		"nothing":            nil,
@@ -153,8 +153,8 @@ func (j *jumpy) now() time.Time {
 	return time.UnixMilli(1_700_000_000_000).Add(time.Duration(j.off.Load()))
 }
 
-// The clock jumps while a task is at work, and while nobody drives it: the same comes of
-// it, in the same order.
+// The clock jumps while a task is at work, and while it is not driven: the outcome is
+// the same, in the same order.
 func TestClocksThatJump(t *testing.T) {
 	want := ""
 	for _, jump := range []time.Duration{0, -time.Hour, 24 * time.Hour, -20 * 365 * 24 * time.Hour,
@@ -202,7 +202,7 @@ func TestClocksThatJump(t *testing.T) {
 	}
 }
 
-// ordered fails the test unless each event of a task comes after what it follows from.
+// ordered fails the test unless each event of a task comes after those that it follows from.
 func (h *house) ordered(row store.Thread) {
 	h.t.Helper()
 	events, err := h.store.Events(h.t.Context(), 0, store.EventFilter{Task: row.Task})
@@ -228,9 +228,9 @@ func (h *house) ordered(row store.Thread) {
 	}
 }
 
-// A jump forward is time that has passed, for what is told by the clock: a gate that
-// expires is a no, never a yes, and a join's time is up at the next resume. A jump back
-// leaves both as they are.
+// A jump forward counts as elapsed time for whatever the clock decides: a gate that
+// expires is a no, never a yes, and a join times out at the next resume. A jump back
+// changes neither.
 func TestJumpsAndDeadlines(t *testing.T) {
 	for jump, want := range map[time.Duration]store.GateState{-time.Hour: store.GateOpen,
 		24 * time.Hour: store.GateExpired} {

@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/task"
 )
 
-// A villain is an agent that nothing holds, at work on the action one while the action
-// two is done by an honest agent, and a gate waits for a person.
+// A villain is an agent that nothing confines, at work on the action one while an
+// honest agent does the action two, and a gate waits for a person.
 type villain struct {
 	t       *testing.T
 	h       *house
@@ -26,10 +26,10 @@ type villain struct {
 	sibling string // the other's
 	task    string // the task's directory
 	gate    string
-	out     string // a place that is nobody's
+	out     string // a directory that belongs to no one
 }
 
-// write puts text where path says, whatever was there, with the directories above.
+// write writes text to path, whatever was there, making the directories above.
 func (v *villain) write(path, text string) {
 	v.t.Helper()
 	os.RemoveAll(path)
@@ -88,12 +88,12 @@ func (v *villain) trap(path string) string {
 type crime struct {
 	do     func(v *villain)
 	say    string       // what it answers; "" is a success without a claim
-	merge  string       // of the options
+	merge  string       // from the options
 	status store.Status // of the task; "" is completed
 	reason store.ReasonKind
-	stops  string // what Plait stops with; then a person moves the task's directory away
-	asks   string // what stands in the question of the merge gate; "" is nothing
-	// after says what must hold beside what must hold always.
+	stops  string // the error Plait stops with; then a person moves the task's directory away
+	asks   string // part of the merge gate's question; "" is nothing
+	// after checks what must hold besides what must always hold.
 	after func(v *villain, row store.Thread)
 }
 
@@ -106,13 +106,13 @@ func (h *house) commit(t *testing.T, k crime) {
 	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if !done {
 			done = true
-			defer close(over) // whatever goes wrong in what follows
+			defer close(over) // whatever fails below
 			<-begun
 			root, err := h.store.Thread(ctx, rootID)
 			if err != nil {
 				t.Error(err)
 			}
-			root.Head = dag.Sum([]byte("a head that nobody comes to")) // so it holds nothing up
+			root.Head = dag.Sum([]byte("a head that nobody comes to")) // so it blocks nothing
 			v.gate = h.ask(root, store.GateApproval, store.SourceWorker, "rm -rf /").ID
 			v.tree, v.sibling = req.Dir, h.below(root)["two"].Tree
 			if k.do != nil {
@@ -193,7 +193,7 @@ func (h *house) honestTree(row store.Thread, name string) string {
 	return h.inTree(&left, name)
 }
 
-// try commits each crime in a house of its own.
+// try commits each crime in its own house.
 func try(t *testing.T, crimes map[string]crime) {
 	for name, k := range crimes {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func try(t *testing.T, crimes map[string]crime) {
 	}
 }
 
-// unchanged says that a file of the person's holds what it did.
+// unchanged checks that a file of the person's still has its text.
 func unchanged(name, text string) func(*villain, store.Thread) {
 	return func(v *villain, _ store.Thread) {
 		if got := v.h.read(name); got != text {
@@ -243,7 +243,7 @@ func TestNotesOpenNoGate(t *testing.T) {
 	try(t, crimes)
 }
 
-// What an agent makes of the task's directory is not read back.
+// What an agent does to the task's directory is not read back.
 func TestForgedTaskDirectory(t *testing.T) {
 	lie := func(v *villain) string {
 		return `{"id":"` + v.gate + `","gates":[{"id":"` + v.gate +

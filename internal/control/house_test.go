@@ -36,9 +36,9 @@ type house struct {
 	agents  map[string]scripted // by role
 	limits  flow.Limits
 	setup   []string // of worktrees
-	options Options  // that begin gives a task
+	options Options  // begin passes them to a task
 	kind    string   // of the agents
-	// wrap gives the agents further powers; nil leaves them as they are.
+	// wrap gives the agents more capabilities; nil leaves them unchanged.
 	wrap func(agent.Agent) agent.Agent
 
 	clock func() time.Time
@@ -54,15 +54,14 @@ func newHouse(t *testing.T, agents map[string]scripted) *house {
 		clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}
 }
 
-// controller returns a new driver on the house's store, as a new process would
-// have it.
+// controller returns a new driver on the house's store, like one in a new process.
 func (h *house) controller() *Controller {
 	settings := housetest.Settings("scripted", "other")
 	settings.Limits, settings.Setup.V = h.limits, h.setup
 	settings.Agents["scripted"] = config.Value[flow.Agent]{V: flow.Agent{Kind: h.kind}}
 	return New(Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
-		PollNotes: true, // what waits for the system keeps synctest's clock from running
+		PollNotes: true, // waiting for the system would stop synctest's clock
 		Settings:  settings,
 		Agent: func(name string, _ flow.Agent, _ AgentOptions) (agent.Agent, error) {
 			var a agent.Agent = scripted(func(ctx context.Context, req agent.Request,
@@ -141,7 +140,7 @@ func (h *house) attempts(row store.Thread) []store.Attempt {
 	return out
 }
 
-// wantStatus fails the test unless the row stands so; reason is a blocked row's
+// wantStatus fails the test unless the row has the status; reason is a blocked row's
 // kind.
 func wantStatus(t *testing.T, row store.Thread, status store.Status, reason store.ReasonKind) {
 	t.Helper()
@@ -195,7 +194,7 @@ func contains(text any, part string) bool {
 	return strings.Contains(s, part)
 }
 
-// replaceOnce fails loudly when old does not stand in s.
+// replaceOnce panics if old does not occur in s.
 func replaceOnce(s, old, with string) string {
 	if strings.Count(s, old) != 1 {
 		panic(fmt.Sprintf("%q stands %d times", old, strings.Count(s, old)))

@@ -19,8 +19,8 @@ graph:
   met: {joined: {role: $END, prompt: over}}
 `
 
-// TestInTurn holds when people are told that agents which change files wait for each other: where two
-// paths that write could run at once, and there is no git.
+// TestInTurn checks when people are told that agents that change files wait for each other: if two
+// paths that write could run concurrently, and there is no git.
 func TestInTurn(t *testing.T) {
 	h := newHouse(t, nil)
 	c := h.controller()

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// Each test here holds one thing that joins elsewhere get wrong.
+// Each test here checks one thing that joins elsewhere get wrong.
 
 // hangs is an agent that works until it is stopped.
 func hangs(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
@@ -50,8 +50,8 @@ func (h *house) untilPaths(ctx context.Context, status store.Status, n int) {
 	}
 }
 
-// Defect 1: the main path's history holds the parent's already; appending it told
-// everything before the fork twice.
+// Defect 1: the main path's history already contains the parent's; appending it
+// repeated everything before the fork.
 func TestJoinReadsThePrefixOnce(t *testing.T) {
 	var told string
 	agents := surveyAgents()
@@ -77,8 +77,7 @@ func TestJoinReadsThePrefixOnce(t *testing.T) {
 	}
 }
 
-// Defect 3: when another path decided while the main one was at work, the join
-// was an error.
+// Defect 3: if another path decided while the main one was at work, the join failed.
 func TestAnyWhileTheMainPathRuns(t *testing.T) {
 	agents := surveyAgents()
 	began := make(chan struct{})
@@ -99,7 +98,7 @@ func TestAnyWhileTheMainPathRuns(t *testing.T) {
 	}
 }
 
-// Defect 4: those that lost went on working after the join.
+// Defect 4: the losing paths kept working after the join.
 func TestLosersAreCancelled(t *testing.T) {
 	stopped := make(chan string, 2)
 	agents := surveyAgents()
@@ -165,7 +164,7 @@ graph:
   last: {done: {role: $END, prompt: "over"}}
 `
 
-// Defect 5: forks could be written and checked, and never ran inside a graph.
+// Defect 5: forks could be written and checked, but never ran inside a graph.
 func TestForksInsideAGraphRun(t *testing.T) {
 	agents := surveyAgents()
 	for _, role := range []string{"left", "deep", "deeper", "last"} {
@@ -225,7 +224,7 @@ func TestTimeoutZeroIsForEver(t *testing.T) {
 	}
 }
 
-// Defect 7: one failure let ALL_COMPLETED wait for ever, and ALL_FAILED waited for
+// Defect 7: one failure made ALL_COMPLETED wait forever, and ALL_FAILED waited for
 // paths to complete.
 func TestOneFailureEndsAllAtOnce(t *testing.T) {
 	agents := surveyAgents()
@@ -245,10 +244,10 @@ func TestOneFailureEndsAllAtOnce(t *testing.T) {
 	}
 }
 
-// Defect 9: what had ended before anybody waited at the join was not seen.
+// Defect 9: paths that had ended before anyone waited at the join were missed.
 func TestPathsThatEndedBeforeTheJoinCount(t *testing.T) {
-	// A process dies when two of three paths have ended; the next one begins to
-	// wait only then.
+	// A process dies when two of three paths have ended; only the next one begins to
+	// wait.
 	agents := surveyAgents()
 	agents["api"], agents["db"], agents["ui"] = yes("One."), yes("Two."), hangs
 	h := newHouse(t, agents)

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A path whose join's time was up before it could go on is not begun again, however
-// long it takes to say so.
+// A path whose join timed out before the path could continue is not started again,
+// however long it takes to say so.
 func TestNoPathBeginsLate(t *testing.T) {
 	for strategy, at := range map[string]int{"parallel": 3, "serial": 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestNoPathBeginsLate(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 			h.store = noticed{Store: h.store, before: func(b store.Batch) {
 				if tells(b, "join.decided") {
-					time.Sleep(time.Minute) // whoever could begin meanwhile would
+					time.Sleep(time.Minute) // anything that could begin meanwhile would
 				}
 			}}
 			row = h.drive(h.controller(), row.ID, Resume{})

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// spent returns how many attempts of all threads there are, and their tokens.
+// spent returns the number of attempts of all threads, and their tokens.
 func (h *house) spent() (attempts int, tokens int64) {
 	h.t.Helper()
 	all, err := h.store.Attempts(h.t.Context(), store.AttemptFilter{})
@@ -33,12 +33,12 @@ func limited(yaml, limits string) string {
 	return replaceOnce(yaml, "roles:\n", "limits: {"+limits+"}\nroles:\n")
 }
 
-// The time between a crash and the resume is nobody's work; that up to the last
-// sign of an agent is.
+// The time between a crash and the resume does not count as work; the time up to an
+// agent's last sign does.
 func TestAgentsTimeEndsWithACrash(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		sign   time.Duration // the last one of the agent; zero: none
+		sign   time.Duration // the agent's last one; zero: none
 		status store.Status
 		reason store.ReasonKind
 	}{
@@ -77,7 +77,7 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 	}
 }
 
-// However many paths ask for what is left at once, no more is given out.
+// However many paths ask for what is left concurrently, no more is given out.
 func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
 	for _, tt := range []struct {
 		most   int
@@ -89,7 +89,7 @@ func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHouse(t, surveyAgents())
 			inner := h.store
-			// All paths come to their first attempt before one of them is recorded.
+			// All paths reach their first attempt before any of them is recorded.
 			h.store = noticed{Store: inner, before: func(b store.Batch) {
 				for _, a := range b.Attempts {
 					if a.From == "" && a.Row.Role != "plan" {
@@ -115,7 +115,7 @@ func TestAttemptsAreNeverMoreThanAllowed(t *testing.T) {
 	}
 }
 
-// An attempt that was not begun after all uses nothing up.
+// An attempt that was not begun after all uses up nothing.
 func TestWhatDidNotBeginIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agents := surveyAgents()
@@ -123,7 +123,7 @@ func TestWhatDidNotBeginIsNotCounted(t *testing.T) {
 			agents[role] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
 				error) {
 				<-ctx.Done()
-				time.Sleep(time.Minute) // until the others, who wait for the slot, have been told too
+				time.Sleep(time.Minute) // until the others that wait for the slot have been told too
 				return hangs(ctx, req, emit)
 			}
 		}
@@ -137,7 +137,7 @@ func TestWhatDidNotBeginIsNotCounted(t *testing.T) {
 	})
 }
 
-// What was used while an attempt waited for a slot is counted before it begins.
+// Usage from while an attempt waited for a slot is counted before it begins.
 func TestLimitsHoldAfterTheWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agents := surveyAgents()
@@ -164,8 +164,8 @@ func TestLimitsHoldAfterTheWaitForASlot(t *testing.T) {
 	})
 }
 
-// An attempt that was recorded along with the step before it, and may not begin
-// because a limit has struck since, has ended too.
+// An attempt that was recorded along with the step before it, but may not begin because
+// a limit has been reached since, has ended too.
 func TestALimitEndsWhatHasNotBegun(t *testing.T) {
 	agents := surveyAgents()
 	rode, dbDone := make(chan struct{}), make(chan struct{})

@@ -10,8 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A link that an agent made is a way into the tree, never out of it, for a role and
-// for a called flow alike.
+// A link made by an agent leads into the tree, never out of it, for a role and for a
+// called flow alike.
 func TestLinksLeadNowhereElse(t *testing.T) {
 	for _, by := range []string{"role", "call"} {
 		for name, tt := range map[string]struct {

@@ -70,7 +70,7 @@ func calls(t *testing.T, f Found) map[string][]string {
 	return out
 }
 
-// A bundle holds every flow that is reached by calls, and the files are all that it was read from.
+// A bundle has every flow that calls reach, and the files are all that it was read from.
 func TestBundleHoldsWhatItCalls(t *testing.T) {
 	h := newHouse(t, nil)
 	h.write(map[string]string{
@@ -116,7 +116,7 @@ func TestBundleHoldsWhatItCalls(t *testing.T) {
 	}
 }
 
-// What is called and in no file is looked for in the registry, by name and by hash.
+// A called flow that is in no file is looked up in the registry, by name and by hash.
 func TestCalledFlowsOfTheRegistry(t *testing.T) {
 	h := newHouse(t, nil)
 	c := h.controller()
@@ -161,7 +161,7 @@ func TestCalledFlowsOfTheRegistry(t *testing.T) {
 	}
 }
 
-// The built-in flows are whole bundles too.
+// The built-in flows are complete bundles too.
 func TestBuiltInBundles(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, name := range flow.BuiltIns() {

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// edits is a worker that writes files: name and text by turns.
+// edits is a worker that writes files: names and texts, alternately.
 func edits(files ...string) scripted {
 	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		for i := 0; i < len(files); i += 2 {
@@ -53,13 +53,13 @@ func (h *house) file(name, text string) {
 	}
 }
 
-// read returns a file of the workspace, "" when it is not there.
+// read returns a file of the workspace, "" if it does not exist.
 func (h *house) read(name string) string {
 	data, _ := os.ReadFile(filepath.Join(h.dir, name))
 	return string(data)
 }
 
-// branches lists the branches of a task by their last part, with what git shows of a file there.
+// branch returns what git shows of a file on the branch of a task whose last part is id.
 func (h *house) branch(row store.Thread, id, file string) string {
 	h.t.Helper()
 	cmd := exec.Command("git", "show", "plait/"+row.Task+"/"+id+":"+file)
@@ -219,8 +219,8 @@ func TestMergePolicies(t *testing.T) {
 	}
 }
 
-// A person works in the tree while agents do: what they write stays, and what cannot be
-// merged with it is asked about.
+// A person works in the tree while agents do: what they write stays, and if it cannot
+// be merged, Plait asks.
 func TestMergeWithWhatAPersonWrote(t *testing.T) {
 	t.Parallel()
 	h := twoWriters(t, nil, edits("b", "two\n2\n3\n"))
@@ -275,7 +275,7 @@ func TestSetUpOfWorktrees(t *testing.T) {
 	wantStatus(t, row, store.Completed, "")
 }
 
-// A crash at any commit of the merge comes to the same files.
+// A crash at any commit of the merge leads to the same files.
 func TestMergeSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for n := 0; n < 30+crashStride; n += crashStride {
@@ -302,7 +302,7 @@ func TestMergeSurvivesCrashes(t *testing.T) {
 	t.Error("the task has more commits than the test tried")
 }
 
-// A failing store commits so many batches and no more.
+// A failing store commits only a given number of batches.
 type failing struct {
 	store.Store
 	left atomic.Int64

@@ -11,11 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A finding is what a check says is wrong; rapid's T takes it.
+// A finding reports what a check found wrong; rapid's T can be one.
 type finding func(format string, args ...any)
 
-// tree reads the rows of the task by their place: of a path that was taken up
-// again, the newest.
+// tree reads the rows of the task by their position: of a path that was taken up again,
+// the newest.
 func (w *world) tree(wrong finding) (byPos, byID map[string]store.Thread) {
 	rows, err := w.disk.Threads(context.Background(), store.ThreadFilter{})
 	if err != nil {
@@ -40,7 +40,7 @@ func later(a, b store.Thread) bool {
 	return a.Path != nil && b.Path != nil && a.Path.N > b.Path.N
 }
 
-// compare holds what became of the task against the oracle.
+// compare compares the task's outcome with the oracle's.
 func (w *world) compare(wrong finding) {
 	byPos, byID := w.tree(wrong)
 	for pos, l := range w.oracle.lines {
@@ -58,7 +58,7 @@ func (w *world) compare(wrong finding) {
 		}
 		if l.status == store.Failed && row.Status == store.Cancelled && row.Path != nil && row.Path.N > 1 &&
 			l.up.reason == "join" {
-			continue // taken up again in vain: its join was decided before it began
+			continue // taken up again for nothing: its join was decided before it began
 		}
 		if row.Status != l.status || reason != l.reason {
 			wrong("thread %q is %s{%s}, want %s{%s}: %+v", pos, row.Status, reason, l.status, l.reason, row.Reason)
@@ -88,7 +88,7 @@ func (w *world) chain(head dag.Hash, wrong finding) []string {
 	return roles
 }
 
-// sound holds the record against itself.
+// sound checks that the record is consistent.
 func (w *world) sound(wrong finding) {
 	ctx := context.Background()
 	_, rows := w.tree(wrong)
@@ -189,7 +189,7 @@ func (w *world) soundStart(row store.Thread, wrong finding) {
 	}
 }
 
-// soundCall holds a step that called against its child.
+// soundCall checks a calling step against its child.
 func (w *world) soundCall(rows map[string]store.Thread, prev dag.Hash, s *thread.State, wrong finding) {
 	for _, child := range rows {
 		if child.Kind == store.KindCall && child.Head == s.ChildThread {
@@ -203,7 +203,7 @@ func (w *world) soundCall(rows map[string]store.Thread, prev dag.Hash, s *thread
 	wrong("the call %s names a child that is nobody's end", s.Role)
 }
 
-// soundJoin holds the step of a join against its paths and the oracle.
+// soundJoin checks the step of a join against its paths and the oracle.
 func (w *world) soundJoin(rows map[string]store.Thread, pos string, prev dag.Hash, before int, s *thread.State,
 	wrong finding) {
 	var meta struct {
@@ -238,11 +238,11 @@ func (w *world) soundJoin(rows map[string]store.Thread, pos string, prev dag.Has
 	case l == nil:
 		wrong("join %s is of %q, which was not to be", s.Role, up)
 	case l.status == store.Cancelled || l.lost():
-		return // as far as it came
+		return // that is as far as it got
 	case !ok:
 		wrong("thread %q was not to join at step %d (%s)", up, before+1, s.Role)
 	}
-	// A path without steps of its own is where the fork is.
+	// A path with no steps is where the fork is.
 	if want.follows != "" && prev == s.Fork {
 		got.follows = want.follows
 	}
@@ -267,7 +267,7 @@ func (w *world) joinsOf() []*branching {
 	return out
 }
 
-// allCancelled holds that nothing goes on below a cancelled task.
+// allCancelled checks that nothing continues below a cancelled task.
 func (w *world) allCancelled(wrong finding) {
 	_, rows := w.tree(wrong)
 	for _, row := range rows {

@@ -46,20 +46,20 @@ type branching struct {
 	main      int
 }
 
-// What agents do. All but the first three end in a step once or never.
+// What agents do. All but the first three end in a step at most once.
 const (
 	saysDone   = "done"   // the next node
 	saysAgain  = "again"  // the first node of its block
 	saysStop   = "stop"   // the end of the flow
 	saysRefuse = "refuse" // a failure, always
 	saysFault  = "fault"  // a failure the first time
-	saysMess   = "mess"   // an answer that cannot be used, the first time
+	saysMess   = "mess"   // an unusable answer the first time
 )
 
 // maxLoop is how long a chain may be for a step to lead back.
 const maxLoop = 6
 
-// said is what the agent of a node does after so many steps.
+// said returns what the agent of a node does after that many steps.
 func (n *node) said(steps int) string {
 	s := n.says[steps%len(n.says)]
 	if s == saysAgain && steps >= maxLoop {
@@ -80,7 +80,7 @@ func drawProgram(rt *rapid.T) program {
 	var p program
 	for i := rapid.IntRange(1, 3).Draw(rt, "flows"); i > 0; i-- {
 		f := &subflow{name: fmt.Sprintf("flow%d", i), code: g.pick("code", 0, 0, 1)}
-		f.body = g.block(f, p, 0, false, i > 1) // what is called may be called side by side
+		f.body = g.block(f, p, 0, false, i > 1) // called flows may run concurrently
 		p = slices.Insert(p, 0, f)
 	}
 	return p
@@ -95,8 +95,8 @@ func (g *generator) name(prefix string) string {
 	return fmt.Sprintf("%s%d", prefix, g.n)
 }
 
-// block draws nodes; level counts the forks around them, and beside tells that
-// one of those is parallel.
+// block draws nodes; level counts the forks around them, and beside reports that one of
+// those is parallel.
 func (g *generator) block(f *subflow, callable program, level int, path, beside bool) []*node {
 	var out []*node
 	for i := rapid.IntRange(1, 3).Draw(g.rt, "nodes"); i > 0 && (len(out) == 0 || g.left > 0); i-- {
@@ -126,8 +126,8 @@ func (g *generator) block(f *subflow, callable program, level int, path, beside 
 	return out
 }
 
-// fails draws where a failure leads. What stops for want of a route is done again
-// by every resume; it has a route when races are inside, for their order is fixed
+// fails draws where a failure leads. What stops for lack of a route is repeated by
+// every resume; with races inside there is always a route, since their order is fixed
 // only once.
 func (g *generator) fails(path, races bool) string {
 	ways := []string{"next", "end", ""}

@@ -8,16 +8,16 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A line is what the oracle knows of one thread.
+// A line is what the oracle knows about one thread.
 type line struct {
-	// pos is its name, the same in every run: its parent's, how long that one's
-	// chain was, and the path or "call".
+	// pos is its name, the same in every run: its parent's, the length of that one's
+	// chain, and the path or "call".
 	pos    string
 	up     *line
 	flow   *subflow
-	path   string // its id, "" when it is none
+	path   string // its id, "" if it is not a path
 	block  []*node
-	at     int // the node that it is at
+	at     int // its current node
 	chain  []string
 	status store.Status
 	reason string  // kind, when blocked
@@ -27,7 +27,7 @@ type line struct {
 	came   verdict // of its join
 }
 
-// A verdict is what a join came to.
+// A verdict is the outcome of a join.
 type verdict struct{ outcome, by string }
 
 // A joining is the step of a join as the oracle has it.
@@ -37,16 +37,16 @@ type joining struct {
 	paths   []string
 }
 
-// A turn lets one agent work: those that work side by side end in the order of
-// their turns. It is over when all that follows from it is in the store: threads
-// that have ended, by their pos; that are out of attempts, with a "!"; and that
-// have grown by a step, as growth has it.
+// A turn lets one agent work: those that work concurrently end in the order of their
+// turns. It is over once all that follows from it is in the store: threads that have
+// ended, by their pos; that are out of attempts, with a "!"; and that have grown by a
+// step, as growth spells it.
 type turn struct {
 	key  string // of the step: its thread's pos, and how long the chain was
 	ends []string
 }
 
-// An oracle interprets a program in the plainest way: one agent after the other.
+// An oracle interprets a program in the simplest way: one agent after the other.
 type oracle struct {
 	pick  func(n int) int // which of n agents is next
 	lines map[string]*line
@@ -129,7 +129,7 @@ func (o *oracle) enter(l *line, i int) {
 	}
 }
 
-// start lets the paths begin that may.
+// start starts the paths that may begin.
 func (o *oracle) start(l *line) {
 	for _, kid := range l.kids {
 		if kid.status == store.Pending {
@@ -184,7 +184,7 @@ func (o *oracle) end(l *line, code int) {
 	}
 }
 
-// note says what the last turn led to.
+// note records what the last turn led to.
 func (o *oracle) note(what string) {
 	t := &o.turns[len(o.turns)-1]
 	t.ends = append(t.ends, what)
@@ -247,12 +247,12 @@ func cancelLine(l *line) {
 	}
 }
 
-// verdict is the table of the design, over ends in their order.
+// verdict is the design's table, applied to ends in order.
 func (b *branching) verdict(ends []*line) verdict {
 	n := len(b.ids)
 	type rule struct {
-		good        bool // joined by paths that completed, else by those that failed
-		joins, ends int  // how many it takes to join, and of the others to fail
+		good        bool // joined by paths that completed, otherwise by those that failed
+		joins, ends int  // how many of these to join, and of the others to fail
 	}
 	r := map[string]rule{
 		flow.AllCompleted: {true, n, 1}, flow.AnyCompleted: {true, 1, n},
@@ -309,7 +309,7 @@ func (o *oracle) join(l *line) {
 	o.next(l, n, good)
 }
 
-// settle blocks what waits for others none of which can go on.
+// settle blocks a thread that waits for others if none of them can continue.
 func settle(l *line) {
 	for _, kid := range l.kids {
 		settle(kid)
@@ -319,8 +319,8 @@ func settle(l *line) {
 	}
 }
 
-// lost reports whether a thread is below a cancelled one: how far it came by then
-// nobody can tell.
+// lost reports whether a thread is below a cancelled one: how far it got is
+// unpredictable.
 func (l *line) lost() bool {
 	return l.up != nil && (l.up.status == store.Cancelled || l.up.lost())
 }

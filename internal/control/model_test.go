@@ -15,11 +15,10 @@ import (
 	"github.com/plait-run/plait/internal/store/mem"
 )
 
-// TestModel runs random trees of calls, forks, joins and failures, with crashes
-// and cancels, against a simple oracle. Each sequence is one program that is run
-// undisturbed, and once more with what befell it: the outcome is the same, and
-// nothing that was committed was done twice. rapid checks each part a hundred
-// times.
+// TestModel runs random trees of calls, forks, joins and failures, with crashes and
+// cancels, against a simple oracle. Each sequence is one program that is run
+// undisturbed, and again with its disturbances: the outcome is the same, and nothing
+// that was committed was done twice. rapid checks each part a hundred times.
 func TestModel(t *testing.T) {
 	for part := range soak.Tries(21, 2) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
@@ -73,7 +72,7 @@ func sequence(rt *rapid.T, dir string, empty *os.Root) {
 				cmp.Diff(clean.told(rt, row.Head, ""), w.told(rt, end.Head, "")))
 		}
 	}
-	// How far a path came that was cancelled is in the head, and is a race.
+	// How far a cancelled path got is in the head, and is a race.
 	if len(crashes) == 0 && end.Head != row.Head && !clean.lost() {
 		wrong("two runs with one clock have different heads")
 	}
@@ -93,10 +92,10 @@ func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, wished 
 			rt.Fatalf("drive %d: %v", i, err)
 		case err == nil && (row.Ended() || row.Status == store.Blocked && !wished):
 			return row, wished
-		case err == nil && row.Status != store.Blocked && !wished: // a wish has what is blocked run, to end it
+		case err == nil && row.Status != store.Blocked && !wished: // a wish makes a blocked thread run, to end it
 			rt.Fatalf("drive %d left the task %s", i, row.Status)
 		}
-		if err == nil { // it was cancelled when nobody drove it any more
+		if err == nil { // it was cancelled when it was no longer driven
 			if row, err = w.disk.Thread(context.Background(), rootID); err != nil {
 				rt.Fatal(err)
 			}
@@ -129,8 +128,8 @@ func (w *world) digest(rt *rapid.T, row store.Thread) dag.Hash {
 	return d
 }
 
-// told lists what the digest at head is made of, one entry for each step: those of paths and children
-// under that of their join or call.
+// told lists what the digest at head consists of, one entry per step: those of paths and children
+// under their join or call.
 func (w *world) told(rt *rapid.T, head dag.Hash, under string) (list []string) {
 	steps, err := w.reader().Steps(context.Background(), head)
 	if err != nil {
@@ -156,8 +155,8 @@ func (w *world) told(rt *rapid.T, head dag.Hash, under string) (list []string) {
 	return list
 }
 
-// counts holds that in an undisturbed run every agent worked once, and once more
-// where its first try failed.
+// counts checks that in an undisturbed run every agent worked once, and once more if
+// its first try failed.
 func (w *world) counts(wrong finding) {
 	attempts, err := w.disk.Attempts(context.Background(), store.AttemptFilter{})
 	if err != nil {

@@ -40,13 +40,13 @@ type world struct {
 	nodes   map[string]*node // by role
 	index   map[string]int   // key → turn
 	dir     string
-	empty   *os.Root   // a directory with nothing in it
-	disk    *mem.Store // of the process that is alive
+	empty   *os.Root   // an empty directory
+	disk    *mem.Store // of the living process
 
 	mu      sync.Mutex
 	crash   *crash // nil: none to come
 	stop    func() // interrupts the process
-	wish    func() // wishes that the task be cancelled
+	wish    func() // requests that the task be cancelled
 	killed  bool
 	pos     map[string]string // thread → pos
 	length  map[dag.Hash]int  // head → steps
@@ -85,7 +85,7 @@ func newWorld(p program, o *oracle, dir string, empty *os.Root) *world {
 	return w
 }
 
-// controller is a new process on the disk.
+// controller returns a controller like a new process's on the disk.
 func (w *world) controller(s store.Store) *Controller {
 	return New(Config{
 		Store: s, Backoff: time.Microsecond, Now: func() time.Time { return time.UnixMilli(1_700_000_000_000) },
@@ -94,7 +94,7 @@ func (w *world) controller(s store.Store) *Controller {
 	})
 }
 
-// begin writes the task; nothing goes wrong yet.
+// begin writes the task; nothing fails yet.
 func (w *world) begin(ctx context.Context) error {
 	b, err := w.program.bundle()
 	if err != nil {
@@ -106,8 +106,8 @@ func (w *world) begin(ctx context.Context) error {
 
 var errStalled = errors.New("the task stalls")
 
-// drive lets one process drive the task, and c happen to it, if anything. The
-// next process finds what it left.
+// drive lets one process drive the task while c, if any, strikes. The next process
+// finds what it left.
 func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -120,7 +120,7 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 	}
 	disk := w.disk
 	w.wish = func() {
-		wishing.Go(func() { w.controller(disk).Cancel(context.Background(), rootID) }) // the process drives on
+		wishing.Go(func() { w.controller(disk).Cancel(context.Background(), rootID) }) // the process continues
 	}
 	w.mu.Unlock()
 	watchdog := time.AfterFunc(2*time.Minute, func() {
@@ -146,8 +146,8 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 	return row, struck, err
 }
 
-// process is [Controller.Drive] with desks that keep nothing: a model that writes
-// files is a model of the disk.
+// process is [Controller.Drive] with desks that keep nothing: a model that writes files
+// would be a model of the disk.
 func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error) {
 	row, err := c.cfg.Store.Thread(ctx, rootID)
 	if err != nil || row.Ended() {
@@ -166,7 +166,7 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 	return engine.New(cfg).Run(ctx, rootID)
 }
 
-// strike lets the crash happen when it is its time.
+// strike makes the crash happen when it is due.
 func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,12 +188,12 @@ func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {
 	case "kill":
 		w.killed = true
 		w.disk = disk.Reopen()
-		w.stop() // so that what is left of the process is gone soon
+		w.stop() // so that the rest of the process is gone soon
 	}
 	return errBroken
 }
 
-// seen takes note of what was committed.
+// seen records what was committed.
 func (w *world) seen(b store.Batch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,8 +235,8 @@ func (w *world) past(t turn) bool {
 	return !slices.ContainsFunc(t.ends, func(pos string) bool { return !w.over[pos] })
 }
 
-// agent does what its role's node says, when it is its turn. One whose turn never
-// comes works until it is stopped.
+// agent does what its role's node says, when it is its turn. One whose turn never comes
+// works until it is stopped.
 func (w *world) agent(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
 	w.strike(nil, "", mem.Before)
 	stopped := &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
@@ -343,7 +343,7 @@ func (p process) Stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash
 func (p process) Acquire(ctx context.Context, name string) (l store.Lease, err error) {
 	err = p.around(mem.OpAcquire, func() (err error) { l, err = p.Store.Acquire(ctx, name); return err })
 	if err != nil && l != nil {
-		l.Release() // nobody holds it
+		l.Release() // no process holds it
 	}
 	return l, err
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // What the actions of a called flow write in a path's worktree is merged with what the path
-// writes itself, before or after.
+// itself writes, before or after.
 func TestAPlanInAWritingPath(t *testing.T) {
 	for name, routes := range map[string][3]string{
 		"before": {"lead", "  lead: {done: {role: dev, prompt: dev}}", "  dev: {done: {role: seen}}"},

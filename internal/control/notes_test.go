@@ -53,7 +53,7 @@ func (h *house) jot(text string) {
 	}
 }
 
-// open returns the gates of the task that are open, once there are n.
+// open returns the open gates of the task, once there are n.
 func (h *house) open(n int) []store.Gate {
 	h.t.Helper()
 	for pos := int64(0); ; {
@@ -68,7 +68,7 @@ func (h *house) open(n int) []store.Gate {
 	}
 }
 
-// ask opens a gate by hand.
+// ask opens a gate directly.
 func (h *house) ask(row store.Thread, kind store.GateKind, source store.GateSource, question string) store.Gate {
 	h.t.Helper()
 	g := store.Gate{Kind: kind, Source: source, Task: row.Task, Thread: row.ID, From: row.Head, Question: question}
@@ -82,7 +82,7 @@ func (h *house) ask(row store.Thread, kind store.GateKind, source store.GateSour
 	return g
 }
 
-// gate returns a gate as it is.
+// gate returns the current state of a gate.
 func (h *house) gate(id string) store.Gate {
 	h.t.Helper()
 	g, err := h.store.Gate(h.t.Context(), id)
@@ -92,7 +92,7 @@ func (h *house) gate(id string) store.Gate {
 	return g
 }
 
-// soon is a controller that waits for nobody who writes.
+// soon returns a controller that does not wait for writers to finish.
 func (h *house) soon() *Controller {
 	c := h.controller()
 	c.cfg.NotesDebounce, c.cfg.PollNotes = time.Millisecond, false
@@ -186,8 +186,8 @@ func TestNotesAnswerWhileDriven(t *testing.T) {
 	}
 }
 
-// Whatever is written, it approves nothing, and answers nothing about what was cut
-// off, cannot be merged or is over a limit.
+// Whatever is written, it approves nothing, and answers nothing about what was cut off,
+// cannot be merged or exceeds a limit.
 func TestNotesNeverApprove(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": say(status("done"))})
 	c := h.soon()
@@ -228,7 +228,7 @@ func TestNotesNeverApprove(t *testing.T) {
 			t.Errorf("notes moved a gate of source %s: %+v", g.Source, now)
 		}
 	}
-	// The one question that they may answer is not answered by what is for another.
+	// The one question that they may answer is not answered by text meant for another.
 	question := h.ask(row, store.GateInput, store.SourceWorker, "Which colour?")
 	h.jot("gate " + id + "\napprove\n")
 	h.readNotes(c, row)
@@ -287,7 +287,7 @@ func TestNotesSurviveACrash(t *testing.T) {
 	}
 }
 
-// Somebody who answers at the same moment wins, and the text is not lost.
+// Someone who answers at the same moment wins, and the text is not lost.
 func TestNotesAreTooLate(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": say(status("done"))})
 	c := h.soon()
@@ -327,7 +327,7 @@ func TestNotesOfOddFilesAreRefused(t *testing.T) {
 	}
 }
 
-// A session is told what is new, everybody else all of it.
+// A session is told what is new, every other prompt all of it.
 func TestNotesForPrompts(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	var mu sync.Mutex
@@ -382,7 +382,7 @@ func TestNotesForPrompts(t *testing.T) {
 	}
 }
 
-// wordsOf returns the notes that a prompt tells.
+// wordsOf returns the notes that a prompt contains.
 func wordsOf(prompt string) []string {
 	var out []string
 	for _, word := range strings.Fields(prompt) {

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// outcomes lists what the journal says of how instances began and ended their work, each with the
-// state that the roster has for it at the end.
+// outcomes lists what the journal records about how instances began and ended their work, each
+// with its final state in the roster.
 func (h *house) outcomes(row store.Thread) (told []string, roster map[string]string) {
 	h.t.Helper()
 	events, err := h.store.Events(h.t.Context(), 0, store.EventFilter{Task: row.Task})
@@ -37,7 +37,7 @@ func (h *house) outcomes(row store.Thread) (told []string, roster map[string]str
 	return told, roster
 }
 
-// TestOutcomesOfInstances: how the work of an instance ended is told once, and the roster agrees.
+// TestOutcomesOfInstances: how an instance's work ended is recorded once, and the roster agrees.
 func TestOutcomesOfInstances(t *testing.T) {
 	broken := func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
 		return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "no model"}
@@ -85,7 +85,7 @@ func TestOutcomesOfInstances(t *testing.T) {
 	}
 }
 
-// TestOutcomeOfCancelled: an agent that is stopped because its task is not wanted is cancelled, once.
+// TestOutcomeOfCancelled: an agent that is stopped because its task is no longer wanted is cancelled, once.
 func TestOutcomeOfCancelled(t *testing.T) {
 	var h *house
 	h = newHouse(t, map[string]scripted{"work": func(ctx context.Context, _ agent.Request,
@@ -107,8 +107,8 @@ func TestOutcomeOfCancelled(t *testing.T) {
 	}
 }
 
-// TestOutcomesOfActions: those of the agents of a plan. A failed path has an agent that failed; an action
-// that asks is blocked.
+// TestOutcomesOfActions: the outcomes of a plan's agents. A failed path has an agent that failed; an
+// action that asks is blocked.
 func TestOutcomesOfActions(t *testing.T) {
 	h := newHouse(t, map[string]scripted{
 		"planner": plans(actions("", act("a", ""), act("b", `, "mode": "fork"`), act("c", ""))),

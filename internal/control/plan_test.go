@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/verify"
 )
 
-// plans is what a planner hands back, one plan after the other.
+// plans is a planner that returns one plan after the other.
 func plans(answers ...string) scripted { return say(answers...) }
 
 const finish = `{"finish": {"summary": "All is well.", "report": "# Report\n\nIt is."}}`

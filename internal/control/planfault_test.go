@@ -8,8 +8,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// team is a house whose planner sets a forked main path, a spawned agent that asks, and one that
-// depends on both to work, and then plans once more.
+// team is a house whose planner starts a forked main path, a spawned agent that asks, and one
+// that depends on both, and then plans once more.
 func team(t *testing.T) *house {
 	return newHouse(t, map[string]scripted{
 		"planner": plans(
@@ -24,7 +24,7 @@ func team(t *testing.T) *house {
 	})
 }
 
-// through drives a task to its end and answers what it asks.
+// through drives a task to its end and answers its questions.
 func (h *house) through(c *Controller, id string) store.Thread {
 	h.t.Helper()
 	for range 10 {
@@ -38,11 +38,11 @@ func (h *house) through(c *Controller, id string) store.Thread {
 	return store.Thread{}
 }
 
-// crashStride is how many commits lie between two crashes that are tried.
+// crashStride is how many commits apart the crashes are.
 var crashStride = 10 / soak.Tries(10, 1)
 
-// A controller that dies at any commit, in any of its states, converges to the same end: what
-// is committed is not done again.
+// A controller that dies at any commit, in any of its states, reaches the same end: what is
+// committed is not done again.
 func TestPlanSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	calm := team(t)
@@ -77,7 +77,7 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 					t.Errorf("after %d commits: %s ran %d times", n, role, runs)
 				}
 			}
-			if err == nil { // it came as far as it can
+			if err == nil { // it got as far as it can
 				break
 			}
 			if t.Failed() || n > 200 {
@@ -86,7 +86,7 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 		}
 	}
 	if crashStride > 1 {
-		return // not every state is met then
+		return // not every state is reached then
 	}
 	for _, s := range []string{"init", "planning", "dispatching", "monitoring", "blocked", "joining", "done"} {
 		if !states[s] {

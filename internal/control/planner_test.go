@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// toldOf reads what a planner's prompt says of its actions.
+// toldOf parses what a planner's prompt says of its actions.
 func toldOf(t *testing.T, prompt string) (actions []map[string]any) {
 	t.Helper()
 	_, data, ok := strings.Cut(prompt, "What each action came to. ")
@@ -30,8 +30,8 @@ func toldOf(t *testing.T, prompt string) (actions []map[string]any) {
 	return v.Actions
 }
 
-// A planner is told before its first plan which agents there are and what is left of its limits,
-// and in its second round all that its actions came to, each of it once.
+// Before its first plan a planner is told which agents there are and what is left of its limits,
+// and in its second round the outcomes of all its actions, each once.
 func TestWhatAPlannerIsTold(t *testing.T) {
 	var prompts []string
 	var lent map[string]string
@@ -116,7 +116,7 @@ func TestWhatAPlannerIsTold(t *testing.T) {
 	}
 }
 
-// All that is wrong with a plan goes back to its planner at once, each with its place.
+// Everything wrong with a plan goes back to its planner together, each fault with its place.
 func TestAllFaultsOfAPlan(t *testing.T) {
 	var told string
 	h := newHouse(t, map[string]scripted{"a": output("success", "fine")})

@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// The session of an agent whose worktree was put back remembers what is not there any more:
-// it is not gone on with.
+// The session of an agent whose worktree was put back remembers what no longer exists: it
+// is not continued.
 func TestATreeThatIsPutBackBeginsANewSession(t *testing.T) {
 	var told string
 	begun := false
@@ -51,7 +51,7 @@ func TestATreeThatIsPutBackBeginsANewSession(t *testing.T) {
 }
 
 // However often an agent is cut off, it begins with the files as they were before its step:
-// also after a try that went on from a question, with what the one before had changed.
+// also after a try that continued from a question, with the changes of the try before.
 func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 	tries := 0
 	var stop context.CancelFunc
@@ -67,7 +67,7 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 			}
 			req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make"}})
 			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
-		case 2: // cut off after it went on with the answer
+		case 2: // cut off after it continued with the answer
 			if got, _ := os.ReadFile(filepath.Join(req.Dir, "f")); string(got) != "half" {
 				t.Errorf("after the question f holds %q", got)
 			}
@@ -113,8 +113,8 @@ func TestATreeIsPutBackToBeforeTheStep(t *testing.T) {
 	wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Completed, "")
 }
 
-// An answer that was told to a try which was cut off as well is not told once more: the files
-// were put back, so the agent begins anew and asks again, and the answer still holds.
+// An answer that was told to a try that was cut off too is not repeated: the files were put
+// back, so the agent starts over and asks again, and the answer still counts.
 func TestAnAnswerIsNotToldToANewSession(t *testing.T) {
 	tries := 0
 	ctx, stop := context.WithCancel(t.Context())

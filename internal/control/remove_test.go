@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// TestRemove holds that tasks go one by one up to one that is driven, and that the views tell of none of them.
+// TestRemove checks that tasks are removed one by one up to one that is driven, and that the views show none of them.
 func TestRemove(t *testing.T) {
 	h := newHouse(t, loopAgents())
 	row := h.run(loop)

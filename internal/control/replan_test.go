@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A fork by hand at a plan carries out the plan again, and what its actions write is
-// merged as if it had been the first time.
+// A manual fork at a plan carries out the plan again, and what its actions write is
+// merged as if for the first time.
 func TestAForkAtAPlanIsMerged(t *testing.T) {
 	t.Parallel()
 	h := twoWriters(t, edits("a", "one\n"), edits("b", "two\n"))
@@ -34,7 +34,7 @@ func TestAForkAtAPlanIsMerged(t *testing.T) {
 	}
 }
 
-// What a path has written before it is joined once more is merged, too.
+// What a path has written before it is joined again is merged, too.
 func TestRejoiningMerges(t *testing.T) {
 	agents := surveyAgents()
 	agents["api"], agents["more"] = writesFile("f", "of api"), writesFile("g", "of more")
@@ -56,14 +56,14 @@ func TestRejoiningMerges(t *testing.T) {
 
 var cited = regexp.MustCompile(`evidence:[a-z0-9-]+\.[a-z0-9-]+`)
 
-// proves is a worker that cites evidence of its own.
+// proves is a worker that cites its own evidence.
 func proves(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	return say(`{"status": "success", "summary": "See evidence:place.",
 		"evidence": [{"id": "place", "kind": "file-anchor", "title": "here", "path": "a", "startLine": 1, "endLine": 1}]}`)(ctx, req, emit)
 }
 
-// The planner is told of the evidence of an action by a name that it can cite and hand on,
-// whichever try of the action it is of.
+// The planner is told of the evidence of an action by a name that it can cite and pass on,
+// whichever try of the action it is from.
 func TestEvidenceOfALaterTryIsCited(t *testing.T) {
 	var given string
 	tries := 0
@@ -96,7 +96,7 @@ func TestEvidenceOfALaterTryIsCited(t *testing.T) {
 	}
 }
 
-// A fork by hand inherits evidence: a plan may hand it to its actions.
+// A manual fork inherits evidence: a plan may pass it to its actions.
 func TestInheritedEvidenceIsAnInput(t *testing.T) {
 	var given []string
 	h := newHouse(t, map[string]scripted{"look": proves})
@@ -130,7 +130,7 @@ func TestInheritedEvidenceIsAnInput(t *testing.T) {
 	}
 }
 
-// beginPlanning begins a flow of which a role plans.
+// beginPlanning begins a flow with a role that plans.
 func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 	h.t.Helper()
 	flows, ok := flow.LoadBuiltIn("orchestrate")
@@ -150,7 +150,7 @@ func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 	return row
 }
 
-// No action is called what a role is called: their agents would share a place.
+// No action may have the name of a role: their agents would share a directory.
 func TestAnActionIsNoRole(t *testing.T) {
 	h := newHouse(t, nil)
 	h.agents = map[string]scripted{
@@ -178,8 +178,8 @@ graph:
 	}
 }
 
-// What was written stays on branches when a join fails and the planner goes on, and the
-// planner is told where.
+// What was written stays on branches when a join fails and the planner continues, and
+// the planner is told where.
 func TestAFailedJoinKeepsWhatWasWritten(t *testing.T) {
 	var told string
 	h := twoWriters(t, edits("a", "one\n"), output("failed", "no way"))
@@ -200,7 +200,7 @@ func TestAFailedJoinKeepsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// The evidence of what a called flow planned has a name that its planner can cite, too.
+// The evidence of a called flow's plan also has a name that its planner can cite.
 func TestEvidenceOfANestedPlanIsCited(t *testing.T) {
 	h := newHouse(t, nil)
 	h.file("a", "1\n")
@@ -229,7 +229,7 @@ graph:
 }
 
 // What stays on a branch is not among the files that the next fork begins with, though the
-// conversation goes on from the one who wrote it.
+// conversation of its writer continues.
 func TestWhatIsKeptIsNotInTheTree(t *testing.T) {
 	h := twoWriters(t, edits("a", "one\n"), nil)
 	h.agents["planner"] = plans(actions("", act("one", `, "mode": "fork", "access": "write"`)), finish)
@@ -245,8 +245,8 @@ func TestWhatIsKeptIsNotInTheTree(t *testing.T) {
 	}
 }
 
-// A fork that a flow comes to again keeps what its paths write this time on branches of
-// their own.
+// A fork that a flow reaches again keeps what its paths write this time on separate
+// branches.
 func TestBranchesOfAForkInALoop(t *testing.T) {
 	h := newHouse(t, map[string]scripted{
 		"api": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
@@ -299,7 +299,7 @@ graph:
 	}
 }
 
-// A fork by hand of an action whose worktree was taken away has one of its own.
+// A manual fork of an action whose worktree was removed has its own.
 func TestAForkOfAMergedAction(t *testing.T) {
 	for _, mode := range []string{"spawn", "fork"} {
 		for _, at := range []string{"0", "1"} {
@@ -326,8 +326,8 @@ func TestAForkOfAMergedAction(t *testing.T) {
 	}
 }
 
-// A forked action goes on in a branch of the conversation's session, though a person
-// answered at a gate since.
+// A forked action continues in a branch of the conversation's session, though a person
+// has answered at a gate since.
 func TestAForkPastAGateBranchesTheSession(t *testing.T) {
 	var from *agent.Branch
 	h := newHouse(t, map[string]scripted{

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// What is in the way of a merge is not tried for ever, also by a thread that others wait for.
+// A merge that something blocks is not retried forever, even by a thread that others wait for.
 func TestAMergeThatIsInTheWay(t *testing.T) {
 	t.Parallel()
 	for _, outer := range []bool{false, true} {
@@ -71,7 +71,7 @@ graph:
 	}
 }
 
-// A fork by hand of an action is given what the action depends on.
+// A manual fork of an action is given what the action depends on.
 func TestAForkOfAnActionIsGivenItsInputs(t *testing.T) {
 	for _, mode := range []string{"spawn", "fork"} {
 		var told []string

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// How a task is tried again follows from where it stands alone; the script retry does it.
+// How a task is tried again follows from its state alone; the script retry does it.
 func TestRetryDecides(t *testing.T) {
 	const id = "01JD0000000000000000000000"
 	blocked := func(kind store.ReasonKind) store.Thread {

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// twice goes through its fork two times; the main path is the second one.
+// twice runs its fork two times; the main path is the second one.
 const twice = `
 version: 1
 name: test
@@ -33,8 +33,8 @@ graph:
 `
 
 // TestSessionsOfPaths: a path branches off the session of the steps before it, which
-// were another path's; the thread goes on in its own after a join. That is so
-// whether one process did it all or another one each step.
+// were another path's; the thread continues in its own after a join. That holds whether
+// one process did everything or each step had its own.
 func TestSessionsOfPaths(t *testing.T) {
 	run := func(interrupt bool) []worked {
 		var saw []worked
@@ -76,8 +76,8 @@ func TestSessionsOfPaths(t *testing.T) {
 		t.Fatal("it does not come to its end")
 		return nil
 	}
-	// work, look, judge; then work, whose step no conversation goes through, afresh;
-	// look in a branch of the other path's session; judge in its own.
+	// work, look, judge; then work, whose step is in no conversation, afresh; look in a
+	// branch of the other path's session; judge in its own.
 	want := []worked{{}, {}, {}, {}, {From: "s2", Turn: "turn-s2"}, {Session: "s3"}}
 	for _, interrupt := range []bool{false, true} {
 		if diff := cmp.Diff(want, run(interrupt)); diff != "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// alone is an agent at work that no other may be at work beside.
+// alone is an agent that must work alone.
 func alone(t *testing.T, inside *atomic.Int32, a scripted) scripted {
 	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if inside.Add(1) > 1 {
@@ -23,8 +23,8 @@ func alone(t *testing.T, inside *atomic.Int32, a scripted) scripted {
 	}
 }
 
-// Who waits for a person leaves its slot to others, and waits for one again before
-// it goes on.
+// An agent that waits for a person gives up its slot, and waits for one again before it
+// continues.
 func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		agents := surveyAgents()
@@ -58,7 +58,7 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 			}
 			ended <- row
 		}()
-		time.Sleep(time.Hour) // nothing goes on any more without an answer
+		time.Sleep(time.Hour) // nothing continues without an answer
 		open, err := h.controller().Gates().Gates(t.Context(), store.GateFilter{Task: row.Task, State: store.GateOpen})
 		if err != nil || len(open) != 3 {
 			t.Errorf("%d of 3 paths have come to their question: %v", len(open), err)
@@ -85,8 +85,8 @@ func TestWaitingForAPersonTakesNoSlot(t *testing.T) {
 	})
 }
 
-// A called flow that works in a directory of its caller's tree takes turns with
-// whoever writes there.
+// A called flow that works in a directory of its caller's tree takes turns with the
+// writers there.
 func TestWritersTakeTurnsThroughCalls(t *testing.T) {
 	for _, location := range []string{"", ", location: sub", ", location: sub/deeper"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A steered agent takes what people add while it works.
+// A steered agent takes people's input while it works.
 type steered struct{ agent.Agent }
 
 func (steered) Steers() bool { return true }
@@ -27,8 +27,8 @@ type talking struct{ *sessioned }
 
 func (talking) Steers() bool { return true }
 
-// What a person says to an agent at work is a step, once: before the step of the agent that heard it,
-// which is not told again, else before the next one, which is.
+// What a person says to a working agent is a step, once: before the step of the agent that heard it,
+// which is not told again, otherwise before the next one, which is.
 func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
 	const said = "and the docs"
 	good := agent.Result{Output: []byte(`{"$status":"done","n":1}`), Session: "s"}
@@ -37,7 +37,7 @@ func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
 		first agent.Result
 		fails *agent.Failure
 		roles []string
-		told  int // prompts that hold it
+		told  int // prompts that contain it
 	}{
 		"it hears it": {true, good, nil, []string{"__input__", "work", "__end__"}, 0},
 		"it hears it, and its answer cannot be used": {true, agent.Result{Output: []byte(`{"$status":"done","n":"x"}`),
@@ -91,7 +91,7 @@ func TestWhatIsSaidToAnAgentAtWork(t *testing.T) {
 	}
 }
 
-// sayWhileDriven says something to a thread whose task is driven: it is recorded for whoever drives it.
+// sayWhileDriven says something to a thread whose task is driven: it is recorded for the driver.
 func (h *house) sayWhileDriven(id, text string) {
 	h.t.Helper()
 	var recorded *RecordedError
@@ -100,7 +100,7 @@ func (h *house) sayWhileDriven(id, text string) {
 	}
 }
 
-// Options that go with what is said to a driven task count from then on.
+// Options sent along with input to a driven task apply from then on.
 func TestOptionsForADrivenTask(t *testing.T) {
 	atWork, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -137,7 +137,7 @@ func (h *house) wantAllTaken(row store.Thread) {
 	}
 }
 
-// Words for a path reach the path; those for nobody in particular wait for the task's own next prompt.
+// Input for a path reaches the path; input for no thread in particular waits for the task's own next prompt.
 func TestWhatIsSaidToAPath(t *testing.T) {
 	prompts := map[string][]string{}
 	atWork, go1 := make(chan struct{}), make(chan struct{})
@@ -181,8 +181,8 @@ func TestWhatIsSaidToAPath(t *testing.T) {
 	h.sound(row)
 }
 
-// What an agent heard whose answers could not be used to the end is told once: its session knows it when
-// the task is resumed, else the next prompt says it.
+// Input heard by an agent whose answers were all unusable is told once: its session knows it when the
+// task is resumed, otherwise the next prompt contains it.
 func TestWhatWasHeardInVain(t *testing.T) {
 	const said = "and the docs"
 	for _, lost := range []bool{false, true} {

@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A role that suspends itself asks by a gate. However it is answered the role runs again, and what an
-// order to go on says is kept as it was before there were such gates.
+// A role that suspends itself asks through a gate. However it is answered the role runs again, and
+// the text of a request to continue is kept as it was before such gates existed.
 func TestSuspendAndAnswer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		old    bool // the thread was left by a version that opened no gate
@@ -90,7 +90,7 @@ func (h *house) withoutGate(row store.Thread, g store.Gate) store.Thread {
 	return row
 }
 
-// inputOf returns where the only input of a thread came from, and the gate that it answers.
+// inputOf returns the source of a thread's only input, and the gate that it answers.
 func (h *house) inputOf(row store.Thread) (source, gate string) {
 	h.t.Helper()
 	for s, err := range thread.NewReader(h.store).Walk(h.t.Context(), row.Head) {

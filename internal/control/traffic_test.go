@@ -26,7 +26,7 @@ graph:
   ask: {done: {role: $END, prompt: over}}
 `
 
-// talks is an agent that asks its model so often, each time with all that was said, and says done whatever it hears.
+// talks is an agent that calls its model turns times, with the whole conversation, and says done whatever it hears.
 func talks(turns int, each agent.Usage) scripted {
 	return func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
 		for i := range turns {
@@ -48,8 +48,8 @@ func turnBody(turn int) []byte {
 	return fmt.Appendf(nil, `{"model":"m","max_tokens":500,"messages":[%s],"turn":%d}`, strings.Join(messages, ","), turn)
 }
 
-// TestCallsAreRecorded holds that what a model was asked is in the step, that what it used is counted from there, and that
-// the record is whole.
+// TestCallsAreRecorded checks that the calls to a model are in the step, that its usage is counted from them, and that
+// the record is complete.
 func TestCallsAreRecorded(t *testing.T) {
 	bytes := func(turns int) (n int) {
 		h := newHouse(t, map[string]scripted{"ask": talks(turns, agent.Usage{InputTokens: 10, OutputTokens: 2})})
@@ -93,7 +93,7 @@ func TestCallsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// TestCallsOfAFailure: what an attempt asked that failed is kept in the step that came of another one.
+// TestCallsOfAFailure: the calls of a failed attempt are kept in the step that a later attempt became.
 func TestCallsOfAFailure(t *testing.T) {
 	good := talks(1, agent.Usage{InputTokens: 1})
 	var tries int
@@ -126,7 +126,7 @@ func TestCallsOfAFailure(t *testing.T) {
 	}
 }
 
-// TestABudgetIsHard holds that requests are refused once a limit is used up, whatever the agent makes of it.
+// TestABudgetIsHard checks that requests are refused once a limit is used up, whatever the agent does about it.
 func TestABudgetIsHard(t *testing.T) {
 	each := agent.Usage{InputTokens: 90, OutputTokens: 10}
 	h := newHouse(t, map[string]scripted{"ask": talks(10, each)})
@@ -144,7 +144,7 @@ func TestABudgetIsHard(t *testing.T) {
 	wantStatus(t, row, store.Completed, "")
 }
 
-// TestCostIsHard: the second request is refused when the first one has used the limit.
+// TestCostIsHard: the second request is refused if the first one has used up the limit.
 func TestCostIsHard(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"ask": talks(10, agent.Usage{InputTokens: 90, OutputTokens: 10, CostMicroUSD: 3})})
 	c := h.controller()
@@ -155,8 +155,8 @@ func TestCostIsHard(t *testing.T) {
 	}
 }
 
-// TestCostWithoutAPrice: a scripted model has a price where cost is limited, and of another one whose price is not
-// known it is told, once, that the limit does not hold.
+// TestCostWithoutAPrice: a scripted model has a price if cost is limited; for any other without a known price
+// people are told, once, that the limit does not hold.
 func TestCostWithoutAPrice(t *testing.T) {
 	const told = "no price of m is known: maxCostMicroUSD does not hold for it"
 	each := agent.Usage{InputTokens: 90, OutputTokens: 10}
@@ -201,8 +201,8 @@ graph:
   met: {joined: {role: $END, prompt: over}}
 `
 
-// TestAgentsShareABudget: of two agents that ask at the same time one waits until it is known what the other used, when
-// what both may use is more than is left.
+// TestAgentsShareABudget: if two concurrent requests may use more than is left, one waits until the other's usage is
+// known.
 func TestAgentsShareABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -247,8 +247,8 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// A join that is not met and has no route for that blocks; a resume takes up only
-// the paths that did not complete.
+// A join that is not met and has no route for that blocks; a resume continues only the
+// paths that did not complete.
 func TestResumeOfAJoin(t *testing.T) {
 	fail := true
 	agents := surveyAgents()

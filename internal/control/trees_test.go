@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// writing is survey with roles that write, and no wish of the report's.
+// writing is survey with roles that write, and a report that needs no meta.
 func writing(roles ...string) string {
 	yaml := replaceOnce(survey, "{{ paths.b.meta.n }} ", "")
 	for _, role := range roles {
@@ -26,12 +26,12 @@ func writing(roles ...string) string {
 	return yaml
 }
 
-// refused is an agent that does not do it.
+// refused is an agent that refuses.
 func refused(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
 	return agent.Result{}, &agent.Failure{Kind: agent.Refused, Final: true, Message: "no"}
 }
 
-// holds is an agent that first looks what a file of its tree holds.
+// holds is an agent that first checks the contents of a file in its tree.
 func holds(t *testing.T, name, want string, a scripted) scripted {
 	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if got, err := os.ReadFile(filepath.Join(req.Dir, name)); string(got) != want {
@@ -41,7 +41,7 @@ func holds(t *testing.T, name, want string, a scripted) scripted {
 	}
 }
 
-// inTree returns what a file holds in a git tree, "" when there is none.
+// inTree returns the contents of a file in a git tree, "" if there is none.
 func (h *house) inTree(tree *string, name string) string {
 	h.t.Helper()
 	if tree == nil {
@@ -54,8 +54,8 @@ func (h *house) inTree(tree *string, name string) string {
 	return string(out)
 }
 
-// A path that comes to its join once more has a tree of its own, with what the steps
-// that it keeps have written.
+// A path that reaches its join again has its own tree, with what the steps that it
+// keeps have written.
 func TestRejoiningKeepsWhatWasWritten(t *testing.T) {
 	agents := surveyAgents()
 	agents["api"] = writesFile("f", "of api")
@@ -88,8 +88,8 @@ func TestRejoiningKeepsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// A fork that rejoins has trees of its own, as of the fork it comes from; it goes on
-// when that is gone.
+// A fork that rejoins has its own trees, like those of the fork it comes from; it
+// continues when those are gone.
 func TestAForkNeedsNoTreeOfItsOrigin(t *testing.T) {
 	t.Parallel()
 	for _, gone := range []bool{false, true} {
@@ -132,7 +132,7 @@ func TestAForkNeedsNoTreeOfItsOrigin(t *testing.T) {
 	}
 }
 
-// A path that was cancelled before it had a tree has one when it is tried again.
+// A path that was cancelled before it had a tree has one when it is retried.
 func TestAPathThatNeverBeganHasATreeNextTime(t *testing.T) {
 	agents := surveyAgents()
 	agents["api"] = refused
@@ -158,8 +158,8 @@ func TestAPathThatNeverBeganHasATreeNextTime(t *testing.T) {
 	}
 }
 
-// An agent that breaks its own tree has failed, and nobody else has. What git has in
-// there is not needed.
+// An agent that breaks its own tree has failed, and no other has. git's data in there
+// is not needed.
 func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 	for name, tt := range map[string]struct {
 		harm   func(dir string) error
@@ -195,7 +195,7 @@ func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 			h := newHouse(t, agents)
 			h.repository()
 			h.options.Merge = MergeKeep
-			// The join waits for everybody.
+			// The join waits for all paths.
 			row := h.run(replaceOnce(writing("api", "db"), "[a, b, c]}", "[a, b, c], losers: wait}"))
 			paths := h.below(row)
 			a := paths["a"]
@@ -224,7 +224,7 @@ func TestABrokenTreeIsOnePathsFailure(t *testing.T) {
 	}
 }
 
-// A fork by hand has its tree when it is compacted before it is driven.
+// A manual fork has its tree if it is compacted before it is driven.
 func TestACompactionHasATree(t *testing.T) {
 	agents := surveyAgents()
 	agents["api"], agents["db"] = writesFile("f", "of a"), writesFile("f", "of b")
@@ -248,8 +248,8 @@ func TestACompactionHasATree(t *testing.T) {
 	wantStatus(t, h.drive(h.controller(), fork.ID, Resume{}), store.Completed, "")
 }
 
-// A flow that a path calls works in the path's tree, and its steps say how they left
-// that.
+// A flow that a path calls works in the path's tree, and its steps record how they left
+// it.
 func TestACallInAPathWorksInItsTree(t *testing.T) {
 	agents := surveyAgents()
 	agents["api"] = writesFile("f", "of api")

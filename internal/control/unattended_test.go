@@ -36,8 +36,8 @@ func asks(command string) scripted {
 	}
 }
 
-// asksBeside returns an agent that asks about two commands at once, while a third runs for a
-// minute. A command that is approved runs for three.
+// asksBeside returns an agent that asks about two commands concurrently, while a third runs
+// for a minute. An approved command runs for three.
 func asksBeside(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	var mu sync.Mutex
 	say := func(id, phase string) {
@@ -149,8 +149,8 @@ func TestUnattendedRunEnds(t *testing.T) {
 		flows  []string
 		agents map[string]scripted
 		open   []string      // roles that ask when the first drive ends
-		after  time.Duration // of work, that it lasts
-		drives int           // with all questions answered between them, until it is done
+		after  time.Duration // how long it works
+		drives int           // until it is done, with all questions answered in between
 	}{
 		{"alone", []string{one("read", "")}, map[string]scripted{"work": asks("")}, []string{"work"}, 0, 2},
 		{"what is asked is long", []string{one("write", "")},
@@ -256,7 +256,7 @@ func TestUnattendedRunEnds(t *testing.T) {
 	}
 }
 
-// unattended begins a task in a bubble whose first flow is run.
+// unattended begins a task in a bubble; the first of flows is run.
 func unattended(t *testing.T, flows []string, agents map[string]scripted) (*house, *Controller, store.Thread) {
 	h := newHouse(t, agents)
 	h.clock = time.Now
@@ -281,8 +281,8 @@ func (h *house) approveAll(row store.Thread) int {
 	return len(open)
 }
 
-// TestAnswersWhileOthersWork: an agent that asks is not ended while others work, whoever
-// waits: the answer reaches its turn.
+// TestAnswersWhileOthersWork: an agent that asks is not ended while others work, whether
+// or not anyone waits: the answer reaches its turn.
 func TestAnswersWhileOthersWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		flow := "version: 1\nname: test\nroles:\n" + roleLines("read", "a1", "b1", "b2") + unattendedFork("parallel")
@@ -300,7 +300,7 @@ func TestAnswersWhileOthersWork(t *testing.T) {
 }
 
 // TestWhatWasApprovedRuns: an agent is not ended while a command runs that a person approved,
-// although another of its questions is left.
+// even if another of its questions is open.
 func TestWhatWasApprovedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, row := unattended(t, []string{one("read", "")}, map[string]scripted{"work": asksBeside})
@@ -320,8 +320,8 @@ func TestWhatWasApprovedRuns(t *testing.T) {
 	})
 }
 
-// TestAnExpiryIsWaitedFor: a question that expires has an answer by itself, so its agent is
-// not ended.
+// TestAnExpiryIsWaitedFor: a question that expires gets an answer by itself, so its agent
+// is not ended.
 func TestAnExpiryIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asking{}
@@ -337,7 +337,7 @@ func TestAnExpiryIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestAnAgentThatDoesWithoutTheAnswer ends its step all the same: the question is withdrawn.
+// TestAnAgentThatDoesWithoutTheAnswer ends its step anyway: the question is withdrawn.
 func TestAnAgentThatDoesWithoutTheAnswer(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
 		_ func(agent.Event) error) (agent.Result, error) {

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/worktree"
 )
 
-// A noticed store shows each batch before and after it is committed. A deaf one
-// tells nobody of what is new.
+// A noticed store passes each batch to before and after around its commit. A deaf one
+// reports no news.
 type noticed struct {
 	store.Store
 	before, after func(store.Batch)
@@ -50,7 +50,7 @@ func tells(b store.Batch, typ string) bool {
 	return slices.ContainsFunc(b.Events, func(ev store.Event) bool { return ev.Type == typ })
 }
 
-// noneRuns fails the test when an attempt is left running.
+// noneRuns fails the test if an attempt is still running.
 func (h *house) noneRuns() {
 	h.t.Helper()
 	running, err := h.store.Attempts(context.Background(), store.AttemptFilter{Status: store.AttemptRunning})
@@ -62,8 +62,8 @@ func (h *house) noneRuns() {
 	}
 }
 
-// cutOff drives a thread until its agent says that it is at work, and then ends
-// the process.
+// cutOff drives a thread until its agent reports that it is at work, and then ends the
+// process.
 func (h *house) cutOff(row store.Thread, atWork <-chan struct{}) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -74,8 +74,8 @@ func (h *house) cutOff(row store.Thread, atWork <-chan struct{}) {
 	}
 }
 
-// once is an agent that says it is at work and works until it is stopped; the next
-// time it is another one.
+// once is an agent that reports that it is at work and works until it is stopped; the
+// next time it is then.
 func once(atWork chan<- struct{}, then scripted) scripted {
 	first := true
 	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
@@ -88,8 +88,8 @@ func once(atWork chan<- struct{}, then scripted) scripted {
 	}
 }
 
-// A wish to cancel is heard whenever it comes, also just before or after another
-// record of the same thread, and when nothing tells of it.
+// A wish to cancel takes effect whenever it comes, also just before or after another
+// record of the same thread, and without notice.
 func TestAWishIsHeard(t *testing.T) {
 	asks := say(`{"$status":"$SUSPEND","reason":"?"}`, status("ready"))
 	for _, tt := range []struct {
@@ -98,7 +98,7 @@ func TestAWishIsHeard(t *testing.T) {
 		writes bool
 		resume *Resume
 		at     func(store.Batch) bool // the batch that it comes before
-		after  bool                   // or rather after
+		after  bool                   // or rather follows
 	}{
 		{"blocking", fails(agent.Refused), false, nil, func(b store.Batch) bool { return tells(b, "thread.blocked") },
 			false},
@@ -154,7 +154,7 @@ func TestAWishIsHeard(t *testing.T) {
 				wantStatus(t, h.drive(h.controller(), row.ID, Resume{}), store.Blocked, "input")
 			case tt.writes:
 				h.cutOff(row, atWork)
-			default: // what a process leaves that dies
+			default: // what a dying process leaves
 				was := row
 				row.Status, row.InFlight = store.Running, thread.AttemptID(row.ID, 1)
 				if err := inner.Commit(t.Context(), store.Batch{
@@ -181,8 +181,7 @@ func TestAWishIsHeard(t *testing.T) {
 	}
 }
 
-// A wish stops an agent that summarises, and what it says after that counts for
-// nothing.
+// A wish stops an agent that summarises, and what it says afterwards does not count.
 func TestAWishEndsACompaction(t *testing.T) {
 	for name, then := range map[string]scripted{
 		"it stops": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
@@ -222,7 +221,7 @@ func TestAWishEndsACompaction(t *testing.T) {
 	}
 }
 
-// What cannot be begun for want of its working tree says so, and can be cancelled.
+// A task that cannot begin for lack of its working tree says so, and can be cancelled.
 func TestWithoutATreeItCanBeCancelled(t *testing.T) {
 	for _, driven := range []bool{false, true} {
 		t.Run(map[bool]string{false: "at once", true: "after a try"}[driven], func(t *testing.T) {

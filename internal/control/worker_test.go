@@ -54,8 +54,8 @@ graph:
   met: {joined: {role: $END}}
 `
 
-// What a worker drives it stops once that is not wanted any more, also where it was another worker that decided so and
-// there was no news of it here.
+// A worker stops what it drives once that is not wanted any more, even if another worker decided so and no news of it
+// arrived here.
 func TestLooksAfterWhatItDrives(t *testing.T) {
 	atWork := make(chan struct{})
 	h := newHouse(t, map[string]scripted{
@@ -74,7 +74,7 @@ func TestLooksAfterWhatItDrives(t *testing.T) {
 	}
 	decides, drives := worker(time.Hour), worker(10*time.Millisecond)
 	root := h.begin(h.controller(), race)
-	if _, err := h.store.Acquire(t.Context(), root.ID); err != nil { // whoever has it draws the task's directory
+	if _, err := h.store.Acquire(t.Context(), root.ID); err != nil { // the holder draws the task's directory
 		t.Fatal(err)
 	}
 	look := func() (ids []string) {
@@ -114,7 +114,7 @@ func TestLooksAfterWhatItDrives(t *testing.T) {
 	}()
 	<-atWork
 	drive(decides, quick)
-	look() // which decides the join
+	look() // it decides the join
 	select {
 	case <-stopped:
 	case <-time.After(time.Minute):
