@@ -75,7 +75,7 @@ func (h *house) cutOff(row store.Thread, atWork <-chan struct{}) {
 }
 
 // once is an agent that reports that it is at work and works until it is stopped; the
-// next time it is then.
+// next time it acts as then.
 func once(atWork chan<- struct{}, then scripted) scripted {
 	first := true
 	return func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -17,7 +17,7 @@
 //   - A thread that prefers a host is driven there if that host takes it soon, otherwise on any with the labels that
 //     it needs. One that needs a label waits for a host that has it.
 //   - An engine never interrupts a Drive: not when the engine is unavailable, has forgotten it, or is told to stop.
-//     Whatever must stop a Drive goes through the implementation of Work.
+//     Code that must stop one tells the implementation of Work.
 //   - An engine keeps nothing that the record does not have.
 //
 // This package has the interfaces and the relay; dispatch/local is the engine within one

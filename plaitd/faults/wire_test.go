@@ -32,7 +32,7 @@ type wire struct {
 	done bool
 }
 
-// arm harms message number at about word, up to hits times if it is sent again.
+// arm harms the message with index at in the exchange about word, hits times if it is sent again.
 func (w *wire) arm(word string, at int, act pgtest.Act, hits int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 type workshop struct {
 	dir      string
 	bin      string              // directory of Postgres's programs
-	as       *syscall.Credential // whom they run as; nil: as we do
+	as       *syscall.Credential // the user they run as; nil: ours
 	password string              // of both roles
 
 	mu   sync.Mutex

@@ -174,7 +174,7 @@ type group struct {
 	objectBody  [][]byte
 	objectLoc   []string
 	objectAgain []bool
-	objectAt    map[dag.Hash]int // where a hash is not marked again
+	objectAt    map[dag.Hash]int // index of the occurrence that is not marked again
 
 	refB               []int32
 	refTable, refRow   []string

@@ -211,7 +211,7 @@ func (s *Store) tidy() {
 func (s *Store) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	on(ctx, s.pulse, func(c *pgx.Conn) error { // on failure its silence tells
+	on(ctx, s.pulse, func(c *pgx.Conn) error { // an error is harmless: its heartbeats stop
 		_, err := c.Exec(ctx, "DELETE FROM plait.handles WHERE id = $1", s.me.id)
 		return err
 	})

@@ -241,7 +241,7 @@ func (h *holding) lose(lost func(store.Fence) bool) {
 }
 
 // check requests a heartbeat, which reveals lost leases, if a batch was refused although this
-// process still holds one of its leases.
+// process still holds one of the leases it was under.
 func (h *holding) check(fences []store.Fence, soon func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

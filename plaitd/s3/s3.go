@@ -259,7 +259,7 @@ type Versions int
 const (
 	VersionsGo   Versions = iota // it has none
 	VersionsEnd                  // a rule of its lifecycle ends them
-	VersionsStay                 // they stay for ever
+	VersionsStay                 // they stay forever
 )
 
 // Versions asks what happens to deleted objects. It needs a permission that a store does not.

@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// A turn is what the role work says, times times in a row, and the name under which the
-// average time until work is asked again is counted; "" counts nothing. Turns to be
+// A turn is what the role work says, how often in a row, and the name under which the
+// average time until work is asked again is recorded; "" records nothing. Turns to be
 // compared should take about equally long, since a busy machine interrupts long ones
 // more often.
 type turn struct {
