@@ -16,7 +16,7 @@ type rights struct {
 }
 
 func rightsOf(ctx context.Context, c *pgx.Conn) (r rights, err error) {
-	// Without names of tables: to look one up takes a right to the schema.
+	// The query names no tables: looking one up requires a right to the schema.
 	err = c.QueryRow(ctx, `SELECT r.rolname, current_database(), r.rolsuper, n.oid IS NOT NULL,
 		has_database_privilege(current_database(), 'CREATE'), coalesce(pg_has_role(n.nspowner, 'USAGE'), false),
 		coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(t.oid, 'INSERT'), false),

@@ -418,7 +418,7 @@ func TestMigrationCut(t *testing.T) {
 			return
 		}
 		if s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Patience: time.Second}); err == nil {
-			s.Close() // whole
+			s.Close() // the schema is complete
 		}
 		if _, now, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil || now < 1 {
 			t.Fatalf("migrate again after a cut at message %d: version %d, %v", at+1, now, err)
@@ -427,7 +427,7 @@ func TestMigrationCut(t *testing.T) {
 	}
 }
 
-// works tries a record whose schema is new.
+// works checks that a record with a new schema can be used.
 func works(t *testing.T, url string) {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), postgres.Config{URL: url})

@@ -42,7 +42,7 @@ func begin(id string) (store.Batch, store.Thread) {
 	}, t
 }
 
-// send calls plait.commit as if for the first time, or again, and drops the answer.
+// send calls plait.commit behind the store's back, as if for the first time, or again.
 func send(t *testing.T, url string, g *group, id []byte, again bool) ([]string, error) {
 	t.Helper()
 	c, err := connect(t.Context(), url)

@@ -84,7 +84,7 @@ type run struct {
 	task   string
 	drives []*driving
 	due    time.Time // when to look again; zero: when it is poked
-	failed int       // consecutive looks
+	failed int       // consecutive looks that failed
 }
 
 // taskLoop is the workflow of a task: look, start what is ready, and wait for news.
