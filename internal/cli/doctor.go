@@ -119,8 +119,8 @@ func (a *app) examine(ctx context.Context) []Finding {
 	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 }
 
-// examineCodex looks for Codex. Not having it is a warning, since flows of commands do not need
-// it. If it is installed but cannot be used, that is a fault.
+// examineCodex looks for Codex. If it is missing, or not logged in, that is a warning: other agents and --offline
+// do not need it. A Codex that is installed and cannot be used is a fault.
 func (a *app) examineCodex(ctx context.Context) []Finding {
 	h := a.codexHost()
 	p, err := h.Find(ctx, "")

@@ -8,8 +8,8 @@ import (
 )
 
 // Quiet returns a handler for the log of a worker. While the record is unavailable, everything that needs it
-// complains, some of it every second: instead one line reports that, and one that it is back. there returns nil if
-// the record answers; it is called after a complaint, until ctx ends.
+// complains, some of it every second: instead one line reports that, and one that it is back, with how many were
+// suppressed. there returns nil if the record answers; it is called after a complaint, until ctx ends.
 func Quiet(ctx context.Context, to slog.Handler, there func(context.Context) error) slog.Handler {
 	return quiet{to, &outage{ctx: ctx, to: to, there: there}}
 }
@@ -36,6 +36,7 @@ type outage struct {
 	away   bool
 	back   time.Time
 	held   []complaint // until the record has answered, or failed to
+	unsaid int         // complaints that this outage has suppressed
 }
 
 type complaint struct {
