@@ -176,10 +176,13 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 		// Not the common case, or not as expected: read the row.
 	}
 	var old store.Thread
-	found, err := first(t.Conn, "SELECT head, status, wanted, start FROM threads WHERE id = ?", func(r *row) {
+	found, err := first(t.Conn, "SELECT head, status, wanted, start, links FROM threads WHERE id = ?", func(r *row) {
 		old = store.Thread{
 			Head: r.hash(), Status: store.Status(r.text()), Wanted: store.Wanted(r.text()), Start: r.hash(),
 		}
+		var l links
+		r.json(&l)
+		old.Files = l.Files
 	}, x.Row.ID)
 	switch {
 	case err != nil:
@@ -191,7 +194,7 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	case found && *old.State() != *x.From:
 		return fmt.Errorf("is %s at %s: %w", old.Status, old.Head.Short(), store.ErrConflict)
 	}
-	if err := t.named(batch, []dag.Hash{old.Start, old.Head}, x.Row.Start, x.Row.Head, x.Row.Files); err != nil {
+	if err := t.named(batch, []dag.Hash{old.Start, old.Head, old.Files}, x.Row.Start, x.Row.Head, x.Row.Files); err != nil {
 		return err
 	}
 	if x.Row.Short != "" {

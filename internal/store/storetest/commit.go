@@ -260,8 +260,11 @@ func missingObject(h *home) {
 
 func lostObject(h *home) {
 	b, t := insert(id(1))
+	files := node("files")
+	b.Objects, t.Files = append(b.Objects, files), files.Hash
+	b.Threads[0].Row = t
 	h.commit(b)
-	_, err := h.Sweep(h.ctx, 0, func(store.View) ([]dag.Hash, error) { return []dag.Hash{t.Head}, nil })
+	_, err := h.Sweep(h.ctx, 0, func(store.View) ([]dag.Hash, error) { return []dag.Hash{t.Head, t.Files}, nil })
 	h.must(err)
 	failed := t
 	failed.Status = store.Failed
