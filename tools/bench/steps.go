@@ -183,7 +183,7 @@ func (b *bench) engineSteps(ctx context.Context) error {
 		least           float64 // 0: no goal
 		why             string
 	}{
-		{1, usual, 0.35, ""}, {64, usual, 0, ""},
+		{1, usual, 0.35, "a step writes four times what the floor does, and assembles and hashes a prompt of 128 KB"}, {64, usual, 0, ""},
 		{1, little, 0.6, "a step writes four times what the floor does, and half of it is writing and syncing"},
 		{64, little, 0.12, "both cores are busy, and a step writes four times what the floor does"},
 	} {
