@@ -238,13 +238,13 @@ func TestEditedLinks(t *testing.T) {
 		{"head of a path is another's", seen, onPath(1, "head", c.Head), "path b at"},
 		{
 			"head of a path is before its end", seen, onPath(0, "head", api),
-			"path a is completed, but has not come to its join",
+			"path a is completed, but has not reached its join",
 		},
 		{"head of a path is the fork", seen, onPath(2, "head", plan), "path c is completed without a step"},
 		{"head of a path is elsewhere", seen, onPath(2, "head", g.at(other, "plan")), "path c at"},
 		{"head of a path is its child's", seen, onPath(1, "head", sub), "path b at"},
 		{"head of an inner path", met, onPath(0, "head", y.Head), "path x at"},
-		{"status of a path", seen, onPath(1, "status", "failed"), "path b is failed, but has come to its join"},
+		{"status of a path", seen, onPath(1, "status", "failed"), "path b is failed, but has reached its join"},
 		{"status of a path is none", seen, onPath(1, "status", "running"), `path b has the status "running"`},
 		{"status of a path, everywhere", seen, func(p map[string]any) {
 			paths(p)[2].(map[string]any)["status"] = "cancelled"
@@ -281,7 +281,7 @@ func TestEditedLinks(t *testing.T) {
 			p["meta"].(map[string]any)["paths"].(map[string]any)["z"] = metaPath(p, "c")
 		}, "its meta has a path z"},
 		{"why a path failed that did not", seen, func(p map[string]any) { metaPath(p, "c")["failure"] = "infra" },
-			`its meta says that path c failed of "infra", its detail of ""`},
+			`its meta says that path c failed with "infra", its detail with ""`},
 		{"a path that does not say why it failed", seen, func(p map[string]any) { delete(metaPath(p, "c"), "failure") },
 			"its meta is not {$status, decidedBy, paths}"},
 		{"meta of an older join, content of a newer", seen, func(p map[string]any) {

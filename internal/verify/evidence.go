@@ -28,7 +28,7 @@ func (c *check) checkEvidence(ctx context.Context, states []*object) error {
 			content, ok := c.sound(s.state.Content)
 			for _, a := range e.evidence.artifacts {
 				if ok && c.expectNode(e, "artifact", a, dag.TypeArtifact) != nil && !slices.Contains(content.refs, a) {
-					c.wrong(e.hash, "evidence: its artifact %s is none of its step %s", a, s.hash)
+					c.wrong(e.hash, "evidence: its artifact %s does not belong to its step %s", a, s.hash)
 				}
 			}
 		}
@@ -40,7 +40,7 @@ func (c *check) checkEvidence(ctx context.Context, states []*object) error {
 func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) error {
 	for _, src := range e.evidence.heard {
 		if !slices.Contains(said, src.EventsRef) {
-			c.wrong(e.hash, "evidence: its events %s are no transcript of its step", src.EventsRef)
+			c.wrong(e.hash, "evidence: its events %s are not a transcript of its step", src.EventsRef)
 		}
 		if _, ok := c.sound(src.EventsRef); !ok || src.Unfinished() {
 			continue

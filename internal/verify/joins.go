@@ -39,7 +39,7 @@ func (c *check) checkJoinNode(o *object) {
 		switch p.Status {
 		case store.Completed, store.Failed, store.Cancelled:
 		default:
-			c.wrong(o.hash, "join %s: path %s has the status %q, which is none of a path that has ended", s.Role, p.ID, p.Status)
+			c.wrong(o.hash, "join %s: path %s has the status %q, which no ended path can have", s.Role, p.ID, p.Status)
 		}
 	}
 	if !known {
@@ -178,9 +178,9 @@ func (j *joinCheck) checkPath(ctx context.Context, o *object, p thread.PathHead)
 	case err != nil || !ok:
 		return err
 	case arrived && p.Status == store.Failed:
-		j.say("path %s is failed, but has come to its join", p.ID)
+		j.say("path %s is failed, but has reached its join", p.ID)
 	case !arrived && p.Status == store.Completed:
-		j.say("path %s is completed, but has not come to its join", p.ID)
+		j.say("path %s is completed, but has not reached its join", p.ID)
 	}
 	return nil
 }
@@ -282,7 +282,7 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 			case have.Status != p.Status:
 				j.say("its meta says that path %s is %q, its paths %q", id, have.Status, p.Status)
 			case have.Failure != nil && (p.Failure == nil || *have.Failure != *p.Failure):
-				j.say("its meta says that path %s failed of %q, which is %s", id, *have.Failure, p.Status)
+				j.say("its meta says that path %s failed with %q, but it is %s", id, *have.Failure, p.Status)
 			case have.Failure == nil && p.Failure != nil:
 				j.say("its meta does not say why path %s failed", id)
 			case !bytes.Equal(have.Meta, p.Meta):
@@ -316,7 +316,7 @@ func (j *joinCheck) checkFailures(kinds map[string]store.FailureKind) {
 	}
 	for _, p := range j.Paths {
 		if kinds[p.ID] != said[p.ID] {
-			j.say("its meta says that path %s failed of %q, its detail of %q", p.ID, kinds[p.ID], said[p.ID])
+			j.say("its meta says that path %s failed with %q, its detail with %q", p.ID, kinds[p.ID], said[p.ID])
 		}
 		delete(said, p.ID)
 	}

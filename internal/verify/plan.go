@@ -176,7 +176,7 @@ func (k *threadIndex) checkAction(t store.Thread) (own string, ok bool) {
 		return "", false
 	}
 	if p == nil {
-		k.wrongRow(t, "its row says that it is an action of a plan at %s, which is none", t.Path.Fork)
+		k.wrongRow(t, "its row says that it is an action of a plan at %s, which is not a plan", t.Path.Fork)
 		return "", false
 	}
 	a, known := p.plan.Action(t.Path.ID)

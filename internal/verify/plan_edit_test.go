@@ -94,7 +94,7 @@ func TestEditedPlans(t *testing.T) {
 		{"what a worker handed back", edits{actA: meta("summary", "else")}, "its meta of path a"},
 		{
 			"what a forked action handed back", edits{actB: meta("$status", "blocked")},
-			"path b is completed, but has not come to its join",
+			"path b is completed, but has not reached its join",
 		},
 		{"return code of a worker", edits{end: meta("returnCode", 1)}, "has return code 1, flow worker ends with 0 here"},
 		{"forked action as spawned", edits{plan: action(1, "mode", "spawn")}, "action b at"},
@@ -128,7 +128,7 @@ func TestEditedPlans(t *testing.T) {
 		},
 		{
 			"status of a forked action in a join", edits{join: onPath(1, "status", "failed")},
-			"path b is failed, but has come to its join",
+			"path b is failed, but has reached its join",
 		},
 		{
 			"status of a worker in a join's meta", edits{join: func(p map[string]any) { metaPath(p, "a")["status"] = "failed" }},

@@ -108,7 +108,7 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 			c.wrong(dag.Hash{}, "attempt %s: there is no thread %s", a.ID, a.Thread)
 		}
 		if a.Status == store.AttemptDone && !c.hasOutcome(a, followers(after, a.From)) {
-			c.absent(a.From, "attempt %s is done, but no step of %s after this one came of it", a.ID, a.Role)
+			c.absent(a.From, "attempt %s is done, but produced no %s step after this one", a.ID, a.Role)
 		}
 	}
 	return ctx.Err()

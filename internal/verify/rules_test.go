@@ -68,7 +68,7 @@ func TestRules(t *testing.T) {
 		}, func(s *thread.State) dag.Hash { return s.Detail }), `is by "other", it is itself by "planner"`, false},
 		{"events of another step", heard(func(w *world, d *thread.Detail, s *thread.EvidenceSource) {
 			d.Transcript = dag.Hash{}
-		}), "are no transcript of its step", false},
+		}), "are not a transcript of its step", false},
 		{"lines that are others", heard(func(w *world, d *thread.Detail, s *thread.EvidenceSource) {
 			two := 2
 			s.EndLine = &two
@@ -85,7 +85,7 @@ func TestRules(t *testing.T) {
 			s.Detail = w.put(dag.TypeDetail, thread.Detail{Evidence: []dag.Hash{ev}})
 			w.force(row, s)
 			return ev
-		}, "is none of its step", false},
+		}, "does not belong to its step", false},
 		{"evidence is missing", func(w *world, m *mem.Store, row store.Thread) dag.Hash {
 			s := w.next(row, "planner", "ready", "x")
 			ev := w.put(dag.TypeEvidence, thread.Evidence{ID: "cmd-1"})
@@ -317,14 +317,14 @@ func TestRows(t *testing.T) {
 		{"caller", "K", func(w *world, r *store.Thread) { r.Parent.From = w.begin("Z", "z").Head },
 			"its start has the parentState"},
 		{"a path of another id", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "b" },
-			"its head does not lie in path b"},
+			"its row is in path b"},
 		{"a path that the flow has not", "J-a", func(_ *world, r *store.Thread) { r.Path.ID = "z" },
 			`flow work has no path "z"`},
 		{"a path's join", "J-a", func(_ *world, r *store.Thread) { r.Path.Join = "other" }, `its row names the join "other"`},
 		{"a path's key", "J-a", func(_ *world, r *store.Thread) { r.Path.Key = "other" }, `its row has the path key "other"`},
 		{"a path's number", "J-a", func(_ *world, r *store.Thread) { r.Path.N = 2 }, "its id does not match a path of J"},
 		{"a path that failed at its join", "J-a", func(_ *world, r *store.Thread) { r.Status = store.Failed },
-			"its row is failed, but path a has come to its join"},
+			"its row is failed, but path a has reached its join"},
 		{"a path completed before its join", "J-a", func(w *world, r *store.Thread) { r.Head = r.Path.Fork; r.Steps-- },
 			"its row is completed, but path a has no step"},
 		{"a path without a parent", "J-a", func(_ *world, r *store.Thread) { r.Parent = nil },
@@ -344,7 +344,7 @@ func TestRows(t *testing.T) {
 			s, err := w.reader.State(ctx, r.Head)
 			w.must(err)
 			r.Head, r.Steps = s.Paths[1].Head, r.Steps-1
-		}, "its head lies in a path of flow work, its row in none"},
+		}, "its head is in a path of flow work, but its row is not"},
 		{"a worker of another action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "y" },
 			"it is a worker, and the mode of action y is fork"},
 		{"a worker of no action", "O-x", func(_ *world, r *store.Thread) { r.Path.ID = "z" }, `the plan at`},
@@ -363,7 +363,7 @@ func TestRows(t *testing.T) {
 		{"a forked action's key", "O-y", func(_ *world, r *store.Thread) { r.Path.Key = "other" },
 			`its row has the path key "other"`},
 		{"a forked action that failed at its join", "O-y", func(_ *world, r *store.Thread) { r.Status = store.Failed },
-			"its row is failed, but path y has come to its join"},
+			"its row is failed, but path y has reached its join"},
 		{"an action of no plan", "O-y", func(_ *world, r *store.Thread) { r.Path.Fork = r.Head },
 			"its row says that it is an action of a plan at"},
 		{"a decision at no fork", "L", func(_ *world, r *store.Thread) {
@@ -416,7 +416,7 @@ func TestUnnamedThreads(t *testing.T) {
 	was = row
 	row.Decision = json.RawMessage(`{"decidedBy":"","join":"other","outcome":"joined"}`)
 	w.change(was, row)
-	mustName(t, s, row.Head, "its row has a decision that is none of the join gathered", false)
+	mustName(t, s, row.Head, "its row has a decision that is not for the join gathered", false)
 }
 
 func TestAttempts(t *testing.T) {
@@ -431,11 +431,11 @@ func TestAttempts(t *testing.T) {
 		w.commit(store.Batch{Attempts: []store.AttemptChange{{Row: b}}})
 	}
 	done(func(b *store.Attempt) { b.From = rows["L"].Head })
-	mustName(t, s, rows["L"].Head, "attempt L.99 is done, but no step", true)
+	mustName(t, s, rows["L"].Head, "attempt L.99 is done, but produced no", true)
 	done(func(b *store.Attempt) { b.ID = "nobody.1"; b.Thread = "nobody"; b.Status = store.AttemptFailed })
 	mustName(t, s, dag.Hash{}, "attempt nobody.1: there is no thread nobody", false)
 	done(func(b *store.Attempt) { b.ID = "L.98" })
-	mustName(t, s, a.From, "attempt L.98 is done, but no step", true)
+	mustName(t, s, a.From, "attempt L.98 is done, but produced no", true)
 	done(func(b *store.Attempt) { b.ID = "L.97"; b.Role = "tester" })
-	mustName(t, s, a.From, "attempt L.97 is done, but no step of tester", true)
+	mustName(t, s, a.From, "attempt L.97 is done, but produced no tester step", true)
 }

@@ -104,9 +104,9 @@ func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 	named := t.Path != nil || t.ForkedFrom == nil
 	if named && head.chain.position != nil && head.chain.position.path != own {
 		if own == "" {
-			k.wrongRow(t, "its head lies in a path of flow %s, its row in none", t.Flow)
+			k.wrongRow(t, "its head is in a path of flow %s, but its row is not", t.Flow)
 		} else {
-			k.wrongRow(t, "its head does not lie in path %s of flow %s, as its row does", own, t.Flow)
+			k.wrongRow(t, "its row is in path %s of flow %s, but its head is not", own, t.Flow)
 		}
 		return nil
 	}
@@ -116,9 +116,9 @@ func (k *threadIndex) checkPosition(ctx context.Context, t store.Thread) error {
 		case err != nil:
 			return err
 		case ok && !arrived && t.Status == store.Completed:
-			k.wrongRow(t, "its row is completed, but path %s has not come to its join", own)
+			k.wrongRow(t, "its row is completed, but path %s has not reached its join", own)
 		case ok && arrived && t.Status == store.Failed:
-			k.wrongRow(t, "its row is failed, but path %s has come to its join", own)
+			k.wrongRow(t, "its row is failed, but path %s has reached its join", own)
 		}
 	}
 	return k.checkDecision(ctx, t, def, own)
@@ -140,7 +140,7 @@ func (k *threadIndex) checkDecision(ctx context.Context, t store.Thread, def *fl
 	case !ok:
 		k.wrongRow(t, "its row has a decision, but its head is not at a fork")
 	case json.Unmarshal(t.Decision, &d) != nil || d.Join != fork.Join || d.Outcome == "":
-		k.wrongRow(t, "its row has a decision that is none of the join %s: %s", fork.Join, t.Decision)
+		k.wrongRow(t, "its row has a decision that is not for the join %s: %s", fork.Join, t.Decision)
 	}
 	return nil
 }
