@@ -22,12 +22,13 @@ func (a *app) isolate(ctx context.Context) error {
 		return nil
 	}
 	return view.Advise(usagef("agents started here %s: %w", a.program.Exposed, err),
-		"see \"What agents on a worker can reach\" in workers.md; or add --unsafe-agents if you trust them, and all that they read, with that")
+		"see \"What agents on a worker can reach\" in workers.md; "+
+			"or add --unsafe-agents if you trust them, and everything they read, with this access")
 }
 
 func (a *app) makeCell(ctx context.Context) error {
 	if os.Geteuid() == 0 {
-		return errors.New("a worker cannot run as root, which nothing restricts: start it as a user of its own")
+		return errors.New("a worker cannot run as root, which file permissions do not restrict: run it as a dedicated user")
 	}
 	hide, err := a.hidden()
 	if err != nil {

@@ -110,8 +110,8 @@ func (w *workplace) taskOf(ctx context.Context, row store.Thread) (view.Task, er
 	return w.view().Task(ctx, root)
 }
 
-// stands returns the displays of the threads of row's task, by id, as lists of tasks show them.
-func (w *workplace) stands(ctx context.Context, row store.Thread) (standings, error) {
+// displays returns the displays of the threads of row's task, by id, as lists of tasks show them.
+func (w *workplace) displays(ctx context.Context, row store.Thread) (displays, error) {
 	if row.ID == "" { // a step, in whatever thread
 		return nil, nil
 	}
@@ -119,10 +119,10 @@ func (w *workplace) stands(ctx context.Context, row store.Thread) (standings, er
 	return task.Displays(), err
 }
 
-type standings map[string]view.Display
+type displays map[string]view.Display
 
 // of returns the word for a thread's state. For a thread of another task it depends on the status alone.
-func (s standings) of(thread string, status store.Status) string {
+func (s displays) of(thread string, status store.Status) string {
 	d, ok := s[thread]
 	if !ok {
 		d = view.NewDisplay(status, nil, nil)

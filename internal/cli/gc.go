@@ -48,7 +48,7 @@ that is referred to is missing.`,
 			if why != "" {
 				return a.showWhy(cmd, cfg, why)
 			}
-			heap.AsEver()
+			heap.UseDefaults()
 			do := gc.Run
 			if dry {
 				do = gc.Plan

@@ -146,7 +146,7 @@ func (a *app) mayExport(w *workplace, dir string) error {
 
 // carry verifies what is to be carried, a single task or everything, and carries it.
 func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Config, task string) (carried, error) {
-	heap.AsEver()
+	heap.UseDefaults()
 	var res carried
 	var report verify.Report
 	var err error

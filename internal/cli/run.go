@@ -77,7 +77,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		record.ApproveSandboxed}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
 	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false,
-		"run in a process of its own, which outlives this terminal and waits for answers (see plait logs)")
+		"run in a separate process, which outlives this terminal and waits for answers (see plait logs)")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
 	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 	cmd.RegisterFlagCompletionFunc("set", a.completeRoles)
@@ -359,7 +359,7 @@ imported task runs commands of its flow only with --trust.`,
 	}
 	f.add(cmd, a)
 	f.addWorkspace(cmd)
-	f.addOn(cmd, a, "default: who ran them so far")
+	f.addOn(cmd, a, "default: whoever ran them before")
 	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
 	cmd.Flags().StringVar(&contextForm, "context", "", "what agents are told of the conversation from now on: `full`, all of it, or summary")
 	return cmd

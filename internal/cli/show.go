@@ -69,11 +69,11 @@ its model, if the task was started with --record; --call N prints one of these r
 				return err
 			}
 			name := w.view().Names().Of(cmd.Context(), what.Row)
-			stands, err := w.stands(cmd.Context(), what.Row)
+			states, err := w.displays(cmd.Context(), what.Row)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, name, v, stands, whole, expand) })
+			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, name, v, states, whole, expand) })
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")

@@ -14,9 +14,9 @@ import (
 )
 
 // writeThread prints the thread called name for people.
-func (a *app) writeThread(out io.Writer, name string, v *view.Thread, stands standings, whole, expand bool) {
+func (a *app) writeThread(out io.Writer, name string, v *view.Thread, states displays, whole, expand bool) {
 	st := a.style(out)
-	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.state(stands.of(v.ID, v.Status)),
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.state(states.of(v.ID, v.Status)),
 		st.dim(v.ID))
 	if v.Reason != nil && v.Reason.Message != "" {
 		fmt.Fprintf(out, "  %s\n", oneLine(v.Reason.Message, 400))
@@ -68,7 +68,7 @@ func (a *app) writeThread(out io.Writer, name string, v *view.Thread, stands sta
 	}
 	for _, b := range v.WaitsFor {
 		fmt.Fprintf(out, "\n    …  %-16s %s  %s\n", belowName(b.Path, b.Flow),
-			st.state(stands.of(b.ID, b.Status)), b.ID)
+			st.state(states.of(b.ID, b.Status)), b.ID)
 	}
 }
 
@@ -149,7 +149,7 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		if p.ID == s.Main {
 			mark = "  main: it continues the conversation"
 		}
-		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.state(standings(nil).of("", p.Status)), safe(p.Thread),
+		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.state(displays(nil).of("", p.Status)), safe(p.Thread),
 			st.dim(mark))
 		if f := s.Failure(p.ID); f != nil {
 			fmt.Fprintf(out, "         %s: %s\n", safe(string(f.Kind)), strings.ReplaceAll(safe(f.Message), "\n", "\n         "))

@@ -18,13 +18,13 @@ func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, dept
 	if err != nil {
 		return err
 	}
-	stands, err := w.stands(cmd.Context(), what.Row)
+	states, err := w.displays(cmd.Context(), what.Row)
 	if err != nil {
 		return err
 	}
 	return a.print(cmd, v, func(out io.Writer) {
 		names := w.view().Names()
-		t := treeText{a.style(out), stands, func(id string) string { return safe(names.ByID(cmd.Context(), id)) }}
+		t := treeText{a.style(out), states, func(id string) string { return safe(names.ByID(cmd.Context(), id)) }}
 		fmt.Fprintln(out, t.title(v))
 		printer{out, t.st}.branches("", t.branches(v.Steps, v.Loose, v.Cut))
 	})
@@ -33,7 +33,7 @@ func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, dept
 // A treeText turns a tree into lines. named returns what users type for a thread.
 type treeText struct {
 	st     style
-	stands standings
+	states displays
 	named  func(id string) string
 }
 
@@ -46,7 +46,7 @@ func (t treeText) title(v *view.Tree) string {
 		words = append(words, safe(v.Flow))
 	}
 	if v.Status != "" {
-		words = append(words, t.st.state(t.stands.of(v.ID, v.Status)))
+		words = append(words, t.st.state(t.states.of(v.ID, v.Status)))
 	}
 	words = append(words, why(v.Status, v.Reason))
 	if v.ID != "" {
@@ -77,7 +77,7 @@ func (t treeText) branches(steps []view.TreeStep, loose []view.Tree, cut bool) [
 			b.below = append(b.below, t.branch("", s.Child))
 		}
 		for _, p := range s.Paths {
-			line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), t.st.state(t.stands.of(p.Thread, p.Status)),
+			line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), t.st.state(t.states.of(p.Thread, p.Status)),
 				why(p.Status, p.Reason)), " ") + "  " + t.named(p.Thread)
 			if p.Main {
 				line += t.st.dim("  main: its steps are above")

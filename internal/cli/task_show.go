@@ -114,10 +114,10 @@ func (a *app) writeParts(out io.Writer, v *task.PrintedTask, named func(string) 
 		t.write(out, st, columns(out))
 	}
 	if v.Controller != nil {
-		stands := standings(v.Displays())
+		states := displays(v.Displays())
 		t := table{head: []string{"ACTION", "STATE", "AFTER", "TITLE"}, elastic: []int{2, 3}}
 		for _, m := range v.Milestones {
-			t.add(safe(m.ID), milestoneState(stands, m), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
+			t.add(safe(m.ID), milestoneState(states, m), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
 		}
 		section("Plan", t, 1)
 	}
@@ -145,10 +145,10 @@ func (a *app) writeParts(out io.Writer, v *task.PrintedTask, named func(string) 
 }
 
 // milestoneState returns the word for the state of an action: that of its part, if one was begun.
-func milestoneState(stands standings, m view.Milestone) string {
+func milestoneState(states displays, m view.Milestone) string {
 	statuses := map[view.MilestoneState]store.Status{
 		view.MilestonePending: store.Pending, view.MilestoneWorking: store.Running, view.MilestoneBlocked: store.Blocked,
 		view.MilestoneDone: store.Completed, view.MilestoneFailed: store.Failed, view.MilestoneCancelled: store.Cancelled,
 	}
-	return stands.of(m.Thread, statuses[m.State])
+	return states.of(m.Thread, statuses[m.State])
 }

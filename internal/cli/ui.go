@@ -177,8 +177,8 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 		return err
 	}
 	if changed := t.Check(all); len(changed) > 0 {
-		return fmt.Errorf("%s changed since commands from it were last run; look at the change, "+
-			"then say once that they may be: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+		return fmt.Errorf("%s changed since commands from it were last run; review the change, "+
+			"then allow it with: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
 	}
 	return t.Consent(all)
 }

@@ -88,7 +88,7 @@ func (a *app) noAgents() error {
 		return nil
 	}
 	return view.Advise(usagef("agents started here %s", a.program.Exposed),
-		"add --unsafe-agents if you trust them, and all that they read, with that")
+		"add --unsafe-agents if you trust them, and everything they read, with this access")
 }
 
 // meantBy lists what verbs are called in other programs.

@@ -33,7 +33,7 @@ is missing). The exit code is 6 if either fails.`,
 				return err
 			}
 			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
-			heap.AsEver()
+			heap.UseDefaults()
 			var report verify.Report
 			switch {
 			case len(args) == 0:

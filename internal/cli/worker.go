@@ -154,7 +154,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer e.Close()
 	relay.Poke = func(ctx context.Context, task string) error {
 		if err := worker.Heard(ctx, task); err != nil {
-			log.Warn("look at what is driven here", "task", task, "error", err)
+			log.Warn("check the threads driven here", "task", task, "error", err)
 		}
 		return e.Poke(ctx, task)
 	}

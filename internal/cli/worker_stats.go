@@ -83,9 +83,9 @@ func metrics(out io.Writer, c control.Counts) {
 		value            int64
 	}{
 		{"plait_worker_driving", "gauge", "Threads that are driven now.", c.Driving},
-		{"plait_worker_draining", "gauge", "Whether nothing further is begun.", draining},
-		{"plait_worker_drives_total", "counter", "Threads that were driven, each time counted.", c.Drives},
-		{"plait_worker_reconciles_total", "counter", "How often a task was looked at.", c.Reconciles},
+		{"plait_worker_draining", "gauge", "Whether the worker is draining, and starts nothing new.", draining},
+		{"plait_worker_drives_total", "counter", "Number of times a thread was driven.", c.Drives},
+		{"plait_worker_reconciles_total", "counter", "Number of times a task was checked.", c.Reconciles},
 		{"plait_worker_failures_total", "counter", "Calls that failed since the record could not be kept.", c.Failed},
 	} {
 		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)

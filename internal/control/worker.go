@@ -351,7 +351,7 @@ func (w *Worker) mind(task string, stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		if err := w.Heard(context.Background(), task); err != nil {
-			w.cfg.Log.Warn("look at what is driven here", "task", task, "failed", true)
+			w.cfg.Log.Warn("check the threads driven here", "task", task, "failed", true)
 		}
 	}
 }

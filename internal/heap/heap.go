@@ -25,9 +25,9 @@ func init() {
 	}
 }
 
-// AsEver restores Go's default garbage collection, for programs that hold as much memory as a store
+// UseDefaults restores Go's default garbage collection, for programs that hold as much memory as a store
 // does: near the memory limit the collector would run constantly.
-func AsEver() {
+func UseDefaults() {
 	if percent {
 		debug.SetGCPercent(100)
 	}

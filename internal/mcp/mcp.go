@@ -63,7 +63,7 @@ type Server struct {
 }
 
 const instructions = `Plait runs teams of agents on this workspace and keeps a record of every step.
-Start a task with start_task, then call wait_task until it is done or needs somebody. When it needs an
+Start a task with start_task, then call wait_task until it is done or needs a person. When it needs an
 answer, open_questions says what is asked: answer what you may, and tell your user about the rest. When it
 is done, read_task has its result, its steps and the evidence for what it says.`
 
@@ -79,10 +79,10 @@ func New(cfg Config) *Server {
 	sdk.AddTool(s.sdk, add("start_task", "Start a task: a team of agents that works on this workspace by a flow. "+
 		"Returns at once; the task runs in the background. Follow it with wait_task.",
 		&sdk.ToolAnnotations{DestructiveHint: &no}), namedErrors(s, s.startTask))
-	sdk.AddTool(s.sdk, add("task_status", "Tell how a task stands: its state, who does what, what it has used.", reads),
+	sdk.AddTool(s.sdk, add("task_status", "Report a task's state, who does what, and what it has used.", reads),
 		namedErrors(s, s.taskStatus))
-	sdk.AddTool(s.sdk, add("wait_task", "Wait until a task has ended or needs somebody, at most 30 seconds, "+
-		"and tell how it stands. Call it again while the state is running.", reads), namedErrors(s, s.waitTask))
+	sdk.AddTool(s.sdk, add("wait_task", "Wait until a task has ended or needs a person, at most 30 seconds, "+
+		"and report its state. Call it again while the state is running.", reads), namedErrors(s, s.waitTask))
 	sdk.AddTool(s.sdk, add("open_questions", "List what a task asks: questions to be answered and actions to be approved.",
 		reads), namedErrors(s, s.openQuestions))
 	sdk.AddTool(s.sdk, add("answer", "Answer a question of a task. By default your user is asked to confirm or write the "+

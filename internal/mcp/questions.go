@@ -134,8 +134,8 @@ func (s *Server) answer(ctx context.Context, req *sdk.CallToolRequest, args answ
 	}
 	v := answered{Question: g.ID, State: string(g.State), Next: "call wait_task"}
 	if err := s.ensureDriven(ctx, root, g.ID); err != nil {
-		v.Next = s.cfg.Program.Says(fmt.Sprintf("it is recorded, and the task could not go on: %v; your user can: plait resume %s",
-			err, root.Short))
+		v.Next = s.cfg.Program.Says(fmt.Sprintf("the answer is recorded, but the task could not continue: %v; "+
+			"your user can: plait resume %s", err, root.Short))
 	}
 	return nil, v, nil
 }

@@ -83,7 +83,7 @@ func (s *Server) startTask(ctx context.Context, _ *sdk.CallToolRequest, args sta
 		return fail(err)
 	}
 	if err := s.cfg.Driver.Drive(ctx, root); err != nil {
-		return fail(fmt.Errorf("task %s was made and could not be started: %w; your user can: plait resume %s",
+		return fail(fmt.Errorf("task %s was created but could not be started: %w; your user can: plait resume %s",
 			root.Short, err, root.Short))
 	}
 	v, err := s.status(ctx, root)

@@ -163,7 +163,7 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 	switch p := event.Read(ev).(type) {
 	case event.TaskUpdated:
 		if p.Wanted != "" {
-			return Sentence{Text: "somebody asked to " + eventText(p.Wanted) + " it"}
+			return Sentence{Text: "someone asked to " + eventText(p.Wanted) + " it"}
 		}
 		return Sentence{Text: "the task is now " + strings.ReplaceAll(eventText(p.State), "-", " ")}
 	case event.TaskEnded:

@@ -34,8 +34,8 @@ func (b *Reader) served(ctx context.Context) (bool, error) {
 	return len(workers) > 0, err
 }
 
-// GoesOn reports whether a task continues without a person doing anything.
-func (b *Reader) GoesOn(ctx context.Context, root store.Thread) bool {
+// Continues reports whether a task continues without a person doing anything.
+func (b *Reader) Continues(ctx context.Context, root store.Thread) bool {
 	driven := b.Driven(ctx, root.ID)
 	if driven || !OnTeam(root) || root.Status != store.Pending && root.Status != store.Running {
 		return driven

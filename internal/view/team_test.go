@@ -68,7 +68,7 @@ func TestTeamTaskWaits(t *testing.T) {
 			if v.Status != c.status || v.Display != c.want {
 				t.Errorf("it is %s, %+v, want %s, %+v", v.Status, v.Display, c.status, c.want)
 			}
-			if goes := views.GoesOn(t.Context(), row); goes != (len(c.leases) > 0) {
+			if goes := views.Continues(t.Context(), row); goes != (len(c.leases) > 0) {
 				t.Errorf("it goes on: %v", goes)
 			}
 			if v.Next != nil {

@@ -17,7 +17,7 @@ const maxTimeline = 1000
 
 // Timeline reads the timeline of a task as of now.
 func (b *Reader) Timeline(ctx context.Context, root store.Thread, now time.Time) (Timeline, error) {
-	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.GoesOn(ctx, root),
+	r := TimelineRecord{Root: root, Chains: map[string][]ChainStep{}, Driven: b.Continues(ctx, root),
 		Now: now.UnixMilli()}
 	var err error
 	if r.Threads, err = b.Store.Threads(ctx, store.ThreadFilter{Task: root.ID}); err != nil {
