@@ -23,7 +23,7 @@ type confirm struct {
 // askFork asks for the text of a fork.
 func askFork(thread string, n int, role string) *confirm {
 	c := &confirm{text: fmt.Sprintf("Fork after step %d (%s):", n, view.OneLine(role, 20)), asks: true,
-		more: newLine("more input (optional) · Enter forks · Esc does not"),
+		more: newLine("more input (optional) · Enter forks · Esc cancels"),
 		do:   func(more string) []order { return []order{fork{thread, n, more}} }}
 	c.more.Focus()
 	return c
@@ -49,5 +49,5 @@ func (c *confirm) line() string {
 	if c.asks {
 		return asks.Render(c.text) + " " + c.more.View()
 	}
-	return asks.Render(c.text + " " + c.yes + " · any other key does not")
+	return asks.Render(c.text + " " + c.yes + " · any other key goes back")
 }

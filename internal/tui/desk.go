@@ -81,8 +81,8 @@ func (d *desk) do(o order) tea.Msg {
 	case fork:
 		row, err := d.cfg.Control.Fork(d.ctx, control.Fork{Thread: o.thread, At: strconv.Itoa(o.n), Prompt: o.prompt})
 		return begun{row: row, said: "forked as " + row.Short + "; the original is unchanged", err: d.cfg.Program.Named(err)}
-	case goOn:
-		return d.goOn(o)
+	case continueTask:
+		return d.continueTask(o)
 	case drive:
 		row, err := d.cfg.Store.Thread(d.ctx, o.task)
 		if err != nil {
@@ -94,7 +94,7 @@ func (d *desk) do(o order) tea.Msg {
 		return did{what: "stopped: it can be resumed"}
 	case detach:
 		d.stop(o.task)
-		return did{"it continues in a process of its own", d.cfg.Program.Named(d.cfg.Detach(d.ctx, o.task))}
+		return did{"it continues in a background process", d.cfg.Program.Named(d.cfg.Detach(d.ctx, o.task))}
 	case cancel:
 		_, err := d.cfg.Control.Cancel(d.ctx, o.task)
 		return did{"cancelled", d.cfg.Program.Named(err)}
@@ -234,7 +234,7 @@ func (d *desk) step(o readStep) (step, error) {
 	before, after := s.Detail.TreeBefore, s.Detail.TreeAfter
 	switch {
 	case before == nil || after == nil:
-		out.noDiff = "the role only reads, or there is no git repository to tell what it changed"
+		out.noDiff = "the role only reads, or there is no git repository to determine what it changed"
 	case *before != *after:
 		if out.diff, err = d.cfg.Control.Changes(d.ctx, row, *before, *after); err != nil {
 			out.noDiff = "the changes cannot be shown: " + err.Error()
@@ -243,9 +243,9 @@ func (d *desk) step(o readStep) (step, error) {
 	return out, nil
 }
 
-// goOn drives a task until it has ended or needs a person, or passes the text to the process that
+// continueTask drives a task until it has ended or needs a person, or passes the text to the process that
 // already drives it.
-func (d *desk) goOn(o goOn) tea.Msg {
+func (d *desk) continueTask(o continueTask) tea.Msg {
 	row, err := d.cfg.Store.Thread(d.ctx, o.task)
 	if err != nil {
 		return did{err: err}

@@ -146,9 +146,9 @@ func (s *screen) tryAgain() []order {
 	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
 		return []order{retry{s.task.id}}
 	case r.ended():
-		s.note = "It is done: fork a step of it with F, or say more with t."
+		s.note = "It is done: fork one of its steps with F, or add a message with t."
 	default:
-		return []order{goOn{s.task.id, ""}}
+		return []order{continueTask{s.task.id, ""}}
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func (l *live) take(msg any) []order {
 			return nil
 		}
 		l.run.Task, l.working, l.end.Row = m.row.ID, true, m.row
-		return append([]order{goOn{m.row.ID, ""}}, l.look()...)
+		return append([]order{continueTask{m.row.ID, ""}}, l.look()...)
 	case driven:
 		return l.driven(m)
 	case did:
@@ -245,7 +245,7 @@ func (l *live) answered(m answered) []order {
 	todo := l.look()
 	if !l.working && !l.run.Watch {
 		l.working, l.stuck = true, false
-		todo = append(todo, goOn{l.run.Task, ""})
+		todo = append(todo, continueTask{l.run.Task, ""})
 	}
 	return todo
 }
@@ -314,7 +314,7 @@ func (l *live) inputKey(k tea.KeyPressMsg) []order {
 	if l.run.Task == "" {
 		return append(todo, begin{flow: l.run.Flow, prompt: said})
 	}
-	return append(todo, goOn{l.run.Task, said})
+	return append(todo, continueTask{l.run.Task, said})
 }
 
 // quit leaves, but asks first if that would stop the task.

@@ -60,7 +60,7 @@ func approval(t *testing.T, id, command string) store.Gate {
 	return g
 }
 
-func wonder(id, text string, options ...string) store.Gate {
+func inputGate(id, text string, options ...string) store.Gate {
 	return store.Gate{ID: id, Task: "T", Thread: "T", Kind: store.GateInput, State: store.GateOpen, Question: text,
 		Options: options}
 }
@@ -93,7 +93,7 @@ func drawn(m model) string { return ansi.Strip(strings.Join(m.lines(), "\n")) }
 // TestAnswers tests which keys answer, with what, and for which digest.
 func TestAnswers(t *testing.T) {
 	yes := approval(t, "g-1", "make")
-	ask := wonder("g-2", "Which?", "red", "blue")
+	ask := inputGate("g-2", "Which?", "red", "blue")
 	for name, x := range map[string]struct {
 		gate store.Gate
 		keys []string
@@ -183,7 +183,7 @@ func TestRefused(t *testing.T) {
 
 // TestFocus checks that the cursor never moves to an approval by itself.
 func TestFocus(t *testing.T) {
-	a, q := approval(t, "g-1", "make"), wonder("g-2", "Which?")
+	a, q := approval(t, "g-1", "make"), inputGate("g-2", "Which?")
 	s := newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(overview{gates: []store.Gate{a}})
 	if s.home.cursor != "" {
@@ -224,7 +224,7 @@ func crowd(n int) taskRead {
 // higher than the terminal.
 func TestFits(t *testing.T) {
 	r := crowd(12)
-	r.asked = []gateCard{{gate: wonder("g-2", "Which port shall it have?")}, {gate: approval(t, "g-1", "make")}}
+	r.asked = []gateCard{{gate: inputGate("g-2", "Which port shall it have?")}, {gate: approval(t, "g-1", "make")}}
 	for _, full := range []bool{true, false} {
 		for _, size := range [][2]int{{80, 24}, {160, 50}, {40, 12}, {20, 8}, {119, 10}, {120, 10}} {
 			var m model
@@ -289,7 +289,7 @@ func TestTree(t *testing.T) {
 // TestLive tests a run on a terminal: a question opens immediately, an approval waits until a person opens it, the
 // task continues after answers, and the view ends when nothing more can be answered here.
 func TestLive(t *testing.T) {
-	ask, yes := wonder("g-2", "Which?"), approval(t, "g-1", "make")
+	ask, yes := inputGate("g-2", "Which?"), approval(t, "g-1", "make")
 	l := newLive(Run{Task: "T", Resume: control.Resume{Wait: true}}, false, noon)
 	if diff := cmp.Diff([]order{drive{"T", control.Resume{Wait: true}}}, l.begin(), whole); diff != "" {
 		t.Errorf("it begins otherwise: -want +got\n%s", diff)
@@ -363,7 +363,7 @@ func TestTalk(t *testing.T) {
 	if len(got) == 0 || !cmp.Equal(got[len(got)-1], order(keep{[]string{`  hello\x1b[2J`, ""}}), whole) {
 		t.Errorf("it orders %v", got)
 	}
-	if got := keys(l, "enter"); !cmp.Equal(got[1], order(goOn{"T", "x"}), whole) {
+	if got := keys(l, "enter"); !cmp.Equal(got[1], order(continueTask{"T", "x"}), whole) {
 		t.Errorf("it orders %v", got)
 	}
 }
@@ -392,7 +392,7 @@ func TestNothingEndsUnasked(t *testing.T) {
 		"c and y":                 {on(store.Blocked, view.DisplayNeedsYou), []string{"c", "y", "y"}, []order{cancel{"T"}}},
 		"another key is a no":     {on(store.Blocked, view.DisplayNeedsYou), []string{"c", "enter", "y"}, nil},
 		"what ended":              {on(store.Completed, view.DisplayDone), []string{"c", "y"}, nil},
-		"r resumes":               {on(store.Blocked, view.DisplayNeedsYou), []string{"r"}, []order{goOn{"T", ""}}},
+		"r resumes":               {on(store.Blocked, view.DisplayNeedsYou), []string{"r"}, []order{continueTask{"T", ""}}},
 		"r retries what failed":   {on(store.Failed, view.DisplayFailed), []string{"r"}, []order{retry{"T"}}},
 		"r retries the cancelled": {on(store.Cancelled, view.DisplayCancelled), []string{"r"}, []order{retry{"T"}}},
 		"r, held by its driver":   {held, []string{"r"}, []order{retry{"T"}}},

@@ -45,8 +45,8 @@ type (
 		n      int
 		prompt string
 	}
-	// goOn drives a task here, or passes say to the process that drives it: driven.
-	goOn struct{ task, say string }
+	// continueTask drives a task here, or passes say to the process that drives it: driven.
+	continueTask struct{ task, say string }
 	// drive drives a task here as requested: driven.
 	drive struct {
 		task string
@@ -64,22 +64,22 @@ type (
 	quit struct{}
 )
 
-func (readAll) order()  {}
-func (readTask) order() {}
-func (readGate) order() {}
-func (readStep) order() {}
-func (settle) order()   {}
-func (answer) order()   {}
-func (begin) order()    {}
-func (retry) order()    {}
-func (fork) order()     {}
-func (goOn) order()     {}
-func (drive) order()    {}
-func (stop) order()     {}
-func (detach) order()   {}
-func (cancel) order()   {}
-func (keep) order()     {}
-func (quit) order()     {}
+func (readAll) order()      {}
+func (readTask) order()     {}
+func (readGate) order()     {}
+func (readStep) order()     {}
+func (settle) order()       {}
+func (answer) order()       {}
+func (begin) order()        {}
+func (retry) order()        {}
+func (fork) order()         {}
+func (continueTask) order() {}
+func (drive) order()        {}
+func (stop) order()         {}
+func (detach) order()       {}
+func (cancel) order()       {}
+func (keep) order()         {}
+func (quit) order()         {}
 
 // Messages to models.
 type (

@@ -166,7 +166,7 @@ func (q *question) foot() []string {
 		keys = "sending …"
 	case q.reason:
 		out = append(out, q.typed.View())
-		keys = "Enter denies, the reason is optional · Esc does not"
+		keys = "Enter denies, the reason is optional · Esc back"
 	case !q.approval():
 		out = append(out, q.typed.View())
 		keys = "Enter sends · Esc back"

@@ -225,7 +225,7 @@ func (s *screen) answered(m answered) []order {
 	}
 	s.note = decided[m.gate.State] + " " + m.gate.ID
 	// If no process drives the task, this one does.
-	return append([]order{goOn{m.gate.Task, ""}}, s.look()...)
+	return append([]order{continueTask{m.gate.Task, ""}}, s.look()...)
 }
 
 // decided describes an answer by the state of its gate.

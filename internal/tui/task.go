@@ -257,7 +257,7 @@ func (p *taskPane) inputKey(k tea.KeyPressMsg) []order {
 		p.talk.Reset()
 		p.talking = false
 		if said != "" {
-			return []order{goOn{p.id, said}}
+			return []order{continueTask{p.id, said}}
 		}
 	default:
 		p.talk, _ = p.talk.Update(k)
