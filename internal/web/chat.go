@@ -49,8 +49,8 @@ type runningAttempt struct {
 	Items []doneItem
 }
 
-// shownDeeds limits the activity of a running attempt that a page shows.
-const shownDeeds = 50
+// maxRunningItems limits the activity of a running attempt that a page shows.
+const maxRunningItems = 50
 
 func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
@@ -155,7 +155,7 @@ func recentItems(events []store.Event, attempt string) []doneItem {
 			all = append(all, doneItem{Event: it, N: len(all)})
 		}
 	}
-	return all[max(0, len(all)-shownDeeds):]
+	return all[max(0, len(all)-maxRunningItems):]
 }
 
 // merged applies an update to an item. An update has only what changed.

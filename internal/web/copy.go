@@ -40,19 +40,19 @@ func (s *Server) copyRoutes() []route {
 	at := field{Name: "from", Type: "integer", About: "where in events.jsonl to begin, in bytes; below zero from its end"}
 	return []route{
 		get("/{$}", "the task", s.copied("overview")),
-		get("/reports", "what there is to read", s.copied("reports")),
-		get("/evidence", "what claims are proved by", s.copied("evidence")),
+		get("/reports", "reports", s.copied("reports")),
+		get("/evidence", "evidence", s.copied("evidence")),
 		get("/events", "what happened", s.copied("events"), at),
 		get("/sessions", "who worked", s.copied("sessions")),
 		get("/sessions/{id}", "what one agent did", s.copied("sessions"), at),
 		get("/read/{path...}", "a file, to be read", s.readCopy),
 		get("/files/{path...}", "a file, as a download", s.handCopied),
-		get("/static/{file}", "what pages are drawn with", s.static),
+		get("/static/{file}", "page assets", s.static),
 	}
 }
 
 func (s *Server) handCopied(w http.ResponseWriter, r *http.Request) error {
-	return handDocument(w, r, s.copy)
+	return serveDocument(w, r, s.copy)
 }
 
 // copyTabs are the tabs of a copy.

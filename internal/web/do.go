@@ -156,11 +156,11 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("only a conversation can be reverted; fork the task instead")
 	}
 	ctx := context.WithoutCancel(r.Context())
-	letGo, err := s.work.hold(row.ID) // so that it is neither continued nor reverted concurrently
+	release, err := s.work.hold(row.ID) // so that it is neither continued nor reverted concurrently
 	if err != nil {
 		return err
 	}
-	defer letGo()
+	defer release()
 	if row, err = s.taskRow(r); err != nil {
 		return err
 	}

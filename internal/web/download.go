@@ -33,11 +33,11 @@ func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer dir.Close()
-	return handDocument(w, r, dir)
+	return serveDocument(w, r, dir)
 }
 
-// handDocument serves the file at a path.
-func handDocument(w http.ResponseWriter, r *http.Request, dir *task.DirReader) error {
+// serveDocument serves the file at a path.
+func serveDocument(w http.ResponseWriter, r *http.Request, dir *task.DirReader) error {
 	name := r.PathValue("path")
 	f, n, err := dir.Open(name)
 	if err != nil {

@@ -131,7 +131,7 @@ func (g *guard) entry(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost:
 		g.refuse(w, http.StatusNotFound, "there is nothing here")
 	case !g.known(r) || !ours(r):
-		g.refuse(w, http.StatusUnauthorized, "only plait open of the same person is answered")
+		g.refuse(w, http.StatusUnauthorized, "only plait open run by the same user is allowed")
 	case !strings.HasPrefix(page, "/") || strings.HasPrefix(page, "//") || strings.ContainsAny(page, "\\?#"):
 		g.refuse(w, http.StatusBadRequest, "the page must be a path of this server")
 	default:

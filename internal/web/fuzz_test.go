@@ -40,15 +40,15 @@ func (h *written) Flush() {
 	h.gone()
 }
 
-// A within is a server that is called within the process, so that a panic in a handler fails the test.
-type within struct {
+// An inProcess is a server that is called within the process, so that a panic in a handler fails the test.
+type inProcess struct {
 	*house
 	guard  *guard
 	answer http.Handler
 	stop   func() // ends the server's jobs and waits for them
 }
 
-func (h *house) within(srv *Server) *within {
+func (h *house) inProcess(srv *Server) *inProcess {
 	h.t.Helper()
 	g, err := newGuard(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, h.home, view.Program{})
 	if err != nil {
@@ -56,11 +56,11 @@ func (h *house) within(srv *Server) *within {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	srv.ended, srv.work.ctx = ctx, ctx
-	return &within{h, g, g.wrap(srv.mux), func() { cancel(); srv.work.end() }}
+	return &inProcess{h, g, g.wrap(srv.mux), func() { cancel(); srv.work.end() }}
 }
 
 // ask passes a request to the server as net/http does. It returns nil if the text is not a request.
-func (w *within) ask(text string) (*http.Request, *written) {
+func (w *inProcess) ask(text string) (*http.Request, *written) {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(text)))
 	if err != nil {
 		return nil, nil
@@ -77,7 +77,7 @@ func (w *within) ask(text string) (*http.Request, *written) {
 func FuzzHTTP(f *testing.F) {
 	h := newHouse(f, gatedAgents())
 	row := h.run(gated, "do it")
-	live, copied := h.within(h.server()), h.copyWithin(row)
+	live, copied := h.inProcess(h.server()), h.copyWithin(row)
 	for _, r := range h.server().routes() {
 		target, body := fill(r.Path, row, h.gate(row.ID).ID), map[string]any{}
 		for _, field := range append(r.Query, r.Body...) {
@@ -109,7 +109,7 @@ func FuzzHTTP(f *testing.F) {
 			w = copied
 		case known && method == http.MethodPost: // it may change what the next request finds
 			fresh := newHouse(t, gatedAgents())
-			w = fresh.within(fresh.server())
+			w = fresh.inProcess(fresh.server())
 			again := fresh.run(gated, "do it")
 			for _, name := range []*string{&target, &head} {
 				*name = strings.ReplaceAll(*name, row.ID, again.ID)
@@ -156,7 +156,7 @@ func FuzzHTTP(f *testing.F) {
 }
 
 // copyWithin returns a server of a copy of a task.
-func (h *house) copyWithin(row store.Thread) *within {
+func (h *house) copyWithin(row store.Thread) *inProcess {
 	c, err := task.OpenCopy(h.copied(row))
 	if err != nil {
 		h.t.Fatal(err)
@@ -164,5 +164,5 @@ func (h *house) copyWithin(row store.Thread) *within {
 	h.t.Cleanup(func() { c.Close() })
 	bare := *h
 	bare.home = ""
-	return bare.within(NewCopy(CopyConfig{Copy: c}))
+	return bare.inProcess(NewCopy(CopyConfig{Copy: c}))
 }

@@ -94,7 +94,7 @@ func keptSecret(file string) (string, error) {
 			return "", fmt.Errorf("keep the page's secret: %w", err)
 		}
 	}
-	return "", fmt.Errorf("keep the page's secret: %s comes and goes", file)
+	return "", fmt.Errorf("keep the page's secret: %s keeps disappearing", file)
 }
 
 func readSecret(f *os.File) (string, error) {

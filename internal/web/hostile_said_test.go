@@ -179,7 +179,7 @@ func TestHostileChat(t *testing.T) {
 	}})
 	b := h.open("").browse()
 	seen := shown{}
-	for _, s := range sprays(t, shownDeeds/3, 1<<20) {
+	for _, s := range sprays(t, maxRunningItems/3, 1<<20) {
 		now.Store(&s)
 		row := h.chat(s.all("opened"))
 		b.asks("/api/v1/tasks/"+row.ID+"/resume", string(mustJSON(map[string]string{"text": s.all("tellme")})))

@@ -68,7 +68,7 @@ func (l *layout) place() bool {
 		return false
 	}
 	n := len(l.boxes)
-	l.breakCircles()
+	l.breakCycles()
 	l.rank(n)
 	links := l.split()
 	layers := l.layers()
@@ -77,9 +77,9 @@ func (l *layout) place() bool {
 	return true
 }
 
-// breakCircles reverses the edges that close a cycle: those that lead to a box on the current path of
+// breakCycles reverses the edges that close a cycle: those that lead to a box on the current path of
 // a depth-first walk.
-func (l *layout) breakCircles() {
+func (l *layout) breakCycles() {
 	out := make([][]int, len(l.boxes)) // edges, by source
 	for i, w := range l.edges {
 		if w.from != w.to {

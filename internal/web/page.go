@@ -112,7 +112,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 	}
 	var out strings.Builder
 	if err := all[name].ExecuteTemplate(&out, "frame.html", p); err != nil {
-		return fmt.Errorf("draw page %s: %w", name, err)
+		return fmt.Errorf("render page %s: %w", name, err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(code)

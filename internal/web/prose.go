@@ -29,7 +29,7 @@ func prose(source []byte, cite citer) (template.HTML, error) {
 	if readable(source) {
 		var out strings.Builder
 		if err := markdown().Convert(source, &out); err != nil {
-			return "", fmt.Errorf("draw markdown: %w", err)
+			return "", fmt.Errorf("render markdown: %w", err)
 		}
 		if drawn := out.String(); clean(drawn) {
 			return linkCitations(drawn, cite), nil

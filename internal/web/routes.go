@@ -13,16 +13,16 @@ var (
 	flowField   = field{Name: "flow", Type: "string", About: "only tasks of this flow"}
 	allField    = field{Name: "all", Type: "boolean", About: "of every workspace"}
 	titleField  = field{Name: "q", Type: "string", About: "only tasks whose title has this"}
-	beforeField = field{Name: "before", Type: "string", About: "only tasks older than this one: next of an answer"}
+	beforeField = field{Name: "before", Type: "string", About: "only tasks older than this one: the next value of a response"}
 	manyField   = field{Name: "n", Type: "integer", About: "at most this many, up to 1000; 100 by default"}
 	afterField  = field{Name: "after", Type: "string", About: "an older name of before"}
-	limitField  = field{Name: "limit", Type: "integer", About: "at most so many"}
+	limitField  = field{Name: "limit", Type: "integer", About: "at most this many"}
 	nameField   = field{Name: "name", Type: "string", About: "what to call it"}
 	fromField   = field{Name: "from", Type: "integer", About: "the first step that is shown"}
 	atField     = field{Name: "at", Type: "string",
 		About: "a step: its number, or its hash; without it the last one before the end"}
 	agentField = field{Name: "agent", Type: "string", About: "the agent that does it; without it the one of the task"}
-	callField  = field{Name: "call", Type: "integer", About: "only this one of them, from 1, with what was said"}
+	callField  = field{Name: "call", Type: "integer", About: "only this request, from 1, with its response"}
 	textField  = field{Name: "text", Type: "string", About: "what the person says"}
 )
 
@@ -70,11 +70,11 @@ func (s *Server) pageRoutes() []route {
 			field{Name: "sa", Type: "string", About: "the step that a is compared up to"},
 			field{Name: "sb", Type: "string", About: "the step that b is compared up to"}),
 		get("/steps/{hash}", "a step", "", s.stepPage, field{Name: "thread", Type: "string",
-			About: "the thread that it is looked at from"}),
-		get("/steps/{hash}/calls", "what the agent of a step asked its model, or one of it with the response", "",
-			s.stepCallsPage, callField, field{Name: "thread", Type: "string", About: "the thread that it is looked at from"}),
-		get("/blobs/{hash}", "the bytes under a hash, as a download", "", s.blob, nameField),
-		get("/static/{file}", "what pages are drawn with", "", s.static),
+			About: "the thread it is viewed from"}),
+		get("/steps/{hash}/calls", "the requests of a step to its model, or one of them with its response", "",
+			s.stepCallsPage, callField, field{Name: "thread", Type: "string", About: "the thread it is viewed from"}),
+		get("/blobs/{hash}", "the object with this hash, as a download", "", s.blob, nameField),
+		get("/static/{file}", "page assets", "", s.static),
 	}
 }
 
@@ -98,12 +98,12 @@ func (s *Server) taskRoutes() []route {
 		get("/api/v1/tasks/{id}/timeline", "a task on an axis of time: lanes of agents and paths, attempts, steps and questions",
 			"task.timeline", s.showTimeline),
 		get("/api/v1/tasks/{id}/evidence", "the evidence of a task", "task.evidence.list", s.listEvidence),
-		post("/api/v1/tasks/{id}/cancel", "ask for a task to be cancelled", "task.cancel", s.cancelTask),
+		post("/api/v1/tasks/{id}/cancel", "request that a task be cancelled", "task.cancel", s.cancelTask),
 		post("/api/v1/tasks/{id}/resume", "continue a task, driven by this server; "+
 			"text for a task that is driven already, or for a part of one, is passed on there",
 			"resume", s.resumeTask, textField),
 		post("/api/v1/tasks/{id}/stop", "stop what this server does with a task; it can be resumed", "task.stop", s.stopTask),
-		post("/api/v1/tasks/{id}/revert", "take a conversation back to one of its steps; files stay as they are", "fork",
+		post("/api/v1/tasks/{id}/revert", "revert a conversation to one of its steps; files stay as they are", "fork",
 			s.revertTask, atField),
 	}
 }
@@ -113,18 +113,18 @@ func (s *Server) threadRoutes() []route {
 	return []route{
 		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField,
 			field{Name: "parts", Type: "boolean", About: "paths, calls and actions too"},
-			field{Name: "since", Type: "string", About: "begun then or later: a date, a time (RFC 3339), or so long ago (36h)"},
-			field{Name: "until", Type: "string", About: "begun before then; a date counts whole"},
-			field{Name: "before", Type: "string", About: "those that come after this id in the list: next of an answer"},
+			field{Name: "since", Type: "string", About: "started then or later: a date, a time (RFC 3339) or how long ago (36h)"},
+			field{Name: "until", Type: "string", About: "started before then; a date includes the whole day"},
+			field{Name: "before", Type: "string", About: "only those that come after this id in the list: the next value of a response"},
 			limitField),
 		get("/api/v1/threads/{id}", "a thread and its steps", "thread.show", s.showThread,
-			field{Name: "before", Type: "integer", About: "only steps before the one of this number: next of an answer"},
-			field{Name: "limit", Type: "integer", About: "only the newest so many"}),
+			field{Name: "before", Type: "integer", About: "only steps before the one of this number: the next value of a response"},
+			field{Name: "limit", Type: "integer", About: "only this many of the newest"}),
 		get("/api/v1/threads/{id}/tree", "a thread and everything below it", "thread.tree", s.showTree,
-			field{Name: "depth", Type: "integer", About: "so many levels down; without it, all"}),
-		get("/api/v1/threads/{id}/stack", "the way from a thread's head up to the top of its task", "thread.stack",
+			field{Name: "depth", Type: "integer", About: "this many levels down; all by default"}),
+		get("/api/v1/threads/{id}/stack", "the call stack of a thread, from its head to the top of its task", "thread.stack",
 			s.showStack),
-		get("/api/v1/threads/{id}/diff/{other}", "two threads, from where they part", "thread.diff", s.diffThreads),
+		get("/api/v1/threads/{id}/diff/{other}", "two threads, from where they diverge", "thread.diff", s.diffThreads),
 		get("/api/v1/threads/{id}/verify",
 			"whether a thread is intact and complete; for a task's main thread, all threads of the task", "verify",
 			s.verifyThread),
@@ -143,7 +143,7 @@ func (s *Server) threadRoutes() []route {
 func (s *Server) otherRoutes() []route {
 	return []route{
 		get("/api/v1/openapi.json", "this document", "", s.openAPI),
-		get("/api/v1/events", "the journal from now on, or from where Last-Event-ID says, as server-sent events", "",
+		get("/api/v1/events", "the journal as server-sent events, from now on or after Last-Event-ID", "",
 			s.events, taskField,
 			field{Name: "thread", Type: "string", About: "only events of this thread"},
 			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once"},
@@ -153,7 +153,7 @@ func (s *Server) otherRoutes() []route {
 		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),
 		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
 		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve", s.approve, textField,
-			field{Name: "input", Type: "string", About: "approve this input in the place of the one that is asked for: a JSON " +
+			field{Name: "input", Type: "string", About: "approve this input instead of the requested one: a JSON " +
 				"object, as text; only where options has edit"}),
 		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny", s.deny, textField),
 		post("/api/v1/gates/{id}/answer", "answer a question", "gate.answer", s.answerGate,

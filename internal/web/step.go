@@ -54,7 +54,7 @@ type activity struct {
 	FilesWhy string
 	Evidence []crumb
 	Items    []doneItem
-	Untold   int // number of items before Items
+	Omitted  int // number of items before Items
 	Failures []string
 }
 
@@ -190,8 +190,8 @@ func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
 // addItems adds an agent's activity.
 func (c *selection) addItems(items []agent.Event, err error) error {
 	c.Items = doneItems(items)
-	c.Untold = max(0, len(c.Items)-shownDone)
-	c.Items = c.Items[c.Untold:]
+	c.Omitted = max(0, len(c.Items)-shownDone)
+	c.Items = c.Items[c.Omitted:]
 	return err
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-// A toldEvent is an event of a stream.
-type toldEvent struct{ id, kind, data string }
+// A streamEvent is an event of a stream.
+type streamEvent struct{ id, kind, data string }
 
 // A follower reads a stream.
 type follower struct {
@@ -58,8 +58,8 @@ func (f *follower) close() {
 }
 
 // next reads an event; io.EOF at the end.
-func (f *follower) next() (toldEvent, error) {
-	var ev toldEvent
+func (f *follower) next() (streamEvent, error) {
+	var ev streamEvent
 	for {
 		l, err := f.in.ReadString('\n')
 		if err != nil {
@@ -80,9 +80,9 @@ func (f *follower) next() (toldEvent, error) {
 }
 
 // until reads events until one of the given kind, which is the last one returned.
-func (f *follower) until(kind string) []toldEvent {
+func (f *follower) until(kind string) []streamEvent {
 	f.t.Helper()
-	var out []toldEvent
+	var out []streamEvent
 	stop := time.AfterFunc(patience, f.end)
 	defer stop.Stop()
 	for {
@@ -100,21 +100,21 @@ func (f *follower) until(kind string) []toldEvent {
 }
 
 // journal returns the events that a filter selects, as a stream sends them.
-func (h *house) journal(f store.EventFilter) []toldEvent {
+func (h *house) journal(f store.EventFilter) []streamEvent {
 	h.t.Helper()
 	events, err := h.store.Events(h.t.Context(), 0, f)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	var out []toldEvent
+	var out []streamEvent
 	for _, ev := range events {
 		data, _ := json.Marshal(ev)
-		out = append(out, toldEvent{strconv.FormatInt(ev.Pos, 10), ev.Type, string(data)})
+		out = append(out, streamEvent{strconv.FormatInt(ev.Pos, 10), ev.Type, string(data)})
 	}
 	return out
 }
 
-func same(t *testing.T, what string, want, got []toldEvent) {
+func same(t *testing.T, what string, want, got []streamEvent) {
 	t.Helper()
 	for i := range max(len(want), len(got)) {
 		if i >= len(want) || i >= len(got) || want[i] != got[i] {
@@ -143,7 +143,7 @@ func TestStream(t *testing.T) {
 			t.Errorf("it is %s %+v: %v", row.Status, row.Reason, err)
 		}
 	})
-	var all []toldEvent
+	var all []streamEvent
 	last, random := "0", rand.New(rand.NewPCG(1, 2))
 	for over := false; !over; {
 		f := s.follow("", last)
@@ -209,7 +209,7 @@ func TestBehind(t *testing.T) {
 		}
 		h.emit(row, 1, "notes.read")
 	})
-	var got []toldEvent
+	var got []streamEvent
 	for {
 		ev, err := slow.next()
 		if err != nil {
@@ -330,9 +330,9 @@ func TestEnd(t *testing.T) {
 			t.Fatalf("%+v, want %s: %v", ev, want, err)
 		}
 	}
-	done := make(chan []toldEvent)
+	done := make(chan []streamEvent)
 	go func() {
-		var got []toldEvent
+		var got []streamEvent
 		for {
 			ev, err := f.next()
 			if err != nil {

@@ -97,7 +97,7 @@ func (w *work) end() {
 // take creates the job of a task that has none. w.mu must be held.
 func (w *work) take(id string) (context.Context, *job, error) {
 	if w.ended || w.ctx.Err() != nil {
-		return nil, nil, &problem{503, "ending", "this server ends"}
+		return nil, nil, &problem{503, "ending", "this server is shutting down"}
 	}
 	if j := w.jobs[id]; j != nil && !j.over {
 		return nil, nil, &problem{409, "conflict", "this server drives the task already"}
@@ -111,8 +111,8 @@ func (w *work) take(id string) (context.Context, *job, error) {
 	return ctx, j, nil
 }
 
-// hold reserves a task for the caller until letGo is called, and keeps the server from ending.
-func (w *work) hold(id string) (letGo func(), err error) {
+// hold reserves a task for the caller until release is called, and keeps the server from ending.
+func (w *work) hold(id string) (release func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, j, err := w.take(id)
