@@ -13,13 +13,14 @@ var (
 	flowField   = field{Name: "flow", Type: "string", About: "only tasks of this flow"}
 	allField    = field{Name: "all", Type: "boolean", About: "of every workspace"}
 	titleField  = field{Name: "q", Type: "string", About: "only tasks whose title has this"}
-	beforeField = field{Name: "before", Type: "string", About: "only tasks older than this one: the next value of a response"}
-	manyField   = field{Name: "n", Type: "integer", About: "at most this many, up to 1000; 100 by default"}
-	afterField  = field{Name: "after", Type: "string", About: "an older name of before"}
-	limitField  = field{Name: "limit", Type: "integer", About: "at most this many"}
-	nameField   = field{Name: "name", Type: "string", About: "what to call it"}
-	fromField   = field{Name: "from", Type: "integer", About: "the first step that is shown"}
-	atField     = field{Name: "at", Type: "string",
+	beforeField = field{Name: "before", Type: "string",
+		About: "only tasks older than this one: the next value of a response"}
+	manyField  = field{Name: "n", Type: "integer", About: "at most this many, up to 1000; 100 by default"}
+	afterField = field{Name: "after", Type: "string", About: "an older name of before"}
+	limitField = field{Name: "limit", Type: "integer", About: "at most this many"}
+	nameField  = field{Name: "name", Type: "string", About: "what to call it"}
+	fromField  = field{Name: "from", Type: "integer", About: "the first step that is shown"}
+	atField    = field{Name: "at", Type: "string",
 		About: "a step: its number, or its hash; without it the last one before the end"}
 	agentField = field{Name: "agent", Type: "string", About: "the agent that does it; without it the one of the task"}
 	callField  = field{Name: "call", Type: "integer", About: "only this request, from 1, with its response"}
@@ -113,12 +114,15 @@ func (s *Server) threadRoutes() []route {
 	return []route{
 		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField,
 			field{Name: "parts", Type: "boolean", About: "paths, calls and actions too"},
-			field{Name: "since", Type: "string", About: "started then or later: a date, a time (RFC 3339) or how long ago (36h)"},
+			field{Name: "since", Type: "string",
+				About: "started then or later: a date, a time (RFC 3339) or how long ago (36h)"},
 			field{Name: "until", Type: "string", About: "started before then; a date includes the whole day"},
-			field{Name: "before", Type: "string", About: "only those that come after this id in the list: the next value of a response"},
+			field{Name: "before", Type: "string",
+				About: "only those that come after this id in the list: the next value of a response"},
 			limitField),
 		get("/api/v1/threads/{id}", "a thread and its steps", "thread.show", s.showThread,
-			field{Name: "before", Type: "integer", About: "only steps before the one of this number: the next value of a response"},
+			field{Name: "before", Type: "integer",
+				About: "only steps before the one of this number: the next value of a response"},
 			field{Name: "limit", Type: "integer", About: "only this many of the newest"}),
 		get("/api/v1/threads/{id}/tree", "a thread and everything below it", "thread.tree", s.showTree,
 			field{Name: "depth", Type: "integer", About: "this many levels down; all by default"}),
