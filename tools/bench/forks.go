@@ -119,7 +119,7 @@ func (b *bench) forkByHand(ctx context.Context) error {
 		}
 		bytes = append(bytes, float64(after-before)/float64(len(took)))
 		ms = append(ms, median(took))
-		row(fmt.Sprintf("fork by hand at step %d of %d, nothing read before", of.at, of.length), goal{}, "%.2f ms, %.0f bytes", ms[len(ms)-1], bytes[len(bytes)-1])
+		row(fmt.Sprintf("manual fork at step %d of %d, nothing read before", of.at, of.length), goal{}, "%.2f ms, %.0f bytes", ms[len(ms)-1], bytes[len(bytes)-1])
 	}
 	longer, larger := ms[1]/ms[0], bytes[1]/bytes[0]
 	row("a fork near the end: the long thread's to the short one's", atMost(1.5, max(longer, larger), ""),
