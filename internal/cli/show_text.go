@@ -149,8 +149,8 @@ func writeLinks(out io.Writer, st style, s *view.Step) {
 		if p.ID == s.Main {
 			mark = "  main: it continues the conversation"
 		}
-		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), st.state(displays(nil).of("", p.Status)), safe(p.Thread),
-			st.dim(mark))
+		state := st.state(displays(nil).of("", p.Status))
+		fmt.Fprintf(out, "       path %-12s %-10s %s%s\n", safe(p.ID), state, safe(p.Thread), st.dim(mark))
 		if f := s.Failure(p.ID); f != nil {
 			fmt.Fprintf(out, "         %s: %s\n", safe(string(f.Kind)), strings.ReplaceAll(safe(f.Message), "\n", "\n         "))
 		}

@@ -31,12 +31,12 @@ type outage struct {
 	to    slog.Handler
 	there func(context.Context) error
 
-	mu     sync.Mutex
-	asking bool
-	away   bool
-	back   time.Time
-	held   []complaint // until the record has answered, or failed to
-	unsaid int         // complaints that this outage has suppressed
+	mu         sync.Mutex
+	asking     bool
+	away       bool
+	back       time.Time
+	held       []complaint // until the record has answered, or failed to
+	suppressed int         // complaints that this outage has suppressed
 }
 
 type complaint struct {
@@ -60,7 +60,7 @@ func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.away || time.Since(q.back) < aftermath {
-		q.unsaid++
+		q.suppressed++
 		return nil
 	}
 	q.held = append(q.held, complaint{q.Handler, r.Clone()})
@@ -84,7 +84,7 @@ func (o *outage) ask(since time.Time) {
 		}
 		return
 	}
-	o.away, o.unsaid = true, len(held)
+	o.away, o.suppressed = true, len(held)
 	o.mu.Unlock()
 	o.say("record is away", slog.Any("error", err))
 	for err != nil && o.ctx.Err() == nil {
@@ -96,7 +96,8 @@ func (o *outage) ask(since time.Time) {
 	}
 	o.mu.Lock()
 	if err == nil {
-		o.say("record is back", slog.Duration("after", time.Since(since).Round(time.Second)), slog.Int("suppressed", o.unsaid))
+		after := time.Since(since).Round(time.Second)
+		o.say("record is back", slog.Duration("after", after), slog.Int("suppressed", o.suppressed))
 	}
 	o.asking, o.away, o.back = false, false, time.Now()
 }

@@ -194,7 +194,8 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	case found && *old.State() != *x.From:
 		return fmt.Errorf("is %s at %s: %w", old.Status, old.Head.Short(), store.ErrConflict)
 	}
-	if err := t.named(batch, []dag.Hash{old.Start, old.Head, old.Files}, x.Row.Start, x.Row.Head, x.Row.Files); err != nil {
+	had := []dag.Hash{old.Start, old.Head, old.Files}
+	if err := t.named(batch, had, x.Row.Start, x.Row.Head, x.Row.Files); err != nil {
 		return err
 	}
 	if x.Row.Short != "" {
