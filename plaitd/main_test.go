@@ -254,3 +254,20 @@ func TestSecrets(t *testing.T) {
 		})
 	}
 }
+
+// TestConns checks that a number of connections is used as given, or refused.
+func TestConns(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int{"": 0, "5": -1, "6": 6, "20": 20, "-1": -1, "x": -1} {
+		p := place{getenv: func(name string) string {
+			return map[string]string{"PLAIT_STORE": "postgres://ada@127.0.0.1:1/none", "PLAIT_STORE_CONNS": text}[name]
+		}}
+		cfg, err := p.config(t.Context())
+		if (err != nil) != (want < 0) || err == nil && cfg.Conns != want {
+			t.Errorf("%q: %d connections, %v", text, cfg.Conns, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "6 or more") {
+			t.Error(err)
+		}
+	}
+}

@@ -64,8 +64,8 @@ func (p place) config(ctx context.Context) (postgres.Config, error) {
 		}
 	}
 	if n := p.getenv("PLAIT_STORE_CONNS"); n != "" {
-		if cfg.Conns, err = strconv.Atoi(n); err != nil || cfg.Conns < 5 {
-			return cfg, usage("PLAIT_STORE_CONNS: want a number of 5 or more")
+		if cfg.Conns, err = strconv.Atoi(n); err != nil || cfg.Conns < postgres.MinConns {
+			return cfg, usage("PLAIT_STORE_CONNS: want a number of %d or more", postgres.MinConns)
 		}
 	}
 	bucket, err := p.bucket(ctx)

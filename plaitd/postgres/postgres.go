@@ -34,12 +34,15 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
+// MinConns is the least number of connections that a store works with.
+const MinConns = 6
+
 // Config says where a store is. Only URL is needed.
 type Config struct {
 	URL    string // of the database: postgres://user@host/database, or KEY=VALUE …
 	Direct string // the same past a transaction-mode pooler, to listen and migrate; empty: URL is no pooler
 	Bucket Bucket // for large blobs; nil: they are kept in the database
-	Conns  int    // most connections, at least 6; zero: 10
+	Conns  int    // most connections, at least MinConns; zero: 10
 
 	// Alive reports whether the process of this host with that pid that began at start
 	// is alive. nil: proc.Alive.
@@ -66,7 +69,7 @@ func (c Config) withDefaults() Config {
 	if c.Conns == 0 {
 		c.Conns = 10
 	}
-	c.Conns = max(c.Conns, 6)
+	c.Conns = max(c.Conns, MinConns)
 	if c.Alive == nil {
 		c.Alive = proc.Alive
 	}
