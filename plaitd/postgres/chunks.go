@@ -41,6 +41,12 @@ func (c chunks) Put(ctx context.Context, key string, r io.Reader, size int64) er
 			return fmt.Errorf("put %s: %w", key, err)
 		}
 	}
+	switch n, err := io.ReadFull(r, make([]byte, 1)); {
+	case n > 0:
+		return fmt.Errorf("put %s: the reader has more than %d bytes", key, size)
+	case !errors.Is(err, io.EOF):
+		return fmt.Errorf("put %s: %w", key, err)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -396,5 +397,25 @@ func TestOrphans(t *testing.T) {
 	c.bodies, c.locs, c.sizes, c.ended = [][]byte{nil}, locs[1:], []int64{1}, locs[1:]
 	if err := s.submit(ctx, c); !errors.Is(err, errGivenUp) {
 		t.Errorf("an upload that was given up: %v", err)
+	}
+}
+
+// TestChunkSizes puts more and fewer bytes than announced into the database.
+func TestChunkSizes(t *testing.T) {
+	b := chunks{open(t, Config{URL: migrated(t)}).reads}
+	text := strings.Repeat("x", chunkSize+1)
+	for _, announced := range []int{0, 1, chunkSize, len(text), len(text) + 1, 3 * chunkSize} {
+		key := fmt.Sprintf("%s%d", chunkPrefix, announced)
+		err := b.Put(t.Context(), key, strings.NewReader(text), int64(announced))
+		if (err == nil) != (announced == len(text)) {
+			t.Errorf("%d bytes announced as %d: %v", len(text), announced, err)
+		}
+	}
+	r, err := b.Get(t.Context(), fmt.Sprintf("%s%d", chunkPrefix, len(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if data, err := io.ReadAll(r); err != nil || string(data) != text {
+		t.Errorf("%d of %d bytes, %v", len(data), len(text), err)
 	}
 }
