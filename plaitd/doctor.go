@@ -179,12 +179,13 @@ func examineVersions(ctx context.Context, b *s3.Bucket) []cli.Finding {
 	switch {
 	case err != nil:
 		return nil // not everyone who may use a bucket may ask, and not every server has versions
-	case kept == s3.VersionsStay:
+	case kept == s3.VersionsKept:
 		return []cli.Finding{{What: "versions", Warning: true,
 			Text: "the bucket keeps old versions forever: what gc deletes stays, and costs money",
 			Do:   "add a lifecycle rule that ends them once no backup of the database is as old: see bucket.md"}}
-	case kept == s3.VersionsEnd:
+	case kept == s3.VersionsExpire:
 		return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes is kept until a lifecycle rule ends it"}}
 	}
-	return []cli.Finding{{What: "versions", OK: true, Text: "what gc deletes is gone at once: mind the order of backups"}}
+	return []cli.Finding{{What: "versions", OK: true,
+		Text: "what gc deletes is gone immediately: mind the order of backups"}}
 }

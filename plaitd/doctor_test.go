@@ -181,7 +181,7 @@ func TestDoctorVersions(t *testing.T) {
 		ok, warning           bool
 		text, do              string
 	}{
-		{200, `<VersioningConfiguration/>`, "", true, false, "gone at once", ""},
+		{200, `<VersioningConfiguration/>`, "", true, false, "gone immediately", ""},
 		{200, on, "", false, true, "stays, and costs", "lifecycle"},
 		{200, on, `<Expiration><Days>9</Days></Expiration>`, false, true, "stays, and costs", "lifecycle"},
 		{200, on, `<NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays></NoncurrentVersionExpiration>`, true, false, "a lifecycle rule", ""},

@@ -32,9 +32,9 @@ func (p place) migrate() cli.Verb {
 		Use:   "migrate",
 		Short: "Create the shared record's tables, or bring them up to date",
 		Long: `Create the tables of the shared record in schema plait of the database, or bring them to the version
-that this plaitd needs. It is done in one transaction, and only forward: take a backup first. Of several
-that migrate at once, one does it. Processes of an older version take no new work from then on. The queue that
-workers share is in schema plait_river beside it; nothing in it needs a backup.
+that this plaitd needs. It is done in one transaction, and only forward: take a backup first. If
+several run at once, one does the work. Processes of an older version take no new work from then on. The queue
+that workers share is in schema plait_river beside it; nothing in it needs a backup.
 
 With --worker ROLE a role of the server that can log in is granted what plaitd worker needs and no more:
 it can add to the record, and cannot delete, change an event, or change a table. Grant again after each

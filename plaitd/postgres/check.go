@@ -70,7 +70,7 @@ func (s *Store) checkBucket(ctx context.Context) (lines []string, err error) {
 	}
 	if s.cfg.Bucket == nil {
 		if len(places) > 0 {
-			lines = append(lines, fmt.Sprintf("%d objects lie in a bucket, and none is configured", len(places)))
+			lines = append(lines, fmt.Sprintf("%d objects are stored in a bucket, but none is configured", len(places)))
 		}
 		return lines, nil
 	}
@@ -80,7 +80,7 @@ func (s *Store) checkBucket(ctx context.Context) (lines []string, err error) {
 			return nil, err
 		}
 		if _, _, ok := placed(k.Key); !ok {
-			lines = append(lines, fmt.Sprintf("%s in the bucket is not ours", k.Key))
+			lines = append(lines, fmt.Sprintf("%s in the bucket does not belong to Plait", k.Key))
 		}
 		sizes[k.Key] = k.Size
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
+var errLeaseName = errors.New("a name may contain only letters, digits, dots and dashes")
 
 // releasePatience is how long Release keeps trying to tell the server.
 const releasePatience = 5 * time.Second
@@ -57,7 +57,8 @@ func (s *Store) acquire(ctx context.Context, name string) (*lease, error) {
 	case !store.LeaseName(name):
 		return nil, errLeaseName
 	case s.newer.Load():
-		return nil, fmt.Errorf("the schema has become newer, and this process takes nothing up any more: %w", store.ErrNewer)
+		return nil, fmt.Errorf("the schema was migrated to a newer version; this process takes no new work: %w",
+			store.ErrNewer)
 	}
 	s.held.asking.Lock()
 	defer s.held.asking.Unlock()

@@ -21,8 +21,8 @@ const (
 	minNap = 20 * time.Millisecond
 	maxNap = time.Second
 
-	// nobodyThere is how long Open tries to reach a server that does not answer at all.
-	nobodyThere = 5 * time.Second
+	// unreachablePatience is how long Open tries to reach a server that does not answer at all.
+	unreachablePatience = 5 * time.Second
 )
 
 // patiently runs f until it gets an answer, whatever happens to the connection or the server
@@ -63,7 +63,7 @@ func (s *Store) greeting(err error) time.Duration {
 	if _, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return s.cfg.Patience
 	}
-	return min(s.cfg.Patience, nobodyThere)
+	return min(s.cfg.Patience, unreachablePatience)
 }
 
 // on runs f on a connection of p. What broke one connection has broken the others too.

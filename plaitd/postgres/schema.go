@@ -142,5 +142,6 @@ func version(ctx context.Context, c interface {
 }
 
 func tooNew(v int) error {
-	return fmt.Errorf("its schema has version %d, this Plait knows %d, update Plait: %w", v, len(migrations), store.ErrNewer)
+	return fmt.Errorf("schema version %d is newer than this Plait supports (%d); update Plait: %w", v, len(migrations),
+		store.ErrNewer)
 }

@@ -24,7 +24,7 @@ import (
 const inline = 256 << 10
 
 var (
-	errNoBucket = errors.New("it lies in a bucket, and none is configured")
+	errNoBucket = errors.New("it is stored in a bucket, but none is configured")
 	// errGivenUp says that an upload was mistaken for a dead process's.
 	errGivenUp = errors.New("the upload took too long and was given up")
 )
@@ -54,7 +54,7 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 	case pin == "":
 		return h, 0, errors.New("a pin needs a name")
 	case !store.IsText(pin):
-		return h, 0, fmt.Errorf("pin %q is no text: %w", pin, store.ErrInvalid)
+		return h, 0, fmt.Errorf("pin %q is not UTF-8 text without NUL: %w", pin, store.ErrInvalid)
 	}
 	if err := s.alive(ctx); err != nil {
 		return h, 0, err

@@ -257,34 +257,34 @@ type Versions int
 
 // What a bucket does with versions that are not current.
 const (
-	VersionsGo   Versions = iota // it has none
-	VersionsEnd                  // a rule of its lifecycle ends them
-	VersionsStay                 // they stay forever
+	VersionsNone   Versions = iota // it has none
+	VersionsExpire                 // a rule of its lifecycle ends them
+	VersionsKept                   // they stay forever
 )
 
 // Versions asks what happens to deleted objects. It needs a permission that a store does not.
 func (b *Bucket) Versions(ctx context.Context) (Versions, error) {
 	v, err := b.client.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.config.Bucket})
 	if err != nil {
-		return VersionsGo, fmt.Errorf("ask %s for its versions: %w", b.config, err)
+		return VersionsNone, fmt.Errorf("ask %s for its versions: %w", b.config, err)
 	}
 	if v.Status != types.BucketVersioningStatusEnabled {
-		return VersionsGo, nil
+		return VersionsNone, nil
 	}
 	rules, err := b.client.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &b.config.Bucket})
 	var api smithy.APIError
 	if errors.As(err, &api) && api.ErrorCode() == "NoSuchLifecycleConfiguration" {
-		return VersionsStay, nil
+		return VersionsKept, nil
 	}
 	if err != nil {
-		return VersionsGo, fmt.Errorf("ask %s for its lifecycle: %w", b.config, err)
+		return VersionsNone, fmt.Errorf("ask %s for its lifecycle: %w", b.config, err)
 	}
 	for _, r := range rules.Rules {
 		if r.Status == types.ExpirationStatusEnabled && r.NoncurrentVersionExpiration != nil {
-			return VersionsEnd, nil
+			return VersionsExpire, nil
 		}
 	}
-	return VersionsStay, nil
+	return VersionsKept, nil
 }
 
 func (b *Bucket) key(name string) *string { return aws.String(b.prefix + name) }
