@@ -26,7 +26,7 @@ import (
 // dyingFor is how long Acquire waits for a killed process that has not released the lock yet.
 const dyingFor = 2 * time.Second
 
-var errName = errors.New("a lock has the name of a file, without a dot in front")
+var errName = errors.New("the name must be a file name without a leading dot")
 
 // Locks are the locks in a directory.
 type Locks struct {

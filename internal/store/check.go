@@ -103,7 +103,7 @@ func (t *Thread) texts() []string {
 func checkTexts(what, id string, texts []string) error {
 	for _, s := range texts {
 		if !IsText(s) {
-			return fmt.Errorf("%s %q: %.40q is no text: %w", what, id, s, ErrInvalid)
+			return fmt.Errorf("%s %q: %.40q is not UTF-8 text without NUL: %w", what, id, s, ErrInvalid)
 		}
 	}
 	return nil

@@ -46,7 +46,7 @@ var (
 	ErrNewer = errors.New("written by a newer version")
 	// ErrFenced says that a batch was made under a lease that another process
 	// has taken since. Nothing of it was applied; its maker must stop.
-	ErrFenced = errors.New("somebody else has taken over")
+	ErrFenced = errors.New("another process has taken over")
 	// ErrBroken says that an earlier write or sync failed and the store has
 	// stopped. Reopen it to continue from what is durable.
 	ErrBroken = errors.New("stopped after a failed write")

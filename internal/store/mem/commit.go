@@ -92,8 +92,8 @@ func (c *change) apply(b store.Batch, now int64) error {
 
 var (
 	errNoID   = errors.New("row without an id")
-	errNoHash = errors.New("means no bundle")
-	errNoTime = errors.New("taken at no time")
+	errNoHash = errors.New("has no bundle hash")
+	errNoTime = errors.New("taken without a time")
 )
 
 func (c *change) thread(x store.ThreadChange) error {

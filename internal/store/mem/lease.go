@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
+var errLeaseName = errors.New("a name may contain only letters, digits, dots and dashes")
 
 // A lease is held as long as contents has it under its name.
 type lease struct {

@@ -13,8 +13,8 @@ import (
 
 var (
 	errNoID   = errors.New("row without an id")
-	errNoHash = errors.New("means no bundle")
-	errNoTime = errors.New("taken at no time")
+	errNoHash = errors.New("has no bundle hash")
+	errNoTime = errors.New("taken without a time")
 )
 
 // Commit applies b wholly and durably, or not at all.

@@ -53,7 +53,7 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 			"WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite_%'"
 		err = s.run(ctx, q, func(r *row) {
 			if name := r.text(); !slices.Contains(tables, name) {
-				add("%s: %s is not ours", s.database(), name)
+				add("%s: %s does not belong to Plait", s.database(), name)
 			}
 		}, add)
 	}
@@ -151,7 +151,7 @@ func (s *Store) checkFiles(ctx context.Context, add func(string, ...any)) error 
 			return err
 		}
 		if h, err := dag.ParseHash(strings.TrimSpace(d.Name())); err != nil || s.loose(h) != path {
-			add("%s is not ours", path)
+			add("%s does not belong to Plait", path)
 		}
 		return nil
 	})

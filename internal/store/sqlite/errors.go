@@ -14,7 +14,7 @@ import (
 
 var (
 	errClosed   = errors.New("store is closed")
-	errReadOnly = fmt.Errorf("store can only be read: %w", syscall.EROFS)
+	errReadOnly = fmt.Errorf("store is read-only: %w", syscall.EROFS)
 )
 
 // isSQLite reports whether err is SQLite's rather than ours.

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 )
 
-var errLeaseName = errors.New("a name has only letters, digits, dots and dashes")
+var errLeaseName = errors.New("a name may contain only letters, digits, dots and dashes")
 
 // A lease is a locked file, so that it ends with its process, and a token in the
 // database, so that batches can be checked against it.

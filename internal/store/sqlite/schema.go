@@ -278,7 +278,7 @@ func version(c *sqlite.Conn) (int, error) {
 	case id != applicationID:
 		return 0, errors.New("this database was not made by Plait")
 	case v > int64(len(migrations)):
-		return 0, fmt.Errorf("its schema has version %d, this Plait knows %d, update Plait: %w",
+		return 0, fmt.Errorf("schema version %d is newer than this Plait supports (%d); update Plait: %w",
 			v, len(migrations), store.ErrNewer)
 	}
 	return int(v), nil

@@ -104,7 +104,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		if !cfg.ReadOnly && errors.Is(unix.Access(cfg.Dir, unix.W_OK), syscall.EROFS) {
 			// SQLite reports this as a failure to size its shared memory.
-			err = fmt.Errorf("it lies on a read-only file system: %w", syscall.EROFS)
+			err = fmt.Errorf("it is on a read-only file system: %w", syscall.EROFS)
 		}
 		return nil, fmt.Errorf("open store %s: %w", cfg.Dir, err)
 	}
@@ -308,9 +308,9 @@ func makeDirs(dir string) error {
 	}
 	const writable = 2 // W_OK
 	if err := syscall.Access(dir, writable); errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("cannot be written: %w", err)
+		return fmt.Errorf("not writable: %w", err)
 	} else if err != nil {
-		return fmt.Errorf("may not be written: %w", err)
+		return fmt.Errorf("not writable: %w", err)
 	}
 	for _, sub := range []string{"objects/tmp", "leases"} {
 		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {

@@ -129,7 +129,7 @@ func (r *row) int() int64 { return r.st.ColumnInt64(r.next()) }
 func (r *row) hash() (h dag.Hash) {
 	i := r.next()
 	if n := r.st.ColumnLen(i); n != 0 && n != dag.Size && r.err == nil {
-		r.err = fmt.Errorf("column %s holds %d bytes in place of a hash", r.st.ColumnName(i), n)
+		r.err = fmt.Errorf("column %s holds %d bytes instead of a hash", r.st.ColumnName(i), n)
 	}
 	r.st.ColumnBytes(i, h[:])
 	return h

@@ -70,7 +70,7 @@ func (s *Store) present() error {
 	}
 	now, err := os.Stat(s.database())
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(s.file, now) {
-		return s.halt(fmt.Errorf("%s was removed while it was used: %w", s.database(), store.ErrBroken))
+		return s.halt(fmt.Errorf("%s was removed while in use: %w", s.database(), store.ErrBroken))
 	}
 	return nil
 }

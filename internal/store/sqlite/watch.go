@@ -26,13 +26,13 @@ type logWatch struct {
 // sync, so waiters look often for a while after it.
 func (s *Store) patience() time.Duration {
 	s.log.once.Do(s.watchLog)
-	if s.log.watched.Load() && !s.writtenOfLate() {
+	if s.log.watched.Load() && !s.recentlyWritten() {
 		return quietEvery
 	}
 	return pollEvery
 }
 
-func (s *Store) writtenOfLate() bool {
+func (s *Store) recentlyWritten() bool {
 	return time.Since(time.UnixMilli(s.log.written.Load())) < quietEvery
 }
 
@@ -59,9 +59,9 @@ func (s *Store) watchLog() {
 			case <-w.Events:
 			case <-w.Errors: // events were lost
 			}
-			late := s.writtenOfLate()
+			recent := s.recentlyWritten()
 			s.log.written.Store(time.Now().UnixMilli())
-			if !late {
+			if !recent {
 				s.news.wake()
 			}
 			select { // many writes are one piece of news

@@ -13,7 +13,7 @@ import (
 var textTests = []test{
 	{"a text with NUL or bad UTF-8 is refused in every row", badTexts},
 	{"raw JSON and objects are bytes", rawBytes},
-	{"nothing is called what is no text", badNames},
+	{"names must be text", badNames},
 }
 
 // eachText calls visit with every string of v, settable, and where it is.
