@@ -206,7 +206,7 @@ func TestWhy(t *testing.T) {
 			gc.Reason{Links: []gc.Link{{Hash: row.Head, What: "head of thread A (state planner)"},
 				{Hash: text.Hash, What: "content"}}}},
 		{"root", row.Start, 0, gc.Reason{Links: []gc.Link{{Hash: row.Start, What: "start of thread A (start f)"}}}},
-		{"pin", pinned, 0, gc.Reason{Links: []gc.Link{{Hash: pinned, What: "pinned by an attempt under way (blob)"}}}},
+		{"pin", pinned, 0, gc.Reason{Links: []gc.Link{{Hash: pinned, What: "pinned by a running attempt (blob)"}}}},
 		{"garbage", loose.Hash, time.Minute, gc.Reason{Links: []gc.Link{}}},
 		{"grace", loose.Hash, -1,
 			gc.Reason{Links: []gc.Link{}, Grace: "put 2023-11-14T22:13:20Z, kept until 2023-11-14T23:13:20Z"}},

@@ -95,7 +95,7 @@ func trace(ctx context.Context, v store.View, h dag.Hash, pins bool) ([]Link, er
 				links = append(links, Link{queue[i].hash, describe(ctx, v, queue[i].hash)})
 				if j := -1 - queue[i].from; j >= 0 {
 					last := &links[len(links)-1]
-					what := "pinned by an attempt under way"
+					what := "pinned by a running attempt"
 					if !pins {
 						if what, err = name(ctx, v, from[j]); err != nil {
 							return nil, err

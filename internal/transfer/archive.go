@@ -66,7 +66,7 @@ func (u *unpacker) unpack() error {
 		if strings.HasPrefix(u.manifest.Schema, "plait.export/") {
 			return fmt.Errorf("it is %s, this version reads %s: %w", u.manifest.Schema, archiveSchema, store.ErrNewer)
 		}
-		return damaged("manifest.json is of no export of a task")
+		return damaged("manifest.json is not that of a task export")
 	}
 	if n := len(u.manifest.Missing); n > 0 {
 		return damaged("%d objects were missing when it was made, the first %s", n, u.manifest.Missing[0].Short())
@@ -122,7 +122,7 @@ func (u *unpacker) objects() error {
 		}
 		h, err := dag.ParseHash(e.Name())
 		if err != nil || !e.Type().IsRegular() {
-			return damaged("%q is no object", "objects/"+e.Name())
+			return damaged("%q is not an object", "objects/"+e.Name())
 		}
 		if err := u.object(h); err != nil {
 			return err
@@ -189,7 +189,7 @@ func (u *unpacker) rows() error {
 	of := make(map[string]bool, len(r.threads))
 	for _, t := range r.threads {
 		if of[t.ID] = true; t.Task != task || t.Root != task {
-			return damaged("thread %q is not of task %q", t.ID, task)
+			return damaged("thread %q does not belong to task %q", t.ID, task)
 		}
 	}
 	if !of[task] || r.root().Head != u.manifest.Head {
@@ -197,12 +197,12 @@ func (u *unpacker) rows() error {
 	}
 	for _, a := range r.attempts {
 		if !of[a.Thread] {
-			return damaged("attempt %q is of no thread of it", a.ID)
+			return damaged("attempt %q belongs to none of its threads", a.ID)
 		}
 	}
 	for _, g := range r.gates {
 		if g.Task != task || !of[g.Thread] {
-			return damaged("gate %q is of no thread of it", g.ID)
+			return damaged("gate %q belongs to none of its threads", g.ID)
 		}
 	}
 	if err := u.events(&r); err != nil {
@@ -233,7 +233,7 @@ func (u *unpacker) events(r *taskRows) error {
 			return damaged("index/events.jsonl: %v", err)
 		}
 		if ev.Task != u.manifest.Task || ev.Seq != int64(len(r.events)+1) {
-			return damaged("event %d of it is not the one that follows", len(r.events)+1)
+			return damaged("event %d is out of sequence", len(r.events)+1)
 		}
 		r.events = append(r.events, ev)
 	}

@@ -116,7 +116,7 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 	kept := 0
 	err = event.Each(ctx, c.cfg.To, store.EventFilter{Task: id}, new(int64), func(ev store.Event) error {
 		if kept < len(rows.events) && !sameEvent(ev, rows.events[kept]) && why == "" {
-			why = fmt.Sprintf("event %d of it is another here", kept+1)
+			why = fmt.Sprintf("event %d differs here", kept+1)
 		}
 		kept++
 		return nil
@@ -131,7 +131,7 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 	case s.there && kept == len(rows.events):
 		why, err = c.compareRows(ctx, rows)
 	case !s.there && kept > len(rows.events):
-		why = "there are events of it here, and no row"
+		why = "its events are here, but no row"
 	}
 	return s, why, err
 }
