@@ -278,7 +278,7 @@ func (p *plan) ready(m *move) (ok bool, err error) {
 		case m.now != m.from:
 			return false, nil
 		case there == nil && m.seen.through == "":
-			return false, fmt.Errorf("%w: %q is left away by a sparse checkout", ErrRefused, m.path)
+			return false, fmt.Errorf("%w: %q is excluded by a sparse checkout", ErrRefused, m.path)
 		}
 		return there != nil && !there.IsDir(), nil
 	}

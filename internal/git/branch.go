@@ -123,7 +123,7 @@ func (s *session) headAsOf(ctx context.Context, ref string) (string, error) {
 		return s.head(ctx)
 	}
 	if !strings.HasPrefix(ref, refBase) {
-		return "", fmt.Errorf("%w: %q is no ref of a snapshot", ErrRefused, ref)
+		return "", fmt.Errorf("%w: %q is not the ref of a snapshot", ErrRefused, ref)
 	}
 	if err := s.repo.refsInside(ref); err != nil {
 		return "", err

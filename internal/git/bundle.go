@@ -98,7 +98,7 @@ func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, fi
 // objects that pass git's own checks, and within limits; the repository is touched only after that.
 func (r *Repo) Unbundle(ctx context.Context, ref string, want Bundle, in io.Reader) error {
 	if err := r.unbundle(ctx, ref, want, in); err != nil {
-		return fmt.Errorf("take in tree %s: %w", want.Tree, err)
+		return fmt.Errorf("unbundle tree %s: %w", want.Tree, err)
 	}
 	return nil
 }
@@ -140,7 +140,7 @@ func (r *Repo) unbundle(ctx context.Context, ref string, want Bundle, in io.Read
 }
 
 // errBundle reports that bytes are not a bundle, or not the expected one.
-var errBundle = errors.New("not the bundle that it should be")
+var errBundle = errors.New("not the expected bundle")
 
 // BundleOnto reads the beginning of a bundle and returns the commit that must be present before Unbundle, or ""
 // if there is none.

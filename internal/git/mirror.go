@@ -217,7 +217,7 @@ func (r *Repo) SetHead(ctx context.Context, commit string) error {
 		return err
 	}
 	if r.linked || strings.TrimSpace(now) != "ref: refs/heads/plait/none" {
-		return fail(fmt.Errorf("%w: it has one", ErrRefused))
+		return fail(fmt.Errorf("%w: HEAD is already set", ErrRefused))
 	}
 	if err := os.WriteFile(path+".new", []byte(commit+"\n"), 0o644); err != nil {
 		return fail(err)

@@ -67,7 +67,7 @@ func placeAt(dir string) (place, error) {
 	}
 	to, ok := strings.CutPrefix(strings.TrimRight(text, "\r\n"), "gitdir: ")
 	if !ok {
-		return place{}, fmt.Errorf("%w: %s is no git file", ErrRefused, dot)
+		return place{}, fmt.Errorf("%w: %s is not a git file", ErrRefused, dot)
 	}
 	gitdir, err := resolve(dir, to)
 	if err != nil {
@@ -89,11 +89,11 @@ func placeAt(dir string) (place, error) {
 	// repository must have this worktree in its list.
 	back, err := readSmall(filepath.Join(gitdir, "gitdir"))
 	if err != nil {
-		return place{}, fmt.Errorf("%w: %s leads to %s, which names no worktree", ErrRefused, dot, gitdir)
+		return place{}, fmt.Errorf("%w: %s points to %s, which names no worktree", ErrRefused, dot, gitdir)
 	}
 	named, err := resolve(gitdir, filepath.Dir(strings.TrimRight(back, "\r\n")))
 	if err != nil || named != dir || filepath.Dir(gitdir) != filepath.Join(at.common, "worktrees") {
-		return place{}, fmt.Errorf("%w: %s leads to %s, which does not lead back", ErrRefused, dot, gitdir)
+		return place{}, fmt.Errorf("%w: %s points to %s, which does not point back", ErrRefused, dot, gitdir)
 	}
 	return at, at.check()
 }
@@ -106,7 +106,7 @@ func (at place) check() error {
 			return fmt.Errorf("%w: %v", ErrRefused, err)
 		}
 		if !info.IsDir() {
-			return fmt.Errorf("%w: %s in %s is no directory", ErrRefused, name, at.common)
+			return fmt.Errorf("%w: %s in %s is not a directory", ErrRefused, name, at.common)
 		}
 	}
 	return nil
@@ -154,7 +154,7 @@ func openRegular(path string) (*os.File, fs.FileInfo, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%w: %s is no regular file", ErrRefused, path)
+		err = fmt.Errorf("%w: %s is not a regular file", ErrRefused, path)
 	}
 	if err != nil {
 		f.Close()
@@ -172,7 +172,7 @@ func readSmall(path string) (string, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
 	if err == nil && (len(data) > maxSmall || bytes.IndexByte(data, 0) >= 0) {
-		err = fmt.Errorf("%w: %s is no such file", ErrRefused, path)
+		err = fmt.Errorf("%w: %s is too large or contains NUL", ErrRefused, path)
 	}
 	return string(data), err
 }

@@ -143,7 +143,7 @@ func (r *Repo) refsInside(ref string) error {
 			return nil
 		}
 		if errors.Is(err, syscall.ENOTDIR) {
-			return fmt.Errorf("%w: %s is no directory", ErrRefused, filepath.Dir(path))
+			return fmt.Errorf("%w: %s is not a directory", ErrRefused, filepath.Dir(path))
 		}
 		if err != nil {
 			return err

@@ -278,7 +278,7 @@ func (r *Repo) archive(ctx context.Context, ref string) (tree string, err error)
 		return "", err
 	}
 	if inside := seen.repositories(); len(inside) > 0 {
-		return "", fmt.Errorf("repository inside, in %q: %w", inside, ErrHeld)
+		return "", fmt.Errorf("%w: nested repositories %q", ErrHeld, inside)
 	}
 	return tree, s.commitTree(ctx, tree, ref)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrHeld reports that a worktree contains something that a snapshot cannot keep.
-var ErrHeld = errors.New("would be lost")
+var ErrHeld = errors.New("contains work that would be lost")
 
 // Checkout makes dir, which must be absolute and missing or empty, a worktree of the
 // repository whose files are exactly the tree (or the tree of a commit). Its HEAD
@@ -193,7 +193,7 @@ func (s *session) register(dir, head string) (entry string, err error) {
 		return "", err
 	}
 	if info, err := os.Lstat(list); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("%w: %s is no directory", ErrRefused, list)
+		return "", fmt.Errorf("%w: %s is not a directory", ErrRefused, list)
 	}
 	id := strings.ToLower("plait-" + rand.Text()[:12])
 	if head == "" {

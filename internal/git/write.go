@@ -42,7 +42,7 @@ func (p *plan) look(at string) (pathState, error) {
 }
 
 // errNested reports that a directory is a nested repository.
-var errNested = fmt.Errorf("%w: a repository of its own lies there", ErrChanged)
+var errNested = fmt.Errorf("%w: it is in a nested repository", ErrChanged)
 
 // enter opens a directory of the work tree without following a link, and creates it if
 // make is set. If a part of the path is not a directory, through is that part.

@@ -147,7 +147,7 @@ func (p *Place) Ready(ctx context.Context, row store.Thread, format string) erro
 }
 
 // ErrNoRemote reports that this worker has no remote configured for a workspace.
-var ErrNoRemote = errors.New("this worker knows no remote of it")
+var ErrNoRemote = errors.New("no remote is configured for it on this worker")
 
 // Fetch updates the mirror of a thread's workspace.
 func (p *Place) Fetch(ctx context.Context, row store.Thread) error {

@@ -213,7 +213,7 @@ func TestNoRemote(t *testing.T) {
 	for _, tt := range []struct {
 		name, remote, want string
 	}{
-		{"none is known", "", "this worker knows no remote of it"},
+		{"none is known", "", "no remote is configured for it on this worker"},
 		{"it is gone", "file:///nowhere/at/all", "fetch file:///nowhere/at/all"},
 		{"a program", "ext::sh -c true", "want a URL"},
 		{"an option", "--upload-pack=true", "want a URL"},

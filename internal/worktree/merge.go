@@ -83,7 +83,7 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.Merge
 			continue
 		}
 		if base == "" {
-			return nil, fmt.Errorf("%w: the snapshots below refs/plait/ that tell how the files of %s were are gone",
+			return nil, fmt.Errorf("%w: the snapshots of %s below refs/plait/ are missing",
 				git.ErrRefused, row.Path.ID)
 		}
 		s := thread.MergedSide{

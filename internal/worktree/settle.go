@@ -149,7 +149,7 @@ func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.File
 		return nil, err
 	}
 	if real, err := filepath.EvalSymlinks(row.Workspace); err != nil || real != repo.Root() {
-		return nil, fmt.Errorf("%w: %s is no repository", git.ErrRefused, row.Workspace)
+		return nil, fmt.Errorf("%w: %s is not a repository", git.ErrRefused, row.Workspace)
 	}
 	var missing []*thread.Files // newest first
 	for f := files; ; {

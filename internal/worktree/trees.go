@@ -146,7 +146,7 @@ func (t *Trees) complete(ctx context.Context, row store.Thread, top string) erro
 func (t *Trees) Begin(ctx context.Context, row store.Thread, tree string) error {
 	repo, err := git.Open(ctx, row.Workspace)
 	if err == nil && !Own(row) {
-		err = errors.New("it has none of its own")
+		err = errors.New("it has no worktree of its own")
 	}
 	if err == nil {
 		err = repo.Checkout(ctx, root(row), tree)

@@ -93,7 +93,7 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 		most = maxUpload
 	}
 	if up.Bytes = info.Size(); up.Bytes > most {
-		return fail(fmt.Errorf("%w: packed they have %d bytes, the most is %d; list what workers need not have in "+
+		return fail(fmt.Errorf("%w: the packed size is %d bytes, the limit is %d; list what workers do not need in "+
 			".gitignore, or give the workers a remote to fetch from", ErrUpload, up.Bytes, most))
 	}
 	blob, err := stage(file)
