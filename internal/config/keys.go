@@ -30,7 +30,7 @@ func (s *Settings) keys(file string, key, val *yaml.Node, own bool) []flow.Probl
 	for _, p := range list {
 		name := p.Key.Value
 		if !keyName.MatchString(name) {
-			problems = append(problems, wrongType(file, p.Key, fmt.Sprintf("keys: %q is no name of a variable", name))...)
+			problems = append(problems, wrongType(file, p.Key, fmt.Sprintf("keys: %q is not the name of a variable", name))...)
 			continue
 		}
 		of, bad := pairs(file, p.Value)

@@ -24,7 +24,7 @@ func TestKeys(t *testing.T) {
 		{"{A_KEY: {command: pass show a}}", nil, "keys.A_KEY.command must be a list"},
 		{"{A_KEY: {command: [bin/key]}}", nil, "keys.A_KEY.command must be a list"},
 		{"{A_KEY: {command: []}}", nil, "keys.A_KEY.command must be a list"},
-		{"{'A KEY': {command: [x]}}", nil, `"A KEY" is no name of a variable`},
+		{"{'A KEY': {command: [x]}}", nil, `"A KEY" is not the name of a variable`},
 		{"[x]", nil, "keys must be a mapping"},
 	} {
 		file := write(t, filepath.Join(t.TempDir(), "c.yaml"), "keys: "+tt.text+"\n")

@@ -39,7 +39,7 @@ func Input(g store.Gate) (json.RawMessage, error) {
 // editable returns the action of g if a person can change its input. Otherwise the error matches ErrInvalid.
 func editable(g store.Gate) (act Action, err error) {
 	if g.Kind != store.GateApproval || g.Source != store.SourceAgent || !slices.Contains(g.Options, Edit) {
-		return act, invalid("%s: whoever asks can be given no other input; deny it, and say what to do instead", called(g))
+		return act, invalid("%s: the asker cannot take another input; deny it, and say what to do instead", called(g))
 	}
 	if err := json.Unmarshal(g.Action, &act); err != nil {
 		return act, fmt.Errorf("read the action of %s: %w", called(g), err)
@@ -80,7 +80,7 @@ func edited(g store.Gate, input json.RawMessage) (json.RawMessage, dag.Hash, err
 	} else {
 		for key := range keys {
 			if key != "command" {
-				return nil, dag.Hash{}, invalid("the input has %q, of which nothing would come", key)
+				return nil, dag.Hash{}, invalid("the input has %q, which would have no effect", key)
 			}
 		}
 	}

@@ -69,7 +69,7 @@ func (c *Cell) Check(ctx context.Context) error {
 	}
 	own, err := os.ReadFile("/proc/self/comm")
 	if err != nil {
-		return fmt.Errorf("find the own name: %w", err)
+		return fmt.Errorf("read own process name: %w", err)
 	}
 	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, c.hidden()...)
 	path, args := c.Around(nil, nil, nil, "/bin/sh", args)
@@ -80,11 +80,11 @@ func (c *Cell) Check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case res.Exit != 0 || res.Reason != "":
-		return fmt.Errorf("no namespaces can be made: %s", strings.TrimSpace(said.String()))
+		return fmt.Errorf("cannot create namespaces: %s", strings.TrimSpace(said.String()))
 	}
 	for line := range strings.Lines(out.String()) {
 		if line = strings.TrimSpace(line); !slices.ContainsFunc(c.Read, func(lent string) bool { return below(lent, line) || below(line, lent) }) {
-			return fmt.Errorf("they could see %s", line)
+			return fmt.Errorf("programs could see %s", line)
 		}
 	}
 	return nil

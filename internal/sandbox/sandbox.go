@@ -167,7 +167,7 @@ func (h *Host) hidden() []string {
 func Workdir(tree, dir string) (string, error) {
 	root, err := filepath.EvalSymlinks(tree)
 	if err != nil {
-		return "", fmt.Errorf("no work is possible in %s: %w; restore the working tree", tree, errors.Unwrap(err))
+		return "", fmt.Errorf("cannot work in %s: %w; restore the working tree", tree, errors.Unwrap(err))
 	}
 	at, err := filepath.EvalSymlinks(filepath.Join(root, dir))
 	if err != nil {
