@@ -47,7 +47,7 @@ func badCall(name string) string {
 	case !isPath(name) && !IsName(name):
 		return fmt.Sprintf("%q is neither a flow's name nor a path", name)
 	case path.IsAbs(name) || strings.ContainsAny(name, "\\:\x00"):
-		return fmt.Sprintf("%q is no path relative to the flow's file", name)
+		return fmt.Sprintf("%q is not a path relative to the flow's file", name)
 	}
 	return ""
 }
@@ -203,7 +203,7 @@ func (c *closure) addWorkerFlow(d *draft) {
 // problem.
 func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition, origin string) {
 	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
-		d.report(r.flow, codeBadCall, "role %s: %q lies outside of %s and of the project's flows", r.name, name,
+		d.report(r.flow, codeBadCall, "role %s: %q is outside %s and the project's flows", r.name, name,
 			d.boundary)
 		return nil, ""
 	}
@@ -221,8 +221,8 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *Definition
 			return def, "what is kept under " + name
 		}
 		if _, ok := BuiltIn(name); !ok {
-			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow beside this file, nor where "+
-				"plait run looks for it", r.name, name)
+			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow next to this file or in "+
+				"the search path of plait run", r.name, name)
 			return nil, ""
 		}
 		file, src = builtInFile(name), builtInSource{}

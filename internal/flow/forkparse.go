@@ -88,8 +88,7 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		bad(f.key, "fork %s has no childNodeIds beside its path ids", f.name)
 	case ids != nil:
 		if older != nil {
-			d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it "+
-				"nothing looks at it")
+			d.warn(older.key, codeOldFormat, "forkId is of an older format; it is ignored because forkPathIds is set")
 		}
 		names, roles := d.items(ids.val, "forkPathIds"), d.items(children.val, "childNodeIds")
 		if len(names) != len(roles) {
@@ -235,7 +234,7 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	}
 	switch {
 	case older != nil && len(j.ids) > 0:
-		d.warn(older.key, codeOldFormat, "forkId is of an older format; with forkPathIds beside it nothing looks at it")
+		d.warn(older.key, codeOldFormat, "forkId is of an older format; it is ignored because forkPathIds is set")
 	case older != nil:
 		j.ids, j.byFork = []*yaml.Node{older.val}, true
 	}

@@ -149,7 +149,7 @@ func TestLoopsOverRangesAreBounded(t *testing.T) {
 func TestNextKnowsNoClock(t *testing.T) {
 	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{{ 'now' | date: '%s' }}"`, 1))
 	got, ok := flow.Next(d, flow.At{}, nil).(flow.Blocked)
-	if !ok || !strings.Contains(got.Reason, "not the same twice") {
+	if !ok || !strings.Contains(got.Reason, "would change between renderings") {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -169,7 +169,7 @@ func PlanError(wrong []string) error {
 func decodePlan(meta map[string]any) (*Plan, error) {
 	data, err := json.Marshal(meta)
 	if err != nil {
-		return nil, fmt.Errorf("the plan is no JSON: %w", err)
+		return nil, fmt.Errorf("the plan is not JSON: %w", err)
 	}
 	p := new(Plan)
 	var shape *json.UnmarshalTypeError // the other fields were decoded

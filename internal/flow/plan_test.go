@@ -204,7 +204,7 @@ func TestReadPlanRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := d.ReadPlan(map[string]any{"x": func() {}}, 0); err == nil ||
-		!strings.Contains(err.Error(), "the plan is no JSON") {
+		!strings.Contains(err.Error(), "the plan is not JSON") {
 		t.Error(err)
 	}
 }

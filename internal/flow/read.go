@@ -184,7 +184,7 @@ func (r *reader) include(n *yaml.Node, stack []string) {
 		return
 	case path.IsAbs(n.Value) || strings.Contains(n.Value, `\`) || strings.Contains(n.Value, ":") ||
 		!isWithin(r.boundary, name):
-		bad("%q lies outside of %s", n.Value, r.boundary)
+		bad("%q is outside %s", n.Value, r.boundary)
 		return
 	case len(stack) > maxIncludeDepth:
 		bad("includes are nested deeper than %d", maxIncludeDepth)

@@ -50,7 +50,7 @@ func (s *Sandbox) With(over *Sandbox) *Sandbox {
 // Unboxed returns why an agent of a kind cannot have a sandbox, or "" if it can.
 func Unboxed(kind string) string {
 	if kind == "command" {
-		return "nothing bounds what an agent of kind command does, so it can have no sandbox; its variables are its " +
+		return "an agent of kind command is not restricted and can have no sandbox; its variables are its " +
 			"own env and pass"
 	}
 	return ""
@@ -90,7 +90,7 @@ func (r *reader) places(n *yaml.Node) []string {
 
 func (r *reader) network(n *yaml.Node) string {
 	if rn := resolve(n); rn.Kind == yaml.SequenceNode {
-		r.report(n, codeBadAgent, "network is on or off: no agent here can bound it to a list of hosts")
+		r.report(n, codeBadAgent, "network is on or off: no agent here can restrict it to a list of hosts")
 		return ""
 	}
 	s := r.text(n, "network")

@@ -328,11 +328,11 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	// The validator accepts only the types of encoding/json.
 	data, err := json.Marshal(meta)
 	if err != nil {
-		return fmt.Errorf("meta is no JSON: %w", err)
+		return fmt.Errorf("meta is not JSON: %w", err)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
-		return fmt.Errorf("meta is no JSON: %w", err)
+		return fmt.Errorf("meta is not JSON: %w", err)
 	}
 	err = c.schema.Validate(doc)
 	var ve *jsonschema.ValidationError

@@ -83,7 +83,7 @@ func matches(have, want any) bool {
 // dateFilter rejects "now" and "today": a decision must be the same when it is made again.
 func dateFilter(v any, format func(string) string) (string, error) {
 	if s, ok := v.(string); ok && (s == "now" || s == "today") {
-		return "", fmt.Errorf("%q is not the same twice", s)
+		return "", fmt.Errorf("%q would change between renderings", s)
 	}
 	return plainEngine.ParseAndRenderString("{{ v | date: f }}", map[string]any{"v": v, "f": format("%a, %b %d, %y")})
 }

@@ -49,7 +49,7 @@ func ParseDuration(s string) (Duration, error) {
 	} else {
 		t, err := time.ParseDuration(s)
 		if err != nil {
-			return 0, fmt.Errorf("%q is no duration: write 90s, 20m, 2h or a number of seconds", s)
+			return 0, fmt.Errorf("%q is not a duration: write 90s, 20m, 2h or a number of seconds", s)
 		}
 		d = Duration(t)
 	}
@@ -74,7 +74,7 @@ var sizeText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB|)$`)
 func ParseSize(s string) (Size, error) {
 	m := sizeText.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
-		return 0, fmt.Errorf("%q is no size: write 8MiB, 512KiB or a number of bytes", s)
+		return 0, fmt.Errorf("%q is not a size: write 8MiB, 512KiB or a number of bytes", s)
 	}
 	f, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {

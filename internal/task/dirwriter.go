@@ -38,13 +38,13 @@ type drawn struct {
 
 // progress is what drawn remembers between drawings. Its zero value means that nothing is drawn.
 type progress struct {
-	laid   bool // everything was drawn once, and nothing has failed since
-	driven bool
-	events journalState
-	now    map[string]activity   // by running attempt
-	steps  map[string]newestStep // by instance
-	dirty  map[string]bool       // instances with new events
-	proofs proofs
+	complete bool // everything was drawn once, and nothing has failed since
+	driven   bool
+	events   journalState
+	now      map[string]activity   // by running attempt
+	steps    map[string]newestStep // by instance
+	dirty    map[string]bool       // instances with new events
+	proofs   proofs
 	reports
 }
 
@@ -81,13 +81,13 @@ func (b *DirWriter) Draw(ctx context.Context, task string, driven bool) error {
 	d := b.drawn(task)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.laid && d.driven == driven {
+	if d.complete && d.driven == driven {
 		if behind, err := b.behind(ctx, task, d); err != nil || !behind {
 			return err
 		}
 	}
 	if err := b.draw(ctx, task, driven, &d.progress); err != nil {
-		d.laid = false
+		d.complete = false
 		return fmt.Errorf("draw task %s: %w", task, err)
 	}
 	return nil
@@ -98,7 +98,7 @@ func (b *DirWriter) Behind(ctx context.Context, task string) (bool, error) {
 	d := b.drawn(task)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.laid {
+	if !d.complete {
 		return true, nil
 	}
 	return b.behind(ctx, task, d)
@@ -119,7 +119,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 		return err
 	}
 	defer root.Close()
-	if !p.laid {
+	if !p.complete {
 		err = createFiles(root, b.Program, task, view.OnTeam(row))
 	}
 	if row.Status != store.Pending || driven {
@@ -144,7 +144,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	}
 	err = errors.Join(err, yamlErr, drawBoard(root, boardText(b.Program, v, p.now)), b.drawInstances(ctx, root, r, p),
 		b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
-	p.laid, p.driven = err == nil, driven
+	p.complete, p.driven = err == nil, driven
 	return err
 }
 
@@ -158,7 +158,7 @@ func (b *DirWriter) record(ctx context.Context, task string, driven bool) (view.
 func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
 	tried := make(map[string][]store.Attempt)
 	for _, a := range r.Attempts {
-		if !p.laid || p.dirty[a.Instance] {
+		if !p.complete || p.dirty[a.Instance] {
 			tried[a.Instance] = append(tried[a.Instance], a)
 		}
 	}

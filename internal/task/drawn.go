@@ -66,5 +66,5 @@ func aside(root *os.Root, name string) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("%s is not Plait's, and many files of that name are kept already; move it away", name)
+	return fmt.Errorf("%s was not written by Plait, and too many copies are already kept; move it away", name)
 }

@@ -143,7 +143,7 @@ func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress
 	if err := p.proofs.read(ctx, b); err != nil {
 		return err
 	}
-	if p.laid && !p.proofs.changed {
+	if p.complete && !p.proofs.changed {
 		return nil
 	}
 	data, err := pretty(p.proofs.list())

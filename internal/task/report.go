@@ -44,7 +44,7 @@ func (p *reports) add(ev store.Event) {
 // drawReports draws plans, contracts, summaries of actions, and reports of planners. It uses the
 // record only, so it draws the same each time.
 func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
-	if p.laid && !p.reports.stale || len(r.Rounds)+len(r.Ends) == 0 {
+	if p.complete && !p.reports.stale || len(r.Rounds)+len(r.Ends) == 0 {
 		return nil
 	}
 	entries := make(map[string]Entry)
@@ -54,7 +54,7 @@ func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskR
 		}
 	}
 	var err error
-	if !p.laid || p.reports.said == nil {
+	if !p.complete || p.reports.said == nil {
 		p.reports.said = make(map[string]dag.Hash)
 	}
 	own := func(name string, data []byte) {

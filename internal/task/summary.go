@@ -133,13 +133,13 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head,
 			Artifacts: []ActionFile{}, Evidence: []string{},
 		}
-		sum.says(meta.Paths[a.ID].Meta, entries)
+		sum.addOutput(meta.Paths[a.ID].Meta, entries)
 		for _, f := range detail.Failures {
 			if f.Path == a.ID {
 				sum.Failure, sum.Reason = string(f.Kind), f.Message
 			}
 		}
-		if err := b.tried(ctx, &sum, r, at, threads[a.ID]); err != nil {
+		if err := b.addAttempts(ctx, &sum, r, at, threads[a.ID]); err != nil {
 			return Summary{}, err
 		}
 		if detail.Merge != nil {
@@ -156,8 +156,8 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 	return s, nil
 }
 
-// says fills in the output that an action's agent submitted.
-func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
+// addOutput fills in the output that an action's agent submitted.
+func (s *ActionSummary) addOutput(meta json.RawMessage, entries map[string]Entry) {
 	var said map[string]any
 	json.Unmarshal(meta, &said) // output of unknown form is skipped
 	list := func(key string) []string {
@@ -182,8 +182,8 @@ func (s *ActionSummary) says(meta json.RawMessage, entries map[string]Entry) {
 	}
 }
 
-// tried fills in the attempts of an action and the files they changed.
-func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round,
+// addAttempts fills in the attempts of an action and the files they changed.
+func (b *DirWriter) addAttempts(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round,
 	threads []store.Thread) error {
 	for _, a := range r.Attempts {
 		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
@@ -214,7 +214,7 @@ func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskReco
 			break
 		}
 		if thread.Routed(step.State.Role) {
-			if err := b.left(ctx, s, step, known); err != nil || known {
+			if err := b.addStep(ctx, s, step, known); err != nil || known {
 				return err
 			}
 		}
@@ -226,8 +226,8 @@ func (b *DirWriter) tried(ctx context.Context, s *ActionSummary, r view.TaskReco
 	return nil
 }
 
-// left fills in the files of an action's newest step, and the usage of its steps.
-func (b *DirWriter) left(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
+// addStep fills in the files of an action's newest step, and the usage of its steps.
+func (b *DirWriter) addStep(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
 	if s.StartedAt == 0 || known {
 		c, err := b.Reader.Content(ctx, step.State.Content)
 		if err != nil {

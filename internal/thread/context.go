@@ -192,7 +192,7 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*ex
 		if t.skips(s.Step) {
 			continue
 		}
-		more, err := r.tell(ctx, t, s)
+		more, err := r.include(ctx, t, s)
 		if err != nil {
 			return nil, err
 		}
@@ -250,9 +250,9 @@ func (t *excerpt) skips(s Step) bool {
 	return t.repeated
 }
 
-// tell adds a step to t in the largest form that still fits, and reports whether an earlier step
+// include adds a step to t in the largest form that still fits, and reports whether an earlier step
 // may fit too.
-func (r *Reader) tell(ctx context.Context, t *excerpt, s *cachedStep) (more bool, err error) {
+func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more bool, err error) {
 	t.seen++
 	pinned := slices.Contains(t.prompt.Pin, s.State.Role)
 	summary := !s.State.Compact.IsZero()

@@ -58,7 +58,7 @@ func (r *Reader) at(ctx context.Context, h dag.Hash) (Step, error) {
 	case *Start:
 		return Step{Hash: h}, nil
 	}
-	return Step{}, fmt.Errorf("read step %s: it is a text: %w", h.Short(), store.ErrNotFound)
+	return Step{}, fmt.Errorf("read step %s: the object is not a step: %w", h.Short(), store.ErrNotFound)
 }
 
 func (s Step) parent() dag.Hash {
@@ -180,7 +180,7 @@ func (r *Reader) Find(ctx context.Context, head dag.Hash, name string) (s Step, 
 	for i, s := range all {
 		if text := s.Hash.String(); len(name) <= len(text) && text[:len(name)] == name {
 			if found >= 0 {
-				return Step{}, 0, fmt.Errorf("step %q: more than one step begins so: %w", name, store.ErrNotFound)
+				return Step{}, 0, fmt.Errorf("step %q: more than one step has this prefix: %w", name, store.ErrNotFound)
 			}
 			found = i
 		}

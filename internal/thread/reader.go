@@ -176,7 +176,7 @@ func load[T any](ctx context.Context, r *Reader, h dag.Hash, what string) (*T, e
 	}
 	t, ok := v.(*T)
 	if !ok {
-		return nil, fmt.Errorf("read %s %s: it is something else: %w", what, h.Short(), store.ErrNotFound)
+		return nil, fmt.Errorf("read %s %s: the object is of another type: %w", what, h.Short(), store.ErrNotFound)
 	}
 	return t, nil
 }
