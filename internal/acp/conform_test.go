@@ -18,7 +18,7 @@ import (
 const (
 	noSteer = "the protocol has no way to add to a prompt that is being answered"
 	noFork  = "the protocol forks whole sessions at most"
-	noAsk   = "it does not ask before all that it does: without a wall it is not started"
+	noAsk   = "it does not ask before everything it does: without a wall it is not started"
 	noTurn  = "it ends its turn when a person says no, and the attempt is refused; see testAsks"
 	minute  = "a session that is loaded in the minute in which it began is lost"
 	titled  = "it asks its model for a title too, which counts"

@@ -59,7 +59,7 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 	handed := d != nil && d.submitted()
 	if handed {
 		if output, err = d.answer(t.updates.answer); err != nil {
-			return fail(agent.InvalidOutput, "handed back what cannot be read: %v", err)
+			return fail(agent.InvalidOutput, "submitted an unreadable answer: %v", err)
 		}
 	} else if object, err := frontMatter(output, ""); d != nil && err == nil {
 		output = object

@@ -194,7 +194,7 @@ func (h *Host) Login(k Kind, c Config) Login {
 	for i, r := range k.Routes {
 		if c.Endpoint != "" {
 			up, err := url.Parse(c.Endpoint)
-			return Login{OK: err == nil, Text: "by an endpoint of its own", route: &k.Routes[i], upstream: gateway.Upstream{URL: up}}
+			return Login{OK: err == nil, Text: "with its own endpoint", route: &k.Routes[i], upstream: gateway.Upstream{URL: up}}
 		}
 		at := keys[r.API]
 		key, base := get(at.key), cmp.Or(get(at.url), at.vendor)
@@ -203,7 +203,7 @@ func (h *Host) Login(k Kind, c Config) Login {
 		}
 		up, err := url.Parse(base)
 		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
-			return Login{Text: fmt.Sprintf("%q is no address of a model's server", base), Do: "correct " + at.url}
+			return Login{Text: fmt.Sprintf("%q is not the address of a model server", base), Do: "correct " + at.url}
 		}
 		if c.Model == "" {
 			return Login{Text: k.Title + " must be told which model to ask by the key in " + at.key, Do: "set model: in the agent's definition"}
@@ -221,9 +221,9 @@ func (h *Host) Login(k Kind, c Config) Login {
 	name := h.passes(k, c)
 	switch {
 	case name != "":
-		return Login{OK: true, Text: "by " + name + ", direct: what it uses is as it reports"}
+		return Login{OK: true, Text: "by " + name + ", directly; usage is as reported by the agent"}
 	case k.Package.Name == "":
-		return Login{OK: true, Text: "by itself, direct: what it uses is as it reports"}
+		return Login{OK: true, Text: "by itself, directly; usage is as reported by the agent"}
 	}
 	var names []string
 	for _, r := range k.Routes {

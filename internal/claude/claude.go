@@ -197,7 +197,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error)
 	} else {
 		up, err := url.Parse(login.url)
 		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
-			return nil, agent.Final("%q is no address of a model's server: correct ANTHROPIC_BASE_URL", login.url)
+			return nil, agent.Final("%q is not the address of a model server: correct ANTHROPIC_BASE_URL", login.url)
 		}
 		if s.gateway, err = gateway.Open(gateway.Config{
 			Upstream: gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}, Traffic: req.Traffic,

@@ -104,7 +104,7 @@ const anthropic = "https://api.anthropic.com"
 func (h *Host) Login(c Config) Login {
 	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
 	if c.Endpoint != "" {
-		return Login{OK: true, Text: "by an endpoint of its own", url: c.Endpoint}
+		return Login{OK: true, Text: "with its own endpoint", url: c.Endpoint}
 	}
 	l := Login{OK: true, url: cmp.Or(get("ANTHROPIC_BASE_URL"), anthropic)}
 	l.url = strings.TrimSuffix(l.url, "/")
@@ -117,7 +117,7 @@ func (h *Host) Login(c Config) Login {
 		return l
 	}
 	if _, err := os.Stat(h.credentials()); err == nil {
-		return Login{OK: true, direct: true, Text: "by the login of Claude Code, direct: what it uses is as it reports"}
+		return Login{OK: true, direct: true, Text: "by the login of Claude Code, directly; usage is as reported by the agent"}
 	}
 	return Login{Text: "Claude Code is not logged in", Do: "set ANTHROPIC_API_KEY, run `claude` and log in, or try it with --offline"}
 }

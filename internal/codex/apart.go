@@ -38,12 +38,12 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 	if os.Geteuid() == 0 || parent == "" || hidden || walled {
 		return false, os.MkdirAll(link, 0o700)
 	}
-	return layApart(link, parent)
+	return makeApart(link, parent)
 }
 
-// layApart makes a home in parent and a link to it, and reports whether it is there: it may be impossible to move the
+// makeApart makes a home in parent and a link to it, and reports whether it is there: it may be impossible to move the
 // home of an earlier version.
-func layApart(link, parent string) (bool, error) {
+func makeApart(link, parent string) (bool, error) {
 	if err := os.MkdirAll(parent, 0o700); err != nil {
 		return false, err
 	}

@@ -23,7 +23,7 @@ func TestLayApart(t *testing.T) {
 			var wg sync.WaitGroup
 			for range n {
 				wg.Go(func() {
-					apart, err := layApart(homeLink(home), parent)
+					apart, err := makeApart(homeLink(home), parent)
 					if err != nil || !apart {
 						t.Errorf("got %t and %v", apart, err)
 					} else if at := codexHome(home); filepath.Dir(at) != parent {

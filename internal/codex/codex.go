@@ -136,8 +136,8 @@ func (c Config) check() error {
 	}
 	for _, name := range c.Sandbox.Pass {
 		if name == apiKey || name == "OPENAI_API_KEY" {
-			return fmt.Errorf("codex agent: sandbox.pass cannot name %s: a key of the model is none of its commands' "+
-				"business", name)
+			return fmt.Errorf("codex agent: sandbox.pass cannot name %s: commands must not get "+
+				"the model's key", name)
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 	}
 	r.session = r.req.Session
 	if r.session != "" && !isSession(r.session) {
-		return &agent.Failure{Kind: agent.Infra, Message: "the session to continue has no name that Codex gives"}
+		return &agent.Failure{Kind: agent.Infra, Message: "the session to continue is not a valid Codex session id"}
 	}
 	if r.session == "" && r.req.From != nil {
 		if r.session, err = a.fork(ctx, r.req); err != nil {

@@ -82,7 +82,7 @@ func (r *execRun) failure(why error, res proc.Result) (f *agent.Failure, verdict
 		if f == nil {
 			f = &agent.Failure{Kind: agent.Infra, Message: "Codex ended"}
 		}
-		f.Message += fmt.Sprintf("; processes %v could not be ended: end them by hand", res.Left)
+		f.Message += fmt.Sprintf("; processes %v could not be ended: kill them manually", res.Left)
 	}
 	return f, verdict
 }

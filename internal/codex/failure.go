@@ -20,7 +20,7 @@ const maxVendorText = 500
 var verdicts = map[string]agent.Failure{
 	"unauthorized":      {Kind: agent.Infra, Final: true, Message: "the model refused the login"},
 	"missingKey":        {Kind: agent.Infra, Final: true, Message: "the model's key is missing"},
-	"badRequest":        {Kind: agent.Infra, Final: true, Message: "the model refused the request as wrong"},
+	"badRequest":        {Kind: agent.Infra, Final: true, Message: "the model rejected the request as invalid"},
 	"modelNotFound":     {Kind: agent.Infra, Final: true, Message: "there is no such model"},
 	"sandboxError":      {Kind: agent.Infra, Final: true, Message: "the sandbox could not be set up"},
 	"startup":           {Kind: agent.Infra, Final: true, Message: "Codex could not start"},

@@ -45,7 +45,7 @@ func (h *Host) login(ctx context.Context, p Program, c Config, mine map[string]a
 					return h.key(c, name, provider), nil
 				}
 			}
-			return Login{OK: true, Text: "the model provider " + name + " is Codex's own matter"}, nil
+			return Login{OK: true, Text: "the login at model provider " + name + " is left to Codex"}, nil
 		}
 	}
 	return h.account(ctx, p, c)

@@ -278,10 +278,10 @@ func (t *turn) steer(ctx context.Context, more agent.Addition) error {
 	var said *jsonrpc.Error
 	if errors.As(err, &said) {
 		// The turn has ended. The addition is in the record, for the next turn.
-		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: " + said.Message})
+		return t.send(agent.Event{Kind: agent.EventError, Text: "could not pass on the added message: " + said.Message})
 	}
 	if err != nil && soon.Err() != nil && ctx.Err() == nil {
-		return t.send(agent.Event{Kind: agent.EventError, Text: "could not hand on what was added: Codex " +
+		return t.send(agent.Event{Kind: agent.EventError, Text: "could not pass on the added message: Codex " +
 			"does not answer"})
 	}
 	if err != nil {

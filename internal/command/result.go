@@ -50,7 +50,7 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 		if f.Message == "" {
 			f.Message = name + " ended"
 		}
-		f.Message += fmt.Sprintf("; processes %v could not be ended: end them by hand", res.Left)
+		f.Message += fmt.Sprintf("; processes %v could not be ended: kill them manually", res.Left)
 	}
 	if f.Message != "" {
 		return agent.Result{}, f

@@ -218,9 +218,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodHead && !known: // a probe
 		w.WriteHeader(http.StatusOK)
 	case !known:
-		refuse(w, http.StatusNotFound, "no path of the model's API: "+r.URL.Path)
+		refuse(w, http.StatusNotFound, "not a path of the model's API: "+r.URL.Path)
 	case !g.knows(r.Header):
-		refuse(w, http.StatusUnauthorized, "the token is not that of this attempt")
+		refuse(w, http.StatusUnauthorized, "the token is not valid for this attempt")
 	case r.Header.Get("Upgrade") != "": // its usage could not be counted
 		refuse(w, http.StatusBadRequest, "only plain requests are forwarded")
 	default:

@@ -70,7 +70,7 @@ func TestFindSays(t *testing.T) {
 		"own, no model":   {Config{URL: "http://h/v1"}, map[string]string{"OPENAI_MODEL": "m"}, "no model of h is named", ""},
 		"own key":         {Config{URL: "http://h/v1", Model: "m", KeyEnv: "K"}, map[string]string{"K": "v"}, "http://h/v1 chat m", "v"},
 		"own key missing": {Config{URL: "http://h/v1", Model: "m", KeyEnv: "K"}, nil, "set K", ""},
-		"no address":      {Config{URL: "localhost:11434", Model: "m"}, nil, "is no address", ""},
+		"no address":      {Config{URL: "localhost:11434", Model: "m"}, nil, "is not the address", ""},
 	} {
 		s, err := newHost(t, c.env).Find(c.cfg)
 		got := ""

@@ -123,7 +123,7 @@ func (h *Host) Find(c Config) (Server, error) {
 	var err error
 	s.URL, err = url.Parse(cmp.Or(known, own))
 	if err != nil || s.URL.Scheme != "http" && s.URL.Scheme != "https" || s.URL.Host == "" {
-		return s, fmt.Errorf("%q is no address of a model's server; set url: in the agent's definition to one such as "+
+		return s, fmt.Errorf("%q is not the address of a model server; set url: in the agent's definition to one such as "+
 			"http://localhost:11434/v1", known)
 	}
 	if s.Model = c.Model; s.Model == "" && c.URL == "" {

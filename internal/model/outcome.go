@@ -24,7 +24,7 @@ func (t *conversation) failure(ctx context.Context, err error) error {
 	case errors.Is(err, agent.ErrTimeout):
 		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("it took longer than its timeout of %v", t.req.Timeout)
 	case errors.Is(err, agent.ErrIdle):
-		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("nothing was heard for %v (idle limit)", t.watchdog.Idle)
+		f.Kind, f.Message = agent.TimedOut, fmt.Sprintf("there was no output for %v (idle limit)", t.watchdog.Idle)
 	case errors.As(err, &why):
 		f = t.refused(why)
 	case !errors.As(err, &f):

@@ -138,7 +138,7 @@ func (s *session) close() { s.file.Close() }
 // readSession returns the entries of a session and the bytes of its complete lines.
 func readSession(dir, id string) ([]entry, []byte, error) {
 	if !sessionID.MatchString(id) {
-		return nil, nil, errors.New("read a conversation: " + strconv.Quote(id) + " is no name of one")
+		return nil, nil, errors.New("read a conversation: " + strconv.Quote(id) + " is not the name of one")
 	}
 	data, err := os.ReadFile(filepath.Join(dir, id+".jsonl"))
 	if err != nil {

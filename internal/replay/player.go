@@ -158,7 +158,7 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 			req.Env = append(slices.Clip(req.Env), name+"="+caches[name])
 		}
 	}
-	made.strike, err = p.stage(ctx, then, row, &req)
+	made.cleanUp, err = p.stage(ctx, then, row, &req)
 	return made, req, err
 }
 
@@ -231,14 +231,14 @@ type playing struct {
 	player     *Player
 	agent      agent.Agent
 	tape       *gateway.Tape // nil: it calls no model
-	strike     func()
+	cleanUp    func()
 	real, seen string // its tree
 	step       int
 }
 
 // Run makes the attempt. See [agent.Agent].
 func (m *playing) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-	defer m.strike()
+	defer m.cleanUp()
 	res, err := m.agent.Run(ctx, req, func(e agent.Event) error {
 		for i, f := range e.Files {
 			if below, ok := strings.CutPrefix(f.Path, m.seen+string(filepath.Separator)); ok {

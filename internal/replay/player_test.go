@@ -105,7 +105,7 @@ func TestAProgramSaysWhatItSaid(t *testing.T) {
 		want         string
 	}{
 		{"something else", "another step", 0,
-			`replay: false is asked something else than was recorded: "the step <hash> of <…`},
+			`replay: false is asked something other than what was recorded: "the step <hash> of <…`},
 		{"once more", then, 1, "replay: nothing is recorded of role check at visit 2 of this thread"},
 	} {
 		_, _, err := record(t, then, "printed").play(tt.prompt, tt.visit, 1)

@@ -25,7 +25,7 @@ func (p *Player) program(ctx context.Context, row store.Thread, a agent.Program,
 		return nil, err
 	}
 	if d, same := gateway.Compare(known[0].Text(asked), known[1].Text(req.Prompt)); !same {
-		return nil, unrecorded("%s is asked something else than was recorded: %s, now %s; run programs anew with "+
+		return nil, unrecorded("%s is asked something other than what was recorded: %s, now %s; run programs again with "+
 			"--run-commands", a, d.Then, d.Now)
 	}
 	out, err := p.read(ctx, t.Detail.Transcript)

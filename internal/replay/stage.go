@@ -14,11 +14,11 @@ import (
 )
 
 // stage shows an agent the tree of its thread at the path of the recorded thread's tree, since a model's
-// answers name paths, and lets it change only this tree and the task's own files. The caller calls strike after
+// answers name paths, and lets it change only this tree and the task's own files. The caller calls cleanUp after
 // the attempt.
-func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.Request) (strike func(),
+func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.Request) (cleanUp func(),
 	err error) {
-	strike = func() {}
+	cleanUp = func() {}
 	rootThen, rootNow := p.cfg.Task, now
 	if now.Root != now.ID {
 		if rootNow, err = p.cfg.Store.Thread(ctx, now.Root); err != nil {
@@ -68,7 +68,7 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 			return nil, err
 		}
-		strike = func() { os.RemoveAll(top) } // only mount points are left in it
+		cleanUp = func() { os.RemoveAll(top) } // only mount points are left in it
 	}
 	wall := proc.Wall{Network: true, Mounts: mounts}
 	req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
@@ -76,7 +76,7 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		its.Own = needs.Own
 		return its.Around(p.cfg.Bwrap, path, args)
 	}
-	return strike, nil
+	return cleanUp, nil
 }
 
 // kept are the places in a person's tree that an agent sees unchanged and cannot change: no git tree has them,

@@ -102,7 +102,7 @@ func plainNames(form json.RawMessage) (shapeObject, map[string]string, error) {
 		}
 		names[f.key], taken[name] = name, true
 		if !isPlain(name) {
-			return nil, nil, fmt.Errorf("name properties: %q is no name that a tool's property may have", f.key)
+			return nil, nil, fmt.Errorf("name properties: %q is not a name that a tool's property may have", f.key)
 		}
 		if err := plainBelow(f.value); err != nil {
 			return nil, nil, err
@@ -119,7 +119,7 @@ func plainBelow(v any) error {
 		fields, _ := properties.(shapeObject)
 		for _, f := range fields {
 			if !isPlain(f.key) {
-				return fmt.Errorf("name properties: %q is no name that a tool's property may have", f.key)
+				return fmt.Errorf("name properties: %q is not a name that a tool's property may have", f.key)
 			}
 		}
 		for _, m := range v {

@@ -76,7 +76,7 @@ func shapeOf(schema json.RawMessage) (*shape, error) {
 		return nil, fmt.Errorf("shape schema: %w", err)
 	}
 	if s.fields == nil || !slices.Contains(s.types, "object") {
-		return nil, errors.New("shape schema: it is not of an object")
+		return nil, errors.New("shape schema: it does not describe an object")
 	}
 	if s.index(agent.Body) >= 0 {
 		return nil, fmt.Errorf("shape schema: property %s is taken", agent.Body)
@@ -99,10 +99,10 @@ func (s *shape) index(name string) int {
 	return slices.IndexFunc(s.fields, func(f shapeField) bool { return f.name == name })
 }
 
-// shapeBroken are the keywords that the strict form cannot express. All others
+// shapeUnsupported are the keywords that the strict form cannot express. All others
 // only restrict or describe, and are left out: the engine rejects an answer that
 // violates them.
-var shapeBroken = []string{
+var shapeUnsupported = []string{
 	"oneOf", "allOf", "not", "if", "then", "else", "patternProperties", "$ref", "$dynamicRef", "$recursiveRef",
 	"dependentSchemas", "dependentRequired", "dependencies", "prefixItems", "additionalItems", "unevaluatedItems",
 	"unevaluatedProperties",
@@ -120,7 +120,7 @@ func shapeRule(v any, depth int) (*shape, error) {
 	if depth > 20 {
 		return nil, errors.New("schemas are nested too deep")
 	}
-	for _, key := range shapeBroken {
+	for _, key := range shapeUnsupported {
 		if _, ok := o.get(key); ok {
 			return nil, fmt.Errorf("%s", key)
 		}
@@ -288,7 +288,7 @@ func (s *shape) readFields(o shapeObject, depth int) error {
 	for _, name := range required {
 		name, _ := name.(string)
 		if _, ok := properties.get(name); !ok {
-			return fmt.Errorf("required %q is no property", name)
+			return fmt.Errorf("required %q is not a property", name)
 		}
 	}
 	for _, p := range properties {
