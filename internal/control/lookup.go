@@ -140,7 +140,7 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 	if info, err := f.Stat(); err != nil {
 		return nil, err
 	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read %s: it is no file", abs)
+		return nil, fmt.Errorf("read %s: not a regular file", abs)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxFlowFile))
 	if err == nil {
