@@ -6,7 +6,7 @@
 //
 //   - With access read, the file system is read-only except for artifacts, caches and the agent's own state. Access
 //     write adds the working tree, except for the places that programs and instructions are read from.
-//   - Plait's record, other tasks and the usual places of credentials are hidden.
+//   - Plait's record, other tasks, the usual places of credentials and those of sockets are hidden.
 //   - There is no network but the gateway, unless a person granted it or the agent has no gateway.
 //   - Only access full has no sandbox. Without bubblewrap there is none for any access: [Box.Walled] reports it.
 package sandbox
@@ -99,7 +99,7 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 	req, at := b.req, scratch(b.req)
 	w := proc.Wall{
 		Network: b.Online, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
-		Read:  slices.Concat([]string{dir, path}, b.use.Read),
+		Read:  slices.Concat([]string{req.Dir, dir, path}, b.use.Read),
 		Write: slices.Concat(b.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}, b.use.Write),
 	}
 	for place, to := range map[string]*[]string{req.Bin(): &w.Read, req.Desk.Context: &w.Read, req.Desk.Artifacts: &w.Write} {
@@ -149,10 +149,16 @@ func (b Box) String() string {
 // guarded are the places in a tree from which Plait, git or an agent takes programs or instructions.
 var guarded = []string{".git", ".plait", ".workflows", ".codex", ".claude", ".copilot", ".opencode", ".gemini", ".qwen", ".kimi-code"}
 
-// hidden are the places where people keep credentials, and the sockets of their programs.
+// services are directories in which programs that run as the user, or for everyone, have sockets. A socket on a
+// read-only file system still accepts connections, and a terminal multiplexer runs what it is sent.
+var services = []string{"/tmp", "/var/tmp", "/run/user", "/run/screen", "/run/dbus", "/run/postgresql", "/run/mysqld",
+	"/run/docker.sock", "/var/run/docker.sock", "/run/podman", "/run/containerd", "/run/libvirt"}
+
+// hidden are the places where people keep credentials, and those where their programs have sockets.
 func (h *Host) hidden() []string {
 	home := h.cfg.Getenv("HOME")
-	list := []string{"/run/docker.sock", "/var/run/docker.sock", h.cfg.Getenv("XDG_RUNTIME_DIR"), h.cfg.Getenv("SSH_AUTH_SOCK")}
+	list := append(slices.Clone(services), os.TempDir(), h.cfg.Getenv("XDG_RUNTIME_DIR"), h.cfg.Getenv("TMUX_TMPDIR"),
+		h.cfg.Getenv("SSH_AUTH_SOCK"))
 	for _, name := range []string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
 		".claude", ".claude.json", ".codex", ".copilot", ".gemini", ".qwen", ".kimi-code", ".config/gh", ".config/gcloud", ".config/plait",
 		".config/github-copilot", ".config/opencode", ".local/share/opencode", ".password-store", ".bash_history"} {

@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"fmt"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -52,6 +55,80 @@ func TestBox(t *testing.T) {
 		}
 		if b.Walled != strings.HasPrefix(line, "/bin/bwrap ") || b.Walled == b.Online && slices.Contains(args, "--unshare-net") {
 			t.Errorf("%s: walled %t: %s", tt.name, b.Walled, line)
+		}
+	}
+}
+
+// dial names the socket that the test's own program connects to, in place of running tests.
+const dial = "PLAIT_TEST_DIAL"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(dial); path != "" {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		c.Close()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestSocketsAreHidden has a program behind the wall connect to sockets: to that of its gateway it can, to one of
+// another program in the directory for temporary files it cannot. The tree is in that directory too, and can be read.
+func TestSocketsAreHidden(t *testing.T) {
+	h := NewHost(Config{Getenv: func(string) string { return "" }})
+	if h.Bwrap == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+	dir, err := os.MkdirTemp("", "s-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	tree := filepath.Join(dir, "tree")
+	if err := os.MkdirAll(filepath.Join(tree, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	other, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	g, err := gateway.Open(gateway.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(access agent.Access, env, path string, args ...string) error {
+		b := h.Box(agent.Request{Dir: tree, Access: access, Home: dir}, Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())}})
+		path, args = b.Around(filepath.Join(tree, "in"), path, args)
+		cmd := exec.Command(path, args...)
+		cmd.Env = []string{env}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, out)
+		}
+		return err
+	}
+	for _, access := range []agent.Access{agent.Read, agent.Write} {
+		if err := run(access, dial+"="+g.Socket(), self); err != nil {
+			t.Errorf("%s: the gateway: %v", access, err)
+		}
+		if err := run(access, dial+"="+socket, self); err == nil {
+			t.Errorf("%s: a program behind the wall reached the socket of another", access)
+		}
+		if err := run(access, "A=b", "/bin/ls", filepath.Join(tree, "in"), tree); err != nil {
+			t.Errorf("%s: the tree: %v", access, err)
 		}
 	}
 }
