@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,8 @@ type Config struct {
 	URL    string // of the database, past any pooler in transaction mode: a queue listens
 	Schema string // "": Schema
 	Conns  int32  // most connections; zero: 6
+	// Try bounds a request to the database, and the silence in its transaction; zero: 10 s.
+	Try time.Duration
 	// Tasks returns the tasks that have not ended: they are poked every Sweep, so that nothing stays lost.
 	Tasks  func(ctx context.Context) ([]string, error)
 	Sweep  time.Duration // zero: 30 s
@@ -125,6 +128,9 @@ func (c Config) withDefaults() Config {
 	if c.Conns == 0 {
 		c.Conns = 6
 	}
+	if c.Try == 0 {
+		c.Try = 10 * time.Second
+	}
 	if c.Sweep == 0 {
 		c.Sweep = 30 * time.Second
 	}
@@ -146,6 +152,14 @@ func (c Config) connect(ctx context.Context) (*pgxpool.Pool, error) {
 		return nil, errors.New("it names no database") // the parser's error repeats the password
 	}
 	pc.MaxConns = c.Conns
+	if t := pc.ConnConfig.ConnectTimeout; t == 0 || t > c.Try {
+		pc.ConnConfig.ConnectTimeout = c.Try
+	}
+	// The server ends a transaction whose host has vanished or been stopped: it holds locks that all others wait for.
+	for key, value := range map[string]string{"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5",
+		"tcp_keepalives_count": "3", "idle_in_transaction_session_timeout": strconv.FormatInt(c.Try.Milliseconds(), 10)} {
+		pc.ConnConfig.RuntimeParams[key] = value
+	}
 	return pgxpool.NewWithConfig(ctx, pc)
 }
 
@@ -180,7 +194,7 @@ func (e *Engine) Poke(ctx context.Context, task string) error {
 func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) error {
 	args := reconcileArgs{Task: task, Later: !at.IsZero()}
 	for {
-		r, err := e.client.Insert(ctx, args, &river.InsertOpts{Queue: anyQueue, MaxAttempts: 1, ScheduledAt: at, UniqueOpts: once})
+		r, err := e.insert(ctx, args, river.InsertOpts{Queue: anyQueue, ScheduledAt: at})
 		if err != nil {
 			return fmt.Errorf("poke task %s: %w", task, err)
 		}
@@ -199,8 +213,19 @@ func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) err
 	}
 }
 
+// insert puts a job into a queue, unless it is there. Its transaction has a lock that others wait for: without a
+// bound, a host that the network has cut off would hold it for as long as it lives.
+func (e *Engine) insert(ctx context.Context, args river.JobArgs, o river.InsertOpts) (*rivertype.JobInsertResult, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Try)
+	defer cancel()
+	o.MaxAttempts, o.UniqueOpts = 1, once
+	return e.client.Insert(ctx, args, &o)
+}
+
 // remove takes a job that has not begun out of the queue. It leaves one that has alone.
 func (e *Engine) remove(ctx context.Context, id int64) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Try)
+	defer cancel()
 	_, err := e.client.JobDelete(ctx, id)
 	if err != nil && !errors.Is(err, rivertype.ErrNotFound) && !errors.Is(err, rivertype.ErrJobRunning) {
 		return fmt.Errorf("take a job out of the queue: %w", err)

@@ -1,7 +1,9 @@
 package river_test
 
 import (
+	"bytes"
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,6 +75,41 @@ func TestMigrate(t *testing.T) {
 	defer e.Close()
 	if err := e.Serve(t.Context(), dispatch.Host{ID: "a"}, nil); err == nil {
 		t.Error("it serves without tables")
+	}
+}
+
+// TestCutOff has a host cut off by the network while its transaction holds the lock on a task's job. The server
+// ends it, and others can poke that task.
+func TestCutOff(t *testing.T) {
+	c := newCluster(t, 0)
+	proxy := pgtest.NewProxy(t, pgtest.Shared(t))
+	away := c
+	away.cfg.URL, away.cfg.Try = proxy.URL(c.cfg.URL), time.Second
+	cut, other := away.Engine(t), c.Engine(t)
+	locked := make(chan struct{})
+	var once sync.Once
+	proxy.See(func(m pgtest.Message) pgtest.Act {
+		if m.Back || m.Type != 'Q' || !bytes.Contains(m.Body, []byte("commit")) {
+			return pgtest.Pass
+		}
+		once.Do(func() { close(locked) })
+		return pgtest.Part
+	})
+	failed := make(chan error, 1)
+	go func() { failed <- cut.Poke(context.WithoutCancel(t.Context()), "task") }()
+	<-locked
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	if err := other.Poke(ctx, "task"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-failed:
+		if err == nil {
+			t.Error("a poke whose commit never arrived returned no error")
+		}
+	case <-ctx.Done():
+		t.Error("a poke that was cut off never gave up")
 	}
 }
 

@@ -218,7 +218,7 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 		case len(r.Needs) > 0:
 			queue = labelQueue(slices.Min(r.Needs))
 		}
-		got, err := e.client.Insert(ctx, args, &river.InsertOpts{Queue: queue, MaxAttempts: 1, UniqueOpts: once})
+		got, err := e.insert(ctx, args, river.InsertOpts{Queue: queue})
 		if err != nil {
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
