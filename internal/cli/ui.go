@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/web"
 )
@@ -83,7 +85,7 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 		s = web.New(web.Config{
 			Store: w.store, Control: w.control, Reader: w.control.Reader(), Dirs: w.dirs(), Workspace: w.workspace,
 			Home: w.home, ReadOnly: f.only, Person: gate.Person(), Start: f.start, Agents: w.control.Agents(),
-			Consent: func(f control.Found) error { return a.agreed(w, f) },
+			Consent: func(f control.Found) error { return a.agreed(w, f) }, Open: a.controlOf,
 			Offline: func(flow string) string { return scenario(offline, flow) },
 			Demo:    &web.Demo{Codex: codexInstalled()}, Hosts: a.program.Exposed != "", Program: a.named,
 		})
@@ -162,6 +164,16 @@ func codexInstalled() bool {
 	return err == nil
 }
 
+// controlOf returns the controller of a task's own workspace, once the person agreed to the project files that its
+// commands are taken from.
+func (a *app) controlOf(ctx context.Context, row store.Thread) (*control.Controller, error) {
+	there, err := a.open(ctx, row.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	return there.control, a.agreed(there, control.Found{})
+}
+
 // agreed makes sure, where no one can be asked, that the person agreed to the project files that
 // commands of a flow are taken from. As with plait run, the first use counts as consent.
 func (a *app) agreed(w *workplace, f control.Found) error {
@@ -177,8 +189,12 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 		return err
 	}
 	if changed := t.Check(all); len(changed) > 0 {
+		allow := "resume TASK --trust"
+		if f.Bundle.Name != "" {
+			allow = "run " + f.Bundle.Name + " -p PROMPT --trust"
+		}
 		return fmt.Errorf("%s changed since commands from it were last run; review the change, "+
-			"then allow it with: plait run %s -p PROMPT --trust", changedFiles(changed), f.Bundle.Name)
+			"then allow it with: plait %s", changedFiles(changed), allow)
 	}
 	return t.Consent(all)
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -133,13 +134,14 @@ func TestManyDeeds(t *testing.T) {
 func TestNothingBegins(t *testing.T) {
 	for range 50 {
 		ctx, stop := context.WithCancel(t.Context())
-		w := &work{ctx: ctx}
+		w := &work{ctx: ctx,
+			open: func(context.Context, store.Thread) (*control.Controller, error) { return nil, nil }}
 		var running atomic.Int32
 		begun := make(chan struct{})
 		go func() {
 			defer close(begun)
 			for i := range 20 {
-				err := w.begin(fmt.Sprint(i), func(ctx context.Context) error {
+				err := w.begin(store.Thread{Root: fmt.Sprint(i)}, func(ctx context.Context, _ *control.Controller) error {
 					running.Add(1)
 					defer running.Add(-1)
 					<-ctx.Done()

@@ -32,6 +32,15 @@ func notStarted(row store.Thread, err error) error {
 	return &p
 }
 
+// open returns the controller of a task's own workspace, if commands may be run there.
+func (s *Server) open(ctx context.Context, row store.Thread) (*control.Controller, error) {
+	there, err := s.cfg.Open(ctx, row)
+	if err != nil {
+		return nil, conflict("%v", err)
+	}
+	return there, nil
+}
+
 // A threadRequest has the parameters of a request about a thread. The table of routes defines which
 // of them a route takes.
 type threadRequest struct {
@@ -82,7 +91,10 @@ func (s *Server) resumeTask(w http.ResponseWriter, r *http.Request) error {
 	case driven:
 		return s.tell(w, r, row, how)
 	}
-	err = s.cfg.Control.CheckInput(r.Context(), row.ID, how)
+	there, err := s.open(r.Context(), row)
+	if err == nil {
+		err = there.CheckInput(r.Context(), row.ID, how)
+	}
 	if err == nil {
 		err = s.work.drive(row, how)
 	}
@@ -133,7 +145,11 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if row.Flow == flow.ChatFlow {
 		f.Source = flow.ChatFlow
 	}
-	next, err := s.cfg.Control.Fork(context.WithoutCancel(r.Context()), f)
+	there, err := s.open(r.Context(), row)
+	if err != nil {
+		return err
+	}
+	next, err := there.Fork(context.WithoutCancel(r.Context()), f)
 	if err != nil {
 		return err
 	}
@@ -170,7 +186,11 @@ func (s *Server) revertTask(w http.ResponseWriter, r *http.Request) error {
 	case s.views.Driven(ctx, row.ID):
 		return conflict("an agent is working in this conversation: stop it first")
 	}
-	next, err := s.cfg.Control.Fork(ctx, control.Fork{Thread: row.ID, At: body.At, Source: flow.ChatFlow, InPlace: true})
+	there, err := s.open(ctx, row)
+	if err != nil {
+		return err
+	}
+	next, err := there.Fork(ctx, control.Fork{Thread: row.ID, At: body.At, Source: flow.ChatFlow, InPlace: true})
 	if err != nil {
 		return err
 	}
@@ -193,8 +213,11 @@ func (s *Server) compactThread(w http.ResponseWriter, r *http.Request) error {
 	if s.views.Driven(r.Context(), row.Root) {
 		return conflict("task %s is running: a conversation can only be summarised while no agent works", row.Root)
 	}
-	err = s.work.begin(row.Root, func(ctx context.Context) error {
-		_, err := s.cfg.Control.Compact(ctx, control.Compaction{Thread: row.ID, Agent: body.Agent})
+	if _, err := s.open(r.Context(), row); err != nil {
+		return err
+	}
+	err = s.work.begin(row, func(ctx context.Context, there *control.Controller) error {
+		_, err := there.Compact(ctx, control.Compaction{Thread: row.ID, Agent: body.Agent})
 		return err
 	})
 	if err != nil {

@@ -52,6 +52,9 @@ type Config struct {
 	// Consent is called before starting a flow whose files may define commands. Its error says
 	// why the flow may not be started. If Consent is nil, any flow may be started.
 	Consent func(control.Found) error
+	// Open returns the controller of a task's own workspace, with which the task is driven. Its error says why nothing
+	// may be run there: commands of its configuration changed. If Open is nil, Control drives every task.
+	Open func(context.Context, store.Thread) (*control.Controller, error)
 	// Offline returns the scenario of the scripted model to use for a flow that is started here;
 	// "", or a nil func, means real models.
 	Offline func(flow string) string
@@ -84,8 +87,11 @@ type Server struct {
 
 // New returns a server. It has no side effects.
 func New(cfg Config) *Server {
+	if cfg.Open == nil {
+		cfg.Open = func(context.Context, store.Thread) (*control.Controller, error) { return cfg.Control, nil }
+	}
 	s := &Server{
-		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{control: cfg.Control}, beat: heartbeat,
+		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{open: cfg.Open}, beat: heartbeat,
 		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
 	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })

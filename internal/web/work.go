@@ -10,8 +10,8 @@ import (
 
 // work runs this server's jobs, one goroutine per task.
 type work struct {
-	control *control.Controller
-	ctx     context.Context // ends with the server, which interrupts the jobs
+	open func(context.Context, store.Thread) (*control.Controller, error) // see Config.Open
+	ctx  context.Context                                                  // ends with the server, which interrupts the jobs
 
 	mu    sync.Mutex
 	ended bool            // no more jobs may start
@@ -30,8 +30,8 @@ type job struct {
 // drive drives the task of a thread in the background. r applies to the thread.
 func (w *work) drive(row store.Thread, r control.Resume) error {
 	r.Wait = true // answers are given here
-	return w.begin(row.Root, func(ctx context.Context) error {
-		_, err := w.control.Drive(ctx, row.ID, r)
+	return w.begin(row, func(ctx context.Context, there *control.Controller) error {
+		_, err := there.Drive(ctx, row.ID, r)
 		return err
 	})
 }
@@ -47,17 +47,18 @@ func (w *work) noteInput(id string) {
 }
 
 // driveAgain drives a task once more if it still has unprocessed input.
-func (w *work) driveAgain(ctx context.Context, id string) error {
-	if !w.control.HasOpenInput(ctx, id) {
+func driveAgain(ctx context.Context, there *control.Controller, id string) error {
+	if !there.HasOpenInput(ctx, id) {
 		return nil
 	}
-	_, err := w.control.Drive(ctx, id, control.Resume{Wait: true})
+	_, err := there.Drive(ctx, id, control.Resume{Wait: true})
 	return err
 }
 
-// begin starts a job for a task in the background; a task has one job at a time. Its error is
-// kept for lastError.
-func (w *work) begin(id string, do func(context.Context) error) error {
+// begin starts a job in the background for the task of a thread, with the controller of the task's workspace. A task
+// has one job at a time. Its error is kept for lastError.
+func (w *work) begin(row store.Thread, do func(context.Context, *control.Controller) error) error {
+	id := row.Root
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, j, err := w.take(id)
@@ -65,13 +66,16 @@ func (w *work) begin(id string, do func(context.Context) error) error {
 		return err
 	}
 	w.under.Go(func() {
-		err := do(ctx)
+		there, err := w.open(ctx, row)
+		if err == nil {
+			err = do(ctx, there)
+		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for err == nil && j.newInput && ctx.Err() == nil {
 			j.newInput = false
 			w.mu.Unlock()
-			err = w.driveAgain(ctx, id)
+			err = driveAgain(ctx, there, id)
 			w.mu.Lock()
 		}
 		stopped := ctx.Err() != nil
