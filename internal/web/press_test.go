@@ -1,12 +1,14 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -73,4 +75,32 @@ func TestWordsApproveNothing(t *testing.T) {
 			t.Errorf("%q: the gate is %s, %v", words, kept.State, err)
 		}
 	}
+}
+
+// TestStopBesideWords stops and cancels a task while words for it are typed next to the buttons: they are not sent, and
+// not lost.
+func TestStopBesideWords(t *testing.T) {
+	h := newHouse(t, map[string]scripted{
+		"plan": func(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+			<-ctx.Done()
+			return agent.Result{}, ctx.Err()
+		}})
+	row, s := h.begin(gated, "do it"), h.open("")
+	s.asks("/api/v1/tasks/"+row.ID+"/resume", `{}`)
+	b := s.browse()
+	b.visit("/tasks/" + row.ID)
+	b.do(chromedp.SetValue(chromedp.CSS("form.row [name=text]"), "and quickly"),
+		chromedp.Click(chromedp.CSS(`form.row button[data-api$="/stop"]`)))
+	eventually(t, "the stop", func() error {
+		if s.srv.work.drives(row.ID) {
+			return errors.New(js[string](b, `document.querySelector("main .said").innerText`))
+		}
+		return nil
+	})
+	b.shows("Resume")
+	if kept := js[string](b, `document.querySelector("form.row [name=text]").value`); kept != "and quickly" {
+		t.Errorf("after the stop there is %q beside the buttons", kept)
+	}
+	b.do(chromedp.Click(chromedp.CSS(`form.row button[data-api$="/cancel"]`)))
+	h.ends(row.ID, store.Cancelled)
 }

@@ -128,7 +128,7 @@
   addEventListener("pagehide", leave);
   addEventListener("pageshow", (e) => { if (e.persisted) back(); });
 
-  // Forms become JSON. What a button says goes with it. A form with data-press is sent by its buttons alone, and by
+  // Forms become JSON. What a button says goes with it; one with data-bare sends nothing of the form. A form with data-press is sent by its buttons alone, and by
   // one press of them: the second of a double click may meet the button of another form, which took the place of the first.
   document.addEventListener("submit", (e) => {
     const form = e.target;
@@ -143,13 +143,13 @@
   async function send(form, button) {
     if (busy.has(form)) return;
     if (form.dataset.sure && !confirm(form.dataset.sure)) return;
-    const body = {};
-    for (const [k, v] of new FormData(form)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
+    const body = {}, bare = button && button.dataset.bare !== undefined;
+    if (!bare) for (const [k, v] of new FormData(form)) if (v !== "") body[k] = form.elements[k].type === "checkbox" ? true : v;
     if (button && button.name) body[button.name] = button.dataset.true === undefined ? button.value : true; // over what was written beside it
     const said = form.querySelector(".said");
     const buttons = form.querySelectorAll("button");
     busy.add(form);
-    for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
+    if (!bare) for (const f of form.querySelectorAll("textarea, input[type=text]")) drafts.delete(draft(f));
     buttons.forEach((b) => { b.disabled = true; });
     try {
       const path = button && button.dataset.api || form.dataset.api;
@@ -161,7 +161,7 @@
       if (said) said.textContent = "";
       if (body.check) { tell(v.data.summary); busy.delete(form); buttons.forEach((b) => { b.disabled = false; }); return; }
       if (form.dataset.next) { location.href = form.dataset.next.replace("{id}", encodeURIComponent(v.data.thread || v.data.id || "")); return; }
-      form.reset();
+      if (!bare) form.reset();
       tell(v.data.summary || form.dataset.done);
       soon();
     } catch (err) {
