@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -87,8 +86,8 @@ func (r checkResult) code() int {
 
 func (w *workplace) checkEvidence(ctx context.Context, row store.Thread, entries []task.Entry) (checkResult, error) {
 	res := checkResult{Evidence: []checkedEntry{}, Dangling: []task.Citation{}, Unproven: []task.Citation{}}
-	trees := &trees{w: w, task: row, open: make(map[string]*os.Root)}
-	defer trees.close()
+	trees := task.NewTrees(w.store, row)
+	defer trees.Close()
 	for _, e := range entries {
 		c := checkedEntry{ID: e.ID, Kind: e.Kind, Title: e.Title, Node: e.Node, State: task.Unknown, Broken: []string{}}
 		if e.Broken != "" {
@@ -101,7 +100,7 @@ func (w *workplace) checkEvidence(ctx context.Context, row store.Thread, entries
 				return res, err
 			}
 		}
-		root, err := trees.of(ctx, e)
+		root, err := trees.Of(ctx, e)
 		if err != nil {
 			return res, err
 		}
@@ -143,46 +142,6 @@ func (w *workplace) whole(ctx context.Context, h dag.Hash) error {
 	}
 	_, err = io.Copy(io.Discard, r)
 	return errors.Join(err, r.Close())
-}
-
-// trees are the working trees of a task's threads, each opened once.
-type trees struct {
-	w    *workplace
-	task store.Thread
-	open map[string]*os.Root
-}
-
-// of returns the tree that contains an entry's files, or the task's tree if that is
-// gone. It is nil if there is none.
-func (t *trees) of(ctx context.Context, e task.Entry) (*os.Root, error) {
-	row := t.task
-	if e.Thread != "" && e.Thread != row.ID {
-		var err error
-		if row, err = t.w.store.Thread(ctx, e.Thread); errors.Is(err, store.ErrNotFound) {
-			row = t.task
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	for _, dir := range []string{cmp.Or(row.Tree, row.Workspace), cmp.Or(t.task.Tree, t.task.Workspace)} {
-		root, ok := t.open[dir]
-		if !ok {
-			root, _ = os.OpenRoot(dir) // nil if it is gone
-			t.open[dir] = root
-		}
-		if root != nil {
-			return root, nil
-		}
-	}
-	return nil, nil
-}
-
-func (t *trees) close() {
-	for _, root := range t.open {
-		if root != nil {
-			root.Close()
-		}
-	}
 }
 
 func writeChecked(out io.Writer, r checkResult) {

@@ -104,7 +104,7 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 		case "evidence":
 			var entries []task.Entry
 			if entries, err = s.copy.Evidence(); err == nil {
-				body.Evidence, err = s.evidenceCards(r.Context(), entries, "")
+				body.Evidence, err = s.evidenceCards(r.Context(), entries, nil)
 			}
 		case "events":
 			body.Events, err = s.copy.Events(from, shownEvents, nil)

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,8 +10,10 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/task"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // TestReading follows a citation from a report to the output of a command.
@@ -119,5 +122,33 @@ func TestReadingAToolCall(t *testing.T) {
 	}
 	if strings.Contains(res.body, "afterwards") {
 		t.Error("it shows more than the lines")
+	}
+}
+
+// TestReadingAFileOfAWorktree checks files of evidence where its agent worked, which is not the workspace.
+func TestReadingAFileOfAWorktree(t *testing.T) {
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing","evidence":[{"id":"e",` +
+		`"kind":"file-anchor","title":"a note","path":"src/notes.md","startLine":1,"endLine":1}]}`)})
+	tree := t.TempDir()
+	h.write(filepath.Join(tree, "src/notes.md"), "a note\n")
+	def := housetest.Flow(t, gated)
+	c := h.controller()
+	row, err := c.Begin(t.Context(), control.Spec{Prompt: "do it", Workspace: h.dir, Tree: tree,
+		Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: mustJSON(def)}}})
+	if err == nil {
+		_, err = c.Drive(t.Context(), row.ID, control.Resume{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := h.open("")
+	for _, want := range []string{">fresh<", ">gone<"} {
+		res := s.get("/tasks/" + row.ID + "?tab=evidence")
+		if !strings.Contains(res.body, "The file src/notes.md, line 1") || !strings.Contains(res.body, want) {
+			t.Errorf("without %q:\n%s", want, res.body[:min(len(res.body), 5000)])
+		}
+		if err := os.RemoveAll(filepath.Join(tree, "src")); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

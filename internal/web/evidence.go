@@ -53,15 +53,8 @@ const (
 	checkTime    = 3 * time.Second // for reading all files; those not read by then are not checked
 )
 
-// evidenceCards describes entries. workspace is the directory of their files, "" if not known.
-func (s *Server) evidenceCards(ctx context.Context, entries []task.Entry, workspace string) (proofs, error) {
-	var root *os.Root
-	if workspace != "" {
-		if r, err := os.OpenRoot(workspace); err == nil { // otherwise it no longer exists, and nothing can be checked
-			root = r
-			defer root.Close()
-		}
-	}
+// evidenceCards describes entries. trees have their files, nil if they are not known.
+func (s *Server) evidenceCards(ctx context.Context, entries []task.Entry, trees *task.Trees) (proofs, error) {
 	checks, stop := context.WithTimeout(ctx, checkTime)
 	defer stop()
 	var out proofs
@@ -69,6 +62,13 @@ func (s *Server) evidenceCards(ctx context.Context, entries []task.Entry, worksp
 		if i == shownEntries {
 			out.More = len(entries) - i
 			break
+		}
+		var root *os.Root // without one, nothing can be checked
+		if trees != nil {
+			var err error
+			if root, err = trees.Of(ctx, e); err != nil {
+				return out, err
+			}
 		}
 		list, err := task.Check(checks, s.cfg.Store, e, root)
 		switch {

@@ -150,7 +150,9 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, 
 		if err != nil {
 			return err
 		}
-		if body.Evidence, err = s.evidenceCards(ctx, list, row.Workspace); err != nil {
+		trees := task.NewTrees(s.cfg.Store, row)
+		defer trees.Close()
+		if body.Evidence, err = s.evidenceCards(ctx, list, trees); err != nil {
 			return err
 		}
 	case "events":
