@@ -11,7 +11,8 @@ import (
 // work runs this server's jobs, one goroutine per task.
 type work struct {
 	open func(context.Context, store.Thread) (*control.Controller, error) // see Config.Open
-	ctx  context.Context                                                  // ends with the server, which interrupts the jobs
+
+	ctx context.Context // ends with the server, which interrupts the jobs
 
 	mu    sync.Mutex
 	ended bool            // no more jobs may start
