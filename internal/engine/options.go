@@ -20,12 +20,20 @@ func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, e
 	return record.Limits(row, def, e.cfg.Limits)
 }
 
-// setOptions gives the threads of a task that have not ended further options.
-func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options) error {
-	if over.Empty() {
+// setOptions gives the threads of a task that have not ended further options, and uses the gates that allow
+// them.
+func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options, let ...store.Gate) error {
+	if over.Empty() && len(let) == 0 {
 		return nil
 	}
 	var batch store.Batch
+	for _, g := range let {
+		change, ev, err := e.gates.Using(g)
+		if err != nil {
+			return fmt.Errorf("resume thread %s: %w", g.Thread, err)
+		}
+		batch.Gates, batch.Events = append(batch.Gates, change), append(batch.Events, ev)
+	}
 	for _, row := range rows {
 		if row.Ended() {
 			continue

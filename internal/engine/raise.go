@@ -39,7 +39,7 @@ func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 }
 
 // raise gives the task the options it is resumed with, and doubles the limits that people have let its threads
-// exceed. Limits that a person sets withdraw the open gates.
+// exceed, once for each approval. Limits that a person sets withdraw the open gates.
 func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Options) error {
 	own, more := o.Limits, &o.Limits
 	var let []store.Gate
@@ -70,15 +70,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 			}
 		}
 	}
-	if err := e.setOptions(ctx, rows, o); err != nil {
-		return err
-	}
-	for _, g := range let {
-		if err := unlessMoved(e.gates.Use(ctx, g)); err != nil {
-			return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)
-		}
-	}
-	return nil
+	return e.setOptions(ctx, rows, o, let...)
 }
 
 // double sets in more twice the limit with that name, as a thread's reason has it, unless it is set.

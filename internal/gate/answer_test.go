@@ -144,6 +144,21 @@ func TestUse(t *testing.T) {
 	}
 	d.use(session) // twice in one millisecond
 
+	along := d.answer(d.open(approval("along")), gate.Answer{Approve: true})
+	change, ev, err := d.Using(along)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := store.Batch{Gates: []store.GateChange{change}, Events: []store.Event{ev}}
+	if err := d.store.Commit(t.Context(), batch); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.store.Commit(t.Context(), batch); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("used along with something twice: %v", err)
+	}
+	_, _, err = d.Using(change.Row)
+	inState(t, err, store.GateApproved)
+
 	said := d.answer(d.open(question("?")), gate.Answer{Text: "this"})
 	d.use(said)
 	_, err = d.Use(t.Context(), said)
@@ -151,8 +166,8 @@ func TestUse(t *testing.T) {
 	no := d.answer(d.open(approval("rm")), gate.Answer{Reject: true})
 	_, err = d.Use(t.Context(), no)
 	inState(t, err, store.GateRejected)
-	if n := told(t, d.store, "gate.used"); n != 6 {
-		t.Errorf("%d uses are told, want 6", n)
+	if n := told(t, d.store, "gate.used"); n != 7 {
+		t.Errorf("%d uses are told, want 7", n)
 	}
 }
 

@@ -121,21 +121,38 @@ func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 		if !sameRequest(row, g) {
 			return row, "", invalid("gate %s is for something else", row.ID)
 		}
-		if !usable(row) {
-			return row, "", &StateError{row}
-		}
-		if row.Kind == store.GateApproval {
-			if _, _, err := Carries(row); err != nil {
-				return row, "", err
-			}
-		}
-		row.UsedAt = now
-		return row, event.GateUsed, nil
+		row, err := used(row, now)
+		return row, event.GateUsed, err
 	}, store.Batch{})
 	if err != nil {
 		return row, fmt.Errorf("use gate: %w", err)
 	}
 	return row, nil
+}
+
+// Using returns what Use would commit, for a caller that commits it together with what g allows. The commit
+// fails with a conflict if g was used meanwhile.
+func (s *Service) Using(g store.Gate) (store.GateChange, store.Event, error) {
+	now := s.now()
+	row, err := used(g, now)
+	if err != nil {
+		return store.GateChange{}, store.Event{}, fmt.Errorf("use gate: %w", err)
+	}
+	return store.GateChange{Row: row, From: g.State, UsedAt: g.UsedAt}, changeEvent(row, event.GateUsed, now), nil
+}
+
+// used returns a gate's row once it has been used. The error is a *StateError if it cannot be used.
+func used(g store.Gate, now int64) (store.Gate, error) {
+	if !usable(g) {
+		return g, &StateError{g}
+	}
+	if g.Kind == store.GateApproval {
+		if _, _, err := Carries(g); err != nil {
+			return g, err
+		}
+	}
+	g.UsedAt = now
+	return g, nil
 }
 
 // Withdraw ends an open gate because its asker is gone; why becomes its text. It returns a gate that is already

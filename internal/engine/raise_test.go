@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/store"
+)
+
+// wish asks for a task to be resumed.
+func wish(t *testing.T, s Store, task store.Thread, r Resumption) {
+	t.Helper()
+	opts, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := store.Wish{ID: "01JD0000000000000000000009", Task: task.ID, Kind: store.WishResume, Options: opts, By: "p",
+		Via: store.ViaCLI, At: 1}
+	if err := s.Commit(t.Context(), store.Batch{Wishes: []store.WishChange{{Row: w}},
+		Events: []store.Event{event.New(task, 1, event.TaskUpdated{Wanted: "resume"})}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that dies when the use of a gate is committed.
+type diesOfUse struct{ Store }
+
+var errKilled = errors.New("killed")
+
+func (d diesOfUse) Commit(ctx context.Context, b store.Batch) error {
+	for _, g := range b.Gates {
+		if g.Row.UsedAt != 0 {
+			return errKilled
+		}
+	}
+	return d.Store.Commit(ctx, b)
+}
+
+// A limit that a person allows to be exceeded is doubled once, even if Plait is killed meanwhile.
+func TestRaisedOnce(t *testing.T) {
+	text := strings.Replace(housetest.TwoSteps("read"), "name: test\n", "name: test\nlimits: {maxAttempts: 1}\n", 1)
+	s, engine, row := setUpFlow(t, text, finish)
+	ctx := t.Context()
+	if now, err := engine().Run(ctx, row.ID); err != nil || now.Status != store.Blocked {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	gates := gate.New(gate.Config{Store: s})
+	open, err := gates.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen})
+	if err != nil || len(open) != 1 {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	if _, err := gates.Answer(ctx, open[0].ID, gate.Answer{Approve: true, By: "p", Via: store.ViaCLI}); err != nil {
+		t.Fatal(err)
+	}
+	wish(t, s, row, Resumption{})
+	cfg := engine().cfg
+	cfg.Store = diesOfUse{s}
+	if _, err := New(cfg).Reconcile(ctx, row.ID); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	if _, err := engine().Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Thread(ctx, row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o, err := record.OptionsOf(now); err != nil || o.Limits.MaxAttempts != 2 {
+		t.Errorf("a limit of 1, doubled once, is %d, %v", o.Limits.MaxAttempts, err)
+	}
+	if g, err := gates.Gate(ctx, open[0].ID); err != nil || g.UsedAt == 0 {
+		t.Errorf("the approval is not used: %+v, %v", g, err)
+	}
+}
