@@ -30,6 +30,10 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if err != nil {
 			return store.Thread{}, err
 		}
+		if err := e.readOptions(context.WithoutCancel(ctx), c); err != nil {
+			slot.Release()
+			return c.Row, err
+		}
 		p, row, err := e.nextAttempt(ctx, c, d, note)
 		if err != nil || p == nil {
 			slot.Release()

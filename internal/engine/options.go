@@ -65,7 +65,9 @@ func (e *Engine) readOptions(ctx context.Context, c *threadState) error {
 		return nil
 	}
 	c.Row.Options = row.Options
-	c.Options, err = record.OptionsOf(row)
+	if c.Options, err = record.OptionsOf(row); err == nil {
+		c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits)
+	}
 	return err
 }
 

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
@@ -38,4 +40,39 @@ func TestOptionsWhileAnAgentWorks(t *testing.T) {
 	if opts, err := record.OptionsOf(now); err != nil || opts.Limits.MaxTokens != 1000 {
 		t.Errorf("the task's options are %+v, %v", opts, err)
 	}
+}
+
+// Options that a task is given while an agent waits for its turn apply to it.
+func TestOptionsWhileAnAgentWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, goOn := make(chan string, 2), make(chan bool)
+		text := strings.Replace(race, "name: test\n", "name: test\nlimits: {maxConcurrent: 1}\n", 1)
+		s, engine, row := setUpFlow(t, text, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			begun <- req.Thread
+			<-goOn
+			return finish(ctx, req, emit)
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := engine().Run(t.Context(), row.ID)
+			ended <- err
+		}()
+		first := <-begun
+		synctest.Wait() // the other waits
+		wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxTokens: 1000}}})
+		synctest.Wait()
+		close(goOn)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		rows, err := s.Threads(t.Context(), store.ThreadFilter{Task: row.ID})
+		if err != nil || len(rows) != 3 {
+			t.Fatalf("%+v, %v", rows, err)
+		}
+		for _, r := range rows {
+			if o, err := record.OptionsOf(r); err != nil || o.Limits.MaxTokens != 1000 {
+				t.Errorf("thread %s (first: %v) has the options %s, %v", r.ID, r.ID == first, r.Options, err)
+			}
+		}
+	})
 }
