@@ -186,10 +186,12 @@ func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]
 			if found[i] = known; !known.row.Ended() {
 				ids = append(ids, known.row.ID)
 			}
-			continue
+			if !e.cfg.Shared { // nobody else makes another
+				continue
+			}
 		}
 		look = append(look, i)
-		ids = append(ids, id(i, 1), id(i, 2))
+		ids = append(ids, id(i, found[i].n+1), id(i, found[i].n+2))
 	}
 	rows := map[string]store.Thread{}
 	rounds := 0

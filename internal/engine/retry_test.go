@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/housetest"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+)
+
+// needsAll is race with a join that needs all paths.
+var needsAll = strings.Replace(race, ", joinStrategy: ANY_COMPLETED, losers: wait", "TIMEOUT", 1)
+
+const caller = `
+version: 1
+name: test
+roles: {down: {flow: sub}}
+graph:
+  $START: {new: {role: down, prompt: "{{ prompt }}"}}
+  down: {done: {role: $END}}
+`
+
+const callee = `
+version: 1
+name: sub
+roles: {right: {description: d}}
+graph:
+  $START: {new: {role: right, prompt: "{{ prompt }}"}}
+  right: {done: {role: $END}, bad: {role: $END, code: 1}}
+`
+
+// A worker that knows how a path or a child ended sees that another worker lets it be tried again.
+func TestTriedAgainByAnother(t *testing.T) {
+	refuse := func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "no"}
+	}
+	for _, test := range []struct {
+		name  string
+		flows []string
+		fail  housetest.Role
+	}{
+		{"path", []string{strings.Replace(needsAll, "TIMEOUT", "", 1)}, refuse},
+		{"child", []string{caller, callee}, housetest.Say(housetest.Status("bad"))},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, s := t.Context(), mem.New(mem.Config{})
+			row := housetest.Begin(ctx, t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
+				housetest.Bundle(t, test.flows...), "go")
+			var well atomic.Bool
+			do := housetest.Role(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+				if req.Role == "right" && !well.Load() {
+					return test.fail(ctx, req, emit)
+				}
+				return finish(ctx, req, emit)
+			})
+			one, other := New(shared(s.Share(), do)), New(shared(s.Share(), do))
+			work := func(e *Engine) store.Thread {
+				t.Helper()
+				for {
+					agenda, err := e.Reconcile(ctx, row.ID)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(agenda.Drive) == 0 {
+						break
+					}
+					for _, id := range agenda.Drive {
+						if _, err := e.Drive(ctx, id); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				now, err := s.Thread(ctx, row.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return now
+			}
+			if now := work(one); now.Status != store.Blocked {
+				t.Fatalf("the task is %s, %+v", now.Status, now.Reason)
+			}
+			well.Store(true)
+			wish(t, s, row, Resumption{})
+			want, err := other.Reconcile(ctx, row.ID)
+			if err != nil || len(want.Drive) != 1 {
+				t.Fatalf("%+v, %v", want, err)
+			}
+			if got, err := one.Reconcile(ctx, row.ID); err != nil || !cmp.Equal(got.Drive, want.Drive) {
+				t.Errorf("one worker drives %v, the other %v, %v", got.Drive, want.Drive, err)
+			}
+			if now := work(one); now.Status != store.Completed {
+				t.Errorf("the task is %s, %+v", now.Status, now.Reason)
+			}
+		})
+	}
+}
