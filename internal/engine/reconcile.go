@@ -174,10 +174,14 @@ func (e *Engine) timeLeft(row store.Thread, f *forked) time.Duration {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	made := 0 // a path that is tried again has time again
+	for _, p := range f.threads {
+		made += p.Path.N
+	}
 	end, known := e.ends[row.ID]
-	if !known || end.head != row.Head {
+	if !known || end.head != row.Head || end.made != made {
 		since := time.UnixMilli(max(f.since, f.adopted))
-		end = deadline{row.Head, time.Now().Add(since.Add(time.Duration(f.Rule.Timeout)).Sub(e.cfg.Now()))}
+		end = deadline{row.Head, made, time.Now().Add(since.Add(time.Duration(f.Rule.Timeout)).Sub(e.cfg.Now()))}
 		e.ends[row.ID] = end
 	}
 	return time.Until(end.at)
@@ -186,6 +190,7 @@ func (e *Engine) timeLeft(row store.Thread, f *forked) time.Duration {
 // A deadline is when the join that a thread waits for at a head times out.
 type deadline struct {
 	head dag.Hash
+	made int // threads of the paths
 	at   time.Time
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,5 +99,29 @@ func TestTriedAgainByAnother(t *testing.T) {
 				t.Errorf("the task is %s, %+v", now.Status, now.Reason)
 			}
 		})
+	}
+}
+
+// The paths of a join that timed out have time again when they are tried again.
+func TestTriedAgainAfterTimeout(t *testing.T) {
+	s, engine, row := setUpFlow(t, strings.Replace(needsAll, "TIMEOUT", ", timeout: 1h", 1), finish)
+	ctx := t.Context()
+	cfg, now := engine().cfg, time.UnixMilli(1)
+	cfg.Now = func() time.Time { return now }
+	if _, err := New(cfg).Drive(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	e := New(cfg)
+	now = now.Add(2 * time.Hour)
+	if _, err := e.Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	late, err := s.Thread(ctx, row.ID)
+	if err != nil || late.Status != store.Blocked {
+		t.Fatalf("the task is %s, %+v, %v", late.Status, late.Reason, err)
+	}
+	wish(t, s, row, Resumption{})
+	if agenda, err := e.Reconcile(ctx, row.ID); err != nil || len(agenda.Drive) != 2 {
+		t.Errorf("%+v, %v; want two paths to drive", agenda, err)
 	}
 }
