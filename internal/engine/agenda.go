@@ -21,13 +21,15 @@ type Agenda struct {
 
 // A node is a thread of a task with what it waits for. Its next move follows from these.
 type node struct {
-	row    store.Thread
-	state  *threadState // of a thread that waits for others
-	driven bool         // someone drives it, or looks at it, and takes care of what it waits for
-	asks   asking
-	fork   *forked
-	call   *called
-	below  []*node // the newest threads of the fork's paths, in its order, or the child
+	row     store.Thread
+	state   *threadState // of a thread that waits for others
+	driven  bool         // someone drives it, or looks at it, and takes care of what it waits for
+	asks    asking
+	expires bool          // the open gate that it waits at times out
+	left    time.Duration // time left before that
+	fork    *forked
+	call    *called
+	below   []*node // the newest threads of the fork's paths, in its order, or the child
 }
 
 // asking is the state of the gate that a blocked thread waits at.
@@ -72,6 +74,9 @@ func (m *moves) at(n *node) (stuck bool) {
 		return false
 	case blocked && n.row.Reason != nil && n.row.Reason.Kind != store.ReasonChild:
 		m.Waits = m.Waits || n.asks == askedOpen
+		if n.expires {
+			m.look(max(n.left, time.Millisecond))
+		}
 		if n.asks != askedAnswered {
 			return true
 		}

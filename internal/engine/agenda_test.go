@@ -124,6 +124,8 @@ func TestMoves(t *testing.T) {
 	const (
 		pending, running, completed, failed = store.Pending, store.Running, store.Completed, store.Failed
 	)
+	patience := blocked("r", store.ReasonGate, askedOpen)
+	patience.expires, patience.left = true, time.Second
 	wanted := a("r", running)
 	wanted.row.Wanted = store.WantCancel
 	for name, tt := range map[string]struct {
@@ -136,6 +138,7 @@ func TestMoves(t *testing.T) {
 		"it has ended":         {a("r", completed), ""},
 		"nobody wants it":      {wanted, "cancel r"},
 		"a question is open":   {blocked("r", store.ReasonGate, askedOpen), "waits for a person"},
+		"a question times out": {patience, "waits for a person; look 1s"},
 		"it was answered":      {blocked("r", store.ReasonGate, askedAnswered), "drive r"},
 		"it is out of tries":   {blocked("r", store.ReasonAttempts, askedNothing), ""},
 		"files must settle":    {blocked("r", store.ReasonConflict, askedNothing), ""},

@@ -137,7 +137,7 @@ func interruption(ctx context.Context) error {
 // restart lets a thread run again after its owner died or its question was answered. If a person has to answer
 // first, it blocks the thread.
 func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, error) {
-	asks, err := e.asks(ctx, row)
+	asks, _, err := e.asks(ctx, row)
 	if err != nil {
 		return row, err
 	}

@@ -128,7 +128,7 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 		return attempt.Usage("thread %s waits for its paths or a called flow, and none of them asks for input; "+
 			"resume it without more, name one of them, or fork the task before they began", to.row.ID)
 	}
-	if asks, err := e.asks(ctx, to.row); err != nil || asks != askedOpen {
+	if asks, _, err := e.asks(ctx, to.row); err != nil || asks != askedOpen {
 		return err
 	}
 	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
@@ -150,7 +150,7 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
 		return false, err
 	}
-	if asks, err := e.asks(ctx, row); err != nil || asks == askedOpen {
+	if asks, _, err := e.asks(ctx, row); err != nil || asks == askedOpen {
 		return false, err
 	}
 	if known, err := e.hasHeard(ctx, row, w); err != nil || known {

@@ -120,8 +120,12 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Threa
 // surveyed reads a thread that is not being driven, and what it waits for.
 func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
 	n = &node{row: row}
-	if n.asks, err = e.asks(ctx, row); err != nil {
+	var expires int64
+	if n.asks, expires, err = e.asks(ctx, row); err != nil {
 		return nil, err
+	}
+	if n.expires = expires != 0; n.expires {
+		n.left = time.UnixMilli(expires).Sub(e.cfg.Now())
 	}
 	if row.Status == store.Pending ||
 		row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
@@ -194,30 +198,31 @@ type deadline struct {
 	at   time.Time
 }
 
-// asks reads the state of the gate that a thread is blocked at.
-func (e *Engine) asks(ctx context.Context, row store.Thread) (asking, error) {
+// asks reads the state of the gate that a thread is blocked at, and when it times out if it is open, in Unix ms,
+// or 0 for never.
+func (e *Engine) asks(ctx context.Context, row store.Thread) (state asking, expires int64, err error) {
 	why := row.Reason
 	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict &&
 		(why.Kind != store.ReasonInput || why.Gate == "") {
-		return askedNothing, nil
+		return askedNothing, 0, nil
 	}
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
-		return askedNothing, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
+		return askedNothing, 0, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
 	}
 	// Reasons written by older versions do not name their gate: look for an open one.
 	for _, g := range gates {
 		if g.ID == why.Gate || why.Gate == "" && g.From == row.Head && g.State == store.GateOpen {
 			if g.State == store.GateOpen {
-				return askedOpen, nil
+				return askedOpen, g.ExpiresAt, nil
 			}
-			return askedAnswered, nil
+			return askedAnswered, 0, nil
 		}
 	}
 	if why.Kind == store.ReasonConflict {
-		return askedNothing, nil // it waits until the files stop changing
+		return askedNothing, 0, nil // it waits until the files stop changing
 	}
-	return askedAnswered, nil
+	return askedAnswered, 0, nil
 }
 
 // decide commits the decision about a join, with its event.

@@ -138,7 +138,7 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 		}
 		fallthrough
 	case store.ReasonGate, store.ReasonConflict:
-		if asks, err := e.asks(ctx, row); err != nil || asks != askedNothing {
+		if asks, _, err := e.asks(ctx, row); err != nil || asks != askedNothing {
 			return err
 		}
 	case store.ReasonJoin:
