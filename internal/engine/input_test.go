@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A listener is an agent that hears, in its first attempt, what a person says. Its first three answers are unusable.
+type listener struct {
+	runs *int
+	say  func() error
+}
+
+func (listener) Steers() bool { return true }
+
+func (l listener) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	*l.runs++
+	if *l.runs == 1 {
+		if err := l.say(); err != nil {
+			return agent.Result{}, err
+		}
+		more := <-req.Additions
+		more.Delivered()
+	}
+	if *l.runs <= 3 {
+		return agent.Result{Output: []byte("?"), Sandbox: "none"}, nil
+	}
+	return finish(ctx, req, emit)
+}
+
+// What an agent heard while it worked becomes one step, also if its answers cannot be used, and every attempt ends.
+func TestHeardOnce(t *testing.T) {
+	s, engine, row := setUp(t, "read", finish)
+	runs := 0
+	say := func() error {
+		w := store.Wish{ID: "01JD0000000000000000000009", Task: row.ID, Kind: store.WishInput, Text: "hear", By: "p",
+			Via: store.ViaCLI, At: 1}
+		return s.Commit(t.Context(), store.Batch{Wishes: []store.WishChange{{Row: w}},
+			Events: []store.Event{event.New(row, 1, event.TaskUpdated{Wanted: "input"})}})
+	}
+	cfg := engine().cfg
+	cfg.Agents = doing(listener{&runs, say})
+	now, err := New(cfg).Run(t.Context(), row.ID)
+	if err != nil || now.Status != store.Completed {
+		t.Fatalf("the task is %s, %+v, %v", now.Status, now.Reason, err)
+	}
+	attempts, err := s.Attempts(t.Context(), store.AttemptFilter{Task: row.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range attempts {
+		if a.Status == store.AttemptRunning {
+			t.Errorf("attempt %s runs for ever", a.ID)
+		}
+	}
+	var roles []string
+	for st, err := range thread.NewReader(s).Walk(t.Context(), now.Head) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		roles = append(roles, st.State.Role)
+	}
+	if diff := cmp.Diff([]string{"__end__", "second", "first", thread.RoleInput}, roles); diff != "" {
+		t.Errorf("steps, newest first: -want +got\n%s", diff)
+	}
+	if runs != 5 { // three bad answers, and two steps
+		t.Errorf("the agent worked %d times, want 5", runs)
+	}
+}
