@@ -92,8 +92,8 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 }
 
 // instructions returns the instructions of a task. It searches for them once, before the first attempt, and
-// keeps them in the task's home, if it has one. A manual fork has the instructions of the task that it comes
-// from.
+// keeps them where no agent writes, if there is such a place. A manual fork has the instructions of the task that
+// it comes from.
 func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -123,9 +123,14 @@ func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstru
 	return t, nil
 }
 
-// keptInstructions returns the instructions kept in a task's home, after it has put them there if necessary.
+// instructionsFile returns where the instructions of a task are kept: outside its home, which its agents can write.
+func (e *Runner) instructionsFile(task string) string {
+	return filepath.Join(e.cfg.Host.Home, "instructions", task+".json")
+}
+
+// keptInstructions returns the instructions kept for a task, after it has put them there if necessary.
 func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t taskInstructions, err error) {
-	file := filepath.Join(e.home(root.Task), "instructions.json")
+	file := e.instructionsFile(root.Task)
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if data, err = e.firstInstructions(ctx, root); err == nil {
@@ -145,7 +150,7 @@ func (e *Runner) firstInstructions(ctx context.Context, root store.Thread) ([]by
 		return nil, err
 	}
 	if ok {
-		data, err := os.ReadFile(filepath.Join(e.home(from.Task), "instructions.json"))
+		data, err := os.ReadFile(e.instructionsFile(from.Task))
 		if !errors.Is(err, fs.ErrNotExist) {
 			return data, err
 		}

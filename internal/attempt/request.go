@@ -71,21 +71,45 @@ func (e *Runner) scratch(task string) (string, error) {
 		return "", nil
 	}
 	dir := filepath.Join(e.cfg.Host.Scratch, task)
-	link := filepath.Join(dir, "bin", "plait")
-	if now, err := os.Readlink(link); err == nil && now == e.cfg.Host.Bin {
-		return dir, nil
-	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	err := os.MkdirAll(filepath.Dir(link), 0o700)
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
-		err = os.Remove(link)
-	}
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.Symlink(e.cfg.Host.Bin, link)
+		err = linkTo(e.cfg.Host.Bin, dir)
 	}
 	if err != nil {
 		return "", fmt.Errorf("link to plait: %w", err)
 	}
 	return dir, nil
+}
+
+// linkTo makes bin/plait in dir a link to a program. Agents can write in dir: it follows no link out of it.
+func linkTo(program, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	link := filepath.Join("bin", "plait")
+	bin, err := root.Lstat("bin")
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !bin.IsDir():
+		if err := root.Remove("bin"); err != nil {
+			return err
+		}
+	default:
+		if now, err := root.Readlink(link); err == nil && now == program {
+			return nil
+		}
+	}
+	if err := root.MkdirAll("bin", 0o700); err != nil {
+		return err
+	}
+	if err := root.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return root.Symlink(program, link)
 }

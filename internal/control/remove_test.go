@@ -33,6 +33,10 @@ func TestRemove(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(bundle, "threads.json")); err != nil || other.Bundle != row.Bundle {
 		t.Fatalf("the views of %s: %v", other.Bundle, err)
 	}
+	instructions := filepath.Join(h.home, "instructions", row.ID+".json")
+	if _, err := os.Stat(instructions); err != nil {
+		t.Error(err)
+	}
 	lease, err := h.store.Acquire(t.Context(), driven.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -65,8 +69,10 @@ func TestRemove(t *testing.T) {
 	if _, err := h.store.Thread(t.Context(), row.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("the row is still there: %v", err)
 	}
-	if _, err := os.Stat(filepath.Join(h.dir, ".plait", "tasks", row.ID)); !os.IsNotExist(err) {
-		t.Errorf("the task directory is still there: %v", err)
+	for _, path := range []string{filepath.Join(h.dir, ".plait", "tasks", row.ID), instructions} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", path, err)
+		}
 	}
 	wantStatus(t, h.drive(c, fork.ID, Resume{}), store.Completed, "")
 }

@@ -149,6 +149,7 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches: failing to remove them does no harm
 	}
 	os.Remove(LogFile(c.cfg.Home, row))
+	os.Remove(filepath.Join(c.cfg.Home, "instructions", row.Root+".json"))
 	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
 		removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
 }
