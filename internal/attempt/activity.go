@@ -50,9 +50,10 @@ type activity struct {
 // continues: the agent remembers them, and may cite them.
 func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (*activityRecorder, error) {
 	g := &activityRecorder{}
-	cut, turns := map[string]bool{}, map[string]string{}
+	cut, logged, turns := map[string]bool{}, map[string]bool{}, map[string]string{}
 	for i, a := range c.Tries {
 		turns[a.ID] = turnOf(c.Visits[a.Role]+1, i+1)
+		logged[a.ID] = !a.Transcript.IsZero()
 		cut[a.ID] = p.in.session != "" && a.Session == p.in.session && a.Status == store.AttemptInterrupted
 	}
 	if len(cut) == 0 {
@@ -71,9 +72,10 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 		g.begin(ev.Attempt, turns[ev.Attempt])
 		for _, data := range told.Items {
 			var item agent.Event
-			if json.Unmarshal(data, &item) == nil {
-				g.record(item)
+			if json.Unmarshal(data, &item) != nil || item.Kind == agent.EventTool && !logged[ev.Attempt] {
+				continue // a tool call is proved by lines of the transcript
 			}
+			g.record(item)
 		}
 	}
 	return g, nil

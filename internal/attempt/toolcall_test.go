@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -115,3 +118,42 @@ func TestArtifactsThatAnEntryNames(t *testing.T) {
 type atDesk struct{ housetest.BareDesk }
 
 func (atDesk) Agent() agent.Desk { return agent.Desk{Artifacts: "/desk/artifacts"} }
+
+// A resumer is an agent whose sessions continue.
+type resumer struct{}
+
+func (resumer) Continues(agent.Request) bool { return true }
+
+func (resumer) Run(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+	return agent.Result{Output: []byte(`{"$status":"done"}`), Sandbox: "none", Session: "s1"}, nil
+}
+
+// An interrupted attempt whose log is gone does not keep the next one from becoming the step, though it has called a
+// tool.
+func TestToolCallWithoutTranscript(t *testing.T) {
+	h := newHouse(t, "read", resumer{})
+	ctx := t.Context()
+	c, err := h.Thread(ctx, h.row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.Prepare(ctx, c, c.Next().(flow.Run), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Row.Session = "s1"
+	attempts, events := p.Begun(h.row)
+	events = append(events, event.OfAttempt(h.row, p.Row, 1, event.AgentItems{Role: p.Row.Role,
+		Items: []json.RawMessage{item(called("started", 1, "a")), item(called("completed", 2, "a"))}}))
+	if err := h.store.Commit(ctx, store.Batch{Objects: p.Objects, Attempts: attempts, Events: events}); err != nil {
+		t.Fatal(err)
+	}
+	row, a := h.row, p.Row
+	if err := h.End(ctx, &row, &a); err != nil { // nothing is left of its log
+		t.Fatal(err)
+	}
+	from := h.row.Head
+	if after, err := h.Step(ctx); err != nil || after.Head == from {
+		t.Errorf("the head is %s, %v", after.Head.Short(), err)
+	}
+}
