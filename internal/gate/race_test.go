@@ -237,3 +237,26 @@ func TestMeddler(t *testing.T) {
 		t.Errorf("%d uses are told, want 1", n)
 	}
 }
+
+// An answer ends with the conflict if what is committed beside it conflicts, and the gate stays open.
+func TestConflictBeside(t *testing.T) {
+	d := newDesk(t)
+	g := d.open(question("?"))
+	w := store.Wish{ID: "01JD0000000000000000000009", Task: "T", Kind: store.WishInput, Text: "this", By: "p",
+		Via: store.ViaCLI, At: 1}
+	if err := d.store.Commit(t.Context(), store.Batch{Wishes: []store.WishChange{{Row: w}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.TakenAt = 1
+	take := store.Batch{Wishes: []store.WishChange{{Row: w, Take: true}}}
+	if err := d.store.Commit(t.Context(), take); err != nil {
+		t.Fatal(err)
+	}
+	m := &meddler{Store: d.store}
+	m.commit = func() { m.commit = func() { t.Fatal("it is committed again") } }
+	got, err := gate.New(gate.Config{Store: m}).Answer(t.Context(), g.ID,
+		gate.Answer{Text: "this", By: "p", Via: store.ViaResume, Beside: take})
+	if !errors.Is(err, store.ErrConflict) || got.State != store.GateOpen {
+		t.Errorf("the gate is %s, %v", got.State, err)
+	}
+}

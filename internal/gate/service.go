@@ -235,15 +235,20 @@ func (s *Service) list(ctx context.Context, f store.GateFilter) ([]store.Gate, e
 type decision func(g store.Gate, now int64) (store.Gate, event.Change, error)
 
 // change changes a gate to what decide returns, and calls decide again if someone else changed the row meanwhile.
-// beside is committed with the change.
+// beside is committed with the change. If it is what conflicts, the error matches store.ErrConflict.
 func (s *Service) change(
 	ctx context.Context, id string, decide decision, beside store.Batch,
 ) (store.Gate, error) {
+	var conflict error
+	var last store.Gate // at the conflict
 	for {
 		now := s.now()
 		g, err := s.cfg.Store.Gate(ctx, id)
 		if err != nil {
 			return store.Gate{}, err
+		}
+		if conflict != nil && g.State == last.State && g.UsedAt == last.UsedAt {
+			return g, conflict
 		}
 		if overdue(g, now) {
 			g, err = s.move(ctx, g, withExpiry(g, now), event.Change(store.GateExpired), now, store.Batch{})
@@ -259,6 +264,7 @@ func (s *Service) change(
 		if !errors.Is(err, store.ErrConflict) {
 			return g, err
 		}
+		conflict, last = err, g
 	}
 }
 
