@@ -47,7 +47,8 @@ func TestOptionsWhileAnAgentWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, goOn := make(chan string, 2), make(chan bool)
 		text := strings.Replace(race, "name: test\n", "name: test\nlimits: {maxConcurrent: 1}\n", 1)
-		s, engine, row := setUpFlow(t, text, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		s, engine, row := setUpFlow(t, text, func(ctx context.Context, req agent.Request,
+			emit func(agent.Event) error) (agent.Result, error) {
 			begun <- req.Thread
 			<-goOn
 			return finish(ctx, req, emit)

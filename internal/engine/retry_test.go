@@ -54,7 +54,8 @@ func TestTriedAgainByAnother(t *testing.T) {
 			row := housetest.Begin(ctx, t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
 				housetest.Bundle(t, test.flows...), "go")
 			var well atomic.Bool
-			do := housetest.Role(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+			do := housetest.Role(func(ctx context.Context, req agent.Request,
+				emit func(agent.Event) error) (agent.Result, error) {
 				if req.Role == "right" && !well.Load() {
 					return test.fail(ctx, req, emit)
 				}
