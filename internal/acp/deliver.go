@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,8 @@ type delivery struct {
 	Tool   json.RawMessage   `json:"tool"`   // of the tool's arguments
 	Names  map[string]string `json:"names"`  // from arguments to the role's properties
 
-	specFile, answerFile string // files
+	home                 string // the agent's own directory
+	specFile, answerFile string // in it
 }
 
 // newDelivery derives the tool's arguments from a role's schema. It is an error if the schema has
@@ -99,26 +101,31 @@ func suspendable(status json.RawMessage) json.RawMessage {
 	return out
 }
 
-// offer writes the tool's description to the file where the server finds it.
-func (d *delivery) offer(dir, attempt string) error {
+// offer writes the tool's description to the file in the agent's home where the server finds it.
+func (d *delivery) offer(home, attempt string) error {
 	name := strings.NewReplacer("/", "_", ".", "_").Replace(attempt)
-	d.specFile, d.answerFile = filepath.Join(dir, name+".offered.json"), filepath.Join(dir, name+".json")
+	d.home, d.specFile, d.answerFile = home, filepath.Join("deliver", name+".offered.json"), filepath.Join("deliver", name+".json")
 	data, err := json.Marshal(d)
 	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		if err = os.Remove(d.answerFile); errors.Is(err, os.ErrNotExist) {
-			err = nil
-		}
-	}
-	if err == nil {
-		err = os.WriteFile(d.specFile, data, 0o600)
+		err = d.put(data)
 	}
 	if err != nil {
 		return fmt.Errorf("offer the tool %s: %w", deliverTool, err)
 	}
 	return nil
+}
+
+// put writes the description, and removes an earlier answer.
+func (d *delivery) put(data []byte) error {
+	root, err := os.OpenRoot(d.home)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.RemoveAll(d.answerFile); err != nil {
+		return err
+	}
+	return agent.ReplaceIn(root, d.specFile, bytes.NewReader(data))
 }
 
 // servers returns the MCP servers of a session, in the form of session/new.
@@ -148,19 +155,32 @@ func (d *delivery) arguments(k Kind, command []string) []string {
 
 // line returns the command line of the server.
 func (d *delivery) line(command []string) []string {
-	return append(append([]string{}, command[1:]...), d.specFile, d.answerFile)
+	return append(append([]string{}, command[1:]...), filepath.Join(d.home, d.specFile), filepath.Join(d.home, d.answerFile))
 }
 
 // submitted reports whether an answer was submitted.
 func (d *delivery) submitted() bool {
-	_, err := os.Stat(d.answerFile)
+	_, err := os.Lstat(filepath.Join(d.home, d.answerFile))
 	return err == nil
 }
 
 // answer returns the submitted answer as front matter and text; said is the agent's text besides
 // it.
 func (d *delivery) answer(said string) ([]byte, error) {
-	data, err := os.ReadFile(d.answerFile)
+	root, err := os.OpenRoot(d.home)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := agent.OpenIn(root, d.answerFile)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, agent.MaxOutput+1))
+	if err == nil && len(data) > agent.MaxOutput {
+		err = fmt.Errorf("it has over %d bytes", agent.MaxOutput)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -251,15 +251,20 @@ func (h *Host) passes(k Kind, c Config) string {
 
 // known records that a session was opened in the task's home.
 func (a *Agent) known(req agent.Request, session string) error {
-	mark := a.mark(req.Home, session)
-	if _, err := os.Stat(mark); err == nil {
+	home := a.SessionHome(req.Home)
+	name, err := filepath.Rel(home, a.mark(req.Home, session))
+	if err != nil {
+		return fmt.Errorf("note the session: %w", err)
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return fmt.Errorf("note the session: %w", err)
+	}
+	defer root.Close()
+	if _, err := root.Lstat(name); err == nil {
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(mark), 0o700)
-	if err == nil {
-		err = os.WriteFile(mark, nil, 0o600)
-	}
-	if err != nil {
+	if err := agent.ReplaceIn(root, name, strings.NewReader("")); err != nil {
 		return fmt.Errorf("note the session: %w", err)
 	}
 	return nil

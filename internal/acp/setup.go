@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/gateway"
@@ -77,7 +78,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (_ *setup, err 
 	}
 	if req.Shaped {
 		if s.delivery, err = newDelivery(req.Schema); err == nil {
-			err = s.delivery.offer(filepath.Join(s.home, "deliver"), req.Attempt)
+			err = s.delivery.offer(s.home, req.Attempt)
 		}
 		if err != nil {
 			return nil, err
@@ -114,13 +115,13 @@ func (a *Agent) prepareHome(s *setup, req agent.Request, login Login, env map[st
 	if err := os.MkdirAll(s.home, 0o700); err != nil {
 		return fmt.Errorf("make the home of %s: %w", k.Title, err)
 	}
+	root, err := os.OpenRoot(s.home)
+	if err != nil {
+		return fmt.Errorf("make the home of %s: %w", k.Title, err)
+	}
+	defer root.Close()
 	for name, text := range files {
-		file := filepath.Join(s.home, filepath.FromSlash(name))
-		err := os.MkdirAll(filepath.Dir(file), 0o700)
-		if err == nil {
-			err = os.WriteFile(file, []byte(fill(text)), 0o600)
-		}
-		if err != nil {
+		if err := agent.ReplaceIn(root, filepath.FromSlash(name), strings.NewReader(fill(text))); err != nil {
 			return fmt.Errorf("make the home of %s: %w", k.Title, err)
 		}
 	}

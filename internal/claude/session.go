@@ -2,7 +2,6 @@ package claude
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,28 +75,28 @@ func (a *Agent) copySession(home string, b agent.Branch) error {
 	if err != nil {
 		return fmt.Errorf("copy session %s: %w", b.Session, err)
 	}
-	if err := copyFile(filepath.Join(home, name), file); err != nil {
+	if err := copyFile(home, other, name); err != nil {
 		return fmt.Errorf("copy session %s: %w", b.Session, err)
 	}
 	return nil
 }
 
-func copyFile(to, from string) error {
-	in, err := os.Open(from)
+// copyFile copies a file of one home to another.
+func copyFile(to, from, name string) error {
+	source, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	in, err := agent.OpenIn(source, name)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(out, in); err != nil {
-		out.Close()
-		return err
-	}
-	return out.Close()
+	return agent.ReplaceIn(target, name, in)
 }
