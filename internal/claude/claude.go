@@ -165,6 +165,30 @@ func (s *setup) close() {
 	}
 }
 
+// obeyed are the files of a home from which Claude Code takes programs, settings or instructions.
+var obeyed = []string{"CLAUDE.md", "agent-memory", "agents", "commands", "cowork_plugins", "cowork_settings.json", "daemon.json",
+	"hooks", "launch.json", "loop.md", "output-styles", "plugins", "policy-limits.json", "remote-settings.json", "routines", "rules",
+	"scheduled_tasks.json", "session-env", "settings.json", "settings.local.json", "skills", "workflows"}
+
+// makeHome makes the task's home, or removes from it what Claude Code would obey: commands of an earlier attempt can
+// write there, and this one may have more access.
+func makeHome(home string) error {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, name := range obeyed {
+		if err := root.RemoveAll(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // setup prepares the task's home, opens the gateway and builds the command line.
 func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error) {
 	if req.Home == "" {
@@ -175,7 +199,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error)
 	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
 		return nil, agent.Final("cannot run Claude Code: %v", err)
 	}
-	if err := os.MkdirAll(s.home, 0o700); err != nil {
+	if err := makeHome(s.home); err != nil {
 		return nil, fmt.Errorf("make Claude Code's home: %w", err)
 	}
 	env, err := sandbox.Caches(req)
