@@ -75,7 +75,11 @@ func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (rep
 		}
 	}
 	body["stream"] = true
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+d.path(), bytes.NewReader(encode(body)))
+	data, err := json.Marshal(body)
+	if err != nil {
+		return reply{}, fmt.Errorf("ask the model: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+d.path(), bytes.NewReader(append(data, '\n')))
 	if err != nil {
 		return reply{}, fmt.Errorf("ask the model: %w", err)
 	}

@@ -84,9 +84,9 @@ func blocks(e entry) []any {
 		list = append(list, object{"type": "text", "text": e.Text})
 	}
 	for _, c := range e.Calls {
-		input := json.RawMessage(c.Args)
-		if arguments(c.Args) == nil {
-			input = json.RawMessage("{}")
+		input := json.RawMessage("{}")
+		if c.Args != "" && arguments(c.Args) != nil {
+			input = json.RawMessage(c.Args)
 		}
 		list = append(list, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": input})
 	}
