@@ -160,8 +160,7 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(t.setup.dir, path)
 		}
-		inside = inside && isBelow(t.setup.dir, nearest(path)) &&
-			!slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..") && !protected(t.setup.dir, path)
+		inside = inside && isInside(t.setup.dir, path)
 	}
 	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.setup.dir,
 		Diff: diff.String()}}
@@ -174,19 +173,13 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 	return q
 }
 
-// nearest returns the longest existing part of path, with links resolved: the target of a link
-// planted by the agent counts, not its name.
-func nearest(path string) string {
-	for {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			return real
-		}
-		parent := filepath.Dir(path)
-		if parent == path {
-			return path
-		}
-		path = parent
-	}
+// isInside reports whether the file at path is in dir and not protected. The targets of links count as well as their
+// names: the agent can plant links.
+func isInside(dir, path string) bool {
+	root, err1 := agent.Target(dir)
+	real, err2 := agent.Target(path)
+	return err1 == nil && err2 == nil && isBelow(root, real) && !protected(root, real) && !protected(dir, path) &&
+		!slices.Contains(strings.Split(filepath.ToSlash(path), "/"), "..")
 }
 
 // protected reports whether the file at path is never approved by policy.

@@ -244,12 +244,15 @@ func TestItemEvents(t *testing.T) {
 // is not protected.
 func TestPatchInside(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
+	for link, to := range map[string]string{"link": outside, "x": "AGENTS.md", "y": ".git/hooks", "z": ".mcp.json",
+		"away": filepath.Join(outside, "new"), "loop": "loop", "fine": "a.txt"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for path, want := range map[string]bool{
 		"a.txt": true, filepath.Join(dir, "new/deep/b.txt"): true, "../x": false, filepath.Join(outside, "x"): false,
-		"link/x":                false,
+		"link/x": false, "x": false, "y/pre-commit": false, "z": false, "away": false, "loop": false, "fine": true,
 		".git/hooks/pre-commit": false, ".Git/hooks/x": false, "AGENTS.md": false, ".github/x.yaml": false,
 		"sub/.codex/config.toml": false, ".plait/config.yaml": false, ".workflows/x.yaml": false, "a/../../x": false,
 	} {

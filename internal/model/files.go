@@ -81,25 +81,16 @@ func (f *files) find(name string) (place, string, error) {
 	if !filepath.IsAbs(full) {
 		full = filepath.Join(f.dir, full)
 	}
-	real := resolve(filepath.Clean(full))
+	real, err := agent.Target(filepath.Clean(full))
+	if err != nil {
+		return place{}, "", fmt.Errorf("%s leads through too many links", name)
+	}
 	for _, p := range slices.Backward(f.places) { // artifacts may be inside the tree
 		if rel, err := filepath.Rel(p.dir, real); err == nil && filepath.IsLocal(rel) {
 			return p, rel, nil
 		}
 	}
 	return place{}, "", fmt.Errorf("%s is not in the working directory, in $PLAIT_ARTIFACTS or in $PLAIT_CONTEXT", name)
-}
-
-// resolve follows the links of a path whose end may not exist.
-func resolve(full string) string {
-	if real, err := filepath.EvalSymlinks(full); err == nil {
-		return real
-	}
-	parent := filepath.Dir(full)
-	if parent == full {
-		return full
-	}
-	return filepath.Join(resolve(parent), filepath.Base(full))
 }
 
 // load returns a file's content; nil if it does not exist.

@@ -154,11 +154,16 @@ func TestFiles(t *testing.T) {
 		"edit outside":     {"edit", object{"path": outside + "/x", "new": "b"}, "is not in the working directory", "", "", false},
 		"edit protected":   {"edit", object{"path": "AGENTS.md", "new": "b"}, "A person said no", "AGENTS.md", "", true},
 		"edit by a link":   {"edit", object{"path": "hooks/pre-commit", "new": "b"}, "A person said no", ".git/hooks/pre-commit", "#!/bin/sh\n", true},
+		"edit dangling":    {"edit", object{"path": "dangling", "new": "b"}, "A person said no", ".claude/settings.json", "", true},
+		"edit a link out":  {"edit", object{"path": "away", "new": "b"}, "is not in the working directory", "", "", false},
+		"edit in a loop":   {"edit", object{"path": "loop", "new": "b"}, "too many links", "", "", false},
+		"edit a fine link": {"edit", object{"path": "fine", "new": "b"}, "is changed", "d/new.txt", "b", false},
 		"no tool":          {"fly", object{}, "no tool fly", "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, calls(c.tool, c.args), says("done"))
-			for link, to := range map[string]string{"link": outside, "hooks": ".git/hooks"} {
+			for link, to := range map[string]string{"link": outside, "hooks": ".git/hooks", "dangling": ".claude/settings.json",
+				"away": filepath.Join(outside, "new"), "loop": "loop", "fine": "d/new.txt"} {
 				if err := os.Symlink(to, filepath.Join(l.tree, link)); err != nil {
 					t.Fatal(err)
 				}
