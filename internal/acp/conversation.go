@@ -371,7 +371,7 @@ func (t *conversation) answer(m jsonrpc.Message) {
 		return
 	}
 	t.send(t.updates.flush())
-	events, tool := t.updates.merge(p.Call, t.lines)
+	events, tool := t.updates.merge(p.Call, t.lines, true)
 	t.send(events)
 	act := tool.action(t.setup.dir)
 	t.asking.Go(func() { t.permit(m, p, tool.title(), act) })

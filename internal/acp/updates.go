@@ -65,7 +65,7 @@ func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 		return n.say(&n.thought, &n.message, agent.EventThought, text(u.Content))
 	case "tool_call", "tool_call_update":
 		events := n.flush()
-		more, _ := n.merge(u.call, line)
+		more, _ := n.merge(u.call, line, u.Kind == "tool_call")
 		return append(events, more...)
 	case "plan":
 		return append(n.flush(), agent.Event{Kind: agent.EventPlan, ID: "plan", Phase: "updated", Detail: u.Entries})
@@ -137,10 +137,11 @@ func (n *updateLog) refusals() []agent.Event {
 }
 
 // merge applies an update of a tool call. It adds a call that was not announced: some agents do
-// not announce calls, and a permission request can come before its call.
-func (n *updateLog) merge(c call, line int) ([]agent.Event, *tool) {
+// not announce calls, and a permission request can come before its call. begins says that c can only be of a call
+// that has not ended: an agent can use an id again.
+func (n *updateLog) merge(c call, line int, begins bool) ([]agent.Event, *tool) {
 	u := n.tools[c.ID]
-	if u == nil {
+	if u == nil || begins && u.ended {
 		u = &tool{call: call{ID: c.ID}}
 		n.tools[c.ID] = u
 	}

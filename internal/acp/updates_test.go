@@ -3,6 +3,8 @@ package acp
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
 )
 
 // TestWorking checks that a tool counts as running from its beginning to its end, and that one whose end is never
@@ -32,5 +34,29 @@ func TestWorking(t *testing.T) {
 		if got := n.working(); got != step.want {
 			t.Errorf("after %s: %d tools work, want %d", step.update, got, step.want)
 		}
+	}
+}
+
+// TestIDAgain checks that a call whose id was used before is a new one, and that a late update is not.
+func TestIDAgain(t *testing.T) {
+	n := updateLog{tools: map[string]*tool{}}
+	send := func(update string) []agent.Event { return n.update(json.RawMessage(`{"update":`+update+`}`), 1) }
+	send(`{"sessionUpdate":"tool_call","toolCallId":"a","title":"ls","kind":"execute","rawInput":{"command":"ls"}}`)
+	send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
+	if events := send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"command":"rm -r *"}}`); len(events) > 0 {
+		t.Errorf("an ended call goes on: %+v", events)
+	}
+	events, u := n.merge(call{ID: "a", Title: "rm", Kind: "execute", Input: json.RawMessage(`{"command":"rm -r *"}`)}, 2, true)
+	if act := u.action("/"); act.Command != "rm -r *" || string(act.Params) != `{"command":"rm -r *"}` {
+		t.Errorf("asked is %+v", act)
+	}
+	if len(events) != 1 || events[0].Phase != "started" || events[0].Text != "rm -r *" {
+		t.Errorf("it begins with %+v", events)
+	}
+	send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"failed"}`)
+	send(`{"sessionUpdate":"tool_call","toolCallId":"a","title":"id","kind":"execute","rawInput":{"command":"id"}}`)
+	events = send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
+	if len(events) != 1 || events[0].Phase != "completed" || events[0].Text != "id" {
+		t.Errorf("it ends with %+v", events)
 	}
 }
