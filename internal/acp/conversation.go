@@ -37,7 +37,8 @@ type conversation struct {
 	stop     context.CancelCauseFunc
 	asking   sync.WaitGroup
 	watchdog *agent.Watchdog
-	logging  sync.Mutex // guards the desk's requests
+	logging  sync.Mutex // guards the desk's requests, and logErr
+	logErr   error
 
 	mu       sync.Mutex // guards what follows
 	session  string
@@ -64,12 +65,16 @@ func newConversation(s *setup, req agent.Request, emit func(agent.Event) error) 
 // title returns the agent's name, for people.
 func (t *conversation) title() string { return t.setup.agent.kind.Title }
 
-// Sent logs a message to the agent.
+// Sent logs a message to the agent. An error ends the attempt.
 func (t *conversation) Sent(_ jsonrpc.Message, line []byte) {
-	if t.req.Desk.Requests != nil {
-		t.logging.Lock()
-		defer t.logging.Unlock()
-		t.req.Desk.Requests.Write(append(slices.Clone(line), '\n')) // if logging fails, the raw log reports it
+	t.logging.Lock()
+	defer t.logging.Unlock()
+	if t.req.Desk.Requests == nil || t.logErr != nil {
+		return
+	}
+	if _, err := t.req.Desk.Requests.Write(append(slices.Clone(line), '\n')); err != nil {
+		t.logErr = fmt.Errorf("keep what %s is told: %w", t.title(), err)
+		t.stop(t.logErr)
 	}
 }
 
@@ -115,8 +120,10 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 		return agent.Result{}, t.emitErr
 	case errors.As(runErr, &se):
 		return agent.Result{}, agent.Final("%s could not be started: %v", t.title(), se)
-	case runErr != nil && end.err != nil:
+	case runErr != nil:
 		return agent.Result{}, fmt.Errorf("run %s: %w", t.title(), runErr)
+	case t.logErr != nil:
+		return agent.Result{}, t.logErr
 	}
 	return t.outcome(ctx, why, end, res)
 }

@@ -55,8 +55,11 @@ func fakeMain(args []string) int {
 			}
 		}
 	}
-	if f.mode == "stubborn" {
+	switch f.mode {
+	case "stubborn":
 		time.Sleep(time.Minute)
+	case "late":
+		f.say("{}")
 	}
 	return 0
 }

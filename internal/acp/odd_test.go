@@ -2,6 +2,7 @@ package acp
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -242,6 +243,32 @@ func TestSilentWithoutWall(t *testing.T) {
 	y.Req.Access = agent.Full
 	if y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil }); y.Err != nil {
 		t.Error(y.Err)
+	}
+}
+
+// TestDiskFull checks that an attempt ends with the error if one of its logs cannot be written, also the last line.
+func TestDiskFull(t *testing.T) {
+	for name, set := range map[string]func(desk *agent.Desk, d *agenttest.Disk){
+		"raw":      func(desk *agent.Desk, d *agenttest.Disk) { desk.Raw = d },
+		"requests": func(desk *agent.Desk, d *agenttest.Disk) { desk.Requests = d },
+	} {
+		l := fake(t, "late", "done")
+		for n := 0; ; n++ {
+			d := &agenttest.Disk{Room: n}
+			y := l.Request("it")
+			set(&y.Req.Desk, d)
+			l.run(t.Context(), y)
+			if !d.Failed {
+				if n < 2 || y.Err != nil {
+					t.Errorf("%s: %d writes: %s", name, n, y.Log())
+				}
+				break
+			}
+			var f *agent.Failure
+			if !errors.Is(y.Err, agenttest.ErrDisk) || errors.As(y.Err, &f) {
+				t.Errorf("%s: with room for %d writes: %v", name, n, y.Err)
+			}
+		}
 	}
 }
 

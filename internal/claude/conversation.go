@@ -35,7 +35,8 @@ type conversation struct {
 
 	mu sync.Mutex // guards outgoing, which is used by another goroutine than the reader's
 	outgoing
-	logging sync.Mutex // held while a line is logged
+	logging sync.Mutex // guards the desk's requests, and logErr
+	logErr  error
 
 	incoming
 }
@@ -115,6 +116,8 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 		return agent.Result{}, agent.Final("Claude Code could not be started: %v", se)
 	case err != nil:
 		return agent.Result{}, fmt.Errorf("run Claude Code: %w", err)
+	case t.logErr != nil:
+		return agent.Result{}, t.logErr
 	}
 	return t.outcome(ctx, context.Cause(inner), res)
 }
@@ -162,11 +165,14 @@ func (t *conversation) use() {
 	}
 }
 
-// send writes a line to Claude Code, and waits until that reads it.
+// send writes a line to Claude Code, and waits until that reads it. An error of the log ends the attempt.
 func (t *conversation) send(line []byte) {
 	if t.req.Desk.Requests != nil {
 		t.logging.Lock()
-		t.req.Desk.Requests.Write(line) // if logging fails, the raw log reports it
+		if _, err := t.req.Desk.Requests.Write(line); err != nil && t.logErr == nil {
+			t.logErr = fmt.Errorf("keep what Claude Code is told: %w", err)
+			t.stop(t.logErr)
+		}
 		t.logging.Unlock()
 	}
 	t.in.Write(line) // if Claude Code has ended, its exit says why

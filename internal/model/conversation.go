@@ -68,7 +68,9 @@ func (l *transcript) put(p []byte) {
 	if l.to == nil || l.fault != nil || len(p) == 0 {
 		return
 	}
-	_, l.fault = l.to.Write(p)
+	if _, err := l.to.Write(p); err != nil {
+		l.fault = fmt.Errorf("keep what the model says: %w", err)
+	}
 	l.lines += strings.Count(string(p), "\n")
 	l.open = p[len(p)-1] != '\n'
 }
@@ -102,7 +104,7 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	answer, err := t.work()
 	t.stop(nil)
 	beside.Wait()
-	if err != nil {
+	if err != nil || t.log.fault != nil {
 		return agent.Result{}, t.failure(ctx, err)
 	}
 	return answer, nil
@@ -254,7 +256,7 @@ func (t *conversation) ask(q query) (reply, error) {
 		case t.ctx.Err() != nil:
 			return s, context.Cause(t.ctx)
 		case t.log.fault != nil:
-			return s, fmt.Errorf("keep what the model says: %w", t.log.fault)
+			return s, t.log.fault
 		case err == nil && s.cut:
 			return s, &agent.Failure{Kind: agent.Limit,
 				Message: "the model had no room to end its answer (its limit of tokens for one answer)"}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/agenttest"
 )
 
 // fails returns the failure that an attempt must have ended with.
@@ -215,6 +216,29 @@ func TestNobodyListens(t *testing.T) {
 	for _, e := range l.events {
 		if e.WillRetry {
 			t.Errorf("it is asked again: %+v", e)
+		}
+	}
+}
+
+// TestDiskFull checks that an attempt ends with the error if one of its logs cannot be written, also the last line.
+func TestDiskFull(t *testing.T) {
+	for name, set := range map[string]func(desk *agent.Desk, d *agenttest.Disk){
+		"raw":      func(desk *agent.Desk, d *agenttest.Disk) { desk.Raw = d },
+		"requests": func(desk *agent.Desk, d *agenttest.Disk) { desk.Requests = d },
+	} {
+		for n := 0; ; n++ {
+			l, d := newLab(t, calls("read", object{"path": "a.txt"}), says("done")), &agenttest.Disk{Room: n}
+			_, err := l.run(func(r *agent.Request) { set(&r.Desk, d) })
+			if !d.Failed {
+				if n < 1 || err != nil {
+					t.Errorf("%s: %d writes: %v", name, n, err)
+				}
+				break
+			}
+			var f *agent.Failure
+			if !errors.Is(err, agenttest.ErrDisk) || errors.As(err, &f) {
+				t.Errorf("%s: with room for %d writes: %v", name, n, err)
+			}
 		}
 	}
 }

@@ -19,6 +19,8 @@ func (t *conversation) failure(ctx context.Context, err error) error {
 	switch {
 	case t.fault != nil:
 		return t.fault
+	case t.log.fault != nil:
+		return t.log.fault
 	case ctx.Err() != nil:
 		f.Kind, f.Message = agent.Cancelled, fmt.Sprintf("the attempt was cancelled (%v)", context.Cause(ctx))
 	case errors.Is(err, agent.ErrTimeout):
