@@ -19,7 +19,9 @@ func TestCallArguments(t *testing.T) {
 			t.Errorf("%q: %v", args, err)
 			continue
 		}
-		var got []struct{ Content []struct{ Input json.RawMessage } }
+		var got []struct {
+			Content []struct{ Input json.RawMessage }
+		}
 		if err := json.Unmarshal(data, &got); err != nil || len(got) != 1 || len(got[0].Content) != 1 {
 			t.Fatalf("%q: %s: %v", args, data, err)
 		}
