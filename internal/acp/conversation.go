@@ -24,6 +24,8 @@ const (
 	cancelled = time.Second // for the answer to session/cancel
 	version   = 1           // of the protocol
 	maxFailed = 3           // requests to the model in a row
+	maxOpen   = 64          // requests for permission at once
+	maxTools  = 10_000      // tool calls
 )
 
 // A conversation is one attempt in progress.
@@ -45,6 +47,7 @@ type conversation struct {
 	live     bool            // the prompt was sent: earlier updates are history
 	failed   gateway.Failure // of its model, at the end of its turn
 	lines    int             // of the raw log
+	permits  int             // requests for permission that are not answered
 	updates  updateLog
 	reported agent.Usage // by the last event
 	emitErr  error
@@ -127,6 +130,9 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	}
 	return t.outcome(ctx, why, end, res)
 }
+
+// errTooMuch is why an attempt ends that would need too much memory.
+var errTooMuch = errors.New("too much at once")
 
 // errFailing is why an attempt ends after repeated failures of the model.
 var errFailing = errors.New("the model fails")
@@ -351,6 +357,10 @@ func (t *conversation) line(line []byte, cut bool) error {
 	case m.Method == "session/update" && t.live:
 		t.send(t.updates.update(m.Params, t.lines))
 	}
+	if len(t.updates.tools) > maxTools {
+		t.updates.tools = map[string]*tool{}
+		t.stop(errTooMuch)
+	}
 	t.watchdog.SetTools(t.updates.working())
 	return t.emitErr
 }
@@ -377,11 +387,23 @@ func (t *conversation) answer(m jsonrpc.Message) {
 		t.conn.Refuse(t, m.ID, jsonrpc.InvalidRequest, "this permission cannot be read")
 		return
 	}
+	if t.permits >= maxOpen {
+		t.conn.Refuse(t, m.ID, jsonrpc.InvalidRequest, "too many requests")
+		t.stop(errTooMuch)
+		return
+	}
+	t.permits++
 	t.send(t.updates.flush())
 	events, tool := t.updates.merge(p.Call, t.lines, true)
 	t.send(events)
 	act := tool.action(t.setup.dir)
-	t.asking.Go(func() { t.permit(m, p, tool.title(), act) })
+	title := tool.title()
+	t.asking.Go(func() {
+		t.permit(m, p, title, act)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.permits--
+	})
 }
 
 // An update is a session update of the agent.

@@ -141,6 +141,21 @@ func (f *fakeAgent) prompt() int {
 		}
 	case "asks", "stops":
 		return f.ask()
+	case "floods":
+		for i := range maxOpen + 1 {
+			f.say(`{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c%d"}}}`, i, i)
+		}
+		f.wait()
+	case "calls":
+		for i := range maxTools + 1 {
+			f.update(fmt.Sprintf(`{"sessionUpdate":"tool_call","toolCallId":"c%d"}`, i))
+		}
+		f.wait()
+	case "deaf":
+		for range maxDeaf {
+			f.say(`{"jsonrpc":"2.0","id":"%s","method":"x"}`, strings.Repeat("x", 1<<20))
+		}
+		time.Sleep(time.Minute)
 	case "mode":
 		f.text += f.set
 	case "model": // sends it an empty request, which is refused, and ends its turn normally
@@ -160,6 +175,15 @@ func (f *fakeAgent) prompt() int {
 	}
 	f.chunk(f.text)
 	return -1
+}
+
+// maxDeaf is how many MiB are more than what is queued for an agent, and what is in pipes.
+const maxDeaf = 20
+
+// wait waits until the turn is cancelled.
+func (f *fakeAgent) wait() {
+	for f.in.Scan() && !strings.Contains(f.in.Text(), "session/cancel") {
+	}
 }
 
 // answer returns the client's next answer.

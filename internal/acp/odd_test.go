@@ -272,6 +272,23 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// TestFloods checks that an agent that would need too much memory is stopped.
+func TestFloods(t *testing.T) {
+	for mode, want := range map[string]string{"floods": "open requests", "calls": "tool calls", "deaf": "does not read its input"} {
+		l := fake(t, mode, "")
+		l.host.cfg.Grace = 100 * time.Millisecond
+		y := l.Request("it")
+		y.Req.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
+			<-ctx.Done()
+			return agent.Answer{}, ctx.Err()
+		}
+		l.run(t.Context(), y)
+		if f := y.Fails(t, agent.Limit); !strings.Contains(f.Message, want) || f.Session != "s1" {
+			t.Errorf("%s: %+v", mode, f)
+		}
+	}
+}
+
 func TestWrongDefinitions(t *testing.T) {
 	l := fake(t, "plain", "x")
 	for says, cfg := range map[string]Config{

@@ -28,6 +28,8 @@ func (t *conversation) outcome(ctx context.Context, why error, end ending, res p
 		return fail(agent.TimedOut, "%s", t.req.Explain(why))
 	case errors.Is(why, errFailing):
 		return fail(t.failureKind(f), "was stopped: its model failed %d times in a row: %s", maxFailed, t.status())
+	case errors.Is(why, errTooMuch):
+		return fail(agent.Limit, "was stopped: it had over %d open requests, or over %d tool calls", maxOpen, maxTools)
 	case why != nil:
 		return agent.Result{}, why // a question could not be asked
 	case errors.As(end.err, &own):
@@ -39,6 +41,8 @@ func (t *conversation) outcome(ctx context.Context, why error, end ending, res p
 		kind := t.failureKind(f)
 		f.Final = f.Final || said.Code == authRequired
 		return fail(kind, "says: %s%s", agent.Clip(end.err.Error(), 2000), t.advice(said))
+	case errors.Is(end.err, jsonrpc.ErrFull):
+		return fail(agent.Limit, "was stopped: it does not read its input")
 	case errors.Is(end.err, jsonrpc.ErrGone) && res.Signal != 0:
 		return fail(agent.Infra, "was killed by signal %v before it had answered", res.Signal)
 	case errors.Is(end.err, jsonrpc.ErrGone):

@@ -2,9 +2,16 @@ package claude
 
 import (
 	"encoding/json"
+	"errors"
 
 	"github.com/plait-run/plait/internal/agent"
 )
+
+// maxOpen is how many requests of Claude Code may wait for an answer, or to read one.
+const maxOpen = 64
+
+// errTooMuch is why an attempt ends with more open requests.
+var errTooMuch = errors.New("too many requests at once")
 
 // A control is a request of Claude Code to the program that started it.
 type control struct {
@@ -24,7 +31,13 @@ type control struct {
 // control answers requests of Claude Code: permission to use a tool, and forms of MCP servers,
 // both by asking a person. Other requests are refused.
 func (t *conversation) control(m message) {
+	if t.open.Add(1) > maxOpen {
+		t.open.Add(-1)
+		t.stop(errTooMuch)
+		return
+	}
 	t.background.Go(func() {
+		defer t.open.Add(-1)
 		response := map[string]any{"subtype": "success", "request_id": m.RequestID}
 		switch m.Request.Subtype {
 		case "can_use_tool":

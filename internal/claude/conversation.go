@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,6 +31,7 @@ type conversation struct {
 	stop       context.CancelCauseFunc
 	halted     chan struct{} // a turn ended after an interrupt
 	background sync.WaitGroup
+	open       atomic.Int64 // requests of Claude Code that are not answered
 
 	watchdog *agent.Watchdog
 

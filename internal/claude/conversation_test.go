@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/agenttest"
@@ -13,7 +14,7 @@ import (
 // converse makes an attempt with a shell script in the place of Claude Code.
 func converse(t *testing.T, script string, desk agent.Desk) (agent.Result, error) {
 	t.Helper()
-	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk, Tag: "claude-" + t.Name()}
+	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk, Tag: "claude-" + t.Name(), Limits: agent.Limits{Timeout: time.Minute}}
 	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
 	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, session: "s",
 		box: h.box.Box(req, sandbox.Use{})}
@@ -36,5 +37,15 @@ func TestDiskFull(t *testing.T) {
 		if !errors.Is(err, agenttest.ErrDisk) || errors.As(err, &f) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestFlood checks that Claude Code is stopped if it makes requests and reads no answers.
+func TestFlood(t *testing.T) {
+	_, err := converse(t, `read line; i=0; while [ $i -lt 100 ]; do echo '{"type":"control_request","request_id":"x"}'; i=$((i+1)); done; `+
+		`exec sleep 60`, agent.Desk{Raw: io.Discard})
+	var f *agent.Failure
+	if !errors.As(err, &f) || f.Kind != agent.Limit {
+		t.Error(err)
 	}
 }

@@ -28,6 +28,8 @@ func (t *conversation) outcome(ctx context.Context, why error, res proc.Result) 
 		return fail(agent.Cancelled, "Claude Code was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
 	case stopped && (errors.Is(why, agent.ErrTimeout) || errors.Is(why, agent.ErrIdle)):
 		return fail(agent.TimedOut, "Claude Code %s", t.req.Explain(why))
+	case r == nil && errors.Is(why, errTooMuch):
+		return fail(agent.Limit, "Claude Code was stopped: it had over %d open requests", maxOpen)
 	case r == nil && why != nil && !errors.Is(why, errOver):
 		return agent.Result{}, why // a question could not be asked
 	case r == nil && res.Signal != 0:

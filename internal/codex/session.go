@@ -250,6 +250,9 @@ func (t *turn) startFailure(ctx context.Context, err error) error {
 		<-t.srv.done
 		broke.Message = "Codex ended before its turn began: " + t.srv.how
 		return broke
+	case errors.Is(err, jsonrpc.ErrFull):
+		broke.Kind, broke.Message = agent.Limit, "Codex does not read its input"
+		return broke
 	case t.srv == nil, t.req.Timeout > 0 && time.Since(t.began) >= t.req.Timeout:
 		return t.stopped(agent.ErrTimeout)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -3,7 +3,8 @@
 //
 // It takes the program's stdin and the lines that it prints, and returns the results of calls. Laws:
 //
-//   - Sending never waits: a program that does not read its stdin blocks no caller.
+//   - Sending never waits: a program that does not read its stdin blocks no caller. The conversation ends when too
+//     much is queued.
 //   - A call ends: with its answer, with its context, or with the conversation.
 //   - Each message is shown to its sender before it is sent.
 //
@@ -58,6 +59,12 @@ const (
 // ErrGone reports that the other side ended before it answered.
 var ErrGone = errors.New("the program ended")
 
+// ErrFull reports that the other side does not read what it is sent.
+var ErrFull = errors.New("the program does not read its input")
+
+// maxQueued is how many bytes are queued before ErrFull. A single message may be longer.
+const maxQueued = 16 << 20
+
 // A Party is the sender of messages. It is shown each one before it is sent, with its line.
 type Party interface {
 	Sent(m Message, line []byte)
@@ -71,10 +78,12 @@ type Conn struct {
 	mu      sync.Mutex
 	changed sync.Cond // on mu: queue, hungUp or closed has changed
 	queue   [][]byte  // lines to be written
+	queued  int       // bytes that are not written yet
 	last    int64
 	pending map[int64]*pendingCall
 	hungUp  bool // nothing more is sent
 	closed  bool
+	why     error // of closed
 }
 
 // A pendingCall waits for its answer. by is its caller, or nil.
@@ -110,6 +119,9 @@ func (c *Conn) Pump() {
 			if _, err := c.to.Write(line); err != nil {
 				return // the calls fail when the program ends
 			}
+			c.mu.Lock()
+			c.queued -= len(line)
+			c.mu.Unlock()
 		}
 	}
 }
@@ -119,8 +131,8 @@ func (c *Conn) Pump() {
 func (c *Conn) Call(ctx context.Context, by Party, method string, params, result any) error {
 	c.mu.Lock()
 	if c.closed {
-		c.mu.Unlock()
-		return ErrGone
+		defer c.mu.Unlock()
+		return c.why
 	}
 	c.last++
 	id := c.last
@@ -139,7 +151,7 @@ func (c *Conn) Call(ctx context.Context, by Party, method string, params, result
 	case m, ok := <-p.reply:
 		switch {
 		case !ok:
-			return ErrGone
+			return c.gone()
 		case m.Error != nil:
 			return m.Error
 		case result == nil:
@@ -196,10 +208,17 @@ func (c *Conn) enqueue(by Party, m Message) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.hungUp || c.closed {
+	switch {
+	case c.closed:
+		return c.why
+	case c.hungUp:
 		return ErrGone
+	case c.queued > maxQueued:
+		c.end(ErrFull)
+		return ErrFull
 	}
-	c.queue = append(c.queue, append(line, '\n'))
+	line = append(line, '\n')
+	c.queue, c.queued = append(c.queue, line), c.queued+len(line)
 	c.changed.Signal()
 	return nil
 }
@@ -239,10 +258,23 @@ func (c *Conn) Resolve(m Message) {
 func (c *Conn) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.end(ErrGone)
+}
+
+// gone returns why no answer can come any more.
+func (c *Conn) gone() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why
+}
+
+// end ends the conversation. c.mu is held.
+func (c *Conn) end(why error) {
 	if c.closed {
 		return
 	}
-	c.closed = true
+	c.closed, c.why = true, why
+	c.queue = nil
 	c.changed.Signal()
 	for _, p := range c.pending {
 		close(p.reply)

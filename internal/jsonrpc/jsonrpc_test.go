@@ -127,3 +127,29 @@ func TestHangUp(t *testing.T) {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
+
+// TestDeaf checks that a program that reads nothing ends its conversation, and that one that reads does not.
+func TestDeaf(t *testing.T) {
+	c, said := talk(t, "2.0")
+	text := strings.Repeat("x", 1<<20)
+	said.Buffer(nil, 2<<20)
+	for range 20 {
+		if err := c.Notify(nil, "take", text); err != nil || !said.Scan() {
+			t.Fatalf("said %d bytes: %v", len(said.Bytes()), err)
+		}
+	}
+	ends := make(chan error, 1)
+	go func() { ends <- c.Call(t.Context(), nil, "ask", nil, nil) }()
+	n := 0
+	for c.Notify(nil, "take", text) == nil {
+		if n++; n > 20 {
+			t.Fatal("it takes everything")
+		}
+	}
+	if err := <-ends; !errors.Is(err, ErrFull) || n < 16 {
+		t.Errorf("after %d MiB: %v", n, err)
+	}
+	if err := c.Call(t.Context(), nil, "ask", nil, nil); !errors.Is(err, ErrFull) {
+		t.Errorf("then: %v", err)
+	}
+}
