@@ -104,7 +104,8 @@ func suspendable(status json.RawMessage) json.RawMessage {
 // offer writes the tool's description to the file in the agent's home where the server finds it.
 func (d *delivery) offer(home, attempt string) error {
 	name := strings.NewReplacer("/", "_", ".", "_").Replace(attempt)
-	d.home, d.specFile, d.answerFile = home, filepath.Join("deliver", name+".offered.json"), filepath.Join("deliver", name+".json")
+	d.home = home
+	d.specFile, d.answerFile = filepath.Join("deliver", name+".offered.json"), filepath.Join("deliver", name+".json")
 	data, err := json.Marshal(d)
 	if err == nil {
 		err = d.put(data)
@@ -155,7 +156,8 @@ func (d *delivery) arguments(k Kind, command []string) []string {
 
 // line returns the command line of the server.
 func (d *delivery) line(command []string) []string {
-	return append(append([]string{}, command[1:]...), filepath.Join(d.home, d.specFile), filepath.Join(d.home, d.answerFile))
+	files := []string{filepath.Join(d.home, d.specFile), filepath.Join(d.home, d.answerFile)}
+	return append(append([]string{}, command[1:]...), files...)
 }
 
 // submitted reports whether an answer was submitted.

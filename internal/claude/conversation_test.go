@@ -14,7 +14,8 @@ import (
 // converse makes an attempt with a shell script in the place of Claude Code.
 func converse(t *testing.T, script string, desk agent.Desk) (agent.Result, error) {
 	t.Helper()
-	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk, Tag: "claude-" + t.Name(), Limits: agent.Limits{Timeout: time.Minute}}
+	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk,
+		Tag: "claude-" + t.Name(), Limits: agent.Limits{Timeout: time.Minute}}
 	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
 	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, session: "s",
 		box: h.box.Box(req, sandbox.Use{})}
