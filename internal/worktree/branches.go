@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -24,10 +25,11 @@ type Branch struct {
 }
 
 // Branches returns the branches of a workspace that keep the work of paths, of one task or, if task is "", of all.
-// merged has the branches that were merged according to the record. Without git there are none.
+// merged has the branches that were merged according to the record. Without git, or if the workspace is gone, there
+// are none.
 func (t *Trees) Branches(ctx context.Context, workspace, task string, merged map[string]bool) ([]Branch, error) {
 	repo, err := git.Open(ctx, workspace)
-	if errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) {
+	if noRepository(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -46,6 +48,11 @@ func (t *Trees) Branches(ctx context.Context, workspace, task string, merged map
 		}
 	}
 	return out, nil
+}
+
+// noRepository reports whether git.Open found nothing in a workspace where threads could have left something.
+func noRepository(err error) bool {
+	return errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) || errors.Is(err, fs.ErrNotExist)
 }
 
 // DropBranch removes a branch, unless it has moved since it was listed.

@@ -356,8 +356,8 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 	for i := len(rows) - 1; i >= 0; i-- {
 		row := rows[i]
 		repo, err := git.Open(ctx, row.Workspace)
-		if errors.Is(err, git.ErrNone) || errors.Is(err, git.ErrRefused) {
-			return nil
+		if noRepository(err) {
+			continue
 		}
 		if err == nil && Own(row) {
 			top := root(row)
