@@ -100,14 +100,21 @@ func (p *packer) pack(task string) error {
 		return err
 	}
 	var roots []dag.Hash
+	add := func(names []store.Name) {
+		for _, n := range names {
+			if !n.Maybe {
+				roots = append(roots, n.Hash)
+			}
+		}
+	}
 	for _, t := range threads {
-		roots = append(roots, t.Start, t.Head)
+		add(t.Names())
 	}
 	for _, a := range attempts {
-		roots = append(append(roots, a.Prompt, a.Transcript, a.Stderr, a.Calls), a.Pins...)
+		add(a.Names())
 	}
 	for _, g := range gates {
-		roots = append(roots, g.Diff)
+		add(g.Names())
 	}
 	if err := p.objects(roots); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 func TestExport(t *testing.T) {
@@ -87,5 +88,34 @@ func TestExport(t *testing.T) {
 	}
 	if _, err := Export(t.Context(), w.store, io.Discard, "NOPE"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a task that is not there: %v", err)
+	}
+}
+
+// The files that a task begins with are in its export before a step refers to them.
+func TestExportUpload(t *testing.T) {
+	w := newWorld(t)
+	blob := dag.Sum([]byte("a bundle"))
+	files, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Bundle: blob})
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := w.row.State()
+	w.row.Files = files.Hash
+	w.commit(store.Batch{
+		Objects: []store.Object{{Hash: blob, Kind: store.Blob, Data: []byte("a bundle")}, files},
+		Threads: []store.ThreadChange{{Row: w.row, From: was}},
+	})
+	var out bytes.Buffer
+	if _, err := Export(t.Context(), w.store, &out, taskID); err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []dag.Hash{files.Hash, blob} {
+		if _, err := r.Open("objects/" + h.String()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -75,27 +75,24 @@ func (r taskRows) root() store.Thread {
 }
 
 // roots returns the hashes that the rows refer to.
-func (r taskRows) roots() []dag.Hash {
-	var all []dag.Hash
+func (r taskRows) roots() (all []dag.Hash) {
+	add := func(names []store.Name) {
+		for _, n := range names {
+			if !n.Maybe {
+				all = append(all, n.Hash)
+			}
+		}
+	}
 	for _, t := range r.threads {
-		all = append(all, t.Start, t.Head, t.Bundle, t.Files)
-		if t.Parent != nil {
-			all = append(all, t.Parent.From)
-		}
-		if t.Path != nil {
-			all = append(all, t.Path.Fork)
-		}
-		if t.ForkedFrom != nil {
-			all = append(all, t.ForkedFrom.Step)
-		}
+		add(t.Names())
 	}
 	for _, a := range r.attempts {
-		all = append(append(all, a.Prompt, a.Transcript, a.Stderr, a.Calls), a.Pins...)
+		add(a.Names())
 	}
 	for _, g := range r.gates {
-		all = append(all, g.Diff)
+		add(g.Names())
 	}
-	return slices.DeleteFunc(all, dag.Hash.IsZero)
+	return all
 }
 
 // seen is what To already has of a task.
