@@ -217,7 +217,7 @@ func (w *workplace) trust(files map[string][]byte) (*config.Trust, map[string][]
 		commands = append(commands, v.From)
 	}
 	if slices.ContainsFunc(commands, func(from string) bool { return strings.HasPrefix(from, project) }) {
-		data, err := os.ReadFile(project)
+		data, err := config.ReadFile(project)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read configuration: %w", err)
 		}

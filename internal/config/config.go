@@ -14,9 +14,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -124,7 +126,7 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	var problems []flow.Problem
 	s.MCP = Value[Answering]{Answering{Questions: ByPerson, Approvals: ByNobody}, "default"}
 	for _, file := range []string{userFile, projectFile} {
-		data, err := os.ReadFile(file)
+		data, err := ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -140,6 +142,31 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 		return nil, &flow.InvalidError{Problems: problems}
 	}
 	return s, nil
+}
+
+// maxFile is the most that a configuration file may have, in bytes.
+const maxFile = 1 << 20
+
+// ReadFile reads a configuration file. It refuses what is no regular file: a project could have something there that
+// never ends, or that blocks.
+func ReadFile(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
+	}
+	return data, err
 }
 
 // merge reads one file; its values replace earlier ones. own is set for the user's own file.

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -155,5 +158,23 @@ func TestTrust(t *testing.T) {
 	write(t, filepath.Join(home, "trusted.json"), "{broken")
 	if _, err := OpenTrust(home); err == nil {
 		t.Error("a broken list of trusted files is read as nothing trusted")
+	}
+}
+
+// A project cannot have a configuration that never ends or that blocks.
+func TestOddFiles(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"pipe":      func(f string) error { return syscall.Mkfifo(f, 0o644) },
+		"endless":   func(f string) error { return os.Symlink("/dev/zero", f) },
+		"directory": func(f string) error { return os.Mkdir(f, 0o755) },
+		"large":     func(f string) error { return os.WriteFile(f, bytes.Repeat([]byte("#"), maxFile+1), 0o644) },
+	} {
+		file := filepath.Join(t.TempDir(), "config.yaml")
+		if err := make(file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load("", file, none); err == nil || errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
