@@ -129,9 +129,10 @@ func Init(dir, format, borrowed string) error {
 	return nil
 }
 
-// initialize creates a git directory atomically, unless it exists.
+// initialize creates a git directory atomically, unless it exists. One that a power cut emptied is made again.
 func initialize(gitdir, format, head, borrowed string) error {
-	if exists(gitdir, "HEAD") {
+	emptied := isEmpty(gitdir, "HEAD") || isEmpty(gitdir, "config")
+	if exists(gitdir, "HEAD") && !emptied {
 		return nil
 	}
 	if !filepath.IsAbs(gitdir) {
@@ -160,14 +161,29 @@ func initialize(gitdir, format, head, borrowed string) error {
 		texts["objects/info/alternates"] = borrowed
 	}
 	for name, text := range texts {
-		if err := os.WriteFile(filepath.Join(half, name), []byte(text+"\n"), 0o644); err != nil {
+		if err := writeSynced(filepath.Join(half, name), text+"\n"); err != nil {
+			return err
+		}
+	}
+	for _, dir := range []string{"objects/info", "objects", "refs", "."} {
+		if err := syncFile(filepath.Join(half, dir)); err != nil {
+			return err
+		}
+	}
+	if emptied {
+		if err := RemoveAll(gitdir); err != nil {
 			return err
 		}
 	}
 	if err := os.Rename(half, gitdir); err != nil && !errors.Is(err, fs.ErrExist) && !exists(gitdir, "HEAD") {
 		return err
 	}
-	return nil
+	return syncFile(filepath.Dir(gitdir))
+}
+
+func isEmpty(dir, name string) bool {
+	info, err := os.Lstat(filepath.Join(dir, name))
+	return err == nil && info.Size() == 0
 }
 
 // Has reports whether the repository has the commit or tree, its own or borrowed.
@@ -219,7 +235,7 @@ func (r *Repo) SetHead(ctx context.Context, commit string) error {
 	if r.linked || strings.TrimSpace(now) != "ref: refs/heads/plait/none" {
 		return fail(fmt.Errorf("%w: HEAD is already set", ErrRefused))
 	}
-	if err := os.WriteFile(path+".new", []byte(commit+"\n"), 0o644); err != nil {
+	if err := writeSynced(path+".new", commit+"\n"); err != nil {
 		return fail(err)
 	}
 	return os.Rename(path+".new", path)

@@ -201,3 +201,20 @@ func copyIndex(from, to string) error {
 	}
 	return err
 }
+
+// writeSynced writes a file that a power cut does not empty.
+func writeSynced(name, text string) error {
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return syncFile(name)
+}
+
+// syncFile makes what was written to a file, or the names in a directory, survive a power cut.
+func syncFile(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

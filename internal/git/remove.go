@@ -195,7 +195,16 @@ func (s *session) install() error {
 	if err := copyIndex(s.index(), fresh); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, filepath.Join(r.gitdir, "index")); err != nil {
+	if err := syncFile(fresh); err != nil {
+		return err
+	}
+	index := filepath.Join(r.gitdir, "index")
+	if info, err := os.Lstat(index); err == nil && info.IsDir() {
+		if err := RemoveAll(index); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(fresh, index); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(filepath.Join(r.gitdir, "index.lock")); err != nil {

@@ -44,7 +44,12 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 		return "", err
 	}
 	defer s.end()
-	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
+	if r.Made() {
+		_, err = s.entries(ctx)
+	} else {
+		err = copyIndex(filepath.Join(r.gitdir, "index"), s.index())
+	}
+	if err != nil {
 		return "", err
 	}
 	tree, _, err := s.stageAll(ctx)
@@ -54,14 +59,33 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 	return tree, s.commitTree(ctx, tree, ref)
 }
 
-// markSuspect gives the session an index with the entries of the work tree's index but
+// entries gives the session a copy of the index of a worktree that Checkout made, and lists it. If git cannot read
+// that index, since an agent or a power cut spoilt it, the session's is that of HEAD.
+func (s *session) entries(ctx context.Context) ([]byte, error) {
+	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err == nil {
+		listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+		var f *failure
+		if !errors.As(err, &f) {
+			return listed, err
+		}
+	}
+	if err := os.RemoveAll(s.index()); err != nil {
+		return nil, err
+	}
+	head, err := s.head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.readTree(ctx, head); err != nil {
+		return nil, err
+	}
+	return s.run(ctx, nil, "ls-files", "-z", "--stage")
+}
+
+// markSuspect gives the session an index with the entries of the worktree's index but
 // without its cached file metadata, so that git reads every file again.
 func (s *session) markSuspect(ctx context.Context) error {
-	r := s.repo
-	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
-		return err
-	}
-	entries, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	entries, err := s.entries(ctx)
 	if err != nil {
 		return err
 	}

@@ -140,11 +140,7 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 	}
 	// Not with -m, which fails on ignored files. Both keep the file times of unchanged
 	// entries.
-	args := []string{"read-tree", "--reset", head}
-	if head == "" {
-		args = []string{"read-tree", "--empty"}
-	}
-	if _, err := s.run(ctx, nil, args...); err != nil {
+	if err := s.readTree(ctx, head); err != nil {
 		return err
 	}
 	ofHead, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
@@ -184,6 +180,16 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 	return nil
 }
 
+// readTree reads the tree of a commit into the session's index, or an empty one for "".
+func (s *session) readTree(ctx context.Context, commit string) error {
+	args := []string{"read-tree", "--reset", commit}
+	if commit == "" {
+		args = []string{"read-tree", "--empty"}
+	}
+	_, err := s.run(ctx, nil, args...)
+	return err
+}
+
 // register adds a worktree at dir to the repository's list and returns its entry there,
 // which appears atomically: it is created outside the list and renamed.
 func (s *session) register(dir, head string) (entry string, err error) {
@@ -211,11 +217,14 @@ func (s *session) register(dir, head string) (entry string, err error) {
 		"HEAD": head, "commondir": "../..", "gitdir": filepath.Join(dir, ".git"),
 		"locked": "made by plait, which removes it when its work is kept", markFile: dir,
 	} {
-		if err := os.WriteFile(filepath.Join(half, name), []byte(text+"\n"), 0o644); err != nil {
+		if err := writeSynced(filepath.Join(half, name), text+"\n"); err != nil {
 			return "", err
 		}
 	}
 	if err := copyIndex(s.index(), filepath.Join(half, "index")); err != nil {
+		return "", err
+	}
+	if err := syncFile(filepath.Join(half, "index")); err != nil {
 		return "", err
 	}
 	entry = filepath.Join(list, id)
