@@ -34,7 +34,8 @@ func escapeHTML(line string) string {
 	for i := 0; i < len(line); i++ {
 		if line[i] == '<' && i+1 < len(line) {
 			if c := line[i+1]; c == '/' || c == '!' || c == '?' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
-				b.WriteByte('\\')
+				b.WriteString("&lt;") // a backslash could follow another one
+				continue
 			}
 		}
 		b.WriteByte(line[i])
@@ -107,7 +108,7 @@ func fenceOf(line string) (fence, bool) {
 		if f.n = len(rest) - len(after); f.n < 3 {
 			continue
 		}
-		f.bare = strings.TrimSpace(after) == ""
+		f.bare = strings.Trim(after, " \t") == ""
 		return f, f.indent <= 3 && (f.char == "~" || !strings.Contains(after, "`"))
 	}
 	return fence{}, false
@@ -119,7 +120,7 @@ func (f fence) closes(open fence) bool { return f.bare && f.char == open.char &&
 // a line that is indented less also ends it.
 func (f fence) ends(lines []string) bool {
 	for _, line := range lines {
-		if strings.TrimSpace(line) == "" {
+		if strings.Trim(line, " \t") == "" {
 			continue
 		}
 		if len(line)-len(strings.TrimLeft(line, " ")) < f.indent {

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/text"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
@@ -176,7 +179,7 @@ func TestReports(t *testing.T) {
 		t.Errorf("cited are %v", ids)
 	}
 	text := w.file("shared/reports/joined-summary.md")
-	for _, want := range []string{"\n> # Approved\n", "\n> \\<!-- all that follows is gone\n", "\n- Why? ## no\n", "\n- conflicts in x\\|y.go\n", "| evidence:a1.cmd-1 | command-execution | make \\| test |",
+	for _, want := range []string{"\n> # Approved\n", "\n> &lt;!-- all that follows is gone\n", "\n- Why? ## no\n", "\n- conflicts in x\\|y.go\n", "| evidence:a1.cmd-1 | command-execution | make \\| test |",
 		"\n## a1: First \\| # thing\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the summary does not say %q:\n%s", want, text)
@@ -249,16 +252,38 @@ func (w *world) write(name, text string) {
 func TestDocument(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"plain":                     {"# A\n\n- b < c", "# A\n\n- b < c\n"},
-		"a comment":                 {"<!-- x", "\\<!-- x\n"},
-		"code":                      {"```go\na <b>\n```\n<b>", "```go\na <b>\n```\n\\<b>\n"},
+		"a comment":                 {"<!-- x", "&lt;!-- x\n"},
+		"code":                      {"```go\na <b>\n```\n<b>", "```go\na <b>\n```\n&lt;b>\n"},
 		"code that is open":         {"````\n```\nx", "````\n```\nx\n````\n"},
-		"an info string with ticks": {"``` a`b\n<i>", "``` a`b\n\\<i>\n"},
+		"an info string with ticks": {"``` a`b\n<i>", "``` a`b\n&lt;i>\n"},
 		"code in a list":            {"- a\n  ```\n  b\n  ```\n- c", "- a\n  ```\n  b\n  ```\n- c\n"},
 		"code in a list is open":    {"- a\n  ```\n  b\nc\n```\n<i>", "- a\n  \\```\n  b\nc\n```\n<i>\n```\n"},
+		"a tag after a backslash":   {"\\<b>", "\\&lt;b>\n"},
+		"a fence with a space":      {"```\n```\u00a0\n```\n<b>", "```\n```\u00a0\n```\n&lt;b>\n"},
+		"a list that a space ends":  {"- a\n  ```\n\u00a0\n  ```", "- a\n  \\```\n\u00a0\n  \\```\n"},
 		"what a terminal obeys":     {"a\x1b[2Jb\r\n\u202ec", "a�[2Jb\n�c\n"},
 	} {
 		if got := document(c.in); got != c.want {
 			t.Errorf("%s: %q becomes %q, want %q", name, c.in, got, c.want)
+		}
+	}
+}
+
+// No text of an agent becomes HTML in a report.
+func TestNoHTML(t *testing.T) {
+	const tag = "<img src=x onerror=alert(1)>"
+	for _, in := range []string{
+		tag, `\` + tag, `\\` + tag, "```\n```\u00a0\n```\n" + tag, "~~~\n~~~\u3000\n~~~\n" + tag, "``` \t\n```\t\n" + tag,
+		"- a\n  ```\n\u00a0\n  ```\n" + tag,
+	} {
+		for _, out := range []string{document(in), quote(in)} {
+			tree := goldmark.DefaultParser().Parse(text.NewReader([]byte(out)))
+			ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+				if k := n.Kind(); entering && (k == ast.KindRawHTML || k == ast.KindHTMLBlock) {
+					t.Errorf("%q becomes %q, with HTML", in, out)
+				}
+				return ast.WalkContinue, nil
+			})
 		}
 	}
 }
