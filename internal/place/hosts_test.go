@@ -222,6 +222,57 @@ func TestHalfAStepIsLeftBehind(t *testing.T) {
 	}
 }
 
+const three = `
+version: 1
+name: three
+roles:
+  write-one: {description: d, access: write}
+  write-two: {description: d, access: write}
+  write-three: {description: d, access: write}
+graph:
+  $START: {new: {role: write-one, prompt: "{{ prompt }}"}}
+  write-one: {done: {role: write-two, prompt: "on"}}
+  write-two: {done: {role: write-three, prompt: "on"}}
+  write-three: {done: {role: $END}}
+`
+
+// What an interrupted agent did is not there for a later step on its machine either, if the step was done again
+// elsewhere and changed nothing.
+func TestHalfAStepIsNotCarriedOn(t *testing.T) {
+	broken := errors.New("the machine is gone")
+	tries := map[string]int{}
+	m := newTeam(t, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		tries[req.Role]++
+		switch {
+		case req.Role == "write-two" && tries[req.Role] == 1:
+			os.WriteFile(filepath.Join(req.Dir, "half"), []byte("half"), 0o644)
+			return agent.Result{}, broken
+		case req.Role == "write-two":
+			return housetest.Answer(req, emit, "---\n$status: done\n---\nnothing to do")
+		case req.Role == "write-three" && tries[req.Role] == 1:
+			return agent.Result{}, broken
+		}
+		return working(ctx, req, emit)
+	})
+	m.begin(project(t), "", three)
+	a, b := m.worker("a", t.TempDir()), m.worker("b", t.TempDir())
+	for _, w := range []*worker{a, b} {
+		for {
+			if _, err := w.step(t.Context(), taskID); errors.Is(err, broken) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	a = m.worker("a", a.dir)
+	a.finish(t)
+	m.digest() // it is completed
+	if files := seen(a.row(t, taskID).Tree); strings.Contains(files, "half") {
+		t.Errorf("the files are\n%s", files)
+	}
+}
+
 // noJoin is a record that fails when the step of a join is committed.
 type noJoin struct{ store.Store }
 

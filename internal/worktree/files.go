@@ -36,6 +36,9 @@ func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head da
 			return fail(err)
 		}
 		if base = *chain[len(chain)-1]; base.Tree == tree {
+			if err := t.stamp(row, tree); err != nil {
+				return fail(err)
+			}
 			return before, nil, nil
 		}
 		if len(chain) > maxChain {

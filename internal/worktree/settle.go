@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -49,7 +50,9 @@ func (t *Trees) settle(ctx context.Context, row store.Thread) error {
 		return fmt.Errorf("%w: a thread of a place has a working tree of its own", git.ErrRefused)
 	}
 	defer t.held.take(top)()
-	if at, err := os.ReadFile(stampFile(top)); err == nil && string(at) == files.Tree {
+	at, err := os.ReadFile(stampFile(top))
+	was, head, soiled := strings.Cut(string(at), "\n")
+	if err == nil && was == files.Tree && (!soiled || head == row.Head.String()) {
 		if info, err := os.Lstat(top); err == nil && info.IsDir() {
 			return t.complete(ctx, row, top)
 		}
@@ -121,7 +124,8 @@ func bring(ctx context.Context, repo *git.Repo, top, tree string) error {
 	return repo.Checkout(ctx, top, tree)
 }
 
-// stampFile is the file that names the git tree that a working tree was last known to match.
+// stampFile is the file that names the git tree that a working tree was last known to match and, if an agent may
+// have written there since, the head at which it began.
 func stampFile(top string) string { return top + ".at" }
 
 // stamp records that the working tree of a thread matches a git tree. It is for places, where another machine
@@ -132,6 +136,24 @@ func (t *Trees) stamp(row store.Thread, tree string) error {
 		return nil
 	}
 	return os.WriteFile(stampFile(top), []byte(tree), 0o644)
+}
+
+// soil adds to the stamp of a thread's working tree that an agent writes there from the thread's head on: a later
+// step does not begin with what a killed agent left.
+func (t *Trees) soil(row store.Thread) error {
+	top, _, made := Made(row)
+	if !t.placed(row) || !made {
+		return nil
+	}
+	at, err := os.ReadFile(stampFile(top))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	tree, _, _ := strings.Cut(string(at), "\n")
+	return t.stamp(row, tree+"\n"+row.Head.String())
 }
 
 // gather puts the git objects of files into the repository of a thread's workspace.

@@ -300,6 +300,9 @@ func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (st
 	defer cancel()
 	tree, err := t.Hold(ctx, row, name)
 	if err == nil {
+		err = t.soil(row) // from here on an agent may write
+	}
+	if err == nil {
 		return tree, nil
 	}
 	if _, _, made := Made(row); made {
