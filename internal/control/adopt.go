@@ -29,6 +29,7 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 		return fail(err)
 	}
 	defer lease.Release()
+	c = c.under(lease)
 	rows, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: task})
 	if err != nil {
 		return fail(err)
@@ -55,6 +56,9 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 	}
 	if root.ID == "" {
 		return fail(store.ErrNotFound)
+	}
+	if err := c.undriven(ctx, root); err != nil {
+		return fail(err)
 	}
 	if err := c.cfg.Store.Commit(ctx, b); err != nil {
 		return fail(err)

@@ -24,6 +24,14 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
 	}
 	defer lease.Release()
+	c = c.under(lease)
+	root, err := c.cfg.Store.Thread(ctx, row.Root)
+	if err == nil {
+		err = c.undriven(ctx, root)
+	}
+	if err != nil {
+		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
+	}
 	defer c.views.flush(context.WithoutCancel(ctx), row)
 	return c.newEngine(false).Compact(ctx, r)
 }

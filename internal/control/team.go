@@ -62,6 +62,19 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 	return c.ask(ctx, row, r, meant)
 }
 
+// undriven returns a *store.HeldError if workers drive parts of a team's task. Its lease, which the caller holds, does
+// not say that: the lease of such a task is for its directory.
+func (c *Controller) undriven(ctx context.Context, root store.Thread) error {
+	if !Team(root) {
+		return nil
+	}
+	driven, err := c.driven(ctx, root)
+	if err == nil && driven {
+		err = &store.HeldError{Name: "task " + root.ID, Owner: "workers of the team"}
+	}
+	return err
+}
+
 // driven reports whether a worker is driving a part of a task.
 func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)

@@ -123,6 +123,10 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
 	}
 	defer lease.Release()
+	c = c.under(lease)
+	if err := c.undriven(ctx, row); err != nil {
+		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
+	}
 	list, err := c.Branches(ctx, row.Workspace, row.ID)
 	if err == nil {
 		_, _, err = c.dropBranches(ctx, row.Workspace, list, func(b Branch) bool { return b.Merged })
