@@ -264,17 +264,17 @@ func TestRefused(t *testing.T) {
 			files{".git": "gitdir: " + own}.write(t, dir)
 			files{"gitdir": dir + "/.git", "commondir": filepath.Join(commit(t, nil), ".git"),
 				"HEAD": "ref: refs/heads/main"}.write(t, own)
-		}, "does not lead back"},
+		}, "does not point back"},
 		{"no git file", func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, ".git"))
 			files{".git": "hello"}.write(t, dir)
-		}, "no git file"},
+		}, "not a git file"},
 		{"a FIFO", func(t *testing.T, dir string) {
 			remove(t, filepath.Join(dir, ".git"))
 			if err := syscall.Mkfifo(filepath.Join(dir, ".git"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "no regular file"},
+		}, "not a regular file"},
 		{"core.worktree", func(t *testing.T, dir string) { userGit(t, dir, "config", "core.worktree", newDir(t)) },
 			"core.worktree"},
 		{"objects elsewhere", func(t *testing.T, dir string) { linkAway(t, dir, "objects") }, "objects"},

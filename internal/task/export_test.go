@@ -95,7 +95,8 @@ func TestExport(t *testing.T) {
 func TestExportUpload(t *testing.T) {
 	w := newWorld(t)
 	blob := dag.Sum([]byte("a bundle"))
-	files, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Bundle: blob})
+	files, err := thread.NewNode(dag.TypeTree,
+		thread.Files{Tree: strings.Repeat("1", 40), Commit: strings.Repeat("2", 40), Bundle: blob})
 	if err != nil {
 		t.Fatal(err)
 	}
