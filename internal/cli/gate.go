@@ -182,6 +182,11 @@ func (a *app) answerCmd(
 			if err := fill(cmd, g, &ans); err != nil {
 				return err
 			}
+			if row, free := w.goesOn(ctx, g); goOn && free { // before the answer is recorded
+				if _, err := a.openAgreed(ctx, w, row); err != nil {
+					return err
+				}
+			}
 			g, err = w.answer(ctx, g, ans)
 			if errors.Is(err, gate.ErrInvalid) {
 				return badUsage{err}
@@ -190,7 +195,7 @@ func (a *app) answerCmd(
 				return err
 			}
 			if row, free := w.goesOn(ctx, g); goOn && free {
-				return a.resumeAnswered(cmd, row, g)
+				return a.resumeAnswered(cmd, w, row, g)
 			}
 			next, driven := w.whatNext(ctx, g)
 			return a.print(cmd, view.NewAnswered(g, driven), func(out io.Writer) {
@@ -220,16 +225,29 @@ func (w *workplace) goesOn(ctx context.Context, g store.Gate) (store.Thread, boo
 	return row, err == nil && !row.Ended() && !w.view().Driven(ctx, row.ID)
 }
 
-// resumeAnswered resumes a task whose gate was just answered.
-func (a *app) resumeAnswered(cmd *cobra.Command, row store.Thread, g store.Gate) error {
-	w, err := a.open(cmd.Context(), row.Workspace)
+// openAgreed opens the workplace of a task found in w, and makes sure that the person agreed to its commands.
+func (a *app) openAgreed(ctx context.Context, w *workplace, row store.Thread) (*workplace, error) {
+	there, err := a.open(ctx, row.Workspace)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	if err := a.consent(there, nil, false); err != nil {
+		return nil, view.Advise(err, "answer without --resume, then continue with: plait resume %s --trust",
+			w.view().Names().Of(ctx, row))
+	}
+	return there, nil
+}
+
+// resumeAnswered resumes a task found in w, whose gate was just answered.
+func (a *app) resumeAnswered(cmd *cobra.Command, w *workplace, row store.Thread, g store.Gate) error {
 	if !a.json {
 		fmt.Fprintf(a.err, "%s  %s\n", g.ID, g.State)
 	}
-	return a.drive(cmd, w, row, control.Resume{}, driveFlags{})
+	there, err := a.openAgreed(cmd.Context(), w, row) // its files can have changed in the meantime
+	if err != nil {
+		return err
+	}
+	return a.drive(cmd, there, row, control.Resume{}, driveFlags{})
 }
 
 // answer answers a gate, as it was read, on behalf of the person at the keyboard.

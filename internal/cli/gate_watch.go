@@ -100,6 +100,9 @@ func (d *answered) hear(g store.Gate) {
 	d.under.Go(func() {
 		w, err := d.open(d.ctx, row.Workspace)
 		if err == nil {
+			err = d.agreed(w, control.Found{})
+		}
+		if err == nil {
 			_, err = w.control.Drive(d.ctx, row.ID, control.Resume{Wait: true})
 		}
 		var held *store.HeldError // another process was faster

@@ -199,7 +199,7 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 			}
 		}
 		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+changedFiles(changed)+"?") {
-			return usagef("%s changed since commands from it were last run; look at the change, then run again with --trust",
+			return usagef("%s changed since commands from it were last run; look at the change, then allow it with --trust",
 				changedFiles(changed))
 		}
 	}
