@@ -139,7 +139,7 @@ func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r 
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	if row.Flow != flow.ChatFlow {
-		go p.Ask(inner, row.ID, nil)
+		go askPlain(inner, p, row.ID)
 	}
 	for {
 		end, err = w.control.Drive(ctx, row.ID, r)
@@ -163,6 +163,13 @@ func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r 
 		if waits, err := w.answered(ctx, end); err != nil || !waits {
 			return end, false, err
 		}
+	}
+}
+
+// askPlain puts the questions of a task to the person until ctx ends, and says so if it can no longer.
+func askPlain(ctx context.Context, p *tui.Plain, task string) {
+	if err := p.Ask(ctx, task, nil); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(p, "questions are no longer asked here: "+safe(err.Error()))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -105,11 +106,17 @@ func (d *answered) hear(g store.Gate) {
 		if err == nil {
 			_, err = w.control.Drive(d.ctx, row.ID, control.Resume{Wait: true})
 		}
-		var held *store.HeldError // another process was faster
-		if err != nil && !errors.As(err, &held) && !errors.Is(err, engine.ErrInterrupted) {
-			fmt.Fprintln(d.err, "task "+row.ID+" did not continue: "+safe(err.Error()))
-		}
+		tellNotDriven(d.err, row, err)
 	})
+}
+
+// tellNotDriven prints why a task did not continue, unless it was stopped here or another process was faster.
+func tellNotDriven(out io.Writer, row store.Thread, err error) {
+	var held *store.HeldError
+	if err != nil && !errors.As(err, &held) && !errors.Is(err, engine.ErrInterrupted) &&
+		!errors.Is(err, context.Canceled) {
+		fmt.Fprintln(out, "task "+row.ID+" did not continue: "+safe(err.Error()))
+	}
 }
 
 // A gateEvent is what gate watch --json prints for a gate.

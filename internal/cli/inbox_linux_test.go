@@ -1,15 +1,23 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/tui"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // gates opens gates for the task and returns them.
@@ -130,5 +138,60 @@ func TestPlain(t *testing.T) {
 	s.see("done")
 	if all := s.all(); strings.Contains(all, "\x1b[?") || strings.Contains(all, "\x1b[A") {
 		t.Errorf("something moved: %q", all)
+	}
+}
+
+// TestPlainSaysWhatFails checks that an answer after which its task does not continue says why.
+func TestPlainSaysWhatFails(t *testing.T) {
+	p := newPlace(t)
+	if err := os.Mkdir(filepath.Join(p.work, "ws", ".plait"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	configure := func(says string) {
+		p.write(".plait/config.yaml", "default: it\nagents: {it: {kind: command, command: [fake, 'say="+says+"']}}\n")
+	}
+	configure("words")
+	p.write("asks.yaml", `version: 1
+name: asks
+roles: {first: {description: says it}}
+gates: {ask: {kind: input, question: "Which colour?"}}
+graph:
+  $START: {new: {role: ask}}
+  ask: {answered: {role: first, prompt: "{{ answer }}"}}
+  first: {done: {role: $END, prompt: done}}
+`)
+	if out, code := p.run("run", "asks.yaml", "-p", "go", "-q"); code != exitPerson {
+		t.Fatalf("exit code %d: %s", code, out)
+	}
+	configure("other words")
+	s := p.session(300, 24, "--plain", "gate", "watch")
+	s.see("Your answer:")
+	s.press("blue", "enter")
+	s.see(`did not continue: .*config\.yaml changed since`)
+	s.press("ctrl+c")
+	s.end()
+}
+
+// TestPlainSaysWhatIsNotKept checks that an answer that cannot be recorded is not lost silently.
+func TestPlainSaysWhatIsNotKept(t *testing.T) {
+	kept := mem.New(mem.Config{})
+	row := housetest.Begin(t.Context(), t, kept, store.Thread{ID: killID, CreatedAt: 1},
+		housetest.Bundle(t, housetest.TwoSteps("read")), "go")
+	if _, err := gate.New(gate.Config{Store: kept}).Open(t.Context(), store.Gate{Kind: store.GateInput,
+		Source: store.SourceFlow, Task: row.ID, Thread: row.ID, From: row.Head, Question: "Which?"}); err != nil {
+		t.Fatal(err)
+	}
+	full := kept.With(func(op mem.Op, _ mem.When) error {
+		if op == mem.OpCommit {
+			return errors.New("the disk is full")
+		}
+		return nil
+	})
+	var out bytes.Buffer
+	p := tui.NewPlain(tui.Config{Store: full, Views: &view.Reader{Store: full, Nodes: thread.NewReader(full)},
+		Book: gate.New(gate.Config{Store: full}), Person: "ada", In: strings.NewReader("blue\n"), Out: &out})
+	askPlain(t.Context(), p, row.ID)
+	if !strings.Contains(out.String(), "no longer asked here: ") || !strings.Contains(out.String(), "the disk is full") {
+		t.Errorf("it says %q", out.String())
 	}
 }

@@ -130,7 +130,10 @@ func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) err
 		if !free {
 			return
 		}
-		under.Go(func() { cfg.Drive(inner, row, control.Resume{Wait: true}) })
+		under.Go(func() {
+			_, err := cfg.Drive(inner, row, control.Resume{Wait: true})
+			tellNotDriven(p, row, err)
+		})
 	})
 	if errors.Is(err, io.EOF) {
 		return nil
