@@ -88,6 +88,8 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 		end.Row = row
 	}
 	switch {
+	case end.DetachErr != nil:
+		return notDetached(end)
 	case end.Detached:
 		fmt.Fprintln(a.err, a.says("it runs in the background; watch it with: plait task watch ")+end.Row.Short)
 		return nil
@@ -99,6 +101,11 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 		end.Err = err
 	}
 	return a.driven(cmd, w, row, end.Row, end.Err, driven{took: time.Since(began)})
+}
+
+// notDetached reports that a task was stopped for a background process that did not continue it.
+func notDetached(end tui.End) error {
+	return view.Advise(end.DetachErr, "the task was stopped; continue with: plait resume %s", end.Row.Short)
 }
 
 // leftTalk says how to continue a conversation that a person has left.
@@ -121,6 +128,8 @@ func (a *app) talk(cmd *cobra.Command, dir, tree string, opts control.Options) e
 	}
 	end, err := tui.Live(ctx, cfg, tui.Run{Flow: flow.ChatFlow})
 	switch {
+	case end.DetachErr != nil:
+		return notDetached(end)
 	case end.Row.ID == "" || end.Row.Status != store.Blocked && err == nil:
 		return err
 	case end.Err != nil:

@@ -141,16 +141,19 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// configure has the project's agent it say what is given.
+func (p *place) configure(says ...string) {
+	p.t.Helper()
+	if err := os.MkdirAll(filepath.Join(p.work, "ws", ".plait"), 0o755); err != nil {
+		p.t.Fatal(err)
+	}
+	p.write(".plait/config.yaml", "default: it\nagents: {it: {kind: command, command: [fake, "+strings.Join(says, ", ")+"]}}\n")
+}
+
 // TestPlainSaysWhatFails checks that an answer after which its task does not continue says why.
 func TestPlainSaysWhatFails(t *testing.T) {
 	p := newPlace(t)
-	if err := os.Mkdir(filepath.Join(p.work, "ws", ".plait"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	configure := func(says string) {
-		p.write(".plait/config.yaml", "default: it\nagents: {it: {kind: command, command: [fake, 'say="+says+"']}}\n")
-	}
-	configure("words")
+	p.configure("say=words")
 	p.write("asks.yaml", `version: 1
 name: asks
 roles: {first: {description: says it}}
@@ -163,13 +166,41 @@ graph:
 	if out, code := p.run("run", "asks.yaml", "-p", "go", "-q"); code != exitPerson {
 		t.Fatalf("exit code %d: %s", code, out)
 	}
-	configure("other words")
+	p.configure("say=others")
 	s := p.session(300, 24, "--plain", "gate", "watch")
 	s.see("Your answer:")
 	s.press("blue", "enter")
 	s.see(`did not continue: .*config\.yaml changed since`)
 	s.press("ctrl+c")
 	s.end()
+}
+
+// TestNotDetached checks that a task that was stopped for a background process, which refuses it, is not said to run.
+func TestNotDetached(t *testing.T) {
+	p := newPlace(t)
+	p.configure("begun=../begun", "await=../go")
+	p.write("waits.yaml", `version: 1
+name: waits
+roles: {first: {description: waits}}
+graph:
+  $START: {new: {role: first, prompt: "{{ prompt }}"}}
+  first: {done: {role: $END, prompt: done}}
+`)
+	s := p.session(300, 30, "run", "waits.yaml", "-p", "go")
+	s.await("the agent does not begin", func(string) bool {
+		_, err := os.Stat(filepath.Join(p.work, "begun"))
+		return err == nil
+	})
+	p.configure("say=others")
+	s.press("ctrl+c")
+	s.see("d detach")
+	s.press("d")
+	if code := s.end(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if now := s.see("the task was stopped; continue with: plait resume"); strings.Contains(now, "in the background") {
+		t.Errorf("it is said to run:\n%s", now)
+	}
 }
 
 // TestPlainSaysWhatIsNotKept checks that an answer that cannot be recorded is not lost silently.

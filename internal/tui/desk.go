@@ -94,7 +94,7 @@ func (d *desk) do(o order) tea.Msg {
 		return did{what: "stopped: it can be resumed"}
 	case detach:
 		d.stop(o.task)
-		return did{"it continues in a background process", d.cfg.Program.Named(d.cfg.Detach(d.ctx, o.task))}
+		return detached{o.task, d.cfg.Program.Named(d.cfg.Detach(d.ctx, o.task))}
 	case cancel:
 		_, err := d.cfg.Control.Cancel(d.ctx, o.task)
 		return did{"cancelled", d.cfg.Program.Named(err)}
@@ -258,13 +258,13 @@ func (d *desk) continueTask(o continueTask) tea.Msg {
 	_, here := d.jobs[row.ID]
 	d.mu.Unlock()
 	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
-		if how.Prompt == "" {
-			return nil // it is already being driven
+		switch {
+		case how.Prompt != "":
+			return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.Tell(d.ctx, row.ID, how))}
+		case here:
+			return nil // driven follows
 		}
-		if row.Flow == flow.ChatFlow {
-			return did{err: errors.New("it is still working on your last message")}
-		}
-		return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.Tell(d.ctx, row.ID, how))}
+		return elsewhere{}
 	}
 	return d.drive(row, how)
 }

@@ -27,10 +27,11 @@ type Run struct {
 
 // An End is how a live view ended.
 type End struct {
-	Row      store.Thread // as last driven here
-	Err      error        // of driving it
-	Left     bool         // the person left before it ended
-	Detached bool         // it continues in another process
+	Row       store.Thread // as last driven here
+	Err       error        // of driving it
+	Left      bool         // the person left before it ended
+	Detached  bool         // it continues in another process
+	DetachErr error        // why it does not, though the person wanted it: it was stopped
 }
 
 // live shows one task below the scrollback: its tree, and the question being answered. It is
@@ -45,6 +46,7 @@ type live struct {
 	q        *question
 	talk     textinput.Model // input line of a conversation
 	talks    bool
+	saying   string   // text that was sent and can still be refused
 	told     int      // number of conversation steps printed
 	declined []string // questions that the person left unanswered: they do not reopen by themselves
 	working  bool     // this process drives it
@@ -52,7 +54,7 @@ type live struct {
 	reading  bool
 	again    bool
 	stuck    bool // it does not continue without an answer
-	stale    bool // the read in progress began before stuck was set
+	stale    bool // the read in progress began before stuck or run.Watch was set
 	note     string
 	end      End
 }
@@ -114,16 +116,26 @@ func (l *live) take(msg any) []order {
 	case begun:
 		if m.err != nil {
 			l.note = view.OneLine(m.err.Error(), 300)
+			l.refused()
 			return nil
 		}
-		l.run.Task, l.working, l.end.Row = m.row.ID, true, m.row
+		l.run.Task, l.working, l.saying, l.end.Row = m.row.ID, true, "", m.row
 		return append([]order{continueTask{m.row.ID, ""}}, l.look()...)
 	case driven:
 		return l.driven(m)
-	case did:
-		if l.note = m.what; m.err != nil {
+	case elsewhere:
+		l.note, l.working = "Another process works on it.", false
+		l.run.Watch, l.stale = !l.talks, l.reading
+		return l.look()
+	case detached:
+		l.end.Detached, l.end.DetachErr = m.err == nil, m.err
+	case did: // what was said was passed on or refused, or the task was stopped: it is not driven here
+		l.note, l.working = m.what, false
+		if m.err != nil {
 			l.note = view.OneLine(m.err.Error(), 300)
+			l.refused()
 		}
+		l.saying = ""
 		return l.look()
 	case tea.PasteMsg:
 		switch {
@@ -137,6 +149,16 @@ func (l *live) take(msg any) []order {
 		return l.key(m)
 	}
 	return nil
+}
+
+// refused puts text that was not accepted back into the input line.
+func (l *live) refused() {
+	l.working = false
+	if l.saying != "" {
+		l.talk.SetValue(strings.TrimSpace(l.saying + " " + l.talk.Value()))
+		l.talk.CursorEnd()
+		l.saying = ""
+	}
 }
 
 // keep prints lines above the live view, wrapped between words.
@@ -178,7 +200,7 @@ func (l *live) takeTask(m taskRead) []order {
 		}
 	}
 	todo = append(todo, l.turns(m)...)
-	if l.run.Watch && (m.ended() || !m.driven) || l.stuck && !l.stale && len(m.asked) == 0 {
+	if !l.stale && (l.run.Watch && (m.ended() || !m.driven) || l.stuck && len(m.asked) == 0) {
 		return append(todo, quit{})
 	}
 	l.stale = false
@@ -252,7 +274,7 @@ func (l *live) answered(m answered) []order {
 
 // driven handles the end of driving: the task needs a person, or has ended.
 func (l *live) driven(m driven) []order {
-	l.working = false
+	l.working, l.saying = false, ""
 	l.end.Row, l.end.Err = m.row, m.err
 	todo := l.keep(m.lines)
 	waits := m.row.Status == store.Blocked && m.err == nil && !l.run.Silent
@@ -308,7 +330,7 @@ func (l *live) inputKey(k tea.KeyPressMsg) []order {
 		l.note = "Wait for the answer first, then say it."
 		return nil
 	}
-	l.note, l.working = "", true
+	l.note, l.working, l.saying = "", true, said
 	l.talk.Reset()
 	todo := []order{keep{turnLines(turn{person: true, text: said}, l.width)}}
 	if l.run.Task == "" {
@@ -334,7 +356,7 @@ func (l *live) leave(name string) []order {
 		return []order{stop{l.run.Task}, quit{}}
 	case "d":
 		if l.detaches {
-			l.end.Left, l.end.Detached = true, true
+			l.end.Left = true
 			return []order{detach{l.run.Task}, quit{}}
 		}
 	case "esc", "k":

@@ -2,6 +2,7 @@ package tui
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -331,10 +333,31 @@ func TestLeavingAsks(t *testing.T) {
 	if got := keys(l, "ctrl+c"); got != nil || !strings.Contains(drawn(l), "s stop (resume later) · d detach · k keep watching") {
 		t.Errorf("it orders %v:\n%s", got, drawn(l))
 	}
-	if got := keys(l, "k", "ctrl+c", "d"); !cmp.Equal(got, []order{detach{"T"}, quit{}}, whole) || !l.end.Detached {
+	if got := keys(l, "k", "ctrl+c", "d"); !cmp.Equal(got, []order{detach{"T"}, quit{}}, whole) || l.end.Detached {
 		t.Errorf("it orders %v", got)
 	}
-	s := newScreen("/w", newForm(nil, nil), false, noon)
+	l.update(detached{task: "T"})
+	if !l.end.Detached || l.end.DetachErr != nil {
+		t.Errorf("it continues in the background, and the view ends with %+v", l.end)
+	}
+	refused := errors.New("the configuration changed")
+	l = newLive(Run{Task: "T"}, true, noon)
+	keys(l, "ctrl+c", "d")
+	l.update(detached{"T", refused})
+	l.update(driven{row: store.Thread{ID: "T"}, err: engine.ErrInterrupted})
+	if l.end.Detached || l.end.DetachErr != refused {
+		t.Errorf("it does not continue in the background, and the view ends with %+v", l.end)
+	}
+	s := newScreen("/w", newForm(nil, nil), true, noon)
+	s.update(overview{driving: map[string]bool{"T": true}, tasks: []view.TaskRow{{ID: "T", Short: "k7f2"}}})
+	if got := keys(s, "q", "d"); !cmp.Equal(got, []order{detach{"T"}, quit{}}, whole) {
+		t.Errorf("it orders %v", got)
+	}
+	s.update(detached{"T", refused})
+	if !errors.Is(s.failed, refused) || !strings.Contains(s.failed.Error(), "k7f2") {
+		t.Errorf("it does not continue in the background, and the screen ends with %v", s.failed)
+	}
+	s = newScreen("/w", newForm(nil, nil), false, noon)
 	s.update(overview{driving: map[string]bool{"T": true}})
 	keys(s, "q")
 	if got := s.update(overview{}); !cmp.Equal(got, []order{quit{}}, whole) {
@@ -365,6 +388,49 @@ func TestTalk(t *testing.T) {
 	}
 	if got := keys(l, "enter"); !cmp.Equal(got[1], order(continueTask{"T", "x"}), whole) {
 		t.Errorf("it orders %v", got)
+	}
+}
+
+// TestTalkIsRefused tests that text that was not accepted can be sent again, and that a conversation goes on that
+// another process works on.
+func TestTalkIsRefused(t *testing.T) {
+	l := newLive(Run{Flow: "chat"}, false, noon)
+	keys(l, "h", "i", "enter")
+	l.update(begun{err: errors.New("no such agent")})
+	if got := keys(l, "enter"); len(got) != 2 || !cmp.Equal(got[1], order(begin{flow: "chat", prompt: "hi"}), whole) {
+		t.Fatalf("it orders %v", got)
+	}
+	l.update(begun{row: store.Thread{ID: "T"}})
+	l.update(elsewhere{})
+	keys(l, "a", "enter", "b")
+	l.update(did{err: errors.New("the record is full")})
+	if got := l.talk.Value(); got != "a b" || !strings.Contains(drawn(l), "the record is full") {
+		t.Errorf("%q can be sent again:\n%s", got, drawn(l))
+	}
+	keys(l, "enter")
+	l.update(did{what: "sent to the task"})
+	if got := keys(l, "c", "enter"); len(got) != 2 || !cmp.Equal(got[1], order(continueTask{"T", "c"}), whole) {
+		t.Errorf("it orders %v", got)
+	}
+}
+
+// TestElsewhere tests that a task that another process continues is only watched.
+func TestElsewhere(t *testing.T) {
+	l := newLive(Run{Task: "T", Resume: control.Resume{Wait: true}}, false, noon)
+	l.update(driven{row: store.Thread{ID: "T", Status: store.Blocked}})
+	l.update(answered{gate: inputGate("g-1", "Which?")})
+	l.update(elsewhere{})
+	if got := l.update(taskRead{id: "T"}); !cmp.Equal(got, []order{readTask{"T"}}, whole) {
+		t.Errorf("the read began before it was driven, and it orders %v", got)
+	}
+	if got := l.update(taskRead{id: "T", driven: true}); got != nil {
+		t.Errorf("it works, and the view orders %v", got)
+	}
+	if got := keys(l, "ctrl+c"); !cmp.Equal(got, []order{quit{}}, whole) {
+		t.Errorf("leaving stops nothing, and it orders %v", got)
+	}
+	if got := l.update(taskRead{id: "T"}); !cmp.Equal(got, []order{quit{}}, whole) {
+		t.Errorf("it works no more, and the view orders %v", got)
 	}
 }
 

@@ -45,7 +45,8 @@ type (
 		n      int
 		prompt string
 	}
-	// continueTask drives a task here, or passes say to the process that drives it: driven.
+	// continueTask drives a task here: driven. If it is being driven, say is passed on: did; without it, the reply is
+	// elsewhere if another process drives it.
 	continueTask struct{ task, say string }
 	// drive drives a task here as requested: driven.
 	drive struct {
@@ -54,7 +55,7 @@ type (
 	}
 	// stop interrupts a task driven here, which can be resumed.
 	stop struct{ task string }
-	// detach hands a task to a background process.
+	// detach hands a task to a background process: detached.
 	detach struct{ task string }
 	// cancel cancels a task.
 	cancel struct{ task string }
@@ -123,6 +124,13 @@ type (
 		row   store.Thread
 		lines []string // to print about its end
 		err   error
+	}
+	// elsewhere reports that this process does not drive a task because another one does.
+	elsewhere struct{}
+	// detached reports whether a task that was stopped here continues in a background process.
+	detached struct {
+		task string
+		err  error // it does not
 	}
 	// begun reports which task was started or is retried, and how to drive it.
 	begun struct {

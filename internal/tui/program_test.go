@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/view"
@@ -30,5 +31,30 @@ func TestNameOfTheProgram(t *testing.T) {
 	d.ctx = t.Context()
 	if got := d.do(begin{}).(begun); got.err == nil || got.err.Error() != "continue it with plaitd resume k7f2" {
 		t.Errorf("it says %v", got.err)
+	}
+}
+
+// TestContinueElsewhere checks that a desk does not wait for a task that another process drives, and passes on what is
+// said to it.
+func TestContinueElsewhere(t *testing.T) {
+	s := mem.New(mem.Config{})
+	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01K00000000000000000000000", CreatedAt: 1},
+		housetest.Bundle(t, strings.Replace(housetest.TwoSteps("read"), "name: test", "name: chat", 1)), "go")
+	other, err := s.Share().Acquire(t.Context(), row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Release()
+	c := control.New(control.Config{Store: s, Settings: housetest.Settings("fake"), Home: t.TempDir()})
+	d := newDesk(Config{Store: s, Control: c, Views: &view.Reader{Store: s, Nodes: c.Reader()}}, row.ID)
+	d.ctx = t.Context()
+	if got := d.do(continueTask{row.ID, ""}); got != (elsewhere{}) {
+		t.Errorf("it says %#v", got)
+	}
+	if got := d.do(continueTask{row.ID, "and this"}); got != (did{what: "sent to the task"}) {
+		t.Errorf("it says %#v", got)
+	}
+	if !c.HasOpenInput(t.Context(), row.ID) {
+		t.Error("what was said was not passed on")
 	}
 }

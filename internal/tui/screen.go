@@ -2,6 +2,8 @@ package tui
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -28,6 +30,7 @@ type screen struct {
 	confirm *confirm
 	leaving bool
 	note    string // result of the last action
+	failed  error  // of what was done while leaving
 
 	// Reads in progress, so that nothing is read twice concurrently, and those to repeat because
 	// there was news in the meantime.
@@ -98,6 +101,10 @@ func (s *screen) take(msg any) []order {
 			s.note = "task " + m.row.Short + " stopped: " + view.OneLine(m.err.Error(), 200)
 		}
 		return s.look()
+	case detached:
+		if m.err != nil {
+			s.failed = errors.Join(s.failed, fmt.Errorf("task %s was stopped: %w", cmp.Or(s.home.row(m.task).Short, m.task), m.err))
+		}
 	case did:
 		s.note = m.what
 		if m.err != nil {

@@ -16,6 +16,7 @@
 package tui
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -191,13 +192,14 @@ func newDesk(cfg Config, task string) *desk {
 	return &desk{cfg: cfg, task: task, jobs: map[string]context.CancelCauseFunc{}}
 }
 
-// Screen shows a workspace until the person leaves. If task is not "", it is selected.
+// Screen shows a workspace until the person leaves. If task is not "", it is selected. It returns why tasks that were
+// to continue in the background do not.
 func Screen(ctx context.Context, cfg Config, task string) error {
 	s := newScreen(cfg.Workspace, newForm(cfg.Flows, cfg.Scenarios), cfg.Detach != nil, time.Now())
 	if task != "" {
 		s.task = newTaskPane(task)
 	}
-	return run(ctx, cfg, newDesk(cfg, ""), s, true)
+	return cmp.Or(run(ctx, cfg, newDesk(cfg, ""), s, true), s.failed)
 }
 
 // wrap wraps lines between words so that a terminal does not split words.
