@@ -213,8 +213,9 @@ func stat(patch string) []string {
 		line = strings.TrimSuffix(line, "\n")
 		switch {
 		case strings.HasPrefix(line, "diff --git "):
-			_, name, _ := strings.Cut(line, " b/")
-			files, inHunk = append(files, file{name: name}), false
+			files, inHunk = append(files, file{name: view.PatchPath(line)}), false
+		case !inHunk && strings.HasPrefix(line, "rename to ") && len(files) > 0:
+			files[len(files)-1].name = view.GitPath(strings.TrimPrefix(line, "rename to "))
 		case strings.HasPrefix(line, "@@"):
 			inHunk = true
 		case inHunk && strings.HasPrefix(line, "+"):

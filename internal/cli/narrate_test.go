@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 
@@ -77,6 +78,15 @@ func TestStat(t *testing.T) {
 		"diff --git a/x.bin b/x.bin\nnew file mode 100644\nGIT binary patch\nliteral 3\n+abc\n"
 	want := []string{"sum.go | +2 -1", "x.bin  | +0 -0"}
 	if diff := cmp.Diff(want, stat(patch)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	real, err := os.ReadFile("../view/testdata/names.patch") // what git writes
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = []string{"bäh.bin       | +0 -0", "d b/plain.txt | +1 -0", "größe.txt     | +1 -0", "leer-ü        | +0 -0",
+		"nöw           | +0 -0", "ok.txt        | +0 -0"}
+	if diff := cmp.Diff(want, stat(string(real))); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }

@@ -1,8 +1,9 @@
 package web
 
 import (
-	"strconv"
 	"strings"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A changedFile is a file of a patch.
@@ -34,14 +35,10 @@ func splitPatch(patch string) []changedFile {
 		text.Reset()
 	}
 	for l := range strings.Lines(patch) {
-		if rest, ok := strings.CutPrefix(l, "diff --git "); ok {
+		if strings.HasPrefix(l, "diff --git ") {
 			flush()
-			out = append(out, changedFile{What: "changed"})
+			out = append(out, changedFile{What: "changed", Path: view.PatchPath(l)})
 			f, hunk = &out[len(out)-1], false
-			rest = strings.TrimSpace(rest)
-			if i := strings.LastIndex(rest, " b/"); i >= 0 { // later lines, if present, are more precise
-				f.Path = rest[i+3:]
-			}
 			continue
 		}
 		if f == nil {
@@ -74,26 +71,16 @@ func (f *changedFile) head(l string) {
 	case strings.HasPrefix(l, "deleted file"):
 		f.What = "deleted"
 	case strings.HasPrefix(l, "rename from "):
-		f.What, f.From = "renamed", unquoted(strings.TrimPrefix(l, "rename from "))
+		f.What, f.From = "renamed", view.GitPath(strings.TrimPrefix(l, "rename from "))
 	case strings.HasPrefix(l, "rename to "):
-		f.Path = unquoted(strings.TrimPrefix(l, "rename to "))
+		f.Path = view.GitPath(strings.TrimPrefix(l, "rename to "))
 	case word == "GIT" || word == "Binary":
 		f.Binary = true
 	case word == "---" || word == "+++":
-		if name := unquoted(strings.TrimRight(rest, "\t")); name != "/dev/null" && len(name) > 2 {
+		if name := view.GitPath(strings.TrimRight(rest, "\t")); name != "/dev/null" && len(name) > 2 {
 			f.Path = name[2:]
 		}
 	}
-}
-
-// unquoted returns a path as git writes it, without quotes.
-func unquoted(name string) string {
-	if strings.HasPrefix(name, `"`) {
-		if plain, err := strconv.Unquote(name); err == nil {
-			return plain
-		}
-	}
-	return name
 }
 
 // Limits of a page: files of a patch, and bytes of all their lines.
