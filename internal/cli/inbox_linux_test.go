@@ -147,7 +147,8 @@ func (p *place) configure(says ...string) {
 	if err := os.MkdirAll(filepath.Join(p.work, "ws", ".plait"), 0o755); err != nil {
 		p.t.Fatal(err)
 	}
-	p.write(".plait/config.yaml", "default: it\nagents: {it: {kind: command, command: [fake, "+strings.Join(says, ", ")+"]}}\n")
+	p.write(".plait/config.yaml",
+		"default: it\nagents: {it: {kind: command, command: [fake, "+strings.Join(says, ", ")+"]}}\n")
 }
 
 // TestPlainSaysWhatFails checks that an answer after which its task does not continue says why.

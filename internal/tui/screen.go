@@ -103,7 +103,8 @@ func (s *screen) take(msg any) []order {
 		return s.look()
 	case detached:
 		if m.err != nil {
-			s.failed = errors.Join(s.failed, fmt.Errorf("task %s was stopped: %w", cmp.Or(s.home.row(m.task).Short, m.task), m.err))
+			name := cmp.Or(s.home.row(m.task).Short, m.task)
+			s.failed = errors.Join(s.failed, fmt.Errorf("task %s was stopped: %w", name, m.err))
 		}
 	case did:
 		s.note = m.what
