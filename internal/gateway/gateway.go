@@ -5,7 +5,7 @@
 // usage. Laws:
 //
 //   - The key stays in this process. The agent has a token that is valid for one attempt.
-//   - Only the paths of the model's API are forwarded, and only to the one upstream.
+//   - Only the paths and methods of the model's API are forwarded, and only to the one upstream.
 //   - No byte of a response is changed, each chunk is passed on as it arrives, and no request is
 //     repeated: retries are up to the agent.
 //   - Usage is counted from the responses themselves; where they do not report it, it is estimated.
@@ -28,6 +28,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -101,6 +102,9 @@ func below(path string) (string, bool) {
 
 // paths are the paths that are forwarded, below base. One that ends in a slash includes all below it.
 var paths = []string{"/messages", "/messages/count_tokens", "/responses", "/chat/completions", "/models", "/models/"}
+
+// plain reports whether every server reads a path alike: none can take it for a path outside of those forwarded.
+func plain(p string) bool { return path.Clean(p) == p && !strings.ContainsAny(p, `\%;`) }
 
 // Open listens for the requests of one attempt.
 func Open(cfg Config) (*Gateway, error) {
@@ -210,10 +214,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	g.busy.Add(1)
 	g.mu.Unlock()
 	defer g.busy.Done()
-	path, ok := below(r.URL.Path)
-	known := ok && slices.ContainsFunc(paths, func(p string) bool {
-		return path == p || strings.HasSuffix(p, "/") && strings.HasPrefix(path, p)
+	rest, ok := below(r.URL.Path)
+	known := ok && plain(r.URL.Path) && slices.ContainsFunc(paths, func(p string) bool {
+		return rest == p || strings.HasSuffix(p, "/") && strings.HasPrefix(rest, p)
 	})
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case r.Method == http.MethodHead && !known: // a probe
 		w.WriteHeader(http.StatusOK)
@@ -223,8 +228,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnauthorized, "the token is not valid for this attempt")
 	case r.Header.Get("Upgrade") != "": // its usage could not be counted
 		refuse(w, http.StatusBadRequest, "only plain requests are forwarded")
+	case r.Method != http.MethodPost && !(reads && strings.HasPrefix(rest, "/models")):
+		refuse(w, http.StatusMethodNotAllowed, "not a method of the model's API: "+r.Method+" "+r.URL.Path)
 	default:
-		g.pass(w, r, path)
+		g.pass(w, r, rest)
 	}
 }
 

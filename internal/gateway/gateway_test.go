@@ -87,6 +87,9 @@ func TestForwards(t *testing.T) {
 	if code, body := ask(t, through, "POST", "http://gateway/v1/messages", g.Token()); code != 200 || body != stream {
 		t.Errorf("by the socket: %d %q", code, body)
 	}
+	if code, body := ask(t, c, "GET", g.URL()+"/v1/models/vendor/m-1", g.Token()); code != 200 || body != stream {
+		t.Errorf("a model: %d %q", code, body)
+	}
 	if said := g.Bypassed(); said != "" {
 		t.Errorf("of an agent that asked it says %q", said)
 	}
@@ -117,6 +120,20 @@ func TestRefuses(t *testing.T) {
 		{"POST", "/v1/messages/../files", g.Token(), 404},
 		{"GET", "/v1/organizations/keys", g.Token(), 404},
 		{"HEAD", "/api/hello", "", 200},
+		{"HEAD", "/v1/models/../x", "", 200},
+		{"DELETE", "/v1/models/../../admin/keys", g.Token(), 404},
+		{"POST", "/v1/models/../../admin/keys", g.Token(), 404},
+		{"GET", "/v1/models/%2e%2e/%2e%2e/admin/keys", g.Token(), 404},
+		{"GET", "/v1/models/..%2F..%2Fadmin/keys", g.Token(), 404},
+		{"GET", "/v1/models/%252e%252e/files", g.Token(), 404},
+		{"GET", "/v1/models/..%5Cfiles", g.Token(), 404},
+		{"GET", "/v1/models/..;/files", g.Token(), 404},
+		{"GET", "/v1/models//x", g.Token(), 404},
+		{"POST", "/v1beta/models/../../v1/files", g.Token(), 404},
+		{"DELETE", "/v1/models/m", g.Token(), 405},
+		{"PUT", "/v1/messages", g.Token(), 405},
+		{"GET", "/v1/messages", g.Token(), 405},
+		{"GET", "/v1/responses", g.Token(), 405},
 	} {
 		if code, body := ask(t, c, try.method, g.URL()+try.path, try.token); code != try.code {
 			t.Errorf("%s %s: %d %s", try.method, try.path, code, body)
