@@ -21,32 +21,47 @@ import (
 // skipped. Two runs of one flow with the same answers have the same digest on any
 // store, even if they were killed. A chain without steps has the zero hash.
 func (r *Reader) Digest(ctx context.Context, head dag.Hash) (dag.Hash, error) {
-	steps, err := r.Steps(ctx, head)
-	if err != nil {
-		return dag.Hash{}, err
-	}
+	return r.digest(ctx, head, map[dag.Hash]dag.Hash{})
+}
+
+// digest is Digest, where known has the digests at the steps that were folded before: a path shares
+// the chain before its fork.
+func (r *Reader) digest(ctx context.Context, head dag.Hash, known map[dag.Hash]dag.Hash) (dag.Hash, error) {
+	var steps []Step
 	var prev dag.Hash
-	for s := range r.WithTexts(ctx, steps) {
-		if s.State.Role == RoleCompact {
-			continue
-		}
-		if prev, err = r.fold(ctx, prev, s.State); err != nil {
+	for s, err := range r.walk(ctx, head, 3*Window) {
+		if err != nil {
 			return dag.Hash{}, err
 		}
+		if d, ok := known[s.Hash]; ok {
+			prev = d
+			break
+		}
+		steps = append(steps, s)
+	}
+	slices.Reverse(steps)
+	for s := range r.WithTexts(ctx, steps) {
+		if s.State.Role != RoleCompact {
+			var err error
+			if prev, err = r.fold(ctx, prev, s.State, known); err != nil {
+				return dag.Hash{}, err
+			}
+		}
+		known[s.Hash] = prev
 	}
 	return prev, nil
 }
 
 // fold adds one step. Paths and children are separate chains; the depth of their
 // nesting is bounded by the flow's maxDepth.
-func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, error) {
+func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State, known map[dag.Hash]dag.Hash) (dag.Hash, error) {
 	text, err := r.Text(ctx, s.Content)
 	if err != nil {
 		return dag.Hash{}, err
 	}
 	var child dag.Hash
 	if !s.ChildThread.IsZero() {
-		if child, err = r.Digest(ctx, s.ChildThread); err != nil {
+		if child, err = r.digest(ctx, s.ChildThread, known); err != nil {
 			return dag.Hash{}, err
 		}
 	}
@@ -61,7 +76,7 @@ func (r *Reader) fold(ctx context.Context, prev dag.Hash, s *State) (dag.Hash, e
 	for i, p := range s.Paths {
 		var d dag.Hash
 		if p.Status != store.Cancelled {
-			if d, err = r.Digest(ctx, p.Head); err != nil {
+			if d, err = r.digest(ctx, p.Head, known); err != nil {
 				return dag.Hash{}, err
 			}
 		}
