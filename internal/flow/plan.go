@@ -211,8 +211,11 @@ func (p *Plan) badSchemas(most int) (wrong []string) {
 		if a.OutputSchema == nil || most > 0 && i >= most {
 			continue
 		}
-		if _, err := compileSchema(a.OutputSchema); err != nil {
+		if s, err := compileSchema(a.OutputSchema); err != nil {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: %v", i, err))
+		} else if expands(s) {
+			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: its references expand to more than %d schemas", i,
+				maxWork))
 		} else if _, err := compileSchema(withResult(schemaFile("worker-output"), a.OutputSchema)); err != nil {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: as a part of the worker's: %v", i, err))
 		}

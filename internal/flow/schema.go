@@ -334,6 +334,9 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("meta is not JSON: %w", err)
 	}
+	if tooMuch(c.schema, doc, len(data)) {
+		return fmt.Errorf("the schema of role %s applies too often to parts of the output: make it less nested", role)
+	}
 	err = c.schema.Validate(doc)
 	var ve *jsonschema.ValidationError
 	if !errors.As(err, &ve) {
