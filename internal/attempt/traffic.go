@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -197,7 +198,8 @@ func (t *traffic) close(result *agent.Result, err error) error {
 	if t.tape != nil {
 		var bad error
 		if t.p.Row.Calls, t.p.kept.calls, bad = t.tape.close(); bad != nil {
-			return errors.Join(err, bad)
+			// Not joined with err: after a failure of the agent the step would be committed, without bytes that it names.
+			return fmt.Errorf("keep the requests to the model: %w", bad)
 		}
 		t.p.Row.Pins = append(t.p.Row.Pins, t.tape.pins...)
 	}

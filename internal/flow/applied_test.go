@@ -17,8 +17,8 @@ func chained(n int) string {
 }
 
 // binding returns a schema with a reference that a value binds to a schema that applies the others twice.
-const binding = `{"$id": "flow:///outer.json", "$dynamicAnchor": "n", "items": {"$ref": "inner.json"}, "$defs": {"i": ` +
-	`{"$id": "inner.json", "allOf": [{"$dynamicRef": "#n"}, {"$dynamicRef": "#n"}], "$defs": {"n": ` +
+const binding = `{"$id": "flow:///outer.json", "$dynamicAnchor": "n", "items": {"$ref": "inner.json"}, "$defs": {` +
+	`"i": {"$id": "inner.json", "allOf": [{"$dynamicRef": "#n"}, {"$dynamicRef": "#n"}], "$defs": {"n": ` +
 	`{"$dynamicAnchor": "n"}}}}}`
 
 const tree = `{"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}, "left": ` +

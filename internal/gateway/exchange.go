@@ -14,10 +14,11 @@ import (
 )
 
 // How much is held of a request and of its response, in bytes. A longer request is refused; the rest of a
-// longer response is passed on but not kept.
+// longer response is passed on but not kept. maxHeld is how many requests and responses are held at a time.
 const (
 	maxRequest = 64 << 20
 	maxKept    = 64 << 20
+	maxHeld    = 16
 )
 
 // An exchange is one request and its response.
@@ -26,6 +27,7 @@ type exchange struct {
 	asked int64 // length of the request in bytes, -1 if not known
 	meter meter
 	keep  bool // whether to keep the response's body
+	lost  bool // some of the response's body was not kept
 	reply agent.Reply
 }
 
@@ -42,6 +44,13 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 	}
 	end := func(agent.Usage) {}
 	if t := g.cfg.Traffic; t != nil {
+		select {
+		case g.held <- struct{}{}:
+			defer func() { <-g.held }()
+		case <-r.Context().Done():
+			refuse(w, http.StatusServiceUnavailable, "the attempt is over")
+			return
+		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 		if err != nil {
 			refuse(w, http.StatusRequestEntityTooLarge, "the request cannot be read: "+err.Error())
@@ -117,8 +126,9 @@ func (b *watched) Read(p []byte) (int, error) {
 	if x.keep {
 		x.reply.Body = append(x.reply.Body, p[:min(n, room)]...)
 	}
+	x.lost = x.lost || n > room
 	if err == io.EOF || x.meter.last { // an agent that has the last event may not read until EOF
-		x.reply.Cut = n > room
+		x.reply.Cut = x.lost
 	}
 	return n, err
 }

@@ -75,6 +75,7 @@ type Gateway struct {
 	end     context.CancelFunc
 	done    sync.WaitGroup // the listeners
 	reached atomic.Bool    // a request for an answer arrived
+	held    chan struct{}  // one for each request whose body is held
 
 	mu     sync.Mutex
 	used   Usage
@@ -113,7 +114,7 @@ func Open(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open gateway: %w", err)
 	}
-	g := &Gateway{cfg: cfg, token: "plait-" + rand.Text(), dir: dir}
+	g := &Gateway{cfg: cfg, token: "plait-" + rand.Text(), dir: dir, held: make(chan struct{}, maxHeld)}
 	g.tcp, err = net.Listen("tcp4", "127.0.0.1:0")
 	if err == nil {
 		g.unix, err = net.Listen("unix", g.Socket())

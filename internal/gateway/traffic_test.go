@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -259,6 +260,46 @@ func TestRemembersFailures(t *testing.T) {
 		}
 		if got := g.Failed(); got != step.want {
 			t.Errorf("after %q on %s: got %+v, want %+v", step.answer, step.path, got, step.want)
+		}
+	}
+}
+
+// never is a body that must not be read.
+type never struct{ t *testing.T }
+
+func (n never) Read([]byte) (int, error) {
+	n.t.Error("the body is read")
+	return 0, io.EOF
+}
+
+// TestHoldsFewBodies checks that a body is read only when there is room for it, and that the room is given back.
+func TestHoldsFewBodies(t *testing.T) {
+	g, c := listen(t, &ear{}, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, stream) })
+	for range 2 * maxHeld {
+		post(t, c, g, "/messages", "{}")
+	}
+	for range maxHeld {
+		g.held <- struct{}{}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	w := httptest.NewRecorder()
+	g.pass(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/messages", never{t}), "/messages")
+	if w.Code != http.StatusServiceUnavailable {
+		t.Errorf("a request for which there is no room: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestLongResponseIsCut checks that a response is cut if any of it was not kept, not only its end.
+func TestLongResponseIsCut(t *testing.T) {
+	for more, cut := range map[int]bool{0: false, 5: false, 6: true, 50: true} {
+		x := &exchange{call: &agent.Call{}, keep: true, reply: agent.Reply{Cut: true, Body: make([]byte, maxKept-5, maxKept)}}
+		b := &watched{io.NopCloser(iotest.OneByteReader(strings.NewReader(strings.Repeat("x", more)))), x}
+		if _, err := io.Copy(io.Discard, b); err != nil {
+			t.Fatal(err)
+		}
+		if x.reply.Cut != cut || len(x.reply.Body) != maxKept-5+min(more, 5) {
+			t.Errorf("%d bytes more: cut %t, %d kept", more, x.reply.Cut, len(x.reply.Body))
 		}
 	}
 }

@@ -51,13 +51,19 @@ type CallRecorder struct {
 	open  map[*ModelCall]bool
 	last  dag.Hash // the last node
 	lanes map[string]laneEnd
+	order []string // the lanes, the one that was used last at the end
+	held  int      // the sizes of lanes
 	seen  map[dag.Hash]bool
 }
+
+// maxLanes limits the sizes of all lanes together. Of the lane that was used last, the body is always kept.
+const maxLanes = 64 << 20
 
 // A laneEnd is the last body of a lane.
 type laneEnd struct {
 	messages [][]byte
 	hashes   []dag.Hash
+	size     int // of the body and its division, in bytes
 }
 
 // Request adds a request. c says when and how it was sent, and names the model if the body does
@@ -81,7 +87,15 @@ func (b *CallRecorder) Request(c ModelCall, body []byte) (*ModelCall, []store.Ob
 	for _, m := range messages[c.Keep:] {
 		c.Parts, blobs = b.blob(c.Parts, blobs, m)
 	}
-	b.lanes[c.Lane] = laneEnd{messages, slices.Concat(last.hashes[:c.Keep], c.Parts[1:])}
+	size := len(body) + 64*len(messages)
+	b.lanes[c.Lane] = laneEnd{messages, slices.Concat(last.hashes[:c.Keep], c.Parts[1:]), size}
+	b.held += size - last.size
+	b.order = append(slices.DeleteFunc(b.order, func(l string) bool { return l == c.Lane }), c.Lane)
+	for b.held > maxLanes && len(b.order) > 1 { // a lane that goes on without its last body shares nothing with it
+		b.held -= b.lanes[b.order[0]].size
+		delete(b.lanes, b.order[0])
+		b.order = b.order[1:]
+	}
 	b.calls, b.open[&c] = append(b.calls, &c), true
 	return &c, blobs
 }
@@ -105,6 +119,9 @@ func (b *CallRecorder) blob(hashes []dag.Hash, blobs []store.Object, data []byte
 
 // maxCallsNode roughly limits a calls node in bytes, well below the limit for any node.
 const maxCallsNode = 4 << 20
+
+// maxCallText limits each text of a call in bytes: agents and servers choose them.
+const maxCallText = 256
 
 // Answered returns nodes for the leading run of answered requests that are in no node yet. needs
 // are the blobs that they refer to.
@@ -135,7 +152,12 @@ func (b *CallRecorder) nodes(n int) (last dag.Hash, nodes []store.Object, err er
 	for rest := b.calls[:n]; len(rest) > 0; {
 		n, size := 0, 0
 		for ; n < len(rest) && (n == 0 || size < maxCallsNode); n++ {
-			size += 1024 + 70*len(rest[n].Parts)
+			c := rest[n]
+			size += 1024 + 70*len(c.Parts)
+			for _, text := range []*string{&c.Path, &c.Model, &c.Type, &c.ReplyType} {
+				*text = strings.ToValidUTF8((*text)[:min(len(*text), maxCallText)], "")
+				size += len(dag.AppendString(nil, *text))
+			}
 		}
 		obj, err := NewNode(dag.TypeCalls, Calls{rest[:n], b.last})
 		if err != nil {

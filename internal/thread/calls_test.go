@@ -152,6 +152,62 @@ func TestManyCalls(t *testing.T) {
 	}
 }
 
+// TestFewLanesAreHeld checks that bodies of old lanes are let go of, since an agent can begin as many as it likes, and
+// that such a lane goes on: its next request shares nothing with the one before.
+func TestFewLanesAreHeld(t *testing.T) {
+	var b thread.CallRecorder
+	ask := func(model int) *thread.ModelCall {
+		body := fmt.Appendf(nil, `{"model":"m%d","messages":[1%s]}`, model, strings.Repeat(",1", 18_000))
+		c, _ := b.Request(thread.ModelCall{Path: "/messages"}, body)
+		return c
+	}
+	const many = 80 // of more than a megabyte each
+	for i := range many {
+		ask(i)
+	}
+	for _, tt := range []struct{ model, keep, parts int }{{many - 1, 18_001, 1}, {0, 0, 18_002}, {0, 18_001, 1}} {
+		if c := ask(tt.model); c.Keep != tt.keep || len(c.Parts) != tt.parts {
+			t.Errorf("model %d: keeps %d, has %d parts; want %d, %d", tt.model, c.Keep, len(c.Parts), tt.keep, tt.parts)
+		}
+	}
+}
+
+// TestLongTextsOfCalls checks that texts that an agent or a server chose do not keep a call from being recorded.
+func TestLongTextsOfCalls(t *testing.T) {
+	long := "x" + strings.Repeat("é", 5<<20)
+	escaped := strings.Repeat(`\u0001`, 500)
+	var b thread.CallRecorder
+	var objects []store.Object
+	for i := range 5000 {
+		body := fmt.Appendf(nil, `{"model":"%s","messages":[]}`, escaped)
+		m := thread.ModelCall{Path: "/models/" + strings.Repeat("\x02", 500), Type: strings.Repeat("\x03", 500)}
+		if i == 0 {
+			body, m = fmt.Appendf(nil, `{"model":"%s","messages":[]}`, long), thread.ModelCall{Type: "a\xff/b", Path: long}
+		}
+		c, blobs := b.Request(m, body)
+		if i == 0 {
+			c.ReplyType = long
+		}
+		objects = append(append(objects, blobs...), b.Response(c, nil)...)
+	}
+	h, nodes, err := b.Nodes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := mem.New(mem.Config{})
+	if err := s.Commit(t.Context(), store.Batch{Objects: append(objects, nodes...)}); err != nil {
+		t.Fatal(err)
+	}
+	calls, err := thread.NewReader(s).ModelCalls(t.Context(), h)
+	if err != nil || len(calls) != 5000 {
+		t.Fatalf("%d calls, %v", len(calls), err)
+	}
+	short := "x" + strings.Repeat("é", 127) // half a letter more is left out
+	if c := calls[0]; c.Model != short || c.Path != short || c.ReplyType != short || c.Type != "a/b" {
+		t.Errorf("model %q, path %q, types %q and %q", c.Model, c.Path, c.Type, c.ReplyType)
+	}
+}
+
 func TestLanes(t *testing.T) {
 	ask := func(path, body string) string {
 		c, _ := new(thread.CallRecorder).Request(thread.ModelCall{Path: path}, []byte(body))
