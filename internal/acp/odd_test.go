@@ -299,7 +299,7 @@ func TestWrongDefinitions(t *testing.T) {
 		"leaves the working":   {Command: l.cfg.Command, Dir: "../x"},
 		"there is none at":     {Kind: "copilot", Path: l.Dir},
 		"GEMINI_API_KEY":       {Kind: "gemini", Path: os.Args[0]},
-		"no address":           {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}},
+		"is not the address":   {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}},
 		"set model: in the ag": {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k"}},
 	} {
 		for _, name := range []string{"gemini", "qwen"} {
