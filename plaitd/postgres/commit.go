@@ -123,15 +123,19 @@ func (s *Store) more() *request {
 	return nil
 }
 
+// errUnsure says that an earlier try of a group may have been applied, although its answer was lost.
+var errUnsure = errors.New("an earlier try may have been applied")
+
 // apply commits a group and answers its requests. A batch that the server cannot take
-// at all, because it is too large, fails alone.
+// at all, because it is too large, fails alone. A group that may have been applied is not
+// split: its batches would be applied again, under ids of their own.
 func (s *Store) apply(rs []*request) {
 	changes := make([]*change, len(rs))
 	for i, r := range rs {
 		changes[i] = r.change
 	}
 	results, err := s.commit(changes)
-	if err != nil && len(rs) > 1 && !passing(err) && !errors.Is(err, errClosed) {
+	if err != nil && len(rs) > 1 && !passing(err) && !errors.Is(err, errUnsure) && !errors.Is(err, errClosed) {
 		for _, r := range rs {
 			s.apply([]*request{r})
 		}
@@ -168,18 +172,21 @@ func (s *Store) commit(changes []*change) (results []string, err error) {
 	id := make([]byte, 16)
 	rand.Read(id)
 	var pos int64
-	again := false
+	tried, again := false, false
 	err = s.patiently(s.ctx, func(ctx context.Context) error {
+		again, tried = tried, true
 		args, err := g.args(id, again)
 		if err != nil {
 			return err
 		}
-		again = true
 		return on(ctx, s.writers, func(c *pgx.Conn) error {
 			return c.QueryRow(ctx, commitSQL, args...).Scan(&results, &pos)
 		})
 	})
-	if err != nil {
+	switch {
+	case err != nil && again:
+		return nil, fmt.Errorf("%w: %w", errUnsure, err)
+	case err != nil:
 		return nil, err
 	}
 	if len(results) != len(changes) {
