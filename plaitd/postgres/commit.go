@@ -166,6 +166,11 @@ var commitSQL = func() string {
 	return q.String() + ")"
 }()
 
+// awaitStandby changes nothing, but writes: a synchronous standby that has it also has all commits before it. A try that
+// only finds what an earlier one applied writes nothing, and so would not wait.
+const awaitStandby = "UPDATE plait.counters SET value = value WHERE name = 'pos' AND (current_setting('synchronous_commit')" +
+	" <> 'off' OR set_config('synchronous_commit', 'on', true) <> '')"
+
 // commit applies changes in one transaction, once, however often it has to be retried.
 func (s *Store) commit(changes []*change) (results []string, err error) {
 	g := groupOf(changes)
@@ -180,7 +185,11 @@ func (s *Store) commit(changes []*change) (results []string, err error) {
 			return err
 		}
 		return on(ctx, s.writers, func(c *pgx.Conn) error {
-			return c.QueryRow(ctx, commitSQL, args...).Scan(&results, &pos)
+			err := c.QueryRow(ctx, commitSQL, args...).Scan(&results, &pos)
+			if err == nil && again {
+				_, err = c.Exec(ctx, awaitStandby)
+			}
+			return err
 		})
 	})
 	switch {

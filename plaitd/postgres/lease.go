@@ -62,7 +62,7 @@ func (s *Store) acquire(ctx context.Context, name string) (*lease, error) {
 	}
 	s.held.asking.Lock()
 	defer s.held.asking.Unlock()
-	for {
+	for asked := time.Now(); ; {
 		var token, held int64
 		var holder *string
 		dead := s.held.droppedToken(name)
@@ -85,6 +85,9 @@ func (s *Store) acquire(ctx context.Context, name string) (*lease, error) {
 				// The next round takes it: from a dead process, or from this one, which
 				// released it or never received the answer to an earlier request.
 				s.held.drop(name, held)
+				if took := time.Since(asked); took > s.cfg.Patience {
+					return nil, fmt.Errorf("no answer for %s", took.Round(time.Second))
+				}
 				continue
 			}
 			return nil, &store.HeldError{Name: name, Owner: h.owner}

@@ -26,7 +26,7 @@ const (
 )
 
 // patiently runs f until it gets an answer, whatever happens to the connection or the server
-// meanwhile, for at most Config.Patience. Each try may take Config.Try.
+// meanwhile, for at most Config.Patience. Each try may take Config.Try; what comes later is no answer.
 func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.insist(ctx, func(error) time.Duration { return s.cfg.Patience }, f)
 }
@@ -40,6 +40,9 @@ func (s *Store) insist(ctx context.Context, worth func(error) time.Duration, f f
 		}
 		try, cancel := context.WithTimeout(ctx, s.cfg.Try)
 		err := f(try)
+		if err == nil {
+			err = try.Err() // a commit that was canceled while it waited for a standby reports success
+		}
 		cancel()
 		switch {
 		case err == nil || ctx.Err() != nil || !passing(err):

@@ -59,15 +59,21 @@ func (s *Store) sweep(
 		return nil, nil, err
 	}
 	var tx pgx.Tx
+	undo := func() {
+		if tx != nil {
+			tx.Rollback(context.WithoutCancel(ctx)) // no effect once committed
+		}
+	}
+	defer undo()
 	err = s.patiently(ctx, func(try context.Context) error {
+		undo() // of a try that took too long
 		tx, err = s.lock(try)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) // no effect once committed
-	var mu sync.Mutex                             // a connection runs one query at a time
+	var mu sync.Mutex // a connection runs one query at a time
 	chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 		mu.Lock()
 		defer mu.Unlock()
