@@ -178,7 +178,8 @@ func (s *Store) commit(changes []*change) (results []string, err error) {
 	rand.Read(id)
 	var pos int64
 	tried, again := false, false
-	err = s.patiently(s.ctx, func(ctx context.Context) error {
+	// Close waits for a try in progress.
+	err = s.patiently(context.WithoutCancel(s.ctx), func(ctx context.Context) error {
 		again, tried = tried, true
 		args, err := g.args(id, again)
 		if err != nil {

@@ -134,6 +134,14 @@ func (s *Store) beat(ctx context.Context) error {
 		had[f] = true
 	}
 	s.held.lose(func(f store.Fence) bool { return had[f] && !have[f] })
+	if s.held.asking.TryLock() { // while none is being taken, one that we do not know of is one whose answer was lost
+		for f := range have {
+			if !had[f] && !s.held.has(f) {
+				s.held.drop(f.Name, f.Token)
+			}
+		}
+		s.held.asking.Unlock()
+	}
 	for _, f := range dropped {
 		if !have[f] || s.release(ctx, f) == nil {
 			s.held.settled(f)

@@ -108,6 +108,7 @@ func passing(err error) bool {
 	}
 	for _, passes := range []error{
 		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
+		pgconn.ErrReadOnlyConnection, pgconn.ErrStandbyConnection, // target_session_attrs: no server has taken over yet
 	} {
 		if errors.Is(err, passes) {
 			return true
