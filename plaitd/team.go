@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -39,12 +42,28 @@ func (p place) secrets() []string {
 		if text == "" {
 			continue
 		}
-		if cfg, parseErr := pgx.ParseConfig(text); err == nil && parseErr == nil && filepath.IsAbs(cfg.Host) {
-			list = append(list, cfg.Host)
+		for _, m := range secretSetting.FindAllStringSubmatch(text, -1) {
+			file := m[1]
+			if strings.Contains(text, "://") {
+				if plain, err := url.QueryUnescape(file); err == nil {
+					file = plain
+				}
+			}
+			list = append(list, strings.Trim(file, "'"))
+		}
+		if cfg, parseErr := pgx.ParseConfig(text); err == nil && parseErr == nil {
+			for _, host := range postgres.Hosts(cfg) {
+				if filepath.IsAbs(host) {
+					list = append(list, host)
+				}
+			}
 		}
 	}
 	return list
 }
+
+// secretSetting matches the settings of a URL, or of KEY=VALUE …, that name a file with a password or a key.
+var secretSetting = regexp.MustCompile(`\b(?:passfile|sslkey|servicefile)\s*=\s*('[^']*'|[^&\s]+)`)
 
 // guarded returns an error if the server admits clients without password or key.
 func (p place) guarded(ctx context.Context) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -54,7 +55,7 @@ func grantWorker(ctx context.Context, cfg Config, role string) error {
 }
 
 // Unguarded reports whether the server admits a client that knows where the record is, but has neither password nor
-// key. A Unix socket admits whoever can reach its file: such a server is not tried.
+// key. A Unix socket admits whoever can reach its file: such hosts are not tried.
 func Unguarded(ctx context.Context, cfg Config) (bool, error) {
 	for _, dsn := range []string{cfg.URL, cfg.Direct} {
 		if dsn == "" {
@@ -64,8 +65,13 @@ func Unguarded(ctx context.Context, cfg Config) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("look whether a password is asked for: %w", err)
 		}
+		c.Fallbacks = slices.DeleteFunc(c.Fallbacks, func(f *pgconn.FallbackConfig) bool { return filepath.IsAbs(f.Host) })
 		if filepath.IsAbs(c.Host) {
-			continue
+			if len(c.Fallbacks) == 0 {
+				continue
+			}
+			next := c.Fallbacks[0]
+			c.Host, c.Port, c.TLSConfig, c.Fallbacks = next.Host, next.Port, next.TLSConfig, c.Fallbacks[1:]
 		}
 		settle(c, false)
 		c.Password = ""
@@ -80,6 +86,15 @@ func Unguarded(ctx context.Context, cfg Config) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// Hosts returns all hosts that a client tries.
+func Hosts(c *pgx.ConnConfig) []string {
+	list := []string{c.Host}
+	for _, way := range c.Fallbacks {
+		list = append(list, way.Host)
+	}
+	return list
 }
 
 func tlsOf(ways []*pgconn.FallbackConfig) (list []*tls.Config) {
