@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/plaitd/pgtest"
@@ -81,6 +82,24 @@ func TestWorker(t *testing.T) {
 	rest, _ := io.ReadAll(said)
 	if err := worker.Wait(); err != nil || !strings.Contains(string(rest), "stopped") {
 		t.Errorf("the worker ends with %v and says %q", err, rest)
+	}
+}
+
+// TestWorkerWithoutEngine starts a worker whose engine fails, as River cannot take that many threads: it exits.
+func TestWorkerWithoutEngine(t *testing.T) {
+	h := newHost(t, pgtest.Shared(t).Database(t))
+	h.run(0, "migrate")
+	worker := h.command("worker", "--unsafe-agents", "--max-agents", "100000")
+	var said strings.Builder
+	worker.Stderr = &said
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hangs := time.AfterFunc(20*time.Second, func() { worker.Process.Kill() })
+	defer hangs.Stop()
+	err := worker.Wait()
+	if code := worker.ProcessState.ExitCode(); code <= 0 {
+		t.Errorf("the worker ends with %v and says %q", err, &said)
 	}
 }
 

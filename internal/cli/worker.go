@@ -165,10 +165,12 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stats.Close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	defer stop()                               // before beside.Wait
+	serving, end := context.WithCancel(ctx)
+	defer end() // before beside.Wait, as is stop
+	defer stop()
 	beside.Go(func() { relay.Run(following) }) // events of what is driven while it drains are relayed too
 	beside.Go(func() { a.tidy(following, log) })
-	beside.Go(func() { worker.Present(ctx, f.name) })
+	beside.Go(func() { worker.Present(serving, f.name) })
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))
