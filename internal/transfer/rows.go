@@ -97,12 +97,13 @@ func (r taskRows) roots() (all []dag.Hash) {
 
 // seen is what To already has of a task.
 type seen struct {
-	there  bool
-	events int // number of events
+	there   bool
+	events  int  // number of events
+	removed bool // it was removed, which left an event
 }
 
 // compare looks for the task in To. Either To has all that From has of it, or nothing but events
-// of an interrupted import; otherwise why says how it differs.
+// of an interrupted import or that of its removal; otherwise why says how it differs.
 func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string, err error) {
 	id := rows.root().ID
 	_, err = c.cfg.To.Thread(ctx, id)
@@ -112,12 +113,18 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 	s.there = err == nil
 	kept := 0
 	err = event.Each(ctx, c.cfg.To, store.EventFilter{Task: id}, new(int64), func(ev store.Event) error {
+		if !s.there && kept == 0 && event.Is(ev, event.ThreadRemoved{}) {
+			s.removed = true
+		}
 		if kept < len(rows.events) && !sameEvent(ev, rows.events[kept]) && why == "" {
 			why = fmt.Sprintf("event %d differs here", kept+1)
 		}
 		kept++
 		return nil
 	})
+	if err == nil && s.removed {
+		return s, "", nil
+	}
 	if err != nil || why != "" {
 		return s, why, err
 	}

@@ -8,7 +8,8 @@
 //     present; one that differs is refused.
 //   - Every operation can be repeated, and continues where it was interrupted.
 //
-// Nothing is deleted, nothing is driven, and no file of a workspace is read or written.
+// Nothing is deleted, except the event that a task was removed from To when it comes again. Nothing is
+// driven, and no file of a workspace is read or written.
 package transfer
 
 import (
@@ -133,6 +134,12 @@ func (c *copier) task(ctx context.Context, root store.Thread) (Item, error) {
 	if err != nil || why != "" {
 		item.State, item.Why = Differs, why
 		return item, err
+	}
+	if seen.removed {
+		// Its events begin again at 1.
+		if err := c.to.Commit(ctx, store.Batch{Remove: []string{root.ID}}); err != nil {
+			return item, err
+		}
 	}
 	// Even a task that is present may lack objects: an import was interrupted, or a backup is
 	// older.
