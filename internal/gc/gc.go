@@ -9,7 +9,9 @@
 // Laws:
 //
 //  1. An object stays if a row reaches it, if it is pinned, or if it was put within
-//     the grace period; so does everything that it refers to.
+//     the grace period; so does everything that it refers to. An object that is put
+//     during a collection keeps only what was kept anyway: so a batch puts again what
+//     its new objects refer to, unless a row or pin reaches it.
 //  2. An object is deleted before what it refers to. Every object that exists at any
 //     moment, even after a crash, still has everything below it.
 //  3. A reachable object that is missing stops the collection before it deletes.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -30,10 +32,14 @@ type marks struct {
 // mark marks what rows and pins reach now and was not marked before. After an error the marks are incomplete
 // and must be discarded.
 func (m *marks) mark(ctx context.Context, v store.View) error {
-	for h := range m.suspects {
+	for _, h := range slices.Collect(maps.Keys(m.suspects)) {
 		delete(m.suspects, h)
 		refs, err := m.refs(ctx, v, h)
-		if err != nil && !isDamaged(err) {
+		if isDamaged(err) {
+			m.suspect(h) // it may still be put
+			continue
+		}
+		if err != nil {
 			return err
 		}
 		if err := m.markKept(ctx, v, refs); err != nil {

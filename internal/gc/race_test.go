@@ -1,6 +1,7 @@
 package gc_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"iter"
@@ -94,6 +95,33 @@ func TestBetweenMarkAndSweep(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An object that is missing below a pinned one may be put after the mark, and be reached by a row at once.
+func TestMissingObjectIsPut(t *testing.T) {
+	forEachStore(t, func(t *testing.T, now *clock, s, other store.Store) {
+		begin(t, s, "A")
+		below := content(t, "below")
+		old := content(t, "old", below.Hash)
+		lost := content(t, "lost", old.Hash)
+		kept := content(t, "kept", lost.Hash)
+		commit(t, s, store.Batch{Objects: []store.Object{below, old, kept}})
+		if _, _, err := s.Stage(ctx, "A.1", bytes.NewReader(kept.Data)); err != nil {
+			t.Fatal(err)
+		}
+		hooked := &between{Store: s, do: func() {
+			commit(t, other, store.Batch{
+				Objects: []store.Object{lost},
+				Attempts: []store.AttemptChange{
+					{Row: store.Attempt{ID: "A.1", Thread: "A", Status: store.AttemptRunning, Prompt: lost.Hash}}}})
+		}}
+		if _, err := gc.Run(ctx, gc.Config{Store: hooked, Now: now.now}); err != nil {
+			t.Fatal(err)
+		}
+		if err := closed(s, lost.Hash); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A collection that is cut short leaves no object whose refs are gone.

@@ -5,7 +5,9 @@ import "github.com/plait-run/plait/internal/dag"
 // A Batch is everything that one fact changes. Its parts are applied in the order
 // of the fields. Objects that it names must be kept or come with it: a thread's
 // start, head and files, an attempt's prompt, transcript, stderr, calls and pins,
-// a gate's diff, a flow's hashes. Only newly named objects are checked.
+// a gate's diff, a flow's hashes. Only newly named objects are checked. A batch puts
+// again what its new objects refer to, unless a row or pin reaches it: otherwise a
+// collection that is under way may delete it.
 //
 // Texts of rows and events are valid UTF-8 without NUL; raw JSON and objects are bytes.
 //
