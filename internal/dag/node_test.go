@@ -68,6 +68,42 @@ func TestRefsAreDerived(t *testing.T) {
 	}
 }
 
+func TestFieldsThatDifferInCase(t *testing.T) {
+	a := hash("a")
+	for _, tt := range []struct {
+		name, typ string
+		payload   any
+	}{
+		{"a field", TypeState, map[string]any{"Detail": a}},
+		{"beside the right one", TypeState, map[string]any{"detail": a, "DETAIL": nil}},
+		{"a long s", TypeState, map[string]any{"\u017ftart": a}},
+		{"the sign for kelvin", TypeState, map[string]any{"for\u212a": a}},
+		{"a list", TypeState, map[string]any{"Ancestors": []Hash{a}}},
+		{"a list of objects", TypeState, map[string]any{"Paths": []any{map[string]any{"head": a}}}},
+		{"in a list of objects", TypeState, map[string]any{"paths": []any{map[string]any{"heaD": a}}}},
+		{"one of several", TypeEvidence, map[string]any{"sources": []any{map[string]any{"stdoutref": a}}}},
+		{"a long s in an object", TypeCalls, map[string]any{"calls": []any{map[string]any{"re\u017fponse": a}}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const want = "only in case"
+			if _, err := Encode(tt.typ, tt.payload); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("Encode = %v, want an error with %q", err, want)
+			}
+			payload, err := Marshal(tt.payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := Close(append(Open(0), payload...), tt.typ, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Decode(data); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), want) {
+				t.Errorf("Decode = %v, want a malformed node and %q", err, want)
+			}
+		})
+	}
+}
+
 func TestContentKeepsOrderOfArtifacts(t *testing.T) {
 	a, b := hash("a"), hash("b")
 	text := "see " + hash("c").String() + "\n\"quoted\" \u2028"

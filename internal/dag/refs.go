@@ -48,7 +48,11 @@ func deriveRefs(typ string, payload []byte) ([]Hash, error) {
 	for _, p := range paths {
 		name, rest, list := splitName(p)
 		for _, f := range fields {
-			if string(f.name) != name {
+			found, err := named(f.name, name)
+			if err != nil {
+				return nil, fmt.Errorf("payload %w", err)
+			}
+			if !found {
 				continue
 			}
 			if refs, err = collect(refs, f.value, rest, list); err != nil {
@@ -79,8 +83,9 @@ func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) 
 	names, several := strings.CutPrefix(path, "{")
 	if !several {
 		name, rest, list := splitName(path)
-		err := Members(value, func(key, value []byte) (err error) {
-			if string(key) == name {
+		err := Members(value, func(key, value []byte) error {
+			found, err := named(key, name)
+			if found {
 				refs, err = collect(refs, value, rest, list)
 			}
 			return err
@@ -94,6 +99,18 @@ func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) 
 		}
 	}
 	return refs, nil
+}
+
+// named reports whether key is name. A key that differs from it only in case is an error: encoding/json would take
+// it for name, and its value would be used without being a ref.
+func named(key []byte, name string) (bool, error) {
+	if string(key) == name {
+		return true, nil
+	}
+	if len(key) >= len(name) && strings.EqualFold(string(key), name) {
+		return false, fmt.Errorf("field %q differs from %s only in case", key, name)
+	}
+	return false, nil
 }
 
 // splitName splits the first name off a path and reports whether it names a list.

@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -401,4 +402,34 @@ func (g *grove) asked(h dag.Hash) dag.Hash {
 	}
 	g.Fatal("no step was done by an agent")
 	return dag.Hash{}
+}
+
+// TestFieldInOtherCase names the detail of a step by a field that decoders take for detail, and that is no ref.
+func TestFieldInOtherCase(t *testing.T) {
+	w, s := memWorld(t)
+	row := w.begin("X", "x")
+	row = w.step(row, "planner", "ready", "x")
+	raw, err := json.Marshal(w.next(row, "coder", "done", "y"))
+	w.must(err)
+	var payload map[string]any
+	w.must(json.Unmarshal(raw, &payload))
+	delete(payload, "detail")
+	lost := dag.Sum([]byte("nowhere")).String()
+	payload["dexail"] = lost // as long, and in the same place
+	data, err := dag.Encode(dag.TypeState, payload)
+	w.must(err)
+	data = bytes.Replace(data, []byte(`"dexail"`), []byte(`"detaiL"`), 1)
+	state := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
+	was := row
+	row.Head, row.Steps = state.Hash, row.Steps+1
+	w.commit(store.Batch{
+		Objects: []store.Object{state},
+		Threads: []store.ThreadChange{{Row: row, From: was.State()}},
+	})
+	r, err := verify.All(ctx, verify.Config{Store: s})
+	w.must(err)
+	refused := func(p verify.Problem) bool { return p.Hash == state.Hash && strings.Contains(p.What, "only in case") }
+	if r.Integrity == verify.OK || !slices.ContainsFunc(r.Problems, refused) {
+		t.Errorf("verify: %+v, want a node that is refused", r)
+	}
 }
