@@ -145,3 +145,23 @@ func TestTransactionsInTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestCommitsReachTheDisk checks what the writer asks of the system before a commit is reported.
+func TestCommitsReachTheDisk(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: t.TempDir() + "/home"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const full = 2
+	for pragma, want := range map[string]int64{"synchronous": full, "fullfsync": 1, "checkpoint_fullfsync": 1} {
+		got := int64(-1)
+		err := s.submit(t.Context(), bare, func(t *tx) error {
+			_, err := first(t.Conn, "PRAGMA "+pragma, func(r *row) { got = r.int() })
+			return err
+		})
+		if err != nil || got != want {
+			t.Errorf("%s = %d, %v; want %d", pragma, got, err, want)
+		}
+	}
+}

@@ -177,6 +177,9 @@ func (s *Store) setUp(c *sqlite.Conn) error {
 	}
 	for _, q := range []string{
 		"PRAGMA synchronous = FULL",
+		// On macOS fsync leaves bytes in the disk's cache. Elsewhere these change nothing.
+		"PRAGMA fullfsync = ON",
+		"PRAGMA checkpoint_fullfsync = ON",
 		fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages),
 		// Gives back the space of an unusually long log.
 		fmt.Sprintf("PRAGMA journal_size_limit = %d", 4*checkpointPages*4096),
