@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gc"
 	"github.com/plait-run/plait/internal/heap"
 	"github.com/plait-run/plait/internal/store"
@@ -54,6 +55,13 @@ that is referred to is missing.`,
 				do = gc.Plan
 			} else {
 				cfg.Progress = a.progress("marked")
+				home, err := a.findHome()
+				if err == nil {
+					err = control.New(control.Config{Store: s, Home: home}).Tidy(ctx)
+				}
+				if err != nil {
+					return err
+				}
 			}
 			res, err := do(ctx, cfg)
 			var missing *gc.MissingError
