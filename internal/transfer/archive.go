@@ -18,7 +18,8 @@ import (
 // Where things are in an export of a task: see package task, which writes it.
 const (
 	archiveSchema = "plait.export/1"
-	maxIndexFile  = 1 << 30 // bytes
+	maxIndexFile  = 64 << 20 // bytes
+	maxEventsFile = 1 << 30
 	maxNode       = 8 << 20
 )
 
@@ -92,20 +93,50 @@ func (u *unpacker) json(name string, into any) error {
 	return nil
 }
 
+// list calls do with each item of a list. It holds one at a time: many items need far fewer bytes in a file than in
+// memory.
+func list[T any](u *unpacker, name string, do func(T) error) error {
+	f, err := u.from.Open(name)
+	if err != nil {
+		return damaged("there is no %s", name)
+	}
+	defer f.Close()
+	dec := json.NewDecoder(io.LimitReader(f, maxIndexFile))
+	begin, err := dec.Token()
+	if err != nil {
+		return damaged("%s: %v", name, err)
+	}
+	if begin == nil { // null
+		return nil
+	}
+	if begin != json.Delim('[') {
+		return damaged("%s is not a list", name)
+	}
+	for dec.More() {
+		var item T
+		if err := dec.Decode(&item); err != nil {
+			return damaged("%s: %v", name, err)
+		}
+		if err := do(item); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return damaged("%s: %v", name, err)
+	}
+	return nil
+}
+
 // readNodes reads the list of nodes.
 func (u *unpacker) readNodes() error {
 	if _, err := fs.Stat(u.from, "index/nodes.json"); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var nodes []dag.Hash
-	if err := u.json("index/nodes.json", &nodes); err != nil {
-		return err
-	}
-	u.nodes = make(map[dag.Hash]bool, len(nodes))
-	for _, h := range nodes {
+	u.nodes = make(map[dag.Hash]bool)
+	return list(u, "index/nodes.json", func(h dag.Hash) error {
 		u.nodes[h] = true
-	}
-	return nil
+		return nil
+	})
 }
 
 func (u *unpacker) objects() error {
@@ -181,35 +212,49 @@ func (u *unpacker) flush() error {
 func (u *unpacker) rows() error {
 	var r taskRows
 	task := u.manifest.Task
-	for name, into := range map[string]any{"threads": &r.threads, "attempts": &r.attempts, "gates": &r.gates} {
-		if err := u.json("index/"+name+".json", into); err != nil {
-			return err
-		}
-	}
-	of := make(map[string]bool, len(r.threads))
-	for _, t := range r.threads {
-		if of[t.ID] = true; t.Task != task || t.Root != task {
+	of := make(map[string]bool)
+	err := list(u, "index/threads.json", func(t store.Thread) error {
+		if t.Task != task || t.Root != task {
 			return damaged("thread %q does not belong to task %q", t.ID, task)
 		}
+		if t.ID == "" || of[t.ID] {
+			return damaged("thread %q is there twice, or has no id", t.ID)
+		}
+		of[t.ID] = true
+		r.threads = append(r.threads, t)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if !of[task] || r.root().Head != u.manifest.Head {
 		return damaged("its rows are not those of task %q as the manifest names it", task)
 	}
-	for _, a := range r.attempts {
+	err = list(u, "index/attempts.json", func(a store.Attempt) error {
 		if !of[a.Thread] {
 			return damaged("attempt %q belongs to none of its threads", a.ID)
 		}
+		r.attempts = append(r.attempts, a)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for _, g := range r.gates {
+	err = list(u, "index/gates.json", func(g store.Gate) error {
 		if g.Task != task || !of[g.Thread] {
 			return damaged("gate %q belongs to none of its threads", g.ID)
 		}
+		r.gates = append(r.gates, g)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := u.events(&r); err != nil {
 		return err
 	}
 	c := copier{cfg: Config{To: u.to}, to: u.to}
-	err := c.commit(u.ctx, r, 0)
+	err = c.commit(u.ctx, r, 0)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrConflict) {
 		return damaged("its rows: %v", err)
 	}
@@ -222,7 +267,7 @@ func (u *unpacker) events(r *taskRows) error {
 		return damaged("there is no index/events.jsonl")
 	}
 	defer f.Close()
-	dec := json.NewDecoder(io.LimitReader(f, maxIndexFile))
+	dec := json.NewDecoder(io.LimitReader(f, maxEventsFile))
 	for {
 		var ev store.Event
 		err := dec.Decode(&ev)
