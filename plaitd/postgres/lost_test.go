@@ -18,7 +18,19 @@ func TestLostAnswerOfGroup(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	url := migratedOn(t, server)
 	proxy := pgtest.NewProxy(t, server)
+	ear, listens := 0, make(chan struct{})
+	proxy.See(func(m pgtest.Message) pgtest.Act {
+		switch {
+		case ear == 0 && m.Back && m.Type == 'C' && bytes.HasPrefix(m.Body, []byte("LISTEN")):
+			ear = m.Conn
+		case ear != 0 && m.Back && m.Conn == ear && m.Type == 'Z':
+			ear = -1 // none
+			close(listens)
+		}
+		return pgtest.Pass
+	})
 	s := open(t, Config{URL: proxy.URL(url), Beat: time.Hour, Look: time.Hour})
+	<-listens // the only other login is over
 	admin := func(statement string) {
 		if err := server.Admin(t.Context(), statement); err != nil {
 			t.Error(err)
