@@ -33,6 +33,9 @@ type Bucket interface {
 	List(ctx context.Context, after string) iter.Seq2[Kept, error]
 }
 
+// Probes is the prefix of the keys of objects with which a bucket is tried. One that is left over is harmless.
+const Probes = "check/"
+
 // A Kept is a key of a bucket.
 type Kept struct {
 	Key  string

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -79,7 +80,7 @@ func (s *Store) checkBucket(ctx context.Context) (lines []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, _, ok := placed(k.Key); !ok {
+		if _, _, ok := placed(k.Key); !ok && !strings.HasPrefix(k.Key, Probes) {
 			lines = append(lines, fmt.Sprintf("%s in the bucket does not belong to Plait", k.Key))
 		}
 		sizes[k.Key] = k.Size

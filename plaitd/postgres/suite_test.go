@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -89,4 +90,30 @@ func TestStoreWithBucket(t *testing.T) {
 		t.Error("the suite left nothing in the bucket: has it been there?")
 	}
 	soak.Figure(t, "%d sequences of operations on Postgres with a bucket do what the model does", drawn)
+}
+
+// TestProbeIsLeft checks that an object with which somebody's doctor tried the bucket, and which it could not delete,
+// is no problem of the record.
+func TestProbeIsLeft(t *testing.T) {
+	t.Parallel()
+	s3test.Login()
+	b, err := s3.Open(t.Context(), s3test.Start(t).Config("probed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Put(t.Context(), postgres.Probes+"1", strings.NewReader("left"), 4); err != nil {
+		t.Fatal(err)
+	}
+	url := pgtest.Shared(t).Database(t)
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), postgres.Config{URL: url, Bucket: b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if lines, err := s.Check(t.Context()); err != nil || len(lines) > 0 {
+		t.Errorf("check: %q, %v", lines, err)
+	}
 }

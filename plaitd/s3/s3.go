@@ -214,7 +214,7 @@ func (b *Bucket) List(ctx context.Context, after string) iter.Seq2[postgres.Kept
 // needs is allowed. It returns the first failure.
 func (b *Bucket) Check(ctx context.Context) error {
 	const text = "plait tries what it may do in this bucket"
-	key := fmt.Sprintf("check/%d", time.Now().UnixNano())
+	key := fmt.Sprintf("%s%d", postgres.Probes, time.Now().UnixNano())
 	if err := b.Put(ctx, key, strings.NewReader(text), int64(len(text))); err != nil {
 		return err
 	}
@@ -229,17 +229,22 @@ func (b *Bucket) Check(ctx context.Context) error {
 	}
 	if err == nil {
 		listed := false
-		for kept, e := range b.List(ctx, "check/") {
+		for kept, e := range b.List(ctx, postgres.Probes) {
 			if err = e; err != nil {
 				break
 			}
-			listed = listed || kept == postgres.Kept{Key: key, Size: int64(len(text))}
+			if kept.Key == key && kept.Size == int64(len(text)) {
+				listed = true
+				break // other keys follow
+			}
 		}
 		if err == nil && !listed {
 			err = fmt.Errorf("list %s: what was put is not there", b.config)
 		}
 	}
-	if err := errors.Join(err, b.Delete(ctx, key)); err != nil {
+	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := errors.Join(err, b.Delete(clean, key)); err != nil {
 		return err
 	}
 	if r, err := b.Get(ctx, key); err == nil {
