@@ -30,10 +30,6 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if err != nil {
 			return store.Thread{}, err
 		}
-		if err := e.readOptions(context.WithoutCancel(ctx), c); err != nil {
-			slot.Release()
-			return c.Row, err
-		}
 		p, row, err := e.nextAttempt(ctx, c, d, note)
 		if err != nil || p == nil {
 			slot.Release()
@@ -100,10 +96,14 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 	}
 }
 
-// nextAttempt returns the next attempt, with its batch A committed. If there is none now, the row has the
+// nextAttempt returns the next attempt, under the options of now and with its batch A committed. If there is none now, the row has the
 // reason.
 func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, note string) (*attempt.Prepared,
 	store.Thread, error) {
+	// The thread may have waited for its slot.
+	if err := e.readOptions(context.WithoutCancel(ctx), c); err != nil {
+		return nil, c.Row, err
+	}
 	if c.next == nil && ctx.Err() == nil && e.needsSummary(c, d.Role) {
 		if row, done, err := e.compactFirst(ctx, c, d.Role); err != nil || done {
 			return nil, row, err
