@@ -3,6 +3,7 @@ package cli
 import (
 	"archive/zip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/heap"
+	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/transfer"
 	"github.com/plait-run/plait/internal/verify"
@@ -239,16 +241,21 @@ func (a *app) unpack(ctx context.Context, w *workplace, path string, files fs.FS
 	if err := os.MkdirAll(w.home, 0o700); err != nil {
 		return source{}, err
 	}
-	dir, err := os.MkdirTemp(w.home, "import-")
+	locks := lock.Locks{Dir: filepath.Join(w.home, "locks")}
+	removeDead(w.home, locks)
+	name := "import-" + rand.Text()
+	held, err := locks.Acquire(name)
 	if err != nil {
 		return source{}, err
 	}
+	dir := filepath.Join(w.home, name)
+	remove := func() { os.RemoveAll(dir); held.Release() }
 	s, err := a.program.OpenHome(ctx, dir)
 	if err != nil {
-		os.RemoveAll(dir)
+		remove()
 		return source{}, err
 	}
-	src := source{name: path, store: s, close: func() { s.Close(); os.RemoveAll(dir) }}
+	src := source{name: path, store: s, close: func() { s.Close(); remove() }}
 	m, err := transfer.Unpack(ctx, files, s)
 	if err != nil {
 		src.close()
@@ -256,6 +263,17 @@ func (a *app) unpack(ctx context.Context, w *workplace, path string, files fs.FS
 	}
 	src.task = m.Task
 	return src, nil
+}
+
+// removeDead removes what killed imports left in home. A directory that another import uses is locked.
+func removeDead(home string, locks lock.Locks) {
+	left, _ := filepath.Glob(filepath.Join(home, "import-*"))
+	for _, dir := range left {
+		if held, err := locks.Acquire(filepath.Base(dir)); err == nil {
+			os.RemoveAll(dir) // what stays only takes space
+			held.Release()
+		}
+	}
 }
 
 // sameDir reports whether two paths name the same directory.
