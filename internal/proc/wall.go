@@ -21,6 +21,7 @@ type Wall struct {
 	Own    []string // empty directories for the program alone; they need not exist
 
 	Network bool // share this machine's network
+	Sealed  bool // directories in Hide cannot be written: otherwise each program can write its own empty one
 }
 
 // A Mount is what a program sees at a place.
@@ -56,12 +57,16 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 			line = append(line, "--ro-bind", m.From, m.At)
 		}
 	}
+	var sealed []string
 	for _, hidden := range existing(w.Hide) {
 		if info, err := os.Stat(hidden); err == nil && !info.IsDir() {
 			line = append(line, "--ro-bind", "/dev/null", hidden)
 			continue
 		}
 		line = append(line, "--tmpfs", hidden)
+		if w.Sealed {
+			sealed = append(sealed, hidden)
+		}
 	}
 	for _, m := range []struct {
 		how    string
@@ -69,7 +74,11 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 	}{{"--ro-bind", w.Read}, {"--bind", w.Tree}, {"--ro-bind", w.Guard}, {"--bind", w.Write}} {
 		for _, place := range existing(m.places) {
 			line = append(line, m.how, place, place)
+			sealed = slices.DeleteFunc(sealed, func(hidden string) bool { return hidden == place || below(place, hidden) })
 		}
+	}
+	for _, hidden := range sealed { // once all places in it are there
+		line = append(line, "--remount-ro", hidden)
 	}
 	for _, dir := range w.Own {
 		line = append(line, "--tmpfs", dir)

@@ -98,7 +98,7 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 	}
 	req, at := b.req, scratch(b.req)
 	w := proc.Wall{
-		Network: b.Online, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
+		Network: b.Online, Sealed: true, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
 		Read:  slices.Concat([]string{req.Dir, dir, path}, b.use.Read),
 		Write: slices.Concat(b.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}, b.use.Write),
 	}

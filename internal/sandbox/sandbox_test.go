@@ -130,6 +130,9 @@ func TestSocketsAreHidden(t *testing.T) {
 		if err := run(access, "A=b", "/bin/ls", filepath.Join(tree, "in"), tree); err != nil {
 			t.Errorf("%s: the tree: %v", access, err)
 		}
+		if err := run(access, "A=b", "/bin/mkdir", filepath.Join(dir, "new")); err == nil {
+			t.Errorf("%s: a directory could be made beside the tree", access)
+		}
 	}
 }
 
