@@ -99,10 +99,19 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if idle == 0 {
 		idle = req.Idle
 	}
-	path, args := req.CommandLine(name, a.cfg.Command[1:], agent.Needs{})
+	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag))
+	program := name
+	var se *proc.StartError
+	if req.Wrap != nil { // what wraps a program that is missing would exit with a code of its own
+		found, err := proc.Lookup(name, dir, env)
+		if errors.As(err, &se) {
+			return agent.Result{}, startFailure(se, shown)
+		}
+		program = found
+	}
+	path, args := req.CommandLine(program, a.cfg.Command[1:], agent.Needs{})
 	res, err := proc.Run(ctx, proc.Config{
-		Path: path, Args: args, Dir: dir,
-		Env:    proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag)),
+		Path: path, Args: args, Dir: dir, Env: env,
 		Stdin:  strings.NewReader(req.Prompt),
 		Stdout: out, Stderr: last, Line: says.line, MaxLine: 64 << 10,
 		Wall: req.Timeout, Idle: idle, Grace: a.cfg.Grace, Tag: req.Tag,
@@ -113,7 +122,6 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 			says.event(agent.Event{Kind: agent.EventCommand, Text: shown, Phase: "started"})
 		},
 	})
-	var se *proc.StartError
 	if errors.As(err, &se) {
 		return agent.Result{}, startFailure(se, shown)
 	}

@@ -230,6 +230,15 @@ func TestCannotStart(t *testing.T) { // not parallel: a file that another test's
 			final(t, err, tt.want)
 		})
 	}
+	t.Run("wrapped", func(t *testing.T) {
+		wrapped := req
+		wrapped.Wrap = func(path string, args []string, _ agent.Needs) (string, []string) {
+			return "/bin/sh", append([]string{"-c", `"$0" "$@"`, path}, args...)
+		}
+		_, err := mustNew(t, command.Config{Command: []string{"no-such-program"}, Exit: map[string]string{"127": "red"}}).
+			Run(t.Context(), wrapped, ignore)
+		final(t, err, "not found in PATH; install it")
+	})
 	t.Run("tree gone", func(t *testing.T) {
 		gone := req
 		gone.Dir = filepath.Join(req.Dir, "gone")

@@ -80,9 +80,9 @@ func First(dir string, env []string) []string {
 	return env
 }
 
-// lookup finds the program and checks the directory, since the kernel's error
-// does not distinguish a missing directory from a missing program.
-func lookup(path, dir string, env []string) (string, error) {
+// Lookup returns the program that Run would start for path in dir with env. It checks the directory too, since the
+// kernel's error does not distinguish a missing directory from a missing program. The error is a *StartError.
+func Lookup(path, dir string, env []string) (string, error) {
 	if !filepath.IsAbs(dir) {
 		return "", &StartError{Path: path, Dir: dir, Err: errors.New("not an absolute directory")}
 	}

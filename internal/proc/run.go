@@ -55,7 +55,7 @@ type cause struct {
 // start starts the child with pipes that we create, so that waiting for it never
 // waits for other processes that hold them.
 func start(cfg Config) (*running, error) {
-	path, err := lookup(cfg.Path, cfg.Dir, cfg.Env)
+	path, err := Lookup(cfg.Path, cfg.Dir, cfg.Env)
 	if err != nil {
 		return nil, err
 	}
