@@ -166,7 +166,7 @@ func TestCheckFinds(t *testing.T) {
 		"a cut file": {func(t *testing.T, dir string, large dag.Hash) {
 			os.Truncate(filepath.Join(dir, "objects", large.String()[:2], large.String()), 7)
 		}, "has 7 bytes"},
-		"a foreign file":           {func(t *testing.T, dir string, _ dag.Hash) { os.WriteFile(dir+"/objects/x", nil, 0o600) }, "not ours"},
+		"a foreign file":           {func(t *testing.T, dir string, _ dag.Hash) { os.WriteFile(dir+"/objects/x", nil, 0o600) }, "does not belong to Plait"},
 		"a foreign table":          {statement("CREATE TABLE extra (x)"), "extra does not belong to Plait"},
 		"a lost event":             {statement("DELETE FROM events WHERE pos = 3"), "gap"},
 		"a lost body":              {statement("DELETE FROM bodies WHERE id = 2"), "has no body"},
