@@ -96,8 +96,8 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 	}
 }
 
-// nextAttempt returns the next attempt, under the options of now and with its batch A committed. If there is none now, the row has the
-// reason.
+// nextAttempt returns the next attempt, under the current options and with its batch A committed. If there is none
+// now, the row has the reason.
 func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, note string) (*attempt.Prepared,
 	store.Thread, error) {
 	// The thread may have waited for its slot.
