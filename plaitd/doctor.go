@@ -141,7 +141,8 @@ func (s settings) findings(where string, conns int) []cli.Finding {
 			Do:   "set it if a standby may take over; a managed service may replicate in another way"}
 	}
 	clock := cli.Finding{What: "clocks", OK: true, Text: "differ by " + s.skew.String()}
-	if s.skew.Abs() > maxSkew {
+	if s.skew.Abs() > maxSkew { // too much for what the answer took to count
+		clock.Text = "differ by " + s.skew.Round(time.Second).String()
 		clock.OK, clock.Warning, clock.Do = false, true, "have NTP set both: times in the record are those of the machine that wrote them"
 	}
 	free := s.connections - s.reserved
