@@ -9,13 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 )
 
-// Tidy does what processes that died while they removed tasks left undone: it redraws the views of all bundles, and
-// removes what the agents of removed tasks kept. It is called before a collection, since a view of a removed thread
-// may remain only as long as the thread's objects: see verify.
+// Tidy does what processes that died while they removed tasks left undone: it redraws the views of all bundles. It is
+// called before a collection, since a view of a removed thread may remain only as long as the thread's objects: see
+// verify. The homes of removed tasks are left alone: tasks of another record may share PLAIT_HOME, as plaitd's do.
 func (c *Controller) Tidy(ctx context.Context) error {
 	if c.cfg.Home == "" {
 		return nil
@@ -24,9 +22,6 @@ func (c *Controller) Tidy(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		// A full disk must not keep its space from being freed, and views can be deleted.
 		err = os.RemoveAll(filepath.Join(c.cfg.Home, "bundles"))
-	}
-	if err == nil {
-		err = c.tidyHomes(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("tidy %s: %w", c.cfg.Home, err)
@@ -40,24 +35,6 @@ func (v *views) bundles(ctx context.Context) error {
 	for _, name := range names {
 		if bundle, notHash := dag.ParseHash(name); notHash == nil {
 			err = errors.Join(err, v.draw.Draw(ctx, bundle))
-		}
-	}
-	return err
-}
-
-// tidyHomes removes the homes of tasks that are not in the record. A home is made after its task.
-func (c *Controller) tidyHomes(ctx context.Context) error {
-	dir := filepath.Join(c.cfg.Home, "homes")
-	names, err := readNames(dir)
-	for _, name := range names {
-		if id, notID := thread.ParseID(name); notID != nil || id != name {
-			continue
-		}
-		switch _, lookErr := c.cfg.Store.Thread(ctx, name); {
-		case errors.Is(lookErr, store.ErrNotFound):
-			err = errors.Join(err, removeHome(filepath.Join(dir, name)))
-		case lookErr != nil:
-			return lookErr
 		}
 	}
 	return err
