@@ -55,6 +55,7 @@ type Engine struct {
 	cfg    Config
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx] // only inserts
+	turn   chan struct{}         // one, for an insert at a time
 }
 
 var _ dispatch.Engine = (*Engine)(nil)
@@ -170,12 +171,12 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: cfg.Schema, Logger: cfg.Log})
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: cfg.Schema, Logger: cfg.Log, FetchCooldown: unannounced})
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	return &Engine{cfg: cfg, pool: pool, client: client}, nil
+	return &Engine{cfg: cfg, pool: pool, client: client, turn: make(chan struct{}, 1)}, nil
 }
 
 // Close closes the connections. No Serve may be running any more.
@@ -213,11 +214,22 @@ func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) err
 	}
 }
 
+// unannounced is for how long River announces no other job of a queue after one: hosts that have fetched the first by
+// then find the others when they look again.
+const unannounced = river.FetchCooldownMin
+
 // insert puts a job into a queue, unless it is there. Its transaction has a lock that others wait for: without a
-// bound, a host that the network has cut off would hold it for as long as it lives.
+// bound, a host that the network has cut off would hold it for as long as it lives. One insert begins after the other
+// has been announced, so that each is.
 func (e *Engine) insert(ctx context.Context, args river.JobArgs, o river.InsertOpts) (*rivertype.JobInsertResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Try)
 	defer cancel()
+	select {
+	case e.turn <- struct{}{}:
+		defer time.AfterFunc(2*unannounced, func() { <-e.turn })
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	o.MaxAttempts, o.UniqueOpts = 1, once
 	return e.client.Insert(ctx, args, &o)
 }

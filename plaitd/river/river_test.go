@@ -3,6 +3,7 @@ package river_test
 import (
 	"bytes"
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,6 +76,37 @@ func TestMigrate(t *testing.T) {
 	defer e.Close()
 	if err := e.Serve(t.Context(), dispatch.Host{ID: "a"}, nil); err == nil {
 		t.Error("it serves without tables")
+	}
+}
+
+// TestAnnounced pokes many tasks at once: each is announced, so that no host finds it only when it looks again.
+func TestAnnounced(t *testing.T) {
+	c := newCluster(t, 0)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	conn, err := pgx.Connect(ctx, c.cfg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, `LISTEN "plait_river.river_insert"`); err != nil {
+		t.Fatal(err)
+	}
+	const tasks = 50
+	e := c.Engine(t)
+	var pokes sync.WaitGroup
+	for i := range tasks {
+		pokes.Go(func() {
+			if err := e.Poke(ctx, strconv.Itoa(i)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	pokes.Wait()
+	for i := range tasks {
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			t.Fatalf("after %d announcements of %d: %v", i, tasks, err)
+		}
 	}
 }
 
