@@ -117,6 +117,7 @@ func TestFakeRefusals(t *testing.T) {
 
 func TestFakeFailures(t *testing.T) {
 	quick := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 400 * time.Millisecond }
+	slow := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 3 * time.Second } // time to start on a busy machine
 	idle := func(_ *fakeLab, y *appTry) { y.req.Idle = 400 * time.Millisecond }
 	wall := func(_ *fakeLab, y *appTry) { y.req.Timeout = 400 * time.Millisecond }
 	huge := func(f *fakeLab, y *appTry) { wall(f, y); y.req.Prompt = strings.Repeat("prompt ", 1_000_000) }
@@ -133,10 +134,10 @@ func TestFakeFailures(t *testing.T) {
 			"did not answer within 400ms", false},
 		{"never answers initialize, timeout", fakeScript{Mute: []string{"initialize"}}, wall, agent.TimedOut,
 			"timeout of 400ms", false},
-		{"never answers thread/start", fakeScript{Mute: []string{"thread/start"}}, quick, agent.Infra,
-			"did not begin its turn within 400ms", false},
-		{"never answers turn/start", fakeScript{Mute: []string{"turn/start"}, NoEnd: true}, quick, agent.Infra,
-			"did not begin its turn within 400ms", false},
+		{"never answers thread/start", fakeScript{Mute: []string{"thread/start"}}, slow, agent.Infra,
+			"did not begin its turn within 3s", false},
+		{"never answers turn/start", fakeScript{Mute: []string{"turn/start"}, NoEnd: true}, slow, agent.Infra,
+			"did not begin its turn within 3s", false},
 		{"exits in the handshake", fakeScript{Exit: "initialize"}, nil, agent.Infra,
 			"did not start: it exited with code 3", false},
 		{"exits before the turn", fakeScript{Exit: "turn/start"}, nil, agent.Infra,
@@ -146,7 +147,7 @@ func TestFakeFailures(t *testing.T) {
 		{"refuses to begin", fakeScript{Refuse: map[string]string{"turn/start": "not today"}}, nil, agent.Infra,
 			"did not begin its turn: not today", true},
 		{"no thread/fork", fakeScript{Methods: missing}, nil, agent.Infra, "has no thread/fork", true},
-		{"closes stdout", fakeScript{Shut: "turn/start"}, quick, agent.Infra, "did not begin its turn", false},
+		{"closes stdout", fakeScript{Shut: "turn/start"}, slow, agent.Infra, "did not begin its turn", false},
 		{"silent", fakeScript{NoEnd: true}, idle, agent.TimedOut, "said nothing for 400ms", false},
 		{"does not read", fakeScript{Deaf: "thread/start"}, wall, agent.TimedOut, "timeout of 400ms", false},
 		{"does not read a huge prompt", fakeScript{Deaf: "turn/start"}, huge, agent.TimedOut, "timeout of 400ms",

@@ -41,9 +41,14 @@ func TestAppCancelled(t *testing.T) {
 	y.req.Access = agent.Full
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	began, used := false, false
 	y.on = func(e agent.Event) {
 		if e.Kind == agent.EventCommand && e.Phase == "started" {
 			eventually(t, "the command runs", func() bool { return running(t, marker) })
+			began = true
+		}
+		used = used || e.Kind == agent.EventUsage
+		if began && used {
 			cancel()
 		}
 	}
