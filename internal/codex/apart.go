@@ -44,7 +44,7 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 // makeApart makes a home in parent and a link to it, and reports whether it is there: it may be impossible to move the
 // home of an earlier version.
 func makeApart(link, parent string) (bool, error) {
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	if err := errors.Join(os.MkdirAll(parent, 0o700), os.MkdirAll(filepath.Dir(link), 0o700)); err != nil {
 		return false, err
 	}
 	if err := os.Chmod(parent, 0o300); err != nil {

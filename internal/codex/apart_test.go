@@ -11,7 +11,7 @@ import (
 func TestLayApart(t *testing.T) {
 	for name, old := range map[string]bool{"new": false, "of an earlier version": true} {
 		t.Run(name, func(t *testing.T) {
-			home, parent := t.TempDir(), filepath.Join(t.TempDir(), "codex")
+			home, parent := filepath.Join(t.TempDir(), "task"), filepath.Join(t.TempDir(), "codex")
 			t.Cleanup(func() { os.Chmod(parent, 0o700) })
 			n := 8
 			if old {

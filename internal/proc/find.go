@@ -2,7 +2,6 @@ package proc
 
 import (
 	"cmp"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,8 +23,8 @@ func InPath(paths, name string) (string, error) {
 		if err == nil {
 			return p, nil
 		}
-		if errors.Is(err, fs.ErrPermission) {
-			found = fs.ErrPermission
+		if err == fs.ErrPermission { // not that of a directory that may not be searched: a shell passes over it too
+			found = err
 		}
 	}
 	return "", found

@@ -152,7 +152,7 @@ func TestStop(t *testing.T) {
 		if strings.Contains(req.Prompt, "wait") {
 			began <- struct{}{}
 			<-ctx.Done()
-			return agent.Result{}, ctx.Err()
+			return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
 		}
 		return housetest.Answer(req, emit, "At once.")
 	}})
