@@ -23,7 +23,7 @@ func atMost(most, figure float64, unit string) goal {
 }
 
 // slower is why goals are missed that are times, not ratios.
-const slower = "it depends on the processor: compare the time of hashing, in the first row"
+const slower = "the goal is a time: a faster or less shared processor meets it"
 
 func spell(bound float64) string { return strconv.FormatFloat(bound, 'f', -1, 64) }
 
