@@ -66,8 +66,11 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (_ *setup, err 
 			return nil, err
 		}
 	}
-	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: []string{s.home},
-		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path), k.CacheDir()}, a.host.cfg.Deliver[:min(1, len(a.host.cfg.Deliver))])})
+	deliver := a.host.cfg.Deliver[:min(1, len(a.host.cfg.Deliver))]
+	s.box = a.host.box.Box(req, sandbox.Use{
+		Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: []string{s.home},
+		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path), k.CacheDir()}, deliver),
+	})
 	if !s.box.Walled && req.Access != agent.Full && k.Silent {
 		return nil, agent.Final("%s does not ask before everything it does, and there is no sandbox here: "+
 			"install bubblewrap, or give the role access: full", k.Title)

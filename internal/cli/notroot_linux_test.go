@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestNotRoot runs tests of Codex as another user, where this is root: its home is elsewhere then. The files of root
-// belong to that user, so that it finds what is installed.
+// TestNotRoot runs tests of Codex as another user if the tests are run by root: Codex's home is elsewhere then. In a
+// user namespace, that user owns the files of root, and finds what is installed.
 func TestNotRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: all tests are run as another user")
@@ -25,7 +25,7 @@ func TestNotRoot(t *testing.T) {
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: 0, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 1000, HostID: 0, Size: 1}}}
-	// It may not mount, which the tests insist on in CI.
+	// In CI the tests fail where they cannot mount, as that user cannot.
 	c.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "CI=") })
 	out, err := c.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {

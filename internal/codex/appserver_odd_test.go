@@ -117,7 +117,7 @@ func TestFakeRefusals(t *testing.T) {
 
 func TestFakeFailures(t *testing.T) {
 	quick := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 400 * time.Millisecond }
-	slow := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 3 * time.Second } // time to start on a busy machine
+	slow := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 3 * time.Second } // enough to start on a busy machine
 	idle := func(_ *fakeLab, y *appTry) { y.req.Idle = 400 * time.Millisecond }
 	wall := func(_ *fakeLab, y *appTry) { y.req.Timeout = 400 * time.Millisecond }
 	huge := func(f *fakeLab, y *appTry) { wall(f, y); y.req.Prompt = strings.Repeat("prompt ", 1_000_000) }

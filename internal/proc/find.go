@@ -23,7 +23,8 @@ func InPath(paths, name string) (string, error) {
 		if err == nil {
 			return p, nil
 		}
-		if err == fs.ErrPermission { // not that of a directory that may not be searched: a shell passes over it too
+		// A directory that cannot be searched, whose error only wraps ErrPermission, is skipped, as shells do.
+		if err == fs.ErrPermission {
 			found = err
 		}
 	}

@@ -52,10 +52,10 @@ type Config struct {
 
 // An Engine is a connection to the queue. Make one with Open.
 type Engine struct {
-	cfg    Config
-	pool   *pgxpool.Pool
-	client *river.Client[pgx.Tx] // only inserts
-	turn   chan struct{}         // one, for an insert at a time
+	cfg       Config
+	pool      *pgxpool.Pool
+	client    *river.Client[pgx.Tx] // only inserts
+	insertion chan struct{}         // full while a job is inserted
 }
 
 var _ dispatch.Engine = (*Engine)(nil)
@@ -171,12 +171,14 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Schema: cfg.Schema, Logger: cfg.Log, FetchCooldown: unannounced})
+	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{
+		Schema: cfg.Schema, Logger: cfg.Log, FetchCooldown: cooldown,
+	})
 	if err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open queue: %w", err)
 	}
-	return &Engine{cfg: cfg, pool: pool, client: client, turn: make(chan struct{}, 1)}, nil
+	return &Engine{cfg: cfg, pool: pool, client: client, insertion: make(chan struct{}, 1)}, nil
 }
 
 // Close closes the connections. No Serve may be running any more.
@@ -214,19 +216,19 @@ func (e *Engine) reconcileAt(ctx context.Context, task string, at time.Time) err
 	}
 }
 
-// unannounced is for how long River announces no other job of a queue after one: hosts that have fetched the first by
-// then find the others when they look again.
-const unannounced = river.FetchCooldownMin
+// cooldown is the time in which River announces at most one job of a queue. A job that is not announced is found only
+// when a host looks again.
+const cooldown = river.FetchCooldownMin
 
 // insert puts a job into a queue, unless it is there. Its transaction has a lock that others wait for: without a
-// bound, a host that the network has cut off would hold it for as long as it lives. One insert begins after the other
-// has been announced, so that each is.
+// bound, a host that the network has cut off would hold it for as long as it lives. Jobs are inserted one at a time, a
+// cooldown apart, so that each is announced.
 func (e *Engine) insert(ctx context.Context, args river.JobArgs, o river.InsertOpts) (*rivertype.JobInsertResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Try)
 	defer cancel()
 	select {
-	case e.turn <- struct{}{}:
-		defer time.AfterFunc(2*unannounced, func() { <-e.turn })
+	case e.insertion <- struct{}{}:
+		defer time.AfterFunc(2*cooldown, func() { <-e.insertion })
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -58,8 +58,8 @@ func (b *bench) commands(ctx context.Context) error {
 		args   []string
 	}{
 		{"`plait version`", 10, "half are initialisers of libraries, which nothing can put off", 0, []string{"version"}},
-		{"`plait run` of one step by a program", 36, slower, 0, run},
-		{fmt.Sprintf("the same among %d threads of its flow", others), 45, slower, others, run},
+		{"`plait run` of one step by a program", 36, processorBound, 0, run},
+		{fmt.Sprintf("the same among %d threads of its flow", others), 45, processorBound, others, run},
 	} {
 		if err := p.fill(ctx, at.others); err != nil {
 			return err
