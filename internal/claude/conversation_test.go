@@ -41,9 +41,9 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestFlood checks that Claude Code is stopped if it makes requests and reads no answers.
+// TestFlood checks that Claude Code is stopped if it makes requests and reads no answers: more than a pipe holds.
 func TestFlood(t *testing.T) {
-	_, err := converse(t, `read line; i=0; while [ $i -lt 100 ]; do echo '{"type":"control_request","request_id":"x"}'; i=$((i+1)); done; `+
+	_, err := converse(t, `read line; i=0; while [ $i -lt 2000 ]; do echo '{"type":"control_request","request_id":"x"}'; i=$((i+1)); done; `+
 		`exec sleep 60`, agent.Desk{Raw: io.Discard})
 	var f *agent.Failure
 	if !errors.As(err, &f) || f.Kind != agent.Limit {
