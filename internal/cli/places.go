@@ -81,7 +81,7 @@ func (a *app) handOver(ctx context.Context, w *workplace, row store.Thread) (*co
 
 // teamName returns the name by which workers know a project.
 func teamName(ctx context.Context, repo *git.Repo, t config.Team) string {
-	return cmp.Or(t.Workspace, repo.Name(ctx, cmp.Or(t.Remote, "origin")))
+	return cmp.Or(t.Workspace, repo.Name(cmp.Or(t.Remote, "origin")))
 }
 
 // listTeam makes a project's list include the team's tasks, besides those of its directory.

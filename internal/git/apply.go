@@ -213,7 +213,7 @@ func (s *session) readCurrent(ctx context.Context, from string, p *plan) error {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err != nil {
 		return err
 	}
-	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
+	listed, err := s.list(ctx)
 	if err != nil {
 		return err
 	}

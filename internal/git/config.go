@@ -35,28 +35,20 @@ var extensions = map[string][]string{
 	"extensions.worktreeconfig":    nil,
 }
 
-// readConfig adopts the harmless settings of the repository's config and refuses a format
-// or an extension that it does not know. Includes are not followed.
-func (r *Repo) readConfig(ctx context.Context) error {
-	r.config = make(map[string]string)
-	s, err := r.begin(noTree)
-	if err != nil {
-		return err
-	}
-	defer s.end()
+// adopt adopts the harmless settings of the work tree and refuses a format or an extension that
+// it does not know.
+func (r *Repo) adopt(ctx context.Context) error {
+	all := r.shared
 	// The worktree's own file comes later and takes precedence, as in git; without the
 	// extension git does not read it.
-	all, err := s.settings(ctx, filepath.Join(r.common, "config"))
-	if err != nil {
-		return err
-	}
 	if v, ok := lastValue(all, "extensions.worktreeconfig"); ok && v != "false" {
-		own, err := s.settings(ctx, filepath.Join(r.gitdir, "config.worktree"))
+		own, err := r.settings(ctx, filepath.Join(r.gitdir, "config.worktree"))
 		if err != nil {
 			return err
 		}
-		all = append(all, own...)
+		all = slices.Concat(all, own)
 	}
+	r.config = make(map[string]string)
 	submodule := !r.linked && r.gitdir != filepath.Join(r.root, ".git")
 	for _, kv := range all {
 		key, value := kv[0], kv[1]
@@ -84,13 +76,17 @@ func (r *Repo) readConfig(ctx context.Context) error {
 	case submodule:
 		return fmt.Errorf("%w: .git leads to %s, whose core.worktree does not lead back", ErrRefused, r.gitdir)
 	}
-	r.ignore = s.userIgnore(ctx)
 	return nil
 }
 
 // settings returns the settings of a config file: keys, in lower case, and values.
-// A missing file has none.
-func (s *session) settings(ctx context.Context, file string) ([][2]string, error) {
+// Includes are not followed. A missing file has none.
+func (r *Repo) settings(ctx context.Context, file string) ([][2]string, error) {
+	s, err := r.begin(noTree)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
 	text, err := readSmall(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -128,7 +124,7 @@ func lastValue(all [][2]string, key string) (value string, ok bool) {
 // userIgnore returns the user's own ignore file: what they never want tracked, such
 // as keys. It is the only setting taken from the user's own config, which the
 // repository cannot write.
-func (s *session) userIgnore(ctx context.Context) string {
+func (r *Repo) userIgnore(ctx context.Context) string {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return ""
@@ -138,8 +134,8 @@ func (s *session) userIgnore(ctx context.Context) string {
 		xdg = filepath.Join(home, ".config")
 	}
 	path := filepath.Join(xdg, "git", "ignore")
-	if exists(home, ".gitconfig") || exists(xdg, "git/config") { // otherwise git need not be asked
-		if named, err := s.excludesFile(ctx, home, xdg); err == nil {
+	if mayName(filepath.Join(home, ".gitconfig")) || mayName(filepath.Join(xdg, "git", "config")) {
+		if named, err := r.excludesFile(ctx, home, xdg); err == nil {
 			path = named
 		}
 	}
@@ -150,15 +146,30 @@ func (s *session) userIgnore(ctx context.Context) string {
 	return path
 }
 
+// mayName reports whether a config file may set core.excludesFile, by itself or by an include; otherwise git need
+// not be asked.
+func mayName(file string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	text = bytes.ToLower(text)
+	return bytes.Contains(text, []byte("excludesfile")) || bytes.Contains(text, []byte("include"))
+}
+
 // excludesFile returns core.excludesFile of the user's own config.
-func (s *session) excludesFile(ctx context.Context, home, xdg string) (string, error) {
-	u := *s
-	u.env = slices.DeleteFunc(slices.Clone(s.env), func(kv string) bool {
+func (r *Repo) excludesFile(ctx context.Context, home, xdg string) (string, error) {
+	s, err := r.begin(noTree)
+	if err != nil {
+		return "", err
+	}
+	defer s.end()
+	s.env = slices.DeleteFunc(s.env, func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
 		return key == "HOME" || key == "XDG_CONFIG_HOME" || key == "GIT_CONFIG_GLOBAL"
 	})
-	u.env = append(u.env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
-	out, err := u.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get",
+	s.env = append(s.env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
+	out, err := s.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get",
 		"core.excludesFile")
 	return strings.TrimSuffix(string(out), "\x00"), err
 }

@@ -30,7 +30,7 @@ func (r *Repo) diff(ctx context.Context, limit int64, from, to string) ([]byte, 
 		return nil, err
 	}
 	defer s.end()
-	if err := s.resolveTrees(ctx, &from, &to); err != nil {
+	if err := errors.Join(r.checkHex(from), r.checkHex(to)); err != nil {
 		return nil, err
 	}
 	patch, _, err := s.runWithin(ctx, limit, nil, "diff-tree", "-r", "-p", "--binary", "--full-index", "-M",
@@ -61,7 +61,7 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]string, error) {
 		return nil, err
 	}
 	defer s.end()
-	if err := s.resolveTrees(ctx, &from, &to); err != nil {
+	if err := errors.Join(r.checkHex(from), r.checkHex(to)); err != nil {
 		return nil, err
 	}
 	out, err := s.run(ctx, nil, "diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff",
@@ -74,12 +74,4 @@ func (r *Repo) changed(ctx context.Context, from, to string) ([]string, error) {
 		list = append(list, rec)
 	}
 	return list, nil
-}
-
-// resolveTrees replaces the names of two trees or commits with their trees.
-func (s *session) resolveTrees(ctx context.Context, a, b *string) (err error) {
-	if *a, err = s.treeOf(ctx, *a); err == nil {
-		*b, err = s.treeOf(ctx, *b)
-	}
-	return err
 }

@@ -78,7 +78,8 @@ type Repo struct {
 	git     string            // absolute path of the program
 	scratch string            // where private git directories are made
 	format  string            // sha1 or sha256
-	config  map[string]string // the settings adopted from the repository
+	shared  [][2]string       // the settings of the repository, for all its work trees
+	config  map[string]string // those that are adopted
 	ignore  string            // the user's own ignore file, or ""
 }
 
@@ -112,10 +113,31 @@ func open(ctx context.Context, at place) (*Repo, error) {
 	if r.scratch, err = scratch(); err != nil {
 		return nil, err
 	}
-	if err := r.readConfig(ctx); err != nil {
+	if r.shared, err = r.settings(ctx, filepath.Join(r.common, "config")); err != nil {
+		return nil, err
+	}
+	r.ignore = r.userIgnore(ctx)
+	if err := r.adopt(ctx); err != nil {
 		return nil, err
 	}
 	return r, nil
+}
+
+// openLinked opens another work tree of the repository, with the settings that r was opened with.
+func (r *Repo) openLinked(ctx context.Context, at place) (*Repo, error) {
+	w := *r
+	w.place = at
+	var err error
+	if err = at.check(); err != nil {
+		return nil, err
+	}
+	if w.git, err = program(at.root); err != nil {
+		return nil, err
+	}
+	if err := w.adopt(ctx); err != nil {
+		return nil, err
+	}
+	return &w, nil
 }
 
 // Root returns the top level of the work tree, absolute and without links.
@@ -154,7 +176,7 @@ func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
 	for _, entry := range entries {
 		w := place{root: dir, gitdir: entry, common: r.common, linked: true}
 		if w.hasMark() {
-			return open(ctx, w)
+			return r.openLinked(ctx, w)
 		}
 	}
 	return nil, fmt.Errorf("not a worktree made by plait: %w", ErrNone)

@@ -242,15 +242,9 @@ func (r *Repo) SetHead(ctx context.Context, commit string) error {
 }
 
 // Name returns the name of the repository: the last part of the URL of the given remote, or else of its directory.
-func (r *Repo) Name(ctx context.Context, remote string) string {
+func (r *Repo) Name(remote string) string {
 	name := filepath.Base(r.root)
-	s, err := r.begin(noTree)
-	if err != nil {
-		return name
-	}
-	defer s.end()
-	all, err := s.settings(ctx, filepath.Join(r.common, "config"))
-	if address, ok := lastValue(all, "remote."+strings.ToLower(remote)+".url"); err == nil && ok {
+	if address, ok := lastValue(r.shared, "remote."+strings.ToLower(remote)+".url"); ok {
 		last := strings.TrimSuffix(strings.TrimRight(address, "/"), ".git")
 		if last = last[strings.LastIndexAny(last, "/:")+1:]; last != "" {
 			name = last

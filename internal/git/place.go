@@ -76,7 +76,7 @@ func placeAt(dir string) (place, error) {
 	at := place{root: dir, gitdir: gitdir, common: gitdir}
 	text, err = readSmall(filepath.Join(gitdir, "commondir"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return at, at.check() // a submodule; readConfig checks that its config leads back
+		return at, at.check() // a submodule; adopt checks that its config leads back
 	}
 	if err != nil {
 		return place{}, err

@@ -273,3 +273,11 @@ func (s *session) treeOf(ctx context.Context, hex string) (string, error) {
 	}
 	return s.line(ctx, "rev-parse", "--verify", hex+"^{tree}")
 }
+
+// resolveTrees replaces the names of two trees or commits with their trees.
+func (s *session) resolveTrees(ctx context.Context, a, b *string) (err error) {
+	if *a, err = s.treeOf(ctx, *a); err == nil {
+		*b, err = s.treeOf(ctx, *b)
+	}
+	return err
+}

@@ -44,15 +44,16 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 		return "", err
 	}
 	defer s.end()
+	var listed []byte
 	if r.Made() {
-		_, err = s.entries(ctx)
-	} else {
-		err = copyIndex(filepath.Join(r.gitdir, "index"), s.index())
+		listed, err = s.entries(ctx)
+	} else if err = copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err == nil {
+		listed, err = s.list(ctx)
 	}
 	if err != nil {
 		return "", err
 	}
-	tree, _, err := s.stageAll(ctx)
+	tree, _, err := s.stageListed(ctx, listed)
 	if err != nil || ref == "" {
 		return tree, err
 	}
@@ -63,7 +64,7 @@ func (r *Repo) snapshot(ctx context.Context, ref string) (string, error) {
 // that index, since an agent or a power cut spoilt it, the session's is that of HEAD.
 func (s *session) entries(ctx context.Context) ([]byte, error) {
 	if err := copyIndex(filepath.Join(s.repo.gitdir, "index"), s.index()); err == nil {
-		listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+		listed, err := s.list(ctx)
 		var f *failure
 		if !errors.As(err, &f) {
 			return listed, err
@@ -79,20 +80,30 @@ func (s *session) entries(ctx context.Context) ([]byte, error) {
 	if err := s.readTree(ctx, head); err != nil {
 		return nil, err
 	}
-	return s.run(ctx, nil, "ls-files", "-z", "--stage")
+	return s.list(ctx)
+}
+
+// list lists the session's index: "H 100644 <hash> 0\t<path>" for each entry, where H tells how git treats it.
+func (s *session) list(ctx context.Context) ([]byte, error) {
+	return s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
 }
 
 // markSuspect gives the session an index with the entries of the worktree's index but
 // without its cached file metadata, so that git reads every file again.
 func (s *session) markSuspect(ctx context.Context) error {
-	entries, err := s.entries(ctx)
+	listed, err := s.entries(ctx)
 	if err != nil {
 		return err
 	}
 	if err := ignoreNotExist(os.Remove(s.index())); err != nil {
 		return err
 	}
-	_, err = s.run(ctx, bytes.NewReader(entries), "update-index", "-z", "--index-info")
+	var in bytes.Buffer
+	for rec := range records(listed) {
+		_, entry, _ := strings.Cut(rec, " ")
+		in.WriteString(entry + "\x00")
+	}
+	_, err = s.run(ctx, &in, "update-index", "-z", "--index-info")
 	return err
 }
 
@@ -121,10 +132,15 @@ func (s *session) commitTreeOn(ctx context.Context, tree, ref, head string) erro
 // stageAll makes the session's index match the files of the work tree. It returns the tree
 // of that index and the survey of the files.
 func (s *session) stageAll(ctx context.Context) (tree string, state *survey, err error) {
-	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage", "-v")
+	listed, err := s.list(ctx)
 	if err != nil {
 		return "", nil, err
 	}
+	return s.stageListed(ctx, listed)
+}
+
+// stageListed is stageAll for an index that was listed already.
+func (s *session) stageListed(ctx context.Context, listed []byte) (tree string, state *survey, err error) {
 	state = &survey{root: s.cwd, real: map[string]bool{}, add: map[string]bool{}, drop: map[string]bool{},
 		links: map[string]bool{}}
 	for entry := range records(listed) {
@@ -203,7 +219,7 @@ func (v *survey) repositories() []string {
 	return all
 }
 
-// addTracked examines an entry of the index: "H 100644 <hash> 0\t<path>".
+// addTracked examines an entry of the index, as list returns it.
 func (v *survey) addTracked(entry string) error {
 	what, path, ok := strings.Cut(entry, "\t")
 	f := strings.Fields(what)
