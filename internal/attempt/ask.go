@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -62,8 +61,8 @@ const patience = 5 * time.Minute
 // approval, or a no from the same place: ask does not ask again.
 func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
 	g, err := k.gate(q)
-	if err != nil {
-		return agent.Answer{}, err
+	if err != nil { // an agent chooses what it asks, and must not end the run with that
+		return agent.Answer{Text: "nobody could be asked: " + event.Brief(err.Error())}, nil
 	}
 	keep := context.WithoutCancel(ctx)
 	if k.seen != nil {
@@ -112,11 +111,11 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 	}
 }
 
-// gate returns the gate for a question.
+// gate returns the gate for a question. It fails if the action has no canonical form.
 func (k *asker) gate(q agent.Question) (store.Gate, error) {
 	action, err := json.Marshal(gate.Action(q.Action))
 	if err != nil {
-		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
+		return store.Gate{}, err
 	}
 	g := store.Gate{
 		Kind: store.GateApproval, Source: store.SourceAgent, Task: k.row.Task, Thread: k.row.ID, Node: k.a.Role,
@@ -127,7 +126,7 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 		g.Options = append(g.Options, gate.Edit)
 	}
 	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
-		return store.Gate{}, fmt.Errorf("ask for attempt %s: %w", k.a.ID, err)
+		return store.Gate{}, err
 	}
 	if after := time.Duration(k.options.ApproveExpires); after > 0 {
 		g.ExpiresAt, g.OnTimeout = k.e.cfg.Now().Add(after).UnixMilli(), string(store.GateRejected)

@@ -26,8 +26,12 @@ const maxSession = 1 << 30
 // JSON.
 const sizesName = "sizes.json"
 
+// errStaged ends the packing of a session of which no more is read.
+var errStaged = errors.New("staging has ended")
+
 // keepSession records the session in which a step was done, if the task keeps its files and the agent's
 // sessions can be carried. It keeps only what the files have gained since the previous step in the session.
+// Files that cannot be read or are too large are not kept: an agent can cause that, and its step counts anyway.
 func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
 	carrier, ok := p.worker.Agent.(agent.SessionExporter)
 	home := e.home(c.Row.Task)
@@ -50,21 +54,29 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 	dir, files := carrier.SessionFiles(home, session)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fail(err)
+		return nil, nil
 	}
 	defer root.Close()
 	more, err := grown(root, files, sizes)
 	if err != nil {
-		return fail(err)
+		return nil, nil
 	}
 	if len(more) == 0 {
 		p.kept.session = prev
 		return nil, nil
 	}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(packSession(w, root, more, sizes)) }()
+	packed := make(chan error, 1)
+	go func() {
+		err := packSession(w, root, more, sizes)
+		w.CloseWithError(err)
+		packed <- err
+	}()
 	blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
-	r.CloseWithError(err)
+	r.CloseWithError(errStaged)
+	if packErr := <-packed; packErr != nil && !errors.Is(packErr, errStaged) {
+		return nil, nil
+	}
 	if err != nil {
 		return fail(err)
 	}

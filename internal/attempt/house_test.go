@@ -20,8 +20,9 @@ import (
 // A house has a store with a thread of a flow of two steps, and an agent that does each of them.
 type house struct {
 	*Runner
-	store *mem.Store
-	row   store.Thread
+	store   *mem.Store
+	row     store.Thread
+	options func(*Thread) // sets those of the task; may be nil
 }
 
 func newHouse(t *testing.T, access string, do agent.Agent) *house {
@@ -33,7 +34,7 @@ func newHouse(t *testing.T, access string, do agent.Agent) *house {
 	s := mem.New(mem.Config{})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Tree: tree},
 		housetest.Bundle(t, housetest.TwoSteps(access)), "go")
-	return &house{runner(s, do), s, row}
+	return &house{Runner: runner(s, do), store: s, row: row}
 }
 
 // runner makes attempts with one agent.
@@ -56,6 +57,9 @@ func (h *house) Step(ctx context.Context) (store.Thread, error) {
 	c, err := h.Thread(ctx, h.row)
 	if err != nil {
 		return h.row, err
+	}
+	if h.options != nil {
+		h.options(c)
 	}
 	for note := ""; ; {
 		p, err := h.Prepare(ctx, c, c.Next().(flow.Run), note)

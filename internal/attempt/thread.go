@@ -93,12 +93,12 @@ func (c *Thread) Continues(role string, w Worker) bool {
 	return ok && !s.gone && !s.foreign && continues
 }
 
-// Clone returns a copy of c, for another head, that can change independently. What was heard before an answer belongs
-// to this head: it has become steps, or is told to the next agent.
+// Clone returns a copy of c, for another head, that can change independently. What earlier attempts did and heard
+// belongs to this head: it has become part of a step, or is told to the next agent.
 func (c *Thread) Clone() Thread {
 	n := *c
 	n.Position, n.sessions, n.stepSessions = c.Position.Clone(), maps.Clone(c.sessions), maps.Clone(c.stepSessions)
-	n.heard = nil
+	n.seen, n.heard = nil, nil
 	return n
 }
 

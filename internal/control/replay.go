@@ -149,6 +149,13 @@ func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 	keep := context.WithoutCancel(ctx)
 	var off *offScript
 	if !errors.As(context.Cause(ctx), &off) && err != nil {
+		if why := context.Cause(ctx); why != nil && !errors.Is(why, context.Canceled) {
+			err = why // an answer could not be given, say
+		}
+		if now, readErr := r.c.cfg.Store.Thread(keep, r.Row.ID); readErr == nil && !now.Ended() { // it cannot be resumed
+			row, readErr = r.c.Cancel(keep, r.Row.ID)
+			err = errors.Join(err, readErr)
+		}
 		return Replayed{Row: row}, err
 	}
 	if row, err = r.c.cfg.Store.Thread(keep, r.Row.ID); err != nil {

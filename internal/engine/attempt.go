@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -150,6 +151,13 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	}
 	if !begun {
 		c.account.giveBack(now)
+	}
+	switch {
+	case errors.Is(err, dag.ErrTooLarge): // what agents say is in the prompt
+		row, err := e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts,
+			Message: fmt.Sprintf("%s: its prompt is too long: %v", d.Role, err)})
+		return nil, row, err
+	case !begun:
 		return nil, c.Row, err
 	}
 	return p, c.Row, nil

@@ -56,6 +56,9 @@ func ExportName(step, artifact dag.Hash, name string) string {
 	return path.Join("step-"+step.Short(), FileName(artifact, name))
 }
 
+// maxBase is how many bytes FileName keeps of a name that it changes: file systems allow 255 in all.
+const maxBase = 200
+
 // FileName returns the name of an artifact as a relative path, without characters that a shell or
 // a terminal would interpret.
 func FileName(artifact dag.Hash, name string) string {
@@ -66,7 +69,8 @@ func FileName(artifact dag.Hash, name string) string {
 		return '_'
 	}, name)
 	if clean := path.Clean("/" + safe)[1:]; clean != name {
-		return artifact.Short() + "-" + path.Base("/"+clean)
+		base := path.Base("/" + clean)
+		return artifact.Short() + "-" + base[max(0, len(base)-maxBase):]
 	}
 	return safe
 }

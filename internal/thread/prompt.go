@@ -69,10 +69,10 @@ const (
 
 // Keep returns the node of a prompt, and the prompt for the next one to build on. Parts that are
 // already in before are references to it, so the size of the node is proportional to what the
-// prompt adds. before may be nil.
+// prompt adds. before may be nil. The error matches dag.ErrTooLarge if the prompt is too long.
 func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) {
 	if len(a.Text) > dag.MaxBytes {
-		return store.Object{}, nil, fmt.Errorf("a prompt of %d bytes is over %d", len(a.Text), dag.MaxBytes)
+		return store.Object{}, nil, fmt.Errorf("prompt of %d bytes: %w", len(a.Text), dag.ErrTooLarge)
 	}
 	if before != nil && before.Links >= MaxLinks {
 		before = nil

@@ -66,3 +66,17 @@ func TestRememberedPrompts(t *testing.T) {
 		compare(parent, Prompt{Quota: 400, Steps: n, Pin: []string{"worker"}})
 	}
 }
+
+// TestFileNames checks that the name of an artifact's file is one that file systems allow.
+func TestFileNames(t *testing.T) {
+	long := strings.Repeat("n", 243)
+	h := dag.Sum(nil)
+	for name, want := range map[string]string{
+		"a/b.txt": "a/b.txt", "a b.txt": h.Short() + "-a_b.txt", "../x": h.Short() + "-x",
+		long + " x.txt": h.Short() + "-" + (long + "_x.txt")[len(long)+6-maxBase:],
+	} {
+		if got := FileName(h, name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
