@@ -162,24 +162,32 @@ func (r *Repo) worktree(ctx context.Context, dir string) (*Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := r.registrations(dir)
+	w, err := r.made(dir)
 	if err != nil {
 		return nil, err
+	}
+	return r.openLinked(ctx, w)
+}
+
+// made returns the worktree at dir if Checkout made it.
+func (r *Repo) made(dir string) (place, error) {
+	entries, err := r.registrations(dir)
+	if err != nil {
+		return place{}, err
 	}
 	info, err := os.Lstat(dir)
 	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%w: not a directory", ErrRefused)
 	}
 	if err != nil {
-		return nil, err
+		return place{}, err
 	}
 	for _, entry := range entries {
-		w := place{root: dir, gitdir: entry, common: r.common, linked: true}
-		if w.hasMark() {
-			return r.openLinked(ctx, w)
+		if w := (place{root: dir, gitdir: entry, common: r.common, linked: true}); w.hasMark() {
+			return w, nil
 		}
 	}
-	return nil, fmt.Errorf("not a worktree made by plait: %w", ErrNone)
+	return place{}, fmt.Errorf("not a worktree made by plait: %w", ErrNone)
 }
 
 // resolveParent returns dir with the links of its parents resolved; dir itself need not

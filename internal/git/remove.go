@@ -239,10 +239,7 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	if err := checkRef(ref); err != nil {
 		return "", err
 	}
-	at, err := resolveParent(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		at, err = filepath.Clean(dir), nil // its parent is gone too
-	}
+	at, err := placeToRemove(dir)
 	if err != nil {
 		return "", err
 	}
@@ -259,16 +256,50 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	if tree, err = w.archive(ctx, ref); err != nil {
 		return "", err
 	}
+	return tree, r.delete(at)
+}
+
+// Discard removes the worktree at dir with everything in it, including repositories, and
+// keeps nothing. It removes nothing that Checkout did not make. If dir is gone, Discard
+// cleans up what a crash left. No other process may be working in dir.
+func (r *Repo) Discard(dir string) error {
+	at, err := placeToRemove(dir)
+	if err == nil {
+		_, err = r.made(at)
+	}
+	switch {
+	case err == nil:
+		err = r.delete(at)
+	case errors.Is(err, fs.ErrNotExist):
+		err = r.clear(at)
+	}
+	if err != nil {
+		return fmt.Errorf("discard worktree %s: %w", dir, err)
+	}
+	return nil
+}
+
+// placeToRemove is resolveParent for a directory whose parent may be gone too.
+func placeToRemove(dir string) (string, error) {
+	at, err := resolveParent(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return filepath.Clean(dir), nil
+	}
+	return at, err
+}
+
+// delete removes a worktree that Checkout made.
+func (r *Repo) delete(at string) error {
 	// Rename first, so that a crash cannot leave half a worktree that the next Remove would
 	// take for a complete one.
 	gone := sibling(at, "gone")
 	if err := RemoveAll(gone); err != nil {
-		return "", err
+		return err
 	}
 	if err := os.Rename(at, gone); err != nil {
-		return "", err
+		return err
 	}
-	return tree, r.clear(at)
+	return r.clear(at)
 }
 
 // archive keeps a snapshot of the work tree under ref, unless that would miss a repository

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -353,7 +352,8 @@ func (t *Trees) Restore(ctx context.Context, row store.Thread, n, last int) (boo
 	return true, nil
 }
 
-// Remove removes the worktrees and refs of a removed task, the youngest thread first.
+// Remove removes the worktrees and refs of a removed task, the youngest thread first. It keeps nothing, so that
+// nothing that an agent left in its tree prevents it.
 func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 	var errs error
 	for i := len(rows) - 1; i >= 0; i-- {
@@ -368,7 +368,7 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 				err = os.Remove(top) // an agent may have replaced its tree with a link, which is not followed
 			}
 			if err == nil {
-				_, err = repo.Remove(ctx, top, ref(row.ID, "last-"+strconv.Itoa(row.Steps)))
+				err = repo.Discard(top)
 			}
 			err = errors.Join(err, os.RemoveAll(readyFile(top)))
 		}

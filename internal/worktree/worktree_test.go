@@ -252,6 +252,16 @@ func TestRemoveTakesTreesAndRefsAway(t *testing.T) {
 	h.must(h.trees.Remove(t.Context(), []store.Thread{h.root, a})) // it may be repeated
 }
 
+func TestRemoveTakesAwayWhatCannotBeKept(t *testing.T) {
+	h := newSite(t, true, files{"f": "1"})
+	a := h.ready("a")
+	h.write(a.Tree, files{"x/f": "2", "shut/f": "3"})
+	h.git("init", "-q", filepath.Join(a.Tree, "x"))
+	h.must(os.Chmod(filepath.Join(a.Tree, "shut"), 0))
+	h.must(h.trees.Remove(t.Context(), []store.Thread{h.root, a}))
+	h.wantGone(a.Tree)
+}
+
 func TestRemoveDoesNotFollowALinkInTheTreesPlace(t *testing.T) {
 	h := newSite(t, true, files{"f": "1"})
 	a := h.ready("a")
