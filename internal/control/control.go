@@ -173,16 +173,23 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, err
 	}
 	row := store.Thread{ID: id, Workspace: s.Workspace, Tree: s.Tree, Options: opts, CreatedAt: now.UnixMilli()}
-	uploaded, err := c.upload(ctx, s.Upload, &row)
-	if err != nil {
+	working := row
+	if s.Upload != nil {
+		working.Workspace = s.Upload.Workspace
+	}
+	if err := c.agents().Check(working, s.Bundle); err != nil {
 		return store.Thread{}, err
 	}
 	begun := false
-	defer func() {
+	defer func() { // also if the upload fails: it may have been staged
 		if s.Upload != nil && !begun {
 			c.cfg.Store.Commit(context.WithoutCancel(ctx), store.Batch{Unpin: []string{uploadPin(id)}})
 		}
 	}()
+	uploaded, err := c.upload(ctx, s.Upload, &row)
+	if err != nil {
+		return store.Thread{}, err
+	}
 	def := new(flow.Definition)
 	if err := json.Unmarshal(s.Bundle.Flows[s.Bundle.Name], def); err != nil {
 		return store.Thread{}, fmt.Errorf("flow %s: %w", s.Bundle.Name, err)
@@ -194,9 +201,6 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: s.Bundle, Prompt: s.Prompt,
 		MaxRounds: limits.MaxRounds})
 	if err != nil {
-		return store.Thread{}, err
-	}
-	if err := c.agents().Check(row, s.Bundle); err != nil {
 		return store.Thread{}, err
 	}
 	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle,
