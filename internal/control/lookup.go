@@ -66,7 +66,10 @@ func (c *Controller) keptHash(ctx context.Context, name string) (dag.Hash, bool,
 	if !errors.Is(err, store.ErrNotFound) {
 		return dag.Hash{}, false, fmt.Errorf("look up flow %s: %w", name, err)
 	}
-	h, ok := c.byPrefix(ctx, name)
+	h, ok, err := c.byPrefix(ctx, name)
+	if err != nil {
+		return dag.Hash{}, false, fmt.Errorf("look up flow %s: %w", name, err)
+	}
 	return h, ok, nil
 }
 
@@ -98,16 +101,19 @@ func (c *Controller) Kept(ctx context.Context, name string) ([]*flow.Definition,
 }
 
 // byPrefix finds the one bundle whose hash begins with prefix.
-func (c *Controller) byPrefix(ctx context.Context, prefix string) (dag.Hash, bool) {
+func (c *Controller) byPrefix(ctx context.Context, prefix string) (dag.Hash, bool, error) {
 	if len(prefix) < dag.MinPrefix {
-		return dag.Hash{}, false
+		return dag.Hash{}, false, nil
 	}
 	hashes, err := c.cfg.Store.Resolve(ctx, prefix, 2)
 	if err != nil || len(hashes) != 1 {
-		return dag.Hash{}, false
+		return dag.Hash{}, false, err
 	}
 	n, err := c.reader.Node(ctx, hashes[0])
-	return hashes[0], err == nil && n.Type == dag.TypeFlow
+	if errors.Is(err, store.ErrNotFound) { // it is a blob, or was collected meanwhile
+		return dag.Hash{}, false, nil
+	}
+	return hashes[0], err == nil && n.Type == dag.TypeFlow, err
 }
 
 func (c *Controller) bundle(ctx context.Context, h dag.Hash) (Found, error) {

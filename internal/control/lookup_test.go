@@ -14,6 +14,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
 )
 
 // calling is a flow that calls others, or works itself.
@@ -179,6 +180,24 @@ func TestBuiltInBundles(t *testing.T) {
 		}
 		if found.Bundle.Name != name {
 			t.Errorf("built-in %s is named %s", name, found.Bundle.Name)
+		}
+	}
+}
+
+// A flow that cannot be read is not said to be missing.
+func TestALookupThatFailsIsAnError(t *testing.T) {
+	for _, op := range []mem.Op{mem.OpResolve, mem.OpGet} {
+		h := newHouse(t, loopAgents())
+		row := h.begin(h.controller(), loop)
+		h.store = h.store.(*mem.Store).With(func(o mem.Op, _ mem.When) error {
+			if o == op {
+				return errBroken
+			}
+			return nil
+		})
+		_, err := h.controller().Find(t.Context(), t.TempDir(), row.Bundle.String()[:16])
+		if !errors.Is(err, errBroken) || errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%s: %v", op, err)
 		}
 	}
 }
