@@ -15,23 +15,39 @@ type Compaction = engine.Compaction
 // returns the thread's row. Nothing is lost: the steps that it summarises stay, and a fork from before the
 // summary undoes it.
 func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
+	fail := func(err error) (store.Thread, error) {
+		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
+	}
 	row, err := c.cfg.Store.Thread(ctx, r.Thread)
 	if err != nil {
-		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
+		return fail(err)
 	}
 	lease, err := c.acquire(ctx, row.Root)
 	if err != nil {
-		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
+		return fail(err)
 	}
 	defer lease.Release()
 	c = c.under(lease)
+	under, done := engine.WhileHeld(ctx, lease)
+	defer done()
 	root, err := c.cfg.Store.Thread(ctx, row.Root)
 	if err == nil {
 		err = c.undriven(ctx, root)
 	}
 	if err != nil {
-		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
+		return fail(err)
+	}
+	if Team(root) { // workers drive under leases of threads, and must not take this one now
+		own, err := c.cfg.Store.Acquire(ctx, store.ThreadLease(row.ID))
+		if err != nil {
+			return fail(err)
+		}
+		defer own.Release()
+		c = c.under(own)
+		var done func()
+		under, done = engine.WhileHeld(under, own)
+		defer done()
 	}
 	defer c.views.flush(context.WithoutCancel(ctx), row)
-	return c.newEngine(false).Compact(ctx, r)
+	return c.newEngine(false).Compact(under, r)
 }

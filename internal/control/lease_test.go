@@ -2,13 +2,18 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // leased are the verbs that change a task under its lease.
@@ -89,4 +94,54 @@ func TestOvertaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While an agent summarises a thread of a team's task, no worker can take the thread; and the agent is stopped once
+// the lease of the task is lost.
+func TestCompactHoldsItsLeases(t *testing.T) {
+	for _, on := range []string{"", OnTeam} {
+		t.Run(on, func(t *testing.T) {
+			var said []string
+			h := newHouse(t, longAgents(&said))
+			h.agents["review"] = say(`{"$status":"$SUSPEND","reason":"is it good?"}`)
+			row := h.run(longTalk)
+			wantStatus(t, row, store.Blocked, "input")
+			was := row.State()
+			row.Options = replaceOptions(t, row, on)
+			if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
+				t.Fatal(err)
+			}
+			s := h.store.(*mem.Store)
+			h.agents[thread.RoleCompact] = func(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+				var held *store.HeldError
+				if _, err := s.Share().Acquire(ctx, store.ThreadLease(row.ID)); on == OnTeam && !errors.As(err, &held) {
+					t.Errorf("a worker takes the thread: %v", err)
+				}
+				s.Silence()
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+					t.Error("nobody stops it")
+				}
+				return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
+			}
+			if _, err := h.controller().Compact(t.Context(), Compaction{Thread: row.ID}); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
+
+func replaceOptions(t *testing.T, row store.Thread, on string) json.RawMessage {
+	t.Helper()
+	o, err := record.OptionsOf(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.On = on
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

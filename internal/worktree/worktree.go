@@ -11,8 +11,8 @@
 //
 // Laws:
 //
-//   - What an agent may have touched is never run and never trusted: a worktree made here is opened from the
-//     workspace's repository.
+//   - What an agent may have touched is not trusted: a worktree made here is opened from the workspace's
+//     repository. Only the setup command, which is the user's, may run such files.
 //   - Every change of a tree can be repeated: it names the tree before and the tree after.
 //   - Nothing here moves a head or changes a row.
 package worktree
