@@ -275,9 +275,15 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	if err == nil {
 		err = c.views.flush(ctx, row)
 	}
+	return drawn(err) // otherwise it is drawn when it is driven
+}
+
+// drawn returns the error of drawing views of what is committed, nil if another process is still drawing: a view that
+// is out of date is no failure of the commit.
+func drawn(err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
-		return nil // another process is still drawing; the task is drawn when it is driven
+		return nil
 	}
 	return err
 }

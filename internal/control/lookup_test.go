@@ -201,3 +201,25 @@ func TestALookupThatFailsIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// A name is registered even while another process that was stopped holds the right to draw.
+func TestRegisteredThoughNotDrawn(t *testing.T) {
+	h := newHouse(t, nil)
+	c := h.controller()
+	h.write(map[string]string{"kept.yaml": calling("kept")})
+	kept, err := c.Find(t.Context(), h.dir, "kept.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := c.views.lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	if _, err := c.Register(t.Context(), "alias", kept); err != nil {
+		t.Error(err)
+	}
+	if row, err := h.store.Flow(t.Context(), "alias"); err != nil || row.Hash != kept.Object.Hash {
+		t.Errorf("%+v, %v", row, err)
+	}
+}

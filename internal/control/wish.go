@@ -103,7 +103,7 @@ func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.T
 		}
 	}
 	for bundle := range bundles {
-		err = errors.Join(err, c.views.without(context.WithoutCancel(ctx), bundle))
+		err = errors.Join(err, drawn(c.views.without(context.WithoutCancel(ctx), bundle)))
 	}
 	return err
 }
