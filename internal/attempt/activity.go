@@ -54,7 +54,9 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 	for i, a := range c.Tries {
 		turns[a.ID] = turnOf(c.Visits[a.Role]+1, i+1)
 		logged[a.ID] = !a.Transcript.IsZero()
-		cut[a.ID] = p.in.session != "" && a.Session == p.in.session && a.Status == store.AttemptInterrupted
+		if p.in.session != "" && a.Session == p.in.session && a.Status == store.AttemptInterrupted {
+			cut[a.ID] = true
+		}
 	}
 	if len(cut) == 0 {
 		return g, nil
