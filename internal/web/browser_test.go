@@ -83,13 +83,20 @@ func (b *browser) note(text string) {
 	b.said = append(b.said, text)
 }
 
-// do carries out actions. It fails the test if what they wait for, such as an element, does not appear in time.
+// do carries out actions. It fails the test if what they wait for, such as an element, does not appear in time. The page
+// may replace an element between the moment it is found and that of the click: then the new one is looked for.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatal(err)
+	for _, action := range actions {
+		err := chromedp.Do(ctx, action)
+		for err != nil && strings.Contains(err.Error(), "Could not find node with given id") {
+			err = chromedp.Do(ctx, action)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
 	}
 }
 
