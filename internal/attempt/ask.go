@@ -61,8 +61,8 @@ const patience = 5 * time.Minute
 // approval, or a no from the same place: ask does not ask again.
 func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
 	g, err := k.gate(q)
-	if err != nil { // an agent chooses what it asks, and must not end the run with that
-		return agent.Answer{Text: "nobody could be asked: " + event.Brief(err.Error())}, nil
+	if err != nil { // caused by the agent, so it must not end the run
+		return agent.Answer{Text: "cannot ask for approval: " + event.Brief(err.Error())}, nil
 	}
 	keep := context.WithoutCancel(ctx)
 	if k.seen != nil {

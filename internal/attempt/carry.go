@@ -26,9 +26,6 @@ const maxSession = 1 << 30
 // JSON.
 const sizesName = "sizes.json"
 
-// errStaged ends the packing of a session of which no more is read.
-var errStaged = errors.New("staging has ended")
-
 // keepSession records the session in which a step was done, if the task keeps its files and the agent's
 // sessions can be carried. It keeps only what the files have gained since the previous step in the session.
 // Files that cannot be read or are too large are not kept: an agent can cause that, and its step counts anyway.
@@ -73,8 +70,8 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 		packed <- err
 	}()
 	blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
-	r.CloseWithError(errStaged)
-	if packErr := <-packed; packErr != nil && !errors.Is(packErr, errStaged) {
+	r.Close()
+	if packErr := <-packed; packErr != nil && !errors.Is(packErr, io.ErrClosedPipe) { // that is an error of Stage
 		return nil, nil
 	}
 	if err != nil {

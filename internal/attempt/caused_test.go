@@ -18,12 +18,15 @@ import (
 // TestCannotBeAsked checks that an agent is told no if what it asks has no canonical form.
 func TestCannotBeAsked(t *testing.T) {
 	for name, params := range map[string]string{
-		"a large number": `{"channel":1234567890123456789}`, "a key twice": `{"a":1,"a":2}`, "half a character": `{"a":"\ud800"}`,
-		"depth": strings.Repeat("[", 100) + strings.Repeat("]", 100),
+		"a large number":   `{"channel":1234567890123456789}`,
+		"a key twice":      `{"a":1,"a":2}`,
+		"half a character": `{"a":"\ud800"}`,
+		"depth":            strings.Repeat("[", 100) + strings.Repeat("]", 100),
 	} {
 		k := &asker{e: newHouse(t, "", nil).Runner}
-		said, err := k.ask(t.Context(), agent.Question{Action: agent.Action{Type: "tool_call", Tool: "send", Params: json.RawMessage(params)}})
-		if err != nil || said.Approved || !strings.HasPrefix(said.Text, "nobody could be asked: ") {
+		act := agent.Action{Type: "tool_call", Tool: "send", Params: json.RawMessage(params)}
+		said, err := k.ask(t.Context(), agent.Question{Action: act})
+		if err != nil || said.Approved || !strings.HasPrefix(said.Text, "cannot ask for approval: ") {
 			t.Errorf("%s: %+v, %v", name, said, err)
 		}
 	}

@@ -55,7 +55,7 @@ func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Up
 		return nil, err
 	}
 	set := w.settings.Team.V
-	name, err := places.Workspace(teamName(ctx, repo, set))
+	name, err := places.Workspace(teamName(repo, set))
 	if err != nil {
 		return nil, usagef("%w: give it a name in %s: team: {workspace: NAME}", err, config.ProjectFile(w.workspace))
 	}
@@ -80,14 +80,14 @@ func (a *app) handOver(ctx context.Context, w *workplace, row store.Thread) (*co
 }
 
 // teamName returns the name by which workers know a project.
-func teamName(ctx context.Context, repo *git.Repo, t config.Team) string {
+func teamName(repo *git.Repo, t config.Team) string {
 	return cmp.Or(t.Workspace, repo.Name(cmp.Or(t.Remote, "origin")))
 }
 
 // listTeam makes a project's list include the team's tasks, besides those of its directory.
 func (a *app) listTeam(ctx context.Context, w *workplace) {
 	if repo, err := git.Open(ctx, w.workspace); err == nil {
-		a.place.Clone(w.workspace, teamName(ctx, repo, w.settings.Team.V))
+		a.place.Clone(w.workspace, teamName(repo, w.settings.Team.V))
 	}
 }
 

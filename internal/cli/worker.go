@@ -86,7 +86,7 @@ worker looks for work itself.`,
 	flags.StringVar(&f.engine, "engine", engines[0], "`engine` that all workers share: "+strings.Join(engines, ", "))
 	flags.StringVar(&f.name, "name", "", "unique `name` of this worker (default: the host's)")
 	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks can require, such as gpu,linux")
-	flags.IntVar(&f.most, "max-agents", 0, "run at most `N` agents at once (default: machine.maxConcurrent of the configuration)")
+	flags.IntVar(&f.most, "max-agents", 0, "run at most `N` agents at once (default: the configuration's machine.maxConcurrent)")
 	flags.StringVar(&f.listen, "listen", "", "serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
 	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` running steps may take after a signal")
 	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))

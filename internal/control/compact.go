@@ -28,8 +28,8 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 	}
 	defer lease.Release()
 	c = c.under(lease)
-	under, done := engine.WhileHeld(ctx, lease)
-	defer done()
+	under, end := engine.WhileHeld(ctx, lease)
+	defer end()
 	root, err := c.cfg.Store.Thread(ctx, row.Root)
 	if err == nil {
 		err = c.undriven(ctx, root)
@@ -44,9 +44,8 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 		}
 		defer own.Release()
 		c = c.under(own)
-		var done func()
-		under, done = engine.WhileHeld(under, own)
-		defer done()
+		under, end = engine.WhileHeld(under, own)
+		defer end()
 	}
 	defer c.views.flush(context.WithoutCancel(ctx), row)
 	return c.newEngine(false).Compact(under, r)

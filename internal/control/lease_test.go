@@ -96,8 +96,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// While an agent summarises a thread of a team's task, no worker can take the thread; and the agent is stopped once
-// the lease of the task is lost.
+// While an agent summarises a thread of a team's task, no worker can take the thread. The agent is stopped when a
+// lease is lost.
 func TestCompactHoldsItsLeases(t *testing.T) {
 	for _, on := range []string{"", OnTeam} {
 		t.Run(on, func(t *testing.T) {
@@ -108,11 +108,13 @@ func TestCompactHoldsItsLeases(t *testing.T) {
 			wantStatus(t, row, store.Blocked, "input")
 			was := row.State()
 			row.Options = replaceOptions(t, row, on)
-			if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
+			change := store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}
+			if err := h.store.Commit(t.Context(), change); err != nil {
 				t.Fatal(err)
 			}
 			s := h.store.(*mem.Store)
-			h.agents[thread.RoleCompact] = func(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+			h.agents[thread.RoleCompact] = func(ctx context.Context, _ agent.Request,
+				_ func(agent.Event) error) (agent.Result, error) {
 				var held *store.HeldError
 				if _, err := s.Share().Acquire(ctx, store.ThreadLease(row.ID)); on == OnTeam && !errors.As(err, &held) {
 					t.Errorf("a worker takes the thread: %v", err)
@@ -121,7 +123,7 @@ func TestCompactHoldsItsLeases(t *testing.T) {
 				select {
 				case <-ctx.Done():
 				case <-time.After(time.Minute):
-					t.Error("nobody stops it")
+					t.Error("the agent was not stopped")
 				}
 				return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "stopped"}
 			}

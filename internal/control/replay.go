@@ -150,7 +150,7 @@ func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 	var off *offScript
 	if !errors.As(context.Cause(ctx), &off) && err != nil {
 		if why := context.Cause(ctx); why != nil && !errors.Is(why, context.Canceled) {
-			err = why // an answer could not be given, say
+			err = why
 		}
 		if now, readErr := r.c.cfg.Store.Thread(keep, r.Row.ID); readErr == nil && !now.Ended() { // it cannot be resumed
 			row, readErr = r.c.Cancel(keep, r.Row.ID)

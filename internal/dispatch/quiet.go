@@ -52,7 +52,7 @@ func (q quiet) WithGroup(name string) slog.Handler {
 	return quiet{q.Handler.WithGroup(name), q.outage}
 }
 
-// Handle passes r on, unless it is a complaint caused by an outage, or one that comes so soon after it that it may be.
+// Handle passes r on, unless it is a complaint during an outage or shortly after it, which the outage may have caused.
 func (q quiet) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn || q.ctx.Err() != nil {
 		return q.Handler.Handle(ctx, r)

@@ -13,7 +13,8 @@ import (
 // thread and is no fault of the record.
 func TestPromptTooLong(t *testing.T) {
 	flow := strings.Replace(housetest.TwoSteps("read"), `prompt: "on"`, `prompt: "{{ _body }}{{ _body }}"`, 1)
-	s, engine, row := setUpFlow(t, flow, housetest.Say("---\n$status: done\n---\n"+strings.Repeat("x", dag.MaxBytes/2-100)))
+	long := strings.Repeat("x", dag.MaxBytes/2-100)
+	s, engine, row := setUpFlow(t, flow, housetest.Say("---\n$status: done\n---\n"+long))
 	e := engine()
 	after, err := e.Step(t.Context(), row.ID, row.Head)
 	if err != nil {
@@ -23,7 +24,8 @@ func TestPromptTooLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	row, err = s.Thread(t.Context(), row.ID)
-	if err != nil || row.Status != store.Blocked || row.Reason.Kind != store.ReasonAttempts || !strings.Contains(row.Reason.Message, "too long") {
+	if err != nil || row.Status != store.Blocked || row.Reason.Kind != store.ReasonAttempts ||
+		!strings.Contains(row.Reason.Message, "too long") {
 		t.Errorf("%s %+v, %v", row.Status, row.Reason, err)
 	}
 }

@@ -134,7 +134,7 @@ func (r *Repo) userIgnore(ctx context.Context) string {
 		xdg = filepath.Join(home, ".config")
 	}
 	path := filepath.Join(xdg, "git", "ignore")
-	if mayName(filepath.Join(home, ".gitconfig")) || mayName(filepath.Join(xdg, "git", "config")) {
+	if maySetExcludes(filepath.Join(home, ".gitconfig")) || maySetExcludes(filepath.Join(xdg, "git", "config")) {
 		if named, err := r.excludesFile(ctx, home, xdg); err == nil {
 			path = named
 		}
@@ -146,9 +146,9 @@ func (r *Repo) userIgnore(ctx context.Context) string {
 	return path
 }
 
-// mayName reports whether a config file may set core.excludesFile, by itself or by an include; otherwise git need
-// not be asked.
-func mayName(file string) bool {
+// maySetExcludes reports whether a config file may set core.excludesFile, by itself or by an include; otherwise git
+// need not be asked.
+func maySetExcludes(file string) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)

@@ -10,13 +10,17 @@ import (
 // TestUserIgnore checks that what the user never wants tracked is left out of snapshots, wherever their configuration
 // says so.
 func TestUserIgnore(t *testing.T) {
-	const list = "*.mine\n"
+	const (
+		list = "*.mine\n"
+		sets = "[core]\n\texcludesFile = ~/mine\n"
+	)
 	for name, home := range map[string]files{
 		"git's own place":   {".config/git/ignore": list},
 		"configuration":     {".gitconfig": "[Core]\n\tExcludesFile = ~/mine\n", "mine": list},
 		"XDG configuration": {".config/git/config": "[core]excludesfile=~/mine\n", "mine": list},
-		"include":           {".gitconfig": "[include]\n\tpath = more\n", "more": "[core]\n\texcludesFile = ~/mine\n", "mine": list},
-		"include on a condition": {".gitconfig": "[IncludeIf \"gitdir:/\"]\n\tpath = more\n", "more": "[core]\n\texcludesFile = ~/mine\n", "mine": list,
+		"include":           {".gitconfig": "[include]\n\tpath = more\n", "more": sets, "mine": list},
+		"include on a condition": {".gitconfig": "[IncludeIf \"gitdir:/\"]\n\tpath = more\n",
+			"more": sets, "mine": list,
 			".config/git/ignore": list},
 		"configuration without it": {".gitconfig": "[user]\n\tname = x\n", ".config/git/ignore": list},
 	} {

@@ -127,10 +127,10 @@ func open(ctx context.Context, at place) (*Repo, error) {
 func (r *Repo) openLinked(ctx context.Context, at place) (*Repo, error) {
 	w := *r
 	w.place = at
-	var err error
-	if err = at.check(); err != nil {
+	if err := at.check(); err != nil {
 		return nil, err
 	}
+	var err error
 	if w.git, err = program(at.root); err != nil {
 		return nil, err
 	}

@@ -83,8 +83,8 @@ func (b *browser) note(text string) {
 	b.said = append(b.said, text)
 }
 
-// do carries out actions. It fails the test if what they wait for, such as an element, does not appear in time. The page
-// may replace an element between the moment it is found and that of the click: then the new one is looked for.
+// do carries out actions. It fails the test if what they wait for, such as an element, does not appear in time. If the
+// page replaces an element after it was found and before it is clicked, do tries again.
 func (b *browser) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
