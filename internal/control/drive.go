@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/notes"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
@@ -360,7 +360,7 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r
 		if err != nil {
 			return err
 		}
-		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: person(), Via: cmp.Or(store.Via(r.Source), store.ViaResume),
+		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: gate.Person(), Via: cmp.Or(store.Via(r.Source), store.ViaResume),
 			At: now.UnixMilli()}
 		if kind == store.WishInput {
 			w.Thread, w.Text = meant, store.Text(r.Prompt)
@@ -379,13 +379,4 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r
 		return fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
 	return nil
-}
-
-// person returns the name of the user who runs Plait, or "".
-func person() string {
-	u, err := user.Current()
-	if err != nil {
-		return ""
-	}
-	return u.Username
 }

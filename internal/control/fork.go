@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
@@ -142,7 +143,7 @@ func (c *Controller) addPrompt(ctx context.Context, row store.Thread, f Fork, no
 	}
 	ch, err := thread.Append(row, tip, thread.Draft{
 		Role: thread.RoleInput, Meta: thread.InputMeta(cmp.Or(f.Source, "fork"), ""), Text: f.Prompt,
-		Detail: thread.ByPerson(person(), now, now), At: now,
+		Detail: thread.ByPerson(gate.Person(), now, now), At: now,
 	})
 	return ch.Row, ch.Objects, err
 }

@@ -370,6 +370,9 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 			if err == nil {
 				err = repo.Discard(top)
 			}
+			if errors.Is(err, git.ErrNone) { // the repository was made anew, and does not know it
+				err = git.RemoveAll(top)
+			}
 			err = errors.Join(err, os.RemoveAll(readyFile(top)))
 		}
 		if err == nil {

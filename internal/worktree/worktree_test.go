@@ -262,6 +262,15 @@ func TestRemoveTakesAwayWhatCannotBeKept(t *testing.T) {
 	h.wantGone(a.Tree)
 }
 
+func TestRemoveTakesAwayATreeThatItsRepositoryForgot(t *testing.T) {
+	h := newSite(t, true, files{"f": "1"})
+	a := h.ready("a")
+	h.must(os.RemoveAll(filepath.Join(h.dir, ".git")))
+	h.git("init", "-q")
+	h.must(h.trees.Remove(t.Context(), []store.Thread{h.root, a}))
+	h.wantGone(a.Tree)
+}
+
 func TestRemoveDoesNotFollowALinkInTheTreesPlace(t *testing.T) {
 	h := newSite(t, true, files{"f": "1"})
 	a := h.ready("a")
