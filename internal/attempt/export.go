@@ -41,10 +41,18 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 	}
 	l := &lender{Runner: e, desk: desk, seen: map[dag.Hash]bool{}, paths: map[string]bool{}, blobs: map[dag.Hash]bool{}}
 	for _, in := range slices.Concat(p.given.inputs, p.results.files) {
-		if in.file != "" {
-			if err := desk.Keep(in.file, in.data); err != nil {
+		if in.file == "" {
+			continue
+		}
+		data := in.data
+		if !in.blob.IsZero() {
+			var err error
+			if data, err = e.head(ctx, thread.EvidenceSource{}, in.blob); err != nil {
 				return err
 			}
+		}
+		if err := desk.Keep(in.file, data); err != nil {
+			return err
 		}
 	}
 	for _, a := range p.given.attachments {

@@ -26,6 +26,7 @@ type input struct {
 	file  string
 	line  string
 	data  []byte
+	blob  dag.Hash // what the file has the beginning of, instead of data: read when it is lent
 	files []thread.ExportedFile
 }
 
