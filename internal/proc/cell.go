@@ -24,7 +24,7 @@ type Cell struct {
 // Around returns the command line of a program in a cell. It can read the places in read, which need not exist, and
 // write those in write; the directories in own are empty and its own.
 func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
-	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{installed(path)}), Write: write, Own: own}
+	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{c.installed(path)}), Write: write, Own: own}
 	return w.Around(c.Bwrap, path, args)
 }
 
@@ -36,16 +36,22 @@ func (c *Cell) hidden() []string {
 	})
 }
 
-// installed returns the directory that a program is installed in: files that it needs may be next to it.
-func installed(path string) string {
+// installed returns the directory that a program is installed in, since files that it needs may be next to it. If
+// something hidden is there too, it is the program alone.
+func (c *Cell) installed(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || !filepath.IsAbs(path) {
 		return ""
 	}
-	if top, _, ok := strings.Cut(real, string(filepath.Separator)+"node_modules"+string(filepath.Separator)); ok {
-		return top
+	dir := filepath.Dir(real)
+	const modules = "node_modules"
+	if top, _, ok := strings.Cut(real, string(filepath.Separator)+modules+string(filepath.Separator)); ok {
+		dir = filepath.Join(top, modules)
 	}
-	return filepath.Dir(real)
+	if slices.ContainsFunc(existing(c.Hide), func(hidden string) bool { return below(dir, hidden) }) {
+		return real
+	}
+	return dir
 }
 
 // checkTime limits the check from inside a cell.

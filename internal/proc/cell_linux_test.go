@@ -206,3 +206,28 @@ func TestCellCheck(t *testing.T) {
 		t.Error("without bubblewrap it passes")
 	}
 }
+
+// TestCellShowsNoMoreThanAProgram starts programs that are installed in hidden places: what is next to them can be
+// read, unless that is hidden too.
+func TestCellShowsNoMoreThanAProgram(t *testing.T) {
+	w := newWorker(t)
+	for program, shown := range map[string]bool{
+		"agent.sh": false, "bin/agent.sh": true, "node_modules/agent/bin/agent.sh": true,
+	} {
+		t.Run(program, func(t *testing.T) {
+			path := filepath.Join(w.dir, program)
+			w.must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			w.must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "beside"), []byte("what is beside it\n"), 0o644))
+			w.must(t, os.WriteFile(path, []byte("#!/bin/sh\ncat ${0%/*}/beside $W/secrets/password\nls $W\n"), 0o755))
+			bwrap, args := w.cell.Around(nil, nil, nil, path, nil)
+			c := exec.CommandContext(t.Context(), bwrap, args...)
+			c.Dir, c.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "W=" + w.dir}
+			c.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred, Setsid: true}
+			out, err := c.CombinedOutput()
+			if err != nil || strings.Contains(string(out), workerSecret) || strings.Contains(string(out), "record\n") ||
+				strings.Contains(string(out), "what is beside it") != shown {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
