@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	// answerWait is how long a server may be silent after a request. It must store up
-	// to 5 GB before it confirms.
+	// answerWait is how long a server may be silent after a request, and how long it may take or send
+	// nothing of one. It must store up to 5 GB before it confirms.
 	answerWait = 2 * time.Minute
 	// side is how many keys are deleted concurrently.
 	side = 8
@@ -51,15 +51,19 @@ type Bucket struct {
 var _ postgres.Bucket = (*Bucket)(nil)
 
 // Open returns the bucket that c names. It does not contact the server yet: see Check.
-func Open(ctx context.Context, c Config) (*Bucket, error) {
+func Open(ctx context.Context, c Config) (*Bucket, error) { return open(ctx, c, answerWait) }
+
+func open(ctx context.Context, c Config, wait time.Duration) (*Bucket, error) {
 	transport := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.ResponseHeaderTimeout = answerWait
+		t.ResponseHeaderTimeout = wait
 		t.MaxIdleConnsPerHost = 2 * side
+		t.DialContext = steadyDial(t.DialContext, wait)
 	})
 	all, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(transport))
 	if err != nil {
 		return nil, fmt.Errorf("settings of %s: %w", c, err)
 	}
+	all.HTTPClient = steadyClient{all.HTTPClient, wait}
 	if c.Region != "" {
 		all.Region = c.Region
 	}
