@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/soak"
 	"github.com/plait-run/plait/internal/store"
@@ -75,7 +77,8 @@ func TestStageFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bucket := s3test.Start(t)
-			s := open(t, postgres.Config{URL: newRecord(t, server), Bucket: bucket.Bucket("")})
+			url := newRecord(t, server)
+			s := open(t, postgres.Config{URL: url, Bucket: bucket.Bucket("")})
 			old, young := large(1), large(2)
 			if _, err := stage(t.Context(), s, "p", old); err != nil {
 				t.Fatal(err)
@@ -92,6 +95,9 @@ func TestStageFaults(t *testing.T) {
 			}
 			if name == "is slow" && !errors.Is(err, context.Canceled) {
 				t.Errorf("got error %v, want that of the context", err)
+			}
+			if n := uploads(t, url); n != 0 {
+				t.Errorf("%d uploads have not ended, so their bytes are never removed", n)
 			}
 			// A stored blob can be staged again without the bucket.
 			if _, err := stage(t.Context(), s, "again", old); err != nil {
@@ -114,6 +120,20 @@ func TestStageFaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// uploads returns how many uploads of a record have not ended.
+func uploads(t *testing.T, url string) (n int) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(t.Context()))
+	if err := c.QueryRow(t.Context(), "SELECT count(*) FROM plait.uploads").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // TestReadFaults has a bucket that cannot return what it stored. Only what can never come back is

@@ -23,6 +23,9 @@ import (
 // inline is the size up to which a staged blob is kept in its row.
 const inline = 256 << 10
 
+// endWait limits how long a failed upload tries to end.
+const endWait = 5 * time.Second
+
 var (
 	errNoBucket = errors.New("it is stored in a bucket, but none is configured")
 	// errGivenUp says that an upload was mistaken for a dead process's.
@@ -128,7 +131,15 @@ func (s *Store) stageLarge(ctx context.Context, pin string, h dag.Hash, f *os.Fi
 		})
 	}
 	if err != nil {
-		return err // a row may name the bytes or not; Compact finds out
+		// A row may name the bytes or not; Compact finds out, once this process no longer claims them. If it does
+		// not come to that here, it does when the process ends.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
+		defer cancel()
+		_ = s.read(end, func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, "DELETE FROM plait.uploads WHERE loc = $1", loc)
+			return err
+		})
+		return err
 	}
 	rows, err := s.look(ctx, []dag.Hash{h})
 	if err == nil && len(rows) == 1 && rows[0].loc == loc {
