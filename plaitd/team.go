@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,11 +62,42 @@ func (p place) secrets() []string {
 			}
 		}
 	}
+	for i := 0; i < len(list) && i < maxSecrets; i++ { // a file may name others
+		list = append(list, secretsIn(list[i])...)
+	}
 	return list
 }
 
-// secretSetting matches the settings of a URL, or of KEY=VALUE …, that name a file with a password or a key.
-var secretSetting = regexp.MustCompile(`\b(?:passfile|sslkey|servicefile)\s*=\s*('[^']*'|[^&\s]+)`)
+// Bounds on the files that secrets looks into, in files and bytes.
+const (
+	maxSecrets    = 100
+	maxSecretFile = 1 << 20
+)
+
+// secretsIn returns the files with a password or a key that a configuration file names: one of Postgres's services, of
+// Amazon's programs, or of Temporal's.
+func secretsIn(file string) (list []string) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretFile))
+	if err != nil {
+		return nil
+	}
+	for _, m := range secretSetting.FindAllSubmatch(text, -1) {
+		list = append(list, strings.Trim(string(m[1]), `'"`))
+	}
+	return list
+}
+
+// secretSetting matches the settings of a URL, of KEY=VALUE …, or of a file, that name a file with a password or a key.
+var secretSetting = regexp.MustCompile(
+	`\b(?:passfile|sslkey|servicefile|web_identity_token_file|client_key_path)\s*=\s*('[^']*'|"[^"]*"|[^&\s]+)`)
 
 // guarded returns an error if the server admits clients without password or key.
 func (p place) guarded(ctx context.Context) error {
