@@ -45,7 +45,7 @@ file; no record is needed and nothing is changed.`,
 		Example: `  plait ui --open
   plait ui --read-only
   plait ui --task ./k7f2/task`,
-		Args: cobra.NoArgs,
+		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.servePages(cmd, f)
 		},
@@ -182,7 +182,7 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 		return err
 	}
 	if !reflect.DeepEqual(now, w.settings) {
-		return errors.New("the configuration changed since plait ui was started: start it again")
+		return errors.New("the configuration changed since this program was started: restart it")
 	}
 	t, all, err := w.trust(commandFiles(f))
 	if err != nil {

@@ -198,7 +198,7 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
 			}
 		}
-		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+changedFiles(changed)+"?") {
+		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+safe(changedFiles(changed))+"?") {
 			return usagef("%s changed since commands from it were last run; look at the change, then allow it with --trust",
 				changedFiles(changed))
 		}
@@ -217,11 +217,7 @@ func (w *workplace) trust(files map[string][]byte) (*config.Trust, map[string][]
 		commands = append(commands, v.From)
 	}
 	if slices.ContainsFunc(commands, func(from string) bool { return strings.HasPrefix(from, project) }) {
-		data, err := config.ReadFile(project)
-		if err != nil {
-			return nil, nil, fmt.Errorf("read configuration: %w", err)
-		}
-		all[project] = data
+		all[project] = w.settings.Project
 	}
 	t, err := config.OpenTrust(w.home)
 	return t, all, err
@@ -295,16 +291,11 @@ func (f *driveFlags) options() (control.Options, error) {
 		o.Roles[role] = value
 	}
 	if len(f.limits) > 0 {
-		l, err := parseLimits(f.limits)
-		if err != nil {
-			return o, err
+		if o.Limits, err = flow.ParseLimits(f.limits); err != nil {
+			return o, usagef("--limit: %s", safe(err.Error()))
 		}
-		o.Limits = l
 	}
-	if f.agents < 0 {
-		return o, usagef("invalid value %d for --max-agents: want 1 or more", f.agents)
-	}
-	o.Limits.MaxConcurrent = cmp.Or(f.agents, o.Limits.MaxConcurrent)
+	o.Limits.MaxConcurrent = cmp.Or(int(f.agents), o.Limits.MaxConcurrent)
 	return o, nil
 }
 

@@ -41,6 +41,7 @@ type Settings struct {
 	Notify   Value[Notify]                // only from the user's own file
 	Keys     Value[map[string][]string]   // commands by variable, only from the user's own file
 	Team     Value[Team]
+	Project  []byte // the text of the project's file, as it was read
 	limitsAt map[string]string
 }
 
@@ -126,12 +127,15 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	var problems []flow.Problem
 	s.MCP = Value[Answering]{Answering{Questions: ByPerson, Approvals: ByNobody}, "default"}
 	for _, file := range []string{userFile, projectFile} {
-		data, err := ReadFile(file)
+		data, err := readFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read configuration: %w", err)
+		}
+		if file == projectFile {
+			s.Project = data
 		}
 		problems = append(problems, s.merge(file, data, file == userFile)...)
 	}
@@ -147,9 +151,9 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 // maxFile is the most that a configuration file may have, in bytes.
 const maxFile = 1 << 20
 
-// ReadFile reads a configuration file. It refuses what is no regular file: a project could have something there that
+// readFile reads a configuration file. It refuses what is no regular file: a project could have something there that
 // never ends, or that blocks.
-func ReadFile(name string) ([]byte, error) {
+func readFile(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, err

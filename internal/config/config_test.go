@@ -155,6 +155,18 @@ func TestTrust(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(home, "trusted.json")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("trusted.json: %v %v", info.Mode(), err)
 	}
+	// Of two processes that began with the same list, neither forgets what the other recorded.
+	other := map[string][]byte{"/q/flow.yaml": []byte("three")}
+	late, err := OpenTrust(home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(trust.Consent(files), late.Consent(other)); err != nil {
+		t.Fatal(err)
+	}
+	if trust, err = OpenTrust(home); err != nil || !trust.Agreed(files) || !trust.Agreed(other) {
+		t.Errorf("a consent is lost: %v", err)
+	}
 	write(t, filepath.Join(home, "trusted.json"), "{broken")
 	if _, err := OpenTrust(home); err == nil {
 		t.Error("a broken list of trusted files is read as nothing trusted")

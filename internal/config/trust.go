@@ -10,13 +10,16 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"time"
+
+	"github.com/plait-run/plait/internal/lock"
 )
 
 // Trust stores the digest of each project file that commands were taken from.
 // First use is consent; a file that has changed since needs it again. It is kept
 // in PLAIT_HOME, where no agent can write.
 type Trust struct {
-	file  string
+	home  string
 	known map[string]trusted
 }
 
@@ -33,8 +36,8 @@ type Changed struct {
 
 // OpenTrust reads what is trusted; if the file is missing, that is nothing yet.
 func OpenTrust(home string) (*Trust, error) {
-	t := &Trust{file: filepath.Join(home, "trusted.json"), known: map[string]trusted{}}
-	data, err := os.ReadFile(t.file)
+	t := &Trust{home: home, known: map[string]trusted{}}
+	data, err := os.ReadFile(t.file())
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil
 	}
@@ -70,36 +73,66 @@ func (t *Trust) Agreed(files map[string][]byte) bool {
 	return true
 }
 
-// Consent records that a person agreed to files as they are.
+// Consent records that a person agreed to files as they are. It keeps what other processes have recorded since
+// OpenTrust.
 func (t *Trust) Consent(files map[string][]byte) error {
-	same := true
-	for file, data := range files {
-		if d := digest(data); t.known[file].Digest != d {
-			t.known[file], same = trusted{d, string(data)}, false
+	if t.Agreed(files) {
+		return nil
+	}
+	l, err := t.lock()
+	if err == nil {
+		err = errors.Join(t.add(files), l.Release())
+	}
+	if err != nil {
+		return fmt.Errorf("record trusted files: %w", err)
+	}
+	return nil
+}
+
+// maxWait is how long Consent waits for other processes, each of which writes one small file.
+const maxWait = 5 * time.Second
+
+func (t *Trust) lock() (*lock.Lock, error) {
+	locks := lock.Locks{Dir: filepath.Join(t.home, "locks")}
+	for end := time.Now().Add(maxWait); ; time.Sleep(10 * time.Millisecond) {
+		l, err := locks.Acquire("trusted")
+		var held *lock.HeldError
+		if !errors.As(err, &held) || time.Now().After(end) {
+			return l, err
 		}
 	}
-	if same {
-		return nil
+}
+
+// add adds files to those that are trusted by now.
+func (t *Trust) add(files map[string][]byte) error {
+	now, err := OpenTrust(t.home)
+	if err != nil {
+		return err
+	}
+	t.known = now.known
+	for file, data := range files {
+		t.known[file] = trusted{digest(data), string(data)}
 	}
 	data, err := json.MarshalIndent(t.known, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(t.file), ".trusted-*") // 0600
+	tmp, err := os.CreateTemp(t.home, ".trusted-*") // 0600
 	if err != nil {
-		return fmt.Errorf("record trusted files: %w", err)
+		return err
 	}
 	_, err = tmp.Write(data)
 	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err == nil {
-		err = os.Rename(tmp.Name(), t.file)
+		err = os.Rename(tmp.Name(), t.file())
 	}
 	if err != nil {
 		os.Remove(tmp.Name())
-		return fmt.Errorf("record trusted files: %w", err)
 	}
-	return nil
+	return err
 }
+
+func (t *Trust) file() string { return filepath.Join(t.home, "trusted.json") }
 
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)

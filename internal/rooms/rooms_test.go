@@ -46,7 +46,7 @@ var doors = map[string][]string{
 	"codex":    {"agent", "gateway", "jsonrpc", "proc"},
 	"acp":      {"agent", "flow", "gateway", "jsonrpc", "proc", "sandbox"},
 	"scripted": {"yamldoc"},
-	"config":   {"flow", "yamldoc"},
+	"config":   {"flow", "lock", "yamldoc"},
 	"place":    {"git", "store"},
 	"worktree": {"dag", "store", "thread", "record", "agent", "git", "proc"},
 	"attempt":  {"dag", "store", "event", "thread", "flow", "record", "gate", "agent", "proc", "worktree", "yamldoc"},
