@@ -276,6 +276,9 @@ func (a *app) casLsCmd() *cobra.Command {
 		Example: "  plait cas ls --kind blob",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			if err := oneOf("kind", kind, "node", "blob"); err != nil {
+				return err
+			}
 			s, err := a.openStore(ctx)
 			if err != nil {
 				return err

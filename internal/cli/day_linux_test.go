@@ -134,6 +134,25 @@ func TestRunAnswersInline(t *testing.T) {
 	}
 }
 
+// TestGateWatchResumes answers elsewhere what a terminal with gate watch --resume shows: the task continues there.
+func TestGateWatchResumes(t *testing.T) {
+	for _, flags := range [][]string{nil, {"--plain"}} {
+		p := newPlace(t)
+		p.repository()
+		if out, code := p.run("run", "day", "-p", "Paint the door", "-q"); code != exitPerson {
+			t.Fatalf("exit code %d: %s", code, out)
+		}
+		s := p.session(100, 30, append(flags, "gate", "watch", "--resume")...)
+		s.see("Which colour shall the door have")
+		if out, code := p.run("answer", p.openGates()[0].ID, "-m", "blue"); code != 0 {
+			t.Fatalf("exit code %d: %s", code, out)
+		}
+		s.see("Ship the door")
+		s.press("ctrl+c")
+		s.end()
+	}
+}
+
 // TestLeaving checks that plait asks before it stops what it drives on the terminal, and leaves the terminal as it was.
 func TestLeaving(t *testing.T) {
 	p := newPlace(t)

@@ -44,14 +44,18 @@ changed. --config prints every setting that is in effect and where it came from.
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if showConfig {
-				w, err := a.open(cmd.Context(), "")
+				workspace, err := config.Workspace(".")
 				if err != nil {
 					return err
 				}
-				origins := w.settings.Origins()
+				settings, err := config.Load(config.UserFile(), config.ProjectFile(workspace), a.getenv)
+				if err != nil {
+					return err
+				}
+				origins := settings.Origins()
 				return a.print(cmd, map[string]any{"config": origins}, func(out io.Writer) {
 					for _, o := range origins {
-						fmt.Fprintf(out, "%-24s %-30s %s\n", o.Key, safe(o.Value), safe(o.From))
+						fmt.Fprintf(out, "%-24s %-30s %s\n", safe(o.Key), safe(o.Value), safe(o.From))
 					}
 				})
 			}

@@ -29,7 +29,7 @@ func (a *app) flowSchemaCmd() *cobra.Command {
 Without NAME, list the names. plait flow new and plait init write the schema of flow files to
 .plait/flow.schema.json, where editors find it.`,
 		Example: "  plait flow schema flow > flow.schema.json",
-		Args:    cobra.MaximumNArgs(1), ValidArgs: names,
+		Args:    atMost(1, "one name of a schema"), ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.print(cmd, map[string]any{"schemas": names},

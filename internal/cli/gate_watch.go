@@ -49,18 +49,25 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 			if err != nil {
 				return err
 			}
-			if !once && !a.json && isTerminal(a.in) && isTerminal(a.out) {
-				return a.needs(cmd, w, row.ID, all)
-			}
+			screen := !once && !a.json && isTerminal(a.in) && isTerminal(a.out)
 			feed := w.view().GateFeed(view.GateFilter{All: all, Task: row.ID})
 			if goOn {
-				drives := &answered{app: a, w: w}
+				drives := &answered{app: a, w: w, out: a.err}
+				if screen && a.moves(a.out) {
+					drives.out = io.Discard // the screen shows which tasks wait
+				}
 				var stop func()
 				ctx, stop = drives.begin(ctx)
 				defer stop()
 				feed.Closed = drives.hear
+				if screen {
+					drives.under.Go(func() { eachGate(ctx, feed, false, func(store.Gate) error { return nil }) })
+				}
 			}
-			err = a.tellGates(ctx, feed, once)
+			if screen {
+				return a.needs(cmd, w, row.ID, all)
+			}
+			err = eachGate(ctx, feed, once, a.tellGate)
 			if cmd.Context().Err() != nil {
 				a.code = exitInterrupted
 				return nil
@@ -80,6 +87,7 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 type answered struct {
 	*app
 	w     *workplace
+	out   io.Writer // for reasons why a task did not continue
 	ctx   context.Context
 	under sync.WaitGroup
 }
@@ -106,7 +114,7 @@ func (d *answered) hear(g store.Gate) {
 		if err == nil {
 			_, err = w.control.Drive(d.ctx, row.ID, control.Resume{Wait: true})
 		}
-		tellNotDriven(d.err, row, err)
+		tellNotDriven(d.out, row, err)
 	})
 }
 
@@ -128,15 +136,15 @@ type gateEvent struct {
 	Gate   store.Gate `json:"gate"`
 }
 
-// tellGates prints a line for each gate that opens or is answered.
-func (a *app) tellGates(ctx context.Context, f *view.GateFeed, once bool) error {
+// eachGate calls tell with each gate that opens or is answered, with once only with those that are open.
+func eachGate(ctx context.Context, f *view.GateFeed, once bool, tell func(store.Gate) error) error {
 	for last := once; ; {
 		changed, err := f.Next(ctx)
 		if err != nil {
 			return err
 		}
 		for _, g := range changed {
-			if err := a.tellGate(g); err != nil {
+			if err := tell(g); err != nil {
 				return err // the reader is gone
 			}
 		}

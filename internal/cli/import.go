@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/transfer"
 	"github.com/plait-run/plait/internal/verify"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A carried is what import and export print.
@@ -58,7 +59,12 @@ record, nor are the raw logs of attempts that never ended.`,
 				return err
 			}
 			src, err := a.openSource(ctx, w, args[0])
-			if err != nil {
+			switch {
+			case errors.Is(err, store.ErrNewer):
+				return view.Advise(err, "update Plait")
+			case errors.Is(err, store.ErrCorrupt):
+				return view.Advise(err, "copy it again, or export the task again")
+			case err != nil:
 				return err
 			}
 			defer src.close()

@@ -42,13 +42,17 @@ func (a *app) filtered(v any) error {
 		case error:
 			return usagef("--jq: %w", out)
 		case string:
-			fmt.Fprintln(a.out, out)
+			if _, err := fmt.Fprintln(a.out, out); err != nil {
+				return err
+			}
 		default:
 			text, err := gojq.Marshal(out)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "%s\n", text)
+			if _, err := fmt.Fprintf(a.out, "%s\n", text); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -201,9 +201,9 @@ func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
 	f := &follower{cancel: cancel}
 	tell := w.narrator()
 	tell.ends = true
-	show := func(ev store.Event) { tell.line(out, ev) }
+	show := func(ev store.Event) error { return tell.line(out, ev) }
 	if a.json && a.jq == nil {
-		show = func(ev store.Event) { a.line(ev) }
+		show = func(ev store.Event) error { return a.line(ev) }
 	}
 	var after int64
 	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
@@ -223,16 +223,18 @@ func (f *follower) stop() {
 }
 
 // streamEvents passes on events after pos until ctx ends, and then those that
-// already exist.
+// already exist. It ends with an error of show.
 func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64,
-	show func(store.Event)) error {
+	show func(store.Event) error) error {
 	for seen := pos; ; {
 		events, err := s.Events(context.WithoutCancel(ctx), pos, filter)
 		if err != nil {
 			return err
 		}
 		for _, ev := range events {
-			show(ev)
+			if err := show(ev); err != nil {
+				return err
+			}
 			pos = ev.Pos
 		}
 		if ctx.Err() != nil {

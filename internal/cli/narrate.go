@@ -20,15 +20,18 @@ type narrator struct {
 }
 
 // line prints an event on one or more lines, or nothing if it is insignificant.
-func (n *narrator) line(out io.Writer, ev store.Event) {
+func (n *narrator) line(out io.Writer, ev store.Event) error {
 	text := n.describe(ev)
 	if text == "" {
-		return
+		return nil
 	}
 	at := time.UnixMilli(ev.TS).Format("15:04:05")
 	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(out, "%s  %s\n", at, line)
+		if _, err := fmt.Fprintf(out, "%s  %s\n", at, line); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // column pads a name for the beginning of a line.

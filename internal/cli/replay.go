@@ -35,7 +35,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (from == "") != (model == "") {
-				return usagef("--from and --model go together: from which step on which model is asked")
+				return usagef("use --from and --model together: the step to start at, and the model to ask from there on")
 			}
 			if from != "" && programs {
 				return usagef("--run-commands has no effect with --from: programs are run")

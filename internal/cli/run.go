@@ -13,7 +13,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
@@ -39,7 +38,7 @@ type driveFlags struct {
 	expires time.Duration
 	offline string
 	merge   string
-	agents  int
+	agents  atLeastOne
 	record  bool
 	keep    bool
 
@@ -70,7 +69,7 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; keep: leave them on branches")
 	cmd.Flags().BoolVar(&f.record, "record", false, "record agents' requests to their models, and the responses")
 	cmd.Flags().BoolVar(&f.keep, "keep-files", false, "keep the files that each step leaves in the record (see plait task pull)")
-	cmd.Flags().IntVar(&f.agents, "max-agents", 0, "run at most `N` agents at once")
+	cmd.Flags().Var(&f.agents, "max-agents", "run at most `N` agents at once")
 	cmd.RegisterFlagCompletionFunc("merge", cobra.FixedCompletions([]string{control.MergeAuto, control.MergeAsk,
 		control.MergeKeep}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("approve", cobra.FixedCompletions([]string{record.ApproveAsk, record.ApproveNever,
@@ -150,29 +149,6 @@ func scenario(name, flowName string) string {
 // waits reports whether to wait for people's answers when nothing else is left.
 func (a *app) waits(f driveFlags) bool {
 	return f.wait || !a.json && isTerminal(a.in) && isTerminal(a.err)
-}
-
-func parseLimits(limits []string) (flow.Limits, error) {
-	var text strings.Builder
-	for _, l := range limits {
-		name, value, ok := strings.Cut(l, "=")
-		if !ok || strings.ContainsAny(l, "\n#{}") {
-			return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(l))
-		}
-		if value != "" && strings.Trim(value, "0") == "" {
-			return flow.Limits{}, usagef("--limit %s=0 would be no limit: want at least 1", name)
-		}
-		fmt.Fprintf(&text, "%s: %s\n", name, value)
-	}
-	var doc yaml.Node
-	if err := yaml.Unmarshal([]byte(text.String()), &doc); err != nil || len(doc.Content) == 0 {
-		return flow.Limits{}, usagef("invalid value %q for --limit: want NAME=VALUE, such as maxRounds=10", safe(strings.Join(limits, " ")))
-	}
-	l, problems := flow.DecodeLimits(doc.Content[0], "--limit")
-	if len(problems) > 0 {
-		return l, usagef("--limit: %s", safe(problems[0].Message))
-	}
-	return l, nil
 }
 
 // runFlags are the flags of run.

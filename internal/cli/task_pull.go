@@ -38,6 +38,9 @@ their files in the record. With --all, each part of the task that had files of i
 			if err != nil {
 				return err
 			}
+			if all && typed != "" {
+				return usagef("--all is for a task, not for a step")
+			}
 			head := row.Head
 			if typed != "" {
 				s, _, err := w.control.Reader().Find(ctx, row.Head, typed)
@@ -52,9 +55,6 @@ their files in the record. With --all, each part of the task that had files of i
 			}
 			v := pulledView{Branch: p.Branch, Commit: p.Commit, Tree: p.Tree, On: p.On}
 			if all {
-				if typed != "" {
-					return usagef("--all is for a task, not for a step")
-				}
 				if v.Parts, err = a.pullParts(ctx, w, row); err != nil {
 					return err
 				}

@@ -1,9 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +37,7 @@ Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 
 			}
 			stop := a.watchEvents(ctx, w, row)
 			row, err = w.undriven(ctx, row)
-			stop()
-			if err != nil {
+			if err = cmp.Or(err, stop()); err != nil {
 				return err
 			}
 			return a.watched(cmd, w, row, cmd.Context().Err() != nil)
@@ -80,16 +79,17 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 	}
 }
 
-// watchEvents reports what happens to a task, from its beginning, until stop is called.
-func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func()) {
+// watchEvents reports what happens to a task, from its beginning, until stop is called. stop returns why it ended
+// before.
+func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func() error) {
 	tell := w.narrator()
 	tell.ends = true
-	show := func(ev store.Event) { tell.line(a.err, ev) }
+	show := func(ev store.Event) error { return tell.line(a.err, ev) }
 	if a.json {
-		show = func(ev store.Event) { a.line(ev) }
+		show = func(ev store.Event) error { return a.line(ev) }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var done sync.WaitGroup
-	done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, 0, show) })
-	return func() { cancel(); done.Wait() }
+	done := make(chan error, 1)
+	go func() { done <- streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, 0, show) }()
+	return func() error { cancel(); return <-done }
 }

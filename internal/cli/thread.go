@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -37,7 +38,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			err := oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...)
+			err := cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...), limited(f.Limit))
 			if err != nil {
 				return err
 			}
@@ -73,8 +74,11 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 				}); err != nil || !watch {
 					return err
 				}
-				if pos, err = w.store.Wait(ctx, pos); err != nil {
+				if pos, err = w.store.Wait(ctx, pos); ctx.Err() != nil {
 					return nil // interrupted by the person watching
+				}
+				if err != nil {
+					return err
 				}
 			}
 		},
@@ -168,16 +172,19 @@ position to continue from, empty at the beginning of the task.`,
 			if followOn && (before != 0 || limit != 0) {
 				return usagef("--follow cannot be used with --before or -n")
 			}
+			if err := limited(limit); err != nil {
+				return err
+			}
 			w, row, err := a.openThread(ctx, newest(args))
 			if err != nil {
 				return err
 			}
 			filter := store.EventFilter{Task: row.Task, Before: before, Limit: limit, Newest: limit > 0}
 			tell := w.narrator()
-			show := func(ev store.Event) { tell.line(a.out, ev) }
+			show := func(ev store.Event) error { return tell.line(a.out, ev) }
 			if a.json {
 				a.said = true
-				show = func(ev store.Event) { a.line(ev) }
+				show = func(ev store.Event) error { return a.line(ev) }
 			}
 			if followOn {
 				return streamEvents(ctx, w.store, filter, after, show)
@@ -190,7 +197,9 @@ position to continue from, empty at the beginning of the task.`,
 				slices.Reverse(events)
 			}
 			for _, ev := range events {
-				show(ev)
+				if err := show(ev); err != nil {
+					return err
+				}
 			}
 			if log := control.LogFile(w.home, row); exists(log) && !a.json {
 				fmt.Fprintln(a.err, "its detached process wrote "+log)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -95,6 +96,22 @@ func badFlag(cmd *cobra.Command, err error) error {
 // flagKinds says what flags of a type accept.
 var flagKinds = map[string]string{
 	"bool": "true or false", "int": "a number", "int64": "a number", "duration": "a duration such as 90s, 30m or 1h",
+	"count": "1 or more",
+}
+
+// atLeastOne is the value of a flag that is a number from 1 up, or 0 if it is not given.
+type atLeastOne int
+
+func (n *atLeastOne) Type() string   { return "count" }
+func (n *atLeastOne) String() string { return strconv.Itoa(int(*n)) }
+
+func (n *atLeastOne) Set(s string) error {
+	v, err := strconv.Atoi(s)
+	if err != nil || v < 1 {
+		return errors.New("want 1 or more")
+	}
+	*n = atLeastOne(v)
+	return nil
 }
 
 // oneOf refuses a flag's value unless it is empty or one of values.
@@ -107,6 +124,14 @@ func oneOf(flag, value string, values ...string) error {
 		like = "; did you mean " + near + "?"
 	}
 	return usagef("invalid value %q for --%s: use %s%s", safe(value), flag, either(values), like)
+}
+
+// limited refuses a negative value of -n.
+func limited(n int) error {
+	if n < 0 {
+		return usagef("invalid value %d for --limit: want 0 or more", n)
+	}
+	return nil
 }
 
 // either joins words, with "or" before the last.

@@ -52,7 +52,7 @@ type workerFlags struct {
 	engine string
 	name   string
 	labels []string
-	most   int
+	most   atLeastOne
 	listen string
 	grace  time.Duration
 }
@@ -86,7 +86,7 @@ worker looks for work itself.`,
 	flags.StringVar(&f.engine, "engine", engines[0], "`engine` that all workers share: "+strings.Join(engines, ", "))
 	flags.StringVar(&f.name, "name", "", "unique `name` of this worker (default: the host's)")
 	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks can require, such as gpu,linux")
-	flags.IntVar(&f.most, "max-agents", 0, "run at most `N` agents at once (default: the configuration's machine.maxConcurrent)")
+	flags.Var(&f.most, "max-agents", "run at most `N` agents at once (default: the configuration's machine.maxConcurrent)")
 	flags.StringVar(&f.listen, "listen", "", "serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
 	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` running steps may take after a signal")
 	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))
@@ -103,9 +103,6 @@ func (f *workerFlags) check(engines []string) error {
 		if !store.LeaseName(name) || len(name) > 50 {
 			return usagef("invalid name or label %q: want letters, digits, dots and dashes, 50 at most", safe(name))
 		}
-	}
-	if f.most < 0 {
-		return usagef("invalid value %d for --max-agents: want 1 or more", f.most)
 	}
 	if f.grace < 0 {
 		return usagef("invalid value %s for --grace: want a duration such as 10m", f.grace)
@@ -145,7 +142,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
-		Most: f.most, Look: look, Log: a.log})
+		Most: int(f.most), Look: look, Log: a.log})
 	relay := dispatch.Relay{Store: w.store, Types: control.Moving(), Mine: control.Team, Log: log}
 	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})
 	if err != nil {
@@ -186,7 +183,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 // whose agents wait for people or whose steps are being made.
 func slotsOf(f workerFlags, w *workplace) int {
 	if f.most > 0 {
-		return 4 * f.most
+		return 4 * int(f.most)
 	}
 	return 4 * w.settings.Machine.V
 }

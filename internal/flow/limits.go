@@ -1,6 +1,12 @@
 package flow
 
-import "go.yaml.in/yaml/v4"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
 
 // DecodeLimits reads a limits mapping in a configuration file. Missing limits stay 0. The
 // problems name file and use node's lines.
@@ -9,6 +15,31 @@ func DecodeLimits(node *yaml.Node, file string) (Limits, []Problem) {
 	d.normalize(node, []string{file})
 	d.limits(node)
 	return d.def.Limits, sorted(file, d.problems)
+}
+
+// ParseLimits reads limits written as NAME=VALUE, such as "maxRounds=10". Of several for one name the last counts.
+// A value that would be no limit, such as 0, is an error.
+func ParseLimits(pairs []string) (Limits, error) {
+	var all Limits
+	for _, pair := range pairs {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || value == "" || strings.ContainsAny(pair, "\n#{}[]&*!|>'\"%@`") {
+			return all, fmt.Errorf("invalid limit %q: want NAME=VALUE, such as maxRounds=10", pair)
+		}
+		var doc yaml.Node
+		if err := yaml.Unmarshal([]byte(name+": "+value), &doc); err != nil || len(doc.Content) == 0 {
+			return all, fmt.Errorf("invalid limit %q: want NAME=VALUE, such as maxRounds=10", pair)
+		}
+		l, problems := DecodeLimits(doc.Content[0], "")
+		switch {
+		case len(problems) > 0:
+			return all, errors.New(problems[0].Message)
+		case l == Limits{}:
+			return all, fmt.Errorf("%s would be no limit: want at least 1", pair)
+		}
+		all = all.With(l)
+	}
+	return all, nil
 }
 
 // With returns l overridden by the limits that over sets.

@@ -87,15 +87,15 @@ func (p *packer) pack(task string) error {
 	if err := p.directory(At(row.Workspace, task)); err != nil {
 		return err
 	}
-	threads, err := p.record.Threads(p.ctx, store.ThreadFilter{Task: task})
-	if err != nil {
-		return err
-	}
 	attempts, err := p.record.Attempts(p.ctx, store.AttemptFilter{Task: task})
 	if err != nil {
 		return err
 	}
 	gates, err := p.record.Gates(p.ctx, store.GateFilter{Task: task})
+	if err != nil {
+		return err
+	}
+	threads, err := p.record.Threads(p.ctx, store.ThreadFilter{Task: task}) // last, so that each row above has its thread
 	if err != nil {
 		return err
 	}

@@ -268,7 +268,7 @@ func (s *screen) foot() string {
 	case s.step != nil:
 		keys = "o output · p prompt · f fields · d changes · F fork · [ ] step · Esc back"
 	case s.task != nil && s.task.talking:
-		keys = "Enter says it to the task · Esc back"
+		keys = "Enter sends it to the task · Esc back"
 	case s.task != nil:
 		keys = s.task.availableKeys()
 	}

@@ -167,7 +167,7 @@ func inWords(kind string, s thread.EvidenceSource) string {
 	case s.Path != nil:
 		return "The file " + *s.Path + " was changed"
 	}
-	return "A source that says nothing of itself"
+	return "A source without a description"
 }
 
 func span(s thread.EvidenceSource, before string) string {

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
@@ -80,24 +77,9 @@ func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error)
 
 // readLimits parses NAME=VALUE pairs.
 func readLimits(text string) (flow.Limits, error) {
-	var lines strings.Builder
-	for _, pair := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }) {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" || value == "" || strings.ContainsAny(pair, "#{}&*!|>'\"%@`") {
-			return flow.Limits{}, badRequest("invalid limit %q: use NAME=VALUE, as in maxTokens=100000", pair)
-		}
-		fmt.Fprintf(&lines, "%s: %s\n", name, value)
-	}
-	var doc yaml.Node
-	if lines.Len() == 0 {
-		return flow.Limits{}, nil
-	}
-	if err := yaml.Unmarshal([]byte(lines.String()), &doc); err != nil || len(doc.Content) == 0 {
-		return flow.Limits{}, badRequest("invalid limits %q: use NAME=VALUE, as in maxTokens=100000", text)
-	}
-	l, problems := flow.DecodeLimits(doc.Content[0], "limits")
-	if len(problems) > 0 {
-		return l, badRequest("limits: %s", problems[0].Message)
+	l, err := flow.ParseLimits(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }))
+	if err != nil {
+		return l, badRequest("limits: %s", err)
 	}
 	return l, nil
 }

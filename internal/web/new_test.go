@@ -71,13 +71,14 @@ func TestBadBeginnings(t *testing.T) {
 	h := newHouse(t, nil)
 	s := h.open("")
 	for body, says := range map[string]string{
-		`{"flow":"solo","prompt":"x","approve":"maybe"}`:     `invalid value \"maybe\" for approve: use ask, never, sandboxed`,
-		`{"flow":"solo","prompt":"x","merge":"now"}`:         `invalid value \"now\" for merge`,
-		`{"flow":"solo","prompt":"x","limits":"maxTokens"}`:  "use NAME=VALUE",
-		`{"flow":"solo","prompt":"x","limits":"maxTokns=1"}`: "maxTokens",
-		`{"flow":"solo","prompt":"x","limits":"a=&b"}`:       "use NAME=VALUE",
-		`{"flow":"solo","check":true,"agent":"nobody"}`:      `no agent is called \"nobody\"`,
-		`{"flow":"solo","prompt":"x","check":"yes"}`:         "check is a boolean",
+		`{"flow":"solo","prompt":"x","approve":"maybe"}`:      `invalid value \"maybe\" for approve: use ask, never, sandboxed`,
+		`{"flow":"solo","prompt":"x","merge":"now"}`:          `invalid value \"now\" for merge`,
+		`{"flow":"solo","prompt":"x","limits":"maxTokens"}`:   "want NAME=VALUE",
+		`{"flow":"solo","prompt":"x","limits":"maxTokns=1"}`:  "maxTokens",
+		`{"flow":"solo","prompt":"x","limits":"a=&b"}`:        "want NAME=VALUE",
+		`{"flow":"solo","prompt":"x","limits":"maxTokens=0"}`: "would be no limit",
+		`{"flow":"solo","check":true,"agent":"nobody"}`:       `no agent is called \"nobody\"`,
+		`{"flow":"solo","prompt":"x","check":"yes"}`:          "check must be a boolean",
 	} {
 		if res := s.post("/api/v1/tasks", body); res.code != http.StatusBadRequest || !strings.Contains(res.body, says) {
 			t.Errorf("%s: %d %s", body, res.code, res.body)

@@ -70,9 +70,9 @@ func (r route) responses() map[string]any {
 		schema = map[string]any{"type": "object"}
 	}
 	return map[string]any{
-		"200": map[string]any{"description": "it is so",
+		"200": map[string]any{"description": "success",
 			"content": map[string]any{kind: map[string]any{"schema": schema}}},
-		"default": map[string]any{"description": "why not",
+		"default": map[string]any{"description": "an error, with a code and a message",
 			"content": map[string]any{"application/json": map[string]any{"schema": map[string]any{"type": "object"}}}},
 	}
 }

@@ -182,7 +182,7 @@ func (rt route) readBody(w http.ResponseWriter, r *http.Request) error {
 		}
 		if kinds := map[string]string{"string": `"`, "boolean": "tf"}; !strings.Contains(kinds[rt.Body[i].Type],
 			string(v.Kind())) {
-			return badRequest("the body: %s is a %s", key, rt.Body[i].Type)
+			return badRequest("the body: %s must be a %s", key, rt.Body[i].Type)
 		}
 	}
 	for _, f := range rt.Body {
