@@ -90,8 +90,8 @@ func (t *turn) ask(ctx context.Context, m message, q agent.Question, reply func(
 		answered()
 		t.mu.Lock()
 		delete(t.questions.cancel, id)
-		if err != nil && ctx.Err() == nil && t.inbox.logErr == nil {
-			t.inbox.logErr = fmt.Errorf("ask: %w", err)
+		if err != nil && ctx.Err() == nil && t.inbox.askErr == nil {
+			t.inbox.askErr = fmt.Errorf("ask: %w", err)
 			t.signal()
 		}
 		t.mu.Unlock()

@@ -361,7 +361,7 @@ func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, ke
 	if err := do(ctx, t); err != nil {
 		return fmt.Errorf("session %s: %w", filepath.Base(req.Session), err)
 	}
-	return t.logFault(nil)
+	return t.fault(nil)
 }
 
 // decode reads a message's parameters. Fields that do not fit are left empty.

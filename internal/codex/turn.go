@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -48,6 +49,7 @@ type inbox struct {
 	wake   chan struct{} // one buffered: look at the queue
 	lines  int           // received so far
 	logErr error         // why a log could not be written
+	askErr error         // why a person could not be asked
 	closed bool          // Run has returned, or is about to: write nothing
 }
 
@@ -142,7 +144,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	opening, cancel := t.limited(ctx)
 	defer cancel()
 	if t.srv, err = a.host.join(opening, serverKey(t.setup), t); err != nil {
-		return agent.Result{}, t.logFault(t.startFailure(ctx, err))
+		return agent.Result{}, t.fault(t.startFailure(ctx, err))
 	}
 	if req.Started != nil {
 		req.Started(agent.Process{PID: t.srv.pid, Start: t.srv.pidStart, Tag: t.srv.tag})
@@ -151,7 +153,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	t.cancelAsks("")
 	t.questions.running.Wait()
 	t.leave()
-	if broken := t.logFault(nil); broken != nil {
+	if broken := t.fault(nil); broken != nil {
 		return agent.Result{}, broken
 	}
 	return res, err
@@ -187,14 +189,12 @@ func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
 	return t, nil
 }
 
-// logFault returns the error of a log that could not be written, otherwise err.
-func (t *turn) logFault(err error) error {
+// fault returns why the attempt has to end here, whatever Codex does: a log could not be written, or a person not
+// asked. Otherwise it returns err.
+func (t *turn) fault(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.inbox.logErr != nil {
-		return t.inbox.logErr
-	}
-	return err
+	return cmp.Or(t.inbox.logErr, t.inbox.askErr, err)
 }
 
 // writeLog writes to one of the desk's logs. An error ends the attempt.
@@ -301,7 +301,7 @@ func (t *turn) follow(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := t.logFault(nil); err != nil || t.end.turn != nil {
+		if err := t.fault(nil); err != nil || t.end.turn != nil {
 			return err
 		}
 		select {
