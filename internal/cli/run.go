@@ -38,7 +38,7 @@ type driveFlags struct {
 	expires time.Duration
 	offline string
 	merge   string
-	agents  atLeastOne
+	agents  positive
 	record  bool
 	keep    bool
 

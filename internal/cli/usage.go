@@ -96,21 +96,21 @@ func badFlag(cmd *cobra.Command, err error) error {
 // flagKinds says what flags of a type accept.
 var flagKinds = map[string]string{
 	"bool": "true or false", "int": "a number", "int64": "a number", "duration": "a duration such as 90s, 30m or 1h",
-	"count": "1 or more",
+	"positive": "1 or more",
 }
 
-// atLeastOne is the value of a flag that is a number from 1 up, or 0 if it is not given.
-type atLeastOne int
+// positive is the value of a flag that is a number from 1 up, or 0 if it is not given.
+type positive int
 
-func (n *atLeastOne) Type() string   { return "count" }
-func (n *atLeastOne) String() string { return strconv.Itoa(int(*n)) }
+func (n *positive) Type() string   { return "positive" }
+func (n *positive) String() string { return strconv.Itoa(int(*n)) }
 
-func (n *atLeastOne) Set(s string) error {
+func (n *positive) Set(s string) error {
 	v, err := strconv.Atoi(s)
 	if err != nil || v < 1 {
 		return errors.New("want 1 or more")
 	}
-	*n = atLeastOne(v)
+	*n = positive(v)
 	return nil
 }
 

@@ -52,7 +52,7 @@ type workerFlags struct {
 	engine string
 	name   string
 	labels []string
-	most   atLeastOne
+	most   positive
 	listen string
 	grace  time.Duration
 }
