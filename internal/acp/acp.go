@@ -45,7 +45,7 @@ type Config struct {
 	Dir     string            // relative to the request's directory, inside it
 	Env     map[string]string // additional variables
 	Pass    []string          // names of Plait's own variables to pass to it
-	Write   []string          // directories that it may write beyond the role's access, absolute
+	Write   []string          // directories that it may write beyond the role's access: see agent.Request.Granted
 	Network bool              // its commands may use the network
 	// Endpoint is the base URL of its model's API, with the version; "" for its vendor's own.
 	Endpoint string

@@ -57,6 +57,10 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (_ *setup, err 
 	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
 		return nil, agent.Final("cannot run %s: %v", k.Title, err)
 	}
+	granted, err := a.host.box.Granted(req, a.cfg.Write)
+	if err != nil {
+		return nil, err
+	}
 	env, err := sandbox.Caches(req)
 	if err != nil {
 		return nil, err
@@ -68,7 +72,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (_ *setup, err 
 	}
 	deliver := a.host.cfg.Deliver[:min(1, len(a.host.cfg.Deliver))]
 	s.box = a.host.box.Box(req, sandbox.Use{
-		Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: []string{s.home},
+		Gateway: s.gateway, Network: a.cfg.Network, Write: granted, State: []string{s.home},
 		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path), k.CacheDir()}, deliver),
 	})
 	if !s.box.Walled && req.Access != agent.Full && k.Silent {

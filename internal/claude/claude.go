@@ -49,7 +49,7 @@ type Config struct {
 	Dir     string            // relative to the request's directory, inside it
 	Env     map[string]string // additional variables
 	Pass    []string          // names of Plait's own variables to pass to it
-	Write   []string          // directories that it may write beyond the role's access, absolute
+	Write   []string          // directories that it may write beyond the role's access: see agent.Request.Granted
 	Network bool              // its commands may use the network
 	MCP     []string          // names of MCP servers in the user's own settings that it may use
 	// Endpoint is the URL of its model; "" means ANTHROPIC_BASE_URL, or Anthropic's own.
@@ -199,6 +199,10 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error)
 	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
 		return nil, agent.Final("cannot run Claude Code: %v", err)
 	}
+	granted, err := a.host.box.Granted(req, a.cfg.Write)
+	if err != nil {
+		return nil, err
+	}
 	if err := makeHome(s.home); err != nil {
 		return nil, fmt.Errorf("make Claude Code's home: %w", err)
 	}
@@ -233,7 +237,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error)
 	if s.gateway == nil {
 		state = append(state, a.host.credentials()) // it renews its login
 	}
-	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: a.cfg.Write, State: state,
+	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: granted, State: state,
 		Read: []string{p.Path}})
 	a.environ(s, req, env)
 	a.commandLine(s, req)

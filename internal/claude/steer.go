@@ -67,6 +67,7 @@ func (t *conversation) delivered() {
 		if a.started {
 			heard = append(heard, a)
 			delete(t.added, id)
+			t.result = nil // an answer before it does not count
 		}
 	}
 	t.mu.Unlock()

@@ -148,11 +148,6 @@ func (a *app) granted(def flow.Agent, workspace string) grant {
 		g.pass = append(g.pass, box.Pass...)
 		maps.Copy(g.env, box.Env)
 	}
-	for i, place := range g.write {
-		if !filepath.IsAbs(place) {
-			g.write[i] = filepath.Join(workspace, place)
-		}
-	}
 	if g.path != "" && !filepath.IsAbs(g.path) {
 		g.path = filepath.Join(workspace, filepath.FromSlash(g.path))
 	}

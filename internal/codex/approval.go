@@ -151,16 +151,27 @@ type fileAsked struct {
 	Root   string `json:"grantRoot"`
 }
 
+// kinds are the kinds of changes whose paths are known.
+var kinds = []string{"add", "update", "delete"}
+
 func (p fileAsked) question(it item, t *turn) agent.Question {
 	var diff strings.Builder
 	inside := len(it.Changes) > 0 && t.req.Access != agent.Read && t.req.Access != "" && p.Root == ""
 	for _, c := range it.Changes {
-		fmt.Fprintf(&diff, "%s %s\n%s\n", c.Kind.Type, c.Path, strings.TrimRight(c.Diff, "\n"))
-		path := c.Path
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(t.setup.dir, path)
+		what := c.Kind.Type + " " + c.Path
+		paths := []string{c.Path}
+		if to := c.Kind.Move; to != "" {
+			what += ", moved to " + to
+			paths = append(paths, to)
 		}
-		inside = inside && isInside(t.setup.dir, path)
+		fmt.Fprintf(&diff, "%s\n%s\n", what, strings.TrimRight(c.Diff, "\n"))
+		for _, path := range paths {
+			if !filepath.IsAbs(path) {
+				path = filepath.Join(t.setup.dir, path)
+			}
+			inside = inside && isInside(t.setup.dir, path)
+		}
+		inside = inside && slices.Contains(kinds, c.Kind.Type)
 	}
 	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.setup.dir,
 		Diff: diff.String()}}

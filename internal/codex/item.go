@@ -34,6 +34,7 @@ type item struct {
 		Path string `json:"path"`
 		Kind struct {
 			Type string `json:"type"`
+			Move string `json:"move_path"` // where an updated file is moved to
 		} `json:"kind"`
 		Diff string `json:"diff"`
 	} `json:"changes"`
@@ -79,6 +80,10 @@ func (it item) event(phase string) (agent.Event, bool) {
 		for _, c := range it.Changes {
 			ev.Files = append(ev.Files, agent.File{Path: c.Path, Change: c.Kind.Type, Diff: c.Diff})
 			names = append(names, c.Path)
+			if to := c.Kind.Move; to != "" {
+				ev.Files = append(ev.Files, agent.File{Path: to, Change: "add"})
+				names = append(names, to)
+			}
 		}
 		ev.Text = strings.Join(names, ", ")
 	case "mcpToolCall", "dynamicToolCall", "webSearch", "imageView", "imageGeneration", "collabAgentToolCall":

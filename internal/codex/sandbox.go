@@ -107,18 +107,11 @@ func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	} else if files[dir] == nil {
 		files[dir] = "read"
 	}
-	for _, path := range c.Sandbox.Write {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(req.Dir, path)
-		}
-		path = resolve(path)
-		if slices.ContainsFunc(h.cfg.Hide, func(hidden string) bool { return isBelow(hidden, path) }) {
-			return profile{}, agent.Final("sandbox.write: %s lies in PLAIT_HOME, which is kept from agents", path)
-		}
-		if req.Access != agent.Write && isBelow(req.Dir, path) {
-			return profile{}, agent.Final("sandbox.write: %s lies in the working tree, which the role may only read; give "+
-				"the role access: write", path)
-		}
+	granted, err := req.Granted(c.Sandbox.Write, h.cfg.Hide)
+	if err != nil {
+		return profile{}, err
+	}
+	for _, path := range granted {
 		files[path] = "write"
 	}
 	all := map[string]any{"filesystem": files, "network": map[string]any{"enabled": c.Sandbox.Network}}

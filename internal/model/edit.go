@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -49,6 +50,12 @@ func (t *conversation) edit(c call, a args) (string, bool, error) {
 		}
 		if no != "" {
 			return no, true, t.ended(c, no, agent.Event{Kind: agent.EventFile, Phase: "declined", Files: e.Files})
+		}
+		// What was approved is this change of that text: a person may have changed the file meanwhile.
+		_, at, data, err := t.files.load(a.Path)
+		if err != nil || at != rel || (data == nil) != (was == nil) || !bytes.Equal(data, was) {
+			text := a.Path + " was changed while a person was asked: read it again"
+			return text, true, t.ended(c, text, agent.Event{Kind: agent.EventFile, Phase: "failed", Files: e.Files})
 		}
 	}
 	phase, text := "completed", "The file is changed."

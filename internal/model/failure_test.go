@@ -40,6 +40,7 @@ func TestFailures(t *testing.T) {
 		"wrong":       {status(400, "what?"), agent.Infra, true, true, 1, "answers 400 Bad Request: what?"},
 		"too many":    {status(429, "{}", "Retry-After", "2"), agent.Limit, false, true, maxTries, "429"},
 		"much later":  {status(429, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "429"},
+		"down longer": {status(503, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "503"},
 		"no money":    {status(402, "{}"), agent.Limit, false, true, 1, "402"},
 		"our budget":  {status(400, `{"error":{"type":"plait_gateway","message":"the budget is used up"}}`), agent.Limit, false, true, 1, "used up"},
 		"unreachable": {status(502, `{"error":{"type":"plait_gateway","message":"the model's server could not be reached: why"}}`), agent.Infra,
@@ -65,7 +66,7 @@ func TestFailures(t *testing.T) {
 			if f.Final != c.final || (f.Session != "") != c.session || !strings.Contains(f.Message, c.want) || len(l.bodies) != c.asked {
 				t.Errorf("asked %d times: %+v", len(l.bodies), f)
 			}
-			if (f.ResetAt.IsZero()) == (name == "too many" || name == "much later") {
+			if later := name == "too many" || name == "much later" || name == "down longer"; f.ResetAt.IsZero() == later {
 				t.Errorf("it resets at %v", f.ResetAt)
 			}
 		})

@@ -10,7 +10,8 @@
 //   - Files are reached through os.Root: the working tree, the artifacts, and the part of the
 //     record that the agent may read.
 //   - Commands run behind a wall. Without one, each command and each change needs approval. A
-//     change of a protected file always does, and so does a command outside the wall.
+//     change of a protected file by the tool edit always does, and so does a command outside the
+//     wall.
 //   - The conversation is a file in the task's home, with one JSON line per message, written
 //     before it is sent.
 //   - A response is acted on when it is complete. One that breaks off is requested again.
@@ -53,7 +54,7 @@ type Config struct {
 	Dir     string            // relative to the request's directory, inside it
 	Env     map[string]string // additional variables of commands
 	Pass    []string          // names of Plait's own variables to pass to them
-	Write   []string          // directories that they may write beyond the role's access, absolute
+	Write   []string          // directories that they may write beyond the role's access: see agent.Request.Granted
 	Network bool              // they may use the network
 }
 
@@ -205,6 +206,10 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, agent.Final("cannot work: %v", err)
 	}
+	granted, err := a.host.box.Granted(req, a.cfg.Write)
+	if err != nil {
+		return agent.Result{}, err
+	}
 	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic,
 		Upstream: gateway.Upstream{URL: a.server.URL, Key: a.server.key, Bearer: a.server.API == Chat}})
 	if err != nil {
@@ -215,7 +220,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	defer way.CloseIdleConnections()
 	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw},
 		client: client{url: g.URL() + "/v1", token: g.Token(), http: way},
-		box:    a.host.box.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: a.cfg.Write}),
+		box:    a.host.box.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: granted}),
 	}
 	if t.session, err = openSession(a.SessionHome(req.Home), req.Session, a.branch(req)); err != nil {
 		return agent.Result{}, err

@@ -54,7 +54,7 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 			f.Message += "; check the key in " + s.KeyEnv
 		}
 	case why.status == http.StatusPaymentRequired, why.status == http.StatusTooManyRequests,
-		why.status == http.StatusBadRequest && why.code == "plait_gateway":
+		why.status == http.StatusBadRequest && why.code == "plait_gateway", why.after > maxPause:
 		f.Kind = agent.Limit
 		if why.after > 0 {
 			f.ResetAt = time.Now().Add(why.after)

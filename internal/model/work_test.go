@@ -223,6 +223,24 @@ func TestWithoutWall(t *testing.T) {
 	}
 }
 
+// TestChangedWhileAsked checks that an approved change is not made to a file that a person changed meanwhile.
+func TestChangedWhileAsked(t *testing.T) {
+	l := newLab(t, calls("edit", object{"path": "a.txt", "old": "two", "new": "2"}), says("done"))
+	l.host.box.Bwrap, l.yes = "", true
+	_, err := l.run(func(r *agent.Request) {
+		ask := r.Ask
+		r.Ask = func(ctx context.Context, q agent.Question) (agent.Answer, error) {
+			if err := os.WriteFile(filepath.Join(l.tree, "a.txt"), []byte("mine, and two\n"), 0o644); err != nil {
+				t.Error(err)
+			}
+			return ask(ctx, q)
+		}
+	})
+	if err != nil || l.file("a.txt") != "mine, and two\n" || !strings.Contains(l.bodies[1], "read it again") {
+		t.Errorf("%v: %q; the model is told %s", err, l.file("a.txt"), l.bodies[1])
+	}
+}
+
 // TestBounds checks that a command's output and its time are limited.
 func TestBounds(t *testing.T) {
 	l := newLab(t, calls("run", object{"command": "seq 300000"}, object{"command": "echo begun; sleep 60", "timeout": 1}), says("done"))

@@ -1,24 +1,29 @@
 package proc
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // A Wall describes what a program and its descendants can reach; bubblewrap enforces it. The rest of the
 // file system is readable but not writable, other processes are invisible, and the only network is a
 // private loopback.
 type Wall struct {
-	// They are applied in this order, so a later one overrides those above it.
-	Mounts []Mount  // places that show others
-	Hide   []string // directories and files that are empty
-	Read   []string // what can be read nevertheless
-	Tree   []string // directories that can be written
-	Guard  []string // what cannot be written in them
-	Write  []string // directories that can be written nevertheless
-	Own    []string // empty directories for the program alone; they need not exist
+	Mounts []Mount // places that show others; applied first
+
+	// What is said of a place holds for all that is below it, unless something is said of that. Of the same place,
+	// what is listed later here counts.
+	Hide  []string // directories and files that are empty
+	Read  []string // what can be read
+	Tree  []string // directories that can be written
+	Guard []string // what cannot be written in them
+	Write []string // directories that can be written
+
+	Own []string // empty directories for the program alone; they need not exist; applied last
 
 	Network bool // share this machine's network
 	Sealed  bool // directories in Hide cannot be written: otherwise each program can write its own empty one
@@ -57,33 +62,58 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 			line = append(line, "--ro-bind", m.From, m.At)
 		}
 	}
-	var sealed []string
-	for _, hidden := range existing(w.Hide) {
-		if info, err := os.Stat(hidden); err == nil && !info.IsDir() {
-			line = append(line, "--ro-bind", "/dev/null", hidden)
-			continue
-		}
-		line = append(line, "--tmpfs", hidden)
-		if w.Sealed {
-			sealed = append(sealed, hidden)
-		}
+	for _, r := range w.rules() {
+		line = append(line, r.line...)
 	}
-	for _, m := range []struct {
-		how    string
-		places []string
-	}{{"--ro-bind", w.Read}, {"--bind", w.Tree}, {"--ro-bind", w.Guard}, {"--bind", w.Write}} {
-		for _, place := range existing(m.places) {
-			line = append(line, m.how, place, place)
-			sealed = slices.DeleteFunc(sealed, func(hidden string) bool { return hidden == place || below(place, hidden) })
-		}
-	}
-	for _, hidden := range sealed { // once all places in it are there
+	for _, hidden := range w.sealed() { // once all places in it are there
 		line = append(line, "--remount-ro", hidden)
 	}
 	for _, dir := range w.Own {
 		line = append(line, "--tmpfs", dir)
 	}
 	return bwrap, slices.Concat(line, []string{"--", path}, args)
+}
+
+// A rule is what is said of a place, as arguments of bubblewrap.
+type rule struct {
+	place string
+	line  []string
+}
+
+// rules returns what is said of each place, parents first.
+func (w Wall) rules() (all []rule) {
+	for _, hidden := range existing(w.Hide) {
+		line := []string{"--tmpfs", hidden}
+		if !isDir(hidden) {
+			line = []string{"--ro-bind", "/dev/null", hidden}
+		}
+		all = append(all, rule{hidden, line})
+	}
+	for _, m := range []struct {
+		how    string
+		places []string
+	}{{"--ro-bind", w.Read}, {"--bind", w.Tree}, {"--ro-bind", w.Guard}, {"--bind", w.Write}} {
+		for _, place := range existing(m.places) {
+			all = append(all, rule{place, []string{m.how, place, place}})
+		}
+	}
+	depth := func(r rule) int { return strings.Count(strings.TrimRight(r.place, "/"), "/") }
+	slices.SortStableFunc(all, func(a, b rule) int { return cmp.Compare(depth(a), depth(b)) })
+	return all
+}
+
+// sealed returns the hidden directories in which nothing can be written.
+func (w Wall) sealed() []string {
+	if !w.Sealed {
+		return nil
+	}
+	shown := existing(slices.Concat(w.Read, w.Tree, w.Guard, w.Write))
+	return slices.DeleteFunc(existing(w.Hide), func(hidden string) bool { return !isDir(hidden) || slices.Contains(shown, hidden) })
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // existing returns the places that exist, by their real names: links are followed in the source

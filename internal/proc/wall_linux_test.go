@@ -52,6 +52,37 @@ func TestMounts(t *testing.T) {
 	}
 }
 
+// TestWallOfPlacesInPlaces checks that of places inside each other each is as is said of it, whatever the order.
+func TestWallOfPlacesInPlaces(t *testing.T) {
+	bwrap := Walls()
+	if bwrap == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"tree/logins/tool", "tree/src"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"tree/key", "tree/src/f", "tree/logins/key", "tree/logins/tool/run", "other"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := Wall{Sealed: true, Hide: []string{dir + "/tree/logins", dir + "/tree/key", dir}, Tree: []string{dir + "/tree"},
+		Read: []string{dir + "/tree", dir + "/tree/logins/tool"}}
+	script := "cat src/f key logins/key logins/tool/run ../other; for f in src/g logins/g logins/tool/g ../g; do touch $f && echo $f; done"
+	path, args := w.Around(bwrap, "/bin/sh", []string{"-c", script})
+	var out bytes.Buffer
+	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/tree", Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out})
+	if want := "tree/src/f\ntree/logins/tool/run\nsrc/g\n"; err != nil || out.String() != want {
+		t.Errorf("%v, it sees %q, want %q", err, out.String(), want)
+	}
+}
+
 // TestWall tries, from inside, to reach what a wall keeps out.
 func TestWall(t *testing.T) {
 	bwrap := Walls()

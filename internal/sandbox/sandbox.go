@@ -51,7 +51,7 @@ type Use struct {
 	Gateway *gateway.Gateway // nil: the agent reaches its model by itself, which needs the network
 	Alone   bool             // it has no model to reach
 	Network bool             // granted by a person
-	Write   []string         // directories granted by a person
+	Write   []string         // directories granted by a person: see Granted
 	State   []string         // the agent's own directories that it writes
 	Read    []string         // what it must be able to read even in a hidden place
 }
@@ -64,6 +64,11 @@ type Box struct {
 
 	Walled bool
 	Online bool // programs can use the network
+}
+
+// Granted returns the places that a person granted to an attempt for writing: see [agent.Request.Granted].
+func (h *Host) Granted(req agent.Request, write []string) ([]string, error) {
+	return req.Granted(write, h.cfg.Hide)
 }
 
 // Box returns the box for the program of an attempt.
