@@ -15,8 +15,8 @@ import (
 type Wall struct {
 	Mounts []Mount // places that show others; applied first
 
-	// What is said of a place holds for all that is below it, unless something is said of that. Of the same place,
-	// what is listed later here counts.
+	// Each place stands for everything below it, except for deeper places that are listed too. If a place is in several
+	// of these lists, the last one wins.
 	Hide  []string // directories and files that are empty
 	Read  []string // what can be read
 	Tree  []string // directories that can be written
@@ -74,13 +74,13 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 	return bwrap, slices.Concat(line, []string{"--", path}, args)
 }
 
-// A rule is what is said of a place, as arguments of bubblewrap.
+// A rule mounts a place.
 type rule struct {
 	place string
-	line  []string
+	line  []string // arguments of bubblewrap
 }
 
-// rules returns what is said of each place, parents first.
+// rules returns the rules for the places of the wall, parents first.
 func (w Wall) rules() (all []rule) {
 	for _, hidden := range existing(w.Hide) {
 		line := []string{"--tmpfs", hidden}

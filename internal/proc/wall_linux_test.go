@@ -52,8 +52,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestWallOfPlacesInPlaces checks that of places inside each other each is as is said of it, whatever the order.
-func TestWallOfPlacesInPlaces(t *testing.T) {
+// TestNestedPlaces checks that the deepest place wins, whatever the order of the lists.
+func TestNestedPlaces(t *testing.T) {
 	bwrap := Walls()
 	if bwrap == "" {
 		if os.Getenv("CI") != "" {
