@@ -25,7 +25,7 @@ func (r Request) Granted(write, hidden []string) (places []string, err error) {
 		case !filepath.IsAbs(place) && !within(tree, real):
 			return nil, Final("sandbox.write: %s leads out of the working tree", place)
 		case slices.ContainsFunc(hidden, func(dir string) bool { return overlaps(dir, real) }):
-			return nil, Final("sandbox.write: %s lies in PLAIT_HOME or contains it, which is kept from agents", place)
+			return nil, Final("sandbox.write: %s overlaps PLAIT_HOME, which is kept from agents", place)
 		case r.Access != Write && r.Access != Full && within(tree, real):
 			return nil, Final("sandbox.write: %s lies in the working tree, which the role may only read; give the role "+
 				"access: write", place)

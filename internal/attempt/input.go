@@ -26,7 +26,7 @@ type input struct {
 	file  string
 	line  string
 	data  []byte
-	blob  dag.Hash // what the file has the beginning of, instead of data: read when it is lent
+	blob  dag.Hash // unless zero, the file holds the beginning of this blob instead of data
 	files []thread.ExportedFile
 }
 

@@ -87,7 +87,7 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 type answered struct {
 	*app
 	w     *workplace
-	out   io.Writer // for reasons why a task did not continue
+	out   io.Writer // receives why a task did not continue
 	ctx   context.Context
 	under sync.WaitGroup
 }
@@ -136,7 +136,7 @@ type gateEvent struct {
 	Gate   store.Gate `json:"gate"`
 }
 
-// eachGate calls tell with each gate that opens or is answered, with once only with those that are open.
+// eachGate calls tell for each gate that opens or is answered; with once, only for those that are open now.
 func eachGate(ctx context.Context, f *view.GateFeed, once bool, tell func(store.Gate) error) error {
 	for last := once; ; {
 		changed, err := f.Next(ctx)

@@ -79,8 +79,8 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 	}
 }
 
-// watchEvents reports what happens to a task, from its beginning, until stop is called. stop returns why it ended
-// before.
+// watchEvents reports what happens to a task, from its beginning, until stop is called. stop returns the
+// error that ended it earlier, if any.
 func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func() error) {
 	tell := w.narrator()
 	tell.ends = true

@@ -38,7 +38,7 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			err := cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...), limited(f.Limit))
+			err := cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...), notNegative(f.Limit))
 			if err != nil {
 				return err
 			}
@@ -172,7 +172,7 @@ position to continue from, empty at the beginning of the task.`,
 			if followOn && (before != 0 || limit != 0) {
 				return usagef("--follow cannot be used with --before or -n")
 			}
-			if err := limited(limit); err != nil {
+			if err := notNegative(limit); err != nil {
 				return err
 			}
 			w, row, err := a.openThread(ctx, newest(args))

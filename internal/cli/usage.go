@@ -126,8 +126,8 @@ func oneOf(flag, value string, values ...string) error {
 	return usagef("invalid value %q for --%s: use %s%s", safe(value), flag, either(values), like)
 }
 
-// limited refuses a negative value of -n.
-func limited(n int) error {
+// notNegative refuses a negative value of -n.
+func notNegative(n int) error {
 	if n < 0 {
 		return usagef("invalid value %d for --limit: want 0 or more", n)
 	}

@@ -151,8 +151,8 @@ type fileAsked struct {
 	Root   string `json:"grantRoot"`
 }
 
-// kinds are the kinds of changes whose paths are known.
-var kinds = []string{"add", "update", "delete"}
+// knownChanges are the kinds of changes that name all the files they touch.
+var knownChanges = []string{"add", "update", "delete"}
 
 func (p fileAsked) question(it item, t *turn) agent.Question {
 	var diff strings.Builder
@@ -171,7 +171,7 @@ func (p fileAsked) question(it item, t *turn) agent.Question {
 			}
 			inside = inside && isInside(t.setup.dir, path)
 		}
-		inside = inside && slices.Contains(kinds, c.Kind.Type)
+		inside = inside && slices.Contains(knownChanges, c.Kind.Type)
 	}
 	q := agent.Question{Text: p.Reason, Inside: inside, Action: agent.Action{Type: "file_change", Cwd: t.setup.dir,
 		Diff: diff.String()}}

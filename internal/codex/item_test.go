@@ -267,12 +267,14 @@ func TestPatchInside(t *testing.T) {
 			if got := (fileAsked{}).question(it, u).Inside; got != (want && may) {
 				t.Errorf("%s with access %q is inside: %v", path, access, got)
 			}
-			data = `{"type":"fileChange","changes":[{"path":"a.txt","kind":{"type":"update","move_path":` + jsonOf(t, path) + `}}]}`
+			data = `{"type":"fileChange","changes":[{"path":"a.txt","kind":{"type":"update","move_path":` +
+				jsonOf(t, path) + `}}]}`
 			var moved item
 			if err := json.Unmarshal([]byte(data), &moved); err != nil {
 				t.Fatal(err)
 			}
-			if q := (fileAsked{}).question(moved, u); q.Inside != (want && may) || !strings.Contains(q.Action.Diff, "moved to "+path) {
+			q := (fileAsked{}).question(moved, u)
+			if q.Inside != (want && may) || !strings.Contains(q.Action.Diff, "moved to "+path) {
 				t.Errorf("a move to %s with access %q is inside: %v, and shown as %q", path, access, q.Inside, q.Action.Diff)
 			}
 			if ev, _ := moved.event("completed"); len(ev.Files) != 2 || ev.Files[1].Path != path {

@@ -360,8 +360,8 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r
 		if err != nil {
 			return err
 		}
-		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: gate.Person(), Via: cmp.Or(store.Via(r.Source), store.ViaResume),
-			At: now.UnixMilli()}
+		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: gate.Person(),
+			Via: cmp.Or(store.Via(r.Source), store.ViaResume), At: now.UnixMilli()}
 		if kind == store.WishInput {
 			w.Thread, w.Text = meant, store.Text(r.Prompt)
 		} else if w.Options, err = json.Marshal(engine.Resumption{Again: r.Again, Options: r.Options}); err != nil {

@@ -17,8 +17,8 @@ func DecodeLimits(node *yaml.Node, file string) (Limits, []Problem) {
 	return d.def.Limits, sorted(file, d.problems)
 }
 
-// ParseLimits reads limits written as NAME=VALUE, such as "maxRounds=10". Of several for one name the last counts.
-// A value that would be no limit, such as 0, is an error.
+// ParseLimits reads limits written as NAME=VALUE, such as "maxRounds=10". If a name is repeated,
+// the last value wins. A value that would be no limit, such as 0, is an error.
 func ParseLimits(pairs []string) (Limits, error) {
 	var all Limits
 	for _, pair := range pairs {

@@ -51,7 +51,7 @@ func (t *conversation) edit(c call, a args) (string, bool, error) {
 		if no != "" {
 			return no, true, t.ended(c, no, agent.Event{Kind: agent.EventFile, Phase: "declined", Files: e.Files})
 		}
-		// What was approved is this change of that text: a person may have changed the file meanwhile.
+		// The approval is for this change to that text, and a person may have edited the file meanwhile.
 		_, at, data, err := t.files.load(a.Path)
 		if err != nil || at != rel || (data == nil) != (was == nil) || !bytes.Equal(data, was) {
 			text := a.Path + " was changed while a person was asked: read it again"

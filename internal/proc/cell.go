@@ -36,8 +36,8 @@ func (c *Cell) hidden() []string {
 	})
 }
 
-// installed returns the directory that a program is installed in, since files that it needs may be next to it. If
-// something hidden is there too, it is the program alone.
+// installed returns the directory that a program is installed in, since files that it needs may be next to it, or
+// the program alone if that would show something hidden.
 func (c *Cell) installed(path string) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || !filepath.IsAbs(path) {

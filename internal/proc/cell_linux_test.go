@@ -27,13 +27,7 @@ var workerSecret = "canary-" + rand.Text()
 
 func newWorker(t *testing.T) *worker {
 	t.Helper()
-	bwrap := Walls()
-	if bwrap == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("bubblewrap is not installed")
-		}
-		t.Skip("NOT TESTED: bubblewrap is not installed")
-	}
+	bwrap := needWalls(t)
 	dir, err := os.MkdirTemp("", "plait-worker-") // t.TempDir is closed to other users
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestMounts checks that a program sees one place in place of another, and that the other stays unchanged.
-func TestMounts(t *testing.T) {
+// needWalls returns the path of bubblewrap, and skips the test where there is none, except in CI.
+func needWalls(t *testing.T) string {
+	t.Helper()
 	bwrap := Walls()
 	if bwrap == "" {
 		if os.Getenv("CI") != "" {
@@ -19,6 +20,12 @@ func TestMounts(t *testing.T) {
 		}
 		t.Skip("NOT TESTED: bubblewrap is not installed")
 	}
+	return bwrap
+}
+
+// TestMounts checks that a program sees one place in place of another, and that the other stays unchanged.
+func TestMounts(t *testing.T) {
+	bwrap := needWalls(t)
 	dir := t.TempDir()
 	for _, name := range []string{"mine/.git", "copy/.git", "mine/empty"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -54,13 +61,7 @@ func TestMounts(t *testing.T) {
 
 // TestNestedPlaces checks that the deepest place wins, whatever the order of the lists.
 func TestNestedPlaces(t *testing.T) {
-	bwrap := Walls()
-	if bwrap == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("bubblewrap is not installed")
-		}
-		t.Skip("NOT TESTED: bubblewrap is not installed")
-	}
+	bwrap := needWalls(t)
 	dir := t.TempDir()
 	for _, name := range []string{"tree/logins/tool", "tree/src"} {
 		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
@@ -85,13 +86,7 @@ func TestNestedPlaces(t *testing.T) {
 
 // TestWall tries, from inside, to reach what a wall keeps out.
 func TestWall(t *testing.T) {
-	bwrap := Walls()
-	if bwrap == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("bubblewrap is not installed")
-		}
-		t.Skip("NOT TESTED: bubblewrap is not installed")
-	}
+	bwrap := needWalls(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

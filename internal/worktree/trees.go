@@ -370,7 +370,7 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 			if err == nil {
 				err = repo.Discard(top)
 			}
-			if errors.Is(err, git.ErrNone) { // the repository was made anew, and does not know it
+			if errors.Is(err, git.ErrNone) { // the repository was created again, and does not know it
 				err = git.RemoveAll(top)
 			}
 			err = errors.Join(err, os.RemoveAll(readyFile(top)))

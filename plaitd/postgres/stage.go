@@ -131,8 +131,8 @@ func (s *Store) stageLarge(ctx context.Context, pin string, h dag.Hash, f *os.Fi
 		})
 	}
 	if err != nil {
-		// A row may name the bytes or not; Compact finds out, once this process no longer claims them. If it does
-		// not come to that here, it does when the process ends.
+		// A row may name the bytes or not: Compact finds out once the upload is over. If it cannot be ended here, it
+		// is over when this process ends.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
 		defer cancel()
 		_ = s.read(end, func(ctx context.Context, c *pgx.Conn) error {

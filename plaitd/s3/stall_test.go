@@ -10,11 +10,15 @@ import (
 	"time"
 )
 
-// TestStalls tries servers that stop in the middle of a body.
-func TestStalls(t *testing.T) {
+func setCredentials(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "x")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+// TestStalls tries servers that stop in the middle of a body.
+func TestStalls(t *testing.T) {
+	setCredentials(t)
 	t.Setenv("AWS_MAX_ATTEMPTS", "1")
 	large := make([]byte, 64<<20) // more than the buffers of a connection hold
 	over := make(chan struct{})
@@ -52,9 +56,7 @@ func TestStalls(t *testing.T) {
 
 // TestSlowButSteady takes longer than the limit for the whole of a body, in both directions.
 func TestSlowButSteady(t *testing.T) {
-	t.Setenv("AWS_ACCESS_KEY_ID", "x")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
-	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	setCredentials(t)
 	const wait, pause = 3 * time.Second, 300 * time.Millisecond // 16 pauses
 	var kept []byte
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
