@@ -51,19 +51,23 @@ type Bucket struct {
 var _ postgres.Bucket = (*Bucket)(nil)
 
 // Open returns the bucket that c names. It does not contact the server yet: see Check.
-func Open(ctx context.Context, c Config) (*Bucket, error) { return open(ctx, c, answerWait) }
+func Open(ctx context.Context, c Config) (*Bucket, error) { return open(ctx, c, nil) }
 
-func open(ctx context.Context, c Config, wait time.Duration) (*Bucket, error) {
+// open is Open with a dialer, nil for that of package net.
+func open(ctx context.Context, c Config, dial dialer) (*Bucket, error) {
 	transport := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.ResponseHeaderTimeout = wait
+		t.ResponseHeaderTimeout = answerWait
 		t.MaxIdleConnsPerHost = 2 * side
-		t.DialContext = steadyDial(t.DialContext, wait)
+		if dial == nil {
+			dial = t.DialContext
+		}
+		t.DialContext = steadyDial(dial)
 	})
 	all, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(transport))
 	if err != nil {
 		return nil, fmt.Errorf("settings of %s: %w", c, err)
 	}
-	all.HTTPClient = steadyClient{all.HTTPClient, wait}
+	all.HTTPClient = steadyClient{all.HTTPClient}
 	if c.Region != "" {
 		all.Region = c.Region
 	}

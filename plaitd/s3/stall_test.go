@@ -2,13 +2,92 @@ package s3
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 )
+
+const part = 64 << 10 // more than a client writes at once
+
+// TestStalls tries servers that stop in the middle of a body.
+func TestStalls(t *testing.T) {
+	setCredentials(t)
+	t.Setenv("AWS_MAX_ATTEMPTS", "1")
+	large := make([]byte, 64*part)
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		b := openInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				w.Write(large[:part])
+				w.(http.Flusher).Flush()
+			} else {
+				io.CopyN(io.Discard, r.Body, part)
+			}
+			<-over
+		})
+		defer close(over)
+		for name, r := range map[string]io.Reader{
+			"seekable": bytes.NewReader(large), "a stream": struct{ io.Reader }{bytes.NewReader(large)},
+		} {
+			if err := b.Put(t.Context(), "k", r, int64(len(large))); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("put, %s: %v", name, err)
+			}
+		}
+		body, err := b.Get(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer body.Close()
+		if n, err := io.Copy(io.Discard, body); n != part || !errors.Is(err, errStalled) {
+			t.Errorf("get: %d bytes, %v", n, err)
+		}
+	})
+}
+
+// TestSlowButSteady takes longer than the limit for the whole of a body, in both directions.
+func TestSlowButSteady(t *testing.T) {
+	setCredentials(t)
+	large := bytes.Repeat([]byte("0123456789abcdef"), 4*part) // of 64 parts
+	const pause = answerWait / 2
+	synctest.Test(t, func(t *testing.T) {
+		var kept []byte
+		b := openInMemory(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				for rest := kept; len(rest) > 0; rest = rest[part:] {
+					w.Write(rest[:part])
+					w.(http.Flusher).Flush()
+					time.Sleep(pause)
+				}
+				return
+			}
+			for {
+				next := make([]byte, part)
+				if _, err := io.ReadFull(r.Body, next); err != nil {
+					return
+				}
+				kept = append(kept, next...)
+				time.Sleep(pause)
+			}
+		})
+		if err := b.Put(t.Context(), "k", bytes.NewReader(large), int64(len(large))); err != nil {
+			t.Fatal(err)
+		}
+		body, err := b.Get(t.Context(), "k")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer body.Close()
+		if got, err := io.ReadAll(body); err != nil || !bytes.Equal(got, large) {
+			t.Errorf("got %d bytes of %d: %v", len(got), len(large), err)
+		}
+	})
+}
 
 func setCredentials(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "x")
@@ -16,83 +95,43 @@ func setCredentials(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 }
 
-// TestStalls tries servers that stop in the middle of a body.
-func TestStalls(t *testing.T) {
-	setCredentials(t)
-	t.Setenv("AWS_MAX_ATTEMPTS", "1")
-	large := make([]byte, 64<<20) // more than the buffers of a connection hold
-	over := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			w.Write(large[:1<<20])
-			w.(http.Flusher).Flush()
-		} else {
-			io.CopyN(io.Discard, r.Body, 1<<20)
-		}
-		<-over
-	}))
-	defer server.Close()
-	defer close(over)
-	b, err := open(t.Context(), Config{Bucket: "record", Endpoint: server.URL, PathStyle: true}, 100*time.Millisecond)
+// openInMemory returns a bucket of a server with a handler. They are connected without the network and its buffers,
+// so that their clock can be faked.
+func openInMemory(t *testing.T, handler http.HandlerFunc) *Bucket {
+	t.Helper()
+	l := listener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Handler: handler}
+	go server.Serve(l)
+	t.Cleanup(func() { server.Close() })
+	c := Config{Bucket: "record", Endpoint: "http://bucket.test", PathStyle: true}
+	b, err := open(t.Context(), c, func(context.Context, string, string) (net.Conn, error) {
+		mine, its := net.Pipe()
+		l.conns <- its
+		return mine, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, r := range map[string]io.Reader{
-		"seekable": bytes.NewReader(large), "a stream": struct{ io.Reader }{bytes.NewReader(large)},
-	} {
-		if err := b.Put(t.Context(), "k", r, int64(len(large))); err == nil {
-			t.Errorf("put, %s: no error", name)
-		}
-	}
-	body, err := b.Get(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer body.Close()
-	if n, err := io.Copy(io.Discard, body); n != 1<<20 || !errors.Is(err, errStalled) {
-		t.Errorf("get: %d bytes, %v", n, err)
+	return b
+}
+
+type listener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
 	}
 }
 
-// TestSlowButSteady takes longer than the limit for the whole of a body, in both directions.
-func TestSlowButSteady(t *testing.T) {
-	setCredentials(t)
-	const wait, pause = 3 * time.Second, 300 * time.Millisecond // 16 pauses
-	var kept []byte
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
-			for part := kept; len(part) > 0; part = part[min(len(part), 4<<20):] {
-				w.Write(part[:min(len(part), 4<<20)])
-				w.(http.Flusher).Flush()
-				time.Sleep(pause)
-			}
-			return
-		}
-		for {
-			var part bytes.Buffer
-			n, err := io.CopyN(&part, r.Body, 4<<20)
-			kept = append(kept, part.Bytes()...)
-			if n == 0 || err != nil {
-				return
-			}
-			time.Sleep(pause)
-		}
-	}))
-	defer server.Close()
-	b, err := open(t.Context(), Config{Bucket: "record", Endpoint: server.URL, PathStyle: true}, wait)
-	if err != nil {
-		t.Fatal(err)
-	}
-	large := bytes.Repeat([]byte("0123456789abcdef"), 4<<20)
-	if err := b.Put(t.Context(), "k", bytes.NewReader(large), int64(len(large))); err != nil {
-		t.Fatal(err)
-	}
-	body, err := b.Get(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer body.Close()
-	if got, err := io.ReadAll(body); err != nil || !bytes.Equal(got, large) {
-		t.Errorf("got %d bytes of %d: %v", len(got), len(large), err)
-	}
+func (l listener) Close() error {
+	close(l.closed)
+	return nil
 }
+
+func (listener) Addr() net.Addr { return &net.TCPAddr{} }
