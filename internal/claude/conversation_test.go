@@ -12,9 +12,13 @@ import (
 )
 
 // converse makes an attempt with a shell script in the place of Claude Code.
-func converse(t *testing.T, script string, desk agent.Desk) (agent.Result, error) {
+func converse(t *testing.T, script string, desk agent.Desk, added ...agent.Addition) (agent.Result, error) {
 	t.Helper()
-	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk,
+	more := make(chan agent.Addition, len(added))
+	for _, a := range added {
+		more <- a
+	}
+	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk, Additions: more,
 		Tag: "claude-" + t.Name(), Limits: agent.Limits{Timeout: time.Minute}}
 	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
 	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, session: "s",
@@ -38,6 +42,20 @@ func TestDiskFull(t *testing.T) {
 		if !errors.Is(err, agenttest.ErrDisk) || errors.As(err, &f) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestNoAnswerAfterMessage checks that an answer does not count once the model has received a message after it.
+func TestNoAnswerAfterMessage(t *testing.T) {
+	var delivered bool
+	res, err := converse(t, `read prompt; read message; echo '{"type":"result","result":"early"}'
+		id=$(echo "$message" | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+		echo '{"type":"command_lifecycle","command_uuid":"'$id'","state":"started"}'
+		echo '{"type":"assistant","message":{"content":[{"type":"text","text":"I see, so"}]}}'`,
+		agent.Desk{Raw: io.Discard}, agent.Addition{Text: "Wait.", Delivered: func() { delivered = true }})
+	var f *agent.Failure
+	if !errors.As(err, &f) || len(res.Output) > 0 || !delivered {
+		t.Errorf("%q, delivered: %v, %v", res.Output, delivered, err)
 	}
 }
 

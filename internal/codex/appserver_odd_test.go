@@ -2,6 +2,7 @@ package codex
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -197,6 +198,23 @@ func TestFakeDiesWhileAsking(t *testing.T) {
 	}
 	contains(t, "the message", y.fails(t.Context(), t, f, agent.Infra).Message,
 		"in the middle of its turn: it exited with code 3")
+}
+
+// TestFakeAskFails checks that the raw log has what Codex says after a question that could not be asked.
+func TestFakeAskFails(t *testing.T) {
+	f := newFake(t, fakeScript{NoEnd: true, Turn: []string{
+		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"threadId":"THREAD","turnId":"TURN",` +
+			`"itemId":"i","command":"x"}}`, "await", said,
+	}})
+	y := newAppTry(t, "go")
+	broken := errors.New("the gates are broken")
+	y.req.Ask = func(context.Context, agent.Question) (agent.Answer, error) { return agent.Answer{}, broken }
+	if _, err := y.run(t.Context(), t, f); !errors.Is(err, broken) {
+		t.Errorf("Run returned %v, want the error of Ask", err)
+	}
+	if raw := y.raw.String(); raw != f.wrote(t) || !strings.Contains(raw, "interrupted") {
+		t.Errorf("the raw log is not what Codex wrote, to its end:\n%s", raw)
+	}
 }
 
 func TestFakeWithdrawsQuestion(t *testing.T) {
