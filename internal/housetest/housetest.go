@@ -200,8 +200,8 @@ func Settings(agents ...string) *config.Settings {
 }
 
 // GitHome gives git its own home directory, with a configuration to which more is appended: the configuration of
-// the machine's user must not matter. It returns "" for short tests, and if git is missing, except where CI is
-// true: there it ends the tests.
+// the machine's user must not matter. New repositories have none of git's twenty sample files, which no test reads.
+// GitHome returns "" for short tests, and if git is missing, except where CI is true: there it ends the tests.
 func GitHome(short bool, more string) string {
 	if _, err := exec.LookPath("git"); err != nil || short {
 		if err != nil && os.Getenv("CI") == "true" {
@@ -224,7 +224,8 @@ func GitHome(short bool, more string) string {
 	os.Setenv("HOME", home)
 	os.Setenv("XDG_CACHE_HOME", filepath.Join(home, ".cache"))
 	os.Setenv("GIT_CONFIG_NOSYSTEM", "1")
-	config := "[user]\n\tname = user\n\temail = user@localhost\n[init]\n\tdefaultBranch = main\n" + more
+	config := "[user]\n\tname = user\n\temail = user@localhost\n[init]\n\tdefaultBranch = main\n\ttemplateDir =\n" +
+		"[maintenance]\n\tauto = false\n" + more
 	if err := os.WriteFile(filepath.Join(home, ".gitconfig"), []byte(config), 0o600); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
