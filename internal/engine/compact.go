@@ -184,6 +184,9 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	}
 	c.Attempts, c.Asked = p.Row.N, p.Prompt
 	out, fail, err := e.attempt(ctx, c, p)
+	if err == nil {
+		err = e.readOptions(keep, c)
+	}
 	if err == nil && fail != nil {
 		err = fail
 	}

@@ -77,11 +77,8 @@ func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) erro
 		if err != nil {
 			return err
 		}
-		if t.Kind != store.KindPath && !bytes.Equal(a.options, t.Options) {
-			if a.limits, err = e.limitsOf(ctx, t); err != nil {
-				return err
-			}
-			a.options = t.Options
+		if err := e.limit(ctx, a, t); err != nil {
+			return err
 		}
 	}
 	e.ledger.accounts = accounts
@@ -95,6 +92,36 @@ func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) erro
 			a.begin(u.StartedAt)
 			a.count(u, task.Counts)
 		}
+	}
+	return nil
+}
+
+// limit takes over the limits of a thread if its options have changed.
+func (e *Engine) limit(ctx context.Context, a *account, row store.Thread) error {
+	if row.Kind == store.KindPath || bytes.Equal(a.options, row.Options) {
+		return nil
+	}
+	limits, err := e.limitsOf(ctx, row)
+	if err == nil {
+		a.limits, a.options = limits, row.Options
+	}
+	return err
+}
+
+// limitAgain takes over the limits of threads whose options have changed.
+func (e *Engine) limitAgain(ctx context.Context, rows []store.ThreadChange) error {
+	e.ledger.mu.Lock()
+	defer e.ledger.mu.Unlock()
+	defer e.ledger.tell() // requests may wait for what is left
+	for _, t := range rows {
+		a := e.ledger.accounts[t.Row.ID]
+		if a == nil {
+			continue
+		}
+		if err := e.limit(ctx, a, t.Row); err != nil {
+			return fmt.Errorf("read the limits of thread %s: %w", t.Row.ID, err)
+		}
+		e.slots.limit(t.Row.ID, a.limits.MaxConcurrent)
 	}
 	return nil
 }

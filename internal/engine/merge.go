@@ -19,10 +19,14 @@ import (
 // for a planner that continues. If a person has to be asked first, the row has the reason.
 func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
 	if f.files {
-		if why, err := e.mergeFiles(ctx, c, f); err != nil || why != nil {
-			if err != nil {
-				return c.Row, err
-			}
+		why, err := e.mergeFiles(ctx, c, f)
+		if err == nil {
+			err = e.readOptions(ctx, c)
+		}
+		switch {
+		case err != nil:
+			return c.Row, err
+		case why != nil:
 			return e.block(ctx, c, *why)
 		}
 	}
@@ -87,6 +91,9 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 // keepMerge records, next to the decision about a join, how the files that its paths changed are merged. It
 // does so before it changes a file, so that the same happens again after a crash.
 func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *thread.Merge) error {
+	if err := e.readOptions(ctx, c); err != nil { // git may have worked for long
+		return err
+	}
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		d := *f.decision
 		d.Merge = m

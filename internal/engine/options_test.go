@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -74,6 +75,67 @@ func TestOptionsWhileAnAgentWaits(t *testing.T) {
 			if o, err := record.OptionsOf(r); err != nil || o.Limits.MaxTokens != 1000 {
 				t.Errorf("thread %s (first: %v) has the options %s, %v", r.ID, r.ID == first, r.Options, err)
 			}
+		}
+	})
+}
+
+// Limits that a task is given while it runs hold for what follows.
+func TestLimitsWhileATaskRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, goOn := make(chan string, 2), make(chan bool)
+		s, engine, row := setUpFlow(t, housetest.TwoSteps("read"), func(ctx context.Context, req agent.Request,
+			emit func(agent.Event) error) (agent.Result, error) {
+			begun <- req.Thread
+			<-goOn
+			return finish(ctx, req, emit)
+		})
+		ended := make(chan store.Thread, 1)
+		go func() {
+			now, err := engine().Run(t.Context(), row.ID)
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- now
+		}()
+		<-begun
+		wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxAttempts: 1}}})
+		synctest.Wait()
+		close(goOn)
+		if now := <-ended; now.Reason == nil || now.Reason.Limit != "attempts" || now.Steps != 1 {
+			t.Errorf("%+v, reason %+v", now, now.Reason)
+		}
+	})
+}
+
+// An agent that waits for its turn begins when a person allows more at once.
+func TestMoreAgentsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, goOn := make(chan string, 2), make(chan bool)
+		text := strings.Replace(race, "name: test\n", "name: test\nlimits: {maxConcurrent: 1}\n", 1)
+		s, engine, row := setUpFlow(t, text, func(ctx context.Context, req agent.Request,
+			emit func(agent.Event) error) (agent.Result, error) {
+			begun <- req.Thread
+			<-goOn
+			return finish(ctx, req, emit)
+		})
+		ended := make(chan error, 1)
+		go func() {
+			_, err := engine().Run(t.Context(), row.ID)
+			ended <- err
+		}()
+		<-begun
+		synctest.Wait()
+		if len(begun) > 0 {
+			t.Error("two began at once")
+		}
+		wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxConcurrent: 2}}})
+		synctest.Wait()
+		if len(begun) != 1 {
+			t.Error("the other still waits")
+		}
+		close(goOn)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -36,10 +36,13 @@ func (e *Engine) Release(ctx context.Context, rows []store.Thread, again bool) e
 		if err != nil {
 			return err
 		}
+		if !acted {
+			continue
+		}
 		allowed := again || slices.ContainsFunc(gates, func(g store.Gate) bool {
 			return g.Source == store.SourceInterrupted && g.Attempt == last.ID && g.State == store.GateApproved
 		})
-		if acted && !allowed {
+		if !allowed {
 			return attempt.Usage("%q of task %s was interrupted here and may have changed files", last.Role, row.Task)
 		}
 	}

@@ -33,15 +33,73 @@ type slots struct {
 // taskSlots are the slots of one task.
 type taskSlots struct {
 	root store.Thread
-	most chan struct{} // nil: any number, or one lease for each
-	ids  []string      // of the leases, when others drive threads of the task too
+
+	mu    sync.Mutex
+	most  int           // agents at once; 0: any number
+	busy  int           // those of this process
+	freed chan struct{} // closed when another one may start
+}
+
+// limit sets how many agents may work at once. Those that already work go on.
+func (t *taskSlots) limit(most int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if most != t.most {
+		t.most = most
+		t.wake()
+	}
+}
+
+// enter waits until fewer agents of this process work than may.
+func (t *taskSlots) enter(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		free, freed := t.most == 0 || t.busy < t.most, t.freed
+		if free {
+			t.busy++
+		}
+		t.mu.Unlock()
+		if free {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leave undoes enter.
+func (t *taskSlots) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy--
+	t.wake()
+}
+
+func (t *taskSlots) wake() {
+	close(t.freed)
+	t.freed = make(chan struct{})
+}
+
+// leases returns the names of the leases of which each agent holds one where others drive threads of the task
+// too, or none if their number is not limited.
+func (t *taskSlots) leases() (names []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.most {
+		names = append(names, fmt.Sprintf("slot-%s-%d", t.root.ID, i+1))
+	}
+	return names
 }
 
 // of returns the slots of a thread's task.
 func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.tasks[row.Root]; t != nil {
+	t := s.tasks[row.Root]
+	if t != nil && !s.engine.cfg.Shared { // others may have changed the limit
 		return t, nil
 	}
 	root, err := s.engine.cfg.Store.Thread(ctx, row.Root)
@@ -52,17 +110,21 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &taskSlots{root: root}
-	switch n := limits.MaxConcurrent; {
-	case n > 0 && s.engine.cfg.Shared:
-		for i := range n {
-			t.ids = append(t.ids, fmt.Sprintf("slot-%s-%d", row.Root, i+1))
-		}
-	case n > 0:
-		t.most = make(chan struct{}, n)
+	if t == nil {
+		t = &taskSlots{root: root, freed: make(chan struct{})}
+		s.tasks[row.Root] = t
 	}
-	s.tasks[row.Root] = t
+	t.limit(limits.MaxConcurrent)
 	return t, nil
+}
+
+// limit sets how many agents of a task may work at once, if it is known here.
+func (s *slots) limit(root string, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.tasks[root]; t != nil {
+		t.limit(most)
+	}
 }
 
 // take waits until an agent for role may work. If ctx ends first, there is nothing to release.
@@ -141,7 +203,7 @@ func (s *slot) Pause() {
 		s.lease = nil
 	}
 	if s.counted {
-		<-s.task.most
+		s.task.leave()
 		s.counted = false
 	}
 	if s.turn != nil {
@@ -152,20 +214,19 @@ func (s *slot) Pause() {
 
 // Resume waits until the agent may continue.
 func (s *slot) Resume(ctx context.Context) error {
-	if s.task != nil && s.task.most != nil && !s.counted {
-		select {
-		case s.task.most <- struct{}{}:
-			s.counted = true
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if s.task != nil && len(s.task.ids) > 0 && s.turn == nil {
-		turn, err := s.ofTask(ctx, s.task.ids)
+	switch shared := s.engine.cfg.Shared; {
+	case s.task == nil:
+	case shared && s.turn == nil:
+		turn, err := s.ofTask(ctx, s.task.leases())
 		if err != nil {
 			return err
 		}
 		s.turn = turn
+	case !shared && !s.counted:
+		if err := s.task.enter(ctx); err != nil {
+			return err
+		}
+		s.counted = true
 	}
 	if s.engine.cfg.Machine > 0 && s.lease == nil {
 		lease, err := s.onMachine(ctx)
@@ -202,9 +263,9 @@ func (s *slots) writer(tree string) *treeLock {
 // turnEvery is how often a process asks the store for a free slot of a task.
 const turnEvery = 250 * time.Millisecond
 
-// ofTask waits for one of the slots of a task that several hosts drive.
+// ofTask waits for one of the slots of a task that several hosts drive. It returns nil if there are none.
 func (s *slots) ofTask(ctx context.Context, names []string) (store.Lease, error) {
-	for {
+	for len(names) > 0 {
 		for i, first := 0, rand.IntN(len(names)); i < len(names); i++ {
 			lease, err := s.engine.cfg.Store.Acquire(context.WithoutCancel(ctx), names[(first+i)%len(names)])
 			var held *store.HeldError
@@ -218,6 +279,7 @@ func (s *slots) ofTask(ctx context.Context, names []string) (store.Lease, error)
 		case <-time.After(turnEvery):
 		}
 	}
+	return nil, nil
 }
 
 // onMachine waits for one of the machine's slots.

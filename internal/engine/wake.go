@@ -148,6 +148,9 @@ func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Defini
 // recover ends unfinished attempts at threads whose owner died. The caller owns the threads.
 func (e *Engine) recover(ctx context.Context, rows []store.Thread) error {
 	for i := range rows {
+		if err := e.cfg.Trees.EndSetup(ctx, rows[i]); err != nil {
+			return err
+		}
 		f := store.AttemptFilter{Thread: rows[i].ID, Status: store.AttemptRunning}
 		attempts, err := e.cfg.Store.Attempts(ctx, f)
 		if err != nil {

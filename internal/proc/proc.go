@@ -78,7 +78,8 @@ type Config struct {
 	Stdin io.Reader
 
 	// Stdout and Stderr receive every byte, at most MaxBytes each. Nil discards
-	// them. An error stops the child and is returned by Run.
+	// them. If they are the same writer, no two goroutines write to it at once. An error
+	// stops the child and is returned by Run.
 	Stdout, Stderr io.Writer
 
 	// Line, if set, is called from one goroutine with each line of stdout, without

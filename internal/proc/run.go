@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -113,9 +115,26 @@ func start(cfg Config) (*running, error) {
 	for _, f := range []*os.File{inR, outW, errW} {
 		f.Close()
 	}
-	r.stdout = &stream{r: r, name: "stdout", pipe: outR, to: cfg.Stdout, line: cfg.Line, done: make(chan struct{})}
-	r.stderr = &stream{r: r, name: "stderr", pipe: errR, to: cfg.Stderr, done: make(chan struct{})}
+	out, errs := cfg.Stdout, cfg.Stderr
+	if out != nil && reflect.ValueOf(out).Comparable() && out == errs {
+		out = &oneWriter{to: out}
+		errs = out
+	}
+	r.stdout = &stream{r: r, name: "stdout", pipe: outR, to: out, line: cfg.Line, done: make(chan struct{})}
+	r.stderr = &stream{r: r, name: "stderr", pipe: errR, to: errs, done: make(chan struct{})}
 	return r, nil
+}
+
+// A oneWriter lets one goroutine write at a time.
+type oneWriter struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (w *oneWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.to.Write(p)
 }
 
 // run runs the child until it ends.

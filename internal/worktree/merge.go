@@ -23,8 +23,9 @@ var (
 	ErrRefused = git.ErrRefused
 	// ErrChanged reports that files changed during a merge, or are in the way.
 	ErrChanged = git.ErrChanged
-	// ErrAway reports that the result of a merge is only on the machine that merged it.
-	ErrAway = errors.New("what was merged is on another machine")
+	// ErrAway reports that the repository lacks the result of a merge: it was made on another machine, or git has
+	// removed it meanwhile.
+	ErrAway = errors.New("what was merged is not in this repository")
 	// ErrTooLarge reports that a diff is too long to show.
 	ErrTooLarge = git.ErrTooLarge
 )
@@ -158,13 +159,11 @@ func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 	if err != nil {
 		return err
 	}
-	if t.placed(row) {
-		for _, tree := range []string{m.From, m.To} {
-			if has, err := work.Has(ctx, tree); err != nil {
-				return err
-			} else if !has {
-				return fmt.Errorf("apply %s: %w", tree, ErrAway)
-			}
+	for _, tree := range []string{m.From, m.To} {
+		if has, err := work.Has(ctx, tree); err != nil {
+			return err
+		} else if !has {
+			return fmt.Errorf("apply %s: %w", tree, ErrAway)
 		}
 	}
 	return work.Apply(ctx, m.From, m.To)

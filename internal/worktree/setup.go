@@ -23,6 +23,23 @@ const maxSetupOutput = 2 << 10
 // readyFile is the file that marks a worktree as prepared by the command.
 func readyFile(top string) string { return top + ".ready" }
 
+// setupTag marks the processes of that command.
+func setupTag(row store.Thread) string { return "setup-" + row.ID }
+
+// EndSetup ends what a crash left running of that command, which would go on changing the thread's worktree.
+func (t *Trees) EndSetup(ctx context.Context, row store.Thread) error {
+	if len(t.cfg.Setup) == 0 || row.Ended() || !Own(row) {
+		return nil
+	}
+	if _, err := os.Lstat(readyFile(root(row))); err == nil {
+		return nil
+	}
+	if _, err := proc.Sweep(ctx, setupTag(row)); err != nil {
+		return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
+	}
+	return nil
+}
+
 // setUp runs the configured command, once, in a worktree that was made for a thread.
 func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	argv := t.cfg.Setup
@@ -33,8 +50,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	if _, err := os.Lstat(done); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	said := &lastBytes{}
-	tag := "setup-" + row.ID
+	said, tag := &lastBytes{}, setupTag(row)
 	path, args := argv[0], argv[1:]
 	if t.cfg.Cell != nil {
 		path, args = t.cfg.Cell.Around([]string{row.Workspace}, []string{top}, nil, path, args)
