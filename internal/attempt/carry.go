@@ -185,7 +185,7 @@ func packSession(w io.Writer, root *os.Root, parts []part, sizes map[string]int6
 }
 
 func packPart(t *tar.Writer, root *os.Root, p part) error {
-	f, err := root.Open(p.name)
+	f, err := agent.OpenIn(root, p.name)
 	if err != nil {
 		return err
 	}
@@ -290,11 +290,5 @@ func writeBelow(root *os.Root, name string, data []byte) error {
 	if _, err := root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	if err := root.WriteFile(name+".part", data, 0o600); err != nil {
-		return err
-	}
-	return root.Rename(name+".part", name)
+	return agent.ReplaceIn(root, name, bytes.NewReader(data))
 }

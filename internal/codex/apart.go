@@ -3,20 +3,43 @@ package codex
 import (
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // codexHome returns the CODEX_HOME of a task: private, and shared by all its
 // attempts, because a session can only be forked within one home.
 func codexHome(home string) string {
 	link := homeLink(home)
-	if apart, err := os.Readlink(link); err == nil && filepath.IsAbs(apart) {
+	if apart, err := os.Readlink(link); err == nil && filepath.IsAbs(apart) &&
+		strings.HasSuffix(filepath.Dir(apart), apartName) { // otherwise it is an agent's
 		return apart
 	}
 	return link
+}
+
+// openHome opens a CODEX_HOME, which must be a directory: agents behind a wall can replace it by a link.
+func openHome(home string) (*os.Root, error) {
+	root, err := os.OpenRoot(home)
+	if err != nil {
+		return nil, err
+	}
+	named, err := os.Lstat(home)
+	if err == nil {
+		var opened os.FileInfo
+		if opened, err = root.Stat("."); err == nil && !os.SameFile(named, opened) {
+			err = fmt.Errorf("%s is no directory", home)
+		}
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
 }
 
 // homeLink returns the CODEX_HOME below a task's home, or a link to it: see makeHome.
@@ -65,13 +88,16 @@ func makeApart(link, parent string) (bool, error) {
 	return true, os.MkdirAll(at, 0o700)
 }
 
+// apartName is the end of the name of the directory of homes that are apart.
+var apartName = filepath.Join("plait", "codex")
+
 // apartDir returns the directory of homes that are apart, "" if it cannot be determined.
 func apartDir(getenv func(string) string) string {
 	if state := getenv("XDG_STATE_HOME"); filepath.IsAbs(state) {
-		return filepath.Join(state, "plait", "codex")
+		return filepath.Join(state, apartName)
 	}
 	if user := getenv("HOME"); filepath.IsAbs(user) {
-		return filepath.Join(user, ".local", "state", "plait", "codex")
+		return filepath.Join(user, ".local", "state", apartName)
 	}
 	return ""
 }

@@ -11,7 +11,7 @@ import (
 func TestLayApart(t *testing.T) {
 	for name, old := range map[string]bool{"new": false, "of an earlier version": true} {
 		t.Run(name, func(t *testing.T) {
-			home, parent := filepath.Join(t.TempDir(), "task"), filepath.Join(t.TempDir(), "codex")
+			home, parent := filepath.Join(t.TempDir(), "task"), filepath.Join(t.TempDir(), apartName)
 			t.Cleanup(func() { os.Chmod(parent, 0o700) })
 			n := 8
 			if old {
@@ -42,5 +42,22 @@ func TestLayApart(t *testing.T) {
 				t.Errorf("there are homes %v, %v", homes, err)
 			}
 		})
+	}
+}
+
+// TestHomeIsNoLink checks that nothing is written where an agent behind a wall made the home lead.
+func TestHomeIsNoLink(t *testing.T) {
+	home, other := t.TempDir(), t.TempDir()
+	if err := os.Symlink(other, homeLink(home)); err != nil {
+		t.Fatal(err)
+	}
+	if at := codexHome(home); at != homeLink(home) {
+		t.Errorf("it lies in %s", at)
+	}
+	if err := (Config{}).writeHome(codexHome(home), "", nil); err == nil {
+		t.Error("it was written")
+	}
+	if left, err := os.ReadDir(other); err != nil || len(left) > 0 {
+		t.Errorf("there is %v, %v", left, err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -207,15 +206,15 @@ func (r *execRun) schemaFile() (string, error) {
 		return "", agent.Final("the role's schema cannot be asked for: %v", err)
 	}
 	sum := sha256.Sum256(schema)
-	dir := filepath.Join(r.setup.home, "schemas")
-	file := filepath.Join(dir, hex.EncodeToString(sum[:])+".json")
-	if err = os.MkdirAll(dir, 0o700); err == nil {
-		err = writeIfChanged(file, schema)
+	file := filepath.Join("schemas", hex.EncodeToString(sum[:])+".json")
+	home, err := openHome(r.setup.home)
+	if err == nil {
+		err = errors.Join(writeIfChanged(home, file, schema), home.Close())
 	}
 	if err != nil {
 		return "", fmt.Errorf("write schema for Codex: %w", pathCause(err))
 	}
-	return file, nil
+	return filepath.Join(r.setup.home, file), nil
 }
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

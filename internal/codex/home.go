@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -213,6 +214,11 @@ func serverVariables(settings map[string]any, names []string) []string {
 
 // writeHome writes the home's configuration and links the user's login into it.
 func (c Config) writeHome(home, user string, mine map[string]any) error {
+	root, err := openHome(home)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	settings := map[string]any{
 		"check_for_update_on_startup": false,
 		"allow_login_shell":           false, // its profile would replace our PATH
@@ -231,46 +237,46 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 	for key, value := range mine {
 		settings[key] = value
 	}
-	login := filepath.Join(home, "auth.json")
+	const login = "auth.json"
 	if e := c.Endpoint; e != nil {
 		provider := impatient()
 		provider["base_url"], provider["wire_api"] = e.URL, "responses"
 		settings["model"], settings["model_provider"] = e.Model, endpointName
 		settings["model_providers"] = map[string]any{endpointName: provider}
 		if e.Catalog != nil {
-			catalog := filepath.Join(home, "catalog.json")
-			if err := writeIfChanged(catalog, e.Catalog); err != nil {
+			const catalog = "catalog.json"
+			if err := writeIfChanged(root, catalog, e.Catalog); err != nil {
 				return err
 			}
-			settings["model_catalog_json"] = catalog
+			settings["model_catalog_json"] = filepath.Join(home, catalog)
 		}
-		if err := os.Remove(login); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := root.Remove(login); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	} else if user == "" {
 		// no login to link to
-	} else if err := linkLogin(filepath.Join(user, "auth.json"), login); err != nil {
+	} else if err := linkLogin(root, filepath.Join(user, login), login); err != nil {
 		return err
 	}
 	data, err := toml.Marshal(settings)
 	if err != nil {
 		return err
 	}
-	return writeIfChanged(filepath.Join(home, "config.toml"), data)
+	return writeIfChanged(root, "config.toml", data)
 }
 
 // linkLogin links to the user's login, so that renewing it renews it for all tasks.
-func linkLogin(from, to string) error {
+func linkLogin(home *os.Root, from, to string) error {
 	if _, err := os.Stat(from); err != nil {
 		return nil // not logged in, or by key: Codex will say
 	}
-	if now, err := os.Readlink(to); err == nil && now == from {
+	if now, err := home.Readlink(to); err == nil && now == from {
 		return nil
 	}
-	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := home.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Symlink(from, to); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := home.Symlink(from, to); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil
@@ -278,22 +284,14 @@ func linkLogin(from, to string) error {
 
 // writeIfChanged replaces a file unless it already contains data. Attempts that start
 // concurrently write the same.
-func writeIfChanged(file string, data []byte) error {
-	if old, err := os.ReadFile(file); err == nil && bytes.Equal(old, data) {
-		return nil
+func writeIfChanged(home *os.Root, name string, data []byte) error {
+	if f, err := agent.OpenIn(home, name); err == nil {
+		defer f.Close()
+		if old, err := io.ReadAll(io.LimitReader(f, int64(len(data))+1)); err == nil && bytes.Equal(old, data) {
+			return nil
+		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return agent.ReplaceIn(home, name, bytes.NewReader(data))
 }
 
 // overrides returns the settings with which the definition overrides the home's configuration.

@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -25,6 +24,17 @@ var sessionID = regexp.MustCompile(`^[0-9A-Za-z-]+$`)
 
 func isSession(id string) bool { return len(id) >= 8 && len(id) <= 64 && sessionID.MatchString(id) }
 
+// openRollout opens a rollout for reading. Agents behind a wall can write in the home: a link that leads elsewhere
+// is refused, and so is what is no regular file.
+func openRollout(file string) (*os.File, error) {
+	root, err := os.OpenRoot(filepath.Dir(file))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return agent.OpenIn(root, filepath.Base(file))
+}
+
 // findRollout returns the newest rollout of a session in a home, or "".
 func findRollout(home, session string) string {
 	newest := ""
@@ -43,7 +53,7 @@ func findRollouts(home, session string) []string {
 	}
 	var found []string
 	filepath.WalkDir(filepath.Join(home, "sessions"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || !d.Type().IsRegular() {
 			return nil
 		}
 		name, ok := strings.CutSuffix(d.Name(), ".jsonl")
@@ -95,30 +105,38 @@ func copyOne(from, to, file string) (parent string, err error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := os.ReadFile(file)
+	f, err := openRollout(file)
 	if err != nil {
 		return "", err
 	}
+	defer f.Close()
 	target := filepath.Join(to, rel)
-	if target != file {
-		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+	// The session may have been continued in that home: a longer file is newer.
+	if info, err := f.Stat(); err != nil || target != file && info.Size() > size(target) {
+		if err == nil {
+			err = replaceIn(to, rel, f)
+		}
+		if err != nil {
 			return "", err
 		}
-		// The session may have been continued in that home: a longer file is newer.
-		if int64(len(data)) > size(target) {
-			if err := writeIfChanged(target, data); err != nil {
-				return "", err
-			}
-		}
 	}
-	return parentOf(data), nil
+	return parentIn(f), nil
 }
 
-// parentOf returns the session that a rollout's session continues, or "".
-func parentOf(rollout []byte) string {
-	first, _, _ := bytes.Cut(rollout, []byte("\n"))
+// replaceIn writes a file below a home.
+func replaceIn(home, name string, from io.Reader) error {
+	root, err := openHome(home)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return agent.ReplaceIn(root, name, from)
+}
+
+// parentIn returns the session that a rollout's session continues, or "".
+func parentIn(rollout io.ReaderAt) string {
 	var l rolloutLine
-	json.Unmarshal(first, &l) // a rollout without a beginning has no parent
+	json.Unmarshal(firstLine(rollout), &l) // a rollout without a beginning has no parent
 	return l.Payload.Base.Thread
 }
 
@@ -132,22 +150,22 @@ func lineage(home, session string) (files []string) {
 		}
 		files, session = append(files, found...), ""
 		for _, file := range found {
-			if first, err := firstLine(file); err == nil && session == "" {
-				session = parentOf(first)
+			if f, err := openRollout(file); err == nil && session == "" {
+				session = parentIn(f)
+				f.Close()
 			}
 		}
 	}
 	return files
 }
 
-// firstLine returns the first line of a file.
-func firstLine(file string) ([]byte, error) {
-	f, err := os.Open(file)
+// firstLine returns the first line of a file, or nothing if it does not end.
+func firstLine(file io.ReaderAt) []byte {
+	line, err := bufio.NewReader(io.NewSectionReader(file, 0, maxLine)).ReadBytes('\n')
 	if err != nil {
-		return nil, err
+		return nil
 	}
-	defer f.Close()
-	return bufio.NewReader(f).ReadBytes('\n')
+	return line
 }
 
 // sessionFiles returns the rollouts of a session and of those that it continues, and the home that they are in.
@@ -210,7 +228,7 @@ func (u rolloutUsage) usage() agent.Usage {
 // keep unless that is nil. Lines it does not understand are skipped.
 func readRollout(file string, from int64, keep io.Writer) (rolloutTail, error) {
 	var t rolloutTail
-	f, err := os.Open(file)
+	f, err := openRollout(file)
 	if err != nil {
 		return t, fmt.Errorf("read rollout: %w", pathCause(err))
 	}
@@ -220,18 +238,26 @@ func readRollout(file string, from int64, keep io.Writer) (rolloutTail, error) {
 	}
 	turns := map[string]agent.Usage{}
 	r := bufio.NewReaderSize(f, 64<<10)
+	var line []byte
 	for {
-		line, err := r.ReadBytes('\n')
-		t.Bytes += int64(len(line))
-		if keep != nil && len(line) > 0 {
-			if _, err := keep.Write(line); err != nil {
+		part, err := r.ReadSlice('\n')
+		t.Bytes += int64(len(part))
+		if keep != nil && len(part) > 0 {
+			if _, err := keep.Write(part); err != nil {
 				return t, fmt.Errorf("keep rollout: %w", err)
 			}
+		}
+		if len(line) <= maxLine {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
 		}
 		var l rolloutLine
 		if json.Unmarshal(line, &l) == nil {
 			t.take(l, turns)
 		}
+		line = line[:0]
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -2,10 +2,12 @@ package codex
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -100,5 +102,29 @@ func TestReadRollout(t *testing.T) {
 	}
 	if _, err := readRollout(file+"x", 0, nil); err == nil {
 		t.Error("a missing rollout was read")
+	}
+}
+
+// TestPlantedRollouts checks that nothing is read from what an agent put in the place of a rollout.
+func TestPlantedRollouts(t *testing.T) {
+	home := t.TempDir()
+	file := putRollout(t, home, "12-00-00-"+session1, session2)
+	for name, plant := range map[string]func() error{
+		"link": func() error { return os.Symlink("/dev/zero", file) },
+		"FIFO": func() error { return syscall.Mkfifo(file, 0o600) },
+	} {
+		if err := errors.Join(os.Remove(file), plant()); err != nil {
+			t.Fatal(err)
+		}
+		if files := findRollouts(home, session1); len(files) > 0 {
+			t.Errorf("%s: found %v", name, files)
+		}
+		// It may take the file's place after the search.
+		if _, err := readRollout(file, 0, nil); err == nil {
+			t.Errorf("%s: it was read", name)
+		}
+		if _, err := copyOne(home, t.TempDir(), file); err == nil {
+			t.Errorf("%s: it was copied", name)
+		}
 	}
 }

@@ -1,13 +1,10 @@
 package codex
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
-	"io"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -148,18 +145,17 @@ func (r *route) fits(home string, req agent.Request) bool {
 	if session == "" {
 		return true
 	}
-	f, err := os.Open(findRollout(home, session))
+	f, err := openRollout(findRollout(home, session))
 	if err != nil {
 		return true // Codex will report it
 	}
 	defer f.Close()
-	line, _ := bufio.NewReader(io.LimitReader(f, maxLine)).ReadBytes('\n')
 	var head struct {
 		Payload struct {
 			Provider string `json:"model_provider"`
 		}
 	}
-	return json.Unmarshal(line, &head) != nil || head.Payload.Provider == "" || head.Payload.Provider == r.name
+	return json.Unmarshal(firstLine(f), &head) != nil || head.Payload.Provider == "" || head.Payload.Provider == r.name
 }
 
 // keyless returns the user's settings without the key of the route's provider, which Codex would
