@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"zombiezen.com/go/sqlite"
@@ -95,15 +96,15 @@ func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error
 	if err != nil {
 		return err
 	}
-	lost := func(p place) { add("object %s has no body", p.hash) }
+	var lost []place
+	var orphans []string // ids of bodies
 	err = s.run(ctx, "SELECT id, length(data), substr(data, 1, 1) FROM bodies ORDER BY id", func(r *row) {
 		id, size, mark := r.int(), r.int(), r.bytes()
 		for len(places) > 0 && places[0].body < id {
-			lost(places[0])
-			places = places[1:]
+			lost, places = append(lost, places[0]), places[1:]
 		}
 		if len(places) == 0 || places[0].body != id {
-			add("body %d belongs to no object", id)
+			orphans = append(orphans, strconv.FormatInt(id, 10))
 			return
 		}
 		for p := places[0]; p.body == id; p = places[0] { // more than one only in a damaged table
@@ -115,10 +116,30 @@ func (s *Store) checkBodies(ctx context.Context, add func(string, ...any)) error
 			}
 		}
 	}, add)
-	for _, p := range places {
-		lost(p)
+	if err != nil {
+		return err
 	}
-	return err
+	return s.confirm(ctx, append(lost, places...), orphans, add)
+}
+
+// confirm adds what is still wrong: writers and the collector may have worked since the rows were read. An id of a
+// body is never used again.
+func (s *Store) confirm(ctx context.Context, lost []place, orphans []string, add func(string, ...any)) error {
+	for _, p := range lost {
+		q := fmt.Sprintf("SELECT 1 FROM objects WHERE hash = x'%s' AND body = %d UNION SELECT 1 FROM recent WHERE id = %[2]d",
+			p.hash, p.body)
+		if err := s.run(ctx, q, func(*row) { add("object %s has no body", p.hash) }, add); err != nil {
+			return err
+		}
+	}
+	for part := range slices.Chunk(orphans, 1000) {
+		q := "SELECT id FROM bodies WHERE id IN (" + strings.Join(part, ",") + ") AND id NOT IN (SELECT id FROM recent)" +
+			" AND id NOT IN (SELECT body FROM objects WHERE body IS NOT NULL)"
+		if err := s.run(ctx, q, func(r *row) { add("body %d belongs to no object", r.int()) }, add); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *Store) checkFiles(ctx context.Context, add func(string, ...any)) error {

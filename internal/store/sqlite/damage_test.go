@@ -2,12 +2,14 @@ package sqlite_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -352,4 +354,43 @@ func TestCompactShrinks(t *testing.T) {
 		}
 	}
 	clean(t, s)
+}
+
+// TestCheckBesideWriters checks that objects put and removed during a check are not taken for damage.
+func TestCheckBesideWriters(t *testing.T) {
+	s := open(t, t.TempDir())
+	put := func(from, n int) (hs []dag.Hash) {
+		var b store.Batch
+		for i := range n {
+			b.Objects = append(b.Objects, object(fmt.Sprint("object ", from+i), store.Node))
+			hs = append(hs, b.Objects[i].Hash)
+		}
+		if err := s.Commit(context.Background(), b); err != nil {
+			t.Error(err)
+		}
+		return hs
+	}
+	put(0, 5_000)
+	over := make(chan struct{})
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		for i := 5_000; ; i += 20 {
+			select {
+			case <-over:
+				return
+			default:
+			}
+			old := put(i, 20)[:10]
+			if _, err := s.Sweep(context.Background(), 0, func(store.View) ([]dag.Hash, error) { return old, nil }); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 10 {
+		if lines, err := s.Check(t.Context()); err != nil || len(lines) > 0 {
+			t.Errorf("%d problems, such as %q, %v", len(lines), lines[:min(1, len(lines))], err)
+		}
+	}
+	close(over)
+	writer.Wait()
 }
