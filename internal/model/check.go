@@ -30,7 +30,9 @@ func (h *Host) Check(ctx context.Context, s Server) error {
 	if s.key != "" {
 		d.key(req.Header, s.key)
 	}
-	c := &http.Client{Transport: &http.Transport{}}
+	// As the gateway does it: through the same proxy, and never elsewhere with the key.
+	c := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer c.CloseIdleConnections()
 	res, err := c.Do(req)
 	if err != nil {

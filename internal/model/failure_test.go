@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -241,5 +242,22 @@ func TestDiskFull(t *testing.T) {
 				t.Errorf("%s: with room for %d writes: %v", name, n, err)
 			}
 		}
+	}
+}
+
+// TestCheckKeepsTheKey checks that a server that is asked for its models cannot send the key elsewhere.
+func TestCheckKeepsTheKey(t *testing.T) {
+	asked := 0
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusFound))
+	defer server.Close()
+	at, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = newHost(t, nil).Check(t.Context(), Server{URL: at, API: Messages, Model: "m", key: "secret"})
+	if err != nil || asked > 0 {
+		t.Errorf("%v; the other server was asked %d times", err, asked)
 	}
 }

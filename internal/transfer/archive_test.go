@@ -41,7 +41,8 @@ func (f *meteredFile) Read(b []byte) (int, error) {
 // TestManyRows checks that rows of an export are refused one by one, before all are in memory.
 func TestManyRows(t *testing.T) {
 	const id = "01K0ABCDEFGHJKMNPQRSTVWXYZ"
-	row := `{"id":"` + id + `","task":"` + id + `","root":"` + id + `"}`
+	row := `{"id":"` + id + `","task":"` + id + `","root":"` + id + `","short":"odd"}`
+	attempt := `{"id":"a","thread":"` + id + `"}`
 	many := func(item string) string { return "[" + strings.Repeat(item+",", 999_999) + item + "]" }
 	for _, tt := range []struct{ file, text, want string }{
 		{"threads", many(`{}`), "does not belong to task"},
@@ -49,6 +50,7 @@ func TestManyRows(t *testing.T) {
 		{"threads", many(strings.Replace(row, id, "", 1)), "has no id"},
 		{"attempts", many(`{}`), "belongs to none of its threads"},
 		{"gates", many(`{}`), "belongs to none of its threads"},
+		{"attempts", "[" + attempt + "," + attempt + "]", "its rows: "},
 		{"gates", `{}`, "is not a list"},
 		{"gates", `[`, "gates.json: EOF"},
 	} {

@@ -216,8 +216,10 @@ func (c *copier) commit(ctx context.Context, rows taskRows, have int) error {
 			return err
 		}
 		// Another task may have taken the short name in the meantime: a new one is chosen.
-		short := slices.IndexFunc(b.Threads, func(t store.ThreadChange) bool { return t.Row.ID == id })
-		if next, lookErr := thread.ShortID(ctx, c.cfg.To, id); lookErr != nil || next == b.Threads[short].Row.Short {
+		root := slices.IndexFunc(b.Threads, func(t store.ThreadChange) bool { return t.Row.ID == id })
+		short := b.Threads[root].Row.Short
+		taken, lookErr := c.cfg.To.Threads(ctx, store.ThreadFilter{Short: short, Limit: 1})
+		if short == "" || lookErr != nil || len(taken) == 0 || taken[0].ID == id {
 			return err
 		}
 	}
