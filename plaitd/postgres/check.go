@@ -37,7 +37,7 @@ var checks = []string{
 // them. It reads no bytes: Get and Open check those.
 func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	for _, q := range checks {
-		found, err := many(ctx, s.reads, "tables", query{sql: q}, func(rows pgx.Rows) (line string, err error) {
+		found, err := many(ctx, s.reads, "tables", query{sql: q, whole: true}, func(rows pgx.Rows) (line string, err error) {
 			err = rows.Scan(&line)
 			return line, err
 		})
@@ -60,7 +60,7 @@ func (s *Store) checkBucket(ctx context.Context) (lines []string, err error) {
 		loc  string
 		size int64
 	}
-	q := query{sql: "SELECT loc, size FROM plait.objects"}
+	q := query{sql: "SELECT loc, size FROM plait.objects", whole: true}
 	q.and("loc NOT LIKE '" + chunkPrefix + "%'")
 	places, err := many(ctx, s.reads, "places", q, func(rows pgx.Rows) (p place, err error) {
 		err = rows.Scan(&p.loc, &p.size)

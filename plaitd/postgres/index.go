@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,18 +14,28 @@ import (
 )
 
 // reads are the queries of a store, and of a sweep's view of it. The two differ in the
-// connection: with passes one to f, perhaps more than once.
+// connection: with passes one to f, perhaps more than once. whole does so for statements that
+// read a whole table.
 type reads struct {
-	store *Store
-	with  func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error
+	store       *Store
+	with, whole func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error
 }
 
 // read passes f a reader's connection. If f runs one statement, it reads a snapshot that
 // includes every commit that has returned.
 func (s *Store) read(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
-	return s.patiently(ctx, func(ctx context.Context) error {
+	return s.patiently(ctx, s.reading(f))
+}
+
+// readWhole is read for statements that read a whole table, which may take long.
+func (s *Store) readWhole(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
+	return s.insist(ctx, s.cfg.Whole, func(error) time.Duration { return s.cfg.Patience }, s.reading(f))
+}
+
+func (s *Store) reading(f func(context.Context, *pgx.Conn) error) func(context.Context) error {
+	return func(ctx context.Context) error {
 		return on(ctx, s.readers, func(c *pgx.Conn) error { return f(ctx, c) })
-	})
+	}
 }
 
 // A query collects the conditions of a filter. A "?" becomes the next parameter.
@@ -33,6 +44,7 @@ type query struct {
 	args  []any
 	where bool
 	never bool // nothing can match: a parameter is one that no row can have
+	whole bool // it reads a whole table
 }
 
 func (q *query) and(condition string, args ...any) {
@@ -112,7 +124,11 @@ func one[T any](ctx context.Context, r reads, what, id, sql string, parse func([
 func many[T any](
 	ctx context.Context, r reads, what string, q query, scan func(pgx.Rows) (T, error), begin ...func(),
 ) (vs []T, err error) {
-	err = r.with(ctx, func(ctx context.Context, c *pgx.Conn) error {
+	with := r.with
+	if q.whole {
+		with = r.whole
+	}
+	err = with(ctx, func(ctx context.Context, c *pgx.Conn) error {
 		vs = nil
 		for _, f := range begin {
 			f()
@@ -178,6 +194,7 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 	if f.After != "" {
 		q.and(beyond, f.After)
 	}
+	q.whole = !q.where && f.Limit == 0
 	q.end(order, f.Limit)
 	return many(ctx, r, "threads", q, parsed(decodeThread))
 }
@@ -196,6 +213,7 @@ func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Att
 	match(&q, "thread", f.Thread)
 	q.matchHash("origin", f.From)
 	match(&q, "status", f.Status)
+	q.whole = !q.where
 	q.end(" ORDER BY thread, n, id", 0)
 	return many(ctx, r, "attempts", q, parsed(decodeAttempt))
 }
@@ -211,6 +229,7 @@ func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
 	match(&q, "state", f.State)
+	q.whole = !q.where
 	q.end(" ORDER BY id", 0)
 	return many(ctx, r, "gates", q, parsed(decodeGate))
 }
@@ -233,6 +252,7 @@ func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, er
 	if f.Open {
 		q.and("taken = 0")
 	}
+	q.whole = !q.where
 	q.end(" ORDER BY id", 0)
 	return many(ctx, r, "wishes", q, func(rows pgx.Rows) (w store.Wish, err error) {
 		var data []byte
@@ -246,7 +266,7 @@ func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, er
 
 // Pins returns every pinned hash.
 func (r reads) Pins(ctx context.Context) ([]dag.Hash, error) {
-	return many(ctx, r, "pins", query{sql: "SELECT DISTINCT hash FROM plait.pins ORDER BY hash"}, scanHash)
+	return many(ctx, r, "pins", query{sql: "SELECT DISTINCT hash FROM plait.pins ORDER BY hash", whole: true}, scanHash)
 }
 
 func scanHash(rows pgx.Rows) (h dag.Hash, err error) {

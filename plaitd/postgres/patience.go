@@ -28,17 +28,18 @@ const (
 // patiently runs f until it gets an answer, whatever happens to the connection or the server
 // meanwhile, for at most Config.Patience. Each try may take Config.Try; what comes later is no answer.
 func (s *Store) patiently(ctx context.Context, f func(ctx context.Context) error) error {
-	return s.insist(ctx, func(error) time.Duration { return s.cfg.Patience }, f)
+	return s.insist(ctx, s.cfg.Try, func(error) time.Duration { return s.cfg.Patience }, f)
 }
 
-// insist is patiently with a patience that depends on the error.
-func (s *Store) insist(ctx context.Context, worth func(error) time.Duration, f func(ctx context.Context) error) error {
+// insist is patiently with another time for each try, and a patience that depends on the error.
+func (s *Store) insist(ctx context.Context, each time.Duration, worth func(error) time.Duration,
+	f func(ctx context.Context) error) error {
 	asked := time.Now()
 	for nap := minNap; ; nap = min(2*nap, maxNap) {
 		if err := s.alive(ctx); err != nil {
 			return err
 		}
-		try, cancel := context.WithTimeout(ctx, s.cfg.Try)
+		try, cancel := context.WithTimeout(ctx, each)
 		err := f(try)
 		if err == nil {
 			err = try.Err() // a commit that was canceled while it waited for a standby reports success

@@ -51,6 +51,7 @@ type Config struct {
 	// Durations; zero means the default given here.
 	Patience time.Duration // for an answer, all tries together: 30 s
 	Try      time.Duration // for one try: 10 s
+	Whole    time.Duration // for one try that reads a whole table: 10 min
 	Look     time.Duration // between two looks for events when none are announced: 2 s
 	Beat     time.Duration // between two heartbeats: 5 s
 	TTL      time.Duration // how long others consider a silent process alive: store.LeaseTTL
@@ -59,7 +60,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	for d, n := range map[*time.Duration]time.Duration{
-		&c.Patience: 30 * time.Second, &c.Try: 10 * time.Second, &c.Look: 2 * time.Second,
+		&c.Patience: 30 * time.Second, &c.Try: 10 * time.Second, &c.Whole: 10 * time.Minute, &c.Look: 2 * time.Second,
 		&c.Beat: 5 * time.Second, &c.TTL: store.LeaseTTL, &c.Lost: store.LeaseLost,
 	} {
 		if *d == 0 {
@@ -125,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		soon:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
 	}
-	s.reads = reads{store: s, with: s.read}
+	s.reads = reads{store: s, with: s.read, whole: s.readWhole}
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	if err := s.open(ctx); err != nil {
 		s.end()
@@ -156,7 +157,7 @@ func (s *Store) open(ctx context.Context) error {
 	if s.pulse, err = s.cfg.pool(s.ctx, 1); err != nil {
 		return err
 	}
-	return s.insist(ctx, s.greeting, s.greet)
+	return s.insist(ctx, s.cfg.Try, s.greeting, s.greet)
 }
 
 // greet checks that the database has a record with this program's schema, and sends the first heartbeat.

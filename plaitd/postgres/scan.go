@@ -17,6 +17,11 @@ const (
 	scanners = 3
 	// scanBlocks is how many blocks of the table are read in one statement.
 	scanBlocks = 256
+	// scanLong is the size in bytes above which a body does not fit into a block and is stored elsewhere, so that
+	// the number of blocks says nothing about it.
+	scanLong = 8 << 10
+	// scanBytes is how many bytes of such bodies are read in one statement.
+	scanBytes = 4 << 20
 )
 
 // Scan calls visit with every intact object whose bytes are in its row, block by block in table
@@ -60,13 +65,37 @@ func (s *hashSet) add(h dag.Hash) bool {
 
 // scan visits the objects of some blocks, after all of them were read.
 func (r reads) scan(ctx context.Context, from int64, seen *hashSet, visit func(store.Object) error) error {
-	q := query{sql: "SELECT " + foundColumns + " FROM plait.objects"}
+	q := query{sql: fmt.Sprintf("SELECT %s, CASE WHEN octet_length(body) <= %d THEN body END, loc FROM plait.objects",
+		entryColumns, scanLong)}
 	q.and("body IS NOT NULL")
 	q.and(fmt.Sprintf("ctid >= '(%d,0)'::tid AND ctid < '(%d,0)'::tid", from, from+scanBlocks))
 	rows, err := many(ctx, r, "objects", q, scanFound)
 	if err != nil {
 		return err
 	}
+	var long []dag.Hash
+	size := int64(0)
+	for i, f := range rows {
+		if f.data == nil {
+			long, size = append(long, f.Hash), size+f.Size
+		}
+		if len(long) == 0 || size < scanBytes && i < len(rows)-1 {
+			continue
+		}
+		more, err := r.look(ctx, long)
+		if err == nil {
+			err = visitSound(more, seen, visit)
+		}
+		if err != nil {
+			return err
+		}
+		long, size = nil, 0
+	}
+	return visitSound(rows, seen, visit)
+}
+
+// visitSound visits those of the rows whose bytes are there and intact.
+func visitSound(rows []found, seen *hashSet, visit func(store.Object) error) error {
 	for _, f := range rows {
 		if f.unpack() != nil || int64(len(f.data)) != f.Size || dag.Sum(f.data) != f.Hash || !seen.add(f.Hash) {
 			continue

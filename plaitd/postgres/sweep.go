@@ -74,11 +74,12 @@ func (s *Store) sweep(
 		return nil, nil, err
 	}
 	var mu sync.Mutex // a connection runs one query at a time
-	chosen, err := choose(view{reads{store: s, with: func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
+	with := func(ctx context.Context, f func(context.Context, *pgx.Conn) error) error {
 		mu.Lock()
 		defer mu.Unlock()
 		return explain(ctx, f(ctx, tx.Conn()))
-	}}})
+	}
+	chosen, err := choose(view{reads{store: s, with: with, whole: with}})
 	if err != nil {
 		return nil, nil, err
 	}
