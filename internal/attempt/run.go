@@ -188,7 +188,9 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 			}
 		}
 		if err == nil {
-			err = e.keepFiles(ctx, c, p, out)
+			if err = e.keepFiles(ctx, c, p, out); errors.Is(err, worktree.ErrRefused) {
+				err = treeFailure(ctx, err)
+			}
 		}
 		if err == nil {
 			err = e.recordEvidence(ctx, c, p, desk, result, &out.ans)

@@ -36,7 +36,8 @@ const onHead = "on "
 
 // Bundle writes the files of a tree as a git bundle, and keeps its commit under a ref below refs/plait/, so
 // that the next one can build on it. If the repository does not have the commit onto, or onto is "",
-// it has the whole tree. The file is already unlinked; the caller must close it.
+// it has the whole tree. The file is already unlinked; the caller must close it. Files that Unbundle would not
+// accept are refused: the error then matches ErrRefused.
 func (r *Repo) Bundle(ctx context.Context, ref, tree, onto string) (b Bundle, bytes *os.File, err error) {
 	if b, bytes, err = r.bundle(ctx, ref, tree, onto); err != nil {
 		return b, nil, fmt.Errorf("bundle tree %s: %w", tree, err)
@@ -54,6 +55,9 @@ func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, fi
 	}
 	defer s.end()
 	if b.Tree, err = s.treeOf(ctx, tree); err != nil {
+		return b, nil, err
+	}
+	if err := s.checkSize(ctx, b.Tree, ErrRefused); err != nil {
 		return b, nil, err
 	}
 	if onto != "" {
@@ -87,6 +91,13 @@ func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, fi
 		write = append(write, "^"+b.Onto)
 	}
 	if _, err := s.run(ctx, nil, write...); err != nil {
+		return b, nil, err
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxBundle {
+		err = fmt.Errorf("%w: it has over %d bytes", ErrRefused, maxBundle)
+	}
+	if err != nil {
 		return b, nil, err
 	}
 	file, err = os.Open(path)
@@ -244,7 +255,12 @@ func (s *session) checkFiles(ctx context.Context, want Bundle) error {
 	if _, err := s.run(ctx, nil, walk...); err != nil {
 		return fmt.Errorf("%w: %w", errBundle, err)
 	}
-	files, err := s.run(ctx, nil, "ls-tree", "-r", "-z", "--format=%(objectsize)", want.Tree)
+	return s.checkSize(ctx, want.Tree, errBundle)
+}
+
+// checkSize returns an error that matches tooLarge if the files of a tree are too large.
+func (s *session) checkSize(ctx context.Context, tree string, tooLarge error) error {
+	files, err := s.run(ctx, nil, "ls-tree", "-r", "-z", "--format=%(objectsize)", tree)
 	if err != nil {
 		return err
 	}
@@ -252,7 +268,7 @@ func (s *session) checkFiles(ctx context.Context, want Bundle) error {
 	for size := range bytes.SplitSeq(bytes.TrimSuffix(files, []byte{0}), []byte{0}) {
 		n, _ := strconv.ParseInt(string(size), 10, 64) // a submodule has none
 		if total += n; total > maxFiles {
-			return fmt.Errorf("%w: its files are over %d bytes", errBundle, maxFiles)
+			return fmt.Errorf("%w: its files have over %d bytes", tooLarge, maxFiles)
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package git_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -170,11 +171,15 @@ func plant(t testing.TB, dir, tree string) string {
 func TestBundleBomb(t *testing.T) {
 	dir := commit(t, files{"zeros": strings.Repeat("0", 10<<20)})
 	r := open(t, dir)
-	b, data := packed(t, r, snapshot(t, r, ""), "")
+	tree := snapshot(t, r, "")
+	b, data := packed(t, r, tree, "")
 	there := newDir(t)
 	userGit(t, there, "init", "-q")
 	defer git.BoundFiles(1 << 20)()
 	if err := takeIn(open(t, there), b, data); err == nil || !strings.Contains(err.Error(), "over 1048576 bytes") {
 		t.Errorf("%d bytes with 10 MiB in them: %v", len(data), err)
+	}
+	if _, _, err := r.Bundle(t.Context(), "refs/plait/t/more", tree, ""); !errors.Is(err, git.ErrRefused) {
+		t.Errorf("they are bundled: %v", err)
 	}
 }
