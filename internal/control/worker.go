@@ -313,6 +313,10 @@ func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 			done := c.attend(ctx, root)
 			select {
 			case <-stop:
+				// What follows from the last drive belongs to the directory too, and people hear of it.
+				if _, err := w.Reconcile(ctx, root.ID); err != nil {
+					w.cfg.Log.Warn("decide what follows", "task", root.ID, "failed", true)
+				}
 			case <-lease.Lost():
 			}
 			done()

@@ -126,3 +126,45 @@ func TestLooksAfterWhatItDrives(t *testing.T) {
 		t.Errorf("the task is %s, %v", row.Status, err)
 	}
 }
+
+// People hear of what follows from the last drive of a task, such as a join that cannot be met.
+func TestAttendsToTheEnd(t *testing.T) {
+	h := newHouse(t, map[string]scripted{
+		"begin": say(status("done")), "quick": brokenAgent, "endless": brokenAgent,
+	})
+	h.options.On = OnTeam
+	root := h.begin(h.controller(), race)
+	heard := make(chan store.Status, 10)
+	w := NewWorker(WorkerConfig{Store: h.store, Look: time.Hour, Open: func(context.Context, store.Thread) (*Controller, error) {
+		c := h.controller()
+		c.cfg.Watch = func(context.Context, store.Thread) func() {
+			return func() {
+				row, err := h.store.Thread(context.Background(), root.ID)
+				if err != nil {
+					t.Error(err)
+				}
+				heard <- row.Status
+			}
+		}
+		return c, nil
+	}})
+	for status := store.Running; status == store.Running; {
+		a, err := w.Reconcile(t.Context(), root.ID)
+		if err != nil || len(a.Drive) == 0 {
+			t.Fatalf("nothing to drive: %v", err)
+		}
+		if err := w.Drive(t.Context(), a.Drive[0].Thread); err != nil {
+			t.Fatal(err)
+		}
+		status = <-heard
+		for held := true; held; time.Sleep(time.Millisecond) { // until the drive is no longer attended to
+			if _, held, err = h.store.Holder(t.Context(), root.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func brokenAgent(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+	return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "broken", Final: true}
+}
