@@ -130,6 +130,19 @@ func (c *copier) task(ctx context.Context, root store.Thread) (Item, error) {
 		return item, err
 	}
 	item.Head = rows.root().Head
+	// Workers of a team drive its threads under their own leases.
+	var leases []string
+	for _, t := range rows.threads {
+		leases = append(leases, store.ThreadLease(t.ID))
+	}
+	owners, err := c.cfg.From.Holders(ctx, leases)
+	if err != nil {
+		return item, err
+	}
+	for name, owner := range owners {
+		item.State, item.Why = Driven, (&store.HeldError{Name: name, Owner: owner}).Error()
+		return item, nil
+	}
 	seen, why, err := c.compare(ctx, rows)
 	if err != nil || why != "" {
 		item.State, item.Why = Differs, why

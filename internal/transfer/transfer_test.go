@@ -1,0 +1,27 @@
+package transfer_test
+
+import (
+	"testing"
+
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
+	"github.com/plait-run/plait/internal/transfer"
+)
+
+// TestDriven checks that a task is not copied while a worker of a team drives a thread of it, which it does under the
+// lease of that thread.
+func TestDriven(t *testing.T) {
+	const id = "01K0ABCDEFGHJKMNPQRSTVWXYZ"
+	from, to := mem.New(mem.Config{}), mem.New(mem.Config{})
+	row := store.Thread{ID: id, Task: id, Root: id, Kind: store.KindRoot, Status: store.Running}
+	if err := from.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := from.Acquire(t.Context(), store.ThreadLease(id)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to})
+	if err != nil || len(r.Tasks) != 1 || r.Tasks[0].State != transfer.Driven {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
