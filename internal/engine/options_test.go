@@ -139,3 +139,36 @@ func TestMoreAgentsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// Options that a task is given while its conversation is summarised are kept.
+func TestOptionsDuringASummary(t *testing.T) {
+	give := func() error { return nil }
+	s, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		if err := give(); err != nil {
+			return agent.Result{}, err
+		}
+		return finish(ctx, req, emit)
+	})
+	if _, err := engine().Step(t.Context(), row.ID, row.Head); err != nil {
+		t.Fatal(err)
+	}
+	give = func() error {
+		now, err := s.Thread(t.Context(), row.ID)
+		if err != nil {
+			return err
+		}
+		more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
+		return engine().setOptions(t.Context(), []store.Thread{now}, more)
+	}
+	after, err := engine().Compact(t.Context(), Compaction{Thread: row.ID})
+	if err != nil || after.Steps != 2 {
+		t.Fatalf("%+v, %v", after, err)
+	}
+	now, err := s.Thread(t.Context(), row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if opts, err := record.OptionsOf(now); err != nil || opts.Limits.MaxTokens != 1000 {
+		t.Errorf("the task's options are %s, %v", now.Options, err)
+	}
+}

@@ -64,6 +64,18 @@ func TestBytesAreExact(t *testing.T) {
 	}
 }
 
+// TestOneWriter checks that a writer for both outputs is never written to twice at once.
+func TestOneWriter(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	cfg := proc.Config{Path: "/bin/sh", Dir: t.TempDir(), Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &out,
+		Args: []string{"-c", "yes out | head -c 4000000 & yes err | head -c 4000000 >&2; wait"}}
+	mustRun(t.Context(), t, cfg)
+	if out.Len() != 8_000_000 {
+		t.Errorf("%d bytes are left", out.Len())
+	}
+}
+
 func TestExit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

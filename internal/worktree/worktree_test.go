@@ -3,11 +3,13 @@ package worktree_test
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/plait-run/plait/internal/git"
+	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
 )
@@ -135,6 +137,18 @@ func TestSetupRunsOnceInANewTree(t *testing.T) {
 	a := h.ready("a")
 	h.must(h.trees.Prepare(t.Context(), a))
 	h.wantFiles(a.Tree, files{"ran": "TASK\n"})
+}
+
+func TestASetupThatACrashLeftIsEnded(t *testing.T) {
+	h := newSite(t, true, files{"f": "1"}, "true")
+	a := h.path("a")
+	left := exec.Command("sleep", "600")
+	left.Env = proc.Environ(nil, nil, nil, "setup-"+a.ID)
+	h.must(left.Start())
+	h.must(h.trees.EndSetup(t.Context(), a))
+	if err := left.Wait(); err == nil {
+		t.Error("it ended by itself")
+	}
 }
 
 func TestASetupThatFailsIsReportedWithItsLastWords(t *testing.T) {
