@@ -111,14 +111,13 @@ func copyOne(from, to, file string) (parent string, err error) {
 	}
 	defer f.Close()
 	target := filepath.Join(to, rel)
+	info, err := f.Stat()
 	// The session may have been continued in that home: a longer file is newer.
-	if info, err := f.Stat(); err != nil || target != file && info.Size() > size(target) {
-		if err == nil {
-			err = replaceIn(to, rel, f)
-		}
-		if err != nil {
-			return "", err
-		}
+	if err == nil && target != file && info.Size() > size(target) {
+		err = replaceIn(to, rel, f)
+	}
+	if err != nil {
+		return "", err
 	}
 	return parentIn(f), nil
 }
@@ -150,7 +149,10 @@ func lineage(home, session string) (files []string) {
 		}
 		files, session = append(files, found...), ""
 		for _, file := range found {
-			if f, err := openRollout(file); err == nil && session == "" {
+			if session != "" {
+				break
+			}
+			if f, err := openRollout(file); err == nil {
 				session = parentIn(f)
 				f.Close()
 			}
@@ -247,7 +249,7 @@ func readRollout(file string, from int64, keep io.Writer) (rolloutTail, error) {
 				return t, fmt.Errorf("keep rollout: %w", err)
 			}
 		}
-		if len(line) <= maxLine {
+		if len(line) <= maxLine { // a longer one is not understood
 			line = append(line, part...)
 		}
 		if errors.Is(err, bufio.ErrBufferFull) {

@@ -108,8 +108,8 @@ func (e *Engine) limit(ctx context.Context, a *account, row store.Thread) error 
 	return err
 }
 
-// limitAgain takes over the limits of threads whose options have changed.
-func (e *Engine) limitAgain(ctx context.Context, rows []store.ThreadChange) error {
+// newLimits takes over the limits of threads whose options have changed.
+func (e *Engine) newLimits(ctx context.Context, rows []store.ThreadChange) error {
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
 	defer e.ledger.tell() // requests may wait for what is left
