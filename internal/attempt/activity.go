@@ -61,15 +61,11 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 	if len(cut) == 0 {
 		return g, nil
 	}
-	events, err := e.cfg.Store.Events(context.WithoutCancel(ctx), 0,
-		store.EventFilter{Task: c.Row.Task, Thread: c.Row.ID, Types: event.Types(event.AgentItems{})})
-	if err != nil {
-		return nil, fmt.Errorf("read what was seen of attempt %s: %w", p.Row.ID, err)
-	}
-	for _, ev := range events {
+	of := store.EventFilter{Task: c.Row.Task, Thread: c.Row.ID, Types: event.Types(event.AgentItems{})}
+	err := event.Each(context.WithoutCancel(ctx), e.cfg.Store, of, new(int64), func(ev store.Event) error {
 		told, ok := event.Read(ev).(event.AgentItems)
 		if !cut[ev.Attempt] || !ok {
-			continue
+			return nil
 		}
 		g.begin(ev.Attempt, turns[ev.Attempt])
 		for _, data := range told.Items {
@@ -79,6 +75,10 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 			}
 			g.record(item)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read what was seen of attempt %s: %w", p.Row.ID, err)
 	}
 	return g, nil
 }

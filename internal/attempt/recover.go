@@ -89,17 +89,15 @@ func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, er
 // lastSign returns when an attempt whose owner died was last heard of: time after that was not the attempt's
 // work.
 func (e *Runner) lastSign(ctx context.Context, row store.Thread, a store.Attempt) (int64, error) {
-	events, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: row.ID})
-	if err != nil {
-		return 0, err
-	}
 	last := a.StartedAt
-	for _, ev := range events {
+	of := store.EventFilter{Task: row.Task, Thread: row.ID}
+	err := event.Each(ctx, e.cfg.Store, of, new(int64), func(ev store.Event) error {
 		if ev.Attempt == a.ID {
 			last = max(last, ev.TS)
 		}
-	}
-	return last, nil
+		return nil
+	})
+	return last, err
 }
 
 // stageLog keeps a log as a blob, unless it is empty.
