@@ -141,13 +141,12 @@ func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) err
 	return err
 }
 
-// position returns the position of the newest event.
-func (w *workplace) position(ctx context.Context, task string) int64 {
-	events, err := w.store.Events(ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: 1})
-	if err != nil || len(events) == 0 {
-		return 0
-	}
-	return events[0].Pos
+// past has a narrator observe what has happened to a task, and sets pos to the position of the last event.
+func (w *workplace) past(ctx context.Context, task string, tell *narrator, pos *int64) error {
+	return event.Each(ctx, w.store, store.EventFilter{Task: task}, pos, func(ev store.Event) error {
+		tell.Observe(ev)
+		return nil
+	})
 }
 
 // live shows a task on a terminal, and puts its questions to the person.
@@ -155,14 +154,9 @@ func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Ru
 	cfg := a.screen(w, a.err)
 	tell := w.narrator()
 	if row.ID != "" {
-		past, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task})
-		if err != nil {
+		if err := w.past(ctx, row.Task, tell, &r.After); err != nil {
 			return tui.End{}, err
 		}
-		for _, ev := range past {
-			tell.Observe(ev)
-		}
-		r.After = w.position(ctx, row.Task)
 	}
 	r.Task, r.Flow, r.Silent = row.Task, row.Flow, cfg.In == nil || !r.Watch && !r.Resume.Wait
 	cfg.Say = func(ev store.Event) string { return a.stays(tell, ev) }
@@ -206,12 +200,7 @@ func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
 		show = func(ev store.Event) error { return a.line(ev) }
 	}
 	var after int64
-	if events, err := w.store.Events(ctx, 0, store.EventFilter{Task: row.Task}); err == nil {
-		for _, ev := range events {
-			tell.Observe(ev)
-			after = ev.Pos
-		}
-	}
+	w.past(ctx, row.Task, tell, &after) // without it less is told, and the stream reports what is wrong
 	f.done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, after, show) })
 	return f
 }
@@ -227,15 +216,8 @@ func (f *follower) stop() {
 func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64,
 	show func(store.Event) error) error {
 	for seen := pos; ; {
-		events, err := s.Events(context.WithoutCancel(ctx), pos, filter)
-		if err != nil {
+		if err := event.Each(context.WithoutCancel(ctx), s, filter, &pos, show); err != nil {
 			return err
-		}
-		for _, ev := range events {
-			if err := show(ev); err != nil {
-				return err
-			}
-			pos = ev.Pos
 		}
 		if ctx.Err() != nil {
 			return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -189,17 +190,19 @@ position to continue from, empty at the beginning of the task.`,
 			if followOn {
 				return streamEvents(ctx, w.store, filter, after, show)
 			}
-			events, err := w.store.Events(ctx, after, filter)
-			if err != nil {
-				return err
-			}
+			var events []store.Event
 			if filter.Newest {
-				slices.Reverse(events)
-			}
-			for _, ev := range events {
-				if err := show(ev); err != nil {
+				if events, err = w.store.Events(ctx, after, filter); err != nil {
 					return err
 				}
+				slices.Reverse(events)
+				for _, ev := range events {
+					if err := show(ev); err != nil {
+						return err
+					}
+				}
+			} else if err := event.Each(ctx, w.store, filter, &after, show); err != nil {
+				return err
 			}
 			if log := control.LogFile(w.home, row); exists(log) && !a.json {
 				fmt.Fprintln(a.err, "its detached process wrote "+log)
