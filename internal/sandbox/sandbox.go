@@ -104,8 +104,17 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 	req, at := b.req, scratch(b.req)
 	w := proc.Wall{
 		Network: b.Online, Sealed: true, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
-		Read:  slices.Concat([]string{req.Dir, dir, path}, b.use.Read),
-		Write: slices.Concat(b.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}, b.use.Write),
+		Read:  slices.Concat([]string{req.Dir, path}, b.use.Read),
+		Write: slices.Concat(b.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}),
+	}
+	stays := staysIn(req.Dir, w.Hide)
+	for _, place := range b.use.Write {
+		if stays(place) {
+			w.Write = append(w.Write, place)
+		}
+	}
+	if stays(dir) {
+		w.Read = append(w.Read, dir)
 	}
 	for place, to := range map[string]*[]string{req.Bin(): &w.Read, req.Desk.Context: &w.Read, req.Desk.Artifacts: &w.Write} {
 		if place != "" {
@@ -114,8 +123,13 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 	}
 	if req.Access == agent.Write {
 		w.Tree = append(w.Tree, req.Dir)
+		if stays(dir) {
+			w.Tree = append(w.Tree, dir)
+		}
 		for _, name := range guarded {
-			w.Guard = append(w.Guard, filepath.Join(req.Dir, name))
+			if place := filepath.Join(req.Dir, name); stays(place) {
+				w.Guard = append(w.Guard, place)
+			}
 		}
 	}
 	if !b.Online && !b.use.Alone {
@@ -124,6 +138,30 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 		w.Read = append(w.Read, path, filepath.Dir(b.use.Gateway.Socket()))
 	}
 	return w.Around(b.host.Bwrap, path, args)
+}
+
+// staysIn returns a function that reports whether a place is where its name says: if it lies in the tree, it is no link
+// out of it, nor to a place in it that is hidden. An agent that writes in the tree can put links there.
+func staysIn(tree string, hide []string) func(place string) bool {
+	root, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		return func(string) bool { return false }
+	}
+	return func(place string) bool {
+		if !below(tree, place) && !below(root, place) {
+			return true // a person named it
+		}
+		real, err := filepath.EvalSymlinks(place)
+		return err == nil && below(root, real) && !slices.ContainsFunc(hide, func(hidden string) bool {
+			return below(root, hidden) && below(hidden, real)
+		})
+	}
+}
+
+// below reports whether place is dir or lies in it.
+func below(dir, place string) bool {
+	rel, err := filepath.Rel(dir, place)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 // String returns what is enforced, for the record.

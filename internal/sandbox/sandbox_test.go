@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -76,7 +77,8 @@ func TestMain(m *testing.M) {
 }
 
 // TestSocketsAreHidden has a program behind the wall connect to sockets: to that of its gateway it can, to one of
-// another program in the directory for temporary files it cannot. The tree is in that directory too, and can be read.
+// another program in the directory for temporary files it cannot. The tree is in that directory too, and can be read or
+// written, but a link in it shows nothing hidden.
 func TestSocketsAreHidden(t *testing.T) {
 	h := NewHost(Config{Getenv: func(string) string { return "" }})
 	if h.Bwrap == "" {
@@ -92,6 +94,12 @@ func TestSocketsAreHidden(t *testing.T) {
 	defer os.RemoveAll(dir)
 	tree := filepath.Join(dir, "tree")
 	if err := os.MkdirAll(filepath.Join(tree, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	secret := filepath.Join(dir, "hidden", "key")
+	if err := errors.Join(os.Mkdir(filepath.Dir(secret), 0o700), os.WriteFile(secret, nil, 0o600),
+		os.Symlink(filepath.Dir(secret), filepath.Join(tree, ".qwen")),
+		os.Symlink(filepath.Dir(secret), filepath.Join(tree, "granted"))); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "s")
@@ -110,7 +118,8 @@ func TestSocketsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(access agent.Access, env, path string, args ...string) error {
-		b := h.Box(agent.Request{Dir: tree, Access: access, Home: dir}, Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())}})
+		b := h.Box(agent.Request{Dir: tree, Access: access, Home: dir}, Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())},
+			Write: []string{filepath.Join(tree, "granted")}})
 		path, args = b.Around(filepath.Join(tree, "in"), path, args)
 		cmd := exec.Command(path, args...)
 		cmd.Env = []string{env}
@@ -129,6 +138,12 @@ func TestSocketsAreHidden(t *testing.T) {
 		}
 		if err := run(access, "A=b", "/bin/ls", filepath.Join(tree, "in"), tree); err != nil {
 			t.Errorf("%s: the tree: %v", access, err)
+		}
+		if err := run(access, "A=b", "/bin/touch", filepath.Join(tree, "in", "new")); (err == nil) != (access == agent.Write) {
+			t.Errorf("%s: a file in the directory that it works in: %v", access, err)
+		}
+		if err := run(access, "A=b", "/bin/cat", secret); err == nil {
+			t.Errorf("%s: a link in the tree shows what is hidden", access)
 		}
 		if err := run(access, "A=b", "/bin/mkdir", filepath.Join(dir, "new")); err == nil {
 			t.Errorf("%s: a directory could be made beside the tree", access)
