@@ -3,6 +3,7 @@ package acp
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -83,6 +84,31 @@ func TestNobodyAnswers(t *testing.T) {
 	l := fake(t, "asks", "")
 	if y := l.run(t.Context(), l.Request("it")); y.Err != nil || string(y.Res.Output) != "denied" {
 		t.Error(y.Log())
+	}
+}
+
+// A lastWords ends an attempt when an agent that has answered says more before it exits.
+type lastWords struct {
+	io.Writer
+	end func()
+}
+
+func (w lastWords) Write(p []byte) (int, error) {
+	if strings.HasPrefix(string(p), "{}") {
+		w.end()
+	}
+	return w.Writer.Write(p)
+}
+
+// TestStoppedAfterItsAnswer checks that an answer counts if the attempt is stopped while the agent exits.
+func TestStoppedAfterItsAnswer(t *testing.T) {
+	l := fake(t, "late", "done")
+	y := l.Request("it")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	y.Req.Desk.Raw = lastWords{y.Req.Desk.Raw, cancel}
+	if l.run(ctx, y); y.Err != nil || string(y.Res.Output) != "done" || ctx.Err() == nil {
+		t.Errorf("%v\n%s", ctx.Err(), y.Log())
 	}
 }
 

@@ -22,7 +22,7 @@ func (t *conversation) outcome(ctx context.Context, why error, end ending, res p
 	var own *agent.Failure
 	var said *jsonrpc.Error
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && (why != nil || end.err != nil): // otherwise it had answered before
 		return fail(agent.Cancelled, "was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
 	case errors.Is(why, agent.ErrTimeout), errors.Is(why, agent.ErrIdle):
 		return fail(agent.TimedOut, "%s", t.req.Explain(why))

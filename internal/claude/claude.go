@@ -255,9 +255,10 @@ func (a *Agent) environ(s *setup, req agent.Request, env map[string]string) {
 		"IS_SANDBOX": "1", // otherwise it refuses to run without permission prompts as root
 	})
 	maps.Copy(env, a.cfg.Env)
-	if s.gateway != nil { // last, so that no key of the definition gets through
-		delete(env, "ANTHROPIC_AUTH_TOKEN")
+	var drop []string
+	if s.gateway != nil { // last, so that no key of the definition gets through, nor one in Pass
+		drop = []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}
 		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.gateway.Token(), s.box.URL()
 	}
-	s.env = sandbox.Environ(req, a.cfg.Pass, env)
+	s.env = sandbox.Environ(req, a.cfg.Pass, env, drop...)
 }

@@ -3,9 +3,11 @@ package claude
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 	"github.com/plait-run/plait/internal/sandbox"
 )
 
@@ -34,5 +36,26 @@ func TestPlanted(t *testing.T) {
 		if _, err := os.Stat(file); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestNoKeyPassed checks that Claude Code is given no key past the gateway, even if the definition passes it on.
+func TestNoKeyPassed(t *testing.T) {
+	const key = "a-real-key-4711"
+	for _, name := range []string{"ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"} {
+		t.Setenv(name, key)
+	}
+	g, err := gateway.Open(gateway.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	req := agent.Request{Dir: t.TempDir(), Access: agent.Read}
+	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: os.Getenv}})
+	s := &setup{gateway: g, box: h.box.Box(req, sandbox.Use{Gateway: g})}
+	a := &Agent{host: h, cfg: Config{Pass: []string{"ANTHROPIC_*", "CLAUDE_CODE_*"}, Env: map[string]string{"ANTHROPIC_AUTH_TOKEN": key}}}
+	a.environ(s, req, map[string]string{})
+	if strings.Contains(strings.Join(s.env, " "), key) {
+		t.Errorf("it is given the key: %q", s.env)
 	}
 }

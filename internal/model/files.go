@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,8 +24,9 @@ const (
 	maxShown    = 64 << 10 // bytes
 	maxLines    = 2000
 	maxMatches  = 200
-	maxMatch    = 300    // bytes of a matching line
-	maxSearched = 50_000 // files
+	maxMatch    = 300     // bytes of a matching line
+	maxSearched = 50_000  // files
+	maxRead     = 1 << 30 // bytes of the files that one search reads
 )
 
 // files are the files that an agent can reach: directories that no path leads out of.
@@ -197,7 +199,7 @@ func list(p place, rel string) (string, error) {
 }
 
 // search returns the lines that match a pattern, or without a pattern the names of files.
-func (f *files) search(pattern, name, glob string) (string, error) {
+func (f *files) search(ctx context.Context, pattern, name, glob string) (string, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
 		return "", fmt.Errorf("the pattern is wrong: %w", err)
@@ -210,9 +212,11 @@ func (f *files) search(pattern, name, glob string) (string, error) {
 		return "", err
 	}
 	var found []string
-	seen, size := 0, 0
+	seen, size, read := 0, 0, int64(0)
 	err = fs.WalkDir(p.root.FS(), filepath.ToSlash(rel), func(file string, d fs.DirEntry, err error) error {
 		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
 		case err != nil && d == nil:
 			return err
 		case err != nil:
@@ -225,7 +229,10 @@ func (f *files) search(pattern, name, glob string) (string, error) {
 		if ok, _ := path.Match(glob, d.Name()); glob != "" && !ok {
 			return nil
 		}
-		if seen++; seen > maxSearched || len(found) >= maxMatches || size > maxShown {
+		if info, err := d.Info(); err == nil && pattern != "" && info.Size() <= maxFile {
+			read += info.Size()
+		}
+		if seen++; seen > maxSearched || read > maxRead || len(found) >= maxMatches || size > maxShown {
 			return fs.SkipAll
 		}
 		before := len(found)
@@ -240,7 +247,7 @@ func (f *files) search(pattern, name, glob string) (string, error) {
 		return "", plain(name, err)
 	case len(found) == 0:
 		return "[nothing was found]", nil
-	case len(found) >= maxMatches || size > maxShown || seen > maxSearched:
+	case len(found) >= maxMatches || size > maxShown || seen > maxSearched || read > maxRead:
 		found = append(found[:min(len(found), maxMatches)], "[there may be more: search for less]")
 	}
 	return strings.Join(found, "\n"), nil

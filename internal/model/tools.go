@@ -130,7 +130,7 @@ func (t *conversation) use(c call) (text string, wrong bool, err error) {
 	if c.Name == readTool.name {
 		text, err = t.files.read(a.Path, a.From, a.Lines)
 	} else {
-		text, err = t.files.search(a.Pattern, a.Path, a.Name)
+		text, err = t.files.search(t.ctx, a.Pattern, a.Path, a.Name)
 	}
 	if err != nil {
 		text, wrong, e.Phase = err.Error(), true, "failed"
