@@ -42,7 +42,8 @@ tasks and named flows of another record, in a directory such as ~/.local/share/p
 
 The source is verified first; if anything is altered or missing, nothing is imported and the exit
 code is 6. A task is imported completely or not at all. Nothing is overwritten: a task that differs
-from the one here is refused (exit code 7), and the others are imported. After an interruption, run
+from the one here is refused (exit code 7), as is a flow that has the name of a built-in one, and the
+others are imported. After an interruption, run
 it again: it continues where it stopped.
 
 Imported tasks can be read, verified and forked like any other. They run nothing until you continue
@@ -188,6 +189,11 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 			count[it.State]++
 			if it.State == transfer.Imported {
 				fmt.Fprintf(out, "%s  %s\n", it.Short, it.ID)
+			}
+		}
+		for _, it := range res.Flows {
+			if it.State == transfer.Imported {
+				fmt.Fprintf(out, "flow %s  %s\n", safe(it.ID), it.Head.Short())
 			}
 		}
 		for _, it := range res.Refused() {

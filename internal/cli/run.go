@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -358,13 +359,22 @@ func (a *app) cancelCmd() *cobra.Command {
 		Args:              atLeast(1, "one task or more"),
 		ValidArgsFunction: a.completeMany(store.Pending, store.Running, store.Blocked),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, name := range args {
-				w, row, err := a.openThread(cmd.Context(), name)
-				if err != nil {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			rows := make([]store.Thread, len(args)) // all are found before the first is cancelled
+			for i, name := range args {
+				if rows[i], err = w.threadID(cmd.Context(), name); err != nil {
 					return err
 				}
-				if row, err = w.control.Cancel(cmd.Context(), row.ID); err != nil {
-					return err
+			}
+			var failed error
+			for _, row := range rows {
+				row, err := w.control.Cancel(cmd.Context(), row.ID)
+				if err != nil {
+					failed = errors.Join(failed, err)
+					continue
 				}
 				res := view.NewStanding(row)
 				if row.Wanted == store.WantCancel && !row.Ended() {
@@ -376,7 +386,7 @@ func (a *app) cancelCmd() *cobra.Command {
 					return err
 				}
 			}
-			return nil
+			return failed
 		},
 	}
 }

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
@@ -79,7 +81,9 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if f.Rejoin {
 		return c.rejoin(ctx, e, f, at, def, place, id)
 	}
-	next = thread.Fork(row, id, at.step, at.number, now.UnixMilli())
+	if next, err = c.forked(ctx, row, id, at, now.UnixMilli()); err != nil {
+		return next, batch, err
+	}
 	next.Path = place
 	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
 		return next, batch, err
@@ -98,6 +102,26 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	batch.Threads = []store.ThreadChange{{Row: next}}
 	batch.Events = forkEvents(next, at)
 	return next, batch, nil
+}
+
+// forked returns the row of a fork. If its task was imported and not taken over, neither is the fork, whatever part of
+// the task it was made of.
+func (c *Controller) forked(ctx context.Context, row store.Thread, id string, at forkPoint, now int64) (store.Thread, error) {
+	next := thread.Fork(row, id, at.step, at.number, now)
+	root, err := c.cfg.Store.Thread(ctx, row.Root)
+	if err != nil {
+		return next, err
+	}
+	from, err := Imported(root)
+	if err != nil || from == "" {
+		return next, err
+	}
+	opts, err := record.OptionsOf(next)
+	if err == nil {
+		opts.Imported = from
+		next.Options, err = json.Marshal(opts)
+	}
+	return next, err
 }
 
 func forkEvents(next store.Thread, at forkPoint) []store.Event {

@@ -297,3 +297,22 @@ func TestOneWriterAtATime(t *testing.T) {
 		}
 	}
 }
+
+// TestForkOfAnImportedPart checks that a fork of any part of an imported task counts as imported: it runs nothing unasked.
+func TestForkOfAnImportedPart(t *testing.T) {
+	h := newHouse(t, nil)
+	root := h.begin(h.controller(), race)
+	was := root.State()
+	root.Options = []byte(`{"imported":"there"}`)
+	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: root, From: was}}}); err != nil {
+		t.Fatal(err)
+	}
+	part := store.Thread{ID: "part", Root: root.ID, Task: root.ID, Kind: store.KindPath}
+	next, err := h.controller().forked(t.Context(), part, "next", forkPoint{}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from, err := Imported(next); from != "there" || err != nil {
+		t.Errorf("imported from %q, %v", from, err)
+	}
+}

@@ -33,7 +33,9 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 		return next, batch, err
 	}
 	now := c.cfg.Now().UnixMilli()
-	next = thread.Fork(parent, id, up.step, up.number, now)
+	if next, err = c.forked(ctx, parent, id, up, now); err != nil {
+		return next, batch, err
+	}
 	if next.Path, err = c.position(ctx, def, up); err != nil {
 		return next, batch, err
 	}

@@ -217,7 +217,7 @@ func (s *slot) Resume(ctx context.Context) error {
 	switch shared := s.engine.cfg.Shared; {
 	case s.task == nil:
 	case shared && s.turn == nil:
-		turn, err := s.ofTask(ctx, s.task.leases())
+		turn, err := s.ofTask(ctx, s.task.root)
 		if err != nil {
 			return err
 		}
@@ -263,9 +263,18 @@ func (s *slots) writer(tree string) *treeLock {
 // turnEvery is how often a process asks the store for a free slot of a task.
 const turnEvery = 250 * time.Millisecond
 
-// ofTask waits for one of the slots of a task that several hosts drive. It returns nil if there are none.
-func (s *slots) ofTask(ctx context.Context, names []string) (store.Lease, error) {
-	for len(names) > 0 {
+// ofTask waits for one of the slots of a task that several hosts drive. It returns nil if their number is not limited,
+// which may change meanwhile.
+func (s *slots) ofTask(ctx context.Context, root store.Thread) (store.Lease, error) {
+	for {
+		t, err := s.of(context.WithoutCancel(ctx), root)
+		if err != nil {
+			return nil, err
+		}
+		names := t.leases()
+		if len(names) == 0 {
+			return nil, nil
+		}
 		for i, first := 0, rand.IntN(len(names)); i < len(names); i++ {
 			lease, err := s.engine.cfg.Store.Acquire(context.WithoutCancel(ctx), names[(first+i)%len(names)])
 			var held *store.HeldError
@@ -279,7 +288,6 @@ func (s *slots) ofTask(ctx context.Context, names []string) (store.Lease, error)
 		case <-time.After(turnEvery):
 		}
 	}
-	return nil, nil
 }
 
 // onMachine waits for one of the machine's slots.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/verify"
@@ -215,6 +216,7 @@ func (c *copier) registry(ctx context.Context) error {
 			roots = append(roots, old.Hash)
 		}
 		kept, err := c.cfg.To.Flow(ctx, f.Name)
+		_, builtIn := flow.LoadBuiltIn(f.Name)
 		switch {
 		case err == nil && kept.Hash == f.Hash:
 			item.State = There
@@ -222,6 +224,9 @@ func (c *copier) registry(ctx context.Context) error {
 			item.State, item.Why = Differs, "the name means bundle "+kept.Hash.Short()+" here"
 		case !errors.Is(err, store.ErrNotFound):
 			return err
+		case builtIn && c.cfg.Source != "":
+			// Otherwise what is imported would run when the person means the built-in flow.
+			item.State, item.Why = Differs, "the name means a built-in flow here"
 		default:
 			if err := c.objects(ctx, roots, "registry", false); err != nil {
 				return err

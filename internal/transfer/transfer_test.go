@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"testing"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/transfer"
@@ -23,5 +24,22 @@ func TestDriven(t *testing.T) {
 	r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to})
 	if err != nil || len(r.Tasks) != 1 || r.Tasks[0].State != transfer.Driven {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestBuiltInNames checks that an imported flow does not take the name of a built-in one, which people mean by it.
+func TestBuiltInNames(t *testing.T) {
+	for source, want := range map[string]string{"there": transfer.Differs, "": transfer.Imported} {
+		from, to := mem.New(mem.Config{}), mem.New(mem.Config{})
+		data := []byte(`{}`)
+		o := store.Object{Hash: dag.Sum(data), Kind: store.Blob, Data: data}
+		row := store.Flow{Name: "solo", Hash: o.Hash}
+		if err := from.Commit(t.Context(), store.Batch{Objects: []store.Object{o}, Flows: []store.FlowChange{{Row: row}}}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to, Source: source})
+		if err != nil || len(r.Flows) != 1 || r.Flows[0].State != want {
+			t.Errorf("from %q: %+v, %v", source, r, err)
+		}
 	}
 }
