@@ -28,7 +28,7 @@ and a fork from before it undoes it.`,
 			if err != nil {
 				return err
 			}
-			if err := a.consent(w, nil, f.trust); err != nil {
+			if err := a.consent(w, control.Found{}, f.trust); err != nil {
 				return err
 			}
 			var follow *follower

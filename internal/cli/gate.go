@@ -231,7 +231,7 @@ func (a *app) openAgreed(ctx context.Context, w *workplace, row store.Thread) (*
 	if err != nil {
 		return nil, err
 	}
-	if err := a.consent(there, nil, false); err != nil {
+	if err := a.consent(there, control.Found{}, false); err != nil {
 		return nil, view.Advise(err, "answer without --resume, then continue with: plait resume %s --trust",
 			w.view().Names().Of(ctx, row))
 	}

@@ -63,8 +63,8 @@ configuration can let it answer by itself.`,
 // agreedBefore returns why a model may not start a flow: a person has not yet agreed to the project files that
 // it and the configuration take commands from. Unlike with plait run, starting it is not consent.
 func (w *workplace) agreedBefore(f control.Found) error {
-	t, all, err := w.trust(f.Files)
-	if err != nil || t.Agreed(all) {
+	t, commands, _, err := w.trust(f)
+	if err != nil || t.Agreed(both(commands, f.Files)) {
 		return err
 	}
 	return fmt.Errorf("your user has not approved the files of flow %s, or the configuration of the project, in their current form: "+

@@ -45,7 +45,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 			if err != nil {
 				return err
 			}
-			if err := a.consent(w, nil, f.trust); err != nil {
+			if err := a.consent(w, control.Found{}, f.trust); err != nil {
 				return err
 			}
 			if from != "" {

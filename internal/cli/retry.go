@@ -36,7 +36,7 @@ The fork is a new task; the original is unchanged.`,
 			if err != nil {
 				return err
 			}
-			if err := a.consent(w, nil, f.trust); err != nil {
+			if err := a.consent(w, control.Found{}, f.trust); err != nil {
 				return err
 			}
 			again, err := w.control.Retry(ctx, control.Retry{Thread: row.ID, From: from, Prompt: prompt, Options: opts})

@@ -248,7 +248,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if note := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace)); note != "" && !f.quiet && !a.json {
 				fmt.Fprintln(a.err, "note: "+note)
 			}
-			if err := a.consent(w, commandFiles(found), f.trust); err != nil {
+			if err := a.consent(w, found, f.trust); err != nil {
 				return err
 			}
 			if _, err := config.Init(w.workspace, w.home); err != nil {
@@ -321,7 +321,7 @@ imported task runs commands of its flow only with --trust.`,
 			if err != nil {
 				return err
 			}
-			if err := a.consent(w, nil, f.trust); err != nil {
+			if err := a.consent(w, control.Found{}, f.trust); err != nil {
 				return err
 			}
 			opts.Context, opts.On, opts.Needs = contextForm, f.on, f.needs

@@ -184,19 +184,19 @@ func (a *app) agreed(w *workplace, f control.Found) error {
 	if !reflect.DeepEqual(now, w.settings) {
 		return errors.New("the configuration changed since this program was started: restart it")
 	}
-	t, all, err := w.trust(commandFiles(f))
+	t, commands, others, err := w.trust(f)
 	if err != nil {
 		return err
 	}
-	if changed := t.Check(all); len(changed) > 0 {
+	if changed := t.Check(commands); len(changed) > 0 {
 		allow := "resume TASK --trust"
 		if f.Bundle.Name != "" {
 			allow = "run " + f.Bundle.Name + " -p PROMPT --trust"
 		}
-		return fmt.Errorf("%s changed since commands from it were last run; review the change, "+
+		return fmt.Errorf("%s changed since it was last used; review the change, "+
 			"then allow it with: plait %s", changedFiles(changed), allow)
 	}
-	return t.Consent(all)
+	return t.Consent(both(commands, others))
 }
 
 // browse asks the desktop to open a page. It only warns if it cannot: the address was

@@ -186,12 +186,12 @@ func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
 
 // consent makes sure that the person agreed to the project files that commands
 // are taken from: the configuration's, and the flow's.
-func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
-	t, all, err := w.trust(files)
+func (a *app) consent(w *workplace, f control.Found, trust bool) error {
+	t, commands, others, err := w.trust(f)
 	if err != nil {
 		return err
 	}
-	changed := t.Check(all)
+	changed := t.Check(commands)
 	if len(changed) > 0 && !trust {
 		for _, c := range changed {
 			if !a.json {
@@ -199,28 +199,39 @@ func (a *app) consent(w *workplace, files map[string][]byte, trust bool) error {
 			}
 		}
 		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+safe(changedFiles(changed))+"?") {
-			return usagef("%s changed since commands from it were last run; look at the change, then allow it with --trust",
-				changedFiles(changed))
+			return usagef("%s changed since it was last used; look at the change, then allow it with --trust", changedFiles(changed))
 		}
 	}
-	return t.Consent(all)
+	return t.Consent(both(commands, others))
 }
 
-// trust returns what the person has agreed to so far, and all project files that commands
-// are taken from: the configuration's, and the flow's.
-func (w *workplace) trust(files map[string][]byte) (*config.Trust, map[string][]byte, error) {
-	all := map[string][]byte{}
-	maps.Copy(all, files)
+func both(commands, others map[string][]byte) map[string][]byte {
+	all := maps.Clone(commands)
+	maps.Copy(all, others)
+	return all
+}
+
+// trust returns what the person has agreed to so far, the project files that commands are taken from, which are the
+// configuration's and the flow's, and those that have none: if they get some, the person is asked.
+func (w *workplace) trust(f control.Found) (t *config.Trust, commands, others map[string][]byte, err error) {
+	commands, others = map[string][]byte{}, map[string][]byte{}
+	if hasCommands(f) {
+		maps.Copy(commands, f.Files)
+	} else {
+		maps.Copy(others, f.Files)
+	}
 	project := config.ProjectFile(w.workspace)
-	commands := []string{w.settings.Setup.From}
+	from := []string{w.settings.Setup.From}
 	for _, v := range w.settings.Agents {
-		commands = append(commands, v.From)
+		from = append(from, v.From)
 	}
-	if slices.ContainsFunc(commands, func(from string) bool { return strings.HasPrefix(from, project) }) {
-		all[project] = w.settings.Project
+	if slices.ContainsFunc(from, func(place string) bool { return strings.HasPrefix(place, project) }) {
+		commands[project] = w.settings.Project
+	} else if w.settings.Project != nil {
+		others[project] = w.settings.Project
 	}
-	t, err := config.OpenTrust(w.home)
-	return t, all, err
+	t, err = config.OpenTrust(w.home)
+	return t, commands, others, err
 }
 
 func changedFiles(changed []config.Changed) string {
@@ -231,18 +242,18 @@ func changedFiles(changed []config.Changed) string {
 	return strings.Join(names, ", ")
 }
 
-// commandFiles returns the files of a flow that commands are taken from.
-func commandFiles(f control.Found) map[string][]byte {
+// hasCommands reports whether a flow's files say what runs, and where keys go.
+func hasCommands(f control.Found) bool {
 	for _, raw := range f.Bundle.Flows {
-		// An agent's command, Codex's program, the key sent to a model's server, MCP servers in its settings or of the
-		// user, and whatever widens its sandbox.
-		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"mcp_servers`, `"mcp":[`, `"sandbox":{`, `"pass":[`} {
+		// An agent's command, Codex's program, the key sent to a model's server, that server, MCP servers in its settings or
+		// of the user, all other settings and variables, which can name programs and servers, and whatever widens its sandbox.
+		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"url":"`, `"mcp":[`, `"config":{`, `"env":{`, `"sandbox":{`, `"pass":[`} {
 			if bytes.Contains(raw, []byte(key)) {
-				return f.Files
+				return true
 			}
 		}
 	}
-	return nil
+	return false
 }
 
 // openThread opens the workplace of the current directory and finds the thread that was

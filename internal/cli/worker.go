@@ -249,7 +249,7 @@ func (p *workplaces) control(ctx context.Context, root store.Thread) (*control.C
 	}
 	w, err := p.app.open(ctx, dir)
 	if err == nil {
-		err = p.app.consent(w, nil, false)
+		err = p.app.consent(w, control.Found{}, false)
 	}
 	if err != nil {
 		return nil, err

@@ -53,6 +53,10 @@ var sandboxes = map[agent.Access]string{
 	agent.Full:  "danger-full-access",
 }
 
+// projectFiles are the directories of a tree from which Plait takes commands. A person agrees to their files as they
+// were when they were first used.
+var projectFiles = []string{".plait", ".workflows"}
+
 // helpers is the directory, below Codex's home, of the programs by which it starts commands.
 var helpers = filepath.Join("tmp", "arg0-"+runtime.GOOS)
 
@@ -104,6 +108,11 @@ func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	dir := resolve(s.dir)
 	if req.Access == agent.Write {
 		files[dir] = "write"
+		for _, name := range projectFiles {
+			if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+				files[filepath.Join(dir, name)] = "read"
+			}
+		}
 	} else if files[dir] == nil {
 		files[dir] = "read"
 	}

@@ -280,3 +280,28 @@ func TestAppProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestAppProjectFiles checks that commands of an agent that writes cannot change what Plait runs outside a sandbox.
+func TestAppProjectFiles(t *testing.T) {
+	l := newLab(t, `
+turns:
+- steps:
+  - items:
+    - run: {cmd: "echo a > .plait/config.yaml; mkdir .plait/flows; echo b > tree.txt; echo c > .plait/tasks/t/artifacts/c.txt"}
+  - items:
+    - answer: "{{output 1}}"
+`)
+	y := l.try(t, "go")
+	plait := filepath.Join(y.req.Dir, ".plait")
+	y.req.Desk.Artifacts = filepath.Join(plait, "tasks", "t", "artifacts")
+	if err := os.MkdirAll(y.req.Desk.Artifacts, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	y.works(t, l.agent)
+	for file, want := range map[string]bool{filepath.Join(plait, "config.yaml"): false, filepath.Join(plait, "flows"): false,
+		filepath.Join(y.req.Dir, "tree.txt"): true, filepath.Join(y.req.Desk.Artifacts, "c.txt"): true} {
+		if _, err := os.Stat(file); (err == nil) != want {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

@@ -9,9 +9,9 @@ type ratchet struct {
 // held are today's figures, those of lines and references with a little room. A change that lowers
 // one lowers it here; one that must raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {86_900, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
+	"lines of code": {87_200, "it was set before 15 rooms came (12,100 lines: kinds of agents, gateway, hosts, " +
 		"screen); those that were there have grown with what they do, and by 1,000 lines with what was mended of them"},
-	"engine+control+record+attempt+worktree+notes": {14_950, "attempts came to have sessions, steering, budgets, " +
+	"engine+control+record+attempt+worktree+notes": {15_050, "attempts came to have sessions, steering, budgets, " +
 		"recorded traffic and instructions; control has replay, retry, workers and handing over, engine what all " +
 		"workers of a team use, worktree branches and uploads"},
 	"run: hops": {67, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
