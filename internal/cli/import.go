@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/heap"
 	"github.com/plait-run/plait/internal/lock"
@@ -73,7 +74,7 @@ record, nor are the raw logs of attempts that never ended.`,
 				From: src.store, To: w.store, By: gate.Person(), Now: time.Now, Progress: a.progress("tasks imported"),
 			}
 			if !trust {
-				cfg.Source = src.name
+				cfg.Source, cfg.Reserved = src.name, builtIn
 			}
 			if src.task != "" {
 				cfg.Workspace = w.workspace
@@ -202,6 +203,12 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 		fmt.Fprintf(out, "%d tasks %s, %d already there, %d refused; %d objects, %s\n", count[transfer.Imported], done,
 			count[transfer.There], len(res.Refused()), res.Objects, size(res.Bytes))
 	})
+}
+
+// builtIn reports whether a flow is built in.
+func builtIn(name string) bool {
+	_, ok := flow.LoadBuiltIn(name)
+	return ok
 }
 
 // A source is an opened record to import from.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -225,5 +226,19 @@ func TestPlainSaysWhatIsNotKept(t *testing.T) {
 	askPlain(t.Context(), p, row.ID)
 	if !strings.Contains(out.String(), "no longer asked here: ") || !strings.Contains(out.String(), "the disk is full") {
 		t.Errorf("it says %q", out.String())
+	}
+}
+
+// TestPlainTypedTooEarly checks that a line that was typed before anything is asked answers nothing, and that the end of
+// the input is heard meanwhile.
+func TestPlainTypedTooEarly(t *testing.T) {
+	s := mem.New(mem.Config{})
+	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: killID, CreatedAt: 1},
+		housetest.Bundle(t, housetest.TwoSteps("read")), "go")
+	var out bytes.Buffer
+	p := tui.NewPlain(tui.Config{Store: s, Views: &view.Reader{Store: s, Nodes: thread.NewReader(s)},
+		Book: gate.New(gate.Config{Store: s}), Person: "ada", In: strings.NewReader("blue\n"), Out: &out})
+	if err := p.Ask(t.Context(), row.ID, nil); !errors.Is(err, io.EOF) || !strings.Contains(out.String(), "that line was not sent") {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

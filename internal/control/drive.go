@@ -190,10 +190,14 @@ func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.T
 }
 
 // ReadNotes reads what people wrote into the notes of a task that is not being driven, and reports whether that
-// answered a question. If the task is being driven it reads nothing, since the driver does.
+// answered a question. If the task is being driven it reads nothing, since the driver does. Those of a team's task are
+// not read.
 func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered bool, err error) {
+	if Team(row) {
+		return false, nil
+	}
 	var held *store.HeldError
-	for _, name := range []string{readsNotes(row.Root), row.Root} {
+	for _, name := range []string{store.NotesLease(row.Root), row.Root} {
 		lease, err := c.cfg.Store.Acquire(ctx, name)
 		if errors.As(err, &held) {
 			return false, nil
@@ -206,9 +210,6 @@ func (c *Controller) ReadNotes(ctx context.Context, row store.Thread) (answered 
 	return notes.Read(ctx, c.notesOf(row)), nil
 }
 
-// readsNotes is the name of a lease that marks the holder of a task's lease as only reading its notes.
-func readsNotes(task string) string { return "notes-" + task }
-
 // acquire takes the lease of a task. A process that only reads the task's notes holds the lease briefly:
 // acquire waits for it.
 func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, error) {
@@ -218,7 +219,7 @@ func (c *Controller) acquire(ctx context.Context, task string) (store.Lease, err
 		if !errors.As(err, &held) {
 			return lease, err
 		}
-		_, read, lookErr := c.cfg.Store.Holder(ctx, readsNotes(task))
+		_, read, lookErr := c.cfg.Store.Holder(ctx, store.NotesLease(task))
 		if lookErr != nil || !read && !again {
 			return nil, err
 		}

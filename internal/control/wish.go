@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -163,7 +164,7 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 func removeHome(home string) error {
 	var errs error
 	apart, err := os.Readlink(filepath.Join(home, "codex"))
-	if err == nil && filepath.IsAbs(apart) && filepath.Base(filepath.Dir(apart)) == "codex" {
+	if err == nil && filepath.IsAbs(apart) && strings.HasSuffix(filepath.Dir(apart), filepath.Join("plait", "codex")) {
 		entries, _ := os.ReadDir(apart)
 		for _, e := range entries {
 			errs = errors.Join(errs, os.RemoveAll(filepath.Join(apart, e.Name())))

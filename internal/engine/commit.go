@@ -71,6 +71,9 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 // after a crash between the batch and its start, no one can tell whether it began. It ignores errors, since the
 // next step will meet them again.
 func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Batch) {
+	if e.draining.Load() {
+		return
+	}
 	if next.Row.Wanted != "" || e.cfg.Shared && next.account.limited(limitsAttempts) {
 		return // an attempt that others begin would make this commit fail
 	}

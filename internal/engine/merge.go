@@ -35,6 +35,13 @@ func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (stor
 		c.Row.Host = e.cfg.Worker
 	}
 	row, err := e.join(ctx, c, f)
+	if errors.Is(err, worktree.ErrRefused) { // the merged files are too large for other workers
+		why, err := e.refuseMerge(ctx, c, f, err)
+		if err != nil {
+			return c.Row, err
+		}
+		return e.block(ctx, c, *why)
+	}
 	if err == nil && row.Head != head && f.decision.Outcome == flow.Joined {
 		err = e.cfg.Trees.Tidy(ctx, f.threads, f.decision.Merge)
 	}
@@ -48,14 +55,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 		if !errors.Is(err, worktree.ErrRefused) {
 			return nil, err
 		}
-		// An agent left it this way, and trying again does not help.
-		if f.decision.Merge != nil {
-			if err := e.keepMerge(ctx, c, f, nil); err != nil {
-				return nil, err
-			}
-		}
-		return &store.Reason{Kind: store.ReasonAttempts, Message: err.Error() +
-			"; resolve it and resume, or resume and keep everything on branches"}, nil
+		return e.refuseMerge(ctx, c, f, err)
 	}
 	var changed error
 	for range 3 { // repeat if a person changes the files meanwhile, or the process that merged them died
@@ -86,6 +86,17 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 	return &store.Reason{Kind: store.ReasonConflict, Message: "changes cannot be merged into " +
 		worktree.Of(c.Row) + ": " +
 		changed.Error() + "; resume when nothing changes these files any more"}, nil
+}
+
+// refuseMerge returns why files cannot be merged: an agent left them this way, and trying again does not help.
+func (e *Engine) refuseMerge(ctx context.Context, c *threadState, f *forked, err error) (*store.Reason, error) {
+	if f.decision.Merge != nil {
+		if err := e.keepMerge(ctx, c, f, nil); err != nil {
+			return nil, err
+		}
+	}
+	return &store.Reason{Kind: store.ReasonAttempts, Message: err.Error() +
+		"; resolve it and resume, or resume and keep everything on branches"}, nil
 }
 
 // keepMerge records, next to the decision about a join, how the files that its paths changed are merged. It

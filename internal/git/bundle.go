@@ -36,16 +36,16 @@ const onHead = "on "
 
 // Bundle writes the files of a tree as a git bundle, and keeps its commit under a ref below refs/plait/, so
 // that the next one can build on it. If the repository does not have the commit onto, or onto is "",
-// it has the whole tree. The file is already unlinked; the caller must close it. Files that Unbundle would not
-// accept are refused: the error then matches ErrRefused.
-func (r *Repo) Bundle(ctx context.Context, ref, tree, onto string) (b Bundle, bytes *os.File, err error) {
-	if b, bytes, err = r.bundle(ctx, ref, tree, onto); err != nil {
+// it has the whole tree. The file is already unlinked; the caller must close it. If bounded, files that Unbundle would
+// not accept are refused: the error then matches ErrRefused.
+func (r *Repo) Bundle(ctx context.Context, ref, tree, onto string, bounded bool) (b Bundle, bytes *os.File, err error) {
+	if b, bytes, err = r.bundle(ctx, ref, tree, onto, bounded); err != nil {
 		return b, nil, fmt.Errorf("bundle tree %s: %w", tree, err)
 	}
 	return b, bytes, nil
 }
 
-func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, file *os.File, err error) {
+func (r *Repo) bundle(ctx context.Context, ref, tree, onto string, bounded bool) (b Bundle, file *os.File, err error) {
 	if err := checkRef(ref); err != nil {
 		return b, nil, err
 	}
@@ -57,8 +57,10 @@ func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, fi
 	if b.Tree, err = s.treeOf(ctx, tree); err != nil {
 		return b, nil, err
 	}
-	if err := s.checkSize(ctx, b.Tree, ErrRefused); err != nil {
-		return b, nil, err
+	if bounded {
+		if err := s.checkSize(ctx, b.Tree, ErrRefused); err != nil {
+			return b, nil, err
+		}
 	}
 	if onto != "" {
 		if err := r.checkHex(onto); err != nil {
@@ -94,7 +96,7 @@ func (r *Repo) bundle(ctx context.Context, ref, tree, onto string) (b Bundle, fi
 		return b, nil, err
 	}
 	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxBundle {
+	if err == nil && bounded && info.Size() > maxBundle {
 		err = fmt.Errorf("%w: it has over %d bytes", ErrRefused, maxBundle)
 	}
 	if err != nil {

@@ -198,6 +198,9 @@ func LeaseName(name string) bool {
 // ThreadLease returns the name of the lease for driving a single thread of a task that has several drivers.
 func ThreadLease(id string) string { return "thread-" + id }
 
+// NotesLease returns the name of a lease that marks the holder of a task's lease as only reading its notes.
+func NotesLease(task string) string { return "notes-" + task }
+
 // LeaseTTL is how long a process may be silent before others may take what it holds, where
 // its death cannot be known. LeaseLost is how long before it is told that it has lost them.
 const (

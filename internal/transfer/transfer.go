@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/verify"
@@ -32,8 +31,10 @@ type Config struct {
 	Workspace string
 	// Source names what is imported, for the record and for people: an imported task is not
 	// driven until a person resumes it. "": it continues as it would in From.
-	Source   string
-	By       string // who imports
+	Source string
+	By     string // who imports
+	// Reserved reports whether people mean something else by the name of a flow, which is then not copied. Nil: none.
+	Reserved func(flow string) bool
 	Now      func() time.Time
 	Progress func(done, total int) // in tasks; may be nil
 }
@@ -216,7 +217,6 @@ func (c *copier) registry(ctx context.Context) error {
 			roots = append(roots, old.Hash)
 		}
 		kept, err := c.cfg.To.Flow(ctx, f.Name)
-		_, builtIn := flow.LoadBuiltIn(f.Name)
 		switch {
 		case err == nil && kept.Hash == f.Hash:
 			item.State = There
@@ -224,8 +224,7 @@ func (c *copier) registry(ctx context.Context) error {
 			item.State, item.Why = Differs, "the name means bundle "+kept.Hash.Short()+" here"
 		case !errors.Is(err, store.ErrNotFound):
 			return err
-		case builtIn && c.cfg.Source != "":
-			// Otherwise what is imported would run when the person means the built-in flow.
+		case c.cfg.Reserved != nil && c.cfg.Reserved(f.Name):
 			item.State, item.Why = Differs, "the name means a built-in flow here"
 		default:
 			if err := c.objects(ctx, roots, "registry", false); err != nil {

@@ -27,19 +27,20 @@ func TestDriven(t *testing.T) {
 	}
 }
 
-// TestBuiltInNames checks that an imported flow does not take the name of a built-in one, which people mean by it.
-func TestBuiltInNames(t *testing.T) {
-	for source, want := range map[string]string{"there": transfer.Differs, "": transfer.Imported} {
+// TestReservedNames checks that an imported flow does not take a name by which people mean another one.
+func TestReservedNames(t *testing.T) {
+	for name, want := range map[string]string{"solo": transfer.Differs, "other": transfer.Imported} {
 		from, to := mem.New(mem.Config{}), mem.New(mem.Config{})
 		data := []byte(`{}`)
 		o := store.Object{Hash: dag.Sum(data), Kind: store.Blob, Data: data}
-		row := store.Flow{Name: "solo", Hash: o.Hash}
+		row := store.Flow{Name: name, Hash: o.Hash}
 		if err := from.Commit(t.Context(), store.Batch{Objects: []store.Object{o}, Flows: []store.FlowChange{{Row: row}}}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to, Source: source})
+		r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to,
+			Reserved: func(name string) bool { return name == "solo" }})
 		if err != nil || len(r.Flows) != 1 || r.Flows[0].State != want {
-			t.Errorf("from %q: %+v, %v", source, r, err)
+			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
 }

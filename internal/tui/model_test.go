@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
@@ -403,5 +404,35 @@ func TestPrice(t *testing.T) {
 	got := strings.Join(treeLines(tree(r.task, nil), noon, 80), "\n")
 	if !strings.Contains(got, "$1.23") || !strings.Contains(got, "20k tok") {
 		t.Errorf("it tells\n%s", got)
+	}
+}
+
+// Text that a task did not accept is in the input line again.
+func TestRefusedText(t *testing.T) {
+	s := &screen{task: newTaskPane("T")}
+	say := func() {
+		s.task.talking = true
+		s.task.talk.SetValue("a long instruction")
+		s.task.inputKey(press("enter"))
+	}
+	say()
+	if s.settle(false); s.task.talking || s.task.talk.Value() != "" {
+		t.Errorf("accepted text is there again: %q", s.task.talk.Value())
+	}
+	say()
+	if s.settle(true); !s.task.talking || s.task.talk.Value() != "a long instruction" {
+		t.Errorf("refused text is gone: %q", s.task.talk.Value())
+	}
+}
+
+// A list of questions that was read before a question was asked does not end it.
+func TestOlderListOfQuestions(t *testing.T) {
+	asked := store.Gate{ID: "g", Digest: dag.Sum([]byte("it"))}
+	q := &question{gateCard: gateCard{gate: asked}}
+	if q.check(nil); q.gone == "" {
+		t.Error("it is open although it is not listed")
+	}
+	if q.check([]store.Gate{asked}); q.gone != "" {
+		t.Errorf("it is listed again, and %s", q.gone)
 	}
 }

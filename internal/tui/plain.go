@@ -114,10 +114,6 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 	var open []store.Gate
 	var shown *question
 	for {
-		var typed chan string
-		if shown != nil {
-			typed = p.typed
-		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -131,11 +127,17 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 				fmt.Fprintf(p, "\n%s needs no answer any more.\n", shown.gate.ID)
 				shown = nil
 			}
-		case l, ok := <-typed:
+		case l, ok := <-p.typed:
 			p.ask("")
 			if !ok {
 				fmt.Fprintln(p)
 				return io.EOF
+			}
+			if shown == nil {
+				if strings.TrimSpace(l) != "" {
+					fmt.Fprintln(p, "Nothing is asked now: that line was not sent.")
+				}
+				continue
 			}
 			g, err := p.answer(ctx, shown, l)
 			switch {

@@ -270,6 +270,7 @@ func (q *question) check(open []store.Gate) {
 		if g.ID != q.gate.ID {
 			continue
 		}
+		q.gone = "" // what said otherwise was read before it was asked
 		if g.Digest != q.gate.Digest {
 			q.gone = "It asks for something else now: go back and look at it again. Nothing was sent."
 		}

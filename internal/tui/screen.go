@@ -8,6 +8,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -100,6 +101,7 @@ func (s *screen) take(msg any) []order {
 		if m.err != nil && !harmless(m.err) {
 			s.note = "task " + m.row.Short + " stopped: " + view.OneLine(m.err.Error(), 200)
 		}
+		s.settle(errors.Is(m.err, control.ErrUsage))
 		return s.look()
 	case detached:
 		if m.err != nil {
@@ -111,6 +113,7 @@ func (s *screen) take(msg any) []order {
 		if m.err != nil {
 			s.note = view.OneLine(m.err.Error(), 200)
 		}
+		s.settle(m.err != nil)
 		return s.look()
 	case tea.PasteMsg:
 		s.paste(m)
@@ -118,6 +121,17 @@ func (s *screen) take(msg any) []order {
 		return s.key(m)
 	}
 	return nil
+}
+
+// settle ends the wait for what was said to the task that is shown.
+func (s *screen) settle(refused bool) {
+	switch {
+	case s.task == nil:
+	case refused:
+		s.task.refused()
+	default:
+		s.task.saying = ""
+	}
 }
 
 // look rereads what is shown.

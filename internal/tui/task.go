@@ -26,8 +26,9 @@ type taskPane struct {
 	cursor  string    // see keys
 	talk    textinput.Model
 	talking bool
-	top     int // number of lines scrolled to read below the tree
-	most    int // maximum of top
+	saying  string // sent, but not yet known to be accepted
+	top     int    // number of lines scrolled to read below the tree
+	most    int    // maximum of top
 }
 
 // resize sets the size of the pane.
@@ -247,6 +248,16 @@ func askLine(a gateCard, width int) string {
 	return fit("  "+asks.Render(sign+pad(line(q.headline(), room), room))+dim.Render(tail), width)
 }
 
+// refused puts text that was not accepted back into the input line.
+func (p *taskPane) refused() {
+	if p.saying != "" && !p.talking {
+		p.talk.SetValue(p.saying)
+		p.talk.CursorEnd()
+		p.talking = true
+	}
+	p.saying = ""
+}
+
 // inputKey handles a key of the input line.
 func (p *taskPane) inputKey(k tea.KeyPressMsg) []order {
 	switch k.String() {
@@ -255,7 +266,7 @@ func (p *taskPane) inputKey(k tea.KeyPressMsg) []order {
 	case "enter":
 		said := strings.TrimSpace(p.talk.Value())
 		p.talk.Reset()
-		p.talking = false
+		p.talking, p.saying = false, said
 		if said != "" {
 			return []order{continueTask{p.id, said}}
 		}

@@ -49,10 +49,14 @@ type Subject struct {
 	Head dag.Hash     // of the thread, or the step
 }
 
-// Driven reports whether a process drives the task id.
+// Driven reports whether a process drives the task id. One that only reads its notes does not.
 func (b *Reader) Driven(ctx context.Context, id string) bool {
 	_, held, err := b.Store.Holder(ctx, id)
-	return err == nil && held
+	if err != nil || !held {
+		return false
+	}
+	_, reads, err := b.Store.Holder(ctx, store.NotesLease(id))
+	return err == nil && !reads
 }
 
 // status returns a thread's status as shown to people: the stored one, or [Interrupted].

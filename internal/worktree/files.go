@@ -49,7 +49,7 @@ func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head da
 	if err != nil {
 		return fail(err)
 	}
-	b, file, err := repo.Bundle(ctx, ref(row.ID, "files"), tree, base.Commit)
+	b, file, err := repo.Bundle(ctx, ref(row.ID, "files"), tree, base.Commit, t.placed(row))
 	if err != nil {
 		return fail(err)
 	}

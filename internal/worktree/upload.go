@@ -79,7 +79,7 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 	if up.Notes, err = notes(ctx, repo, tree); err != nil {
 		return fail(err)
 	}
-	b, file, err := repo.Bundle(ctx, ref(u.Row.ID, "files"), tree, up.Onto)
+	b, file, err := repo.Bundle(ctx, ref(u.Row.ID, "files"), tree, up.Onto, true)
 	if err != nil {
 		return fail(err)
 	}
