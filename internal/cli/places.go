@@ -32,7 +32,8 @@ func (a *app) openPlace(s store.Store, home string) (store.Store, error) {
 		return nil, err
 	}
 	team := set.Team.V
-	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30, Log: a.log})
+	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30, Log: a.log,
+		Ended: func(task string) error { return control.RemoveOwn(home, config.ScratchDir(), task) }})
 	if err != nil {
 		return nil, badUsage{err}
 	}

@@ -150,13 +150,18 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
 	c.views.board.Forget(row.Root)
-	if c.cfg.Scratch != "" {
-		os.RemoveAll(filepath.Join(c.cfg.Scratch, row.Root)) // caches: failing to remove them does no harm
-	}
 	os.Remove(LogFile(c.cfg.Home, row))
 	os.Remove(filepath.Join(c.cfg.Home, "instructions", row.Root+".json"))
-	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(),
-		removeHome(filepath.Join(c.cfg.Home, "homes", row.Root)))
+	return row, errors.Join(task.At(row.Workspace, row.Root).Remove(), RemoveOwn(c.cfg.Home, c.cfg.Scratch, row.Root))
+}
+
+// RemoveOwn removes what the agents of a task kept for themselves on this machine: caches below scratch, "" for none, and
+// homes below PLAIT_HOME, with their sessions.
+func RemoveOwn(home, scratch, task string) error {
+	if scratch != "" {
+		os.RemoveAll(filepath.Join(scratch, task)) // failing to remove them does no harm
+	}
+	return removeHome(filepath.Join(home, "homes", task))
 }
 
 // removeHome removes what the agents of a task kept for themselves, including what is stored elsewhere: see

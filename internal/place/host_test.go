@@ -95,6 +95,7 @@ type worker struct {
 	store  store.Store
 	trees  *worktree.Trees
 	engine *engine.Engine
+	ended  []string // tasks of which all was removed
 }
 
 // A team is a record and what its agents do.
@@ -125,7 +126,8 @@ func (m *team) worker(name, dir string) *worker {
 	if m.breaks != nil {
 		s = m.breaks(name, s)
 	}
-	if w.place, err = place.New(place.Config{Dir: dir, Store: s, Remotes: m.remotes}); err != nil {
+	ended := func(task string) error { w.ended = append(w.ended, task); return nil }
+	if w.place, err = place.New(place.Config{Dir: dir, Store: s, Remotes: m.remotes, Ended: ended}); err != nil {
 		m.t.Fatal(err)
 	}
 	w.store = w.place.Store()

@@ -63,6 +63,9 @@ type Config struct {
 	Store   store.Store       // the record
 	Most    int64             // bytes for tasks: beyond that, idle ones are removed; zero: unlimited
 	Log     *slog.Logger      // ids and sizes, never texts; nil: none
+
+	// Ended, if set, removes what else this machine keeps for a task that has ended or was removed.
+	Ended func(task string) error
 }
 
 // A Place is the place of one worker. Methods may be called concurrently; only one process may use a directory.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -315,7 +316,10 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	there(true)
-	small, err := place.New(place.Config{Dir: w.dir, Store: m.record.Share(), Most: 10})
+	small, err := place.New(place.Config{Dir: w.dir, Store: m.record.Share(), Most: 10, Ended: func(task string) error {
+		t.Errorf("task %s goes on, and what its agents kept is removed", task)
+		return nil
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,6 +339,9 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	there(false)
+	if !slices.Equal(w.ended, []string{taskID}) {
+		t.Errorf("ended: %q", w.ended)
+	}
 	if left, err := filepath.Glob(filepath.Join(w.dir, "trash", "*", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}

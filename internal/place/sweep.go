@@ -143,7 +143,14 @@ func (p *Place) setAside(ctx context.Context, s stay, may func([]store.Thread) b
 	if err != nil {
 		return "", err
 	}
-	return aside, os.Rename(s.dir, filepath.Join(aside, s.task))
+	err = os.Rename(s.dir, filepath.Join(aside, s.task))
+	going := slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == s.task && !r.Ended() })
+	if err == nil && !going && p.cfg.Ended != nil {
+		if err := p.cfg.Ended(s.task); err != nil { // before another driver can prepare the task again
+			p.cfg.Log.Warn("remove what agents kept", "task", s.task, "error", err)
+		}
+	}
+	return aside, err
 }
 
 // size adds up the files below a directory.
