@@ -82,6 +82,13 @@ func (p *Plain) Line(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
+// tooEarly says that a line that was typed before anything is asked answers nothing.
+func (p *Plain) tooEarly(line string) {
+	if strings.TrimSpace(line) != "" {
+		fmt.Fprintln(p, "Nothing is asked now: that line was not sent.")
+	}
+}
+
 // Ask asks open questions, including new ones, until ctx ends, task has ended, or there is no more
 // input. done, if not nil, is called with each answered gate.
 func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) error {
@@ -134,9 +141,7 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 				return io.EOF
 			}
 			if shown == nil {
-				if strings.TrimSpace(l) != "" {
-					fmt.Fprintln(p, "Nothing is asked now: that line was not sent.")
-				}
+				p.tooEarly(l)
 				continue
 			}
 			g, err := p.answer(ctx, shown, l)
