@@ -120,6 +120,7 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 	}()
 	var open []store.Gate
 	var shown *question
+	var typed <-chan string // nil until it is known what is asked
 	for {
 		select {
 		case <-ctx.Done():
@@ -128,13 +129,13 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 			if n.err != nil || n.over {
 				return n.err
 			}
-			open = changed(open, n.gates)
+			open, typed = changed(open, n.gates), p.typed
 			if shown != nil && !slices.ContainsFunc(open, func(g store.Gate) bool { return g.ID == shown.gate.ID }) {
 				p.ask("")
 				fmt.Fprintf(p, "\n%s needs no answer any more.\n", shown.gate.ID)
 				shown = nil
 			}
-		case l, ok := <-p.typed:
+		case l, ok := <-typed:
 			p.ask("")
 			if !ok {
 				fmt.Fprintln(p)
