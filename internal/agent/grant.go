@@ -22,11 +22,11 @@ func (r Request) Granted(write, hidden []string) (places []string, err error) {
 		switch {
 		case err != nil:
 			return nil, Final("sandbox.write: %v", err)
-		case !filepath.IsAbs(place) && !within(tree, real):
+		case !filepath.IsAbs(place) && !Within(tree, real):
 			return nil, Final("sandbox.write: %s leads out of the working tree", place)
 		case slices.ContainsFunc(hidden, func(dir string) bool { return overlaps(dir, real) }):
 			return nil, Final("sandbox.write: %s overlaps PLAIT_HOME, which is kept from agents", place)
-		case r.Access != Write && r.Access != Full && within(tree, real):
+		case r.Access != Write && r.Access != Full && Within(tree, real):
 			return nil, Final("sandbox.write: %s lies in the working tree, which the role may only read; give the role "+
 				"access: write", place)
 		}
@@ -38,10 +38,11 @@ func (r Request) Granted(write, hidden []string) (places []string, err error) {
 // overlaps reports whether one of two directories contains the other; real has no links.
 func overlaps(dir, real string) bool {
 	at, err := Target(dir)
-	return err != nil || within(at, real) || within(real, at)
+	return err != nil || Within(at, real) || Within(real, at)
 }
 
-func within(dir, path string) bool {
+// Within reports whether path is dir or lies in it, by their names alone.
+func Within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

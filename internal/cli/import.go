@@ -44,8 +44,7 @@ tasks and named flows of another record, in a directory such as ~/.local/share/p
 The source is verified first; if anything is altered or missing, nothing is imported and the exit
 code is 6. A task is imported completely or not at all. Nothing is overwritten: a task that differs
 from the one here is refused (exit code 7), as is a flow that has the name of a built-in one, and the
-others are imported. After an interruption, run
-it again: it continues where it stopped.
+others are imported. After an interruption, run it again: it continues where it stopped.
 
 Imported tasks can be read, verified and forked like any other. They run nothing until you continue
 them with plait resume --trust. A task from a file belongs to this workspace, and tasks of another record

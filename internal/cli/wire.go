@@ -199,7 +199,8 @@ func (a *app) consent(w *workplace, f control.Found, trust bool) error {
 			}
 		}
 		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+safe(changedFiles(changed))+"?") {
-			return usagef("%s changed since it was last used; look at the change, then allow it with --trust", changedFiles(changed))
+			return usagef("%s changed since it was last used; look at the change, then allow it with --trust",
+				changedFiles(changed))
 		}
 	}
 	return t.Consent(both(commands, others))
@@ -245,9 +246,10 @@ func changedFiles(changed []config.Changed) string {
 // hasCommands reports whether a flow's files say what runs, and where keys go.
 func hasCommands(f control.Found) bool {
 	for _, raw := range f.Bundle.Flows {
-		// An agent's command, Codex's program, the key sent to a model's server, that server, MCP servers in its settings or
-		// of the user, all other settings and variables, which can name programs and servers, and whatever widens its sandbox.
-		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"url":"`, `"mcp":[`, `"config":{`, `"env":{`, `"sandbox":{`, `"pass":[`} {
+		// An agent's command, Codex's program, a model's server and its key, the user's MCP servers, settings and
+		// variables, which can name programs and servers, and whatever widens the sandbox.
+		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"url":"`, `"mcp":[`, `"config":{`, `"env":{`,
+			`"sandbox":{`, `"pass":[`} {
 			if bytes.Contains(raw, []byte(key)) {
 				return true
 			}

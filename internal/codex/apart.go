@@ -28,12 +28,11 @@ func openHome(home string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	named, err := os.Lstat(home)
-	if err == nil {
-		var opened os.FileInfo
-		if opened, err = root.Stat("."); err == nil && !os.SameFile(named, opened) {
-			err = fmt.Errorf("%s is no directory", home)
-		}
+	named, namedErr := os.Lstat(home)
+	opened, openedErr := root.Stat(".")
+	err = errors.Join(namedErr, openedErr)
+	if err == nil && !os.SameFile(named, opened) {
+		err = fmt.Errorf("%s is no directory", home)
 	}
 	if err != nil {
 		root.Close()

@@ -77,7 +77,7 @@ func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) erro
 		if err != nil {
 			return err
 		}
-		if err := e.limit(ctx, a, t); err != nil {
+		if err := e.updateLimits(ctx, a, t); err != nil {
 			return err
 		}
 	}
@@ -96,8 +96,8 @@ func (e *Engine) tally(ctx context.Context, task store.TaskRows, id string) erro
 	return nil
 }
 
-// limit takes over the limits of a thread if its options have changed.
-func (e *Engine) limit(ctx context.Context, a *account, row store.Thread) error {
+// updateLimits reads the limits of a thread again if its options have changed.
+func (e *Engine) updateLimits(ctx context.Context, a *account, row store.Thread) error {
 	if row.Kind == store.KindPath || bytes.Equal(a.options, row.Options) {
 		return nil
 	}
@@ -108,8 +108,8 @@ func (e *Engine) limit(ctx context.Context, a *account, row store.Thread) error 
 	return err
 }
 
-// newLimits takes over the limits of threads whose options have changed.
-func (e *Engine) newLimits(ctx context.Context, rows []store.ThreadChange) error {
+// applyLimits makes the changed limits of threads count from now on.
+func (e *Engine) applyLimits(ctx context.Context, rows []store.ThreadChange) error {
 	e.ledger.mu.Lock()
 	defer e.ledger.mu.Unlock()
 	defer e.ledger.tell() // requests may wait for what is left
@@ -118,7 +118,7 @@ func (e *Engine) newLimits(ctx context.Context, rows []store.ThreadChange) error
 		if a == nil {
 			continue
 		}
-		if err := e.limit(ctx, a, t.Row); err != nil {
+		if err := e.updateLimits(ctx, a, t.Row); err != nil {
 			return fmt.Errorf("read the limits of thread %s: %w", t.Row.ID, err)
 		}
 		e.slots.limit(t.Row.ID, a.limits.MaxConcurrent)

@@ -51,7 +51,7 @@ func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over recor
 	for _, t := range batch.Threads {
 		e.forget(t.Row.ID)
 	}
-	return e.newLimits(ctx, batch.Threads)
+	return e.applyLimits(ctx, batch.Threads)
 }
 
 // readOptions takes over options that were given to the thread while it was driven. Commits of its row do not

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -125,7 +124,6 @@ func (t *conversation) sh(a args, free bool) (*output, proc.Result, error) {
 
 // An output keeps the end of what a command writes to both streams.
 type output struct {
-	mu   sync.Mutex
 	to   io.Writer // nil: nowhere
 	seen func()
 	kept []byte
@@ -133,8 +131,6 @@ type output struct {
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	o.seen()
 	if o.to != nil {
 		if _, err := o.to.Write(p); err != nil {
@@ -150,8 +146,6 @@ func (o *output) Write(p []byte) (int, error) {
 
 // tail returns the end of the output as text, and marks a cut.
 func (o *output) tail(limit int) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	text, cut := o.kept, o.cut
 	if len(text) > limit {
 		text, cut = text[len(text)-limit:], true

@@ -148,20 +148,14 @@ func staysIn(tree string, hide []string) func(place string) bool {
 		return func(string) bool { return false }
 	}
 	return func(place string) bool {
-		if !below(tree, place) && !below(root, place) {
+		if !agent.Within(tree, place) && !agent.Within(root, place) {
 			return true // a person named it
 		}
 		real, err := filepath.EvalSymlinks(place)
-		return err == nil && below(root, real) && !slices.ContainsFunc(hide, func(hidden string) bool {
-			return below(root, hidden) && below(hidden, real)
+		return err == nil && agent.Within(root, real) && !slices.ContainsFunc(hide, func(hidden string) bool {
+			return agent.Within(root, hidden) && agent.Within(hidden, real)
 		})
 	}
-}
-
-// below reports whether place is dir or lies in it.
-func below(dir, place string) bool {
-	rel, err := filepath.Rel(dir, place)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // String returns what is enforced, for the record.

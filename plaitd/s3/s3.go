@@ -53,7 +53,7 @@ var _ postgres.Bucket = (*Bucket)(nil)
 // Open returns the bucket that c names. It does not contact the server yet: see Check.
 func Open(ctx context.Context, c Config) (*Bucket, error) { return open(ctx, c, nil) }
 
-// open is Open with a dialer, nil for that of package net.
+// open is like Open but connects with dial. If dial is nil, it connects as the net package does.
 func open(ctx context.Context, c Config, dial dialer) (*Bucket, error) {
 	transport := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.ResponseHeaderTimeout = answerWait
