@@ -325,7 +325,8 @@ imported task runs commands of its flow only with --trust.`,
 				return err
 			}
 			opts.Context, opts.On, opts.Needs = contextForm, f.on, f.needs
-			r := control.Resume{Prompt: prompt, Again: again, Options: opts}
+			r := control.Resume{Prompt: prompt, Again: again, Options: opts,
+				Told: func(note string) { fmt.Fprintln(a.err, note) }}
 			if f.on != "" {
 				if r.Upload, err = a.handOver(ctx, w, row); err != nil {
 					return err
@@ -337,7 +338,7 @@ imported task runs commands of its flow only with --trust.`,
 	f.add(cmd, a)
 	f.addWorkspace(cmd)
 	f.addOn(cmd, a, "default: whoever ran them before")
-	cmd.Flags().BoolVar(&again, "again", false, "retry an interrupted attempt that may have changed something")
+	cmd.Flags().BoolVar(&again, "again", false, "repeat the attempts that are interrupted now, although they may have changed something")
 	cmd.Flags().StringVar(&contextForm, "context", "", "what agents are told of the conversation from now on: `full`, all of it, or summary")
 	return cmd
 }

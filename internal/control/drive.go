@@ -24,10 +24,18 @@ import (
 type Resume struct {
 	Prompt  string  // more input, or ""
 	Source  string  // where the input came from; "" is resume
-	Again   bool    // run an interrupted attempt again though it may have acted
+	Again   bool    // repeat the attempts that are cut off now though they may have acted
 	Wait    bool    // wait when only a person's answer is missing
 	Options Options // override those the task was started with; with On, workers continue, see handOver
 	Upload  *Upload // with On, for a task of this machine: where its files go; nil: workers have the same directory
+
+	Told func(note string) // called if nothing had to be done of what was asked for; nil: nothing is told
+}
+
+func (r Resume) tell(note string) {
+	if r.Told != nil {
+		r.Told(note)
+	}
 }
 
 // A RecordedError reports that a person's input was recorded, and that the process that drives the task will
@@ -118,7 +126,7 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 		if row, err = c.handOver(ctx, row, r); err != nil {
 			return row, err
 		}
-		r.Options.Needs = nil
+		r.Options.Needs, r.Again = nil, false
 	}
 	if Team(row) {
 		return row, c.askTeam(ctx, row, r, meant)
@@ -290,6 +298,9 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 		}
 		wishes = append(wishes, store.WishResume)
 	}
+	if err := c.allowAgain(ctx, row, r, func(string) bool { return true }); err != nil {
+		return err
+	}
 	return c.wish(ctx, row, meant, r, true, wishes...)
 }
 
@@ -348,7 +359,34 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 		}
 		wishes = append(wishes, store.WishResume)
 	}
+	alive := func(string) bool { return false } // the caller holds the task's lease
+	if Team(row) && r.Again {
+		driven, err := c.driven(ctx, row)
+		if err != nil {
+			return err
+		}
+		alive = func(id string) bool { return driven[id] }
+	}
+	if err := c.allowAgain(ctx, row, r, alive); err != nil {
+		return err
+	}
 	return c.wish(ctx, row, meant, r, Team(row), wishes...)
+}
+
+// allowAgain records a person's consent that attempts at a task are repeated, if r asks for that.
+func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume, alive func(id string) bool) error {
+	if !r.Again {
+		return nil
+	}
+	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
+	if err != nil {
+		return fmt.Errorf("resume task %s: %w", row.ID, err)
+	}
+	n, err := c.newEngine(false).AllowAgain(context.WithoutCancel(ctx), rows, alive, gate.Person())
+	if err == nil && n == 0 {
+		r.tell("--again: no attempt that may have changed something is interrupted")
+	}
+	return err
 }
 
 // wish records all that a person asks of a task, in one batch. With news, the driver is notified.
@@ -365,7 +403,7 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r
 			Via: cmp.Or(store.Via(r.Source), store.ViaResume), At: now.UnixMilli()}
 		if kind == store.WishInput {
 			w.Thread, w.Text = meant, store.Text(r.Prompt)
-		} else if w.Options, err = json.Marshal(engine.Resumption{Again: r.Again, Options: r.Options}); err != nil {
+		} else if w.Options, err = json.Marshal(engine.Resumption{Options: r.Options}); err != nil {
 			return err
 		}
 		b.Wishes = append(b.Wishes, store.WishChange{Row: w})

@@ -58,7 +58,10 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 			strings.Join(names, ", ")),
 			"continue it here until they are joined, with `plait resume %s`, then hand it over", called(row))
 	}
-	if err := c.newEngine(false).Release(ctx, rows, r.Again); err != nil {
+	if err := c.allowAgain(ctx, row, r, func(string) bool { return false }); err != nil {
+		return row, err
+	}
+	if err := c.newEngine(false).Release(ctx, rows); err != nil {
 		if errors.Is(err, ErrUsage) {
 			err = view.Advise(err, "look at the files, then let it run again: `plait resume %s --on team --again`", called(row))
 		}

@@ -44,7 +44,14 @@ func (c *Controller) teamEngine(machine int) *engine.Engine {
 // askTeam records what a person asks of a task, if anything, for the workers.
 func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, meant string) error {
 	if r.Prompt == "" && !r.Again && r.Options.Empty() && row.Status != store.Blocked {
-		return nil // it continues anyway
+		stopped, err := c.stopped(ctx, row)
+		if err != nil {
+			return err
+		}
+		if !stopped {
+			r.tell("nothing of it is blocked")
+			return nil
+		}
 	}
 	if (r.Options.Context != "" || len(r.Options.Needs) > 0) && row.Status == store.Running {
 		// The driver of a part keeps the options that it began with.
@@ -52,7 +59,7 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 		if err != nil {
 			return err
 		}
-		if driven {
+		if len(driven) > 0 {
 			return usage("workers are at work on task %s: --context and --needs are for one that waits", row.ID)
 		}
 	}
@@ -62,6 +69,17 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 	return c.ask(ctx, row, r, meant)
 }
 
+// stopped reports whether a part of a task is blocked, and so does not continue by itself.
+func (c *Controller) stopped(ctx context.Context, row store.Thread) (bool, error) {
+	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
+	if err != nil {
+		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
+	}
+	return slices.ContainsFunc(rows, func(t store.Thread) bool {
+		return t.Status == store.Blocked && (t.Reason == nil || t.Reason.Kind != store.ReasonChild)
+	}), nil
+}
+
 // undriven returns a *store.HeldError if workers drive parts of a team's task. Its lease, which the caller holds, does
 // not say that: the lease of such a task is for its directory.
 func (c *Controller) undriven(ctx context.Context, root store.Thread) error {
@@ -69,17 +87,17 @@ func (c *Controller) undriven(ctx context.Context, root store.Thread) error {
 		return nil
 	}
 	driven, err := c.driven(ctx, root)
-	if err == nil && driven {
+	if err == nil && len(driven) > 0 {
 		err = &store.HeldError{Name: "task " + root.ID, Owner: "workers of the team"}
 	}
 	return err
 }
 
-// driven reports whether a worker is driving a part of a task.
-func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error) {
+// driven returns the parts of a task that workers are driving.
+func (c *Controller) driven(ctx context.Context, row store.Thread) (map[string]bool, error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
-		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
+		return nil, fmt.Errorf("resume task %s: %w", row.ID, err)
 	}
 	var names []string
 	for _, t := range rows {
@@ -89,9 +107,15 @@ func (c *Controller) driven(ctx context.Context, row store.Thread) (bool, error)
 	}
 	owners, err := c.cfg.Store.Holders(ctx, names)
 	if err != nil {
-		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
+		return nil, fmt.Errorf("resume task %s: %w", row.ID, err)
 	}
-	return len(owners) > 0, nil
+	driven := map[string]bool{}
+	for _, t := range rows {
+		if _, held := owners[store.ThreadLease(t.ID)]; held {
+			driven[t.ID] = true
+		}
+	}
+	return driven, nil
 }
 
 // follow waits until a task that workers drive has ended, or cannot continue without a person. With wait it
@@ -134,7 +158,7 @@ func (c *Controller) rests(ctx context.Context, root store.Thread) (bool, error)
 		if err != nil || !asks || working {
 			return asks, err
 		}
-		if driven, err := c.driven(keep, root); err != nil || !driven {
+		if driven, err := c.driven(keep, root); err != nil || len(driven) == 0 {
 			return err == nil, err
 		}
 		time.Sleep(50 * time.Millisecond) // a worker has begun to drive it, perhaps with an answer

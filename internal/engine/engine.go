@@ -94,8 +94,7 @@ type Engine struct {
 	conflicts conflicts
 	work      *workload
 	slots     slots
-	draining  atomic.Bool            // begin no further step
-	again     atomic.Pointer[string] // who allowed attempts that may have acted to be made again
+	draining  atomic.Bool // begin no further step
 
 	looks  sync.Mutex // held while someone looks at the task: a look soon lets go of what it owns
 	mu     sync.Mutex

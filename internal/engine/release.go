@@ -11,9 +11,9 @@ import (
 
 // Release ends unfinished attempts at those threads of a task that are not being driven, so that another
 // machine can take the task over. An attempt that was cut off and may have changed something is examined here,
-// where it did so: again means that a person allows it to be repeated. Without again, the error matches
-// attempt.ErrUsage. The caller holds the task's lease.
-func (e *Engine) Release(ctx context.Context, rows []store.Thread, again bool) error {
+// where it did so: without a person's consent that it is repeated, the error matches attempt.ErrUsage. The caller holds
+// the task's lease.
+func (e *Engine) Release(ctx context.Context, rows []store.Thread) error {
 	if err := e.recover(ctx, rows); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (e *Engine) Release(ctx context.Context, rows []store.Thread, again bool) e
 		if !acted {
 			continue
 		}
-		allowed := again || slices.ContainsFunc(gates, func(g store.Gate) bool {
+		allowed := slices.ContainsFunc(gates, func(g store.Gate) bool {
 			return g.Source == store.SourceInterrupted && g.Attempt == last.ID && g.State == store.GateApproved
 		})
 		if !allowed {

@@ -15,7 +15,7 @@ func TestReleaseAfterARepeatedAttempt(t *testing.T) {
 	if err := s.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g}}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := engine().Release(t.Context(), []store.Thread{row}, false); err != nil {
+	if err := engine().Release(t.Context(), []store.Thread{row}); err != nil {
 		t.Error(err)
 	}
 }

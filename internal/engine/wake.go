@@ -6,7 +6,6 @@ import (
 
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
 )
@@ -57,8 +56,7 @@ func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (wh
 // acted reports whether the last attempt of a thread was cut off and may have changed something that stays.
 // Changes in the thread's own working tree do not stay: it is put back.
 func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attempt) (bool, error) {
-	if last == nil || last.Status != store.AttemptInterrupted || last.Failure == nil ||
-		last.Failure.Message == attempt.NotBegun {
+	if last == nil || !cutOff(*last) {
 		return false, nil
 	}
 	def, err := e.record.Definition(ctx, row)
@@ -75,43 +73,33 @@ func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attemp
 
 // mayHaveActed asks a person whether an interrupted attempt that may have changed something may run again.
 func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
-	fail := func(err error) error { return fmt.Errorf("resume thread %s: %w", row.ID, err) }
-	g, err := approval(store.Gate{
-		Source: store.SourceInterrupted, Task: row.Task, Thread: row.ID, Node: last.Role, Instance: last.Instance,
-		Attempt: last.ID, From: row.Head, Options: []string{"approve", "deny"},
-		Question: fmt.Sprintf("%q was interrupted and may have changed files. Run it again?", last.Role),
-	}, gate.Action{Type: gate.Attempt}, map[string]any{"attempt": last.ID, "role": last.Role})
+	fail := func(err error) (*store.Reason, error) { return nil, fmt.Errorf("resume thread %s: %w", row.ID, err) }
+	if last.Thread != row.ID { // of the path that this one continues: consent may have been given there
+		if allowed, err := e.useConsent(ctx, last); err != nil || allowed {
+			return nil, err
+		}
+	}
+	g, err := mayRepeat(row, last)
 	if err != nil {
-		return nil, fail(err)
+		return fail(err)
 	}
 	standing, err := e.gates.Ask(ctx, g)
-	by := e.again.Load()
-	if err == nil && by != nil && standing.State == store.GateOpen {
-		standing, err = e.gates.Answer(ctx, standing.ID, again(*by))
-	}
 	if err != nil {
-		return nil, fail(err)
+		return fail(err)
 	}
-	switch {
-	case standing.State == store.GateApproved:
+	switch standing.State {
+	case store.GateApproved:
 		if err := unlessMoved(e.gates.Use(ctx, standing)); err != nil {
-			return nil, fail(err)
+			return fail(err)
 		}
 		return nil, nil
-	case standing.State == store.GateOpen:
+	case store.GateOpen:
 		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(
 			"%q was interrupted and may have changed files; check what it did before it runs again", last.Role)}, nil
-	case by != nil:
-		return nil, nil // a person said no before, and says yes now
 	}
 	return &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureInterrupted, Message: fmt.Sprintf(
 		"%q was interrupted, and running it again was denied (%s); resume with --again to run it all the same",
 		last.Role, standing.ID)}, nil
-}
-
-// again is the answer of a person who resumes a task with --again.
-func again(by string) gate.Answer {
-	return gate.Answer{Approve: true, By: by, Via: store.ViaCLI, Text: "resume --again"}
 }
 
 // withdrawOf withdraws the open gates of a thread that has ended.

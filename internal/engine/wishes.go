@@ -14,9 +14,8 @@ import (
 
 // A Resumption is what a wish to resume a task asks for, besides resuming it.
 type Resumption struct {
-	Again   bool           `json:"again,omitempty"` // repeat an attempt that was cut off and may have acted
-	Full    bool           `json:"full,omitempty"`  // from older versions: Options.Context is record.ContextFull
-	Options record.Options `json:"options"`         // override those the task was started with
+	Full    bool           `json:"full,omitempty"` // from older versions: Options.Context is record.ContextFull
+	Options record.Options `json:"options"`        // override those the task was started with
 }
 
 // applyWishes does what people asked of a task, as far as possible now, and reports whether it did anything.
@@ -66,12 +65,6 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 			return fail(err)
 		}
 	}
-	if r.Again {
-		e.again.Store(&w.By)
-		if err := e.allowAgain(ctx, w); err != nil {
-			return fail(err)
-		}
-	}
 	if r.Full {
 		r.Options.Context = record.ContextFull
 	}
@@ -90,23 +83,6 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 		}
 	}
 	return e.markTaken(ctx, w)
-}
-
-// allowAgain approves that attempts which were cut off, and may have acted, are repeated.
-func (e *Engine) allowAgain(ctx context.Context, w store.Wish) error {
-	open, err := e.gates.Gates(ctx, store.GateFilter{Task: w.Task, State: store.GateOpen})
-	if err != nil {
-		return err
-	}
-	for _, g := range open {
-		if g.Source != store.SourceInterrupted {
-			continue
-		}
-		if err := unlessMoved(e.gates.Answer(ctx, g.ID, again(w.By))); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // markTaken marks a wish as taken. If two take it concurrently, one is first, and the other returns as if
