@@ -329,7 +329,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 		Attempt: p.Row.ID, Attempts: []thread.EarlierAttempt{}, StartedAt: p.Row.StartedAt, EndedAt: p.Row.EndedAt,
 		Prompt: p.Row.Prompt, Context: p.uses, Usage: p.Row.Usage,
 		Transcript: p.Row.Transcript, Stderr: p.Row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
-		Evidence: p.kept.evidence, Calls: p.Row.Calls,
+		Evidence: p.kept.evidence, Calls: p.Row.Calls, Approvals: thread.Answers{Present: true},
 	}
 	if p.kept.before != "" {
 		d.TreeBefore = &p.kept.before

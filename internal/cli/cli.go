@@ -188,8 +188,8 @@ func (a *app) root() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   a.program.Name,
 		Short: "Run multi-agent workflows with a record you can verify",
-		Long: `Plait runs multi-agent workflows and keeps a tamper-evident record of every step. Each run is
-a task: you can show it, fork it from any step, resume it after a crash, and verify it.`,
+		Long: `Plait runs multi-agent workflows and keeps a record in which no step can be altered unseen.
+Each run is a task: you can show it, fork it from any step, resume it after a crash, and verify it.`,
 		Example: `  plait run -p "Fix the failing test"     # one agent
   plait run orchestrate -p "…"             # a team of agents
   plait ls                                 # your tasks

@@ -34,6 +34,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"gone":        gone,
 	"lines":       countLines,
 	"flip":        flip,
+	"edit":        edit,
 	"userversion": userVersion,
 	"collide":     collide,
 	"copy":        copyFile,
@@ -329,6 +330,13 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 	data[len(data)/2] ^= 1
 	ts.Check(sqlitex.Execute(conn, "UPDATE bodies SET data = ?2 WHERE id IN ("+bodyOf+")",
 		&sqlitex.ExecOptions{Args: []any{raw, data}}))
+}
+
+// usage: edit TABLE COLUMN VALUE sets a column of all rows, as someone could who can write to the record.
+func edit(ts *testscript.TestScript, neg bool, args []string) {
+	conn := openDB(ts)
+	defer conn.Close()
+	ts.Check(sqlitex.ExecuteTransient(conn, "UPDATE "+args[0]+" SET "+args[1]+" = ?", &sqlitex.ExecOptions{Args: []any{args[2]}}))
 }
 
 // usage: userversion N makes the record one of a later Plait.

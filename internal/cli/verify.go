@@ -17,11 +17,14 @@ import (
 func (a *app) verifyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify [THREAD|HASH]",
-		Short: "Verify that the record is unaltered and complete",
+		Short: "Verify that no step was altered and nothing is missing",
 		Long: `Hash every object again, follow every reference, and check that steps, threads and flows agree
-with each other. Without an argument the whole record is checked, with its database and the task
-directories. There are two verdicts: integrity (nothing was altered) and completeness (nothing
-is missing). The exit code is 6 if either fails.`,
+with each other, and with what people answered. Without an argument the whole record is checked, with
+its database and the task directories. There are two verdicts: integrity (nothing was altered) and
+completeness (nothing is missing). The exit code is 6 if either fails.
+
+Events, their times and answers that no step has used yet are not proven, nor that the newest steps
+were not cut off.`,
 		Example: `  plait verify
   plait verify k7f2`,
 		Args:              atMost(1, "one thread or object"),

@@ -23,6 +23,11 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		if err != nil {
 			return nil, batch, err
 		}
+		if !out.Summary {
+			if out.Draft.Detail.Approvals, err = e.approvals(ctx, row); err != nil {
+				return nil, batch, err
+			}
+		}
 		next, ch, err := e.appended(ctx, at, out.Draft)
 		if err != nil {
 			return nil, store.Batch{}, err
@@ -116,13 +121,16 @@ func (e *Engine) superseded(ctx context.Context, c *threadState, p *attempt.Prep
 // append commits a step that no agent made, with its event, and ends a path that the step takes to its join.
 func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
 	tell func(thread.Change) store.Event) (store.Thread, error) {
-	_, err := e.advance(ctx, c, func(store.Thread) (*threadState, store.Batch, error) {
+	_, err := e.advance(ctx, c, func(row store.Thread) (_ *threadState, batch store.Batch, err error) {
+		if draft.Detail.Approvals, err = e.approvals(ctx, row); err != nil {
+			return nil, batch, err
+		}
 		next, ch, err := e.appended(ctx, c, draft)
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
 		next.Row.Status, next.Row.Reason, next.Row.InFlight = store.Running, nil, ""
-		batch := store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
+		batch = store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
 		e.completeAtJoin(next, &batch)
 		return next, batch, nil
 	})

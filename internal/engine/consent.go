@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/gate"
@@ -15,17 +16,14 @@ import (
 func (e *Engine) AllowAgain(ctx context.Context, rows []store.Thread, alive func(thread string) bool,
 	by string) (allowed int, err error) {
 	for _, row := range rows {
-		if row.Status == store.Completed || row.Status == store.Cancelled {
+		if row.Ended() && !triedAgain(row, rows) {
 			continue
 		}
-		last, err := e.attemptAt(ctx, row.ID, row.Head)
+		last, err := e.lastAttempt(ctx, row)
 		if err != nil {
 			return allowed, err
 		}
-		if last == nil || last.Status == store.AttemptRunning && alive(row.ID) {
-			continue
-		}
-		if last.Status != store.AttemptRunning && !cutOff(*last) {
+		if last == nil || !cutOff(*last) && (last.Status != store.AttemptRunning || alive(row.ID)) {
 			continue
 		}
 		def, err := e.record.Definition(ctx, row)
@@ -41,6 +39,13 @@ func (e *Engine) AllowAgain(ctx context.Context, rows []store.Thread, alive func
 		allowed++
 	}
 	return allowed, nil
+}
+
+// triedAgain reports whether a thread that has ended is a path that resuming its task continues in another thread.
+func triedAgain(row store.Thread, rows []store.Thread) bool {
+	return row.Path != nil && row.Status != store.Completed && slices.ContainsFunc(rows, func(parent store.Thread) bool {
+		return parent.ID == row.Parent.Thread && !parent.Ended() && parent.Head == row.Parent.From
+	})
 }
 
 // consent records that a person allows an attempt to be repeated once.

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
@@ -127,4 +129,26 @@ func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g stor
 			Status: status, Step: ch.Step.Hash, N: ch.Row.Steps,
 		})
 	})
+}
+
+// approvals returns what people answered at a thread's head, for the step that follows it: see [thread.ApprovalHash].
+// It includes what was asked before the conversation up to there was summarized.
+func (e *Engine) approvals(ctx context.Context, row store.Thread) (thread.Answers, error) {
+	none := thread.Answers{Present: true}
+	gates, err := e.cfg.Store.Gates(ctx, store.GateFilter{Thread: row.ID})
+	if err != nil || len(gates) == 0 {
+		return none, err
+	}
+	before, err := e.beforeSummary(ctx, row.Head)
+	if err != nil {
+		return none, err
+	}
+	var list []dag.Hash
+	for _, g := range gates {
+		if (g.From == row.Head || g.From == before) && thread.Decided(g) {
+			list = append(list, thread.ApprovalHash(g))
+		}
+	}
+	slices.SortFunc(list, func(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) })
+	return thread.Answers{Hashes: list, Present: true}, nil
 }

@@ -229,7 +229,12 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 	}
 	return e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
-		next, ch, err := e.appended(ctx, c, inputDraft(w, now))
+		draft := inputDraft(w, now)
+		var err error
+		if draft.Detail.Approvals, err = e.approvals(ctx, row); err != nil {
+			return nil, store.Batch{}, err
+		}
+		next, ch, err := e.appended(ctx, c, draft)
 		if err != nil {
 			return nil, store.Batch{}, err
 		}

@@ -82,6 +82,10 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 	}
 	row := c.Row
 	row.Status, row.Reason, row.Decision, row.InFlight = store.Running, nil, nil, ""
+	var err error
+	if draft.Approvals, err = e.approvals(ctx, row); err != nil {
+		return thread.Change{}, nil, err
+	}
 	files, err := e.mergedFiles(ctx, row, f.decision.Merge, &draft)
 	if err != nil {
 		return thread.Change{}, nil, err

@@ -98,8 +98,11 @@ func (s *State) refs() []dag.Hash {
 // Encode returns the detail's node.
 func (d *Detail) Encode() ([]byte, error) {
 	names := len(d.Agent) + len(d.Model) + len(d.Session)
-	b := dag.Open(names + 900 + 100*len(d.Context) + 300*len(d.Attempts) + 134*len(d.Evidence))
+	b := dag.Open(names + 900 + 100*len(d.Context) + 300*len(d.Attempts) + 134*len(d.Evidence) + 67*len(d.Approvals.Hashes))
 	b = text(b, `{"agent":`, d.Agent)
+	if d.Approvals.Present {
+		b = d.Approvals.append(append(b, `,"approvals":`...))
+	}
 	b = text(b, `,"attempt":`, d.Attempt)
 	b = earlier(b, `,"attempts":`, d.Attempts)
 	b = append(b, `,"by":`...)

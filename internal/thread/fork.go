@@ -113,6 +113,7 @@ type JoinDraft struct {
 	Usage     store.Usage // of the paths other than the one that the step follows
 	Merge     *Merge      // of the files that the paths changed, or nil
 	Files     dag.Hash    // tree node of the files after the step, or zero
+	Approvals Answers
 	// Older builds the step as versions before schema 4 did: without the kinds of failures, and
 	// with the text of the path that the step follows.
 	Older bool
@@ -126,7 +127,7 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	fork := row.Head
 	paths := make([]PathHead, len(d.Paths))
 	detail := NewDetail(d.Since, d.At)
-	detail.Usage, detail.Merge, detail.Files = d.Usage, d.Merge, d.Files
+	detail.Usage, detail.Merge, detail.Files, detail.Approvals = d.Usage, d.Merge, d.Files, d.Approvals
 	var text strings.Builder
 	for i, p := range d.Paths {
 		paths[i] = PathHead{ID: p.Row.Path.ID, Thread: p.Row.ID, Head: p.Row.Head, Status: p.Row.Status}

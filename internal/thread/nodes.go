@@ -117,6 +117,7 @@ type Detail struct {
 	Exit       *int             `json:"exit"`
 	Sandbox    string           `json:"sandbox"`
 	By         *string          `json:"by"` // a person, for human steps
+	Approvals  Answers          `json:"approvals,omitzero"`
 	// Evidence names the evidence nodes of the step. It is left out if empty, so details from
 	// before there was evidence encode to the same bytes.
 	Evidence []dag.Hash `json:"evidence,omitempty"`
@@ -132,7 +133,8 @@ type Detail struct {
 
 // NewDetail returns the detail of a step that was made without an attempt.
 func NewDetail(from, to int64) *Detail {
-	return &Detail{StartedAt: from, EndedAt: to, Attempts: []EarlierAttempt{}, Context: []ContextUse{}}
+	return &Detail{StartedAt: from, EndedAt: to, Attempts: []EarlierAttempt{}, Context: []ContextUse{},
+		Approvals: Answers{Present: true}}
 }
 
 // ByPerson returns the detail of a step that a person made. by is their name, or "".

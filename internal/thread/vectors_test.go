@@ -23,7 +23,7 @@ type vector struct {
 	data             []byte
 }
 
-var block = regexp.MustCompile("<!-- (vector|id): (\\S+) (\\S+) -->\n```json\n([^\n]*)\n```\n")
+var block = regexp.MustCompile("<!-- (vector|id|answer): (\\S+) (\\S+) -->\n```json\n([^\n]*)\n```\n")
 
 // published reads the test vectors with which readers of the format check their
 // own programs.
@@ -216,5 +216,25 @@ func TestPublishedIDs(t *testing.T) {
 	slices.Sort(ids)
 	if n := len(slices.Compact(ids)); n < 3 {
 		t.Errorf("%d different ids, want 3", n)
+	}
+}
+
+// TestPublishedAnswer hashes the answer on the page, whose text is 8080.
+func TestPublishedAnswer(t *testing.T) {
+	for _, v := range published(t, "answer") {
+		var p struct {
+			At              int64
+			By, Gate, Grant string
+			Digest          dag.Hash
+			Verdict, Via    string
+		}
+		if err := json.Unmarshal(v.data, &p); err != nil {
+			t.Fatal(err)
+		}
+		g := store.Gate{ID: v.name, AnsweredAt: p.At, By: p.By, Digest: p.Digest, Grant: store.Grant(p.Grant), Text: "8080",
+			State: store.GateState(p.Verdict), Via: store.Via(p.Via)}
+		if got := thread.ApprovalHash(g).String(); got != v.says || dag.Sum(v.data).String() != v.says {
+			t.Errorf("hash is %s, the page says %s", got, v.says)
+		}
 	}
 }

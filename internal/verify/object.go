@@ -57,6 +57,9 @@ type bundle struct {
 
 type detail struct {
 	attempt  string
+	by       string // the person who made the step
+	to       int64  // Unix ms
+	answers  thread.Answers
 	prompt   dag.Hash
 	evidence []dag.Hash
 	failures []thread.PathFailure
@@ -298,11 +301,14 @@ func (o *object) decode(n dag.Node) error {
 		if err := json.Unmarshal(n.Payload, &d); err != nil {
 			return err
 		}
-		o.detail = &detail{attempt: d.Attempt, prompt: d.Prompt, evidence: d.Evidence, failures: d.Failures,
+		o.detail = &detail{attempt: d.Attempt, to: d.EndedAt, answers: d.Approvals, prompt: d.Prompt, evidence: d.Evidence, failures: d.Failures,
 			said: []dag.Hash{d.Transcript}, files: d.Files,
 			carried: d.SessionFiles, session: d.Session}
 		if d.TreeAfter != nil {
 			o.detail.after = *d.TreeAfter
+		}
+		if d.By != nil {
+			o.detail.by = *d.By
 		}
 		for _, a := range d.Attempts {
 			o.detail.said = append(o.detail.said, a.Transcript)

@@ -18,6 +18,7 @@ type rows struct {
 	flows    []store.Flow
 	live     map[string]bool // threads that existed at the beginning, by id; nil: not read
 	complete bool            // every task here has all its rows here
+	answers  bool            // every thread here has all its gates here
 }
 
 // readRows reads every row that can be read.
@@ -34,17 +35,19 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 	if err := c.unreadable(ctx, "attempts", err); err != nil {
 		return r, err
 	}
-	r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{})
-	if err := c.unreadable(ctx, "gates", err); err != nil {
-		return r, err
-	}
 	r.flows, err = c.cfg.Store.Flows(ctx)
 	if err := c.unreadable(ctx, "flows", err); err != nil {
 		return r, err
 	}
 	r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{})
 	r.complete = err == nil
-	return r, c.unreadable(ctx, "threads", err)
+	if err := c.unreadable(ctx, "threads", err); err != nil {
+		return r, err
+	}
+	// Last, so that what was answered before a step of these threads is there.
+	r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{})
+	r.answers = err == nil
+	return r, c.unreadable(ctx, "gates", err)
 }
 
 // roots returns every object that the rows name.
@@ -72,12 +75,12 @@ func (r rows) roots() []root {
 	return out
 }
 
-// followers returns the states after h, and the states after inputs there: what an agent was told while it
-// worked precedes its step.
+// followers returns the states after h, and the states after inputs and summaries there: what an agent was told while
+// it worked precedes its step.
 func followers(after map[dag.Hash][]*object, h dag.Hash) []*object {
 	out := slices.Clone(after[h])
 	for i := 0; i < len(out); i++ {
-		if out[i].state.Role == thread.RoleInput {
+		if role := out[i].state.Role; role == thread.RoleInput || role == thread.RoleCompact {
 			out = append(out, after[out[i].hash]...)
 		}
 	}
@@ -101,6 +104,9 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 		}
 	}
 	if err := c.checkThreads(ctx, r, after); err != nil {
+		return err
+	}
+	if err := c.checkAnswers(ctx, r, after); err != nil {
 		return err
 	}
 	for _, a := range r.attempts {

@@ -257,25 +257,22 @@ func (c *check) checkThread(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	var r rows
+	attempts, gates := store.AttemptFilter{Thread: id}, store.GateFilter{Thread: id}
 	if row.Root == row.ID {
-		r.attempts, err = c.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task})
-		if err == nil {
-			r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{Task: row.Task})
-		}
-		if err == nil {
-			r.complete = true
-			r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
-		}
+		attempts, gates = store.AttemptFilter{Task: row.Task}, store.GateFilter{Task: row.Task}
+	}
+	r := rows{complete: row.Root == row.ID, answers: true}
+	if r.attempts, err = c.cfg.Store.Attempts(ctx, attempts); err != nil {
+		return err
+	}
+	if row.Root == row.ID {
+		r.threads, err = c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
 	} else {
-		r.attempts, err = c.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: id})
-		if err == nil {
-			r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{Thread: id})
-		}
-		if err == nil {
-			row, err = c.cfg.Store.Thread(ctx, id)
-		}
+		row, err = c.cfg.Store.Thread(ctx, id)
 		r.threads = []store.Thread{row}
+	}
+	if err == nil {
+		r.gates, err = c.cfg.Store.Gates(ctx, gates) // see readRows
 	}
 	if err != nil {
 		return err
