@@ -58,7 +58,7 @@ type Definition struct {
 	brief     string   // of a forked action
 	planners  []string // of the thread that a forked action was planned in
 	schemas   sync.Map // role → *compiled
-	templates sync.Map // text and strictness → *liquid.Template
+	templates sync.Map // text → *template
 }
 
 // A Role describes who does a step: instructions, an agent, and the schema of its output.

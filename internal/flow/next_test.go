@@ -136,10 +136,12 @@ func TestContinuedWithoutResumeTakesNew(t *testing.T) {
 	}
 }
 
-func TestLoopsOverRangesAreBounded(t *testing.T) {
-	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..999999999999) %}x{% endfor `+
-		`%}{% for i in (1..3) %}{{ i }}{% endfor %}"`, 1))
-	want := flow.Run{Role: "a", Prompt: strings.Repeat("x", 10_000) + "123"}
+// A template that would take too long is an error that names the route and the line.
+func TestNextEndsWithoutLimit(t *testing.T) {
+	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..20000) %}x{% endfor %}\n`+
+		`{% for i in (1..999999999999) %}x{% endfor %}"`, 1))
+	want := flow.Blocked{Kind: "route", Reason: "graph.$START.new.prompt: line 2: over the limit of 1000000 elements " +
+		"of lists in {% for i in (1..999999999999) %}"}
 	if got := flow.Next(d, flow.At{}, nil); got != flow.Decision(want) {
 		t.Errorf("got %.200v", got)
 	}

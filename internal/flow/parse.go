@@ -45,18 +45,17 @@ func (r *reader) draft(data []byte) *draft {
 // A draft is a definition being parsed, with the nodes of its parts.
 type draft struct {
 	*reader
-	def     *Definition
-	root    *yaml.Node
-	name    *yaml.Node // nil if missing
-	graph   *yaml.Node // the key, nil if missing
-	roles   []roleSite // in file order
-	nodes   []nodeSite
-	forks   []*forkSite
-	joins   []*joinSite
-	gates   []*gateSite
-	pins    []*yaml.Node
-	blind   bool            // part of the graph could not be read, so reachability is not checked
-	filters map[string]bool // whether the template engine has a filter
+	def   *Definition
+	root  *yaml.Node
+	name  *yaml.Node // nil if missing
+	graph *yaml.Node // the key, nil if missing
+	roles []roleSite // in file order
+	nodes []nodeSite
+	forks []*forkSite
+	joins []*joinSite
+	gates []*gateSite
+	pins  []*yaml.Node
+	blind bool // part of the graph could not be read, so reachability is not checked
 }
 
 type roleSite struct {
@@ -104,7 +103,7 @@ func decode(r *reader, root *yaml.Node) *draft {
 	d := &draft{reader: r, root: root, def: &Definition{
 		Version: 1, Roles: map[string]Role{}, Graph: map[string]map[string]Route{},
 		Context: Context{Tokens: defaultTokens},
-	}, filters: map[string]bool{}}
+	}}
 	var version, roles *yaml.Node
 	skip := func(entry) {}
 	fields := map[string]func(entry){

@@ -158,31 +158,19 @@ func (s *scope) template(n *yaml.Node, src string) {
 		}
 	}
 	// The tokens alone do not show unclosed blocks, unknown tags and bad arguments.
-	if line, err := compileTemplate(src); err != nil {
-		s.reportAt(s.lineOf(line), codeBadTemplate, false, "%v", err)
+	if _, err := compile(src); err != nil {
+		s.reportAt(s.lineOf(err.line), codeBadTemplate, false, "%v", err)
 	}
 }
 
 func parseExpression(src string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("bad expression %q: %v", src, p)
+			err = fmt.Errorf("bad expression %q: %w", src, panicked(p))
 		}
 	}()
 	_, err = expressions.Parse(src)
 	return err
-}
-
-func compileTemplate(src string) (line int, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	if _, perr := strictEngine.ParseString(src); perr != nil {
-		return perr.LineNumber(), cleanError(perr)
-	}
-	return 0, nil
 }
 
 var loopHead = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_-]*)\s+in\s+(.*)$`)
@@ -261,7 +249,7 @@ func (s *scope) expression(t parser.Token, expr string) {
 	inToken := max(strings.Index(t.Source, expr), 0)
 	refs, filters := references(expr)
 	for _, f := range filters {
-		if !s.hasFilter(f) {
+		if knownFilters[f] == nil || strings.HasPrefix(f, opPrefix) {
 			i := max(strings.Index(t.Source, f), 0)
 			s.reportAt(s.place(start, i), codeBadTemplate, false, "there is no filter %q", f)
 		}
@@ -312,26 +300,6 @@ func (s *scope) lookup(r ref) ([]any, bool) {
 		}
 	}
 	return schemas, true
-}
-
-func (d *draft) hasFilter(name string) bool {
-	known, ok := d.filters[name]
-	if !ok {
-		known = knownFilter(name)
-		d.filters[name] = known
-	}
-	return known
-}
-
-// knownFilter reports whether the engine has a filter.
-func knownFilter(name string) (known bool) {
-	defer func() {
-		if recover() != nil {
-			known = true
-		}
-	}()
-	_, err := laxEngine.ParseAndRenderString("{{ x | "+name+" }}", map[string]any{"x": ""})
-	return err == nil || !strings.Contains(err.Error(), "undefined filter")
 }
 
 func (s *scope) badTemplate(t parser.Token, offset int, format string, args ...any) {
