@@ -76,7 +76,11 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
 		}
 		a.tellEnd(ctx, w, row, task, res, name, d)
-		for _, next := range nextText(row, name, open, res.Exit == exitPerson) {
+		file, ok := findIn(w.dir, row.Workspace, row.Flow)
+		if !ok {
+			file = "the flow's file"
+		}
+		for _, next := range nextText(row, name, file, open, res.Exit == exitPerson) {
 			fmt.Fprintln(a.err, a.style(a.err).dim("  "+a.says(next)))
 		}
 	})
@@ -242,9 +246,9 @@ func stat(patch string) []string {
 // maxAnswers limits how many open gates are spelled out.
 const maxAnswers = 5
 
-// nextText says what a person can do about a thread, called name, that is no longer driven. open are its
-// task's gates; asks says that something below it waits for a person.
-func nextText(row store.Thread, name string, open []store.Gate, asks bool) []string {
+// nextText says what a person can do about a thread, called name, that is no longer driven. file is its flow's, open
+// are its task's gates; asks says that something below it waits for a person.
+func nextText(row store.Thread, name, file string, open []store.Gate, asks bool) []string {
 	if row.Ended() {
 		return []string{"see it with: plait show " + name}
 	}
@@ -278,7 +282,7 @@ func nextText(row store.Thread, name string, open []store.Gate, asks bool) []str
 		}
 		return lines
 	case row.Reason != nil && row.Reason.Failure == store.FailureRoute:
-		return []string{"the task keeps the flow it began with: fix the flow's file, then start again with: plait run " +
+		return []string{"the task keeps the flow it began with: fix " + safe(file) + ", then start again with: plait run " +
 			safe(row.Flow)}
 	}
 	return []string{"try again with: " + with}

@@ -63,7 +63,11 @@ func standardFilters() filterSet {
 			if b == 0 {
 				return 0, errors.New("division by zero")
 			}
-			return math.Mod(a, b), nil
+			r := math.Mod(a, b)
+			if r != 0 && (r < 0) != (b < 0) {
+				r += b
+			}
+			return r, nil
 		},
 	})
 	strftime := s["date"].(func(time.Time, func(string) string) (string, error))
@@ -218,16 +222,21 @@ func list(v any) ([]any, bool) {
 	return nil, false
 }
 
-// each returns what a loop iterates over. The entries of a map are sorted by key; the engine has
-// them in random order.
-func each(v any) any {
+// each returns what a loop iterates over: a text is a list of one. The entries of a map are sorted
+// by key; the engine has them in random order.
+func each(v any) []any {
 	switch v := v.(type) {
 	case object:
 		return entries(v)
 	case map[string]any: // forloop
 		return entries(v)
+	case string:
+		if v != "" {
+			return []any{v}
+		}
 	}
-	return v
+	l, _ := list(v)
+	return l
 }
 
 func entries(m map[string]any) []any {
@@ -239,8 +248,8 @@ func entries(m map[string]any) []any {
 }
 
 func item(v any, i int) any {
-	l, _ := list(each(v))
-	if len(l) == 0 {
+	l := each(v)
+	if _, ok := v.(string); ok || len(l) == 0 {
 		return nil
 	}
 	return l[(i+len(l))%len(l)]

@@ -159,6 +159,8 @@ func TestTemplatesAreLiquid(t *testing.T) {
 			"yesyes"},
 		{"{{ (1..-3) | join }}{{ (3..1) | size }}{% for i in (5..1) %}no{% else %}none{% endfor %}", "0none"},
 		{"{{ (-1..2) | join: ',' }} {{ (1..seven) | last }} {{ (1..3) }}", "-1,0,1,2 7 [1,2,3]"},
+		{"{% for i in text %}{{ i }}{% endfor %}{% for i in null %}{% else %}none{% endfor %}", "hellonone"},
+		{"{{ 5 | modulo: 3 }} {{ -5 | modulo: 3 }}", "2 1"},
 		{"{% for i in (1..9) reversed limit: 2 offset: 1 %}{{ i }}{% endfor %}", "87"},
 		{"{% for i in list | map: 'k' limit: 2 %}{{ i }}{% endfor %}{% for c in 'a b' | split: ' ' %}{{ c }}{% endfor %}",
 			"xyab"},
