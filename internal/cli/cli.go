@@ -268,6 +268,10 @@ func statusCode(row store.Thread, below []store.Thread) int {
 			return exitFailed
 		}
 		switch row.Reason.Kind {
+		case store.ReasonAttempts:
+			if row.Reason.Failure == store.FailureRoute { // its flow is wrong
+				return exitUsage
+			}
 		case store.ReasonGate, store.ReasonInput, store.ReasonConflict:
 			return exitPerson
 		case store.ReasonLimit:
