@@ -336,7 +336,8 @@ func flip(ts *testscript.TestScript, neg bool, args []string) {
 func edit(ts *testscript.TestScript, neg bool, args []string) {
 	conn := openDB(ts)
 	defer conn.Close()
-	ts.Check(sqlitex.ExecuteTransient(conn, "UPDATE "+args[0]+" SET "+args[1]+" = ?", &sqlitex.ExecOptions{Args: []any{args[2]}}))
+	set := "UPDATE " + args[0] + " SET " + args[1] + " = ?"
+	ts.Check(sqlitex.ExecuteTransient(conn, set, &sqlitex.ExecOptions{Args: []any{args[2]}}))
 }
 
 // usage: userversion N makes the record one of a later Plait.

@@ -2,7 +2,6 @@ package thread
 
 import (
 	"encoding/json"
-	"slices"
 	"strconv"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -34,8 +33,11 @@ func (a *Answers) UnmarshalJSON(data []byte) error {
 
 // Decided reports whether a person, a policy or the time has answered a gate.
 func Decided(g store.Gate) bool {
-	return slices.Contains([]store.GateState{store.GateApproved, store.GateRejected, store.GateAnswered, store.GateExpired},
-		g.State)
+	switch g.State {
+	case store.GateApproved, store.GateRejected, store.GateAnswered, store.GateExpired:
+		return true
+	}
+	return false
 }
 
 // ApprovalHash returns what the step after a gate says of its answer: the SHA-256 of the canonical form of {at, by,
