@@ -24,6 +24,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/plait-run/plait/internal/secret"
 )
 
 // An Agent makes one attempt.
@@ -187,6 +189,8 @@ type Request struct {
 	Scratch string
 	// Traffic is called for each request of an agent to its model through a gateway; may be nil.
 	Traffic Traffic
+	// Secrets are the keys to keep out of what is written; an agent whose model has a gateway passes them to it.
+	Secrets *secret.Set
 	// Wrap returns the command line that starts a program of the agent in isolation, where Dir may be another
 	// directory than outside; nil: programs are not isolated. Agents whose processes are shared by attempts start
 	// one for this attempt alone.

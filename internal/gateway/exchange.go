@@ -3,7 +3,6 @@ package gateway
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -56,7 +55,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 			refuse(w, http.StatusRequestEntityTooLarge, "the request cannot be read: "+err.Error())
 			return
 		}
-		x.call.Body, x.asked, x.keep = body, int64(len(body)), true
+		x.call.Body, x.asked, x.keep = g.cfg.Secrets.Bytes(body), int64(len(body)), true
 		reply, err := t.Begin(r.Context(), x.call)
 		switch {
 		case err != nil:
@@ -70,7 +69,10 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 			return
 		}
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), x.asked
-		end = func(used agent.Usage) { t.End(x.call, x.reply, used) }
+		end = func(used agent.Usage) {
+			x.reply.Body = g.cfg.Secrets.Bytes(x.reply.Body)
+			t.End(x.call, x.reply, used)
+		}
 	}
 	if x.call.Generates() {
 		g.count(Usage{Requests: 1})
@@ -102,10 +104,13 @@ func (g *Gateway) over(r *http.Request, x *exchange) {
 // respond is called with a response before it is passed on.
 func (g *Gateway) respond(res *http.Response) error {
 	x := res.Request.Context().Value(exchangeKey{}).(*exchange)
-	x.reply.Status, x.reply.Type = res.StatusCode, res.Header.Get("Content-Type")
-	if x.call.Generates() && res.StatusCode/100 != 2 {
-		g.note(res.StatusCode) // before the agent can report it
+	if res.StatusCode/100 != 2 {
+		if x.call.Generates() {
+			g.note(res.StatusCode) // before the agent can report it
+		}
+		g.clean(res)
 	}
+	x.reply.Status, x.reply.Type = res.StatusCode, res.Header.Get("Content-Type")
 	res.Body = &watched{res.Body, x}
 	return nil
 }
@@ -140,7 +145,7 @@ func (g *Gateway) failure(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		code = Refused
 	}
-	refuseAs(w, http.StatusBadGateway, code, "the model's server could not be reached: "+cause(err))
+	refuseAs(w, http.StatusBadGateway, code, "the model's server could not be reached: "+g.cfg.Secrets.Text(cause(err)))
 }
 
 // Refused is the code of the error that an agent gets when nothing listens at its model's address: retrying
@@ -161,11 +166,15 @@ func refuse(w http.ResponseWriter, status int, why string) { refuseAs(w, status,
 func refuseAs(w http.ResponseWriter, status int, code, why string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+	w.Write(refusalBody(code, why)) // fails if the agent has hung up
+}
+
+func refusalBody(code, why string) []byte {
 	said := map[string]any{"type": "plait_gateway", "message": why}
 	if code != "" {
 		said["code"] = code
 	}
-	json.NewEncoder(w).Encode(map[string]any{"type": "error", "error": said}) // fails if the agent has hung up
+	return append(encoded(map[string]any{"type": "error", "error": said}), '\n')
 }
 
 // cause returns an error without the URL, which may contain a secret.

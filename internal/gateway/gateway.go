@@ -6,10 +6,11 @@
 //
 //   - The key stays in this process. The agent has a token that is valid for one attempt.
 //   - Only the paths and methods of the model's API are forwarded, and only to the one upstream.
-//   - No byte of a response is changed, each chunk is passed on as it arrives, and no request is
-//     repeated: retries are up to the agent.
+//   - No byte of a successful response is changed, each chunk is passed on as it arrives, and no request is
+//     repeated: retries are up to the agent. In any other response known secrets are replaced.
 //   - Usage is counted from the responses themselves; where they do not report it, it is estimated.
-//   - An [agent.Traffic] sees each request before it is sent, and its outcome once. It is not shown headers.
+//   - An [agent.Traffic] sees each request before it is sent, and its outcome once. It is shown neither headers nor
+//     known secrets.
 //
 // It knows nothing of agents, keeps nothing on disk but its socket, and listens on this machine only.
 package gateway
@@ -38,6 +39,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/secret"
 )
 
 // An Upstream is the API of a model.
@@ -52,6 +54,7 @@ type Upstream struct {
 type Config struct {
 	Upstream Upstream
 	Traffic  agent.Traffic // nil: everything is forwarded, nothing is kept
+	Secrets  *secret.Set   // gets the upstream's key; nil: none is replaced
 }
 
 // Usage is the number of requests and of tokens used. Input includes the cached ones.
@@ -128,6 +131,11 @@ func Open(cfg Config) (*Gateway, error) {
 	}
 	if cfg.Upstream.Key != "" {
 		guardMemory()
+		cfg.Secrets.Add(cfg.Upstream.Key)
+	}
+	if user := cfg.Upstream.URL.User; user != nil {
+		password, _ := user.Password()
+		cfg.Secrets.Add(password)
 	}
 	ctx, end := context.WithCancel(context.Background())
 	g.end = end

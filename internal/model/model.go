@@ -210,7 +210,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, err
 	}
-	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic,
+	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic, Secrets: req.Secrets,
 		Upstream: gateway.Upstream{URL: a.server.URL, Key: a.server.key, Bearer: a.server.API == Chat}})
 	if err != nil {
 		return agent.Result{}, err
