@@ -5,7 +5,7 @@
 // with one Result or one Failure. Laws:
 //
 //   - Raw before parsed: an agent writes each byte it receives to the desk's logs before
-//     it looks at it.
+//     it looks at it. The logs replace known secrets.
 //   - When Run returns, no process that the agent started is left.
 //   - A failure of the work is a *Failure. Any other error means that the engine itself
 //     failed.
@@ -234,7 +234,7 @@ func (r Request) Bin() string {
 type Desk struct {
 	Artifacts string    // the role leaves files here; emptied before the attempt
 	Context   string    // what the agent may read of the record, or ""
-	Raw       io.Writer // runtime/events.jsonl: the agent's output, byte for byte
+	Raw       io.Writer // runtime/events.jsonl: the agent's output, byte for byte but for known secrets
 	Stderr    io.Writer // runtime/stderr.log
 	Requests  io.Writer // runtime/requests.jsonl: the input of the agent, or nil
 }

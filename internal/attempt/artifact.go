@@ -74,7 +74,7 @@ func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Resu
 		Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript,
 	}
 	if !result.Truncated {
-		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(result.Output))
+		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(e.cfg.Host.Secrets.Bytes(result.Output)))
 		if err != nil {
 			return nil, fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
 		}

@@ -13,7 +13,8 @@
 //   - It never moves a head: the caller commits the step (batch B), otherwise the result is lost.
 //   - What an agent does wrong is recorded, not returned. An error means that the record could not
 //     be kept: stop.
-//   - Raw before parsed: an agent's output is on disk before it is parsed.
+//   - Raw before parsed: an agent's output is on disk before it is parsed, raw but for known secrets. Hashes are of
+//     what is kept.
 //
 // The package holds no rule about roles (flow does) and starts no process itself (agents do).
 package attempt
@@ -30,6 +31,7 @@ import (
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/secret"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/worktree"
 )
@@ -54,8 +56,9 @@ type Host struct {
 	// Scratch is where commands of agents keep files other than those of the task. None of them outlive the
 	// task. "": there is no such place.
 	Scratch string
-	Bin     string     // the plait executable, for PLAIT_BIN
-	Cell    *proc.Cell // the sandbox around programs of agents, nil: only those that agents make themselves
+	Bin     string      // the plait executable, for PLAIT_BIN
+	Cell    *proc.Cell  // the sandbox around programs of agents, nil: only those that agents make themselves
+	Secrets *secret.Set // what is not written down, whoever says it
 	// Name and Boot identify the machine and its boot. Only processes of both can be ended here; "": all can.
 	Name, Boot string
 }

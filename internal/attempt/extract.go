@@ -45,12 +45,18 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 	most := int64(c.Limits.MaxOutput)
 	if p.Role.Chat {
 		ans, err := talk(result, most)
+		if err == nil {
+			ans, err = e.discreetAnswer(ans)
+		}
 		if err != nil {
 			return answer{}, err
 		}
 		return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
 	}
 	ans, err := parse(result, most, p.Role.Plan)
+	if err == nil {
+		ans, err = e.discreetAnswer(ans)
+	}
 	if err != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 
@@ -82,7 +83,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	p.activity.begin(p.Row.ID, p.tries.turn)
 	seen := e.traffic(c, p)
 	req.Traffic = seen
-	result, err := e.work(ctx, end, c, p, req, &session)
+	result, err := e.work(ctx, end, c, p, req, desk.Artifacts(), &session)
 	err = seen.close(&result, err)
 	if newsErr := p.news.close(); newsErr != nil {
 		return nil, nil, fmt.Errorf("record events of attempt %s: %w", p.Row.ID, newsErr)
@@ -117,7 +118,8 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 
 // work runs the agent, and records its events. end ends the attempt.
 func (e *Runner) work(
-	ctx context.Context, end context.CancelCauseFunc, c *Thread, p *Prepared, req agent.Request, session *string,
+	ctx context.Context, end context.CancelCauseFunc, c *Thread, p *Prepared, req agent.Request, artifacts *os.Root,
+	session *string,
 ) (agent.Result, error) {
 	news := e.report(ctx, c.Row, p.Row)
 	p.news = news
@@ -149,7 +151,11 @@ func (e *Runner) work(
 			return agent.Result{}, err
 		}
 	}
-	result, err := worker.Run(ctx, req, emit)
+	req, shown := e.discreet(req, emit)
+	result, err := worker.Run(ctx, req, shown.emit)
+	if endErr := shown.end(artifacts); err == nil {
+		err = endErr
+	}
 	if p.asks != nil {
 		p.updating.Lock() // calls may still be recorded
 		p.Row.Waited = p.asks.time().Milliseconds()
@@ -237,6 +243,7 @@ func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
 // stop commits an attempt that did not become a step. If the thread has moved meanwhile, the attempt is
 // superseded.
 func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, fail *agent.Failure) error {
+	fail.Message = e.cfg.Host.Secrets.Text(fail.Message)
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
 	ctx = context.WithoutCancel(ctx)
 	objects, err := e.logs(ctx, p, desk)

@@ -175,7 +175,8 @@ func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.
 	if h.StartLine != nil {
 		src.StartLine, src.EndLine = &start, &end
 	}
-	if src.Blob, err = m.keep(ctx, bytes.NewReader(found.Text), int64(len(found.Text))); err != nil {
+	text := m.e.cfg.Host.Secrets.Bytes(found.Text)
+	if src.Blob, err = m.keep(ctx, bytes.NewReader(text), int64(len(text))); err != nil {
 		return src, "", err
 	}
 	return src, "", nil

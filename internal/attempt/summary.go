@@ -44,7 +44,7 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 
 // summary makes a step from a summary. If the summary is invalid, the error is an *agent.Failure that says why.
 func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, out *Outcome) error {
-	text := summaryOf(result)
+	text := e.cfg.Host.Secrets.Text(summaryOf(result))
 	if text == "" {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: "the summary is empty or not UTF-8 text"}
 	}

@@ -22,6 +22,7 @@ import (
 // newAgent makes an agent from its definition. It is the only place that knows
 // every kind.
 func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	a.holdSecrets(def)
 	switch def.Kind {
 	case "command":
 		return command.New(command.Config{

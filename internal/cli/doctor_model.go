@@ -52,6 +52,7 @@ func (a *app) examineModel(ctx context.Context, name string, def flow.Agent) Fin
 	if name != "model" {
 		f.What = name
 	}
+	a.holdSecrets(def)
 	h := a.modelHost()
 	s, err := h.Find(model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv})
 	if err != nil {

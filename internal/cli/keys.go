@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/flow"
 )
 
 // A keyring holds the keys printed by the person's programs; see keys: in the configuration. It keeps them only in
@@ -31,6 +34,9 @@ const (
 // program that the person's own configuration names for it, which is run once.
 func (a *app) secret(name string) string {
 	if value := a.getenv(name); value != "" {
+		if isSecret(name) {
+			a.secrets.Add(value)
+		}
 		return value
 	}
 	k := &a.keys
@@ -48,10 +54,44 @@ func (a *app) secret(name string) string {
 	}
 	value, err := printed(argv)
 	if err != nil {
-		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, safe(err.Error()))
+		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, safe(a.secrets.Text(err.Error())))
 	}
+	a.secrets.Add(value)
 	k.values[name] = value
 	return value
+}
+
+// isSecret reports whether the name of a variable says that its value is secret.
+func isSecret(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASSWORD"}, func(end string) bool {
+		return strings.HasSuffix(name, end)
+	})
+}
+
+// holdSecrets notes the secrets of an agent's definition: the key of its model, whatever its variable is called, what
+// is passed to it, and passwords of proxies, which every agent gets.
+func (a *app) holdSecrets(def flow.Agent) {
+	if def.KeyEnv != "" {
+		a.secrets.Add(a.secret(def.KeyEnv))
+	}
+	pass := def.Pass
+	if def.Sandbox != nil {
+		pass = slices.Concat(pass, def.Sandbox.Pass)
+	}
+	for _, name := range pass {
+		if isSecret(name) {
+			a.secrets.Add(a.getenv(name))
+		}
+	}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
+		for _, name := range []string{name, strings.ToLower(name)} {
+			if u, err := url.Parse(a.getenv(name)); err == nil {
+				password, _ := u.User.Password()
+				a.secrets.Add(password)
+			}
+		}
+	}
 }
 
 // printed runs a program and returns the line that it prints, which never appears in an error.

@@ -37,6 +37,7 @@ import (
 	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/secret"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/thread"
@@ -51,10 +52,11 @@ type Config struct {
 	Scratch  string           // where tasks have scratch space for the commands of agents, or ""
 	Settings *config.Settings // a person's settings
 	// Agent makes an agent from its definition. Relative paths of the definition start at workspace.
-	Agent func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
-	Bin   string       // the plait executable
-	Cell  *proc.Cell   // see attempt.Host
-	Log   *slog.Logger // ids, kinds and durations, never texts; nil: none
+	Agent   func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error)
+	Bin     string       // the plait executable
+	Cell    *proc.Cell   // see attempt.Host
+	Secrets *secret.Set  // what is not written down
+	Log     *slog.Logger // ids, kinds and durations, never texts; nil: none
 	// Watch, if set, is called with the root thread of each task before the task is driven. The function that
 	// it returns is called when the driving has ended.
 	Watch         func(ctx context.Context, row store.Thread) (stop func())
@@ -112,14 +114,14 @@ func New(cfg Config) *Controller {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	reader := thread.NewReader(cfg.Store)
-	host := attempt.Host{Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Cell: cfg.Cell}
+	host := attempt.Host{Home: cfg.Home, Scratch: cfg.Scratch, Bin: cfg.Bin, Cell: cfg.Cell, Secrets: cfg.Secrets}
 	host.Name, host.Boot = proc.Machine()
 	var locks lock.Locks
 	if cfg.Home != "" {
 		locks.Dir = filepath.Join(cfg.Home, "locks")
 	}
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell,
-		Place: cfg.Place})
+		Place: cfg.Place, Secrets: cfg.Secrets})
 	return &Controller{
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
 		record: record.New(reader, cfg.Store), locks: locks, host: host,

@@ -133,10 +133,8 @@ func Open(cfg Config) (*Gateway, error) {
 		guardMemory()
 		cfg.Secrets.Add(cfg.Upstream.Key)
 	}
-	if user := cfg.Upstream.URL.User; user != nil {
-		password, _ := user.Password()
-		cfg.Secrets.Add(password)
-	}
+	password, _ := cfg.Upstream.URL.User.Password()
+	cfg.Secrets.Add(password)
 	ctx, end := context.WithCancel(context.Background())
 	g.end = end
 	g.proxy = &httputil.ReverseProxy{FlushInterval: -1, Rewrite: g.rewrite, ModifyResponse: g.respond,

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/secret"
 )
 
 // Roles of entries.
@@ -46,14 +47,15 @@ type session struct {
 	turn    string // of this attempt
 	entries []entry
 	file    *os.File
+	secrets *secret.Set // not written to it
 }
 
 var sessionID = regexp.MustCompile(`^[0-9a-f-]{36}$`)
 
 // openSession continues a session in dir, or starts one. If from is given, the new one begins
 // with that session's entries.
-func openSession(dir, id string, from *agent.Branch) (*session, error) {
-	s := &session{id: id}
+func openSession(dir, id string, from *agent.Branch, secrets *secret.Set) (*session, error) {
+	s := &session{id: id, secrets: secrets}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the home of conversations: %w", err)
 	}
@@ -127,7 +129,7 @@ func (s *session) add(e entry) error {
 }
 
 func (s *session) write(e entry) error {
-	if _, err := s.file.Write(encode(e)); err != nil {
+	if _, err := s.file.Write(s.secrets.Bytes(encode(e))); err != nil {
 		return fmt.Errorf("keep a conversation: %w", err)
 	}
 	return nil

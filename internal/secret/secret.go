@@ -49,6 +49,9 @@ func (s *Set) Add(key string) {
 	s.forms.Store(newForms(s.keys))
 }
 
+// Empty reports whether there are no keys.
+func (s *Set) Empty() bool { return s.load() == nil }
+
 func (s *Set) load() *forms {
 	if s == nil {
 		return nil

@@ -51,6 +51,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 		return err
 	}
 	said, tag := &lastBytes{}, setupTag(row)
+	out := t.cfg.Secrets.Writer(said)
 	path, args := argv[0], argv[1:]
 	if t.cfg.Cell != nil {
 		path, args = t.cfg.Cell.Around([]string{row.Workspace}, []string{top}, nil, path, args)
@@ -58,7 +59,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: row.Tree, Tag: tag, Wall: setupTime,
 		Env:    proc.Environ(nil, nil, []string{"PLAIT_TASK=" + row.Task, "PLAIT_THREAD=" + row.ID}, tag),
-		Stdout: said, Stderr: said,
+		Stdout: out, Stderr: out,
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -69,6 +70,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 		err = fmt.Errorf("exit %d", res.Exit)
 	}
 	if err != nil {
+		out.Flush() // never fails
 		return fmt.Errorf("worktree.setup (%s) for thread %s: %w\n%s", strings.Join(argv, " "), row.ID, err,
 			strings.TrimSpace(said.String()))
 	}

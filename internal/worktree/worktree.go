@@ -25,17 +25,19 @@ import (
 
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/secret"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
 // Config configures Trees.
 type Config struct {
-	Store  store.Index
-	Reader *thread.Reader
-	Setup  []string   // the command that prepares a new worktree; nil: none
-	Cell   *proc.Cell // the sandbox of that command, nil: none
-	Place  Place      // for tasks without a person's directory; nil: not supported here
+	Store   store.Index
+	Reader  *thread.Reader
+	Setup   []string    // the command that prepares a new worktree; nil: none
+	Cell    *proc.Cell  // the sandbox of that command, nil: none
+	Secrets *secret.Set // to keep out of the words of that command; nil: none
+	Place   Place       // for tasks without a person's directory; nil: not supported here
 }
 
 // Trees are the working trees of threads. Methods may be called concurrently.
