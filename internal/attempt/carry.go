@@ -65,7 +65,7 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
-		err := packSession(w, root, more, sizes)
+		err := e.packSession(w, root, more, sizes)
 		w.CloseWithError(err)
 		packed <- err
 	}()
@@ -166,7 +166,7 @@ func grown(root *os.Root, names []string, sizes map[string]int64) (parts []part,
 }
 
 // packSession writes the parts as a tar: first the sizes, then the new content of each file.
-func packSession(w io.Writer, root *os.Root, parts []part, sizes map[string]int64) error {
+func (e *Runner) packSession(w io.Writer, root *os.Root, parts []part, sizes map[string]int64) error {
 	t := tar.NewWriter(w)
 	list, err := json.Marshal(sizes)
 	if err == nil {
@@ -179,12 +179,12 @@ func packSession(w io.Writer, root *os.Root, parts []part, sizes map[string]int6
 		if err != nil {
 			return err
 		}
-		err = packPart(t, root, p)
+		err = e.packPart(t, root, p)
 	}
 	return errors.Join(err, t.Close())
 }
 
-func packPart(t *tar.Writer, root *os.Root, p part) error {
+func (e *Runner) packPart(t *tar.Writer, root *os.Root, p part) error {
 	f, err := agent.OpenIn(root, p.name)
 	if err != nil {
 		return err
@@ -193,8 +193,11 @@ func packPart(t *tar.Writer, root *os.Root, p part) error {
 	if err := t.WriteHeader(&tar.Header{Name: filepath.ToSlash(p.name), Mode: 0o600, Size: p.to - p.from}); err != nil {
 		return err
 	}
-	_, err = io.Copy(t, io.NewSectionReader(f, p.from, p.to-p.from))
-	return err
+	w := e.cfg.Host.Secrets.Even(t) // the sizes say where the next part begins
+	if _, err = io.Copy(w, io.NewSectionReader(f, p.from, p.to-p.from)); err != nil {
+		return err
+	}
+	return w.Flush()
 }
 
 // openSession reads the sizes at the beginning of a session's bytes.

@@ -35,6 +35,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"lines":       countLines,
 	"flip":        flip,
 	"edit":        edit,
+	"quoting":     quoting,
 	"userversion": userVersion,
 	"collide":     collide,
 	"copy":        copyFile,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"slices"
-	"strings"
 )
 
 // forms are the texts to look for: keys, and what base64 makes of them.
@@ -57,8 +56,8 @@ func (f *forms) add(form string) {
 }
 
 // replace returns text without keys. If more text will follow, it also returns the end that has to wait for it, which
-// is not part of out.
-func (f *forms) replace(text []byte, last bool) (out, held []byte) {
+// is not part of out. If even, out is as long as what it stands for.
+func (f *forms) replace(text []byte, last, even bool) (out, held []byte) {
 	done := 0
 	for at := 0; ; {
 		var n int
@@ -70,11 +69,24 @@ func (f *forms) replace(text []byte, last bool) (out, held []byte) {
 			}
 			return append(out, text[done:at]...), held
 		}
-		out = append(append(out, text[done:at]...), mask...)
-		out = append(out, strings.Repeat("\n", bytes.Count(text[at:at+n], []byte{'\n'}))...)
+		out = append(append(out, text[done:at]...), masked(text[at:at+n], even)...)
 		at += n
 		done = at
 	}
+}
+
+// masked returns what a key is replaced by. A line feed stays one.
+func masked(key []byte, even bool) []byte {
+	if !even {
+		return append([]byte(mask), bytes.Repeat([]byte{'\n'}, bytes.Count(key, []byte{'\n'}))...)
+	}
+	out := bytes.Repeat([]byte{'*'}, len(key))
+	for i, c := range key {
+		if c == '\n' {
+			out[i] = c
+		}
+	}
+	return out
 }
 
 // next returns where the next key is, and its length. Without one, the length is zero, and the place is where text

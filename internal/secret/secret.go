@@ -65,7 +65,7 @@ func (s *Set) Bytes(text []byte) []byte {
 	if f == nil {
 		return text
 	}
-	out, _ := f.replace(text, true)
+	out, _ := f.replace(text, true, false)
 	return out
 }
 
@@ -75,18 +75,22 @@ func (s *Set) Text(text string) string {
 	if f == nil {
 		return text
 	}
-	out, _ := f.replace([]byte(text), true)
+	out, _ := f.replace([]byte(text), true, false)
 	return string(out)
 }
 
 // Writer returns a writer that passes text without keys on to w.
 func (s *Set) Writer(w io.Writer) *Writer { return &Writer{set: s, to: w} }
 
+// Even returns a writer like Writer's that keeps the length: each byte of a key but line feeds becomes a *.
+func (s *Set) Even(w io.Writer) *Writer { return &Writer{set: s, to: w, even: true} }
+
 // A Writer passes on text without keys. It holds back an end that may be the beginning of a key until the next Write
 // or Flush. It may be used concurrently.
 type Writer struct {
-	set *Set
-	to  io.Writer
+	set  *Set
+	to   io.Writer
+	even bool
 
 	mu   sync.Mutex
 	held []byte
@@ -104,7 +108,7 @@ func (w *Writer) Write(text []byte) (int, error) {
 	if len(w.held) > 0 {
 		all = append(w.held, text...)
 	}
-	out, held := f.replace(all, false)
+	out, held := f.replace(all, false, w.even)
 	if len(out) > 0 {
 		if _, err := w.to.Write(out); err != nil {
 			return 0, err
@@ -121,7 +125,7 @@ func (w *Writer) Flush() error {
 	if len(w.held) == 0 {
 		return nil
 	}
-	out, _ := w.set.load().replace(w.held, true)
+	out, _ := w.set.load().replace(w.held, true, w.even)
 	w.held = nil
 	_, err := w.to.Write(out)
 	return err

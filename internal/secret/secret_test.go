@@ -120,6 +120,15 @@ func TestAdd(t *testing.T) {
 	}
 }
 
+// TestEven keeps the length of what is replaced.
+func TestEven(t *testing.T) {
+	var b bytes.Buffer
+	w := setOf("twelve-chars").Even(&b)
+	if _, err := io.WriteString(w, "it is twelve-\nchars.\n"); err != nil || w.Flush() != nil || b.String() != "it is *******\n*****.\n" {
+		t.Errorf("%q, %v", b.String(), err)
+	}
+}
+
 func TestLongest(t *testing.T) {
 	s := setOf("abcdefghijkl", "abcdefghijklmnopqrst")
 	if got := s.Text("abcdefghijklmnopqrst abcdefghijkl!"); got != "*** ***!" {
