@@ -48,7 +48,7 @@ func TestPackSession(t *testing.T) {
 			t.Fatalf("round %d: %v, %v", i, parts, err)
 		}
 		var b bytes.Buffer
-		if err := packSession(&b, root, parts, sizes); err != nil {
+		if err := (&Runner{}).packSession(&b, root, parts, sizes); err != nil {
 			t.Fatal(err)
 		}
 		blob := store.Object{Hash: dag.Sum(b.Bytes()), Data: b.Bytes()}
@@ -82,11 +82,11 @@ func TestHostileSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	var whole bytes.Buffer
-	if err := packSession(&whole, root, []part{{"a", 0, 4}}, map[string]int64{"a": 4}); err != nil {
+	if err := (&Runner{}).packSession(&whole, root, []part{{"a", 0, 4}}, map[string]int64{"a": 4}); err != nil {
 		t.Fatal(err)
 	}
 	var short bytes.Buffer
-	if err := packSession(&short, root, []part{{"a", 2, 4}}, map[string]int64{"a": 4}); err != nil {
+	if err := (&Runner{}).packSession(&short, root, []part{{"a", 2, 4}}, map[string]int64{"a": 4}); err != nil {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
