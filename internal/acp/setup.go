@@ -66,7 +66,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (_ *setup, err 
 		return nil, err
 	}
 	if login.route != nil {
-		if s.gateway, err = gateway.Open(gateway.Config{Upstream: login.upstream, Traffic: req.Traffic, Secrets: req.Secrets}); err != nil {
+		if s.gateway, err = gateway.Open(gateway.Config{Upstream: login.upstream, Traffic: req.Traffic, Secrets: req.Desk.Secrets}); err != nil {
 			return nil, err
 		}
 	}

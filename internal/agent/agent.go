@@ -189,8 +189,6 @@ type Request struct {
 	Scratch string
 	// Traffic is called for each request of an agent to its model through a gateway; may be nil.
 	Traffic Traffic
-	// Secrets are the keys to keep out of what is written; an agent whose model has a gateway passes them to it.
-	Secrets *secret.Set
 	// Wrap returns the command line that starts a program of the agent in isolation, where Dir may be another
 	// directory than outside; nil: programs are not isolated. Agents whose processes are shared by attempts start
 	// one for this attempt alone.
@@ -237,6 +235,8 @@ type Desk struct {
 	Raw       io.Writer // runtime/events.jsonl: the agent's output, byte for byte but for known secrets
 	Stderr    io.Writer // runtime/stderr.log
 	Requests  io.Writer // runtime/requests.jsonl: the input of the agent, or nil
+	// Secrets are the keys that are kept out of the logs. An agent whose model has a gateway passes them to it.
+	Secrets *secret.Set
 }
 
 // Objects is the file in a desk's Context with the objects that the agent can read by hash. Each

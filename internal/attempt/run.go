@@ -11,6 +11,7 @@ import (
 	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/discreet"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
@@ -151,9 +152,9 @@ func (e *Runner) work(
 			return agent.Result{}, err
 		}
 	}
-	req, shown := e.discreet(req, emit)
-	result, err := worker.Run(ctx, req, shown.emit)
-	if endErr := shown.end(artifacts); err == nil {
+	req, heard := discreet.Of(e.cfg.Host.Secrets, req, emit)
+	result, err := worker.Run(ctx, req, heard.Emit)
+	if endErr := cmp.Or(heard.End(), e.clean(artifacts)); err == nil {
 		err = endErr
 	}
 	if p.asks != nil {

@@ -229,7 +229,7 @@ func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error)
 		}
 		if s.gateway, err = gateway.Open(gateway.Config{
 			Upstream: gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}, Traffic: req.Traffic,
-			Secrets: req.Secrets,
+			Secrets: req.Desk.Secrets,
 		}); err != nil {
 			return nil, err
 		}

@@ -33,7 +33,6 @@ import (
 	places "github.com/plait-run/plait/internal/place"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/scripted"
-	"github.com/plait-run/plait/internal/secret"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -137,7 +136,6 @@ type app struct {
 	log     *slog.Logger
 	logFile *logFile
 	keys    keyring
-	secrets secret.Set    // what Plait holds of them, and of other secrets
 	record  store.Store   // as all machines see it
 	store   store.Store   // as this machine sees it
 	place   *places.Place // nil: this program has no team

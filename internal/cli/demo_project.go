@@ -53,7 +53,7 @@ func (d *demo) make(ctx context.Context) (err error) {
 		bin = ""
 	}
 	d.w.control = control.New(control.Config{Store: d.w.store, Home: d.w.home, Scratch: filepath.Join(d.root, "scratch"),
-		Settings: d.w.settings, Agent: d.newAgent, Bin: bin, Log: d.log, Secrets: &d.secrets})
+		Settings: d.w.settings, Agent: d.newAgent, Bin: bin, Log: d.log, Secrets: &d.keys.secrets})
 	return nil
 }
 

@@ -61,7 +61,7 @@ changed. --config prints every setting that is in effect and where it came from.
 			}
 			findings := a.examine(cmd.Context())
 			for i, f := range findings {
-				findings[i].Text, findings[i].Do = a.secrets.Text(a.says(f.Text)), a.says(f.Do)
+				findings[i].Text, findings[i].Do = a.keys.secrets.Text(a.says(f.Text)), a.says(f.Do)
 				if !f.OK && !f.Warning {
 					a.code = exitFailed
 				}

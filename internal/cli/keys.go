@@ -14,12 +14,14 @@ import (
 
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/secret"
 )
 
 // A keyring holds the keys printed by the person's programs; see keys: in the configuration. It keeps them only in
 // memory. Its zero value is ready to use.
 type keyring struct {
-	mu       sync.Mutex
+	secrets  secret.Set // these keys and other secrets that Plait holds
+	mu       sync.Mutex // protects the rest
 	read     bool
 	commands map[string][]string
 	values   map[string]string // what was printed, "" after an error
@@ -35,7 +37,7 @@ const (
 func (a *app) secret(name string) string {
 	if value := a.getenv(name); value != "" {
 		if isSecret(name) {
-			a.secrets.Add(value)
+			a.keys.secrets.Add(value)
 		}
 		return value
 	}
@@ -54,9 +56,9 @@ func (a *app) secret(name string) string {
 	}
 	value, err := printed(argv)
 	if err != nil {
-		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, safe(a.secrets.Text(err.Error())))
+		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, safe(a.keys.secrets.Text(err.Error())))
 	}
-	a.secrets.Add(value)
+	a.keys.secrets.Add(value)
 	k.values[name] = value
 	return value
 }
@@ -73,7 +75,7 @@ func isSecret(name string) bool {
 // is passed to it, and passwords of proxies, which every agent gets.
 func (a *app) holdSecrets(def flow.Agent) {
 	if def.KeyEnv != "" {
-		a.secrets.Add(a.secret(def.KeyEnv))
+		a.keys.secrets.Add(a.secret(def.KeyEnv))
 	}
 	pass := def.Pass
 	if def.Sandbox != nil {
@@ -81,14 +83,14 @@ func (a *app) holdSecrets(def flow.Agent) {
 	}
 	for _, name := range pass {
 		if isSecret(name) {
-			a.secrets.Add(a.getenv(name))
+			a.keys.secrets.Add(a.getenv(name))
 		}
 	}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
 		for _, name := range []string{name, strings.ToLower(name)} {
 			if u, err := url.Parse(a.getenv(name)); err == nil {
 				password, _ := u.User.Password()
-				a.secrets.Add(password)
+				a.keys.secrets.Add(password)
 			}
 		}
 	}

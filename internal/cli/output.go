@@ -60,7 +60,7 @@ func (a *app) finish(err error) int {
 	}
 	code := exitCode(err)
 	todo := a.says(a.hint(err))
-	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.secrets.Text(a.says(err.Error()))}
+	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(err.Error()))}
 	if errors.Is(err, store.ErrNotFound) { // the message already says so
 		text.Message = a.says(notFound(err))
 	}

@@ -107,7 +107,7 @@ func (s *setup) open(req agent.Request, once bool) (func(), error) {
 	if s.route == nil {
 		return func() {}, nil
 	}
-	g, err := gateway.Open(gateway.Config{Upstream: s.route.upstream, Traffic: req.Traffic, Secrets: req.Secrets})
+	g, err := gateway.Open(gateway.Config{Upstream: s.route.upstream, Traffic: req.Traffic, Secrets: req.Desk.Secrets})
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, err
 	}
-	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic, Secrets: req.Secrets,
+	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic, Secrets: req.Desk.Secrets,
 		Upstream: gateway.Upstream{URL: a.server.URL, Key: a.server.key, Bearer: a.server.API == Chat}})
 	if err != nil {
 		return agent.Result{}, err
@@ -222,7 +222,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		client: client{url: g.URL() + "/v1", token: g.Token(), http: way},
 		box:    a.host.box.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: granted}),
 	}
-	if t.session, err = openSession(a.SessionHome(req.Home), req.Session, a.branch(req), req.Secrets); err != nil {
+	if t.session, err = openSession(a.SessionHome(req.Home), req.Session, a.branch(req), req.Desk.Secrets); err != nil {
 		return agent.Result{}, err
 	}
 	defer t.session.close()
