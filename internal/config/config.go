@@ -33,6 +33,7 @@ type Settings struct {
 	Agents   map[string]Value[flow.Agent]
 	Limits   flow.Limits // caps on what flows set; zero: none
 	Setup    Value[[]string]
+	Discard  Value[[]string]              // what may be lost with a worktree, besides DiscardDefault
 	Machine  Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
 	Prices   map[string]Value[flow.Price] // by model
 	Record   Value[bool]                  // tasks keep what agents ask their models
@@ -97,6 +98,9 @@ func (s *Settings) Origins() []Origin {
 	out = append(out, s.keyOrigins()...)
 	if s.Setup.V != nil {
 		out = append(out, Origin{"worktree.setup", fmt.Sprintf("%q", s.Setup.V), s.Setup.From})
+	}
+	if s.Discard.V != nil {
+		out = append(out, Origin{"worktree.discard", fmt.Sprintf("%q", s.Discard.V), s.Discard.From})
 	}
 	slices.SortFunc(out, func(a, b Origin) int { return cmp.Compare(a.Key, b.Key) })
 	return out
@@ -298,24 +302,4 @@ func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
 	}
 	return wrongType(file, val, "machine must be {maxConcurrent: N}: how many agents may run at once, "+
 		"from 0 (any number) to 1024")
-}
-
-func (s *Settings) worktree(file string, val *yaml.Node) []flow.Problem {
-	if val.Kind != yaml.MappingNode {
-		return wrongType(file, val, "worktree must be a mapping")
-	}
-	for i := 0; i+1 < len(val.Content); i += 2 {
-		if k := val.Content[i]; k.Value != "setup" {
-			return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(k, "unknown key %q: use setup",
-				k.Value))}
-		}
-	}
-	var w struct {
-		Setup []string `yaml:"setup"`
-	}
-	if err := val.Decode(&w); err != nil {
-		return wrongType(file, val, "worktree.setup must be a list of a program and its arguments")
-	}
-	s.Setup = Value[[]string]{w.Setup, fmt.Sprintf("%s:%d", file, val.Line)}
-	return nil
 }

@@ -68,7 +68,7 @@ agents:
   a: {kind: command}
   b: {kind: nothing}
 limits: {maxRounds: -1, rounds: 3}
-worktree: {setup: 3}
+worktree: {setup: 3, discard: [/abs]}
 default: 5
 default: x
 prices:
@@ -187,6 +187,29 @@ func TestOddFiles(t *testing.T) {
 		}
 		if _, err := Load("", file, none); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDiscard adds up what both files let go with a worktree.
+func TestDiscard(t *testing.T) {
+	dir := t.TempDir()
+	user := write(t, filepath.Join(dir, "user.yaml"), "worktree: {discard: ['*.log', dist/], setup: [make, deps]}\n")
+	project := write(t, filepath.Join(dir, "project.yaml"), "worktree:\n  discard: [web/cache]\n")
+	s, err := Load(user, project, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Value[[]string]{[]string{"*.log", "dist", "web/cache"}, project + ":2"}, s.Discard); diff != "" {
+		t.Errorf("discard (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Value[[]string]{[]string{"make", "deps"}, user + ":1"}, s.Setup); diff != "" {
+		t.Errorf("setup (-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"dist", "[/dist]", "['']", "[..]", "[../dist]", "[a//b]", "['[']", "[.]", "[{a: b}]"} {
+		file := write(t, filepath.Join(dir, "bad.yaml"), "worktree: {discard: "+bad+"}\n")
+		if _, err := Load(file, project, none); err == nil || !strings.Contains(err.Error(), "worktree.discard must be") {
+			t.Errorf("discard %s: %v", bad, err)
 		}
 	}
 }
