@@ -57,7 +57,7 @@ func TestForgedIndex(t *testing.T) {
 		err, git.ErrChanged) {
 		t.Errorf("Apply over the changed file returned %v", err)
 	}
-	tree, err := r.Remove(ctx, at, "refs/plait/t/1")
+	tree, err := r.Remove(ctx, at, "refs/plait/t/1", git.Caches{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,11 +16,14 @@
 //     Merge treats a file as text, as binary or as a union of lines.
 //   - Nothing leads out of the repository. A .git that is a link, a .git file whose
 //     target does not point back to it, objects or refs that are links, and a
-//     core.worktree elsewhere are refused. Git never runs inside a nested repository.
+//     core.worktree elsewhere are refused. Git never runs inside a nested repository,
+//     except in a submodule, to see whether it has changed: that is opened in the same
+//     way, and nothing is written there.
 //   - A snapshot changes neither the index nor HEAD nor a file. Concurrent
 //     snapshots do not disturb each other.
 //   - Only worktrees made here are restored or removed, and none is removed
-//     before its snapshot is kept under a ref.
+//     before its snapshot is kept under a ref. Remove leaves one that has what no
+//     snapshot can, except ignored files that its caller is ready to lose.
 //   - In a work tree that was not made here only Apply changes files: those in which
 //     its two trees differ, all of which must be as expected before one is touched.
 //   - A merge is tried on trees alone, and a side that conflicts is left out as a

@@ -200,7 +200,7 @@ func everything(t *testing.T, dir, program string) {
 	if got := snapshot(t, linked, ""); got != first {
 		t.Errorf("restored to %s, want %s", got, first)
 	}
-	if _, err := r.Remove(ctx, w, "refs/plait/t/3"); err != nil {
+	if _, err := r.Remove(ctx, w, "refs/plait/t/3", git.Caches{}); err != nil {
 		t.Error(err)
 	}
 	bringTogether(t, r, dir, second)

@@ -44,7 +44,7 @@ func TestUnreadableIndex(t *testing.T) {
 			if err := spoil(index); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := r.Remove(t.Context(), w.Root(), "refs/plait/t/last"); err != nil || got != tree {
+			if got, err := r.Remove(t.Context(), w.Root(), "refs/plait/t/last", git.Caches{}); err != nil || got != tree {
 				t.Errorf("removed: %s, %v; want %s", got, err, tree)
 			}
 		})

@@ -60,7 +60,7 @@ func TestCheckoutInside(t *testing.T) {
 	if got := treeFiles(t, dir, snapshot(t, w, "")); w.Root() != at || got["a"] != "2" {
 		t.Errorf("root %s has %v", w.Root(), got)
 	}
-	if _, err := r.Remove(ctx, at, "refs/plait/t/1"); err != nil {
+	if _, err := r.Remove(ctx, at, "refs/plait/t/1", git.Caches{}); err != nil {
 		t.Error(err)
 	}
 }

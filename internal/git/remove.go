@@ -132,8 +132,7 @@ func (s *session) dropRules(ctx context.Context, root *os.Root) error {
 // differing returns the paths of the given kinds that ls-files lists, except Plait's own and
 // submodules.
 func (s *session) differing(ctx context.Context, kinds ...string) ([]string, error) {
-	args := append([]string{"ls-files", "-z", "-x", "/" + plaitDir + "/"}, kinds...)
-	out, err := s.run(ctx, nil, args...)
+	out, err := s.look(ctx, kinds...)
 	if err != nil {
 		return nil, err
 	}
@@ -143,23 +142,24 @@ func (s *session) differing(ctx context.Context, kinds ...string) ([]string, err
 	}
 	var paths []string
 	for path := range records(out) {
-		if clean := strings.TrimSuffix(path, "/"); !isPlaits(clean) && !links[clean] {
+		if clean := strings.TrimSuffix(path, "/"); !isPlaits(clean) && links[clean] == "" {
 			paths = append(paths, path)
 		}
 	}
 	return paths, nil
 }
 
-// submodules returns the submodules in the session's index.
-func (s *session) submodules(ctx context.Context) (map[string]bool, error) {
+// submodules returns the commits of the submodules in the session's index, by their paths.
+func (s *session) submodules(ctx context.Context) (map[string]string, error) {
 	out, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
 		return nil, err
 	}
-	links := make(map[string]bool)
+	links := make(map[string]string)
 	for entry := range records(out) {
-		if what, path, _ := strings.Cut(entry, "\t"); strings.HasPrefix(what, gitlink) {
-			links[path] = true
+		what, path, _ := strings.Cut(entry, "\t")
+		if f := strings.Fields(what); len(f) == 3 && f[0] == gitlink {
+			links[path] = f[1]
 		}
 	}
 	return links, nil
@@ -222,20 +222,21 @@ func (s *session) install() error {
 }
 
 // Remove keeps a snapshot of the worktree at dir under ref and then removes the
-// worktree, including its ignored files. It returns the snapshot's tree. It
-// removes nothing if the snapshot could not be kept, and nothing that Checkout
-// did not make; the error matches ErrHeld if there is a repository inside. If dir
-// is gone, Remove cleans up what a crash left and returns the tree that ref keeps,
-// or "" if it keeps none. No other process may be working in dir.
-func (r *Repo) Remove(ctx context.Context, dir, ref string) (tree string, err error) {
-	tree, err = r.remove(ctx, dir, ref)
+// worktree, including the ignored files that may be lost. It returns the snapshot's
+// tree. It removes nothing if the snapshot could not be kept, and nothing that
+// Checkout did not make; the error matches ErrHeld if there is something that the
+// snapshot does not have. If dir is gone, Remove cleans up what a crash left and
+// returns the tree that ref keeps, or "" if it keeps none. No other process may be
+// working in dir.
+func (r *Repo) Remove(ctx context.Context, dir, ref string, lose Caches) (tree string, err error) {
+	tree, err = r.remove(ctx, dir, ref, lose)
 	if err != nil {
 		return "", fmt.Errorf("remove worktree %s: %w", dir, err)
 	}
 	return tree, nil
 }
 
-func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err error) {
+func (r *Repo) remove(ctx context.Context, dir, ref string, lose Caches) (tree string, err error) {
 	if err := checkRef(ref); err != nil {
 		return "", err
 	}
@@ -253,7 +254,7 @@ func (r *Repo) remove(ctx context.Context, dir, ref string) (tree string, err er
 	if err != nil {
 		return "", err
 	}
-	if tree, err = w.archive(ctx, ref); err != nil {
+	if tree, err = w.archive(ctx, ref, lose); err != nil {
 		return "", err
 	}
 	return tree, r.delete(at)
@@ -302,9 +303,9 @@ func (r *Repo) delete(at string) error {
 	return r.clear(at)
 }
 
-// archive keeps a snapshot of the work tree under ref, unless that would miss a repository
-// inside. The index is not trusted.
-func (r *Repo) archive(ctx context.Context, ref string) (tree string, err error) {
+// archive keeps a snapshot of the work tree under ref, unless that would miss something.
+// The index is not trusted.
+func (r *Repo) archive(ctx context.Context, ref string, lose Caches) (tree string, err error) {
 	s, err := r.begin(r.root)
 	if err != nil {
 		return "", err
@@ -313,12 +314,16 @@ func (r *Repo) archive(ctx context.Context, ref string) (tree string, err error)
 	if err := s.markSuspect(ctx); err != nil {
 		return "", err
 	}
-	tree, seen, err := s.stageAll(ctx)
+	tree, _, err = s.stageAll(ctx)
 	if err != nil {
 		return "", err
 	}
-	if inside := seen.repositories(); len(inside) > 0 {
-		return "", fmt.Errorf("%w: nested repositories %q", ErrHeld, inside)
+	var l Leftovers
+	if err := s.leftovers(ctx, "", lose, &l); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrHeld, err)
+	}
+	if n := len(l.Left); n > 0 {
+		return "", fmt.Errorf("%w: %d things, such as %q (%s)", ErrHeld, n, l.Left[0].Path, l.Left[0].Why)
 	}
 	return tree, s.commitTree(ctx, tree, ref)
 }

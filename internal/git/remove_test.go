@@ -26,7 +26,7 @@ func TestRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, filepath.Join(at, ".git")) // as an agent might
-	tree, err := r.Remove(ctx, at, "refs/plait/t/1")
+	tree, err := r.Remove(ctx, at, "refs/plait/t/1", git.Caches{Names: []string{"*.o"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,11 @@ func TestRemove(t *testing.T) {
 		t.Errorf("left: %v %v", left, registered)
 	}
 	for _, ref := range []string{"refs/plait/t/1", "refs/plait/t/1"} {
-		if again, err := r.Remove(ctx, at, ref); err != nil || again != tree {
+		if again, err := r.Remove(ctx, at, ref, git.Caches{}); err != nil || again != tree {
 			t.Errorf("again: %s, %v", again, err)
 		}
 	}
-	if none, err := r.Remove(ctx, at, "refs/plait/t/2"); err != nil || none != "" {
+	if none, err := r.Remove(ctx, at, "refs/plait/t/2", git.Caches{}); err != nil || none != "" {
 		t.Errorf("of a ref that keeps nothing: %s, %v", none, err)
 	}
 }
@@ -63,7 +63,7 @@ func TestRemoveAfterCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove(t, filepath.Join(gone, "a"))
-	if tree, err := r.Remove(ctx, at, "refs/plait/t/1"); err != nil || tree != want {
+	if tree, err := r.Remove(ctx, at, "refs/plait/t/1", git.Caches{}); err != nil || tree != want {
 		t.Errorf("got %s, %v; want %s", tree, err, want)
 	}
 	registered, _ := filepath.Glob(filepath.Join(dir, ".git/worktrees/*"))
@@ -79,19 +79,19 @@ func TestRemoveKeepsWhatItCannotKeep(t *testing.T) {
 	at := checkout(t, r, snapshot(t, r, "")).Root()
 	files{"n/x": "1"}.write(t, at)
 	userGit(t, at, "init", "-q", "n")
-	if _, err := r.Remove(ctx, at, "refs/plait/t/1"); !errors.Is(err, git.ErrHeld) {
+	if _, err := r.Remove(ctx, at, "refs/plait/t/1", git.Caches{}); !errors.Is(err, git.ErrHeld) {
 		t.Errorf("with a repository inside: %v", err)
 	}
 	remove(t, filepath.Join(at, "n/.git"))
 	files{"refs/plait/t/1.lock/held": ""}.write(t, filepath.Join(dir, ".git"))
-	if _, err := r.Remove(ctx, at, "refs/plait/t/1"); err == nil {
+	if _, err := r.Remove(ctx, at, "refs/plait/t/1", git.Caches{}); err == nil {
 		t.Error("removed though the ref could not be written")
 	}
 	if diff := cmp.Diff(files{"a": "1", "n/x": "1"}, readFiles(t, at)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	for _, ref := range []string{"", "refs/heads/main"} {
-		if _, err := r.Remove(ctx, at, ref); err == nil {
+		if _, err := r.Remove(ctx, at, ref, git.Caches{}); err == nil {
 			t.Errorf("removed with ref %q", ref)
 		}
 	}

@@ -148,14 +148,9 @@ func (s *session) stageListed(ctx context.Context, listed []byte) (tree string, 
 			return "", nil, err
 		}
 	}
-	changed, complaint, err := s.runWithin(ctx, maxOutput, nil, "ls-files", "-z", "-t", "--modified", "--others",
-		"--exclude-standard", "-x", "/"+plaitDir+"/")
+	changed, err := s.look(ctx, "-t", "--modified", "--others", "--exclude-standard")
 	if err != nil {
 		return "", nil, err
-	}
-	// git skips what it cannot read; a snapshot must not.
-	if strings.Contains(complaint, "could not open directory") {
-		return "", nil, fmt.Errorf("git ls-files: %s", complaint)
 	}
 	for entry := range records(changed) {
 		if len(entry) < 3 {
@@ -170,6 +165,17 @@ func (s *session) stageListed(ctx context.Context, listed []byte) (tree string, 
 	}
 	tree, err = s.line(ctx, "write-tree")
 	return tree, state, err
+}
+
+// look lists files of the work tree. Plait's own count as ignored.
+func (s *session) look(ctx context.Context, kinds ...string) ([]byte, error) {
+	args := append([]string{"ls-files", "-z", "-x", "/" + plaitDir + "/"}, kinds...)
+	out, complaint, err := s.runWithin(ctx, maxOutput, nil, args...)
+	// git skips what it cannot read; a snapshot must not.
+	if err == nil && strings.Contains(complaint, "could not open directory") {
+		err = fmt.Errorf("git ls-files: %s", complaint)
+	}
+	return out, err
 }
 
 // apply writes what the survey found into the session's index.
@@ -204,19 +210,7 @@ type survey struct {
 	add    map[string]bool // paths whose file must be read
 	drop   map[string]bool // paths that leave the index first
 	links  map[string]bool // submodules
-	nested []string        // repositories that are left out; each ends in a slash
-}
-
-// repositories returns all directories below the root that have their own .git.
-func (v *survey) repositories() []string {
-	all := slices.Clone(v.nested)
-	for path := range v.links {
-		if exists(filepath.Join(v.root, path), ".git") {
-			all = append(all, path+"/")
-		}
-	}
-	slices.Sort(all)
-	return all
+	nested []string        // repositories; each ends in a slash
 }
 
 // addTracked examines an entry of the index, as list returns it.

@@ -101,7 +101,7 @@ func TestCheckoutWithoutCommits(t *testing.T) {
 	if out, err := userCommand(dir, "rev-parse", "--verify", "-q", "main").Output(); err == nil {
 		t.Errorf("the worktree's commit moved the user's branch to %s", out)
 	}
-	if got, err := r.Remove(ctx, w.Root(), "refs/plait/t/2"); err != nil || got != tree {
+	if got, err := r.Remove(ctx, w.Root(), "refs/plait/t/2", git.Caches{}); err != nil || got != tree {
 		t.Errorf("Remove: %s, %v", got, err)
 	}
 }
@@ -320,10 +320,10 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := r.Worktree(ctx, user); !errors.Is(err, git.ErrNone) {
 		t.Errorf("Worktree of the user's: %v", err)
 	}
-	if _, err := r.Remove(ctx, user, "refs/plait/t/1"); !errors.Is(err, git.ErrNone) {
+	if _, err := r.Remove(ctx, user, "refs/plait/t/1", git.Caches{}); !errors.Is(err, git.ErrNone) {
 		t.Errorf("Remove of the user's: %v", err)
 	}
-	if _, err := r.Remove(ctx, dir, "refs/plait/t/1"); !errors.Is(err, git.ErrNone) {
+	if _, err := r.Remove(ctx, dir, "refs/plait/t/1", git.Caches{}); !errors.Is(err, git.ErrNone) {
 		t.Errorf("Remove of the main work tree: %v", err)
 	}
 	for _, at := range []string{user, dir} {

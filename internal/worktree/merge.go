@@ -170,8 +170,8 @@ func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 }
 
 // Tidy removes the worktrees of completed paths that were merged or changed nothing, and keeps a snapshot of each;
-// the branch of what was merged goes too. It leaves a tree that has changed since the path's last step, or that
-// cannot be opened: a person may want to look at it.
+// the branch of what was merged goes too. It leaves a tree that has changed since the path's last step, that has what
+// no snapshot can keep, or that cannot be opened: a person may want to look at it.
 func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge) error {
 	ctx = context.WithoutCancel(ctx)
 	kept := map[string]bool{}
@@ -207,7 +207,10 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 		if err != nil || left != "" && now != left {
 			continue
 		}
-		_, err = repo.Remove(ctx, top, ref(row.ID, "joined"))
+		lose, err := t.mayLose(top)
+		if err == nil {
+			_, err = repo.Remove(ctx, top, ref(row.ID, "joined"), lose)
+		}
 		if err == nil {
 			err = os.RemoveAll(readyFile(top))
 		}

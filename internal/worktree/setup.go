@@ -20,7 +20,8 @@ const setupTime = 30 * time.Minute
 // maxSetupOutput is how many bytes of that command's output an error includes.
 const maxSetupOutput = 2 << 10
 
-// readyFile is the file that marks a worktree as prepared by the command.
+// readyFile is the file that marks a worktree as prepared by the command, and has the paths that git ignores of what it
+// made, separated by NULs.
 func readyFile(top string) string { return top + ".ready" }
 
 // setupTag marks the processes of that command.
@@ -74,7 +75,11 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 		return fmt.Errorf("worktree.setup (%s) for thread %s: %w\n%s", strings.Join(argv, " "), row.ID, err,
 			strings.TrimSpace(said.String()))
 	}
-	return os.WriteFile(done, nil, 0o644)
+	paths, err := made(ctx, row, top)
+	if err != nil {
+		return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
+	}
+	return os.WriteFile(done, []byte(strings.Join(paths, "\x00")), 0o644)
 }
 
 // lastBytes keeps the last maxSetupOutput bytes of what is written to it.

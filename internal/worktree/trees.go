@@ -363,17 +363,7 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 			continue
 		}
 		if err == nil && Own(row) {
-			top := root(row)
-			if is, statErr := os.Lstat(top); statErr == nil && !is.IsDir() {
-				err = os.Remove(top) // an agent may have replaced its tree with a link, which is not followed
-			}
-			if err == nil {
-				err = repo.Discard(top)
-			}
-			if errors.Is(err, git.ErrNone) { // the repository was created again, and does not know it
-				err = git.RemoveAll(top)
-			}
-			err = errors.Join(err, os.RemoveAll(readyFile(top)))
+			err = discard(repo, row)
 		}
 		if err == nil {
 			err = repo.DropRefs(ctx, ref(row.ID, ""))
@@ -381,4 +371,19 @@ func (t *Trees) Remove(ctx context.Context, rows []store.Thread) error {
 		errs = errors.Join(errs, err)
 	}
 	return errs
+}
+
+// discard removes the worktree of a thread, whatever is there.
+func discard(repo *git.Repo, row store.Thread) (err error) {
+	top := root(row)
+	if is, statErr := os.Lstat(top); statErr == nil && !is.IsDir() {
+		err = os.Remove(top) // an agent may have replaced its tree with a link, which is not followed
+	}
+	if err == nil {
+		err = repo.Discard(top)
+	}
+	if errors.Is(err, git.ErrNone) { // the repository was created again, and does not know it
+		err = git.RemoveAll(top)
+	}
+	return errors.Join(err, os.RemoveAll(readyFile(top)))
 }

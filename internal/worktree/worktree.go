@@ -32,9 +32,11 @@ import (
 
 // Config configures Trees.
 type Config struct {
-	Store   store.Index
-	Reader  *thread.Reader
-	Setup   []string    // the command that prepares a new worktree; nil: none
+	Store  store.Index
+	Reader *thread.Reader
+	Setup  []string // the command that prepares a new worktree; nil: none
+	// Discard are patterns of ignored files that may be lost with a worktree.
+	Discard []string
 	Cell    *proc.Cell  // the sandbox of that command, nil: none
 	Secrets *secret.Set // to keep out of the words of that command; nil: none
 	Place   Place       // for tasks without a person's directory; nil: not supported here
