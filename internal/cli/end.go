@@ -176,7 +176,7 @@ func (w *workplace) changed(ctx context.Context, row store.Thread) []string {
 			continue
 		}
 		before, after := d.TreeBefore, d.TreeAfter
-		if d.Merge != nil {
+		if d.Merge != nil && d.Merge.From != "" {
 			before, after = &d.Merge.From, &d.Merge.To
 		}
 		if after != nil && to == "" {

@@ -242,7 +242,7 @@ func (w *workplace) narrator() *narrator {
 		}
 		text := d.Merge.String()
 		for _, line := range w.diffStat(context.Background(), d.Merge.From, d.Merge.To) {
-			text += "  " + line + "\n"
+			text += "\n  " + line
 		}
 		return text
 	}

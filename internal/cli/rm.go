@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -19,9 +21,10 @@ func (a *app) threadRmCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm TASK…",
 		Short: "Remove tasks: their record and their files",
-		Long: `Remove tasks with all their steps, events, attempts and directories, and the Git branches of
-merged work. Forks of them stay, as do branches of other work, which are named. plait gc
-then frees the space. Without a terminal to confirm on, --yes is required.`,
+		Long: `Remove tasks with all their steps, events, attempts, directories and worktrees, and the Git
+branches of merged work. Worktrees that have what could not be merged are named. Forks of the
+tasks stay, as do branches of other work, which are named. plait gc then frees the space.
+Without a terminal to confirm on, --yes is required.`,
 		Example: `  plait rm k7f2
   plait rm --status cancelled --yes`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -44,23 +47,33 @@ then frees the space. Without a terminal to confirm on, --yes is required.`,
 				return a.print(cmd, map[string]any{"removed": []string{}, "steps": 0},
 					func(out io.Writer) { fmt.Fprintln(out, a.nothingHere("tasks", true)) })
 			}
-			if err := a.confirmRemoval(ctx, w, rows, yes); err != nil {
-				return err
-			}
-			names := make(map[string]string)
-			var ids []string
+			names, lost := make(map[string]string), make(map[string][]control.Worktree)
+			var ids, lines []string
 			for _, row := range rows {
 				names[row.ID] = w.view().Names().Of(ctx, row)
 				ids = append(ids, row.ID)
+				if lost[row.ID], err = w.keptTrees(ctx, row); err != nil {
+					return err
+				}
+				for _, t := range lost[row.ID] {
+					lines = append(lines, worktreeLine(t))
+				}
+			}
+			if err := a.confirmRemoval(ctx, w, rows, lines, yes); err != nil {
+				return err
 			}
 			return w.control.Remove(ctx, ids, func(row store.Thread) error {
 				kept, err := w.control.Branches(ctx, row.Workspace, row.ID)
 				if err != nil {
 					return err
 				}
-				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept)}
+				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept),
+					"worktrees": lost[row.ID]}
 				return a.print(cmd, removed, func(out io.Writer) {
 					fmt.Fprintf(out, a.says("removed %s; free its space with: plait gc\n"), names[row.ID])
+					for _, t := range lost[row.ID] {
+						fmt.Fprintln(out, "removed "+worktreeLine(t))
+					}
 					for _, b := range kept {
 						fmt.Fprintf(out, "kept branch %s, which is %s; remove it with: git branch -D %[1]s\n", safe(b.Name),
 							branchState(b))
@@ -106,8 +119,14 @@ func (a *app) toRemove(ctx context.Context, args []string, status string) (*work
 	return w, rows, nil
 }
 
-// confirmRemoval makes sure that a person wants the removal.
-func (a *app) confirmRemoval(ctx context.Context, w *workplace, rows []store.Thread, yes bool) error {
+// keptTrees returns the worktrees of a task that have what could not be merged.
+func (w *workplace) keptTrees(ctx context.Context, row store.Thread) ([]control.Worktree, error) {
+	list, err := w.control.Worktrees(ctx, row.Workspace, row.ID)
+	return slices.DeleteFunc(list, func(t control.Worktree) bool { return len(t.Left) == 0 }), err
+}
+
+// confirmRemoval makes sure that a person wants the removal, also of the worktrees in lines.
+func (a *app) confirmRemoval(ctx context.Context, w *workplace, rows []store.Thread, lines []string, yes bool) error {
 	if yes {
 		return nil
 	}
@@ -115,6 +134,9 @@ func (a *app) confirmRemoval(ctx context.Context, w *workplace, rows []store.Thr
 	if len(rows) == 1 {
 		what = fmt.Sprintf("%s (%s, %s) and its directory", w.view().Names().Of(ctx, rows[0]), safe(rows[0].Flow),
 			count(rows[0].Steps, "step"))
+	}
+	if len(lines) > 0 {
+		what += ", and what could not be merged:\n  " + strings.Join(lines, "\n  ")
 	}
 	if !isTerminal(a.in) || !isTerminal(os.Stderr) {
 		return view.Advise(usagef("nothing was removed: confirm with --yes"), "this removes %s", what)

@@ -17,9 +17,10 @@ import (
 
 func (a *app) taskCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "task",
-		Short: "List, show, watch, cancel and export tasks, with their evidence and branches"})
+		Short: "List, show, watch, cancel and export tasks, with their evidence, branches and worktrees"})
 	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
-		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd(), a.taskPullCmd())
+		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd(), a.taskWorktreesCmd(),
+		a.taskPullCmd())
 	return cmd
 }
 

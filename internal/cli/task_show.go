@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 func (a *app) taskShowCmd() *cobra.Command {
@@ -94,11 +96,25 @@ func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed
 		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Changes"), strings.Join(changed, "\n  "))
 	}
 	a.writeParts(out, v, named)
+	writeWorktrees(out, st, v)
 	if len(v.Reports) > 0 {
 		fmt.Fprintf(out, "\n%s\n", st.bold("Reports"))
 		for _, name := range v.Reports {
 			fmt.Fprintln(out, "  "+safe(filepath.Join(v.Dir, name)))
 		}
+	}
+}
+
+// writeWorktrees prints which worktrees stay, and why.
+func writeWorktrees(out io.Writer, st style, v *task.PrintedTask) {
+	title := "\n" + st.bold("Worktrees that stay, since they have what cannot be merged") + "\n"
+	for _, t := range v.Threads {
+		dir := worktree.TreeIn(v.Workspace, t.ID, "")
+		if _, err := os.Lstat(dir); err != nil || t.Kept == "" {
+			continue // it was removed, or is on another machine
+		}
+		fmt.Fprintf(out, "%s  %s  %s\n", title, safe(dir), oneLine(t.Kept, 1000))
+		title = ""
 	}
 }
 

@@ -50,6 +50,22 @@ type Decision struct {
 	Merge *thread.Merge `json:"merge,omitempty"`
 }
 
+// kept says, by thread, what the worktrees have that stay when the paths are joined.
+func (f *forked) kept() map[string]string {
+	if f.decision.Merge == nil {
+		return nil
+	}
+	kept := map[string]string{}
+	for _, k := range f.decision.Merge.Kept {
+		for _, p := range f.threads {
+			if p.Path.ID == k.Path {
+				kept[p.ID] = event.Brief(k.Holds())
+			}
+		}
+	}
+	return kept
+}
+
 // decision reads the decision in a row, nil if there is none.
 func decision(row store.Thread) (*Decision, error) {
 	if len(row.Decision) == 0 || string(row.Decision) == "null" {

@@ -38,7 +38,7 @@ func (e *Engine) join(ctx context.Context, c *threadState, f *forked) (store.Thr
 		batch = store.Batch{Objects: ch.Objects, Unpin: []string{joinPin(row)},
 			Events: []store.Event{event.New(row, ch.Step.State.Timestamp, event.ThreadJoined{
 				Join: f.Join, Outcome: f.decision.Outcome, Step: ch.Step.Hash, N: ch.Row.Steps,
-				DecidedBy: f.decision.DecidedBy,
+				DecidedBy: f.decision.DecidedBy, Kept: f.kept(),
 			})}}
 		e.completeAtJoin(next, &batch)
 		return next, batch, nil

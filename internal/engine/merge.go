@@ -124,15 +124,42 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *th
 	return err
 }
 
-// tryMerge merges the files of the paths as git trees, and touches none of them. why is set if a
-// person has to decide first; m is nil if no path changed a file.
+// tryMerge merges the files of the paths as git trees, and touches none of them, and says which worktrees stay. why is
+// set if a person has to decide first; m is nil if no path changed a file.
 func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forked) (m *thread.Merge, why *store.Reason,
 	err error) {
-	trees := e.cfg.Trees
-	sides, err := trees.Sides(ctx, f.threads)
-	if err != nil || len(sides) == 0 {
+	sides, err := e.cfg.Trees.Sides(ctx, f.threads)
+	if err != nil {
 		return nil, nil, err
 	}
+	m = &thread.Merge{Sides: []thread.MergedSide{}}
+	if len(sides) > 0 {
+		if m, why, err = e.trySides(ctx, row, f, sides); err != nil || why != nil {
+			return nil, why, err
+		}
+	}
+	kept, caches, err := e.cfg.Trees.Leftovers(ctx, f.threads)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Kept = kept
+	if f.decision.Outcome == flow.Joined {
+		for path, n := range caches {
+			if !slices.ContainsFunc(m.Sides, func(s thread.MergedSide) bool { return s.Path == path && !s.Merged }) {
+				m.Caches += n
+			}
+		}
+	}
+	if len(m.Sides)+len(m.Kept)+m.Caches == 0 {
+		return nil, nil, nil
+	}
+	return m, nil, nil
+}
+
+// trySides is tryMerge for the sides of a join.
+func (e *Engine) trySides(ctx context.Context, row store.Thread, f *forked, sides []thread.MergedSide) (
+	m *thread.Merge, why *store.Reason, err error) {
+	trees := e.cfg.Trees
 	o, err := record.OptionsOf(row)
 	if err != nil {
 		return nil, nil, err

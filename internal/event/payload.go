@@ -145,9 +145,18 @@ type ThreadJoined struct {
 	DecidedBy string   `json:"decidedBy"`
 	Step      dag.Hash `json:"step"`
 	N         int      `json:"n"`
+	// Kept says what the worktrees of paths have that stay, by thread.
+	Kept map[string]string `json:"kept,omitempty"`
 }
 
 func (ThreadJoined) event() string { return "thread.joined" }
+
+// shorter leaves out what the join's step has.
+func (p ThreadJoined) shorter() (Payload, bool) {
+	long := len(p.Kept) > 0
+	p.Kept = nil
+	return p, long
+}
 
 // JoinDecided reports how a join was decided, before its losers have ended.
 type JoinDecided struct {

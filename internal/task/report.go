@@ -235,6 +235,9 @@ func (a ActionSummary) text() string {
 			p.line("- changes %s, which takes a person", cell(name, 300))
 		}
 	}
+	if a.Kept != nil {
+		p.line("\nIts worktree stays, since it has what cannot be merged: %s", cell(a.Kept.Holds(), 2000))
+	}
 	return p.String()
 }
 

@@ -177,6 +177,9 @@ func boardText(p view.Program, v view.Task, now map[string]activity) string {
 		if t.Reason != nil {
 			status += ": " + cell(string(t.Reason.Kind)+", "+t.Reason.Message, 2000)
 		}
+		if t.Kept != "" {
+			status += "; its worktree stays: " + cell(t.Kept, 2000)
+		}
 		line("| %s | %s | %s | %s | %d |", cell(t.ID, 40), cell(t.Label, 80), cell(t.Flow, 80), status, t.Steps)
 	}
 	line("")

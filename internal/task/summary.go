@@ -64,6 +64,8 @@ type ActionSummary struct {
 	Artifacts   []ActionFile    `json:"artifacts"`
 	Evidence    []string        `json:"evidence"` // ids of its agent's evidence
 	Files       *MergeResult    `json:"files"`    // null if it changed none in its own worktree
+	// Kept is what its worktree has that cannot be merged, so that it stays; missing if it does not.
+	Kept *thread.KeptTree `json:"kept,omitempty"`
 }
 
 // An ActionFile is an artifact of an action.
@@ -146,6 +148,11 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 			for _, side := range detail.Merge.Sides {
 				if side.Path == a.ID {
 					sum.Files = &MergeResult{side.Branch, side.Merged, orEmpty(side.Conflicts), orEmpty(side.Protected)}
+				}
+			}
+			for _, kept := range detail.Merge.Kept {
+				if kept.Path == a.ID {
+					sum.Kept = &kept
 				}
 			}
 		}

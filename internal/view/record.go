@@ -3,7 +3,9 @@ package view
 import (
 	"context"
 	"fmt"
+	"maps"
 
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -21,6 +23,7 @@ type TaskRecord struct {
 	Driven   bool // a process is driving it
 
 	phases []phase           // of its controller
+	kept   map[string]string // by thread, what the worktree has that stayed at its join
 	awaits map[string]string // by thread, what it waits for although it needs no person
 }
 
@@ -49,11 +52,29 @@ func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r Task
 	if r.Planned, err = b.planned(ctx, r.Root); err != nil {
 		return r, err
 	}
+	if err = b.readKept(ctx, &r); err != nil {
+		return r, err
+	}
 	if r.Rounds, r.Ends, err = b.rounds(ctx, r.Root, r.Threads); err != nil || !r.Planned {
 		return r, err
 	}
 	r.phases, err = b.phases(ctx, r.Root)
 	return r, err
+}
+
+// readKept reads which worktrees stayed at joins.
+func (b *Reader) readKept(ctx context.Context, r *TaskRecord) error {
+	r.kept = map[string]string{}
+	if len(r.Threads) == 1 {
+		return nil
+	}
+	of := store.EventFilter{Task: r.Root.ID, Types: event.Types(event.ThreadJoined{})}
+	return event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error {
+		if joined, ok := event.Read(ev).(event.ThreadJoined); ok {
+			maps.Copy(r.kept, joined.Kept)
+		}
+		return nil
+	})
 }
 
 // Thread returns the row of a thread of the task, or the zero Thread.

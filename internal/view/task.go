@@ -153,6 +153,8 @@ type TaskThread struct {
 	Display Display          `json:"display" yaml:"display"`
 	Head    string           `json:"head" yaml:"head"`
 	Steps   int              `json:"steps" yaml:"steps"`
+	// Kept says what its worktree has that could not be merged, so that it stayed; "" if it did not stay for that.
+	Kept string `json:"kept,omitempty" yaml:"kept,omitempty"`
 }
 
 // Usage is the total of all attempts.
@@ -220,7 +222,7 @@ func (r TaskRecord) Task() Task {
 		v.UpdatedAt = max(v.UpdatedAt, Time(t.UpdatedAt), Time(t.EndedAt))
 		v.Threads = append(v.Threads, TaskThread{
 			ID: t.ID, Label: labels[t.ID], Kind: t.Kind, Flow: t.Flow, Status: r.status(t), Reason: reason(t),
-			Head: spell(t.Head), Steps: t.Steps,
+			Head: spell(t.Head), Steps: t.Steps, Kept: r.kept[t.ID],
 		})
 	}
 	var sum store.Usage

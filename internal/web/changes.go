@@ -17,9 +17,10 @@ type changes struct {
 	Files          []changedFile
 	Added, Removed int
 	Agents         []agentChanges
-	MoreAgents     int            // steps whose patches are not read
-	Apart          []agentChanges // changes that were not merged
-	Why            string         // why there are no changes
+	MoreAgents     int               // steps whose patches are not read
+	Apart          []agentChanges    // changes that were not merged
+	Kept           []thread.KeptTree // worktrees that stay
+	Why            string            // why there are no changes
 }
 
 // agentChanges are the files that one agent changed, or that are on a branch.
@@ -78,6 +79,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 				if shared[lane.Thread] && d.Merge.From != d.Merge.To {
 					own = append(own, treeChange{d.Merge.From, d.Merge.To, state.Timestamp, ""})
 				}
+				out.Kept = append(out.Kept, d.Merge.Kept...)
 				for _, side := range d.Merge.Sides {
 					if !side.Merged {
 						apart = append(apart, side)
@@ -115,7 +117,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 		one.add(files)
 		out.Apart = append(out.Apart, one)
 	}
-	if len(out.Files)+len(out.Apart) == 0 && out.Why == "" {
+	if len(out.Files)+len(out.Apart)+len(out.Kept) == 0 && out.Why == "" {
 		out.Why = "No file was changed."
 	}
 	return out, ctx.Err()

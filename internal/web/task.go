@@ -190,7 +190,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 		if body.Changes, err = s.changes(ctx, row, tl); err != nil {
 			return err
 		}
-		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart) == 0 {
+		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart)+len(body.Changes.Kept) == 0 {
 			body.Changes = nil // in an unfinished task, no changes mean nothing yet
 		}
 	}
