@@ -32,7 +32,12 @@ func (a *app) openPlace(s store.Store, home string) (store.Store, error) {
 		return nil, err
 	}
 	team := set.Team.V
-	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30, Log: a.log,
+	trees := worktree.New(worktree.Config{Discard: set.Discards()})
+	left := func(ctx context.Context, row store.Thread) (bool, error) {
+		list, err := trees.Existing(ctx, []store.Thread{row})
+		return len(list) > 0 && len(list[0].Left) > 0, err
+	}
+	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30, Log: a.log, Left: left,
 		Ended: func(task string) error { return control.RemoveOwn(home, config.ScratchDir(), task) }})
 	if err != nil {
 		return nil, badUsage{err}

@@ -33,7 +33,7 @@ type Settings struct {
 	Agents   map[string]Value[flow.Agent]
 	Limits   flow.Limits // caps on what flows set; zero: none
 	Setup    Value[[]string]
-	Discard  Value[[]string]              // what may be lost with a worktree, besides DiscardDefault
+	Discard  Value[[]string]              // see Discards
 	Machine  Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
 	Prices   map[string]Value[flow.Price] // by model
 	Record   Value[bool]                  // tasks keep what agents ask their models

@@ -12,17 +12,17 @@ import (
 	"github.com/plait-run/plait/internal/yamldoc"
 )
 
-// DiscardDefault returns the names of ignored files and directories that may always be lost with a worktree: what tools
-// fetch or compute again. What people call build, dist or out is not among them.
-func DiscardDefault() []string {
-	return []string{
+// Discards returns the names of ignored files and directories that may be lost with a worktree: what tools fetch or
+// compute again, and what the settings name. What people call build, dist or out is not among the former.
+func (s *Settings) Discards() []string {
+	return append([]string{
 		"node_modules", "bower_components", ".npm", ".yarn", ".pnpm-store", ".parcel-cache", ".turbo", ".vite", ".next", ".nuxt",
 		".svelte-kit", ".angular", ".eslintcache", ".stylelintcache", "*.tsbuildinfo",
 		"__pycache__", "*.pyc", "*.pyo", ".venv", "venv", ".tox", ".nox", ".eggs", "*.egg-info", ".pytest_cache", ".mypy_cache",
 		".ruff_cache", ".hypothesis", ".ipynb_checkpoints",
 		"target", ".gradle", ".bloop", ".metals", ".dart_tool", ".stack-work", "dist-newstyle", ".zig-cache", "zig-cache",
 		"elm-stuff", ".bundle", ".terraform", ".cache", ".ccache", ".sass-cache", ".DS_Store", "Thumbs.db",
-	}
+	}, s.Discard.V...)
 }
 
 // worktree reads worktree. The discard lists of both files apply.

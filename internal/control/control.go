@@ -25,7 +25,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -122,7 +121,7 @@ func New(cfg Config) *Controller {
 		locks.Dir = filepath.Join(cfg.Home, "locks")
 	}
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell,
-		Place: cfg.Place, Secrets: cfg.Secrets, Discard: slices.Concat(config.DiscardDefault(), cfg.Settings.Discard.V)})
+		Place: cfg.Place, Secrets: cfg.Secrets, Discard: cfg.Settings.Discards()})
 	return &Controller{
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
 		record: record.New(reader, cfg.Store), locks: locks, host: host,

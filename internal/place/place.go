@@ -9,8 +9,8 @@
 //
 // If all machines use the same directory, a working tree has the same path on all of them. Laws:
 //
-//   - Everything here is a copy of what the record and the remote have. It may all be removed while nothing is
-//     being driven, and is made again.
+//   - Everything here that a task needs is a copy of what the record and the remote have. It may all be removed while
+//     nothing is being driven, and is made again. What agents made and the record cannot have stays with its task.
 //   - A row in the record names no directory of a machine: [Place.Store] adds it when the row is read, and removes it
 //     when the row is written.
 //   - Two tasks share objects of the remote, and no other byte.
@@ -64,6 +64,8 @@ type Config struct {
 	Most    int64             // bytes for tasks: beyond that, idle ones are removed; zero: unlimited
 	Log     *slog.Logger      // ids and sizes, never texts; nil: none
 
+	// Left, if set, reports whether the working tree of an ended thread has what the record cannot have.
+	Left func(ctx context.Context, row store.Thread) (bool, error)
 	// Ended, if set, removes what else this machine keeps for a task that has ended or was removed.
 	Ended func(task string) error
 }
@@ -75,6 +77,7 @@ type Place struct {
 	mu       sync.RWMutex
 	fetching map[string]*sync.Mutex // by name of a workspace with a remote
 	clones   sync.Map               // names of workspaces, by people's directories
+	kept     sync.Map               // working trees that stay, and ended tasks that have some
 }
 
 // New returns the place in a directory, which it creates.

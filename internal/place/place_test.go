@@ -1,9 +1,11 @@
 package place_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -344,6 +346,51 @@ func TestSweep(t *testing.T) {
 	}
 	if left, err := filepath.Glob(filepath.Join(w.dir, "trash", "*", "*")); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestSweepKeeps leaves the working trees of an ended task that have what the record cannot have, until the task is
+// removed.
+func TestSweepKeeps(t *testing.T) {
+	m := newTeam(t, working)
+	m.begin(project(t), "", two)
+	w := m.worker("a", t.TempDir())
+	w.finish(t)
+	row := w.row(t, taskID)
+	top := worktree.TreeIn(row.Workspace, taskID, "")
+	ended := 0
+	var log bytes.Buffer
+	p, err := place.New(place.Config{Dir: w.dir, Store: m.record.Share(), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Ended: func(string) error { ended++; return nil },
+		Left: func(_ context.Context, row store.Thread) (bool, error) {
+			return row.Workspace != "" && row.ID == taskID, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := p.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		trees, err := filepath.Glob(filepath.Join(filepath.Dir(top), "*"))
+		if err != nil || !slices.Contains(trees, top) || slices.ContainsFunc(trees, func(name string) bool {
+			return !strings.HasPrefix(name, top)
+		}) {
+			t.Errorf("left: %q, %v", trees, err)
+		}
+	}
+	if n := strings.Count(log.String(), top); n != 1 || ended != 1 {
+		t.Errorf("said %d times: %s; ended %d times", n, &log, ended)
+	}
+	if err := m.record.Commit(t.Context(), store.Batch{Remove: []string{taskID}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(row.Workspace); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s is left after the task: %v", row.Workspace, err)
 	}
 }
 

@@ -23,9 +23,9 @@ type stay struct {
 }
 
 // Sweep removes what is not needed here: working trees of threads that have ended, and repositories of tasks
-// that have ended or are gone. While the place is too large, it also removes repositories of other tasks that
-// are not being driven, the longest unused first. What a task's steps left is in the record; other files in its
-// trees are lost.
+// that have ended or are gone. What a task's steps left is in the record. A working tree that has what the record
+// cannot have stays as long as its task, and the log names it. While the place is too large, Sweep also removes
+// repositories of tasks that are not being driven, with all that they have, the longest unused first.
 func (p *Place) Sweep(ctx context.Context) error {
 	stays, err := p.stays()
 	if err != nil {
@@ -85,28 +85,71 @@ func (p *Place) stays() (all []stay, err error) {
 
 // clear removes what a task does not need, and reports whether that was all of it.
 func (p *Place) clear(ctx context.Context, s stay) (gone bool, err error) {
-	gone, err = p.remove(ctx, s, func(rows []store.Thread) bool {
-		return !slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == s.task && !r.Ended() })
-	})
-	if err != nil || gone {
-		return gone, err
-	}
-	rows, err := p.cfg.Store.Threads(ctx, store.ThreadFilter{Task: s.task})
+	rows, err := p.Store().Threads(ctx, store.ThreadFilter{Task: s.task})
 	if err != nil {
 		return false, err
 	}
+	stays := false
 	for _, row := range rows { // it is not driven again, and a join reads its files from the record
 		if !row.Ended() {
 			continue
 		}
 		top := filepath.Join(s.dir, ".plait", "worktrees", row.ID)
+		if p.keeps(ctx, row, top) {
+			stays = true
+			continue
+		}
 		for _, name := range []string{top + ".at", top + ".ready", top} {
 			if err := git.RemoveAll(name); err != nil {
 				return false, err
 			}
 		}
 	}
-	return false, nil
+	if stays {
+		if _, known := p.kept.Load(s.task); !known && !goesOn(rows, s.task) {
+			p.kept.Store(s.task, true)
+			p.ended(s.task)
+		}
+		return false, nil
+	}
+	return p.remove(ctx, s, func(rows []store.Thread) bool { return !goesOn(rows, s.task) })
+}
+
+// goesOn reports whether a task is in the record and has not ended.
+func goesOn(rows []store.Thread, task string) bool {
+	return slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == task && !r.Ended() })
+}
+
+// keeps reports whether the working tree of an ended thread stays, and says once why.
+func (p *Place) keeps(ctx context.Context, row store.Thread, top string) bool {
+	if p.cfg.Left == nil {
+		return false
+	}
+	if _, known := p.kept.Load(top); known {
+		_, err := os.Lstat(top)
+		return err == nil
+	}
+	if _, err := os.Lstat(top); err != nil {
+		return false
+	}
+	if has, err := p.cfg.Left(ctx, row); err == nil && !has {
+		return false
+	}
+	if ctx.Err() == nil {
+		p.kept.Store(top, true)
+		p.cfg.Log.Warn("a working tree stays, since it has what the record cannot have", "dir", top)
+	}
+	return true
+}
+
+// ended removes what else this machine keeps for a task.
+func (p *Place) ended(task string) {
+	if p.cfg.Ended == nil {
+		return
+	}
+	if err := p.cfg.Ended(task); err != nil {
+		p.cfg.Log.Warn("remove what agents kept", "task", task, "error", err)
+	}
 }
 
 // remove removes the repository of a task with everything in it, if may allows that for the task's threads and
@@ -144,11 +187,8 @@ func (p *Place) setAside(ctx context.Context, s stay, may func([]store.Thread) b
 		return "", err
 	}
 	err = os.Rename(s.dir, filepath.Join(aside, s.task))
-	going := slices.ContainsFunc(rows, func(r store.Thread) bool { return r.ID == s.task && !r.Ended() })
-	if err == nil && !going && p.cfg.Ended != nil {
-		if err := p.cfg.Ended(s.task); err != nil { // before another driver can prepare the task again
-			p.cfg.Log.Warn("remove what agents kept", "task", s.task, "error", err)
-		}
+	if err == nil && !goesOn(rows, s.task) {
+		p.ended(s.task) // before another driver can prepare the task again
 	}
 	return aside, err
 }
