@@ -77,7 +77,8 @@ func (a *app) listWorktrees(cmd *cobra.Command, w *workplace, workspace, task st
 	})
 }
 
-func (a *app) worktreeTable(ctx context.Context, out io.Writer, w *workplace, workspace string, list []control.Worktree) {
+func (a *app) worktreeTable(ctx context.Context, out io.Writer, w *workplace, workspace string,
+	list []control.Worktree) {
 	st := a.style(out)
 	t := table{head: []string{"WORKTREE", "OF", "STATE", "ENDED", "HAS"}, elastic: []int{4}}
 	for _, tree := range list {

@@ -48,9 +48,12 @@ func TestLeftovers(t *testing.T) {
 			},
 			left: []git.Left{{Path: "sub", Why: git.InSubmodule}},
 		},
-		"a submodule was removed":  {do: func(t *testing.T, at string) { remove(t, filepath.Join(at, "sub")) }},
-		"a link above a submodule": {do: func(t *testing.T, at string) { remove(t, filepath.Join(at, "deep")); link(t, lib, at, "deep") }},
-		"a submodule as it was":    {do: initSub},
+		"a submodule was removed": {do: func(t *testing.T, at string) { remove(t, filepath.Join(at, "sub")) }},
+		"a link above a submodule": {do: func(t *testing.T, at string) {
+			remove(t, filepath.Join(at, "deep"))
+			link(t, lib, at, "deep")
+		}},
+		"a submodule as it was": {do: initSub},
 		"ignored files of a submodule": {
 			do: func(t *testing.T, at string) {
 				initSub(t, at)
@@ -113,7 +116,8 @@ func TestLeftovers(t *testing.T) {
 			left: []git.Left{{Path: "new/", Why: git.Repository}, {Path: "src/clone/", Why: git.Repository}},
 		},
 		"ignored": {
-			files: files{"dist/out": "1", "src/b.o": "1", "new/x/y.o": "1", "new/dist/out": "1", "secret": "1", "odd\nname": "1"},
+			files: files{"dist/out": "1", "src/b.o": "1", "new/x/y.o": "1", "new/dist/out": "1", "secret": "1",
+				"odd\nname": "1"},
 			do: func(t *testing.T, at string) {
 				mkdir(t, at, "x/dist/y")
 				link(t, "/", at, "link")
@@ -135,7 +139,8 @@ func TestLeftovers(t *testing.T) {
 		"caches": {
 			files: files{"node_modules/x": "1", "web/node_modules/x": "1", "odd/CACHEDIR.TAG": cacheTag + "\n#",
 				"odd2/CACHEDIR.TAG": "Signature: 1", "odd3/x/CACHEDIR.TAG": cacheTag, "odd.pyc": "1", "my/web/cache.o": "1"},
-			left:   []git.Left{{Path: "my/web/cache.o", Why: git.Ignored}, {Path: "odd2/", Why: git.Ignored}, {Path: "odd3/", Why: git.Ignored}},
+			left: []git.Left{{Path: "my/web/cache.o", Why: git.Ignored}, {Path: "odd2/", Why: git.Ignored},
+				{Path: "odd3/", Why: git.Ignored}},
 			caches: []string{"node_modules/", "odd.pyc", "odd/", "web/node_modules/"},
 		},
 		"the tag is a link": {

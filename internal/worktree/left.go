@@ -121,7 +121,7 @@ type Tree struct {
 	Task   string       `json:"task"`   // the id of the task
 	Status store.Status `json:"status"` // of the thread
 	Dir    string       `json:"dir"`    // absolute
-	Ended  int64        `json:"ended"`  // when the thread ended, Unix ms; 0: it has not, and what the tree has is not known
+	Ended  int64        `json:"ended"`  // when the thread ended, Unix ms; 0: it has not
 	thread.KeptTree
 }
 
@@ -133,16 +133,12 @@ func (t *Trees) Existing(ctx context.Context, rows []store.Thread) ([]Tree, erro
 		if _, err := os.Lstat(top); err != nil || !Own(row) {
 			continue
 		}
-		e := Tree{Thread: row.ID, Task: row.Task, Status: row.Status, Dir: top}
-		if row.Ended() {
-			e.Ended = row.EndedAt
-			var err error
-			if e.KeptTree, _, err = t.left(ctx, row); err != nil {
-				return nil, fmt.Errorf("look into %s: %w", top, err)
-			}
+		has, _, err := t.left(ctx, row)
+		if err != nil {
+			return nil, fmt.Errorf("look into %s: %w", top, err)
 		}
-		e.Left = append([]thread.Left{}, e.Left...)
-		out = append(out, e)
+		has.Left = append([]thread.Left{}, has.Left...)
+		out = append(out, Tree{Thread: row.ID, Task: row.Task, Status: row.Status, Dir: top, Ended: row.EndedAt, KeptTree: has})
 	}
 	return out, nil
 }
