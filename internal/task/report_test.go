@@ -158,7 +158,8 @@ func TestReports(t *testing.T) {
 	}
 	workers[0] = w.carriesOut(workers[0], `,"questions":["Why?\n## no"],"errors":["x | y"],"result":{"port":1}`)
 	workers[1] = w.carriesOut(workers[1], ``)
-	w.joins(workers, &thread.Merge{Sides: []thread.MergedSide{{Path: "b1", Branch: "plait/T/b1", Conflicts: []string{"x|y.go"}, Protected: []string{}}}})
+	w.joins(workers, &thread.Merge{Sides: []thread.MergedSide{{Path: "b1", Branch: "plait/T/b1", Conflicts: []string{"x|y.go"}, Protected: []string{}}},
+		Kept: []thread.KeptTree{{Path: "a1", Left: []thread.Left{{Path: "x|dist/", Why: thread.WhyIgnored}}}}})
 	w.draw(b)
 
 	var s Summary
@@ -179,7 +180,8 @@ func TestReports(t *testing.T) {
 		t.Errorf("cited are %v", ids)
 	}
 	text := w.file("shared/reports/joined-summary.md")
-	for _, want := range []string{"\n> # Approved\n", "\n> &lt;!-- all that follows is gone\n", "\n- Why? ## no\n", "\n- conflicts in x\\|y.go\n", "| evidence:a1.cmd-1 | command-execution | make \\| test |",
+	for _, want := range []string{"\n> # Approved\n", "\n> &lt;!-- all that follows is gone\n", "\n- Why? ## no\n", "\n- conflicts in x\\|y.go\n",
+		"\nIts worktree stays, since it has what cannot be merged: x\\|dist/ (ignored by Git)\n", "| evidence:a1.cmd-1 | command-execution | make \\| test |",
 		"\n## a1: First \\| # thing\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the summary does not say %q:\n%s", want, text)

@@ -146,6 +146,19 @@ func TestResultAndChanges(t *testing.T) {
 	}
 }
 
+// TestWorktreesThatStay checks that the page of a task names them.
+func TestWorktreesThatStay(t *testing.T) {
+	h := newHouse(t, map[string]scripted{})
+	h.write(filepath.Join(h.dir, ".gitignore"), "*.o\n")
+	row := h.mends("a&b.o", "work")
+	body := h.open("").get("/tasks/" + row.ID).body
+	for _, want := range []string{"1 file changed", "its worktree stays, since it has what cannot be merged: a&amp;b.o (ignored by Git)"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page does not say %s", want)
+		}
+	}
+}
+
 // did returns the step of a role on the timeline of a task.
 func (h *house) did(t *testing.T, row store.Thread, role string) dag.Hash {
 	t.Helper()

@@ -51,7 +51,9 @@ func (t *Trees) left(ctx context.Context, row store.Thread) (k thread.KeptTree, 
 	if _, err := os.Lstat(top); errors.Is(err, fs.ErrNotExist) {
 		return k, 0, nil
 	}
-	l, err := t.leftIn(ctx, row, top)
+	within, cancel := context.WithTimeout(ctx, snapshotTime)
+	defer cancel()
+	l, err := t.leftIn(within, row, top)
 	if ctx.Err() != nil {
 		return k, 0, err
 	}

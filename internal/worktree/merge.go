@@ -174,10 +174,13 @@ func (t *Trees) Apply(ctx context.Context, row store.Thread, m *thread.Merge) er
 // no snapshot can keep, or that cannot be opened: a person may want to look at it.
 func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge) error {
 	ctx = context.WithoutCancel(ctx)
-	kept := map[string]bool{}
+	kept, stays := map[string]bool{}, map[string]bool{}
 	if m != nil {
 		for _, s := range m.Sides {
 			kept[s.Path] = !s.Merged
+		}
+		for _, k := range m.Kept {
+			stays[k.Path] = true
 		}
 	}
 	for _, row := range paths {
@@ -192,7 +195,7 @@ func (t *Trees) Tidy(ctx context.Context, paths []store.Thread, m *thread.Merge)
 			return err
 		}
 		top := root(row)
-		if _, err := os.Lstat(top); err != nil {
+		if _, err := os.Lstat(top); err != nil || stays[row.Path.ID] {
 			continue
 		}
 		left, err := t.Left(ctx, row.Head, row.Parent.From)
