@@ -2,7 +2,11 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"math"
+	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -106,37 +110,56 @@ func (m *meter) end(asked int64) (used agent.Usage, estimated bool) {
 	return m.used, true
 }
 
-// tokens are the counts of the three APIs other than Gemini.
+// A count is a number of tokens: a number or a string with one, without its fraction. Anything else is none.
+type count int64
+
+func (c *count) UnmarshalJSON(data []byte) error {
+	n, err := strconv.ParseFloat(string(bytes.Trim(data, `"`)), 64)
+	if err == nil && n >= 0 && n <= math.MaxInt32 {
+		*c = count(n)
+	}
+	return nil
+}
+
+// tokens are the counts of the three APIs other than Gemini. Some servers report by the names of two of them.
 type tokens struct {
-	Input   int64 `json:"input_tokens"`
-	Read    int64 `json:"cache_read_input_tokens"`
-	Created int64 `json:"cache_creation_input_tokens"`
-	Output  int64 `json:"output_tokens"`
+	Input   count `json:"input_tokens"`
+	Read    count `json:"cache_read_input_tokens"`
+	Created count `json:"cache_creation_input_tokens"`
+	Output  count `json:"output_tokens"`
 	In      struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"input_tokens_details"`
 	Out struct {
-		Reasoning int64 `json:"reasoning_tokens"`
-		Thinking  int64 `json:"thinking_tokens"`
+		Reasoning count `json:"reasoning_tokens"`
+		Thinking  count `json:"thinking_tokens"`
 	} `json:"output_tokens_details"`
 
-	Prompt     int64 `json:"prompt_tokens"`
-	Completion int64 `json:"completion_tokens"`
+	Prompt     count `json:"prompt_tokens"`
+	Completion count `json:"completion_tokens"`
 	Prompted   struct {
-		Cached int64 `json:"cached_tokens"`
+		Cached count `json:"cached_tokens"`
 	} `json:"prompt_tokens_details"`
 	Completed struct {
-		Reasoning int64 `json:"reasoning_tokens"`
+		Reasoning count `json:"reasoning_tokens"`
 	} `json:"completion_tokens_details"`
 }
 
 func (t *tokens) usage() agent.Usage {
 	return agent.Usage{
-		InputTokens:       t.Input + t.Read + t.Created + t.Prompt,
-		CachedInputTokens: t.Read + t.In.Cached + t.Prompted.Cached,
-		OutputTokens:      t.Output + t.Completion,
-		ReasoningTokens:   t.Out.Reasoning + t.Out.Thinking + t.Completed.Reasoning,
+		InputTokens:       int64(cmp.Or(t.Prompt, t.Input+t.Read+t.Created)),
+		CachedInputTokens: int64(max(t.Read, t.In.Cached, t.Prompted.Cached)),
+		OutputTokens:      int64(max(t.Output, t.Completion)),
+		ReasoningTokens:   int64(max(t.Out.Reasoning, t.Out.Thinking, t.Completed.Reasoning)),
 	}
+}
+
+// parse decodes what can be decoded of data: a field of another JSON type than expected stays empty. It reports
+// whether data is JSON.
+func parse(data []byte, v any) bool {
+	err := json.Unmarshal(data, v)
+	var mistyped *json.UnmarshalTypeError
+	return err == nil || errors.As(err, &mistyped)
 }
 
 // read reads the usage from one event or a whole response.
@@ -145,63 +168,80 @@ func (m *meter) read(data []byte) {
 		m.readGemini(data)
 		return
 	}
-	if !bytes.Contains(data, []byte(`"usage"`)) {
-		return
+	if used, final := reported(data); used != (agent.Usage{}) {
+		m.said = m.said || final
+		m.raise(used)
 	}
+}
+
+// Reported returns the usage that an event of a stream, or a whole response, reports, but not less than was.
+func Reported(data []byte, was agent.Usage) agent.Usage {
+	used, _ := reported(data)
+	return larger(was, used)
+}
+
+// reported reads the usage from an event or a response of an API other than Gemini, and whether it is final.
+func reported(data []byte) (used agent.Usage, final bool) {
 	var e struct {
 		Usage    *tokens
 		Message  struct{ Usage *tokens } // at the beginning of a message: not final
 		Response struct{ Usage *tokens }
 	}
-	if json.Unmarshal(data, &e) != nil {
-		return
+	if !bytes.Contains(data, []byte(`"usage"`)) || !parse(data, &e) {
+		return used, false
 	}
 	for _, t := range []*tokens{e.Usage, e.Message.Usage, e.Response.Usage} {
-		if t != nil {
-			m.said = m.said || t != e.Message.Usage
-			m.raise(t.usage())
+		if t != nil && *t != (tokens{}) { // a count of nothing, or one that cannot be read, says nothing
+			final = final || t != e.Message.Usage
+			used = larger(used, t.usage())
 		}
 	}
+	return used, final
 }
 
 // readGemini reads the usage from an event or a response of the Gemini API: each reports the usage so far.
 func (m *meter) readGemini(data []byte) {
 	var e struct {
 		Usage struct {
-			Prompt   int64 `json:"promptTokenCount"`
-			ByTools  int64 `json:"toolUsePromptTokenCount"`
-			Cached   int64 `json:"cachedContentTokenCount"`
-			Answer   int64 `json:"candidatesTokenCount"`
-			Thoughts int64 `json:"thoughtsTokenCount"`
+			Prompt   count `json:"promptTokenCount"`
+			ByTools  count `json:"toolUsePromptTokenCount"`
+			Cached   count `json:"cachedContentTokenCount"`
+			Answer   count `json:"candidatesTokenCount"`
+			Thoughts count `json:"thoughtsTokenCount"`
 		} `json:"usageMetadata"`
 		Candidates []struct {
 			Finish string `json:"finishReason"`
 		} `json:"candidates"`
 	}
-	if json.Unmarshal(data, &e) != nil {
+	if !parse(data, &e) {
 		return
 	}
 	for _, c := range e.Candidates {
 		m.said = m.said || c.Finish != ""
 	}
 	u := e.Usage
-	m.raise(agent.Usage{InputTokens: u.Prompt + u.ByTools, CachedInputTokens: u.Cached, OutputTokens: u.Answer + u.Thoughts,
-		ReasoningTokens: u.Thoughts})
+	m.raise(agent.Usage{InputTokens: int64(u.Prompt + u.ByTools), CachedInputTokens: int64(u.Cached),
+		OutputTokens: int64(u.Answer + u.Thoughts), ReasoningTokens: int64(u.Thoughts)})
 }
 
 // raise makes the usage at least u.
 func (m *meter) raise(u agent.Usage) {
 	was := m.used
-	m.used = agent.Usage{
-		InputTokens:       max(was.InputTokens, u.InputTokens),
-		CachedInputTokens: max(was.CachedInputTokens, u.CachedInputTokens),
-		OutputTokens:      max(was.OutputTokens, u.OutputTokens),
-		ReasoningTokens:   max(was.ReasoningTokens, u.ReasoningTokens),
-	}
+	m.used = larger(was, u)
 	m.add(agent.Usage{
 		InputTokens:       m.used.InputTokens - was.InputTokens,
 		CachedInputTokens: m.used.CachedInputTokens - was.CachedInputTokens,
 		OutputTokens:      m.used.OutputTokens - was.OutputTokens,
 		ReasoningTokens:   m.used.ReasoningTokens - was.ReasoningTokens,
 	})
+}
+
+// larger returns the larger of each count.
+func larger(a, b agent.Usage) agent.Usage {
+	return agent.Usage{
+		InputTokens:       max(a.InputTokens, b.InputTokens),
+		CachedInputTokens: max(a.CachedInputTokens, b.CachedInputTokens),
+		OutputTokens:      max(a.OutputTokens, b.OutputTokens),
+		ReasoningTokens:   max(a.ReasoningTokens, b.ReasoningTokens),
+	}
 }

@@ -44,8 +44,15 @@ func TestCountsWhateverTheChunks(t *testing.T) {
 			"\"cachedContentTokenCount\": 10, \"candidatesTokenCount\": 20}\n}", hundred, false},
 		"chat without usage":  {lines(`{"choices":[{"delta":{"content":"x"}}]}`, `{"choices":[{"delta":{"content":"y"}}]}`), agent.Usage{InputTokens: 25, OutputTokens: 2}, true},
 		"whole without usage": {`{"choices":[{"message":{"content":"12345678"}}]}`, agent.Usage{InputTokens: 25, OutputTokens: 12}, true},
-		"broken":              {"data: {\"usage\"\n", agent.Usage{InputTokens: 25, OutputTokens: 1}, true},
-		"nothing":             {"", agent.Usage{}, false},
+		"odd counts": {lines(`{"usage":{"prompt_tokens":100.0,"completion_tokens":"20","prompt_tokens_details":{"cached_tokens":"10.0"},` +
+			`"completion_tokens_details":[],"input_tokens":null,"output_tokens":-3,"cache_creation_input_tokens":{}},"message":"x"}`), hundred, false},
+		"odd counts of gemini": {lines(`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100.0,"cachedContentTokenCount":"10",` +
+			`"candidatesTokenCount":20,"thoughtsTokenCount":"some"}}`), hundred, false},
+		"no counts": {lines(`{"choices":[],"usage":"none"}`), agent.Usage{InputTokens: 25, OutputTokens: 1}, true},
+		"two names": {lines(`{"usage":{"prompt_tokens":100,"input_tokens":100,"completion_tokens":20,"output_tokens":20,"cache_read_input_tokens":10,` +
+			`"prompt_tokens_details":{"cached_tokens":10}}}`), hundred, false},
+		"broken":  {"data: {\"usage\"\n", agent.Usage{InputTokens: 25, OutputTokens: 1}, true},
+		"nothing": {"", agent.Usage{}, false},
 	} {
 		for size := max(1, len(c.text)/1000); size <= max(1, len(c.text)); size = size*3 + 1 {
 			var sum agent.Usage
@@ -69,6 +76,7 @@ func TestCountsWhateverTheChunks(t *testing.T) {
 func FuzzMeter(f *testing.F) {
 	f.Add([]byte(stream), 7)
 	f.Add([]byte(`{"usage":{"input_tokens":-1}}`), 3)
+	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":"NaN","prompt_tokens":"0x1p-2"}}`), 3)
 	f.Fuzz(func(t *testing.T, data []byte, size int) {
 		if size < 1 {
 			return
