@@ -1,26 +1,24 @@
 package model
 
 import (
-	"encoding/json"
+	"cmp"
 	"net/http"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 )
 
 type object = map[string]any
 
 // chat is the Chat Completions API.
 type chat struct {
-	finished bool
-	at       map[int]int // index of each call of a response, by the server's number
+	parts bool         // the response comes in parts
+	at    map[word]int // index of each call of a response, by the server's number
 }
 
 func (*chat) path() string { return "/chat/completions" }
 
 func (*chat) key(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) }
-
-func (c *chat) over() bool { return c.finished }
 
 func (*chat) body(q query) map[string]any {
 	list := []any{object{"role": "system", "content": q.system}}
@@ -57,96 +55,104 @@ func (*chat) body(q query) map[string]any {
 // A chatChunk is a part of a response, or a whole one.
 type chatChunk struct {
 	refusedError
-	Model   string `json:"model"`
+	Model   word `json:"model"`
 	Choices []struct {
-		Delta   chatMessage `json:"delta"`
-		Message chatMessage `json:"message"` // of a whole response
-		Finish  string      `json:"finish_reason"`
+		refusedError
+		Index   word         `json:"index"`
+		Delta   *chatMessage `json:"delta"`
+		Message *chatMessage `json:"message"` // of a whole response
+		Finish  word         `json:"finish_reason"`
 	} `json:"choices"`
-	Usage *struct {
-		Prompt     int64 `json:"prompt_tokens"`
-		Completion int64 `json:"completion_tokens"`
-		Prompts    struct {
-			Cached int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		Completions struct {
-			Reasoning int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	} `json:"usage"`
 }
 
 type chatMessage struct {
-	Content   string `json:"content"`
-	Refusal   string `json:"refusal"`
-	Thought   string `json:"reasoning_content"`
-	Reasoning string `json:"reasoning"`
-	Calls     []struct {
-		Index    *int   `json:"index"`
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
+	Content   content      `json:"content"`
+	Refusal   content      `json:"refusal"`
+	Thought   content      `json:"reasoning_content"`
+	Reasoning content      `json:"reasoning"` // the same, on other servers
+	Calls     []chatCall   `json:"tool_calls"`
+	Function  chatFunction `json:"function_call"` // the only call, before there were several
+}
+
+// A chatCall is a part of a call.
+type chatCall struct {
+	Index    word         `json:"index"`
+	ID       word         `json:"id"`
+	Function chatFunction `json:"function"`
+}
+
+type chatFunction struct {
+	Name      word  `json:"name"`
+	Arguments input `json:"arguments"`
 }
 
 func (c *chat) read(data []byte, to *reply) error {
 	var chunk chatChunk
-	if json.Unmarshal(data, &chunk) != nil {
-		return nil // it is logged; if it mattered, the response will be incomplete
+	if err := decode(data, &chunk); err != nil {
+		return err
 	}
-	if len(chunk.Error) > 0 && string(chunk.Error) != "null" {
+	if chunk.failed() {
 		return serverErrorOf(0, data)
 	}
-	if chunk.Model != "" {
-		to.model = chunk.Model
-	}
-	if u := chunk.Usage; u != nil { // some servers repeat it in each chunk: the last one counts
-		to.used = agent.Usage{InputTokens: u.Prompt, CachedInputTokens: u.Prompts.Cached, OutputTokens: u.Completion,
-			ReasoningTokens: u.Completions.Reasoning}
-	}
-	for _, choice := range chunk.Choices[:min(1, len(chunk.Choices))] {
-		for _, m := range []chatMessage{choice.Delta, choice.Message} {
-			to.text = append(append(to.text, m.Content...), m.Refusal...)
-			to.refused = to.refused || m.Refusal != ""
-			to.thought = append(append(to.thought, m.Thought...), m.Reasoning...)
-			c.calls(m, to)
+	to.model = string(cmp.Or(chunk.Model, word(to.model)))
+	to.used = gateway.Reported(data, to.used)
+	for _, choice := range chunk.Choices {
+		if choice.Index != "" && choice.Index != "0" { // another answer to the same request
+			continue
 		}
-		if choice.Finish != "" {
-			c.finished, to.cut, to.refused = true, choice.Finish == "length", to.refused || choice.Finish == "content_filter"
+		if choice.failed() {
+			return serverErrorOf(0, encode(choice.refusedError))
 		}
+		if choice.Delta != nil {
+			c.add(*choice.Delta, to)
+			c.parts = c.parts || len(to.text)+len(to.thought)+len(to.calls) > 0
+		}
+		if choice.Message != nil && !c.parts { // some servers repeat the whole with each part
+			c.add(*choice.Message, to)
+		}
+		to.stop.ends(choice.Finish)
+		break
 	}
 	return nil
 }
 
-// calls adds parts of calls. If a server does not number them, each part with a name begins a new
-// call.
-func (c *chat) calls(m chatMessage, to *reply) {
+// add adds a message, or a part of one.
+func (c *chat) add(m chatMessage, to *reply) {
+	thought := cmp.Or(m.Thought, m.Reasoning)
+	to.think(thought.thought + thought.text)
+	to.add(m.Content)
+	to.add(m.Refusal)
+	to.refused = to.refused || m.Refusal.text != ""
 	for _, part := range m.Calls {
-		at := len(to.calls) - 1
-		known := at >= 0 && part.Index == nil && part.Function.Name == ""
-		if part.Index != nil {
-			if i, ok := c.at[*part.Index]; ok {
-				at, known = i, true
-			}
-		}
-		if !known {
-			at = len(to.calls)
-			to.calls = append(to.calls, call{})
-			if part.Index != nil {
-				if c.at == nil {
-					c.at = map[int]int{}
-				}
-				c.at[*part.Index] = at
-			}
-		}
-		one := &to.calls[at]
-		if one.ID == "" {
-			one.ID = part.ID
-		}
-		if one.Name == "" {
-			one.Name = strings.TrimSpace(part.Function.Name)
-		}
-		one.Args += part.Function.Arguments
+		c.call(part, to)
 	}
+	if len(m.Calls) == 0 && m.Function != (chatFunction{}) {
+		c.call(chatCall{Function: m.Function}, to)
+	}
+}
+
+// call adds a part of a call. If a server does not number them, each part with a name begins a new call, and so
+// does one with another id if it numbers all of them alike.
+func (c *chat) call(part chatCall, to *reply) {
+	at, known := len(to.calls)-1, part.Function.Name == "" && len(to.calls) > 0
+	if part.Index != "" {
+		at, known = c.at[part.Index]
+		known = known && (part.Function.Name == "" || part.ID == "" || string(part.ID) == to.calls[at].ID)
+	}
+	if !known {
+		at = len(to.calls)
+		to.calls = append(to.calls, call{})
+		if c.at == nil {
+			c.at = map[word]int{}
+		}
+		c.at[part.Index] = at
+	}
+	one := &to.calls[at]
+	if one.ID == "" {
+		one.ID = string(part.ID)
+	}
+	if one.Name == "" {
+		one.Name = strings.TrimSpace(string(part.Function.Name))
+	}
+	one.Args += string(part.Function.Arguments)
 }

@@ -5,15 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/gateway"
@@ -42,11 +41,20 @@ type reply struct {
 	thought []byte
 	kept    []json.RawMessage
 	calls   []call
+	stop    word // with which the server ended it
 	cut     bool // it reached its length limit
 	refused bool // it declined
 	model   string
 	used    agent.Usage
 }
+
+// add adds a text.
+func (s *reply) add(c content) {
+	s.text = append(s.text, c.text...)
+	s.think(c.thought)
+}
+
+func (s *reply) think(thought string) { s.thought = append(s.thought, thought...) }
 
 // A dialect is the format of one API.
 type dialect interface {
@@ -55,8 +63,6 @@ type dialect interface {
 	body(q query) map[string]any
 	// read handles one event of a response.
 	read(data []byte, to *reply) error
-	// over reports whether the response is complete.
-	over() bool
 }
 
 // A client asks a model's server.
@@ -97,45 +103,77 @@ func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (rep
 		return reply{}, refusal(res, text)
 	}
 	s := reply{model: q.model}
-	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // if it cannot be parsed, assume a stream
-	if kind == "application/json" {
-		text, err := io.ReadAll(io.LimitReader(from, maxEvent))
-		if err == nil {
-			err = d.read(text, &s)
-		}
-		return s, brokeOff(err, d)
-	}
-	return s, brokeOff(events(from, func(data []byte) error { return d.read(data, &s) }), d)
+	err = s.judge(events(from, func(data []byte) error { return d.read(data, &s) }))
+	return s, err
 }
 
-// brokeOff returns err, or an error if the response is incomplete.
-func brokeOff(err error, d dialect) error {
-	var known *serverError
-	switch {
-	case errors.As(err, &known):
-		return err
-	case err != nil:
-		return &serverError{text: "broke its answer off: " + err.Error()}
-	case !d.over():
-		return &serverError{text: "broke its answer off"}
-	}
-	return nil
-}
-
-// events calls f with the data of each event of a stream.
+// events calls f with the data of each event of a stream, or with a response that is not a stream but one object.
 func events(r io.Reader, f func(data []byte) error) error {
+	from := bufio.NewReader(r)
+	for {
+		switch c, _, err := from.ReadRune(); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		case unicode.IsSpace(c) || c == '\uFEFF':
+			continue
+		case c == '{':
+			data, err := io.ReadAll(io.LimitReader(from, maxEvent))
+			if err != nil {
+				return err
+			}
+			return f(append([]byte{'{'}, data...))
+		}
+		break
+	}
+	if err := from.UnreadRune(); err != nil {
+		return err
+	}
+	return stream(from, f)
+}
+
+// stream calls f with the data of each server-sent event. Servers may leave out the empty line after an event, or
+// the name of a line that has an object.
+func stream(r io.Reader, f func(data []byte) error) error {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), maxEvent)
-	for in.Scan() {
-		data, ok := bytes.CutPrefix(in.Bytes(), []byte("data:"))
-		if data = bytes.TrimSpace(data); !ok || len(data) == 0 || data[0] != '{' { // [DONE], a comment, or an event's name
-			continue
+	var data []byte // of the event so far
+	failed := false // its name is error
+	end := func() error {
+		event, name := bytes.TrimSpace(data), failed
+		data, failed = nil, false
+		switch {
+		case name:
+			return serverErrorOf(0, event)
+		case !bytes.ContainsRune(event, '{'): // [DONE] or the like
+			return nil
 		}
-		if err := f(data); err != nil {
-			return err
+		return f(event)
+	}
+	for in.Scan() {
+		line := bytes.TrimSpace(in.Bytes())
+		part, is := bytes.CutPrefix(line, []byte("data:"))
+		name, named := bytes.CutPrefix(line, []byte("event:"))
+		is = is || bytes.HasPrefix(line, []byte("{"))
+		if len(line) == 0 || named && len(data) > 0 || is && json.Valid(data) {
+			if err := end(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case named:
+			failed = string(bytes.TrimSpace(name)) == "error"
+		case is && len(data)+len(part) > maxEvent:
+			return bufio.ErrTooLong
+		case is:
+			data = append(append(data, part...), '\n')
 		}
 	}
-	return in.Err()
+	if in.Err() != nil {
+		return in.Err()
+	}
+	return end()
 }
 
 // A serverError says why the model gave no answer.
@@ -157,6 +195,9 @@ func (e *serverError) retryable() bool {
 	return !e.contextExceeded() && (e.status == 0 || passing || e.status >= 500)
 }
 
+// tooLong is the code of an error that says so itself.
+const tooLong = "context_length_exceeded"
+
 var overflow = regexp.MustCompile(`(?i)context.?(length|window|size)|maximum context|` +
 	`(prompt|input) is too long|too many (input )?tokens`)
 
@@ -164,7 +205,7 @@ var overflow = regexp.MustCompile(`(?i)context.?(length|window|size)|maximum con
 func (e *serverError) contextExceeded() bool {
 	switch e.status {
 	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return e.code == "context_length_exceeded" || overflow.MatchString(e.text)
+		return e.code == tooLong || overflow.MatchString(e.text)
 	}
 	return false
 }
@@ -172,6 +213,15 @@ func (e *serverError) contextExceeded() bool {
 // refusedError is the form of an error, alone or in a stream.
 type refusedError struct {
 	Error json.RawMessage `json:"error"`
+}
+
+// failed reports whether there is an error. Some servers have the field in each response.
+func (e refusedError) failed() bool {
+	switch string(e.Error) {
+	case "", "null", "false", `""`, "{}":
+		return false
+	}
+	return true
 }
 
 // serverErrorOf parses an error of a server in any of the known forms.

@@ -82,7 +82,7 @@ func TestOddBytes(t *testing.T) {
 		want   string
 	}{
 		"a line of 10 MiB": {says(long + "end"), long[:agent.MaxOutput]},
-		"noise": {sse("\xff\xfe", "{", `"text"`, `[]`, `{"choices":null}`, `{"choices":[{"delta":{"content":"fine"},"finish_reason":"stop"}]}`, "[DONE]"),
+		"noise": {sse("\xff\xfe", `"text"`, `[]`, `{"choices":null}`, `{"choices":[{"delta":{"content":"fine"},"finish_reason":"stop"}]}`, "[DONE]"),
 			"fine"},
 		"one object": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")

@@ -14,7 +14,8 @@
 //     wall.
 //   - The conversation is a file in the task's home, with one JSON line per message, written
 //     before it is sent.
-//   - A response is acted on when it is complete. One that breaks off is requested again.
+//   - A response is acted on when the server has said, in a word that is known to mean it, that it is whole. An
+//     event that cannot be read breaks it off, and it is requested again. Lenient in form, strict in meaning.
 //
 // It never answers for a person: questions that no person can answer are refused.
 package model
