@@ -205,6 +205,15 @@ func TestDeviations(t *testing.T) {
 		{"an event that is named error", chatStream, "data: [DONE]", "event: error\ndata: no one is there", agent.Infra + ": says: no one is there"},
 		{"an error without a name", chatStream, "data: [DONE]", `{"error":{"message":"no one is there"}}`, agent.Infra + ": says: no one is there"},
 		{"no error", chatStream, `"delta":{},`, `"delta":{},"error":{},`, told},
+
+		// Thoughts in the text.
+		{"tags: agent0ai/agent-zero#679", chatStream, `"It is "`, `"<think>\nLet me see.\n</think>\n\nIt is "`, told},
+		{"tags, whole", chatWhole, `"It is `, `"<think>Let me see.</think>It is `, told},
+		{"tags, Messages", messagesStream, `"It is "`, `"\n<think>\n\n</think>\nIt is "`, told},
+		{"only the closing tag", chatStream, `"It is "`, `"Let me see.\n</think>\n\nIt is "`, told},
+		{"only the closing tag, in a line", chatStream, `"It is "`, `"Not </think> again. It is "`, "Not </think> again. It is NOT safe."},
+		{"tags elsewhere", chatStream, `"It is "`, `"So:\n<think>\n</think>\nIt is "`, "So:\n<think>\n</think>\nIt is NOT safe."},
+		{"only the opening tag", chatStream, `"It is "`, `"<think>It is "`, agent.InvalidOutput + ": without an answer"},
 	} {
 		t.Run(d.name, func(t *testing.T) { deviates(t, d) })
 	}

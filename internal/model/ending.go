@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -73,7 +74,23 @@ func (s *reply) judge(err error) error {
 	case as == overfull:
 		return &serverError{code: tooLong, text: fmt.Sprintf("ends its answer with %q", s.stop)}
 	default:
+		s.setApart()
 		s.cut, s.refused = as == cut, s.refused || as == declined
 	}
 	return nil
+}
+
+// setApart moves thoughts at the beginning of the text to where others are. Some servers leave out the opening tag,
+// because their template already has it; then the closing one is alone on its line.
+func (s *reply) setApart() {
+	text, opened := bytes.CutPrefix(bytes.TrimSpace(s.text), []byte("<think>"))
+	thought, rest, closed := bytes.Cut(text, []byte("</think>"))
+	if !opened {
+		before, after := bytes.TrimRight(thought, " \t"), bytes.TrimLeft(rest, " \t\r")
+		alone := (len(before) == 0 || bytes.HasSuffix(before, []byte("\n"))) && (len(after) == 0 || after[0] == '\n')
+		if !closed || !alone || bytes.Contains(thought, []byte("<think>")) {
+			return
+		}
+	}
+	s.thought, s.text = append(s.thought, bytes.TrimSpace(thought)...), bytes.TrimSpace(rest)
 }
