@@ -28,7 +28,7 @@ func converse(t *testing.T, script string, desk agent.Desk, added ...agent.Addit
 
 // TestDiskFull checks that an attempt ends with the error if a log cannot be written.
 func TestDiskFull(t *testing.T) {
-	const answers = `read line; echo '{"type":"result","result":"done"}'; read line; echo bye`
+	const answers = `read line; echo '{"type":"result","subtype":"success","result":"done"}'; read line; echo bye`
 	if res, err := converse(t, answers, agent.Desk{Raw: io.Discard, Requests: io.Discard}); err != nil || string(res.Output) != "done" {
 		t.Fatalf("%+v %v", res, err)
 	}
@@ -48,7 +48,7 @@ func TestDiskFull(t *testing.T) {
 // TestNoAnswerAfterMessage checks that an answer does not count once the model has received a message after it.
 func TestNoAnswerAfterMessage(t *testing.T) {
 	var delivered bool
-	res, err := converse(t, `read prompt; read message; echo '{"type":"result","result":"early"}'
+	res, err := converse(t, `read prompt; read message; echo '{"type":"result","subtype":"success","result":"early"}'
 		id=$(echo "$message" | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
 		echo '{"type":"command_lifecycle","command_uuid":"'$id'","state":"started"}'
 		echo '{"type":"assistant","message":{"content":[{"type":"text","text":"I see, so"}]}}'`,
@@ -56,6 +56,27 @@ func TestNoAnswerAfterMessage(t *testing.T) {
 	var f *agent.Failure
 	if !errors.As(err, &f) || len(res.Output) > 0 || !delivered {
 		t.Errorf("%q, delivered: %v, %v", res.Output, delivered, err)
+	}
+}
+
+// TestEndings checks that an answer counts only if its turn ended with a word that is known to mean that it is whole.
+func TestEndings(t *testing.T) {
+	for end, whole := range map[string]bool{
+		`"subtype":"success"`:                            true,
+		`"subtype":"success","stop_reason":"end_turn"`:   true,
+		`"subtype":"success","stop_reason":"tool_use"`:   true,
+		`"subtype":"success","stop_reason":"pause_turn"`: false,
+		`"subtype":"success","stop_reason":"error"`:      false,
+		`"subtype":"success","stop_reason":null`:         false,
+		`"subtype":"error_max_turns","is_error":false`:   false,
+		`"subtype":"success","is_error":true`:            false,
+		`"stop_reason":"end_turn"`:                       false,
+	} {
+		res, err := converse(t, `read line; echo '{"type":"result",`+end+`,"result":"The tests pas"}'; read line`, agent.Desk{Raw: io.Discard})
+		var f *agent.Failure
+		if whole && (err != nil || string(res.Output) != "The tests pas") || !whole && (!errors.As(err, &f) || f.Kind != agent.Infra) {
+			t.Errorf("%s: %q, %v", end, res.Output, err)
+		}
 	}
 }
 

@@ -90,6 +90,7 @@ type result struct {
 	Result    string          `json:"result"`
 	APIStatus *int            `json:"api_error_status"`
 	Terminal  string          `json:"terminal_reason"`
+	Stop      json.RawMessage `json:"stop_reason"` // of the model's last message; nil: not reported
 	Errors    []string        `json:"errors"`
 	Shaped    json.RawMessage `json:"structured_output"`
 	Usage     struct {
@@ -135,8 +136,24 @@ func (t *conversation) handle(m message) {
 		if given := m.Shaped; t.setup.form != nil && len(given) > 0 {
 			t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: t.setup.body(given)})
 		}
+		if word := m.broken(); word != "" && !m.IsError {
+			m.IsError, m.Result = true, "the turn ended with "+agent.Clip(word, 100)
+		}
 		t.end(m.result)
 	}
+}
+
+// broken returns the word with which a turn ended if that is not known to mean that the answer is whole, otherwise
+// "". Claude Code reports as a success whatever its server said.
+func (m message) broken() string {
+	if m.Subtype != "success" {
+		return cmp.Or(m.Subtype, "no word")
+	}
+	switch string(m.Stop) {
+	case "", `"end_turn"`, `"stop_sequence"`, `"tool_use"`:
+		return ""
+	}
+	return "the stop reason " + string(m.Stop)
 }
 
 // assistant emits events for the model's text and the tools that it uses.
