@@ -101,7 +101,11 @@ func (f *fakeAgent) serve(m jsonrpc.Message) int {
 		if code := f.prompt(); code >= 0 {
 			return code
 		}
-		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`, m.ID)
+		stop := "end_turn"
+		if f.mode == "paused" {
+			stop = "pause_turn"
+		}
+		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"%s"}}`, m.ID, stop)
 	}
 	return -1
 }

@@ -122,6 +122,7 @@ func TestFakeFailures(t *testing.T) {
 		"version":  {agent.Infra, "speaks version 2 of the Agent Client Protocol", true},
 		"login":    {agent.Infra, "Authentication required", true},
 		"immodest": {agent.Infra, "set the mode careful", false},
+		"paused":   {agent.Infra, "ended its turn by itself: pause_turn", false},
 		"nothing":  {agent.InvalidOutput, "without an answer", false},
 	} {
 		l := fake(t, mode, "")

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,8 +84,8 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 		return fail(agent.Refused, "refused the prompt")
 	case end.stop == "max_tokens", end.stop == "max_turn_requests":
 		return fail(agent.Limit, "was stopped by a limit of its own: %s", end.stop)
-	case end.stop == "cancelled":
-		return fail(agent.Infra, "ended its turn by itself: cancelled")
+	case end.stop != "end_turn":
+		return fail(agent.Infra, "ended its turn by itself: %s", cmp.Or(agent.Clip(end.stop, 100), "it gave no reason"))
 	case empty:
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
