@@ -3,6 +3,8 @@ package model
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestTypes checks what each type of a field accepts.
@@ -47,6 +49,40 @@ func TestTypes(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%s: %+v, want %+v", data, got, want)
+		}
+	}
+}
+
+// TestParallelCalls checks that the parts of two calls stay apart, mixed or numbered alike.
+func TestParallelCalls(t *testing.T) {
+	for name, c := range map[string]struct{ api, body string }{
+		"mixed": {Chat, `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"read"}},{"index":1,"id":"b","function":{"name":"read"}}]}}]}
+
+data: {"choices":[{"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{\"b\":1}"}},{"index":0,"id":"a","function":{"name":"read","arguments":"{\"a\":1}"}}]},"finish_reason":"stop"}]}
+`},
+		"numbered alike": {Chat, `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"read","arguments":"{\"a\":1}"}}]}}]}
+
+data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"b","function":{"name":"read","arguments":"{\"b\":1}"}}]},"finish_reason":"stop"}]}
+`},
+		"mixed, Messages": {Messages, `data: {"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a","name":"read","input":{}}}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"b","name":"read","input":{}}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"a\""}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"b\":1}"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":":1}"}}
+
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"}}
+
+data: {"type":"message_stop"}
+`},
+	} {
+		s, err := understood(c.api, c.body)
+		want := []call{{ID: "a", Name: "read", Args: `{"a":1}`}, {ID: "b", Name: "read", Args: `{"b":1}`}}
+		if diff := cmp.Diff(want, s.calls); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", name, err, diff)
 		}
 	}
 }
