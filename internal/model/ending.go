@@ -19,37 +19,28 @@ const (
 	declined        // the model, or a filter, declined
 )
 
-// endings has the words, in lower case, that are known. An answer with any other word, or with none, is broken off.
-var endings = map[word]ending{
-	"stop":          whole, // Chat Completions, Gemini
-	"end_turn":      whole, // Messages
-	"stop_sequence": whole, // Messages, TGI
-	"eos":           whole, // Together
-	"eos_token":     whole, // TGI
-	"tool_calls":    called,
-	"function_call": called, // what Chat Completions had before tools
-	"tool_use":      called, // Messages
-
-	"length":                        cut,
-	"max_tokens":                    cut,      // Messages, Gemini
-	"model_length":                  overfull, // Mistral
-	"model_context_window_exceeded": overfull, // Messages, Z.ai
-
-	"content_filter":       declined,
-	"refusal":              declined, // Messages
-	"safety":               declined, // Gemini, also the next four
-	"recitation":           declined,
-	"blocklist":            declined,
-	"prohibited_content":   declined,
-	"spii":                 declined,
-	"sensitive":            declined, // Z.ai
-	"guardrail_intervened": declined, // Bedrock
+// ending returns what a word means. An answer with an unknown word, or with none, is broken off.
+func (w word) ending() ending {
+	switch w {
+	case "stop", "end_turn", "stop_sequence", "eos", "eos_token":
+		return whole
+	case "tool_calls", "function_call", "tool_use":
+		return called
+	case "length", "max_tokens":
+		return cut
+	case "model_length", "model_context_window_exceeded":
+		return overfull
+	case "content_filter", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii", "sensitive",
+		"guardrail_intervened":
+		return declined
+	}
+	return unknown
 }
 
 // ends notes the word that a server ends its answer with. If it says several, the first that does not mean that
 // the answer is whole stays. In parts before the last one, some servers say null as a word.
 func (w *word) ends(with word) {
-	if now := endings[*w]; with != "" && with != "null" && (*w == "" || now == whole || now == called) {
+	if now := w.ending(); with != "" && with != "null" && (*w == "" || now == whole || now == called) {
 		*w = word(strings.ToLower(string(with)))
 	}
 }
@@ -60,7 +51,7 @@ func (s *reply) judge(err error) error {
 		return &serverError{text: "broke its answer off" + fmt.Sprintf(format, why...)}
 	}
 	var known *serverError
-	switch as := endings[s.stop]; {
+	switch as := s.stop.ending(); {
 	case errors.As(err, &known):
 		return err
 	case err != nil:

@@ -11,14 +11,15 @@ import (
 func TestTypes(t *testing.T) {
 	const no = "cannot be read"
 	for data, want := range map[string]struct{ content, word, input string }{
-		`null`:                               {"", "", ""},
-		`""`:                                 {"", "", ""},
-		`"a"`:                                {"a", "a", "a"},
-		`[]`:                                 {"", no, no},
-		`["a",{"type":"text","text":"b"}]`:   {"ab", no, no},
-		`[{"type":"text"},{"text":"b"}]`:     {"b", no, no},
+		`null`: {"", "", ""},
+		`""`:   {"", "", ""},
+		`"a"`:  {"a", "a", "a"},
+		`[]`:   {"", no, no},
+		`[{"type":"text","text":"a"},{"type":"text","text":"b"}]`: {"ab", no, no},
+		`[{"text":"b"}]`:                     {no, no, no},
+		`["b"]`:                              {no, no, no},
 		`[{"type":"output_text","text":""}]`: {"", no, no},
-		`[{"type":"thinking","thinking":[{"type":"text","text":"a"}]},{"type":"thinking","thinking":"b"},"c"]`: {"c (ab)", no, no},
+		`[{"type":"thinking","thinking":[{"type":"text","text":"a"}]},{"type":"text","text":"c"}]`: {"c (a)", no, no},
 		`[{"type":"reference"}]`:             {"", no, no},
 		`[{"type":"audio","text":"a"}]`:      {no, no, no},
 		`[{"type":"text","text":1}]`:         {no, no, no},
