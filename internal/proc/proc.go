@@ -5,7 +5,7 @@
 // Laws:
 //
 //   - No shell, and nothing inherited: argv, environment and directory are what
-//     the Config says. The child gets its own session, and so its own process
+//     the Config says, and only its streams are open. The child gets its own session, and so its own process
 //     group: it cannot ask for a password on the user's terminal.
 //   - Every byte reaches the writers unchanged before it is examined.
 //   - Both outputs are always read, so a child never blocks on a full pipe

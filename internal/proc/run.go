@@ -97,6 +97,7 @@ func start(cfg Config) (*running, error) {
 	if mark == "" {
 		mark = rand.Text()
 	}
+	closeInherited()
 	child, err := launch(path, append([]string{cfg.Path}, cfg.Args...), &os.ProcAttr{
 		Dir:   cfg.Dir,
 		Env:   env,
