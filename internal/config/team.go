@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"go.yaml.in/yaml/v4"
@@ -18,12 +19,14 @@ type Team struct {
 
 	Remotes map[string]string // for a worker, by project name: what it fetches from. Only from the user's own file
 	MaxGB   int               // for a worker: how many GB of tasks it keeps; zero: any. Only from the user's own file
+
+	Directories []string // for a worker: those without Git whose tasks it takes. Only from the user's own file
 }
 
 // team reads the key team. What a file does not set keeps its value.
 func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Problem {
 	if val.Kind != yaml.MappingNode {
-		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes and maxGB")
+		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes, maxGB and directories")
 	}
 	t := s.Team.V
 	list, problems := pairs(file, val)
@@ -37,7 +40,7 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 			} else {
 				t.Workspace = p.Value.Value
 			}
-		case "remotes", "maxGB":
+		case "remotes", "maxGB", "directories":
 			if !own {
 				problems = append(problems, problem(file, "NOT_HERE", yamldoc.Errorf(p.Key,
 					"team.%s belongs to a worker's own configuration, not to a project's", name)))
@@ -48,7 +51,7 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 			}
 		default:
 			problems = append(problems, problem(file, "UNKNOWN_KEY", yamldoc.Errorf(p.Key,
-				"unknown key %q; there are workspace, remote, remotes and maxGB", name)))
+				"unknown key %q; there are workspace, remote, remotes, maxGB and directories", name)))
 		}
 	}
 	s.Team = Value[Team]{t, fmt.Sprintf("%s:%d", file, key.Line)}
@@ -57,9 +60,17 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 
 // decodeTeam reads a key that only a worker's own file may have, or returns what it must be.
 func decodeTeam(n *yaml.Node, name string, t *Team) string {
-	if name == "maxGB" {
+	switch name {
+	case "maxGB":
 		if n.ShortTag() != "!!int" || n.Decode(&t.MaxGB) != nil || t.MaxGB < 0 {
 			return "a number of GB, 0 for any"
+		}
+		return ""
+	case "directories":
+		t.Directories = nil
+		relative := func(dir string) bool { return !filepath.IsAbs(dir) || filepath.Clean(dir) != dir }
+		if n.Kind != yaml.SequenceNode || n.Decode(&t.Directories) != nil || slices.ContainsFunc(t.Directories, relative) {
+			return "a list of absolute paths, without .. and a / at the end"
 		}
 		return ""
 	}
@@ -72,5 +83,6 @@ func decodeTeam(n *yaml.Node, name string, t *Team) string {
 
 // text returns what doctor --config shows: no URLs, since they may contain passwords.
 func (t Team) text() string {
-	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d", t.Workspace, t.Remote, slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB)
+	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q", t.Workspace, t.Remote,
+		slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB, t.Directories)
 }
