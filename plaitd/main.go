@@ -40,6 +40,7 @@ func program(getenv func(string) string) cli.Program {
 		Without:  []string{"demo"},
 		Doctor:   p.doctor,
 		Team:     p.team(),
+		Withheld: []string{"PLAIT_", "PG", "AWS_", "TEMPORAL_"},
 		Exposed:  "could read the password of the shared record, and so approve or change anything in it",
 	}
 }

@@ -60,7 +60,7 @@ func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
 	p.Version = h.versions[p.Path]
 	h.mu.Unlock()
 	if p.Version == "" {
-		if p.Version, err = h.version(ctx, k, p); err != nil {
+		if p.Version, err = h.version(ctx, k, p, path != ""); err != nil {
 			return p, err
 		}
 		h.mu.Lock()
@@ -127,8 +127,9 @@ func (k Kind) installed(path string) string {
 var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 
 // version returns an agent's version: that of the script's package, otherwise as it reports. It
-// also lets an agent unpack itself, as some do on first start.
-func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
+// also lets an agent unpack itself, as some do on first start. named says that a definition names the program, which may
+// be any.
+func (h *Host) version(ctx context.Context, k Kind, p Program, named bool) (string, error) {
 	for dir := filepath.Dir(p.Path); k.Package.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		var pkg struct{ Name, Version string }
 		data, err := os.ReadFile(filepath.Join(dir, "package.json"))
@@ -145,8 +146,12 @@ func (h *Host) version(ctx context.Context, k Kind, p Program) (string, error) {
 	for name, value := range k.Env {
 		env[name] = k.fill(value, dir, "", "", "")
 	}
+	program, args := p.Line[0], slices.Concat(p.Line[1:], []string{"--version"})
+	if named {
+		program, args = h.cfg.Cell.Alone([]string{dir}, program, args)
+	}
 	var out bytes.Buffer
-	_, err = proc.Run(ctx, proc.Config{Path: p.Line[0], Args: slices.Concat(p.Line[1:], []string{"--version"}), Dir: dir,
+	_, err = proc.Run(ctx, proc.Config{Path: program, Args: args, Dir: dir,
 		Env: proc.Environ(nil, env, nil, ""), Stdout: &out, Wall: time.Minute, MaxBytes: 64 << 10})
 	version := versionForm.FindString(out.String())
 	if err != nil || version == "" {

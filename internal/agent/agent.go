@@ -362,6 +362,15 @@ func Final(format string, args ...any) *Failure {
 	return &Failure{Kind: Infra, Final: true, Message: fmt.Sprintf(format, args...)}
 }
 
+// Refusing returns an agent that does nothing but refuse, for a reason.
+func Refusing(reason error) Agent { return refusing{reason} }
+
+type refusing struct{ reason error }
+
+func (r refusing) Run(context.Context, Request, func(Event) error) (Result, error) {
+	return Result{}, &Failure{Kind: Refused, Final: true, Message: r.reason.Error()}
+}
+
 // Clip makes valid UTF-8 of arbitrary bytes, for messages and events: at most limit bytes and an
 // ellipsis.
 func Clip(s string, limit int) string {

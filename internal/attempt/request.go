@@ -43,9 +43,17 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		Limits: agent.Limits{Timeout: timeout, Idle: p.worker.Idle},
 	}
 	if e.cfg.Host.Cell != nil {
-		write := []string{worktree.Of(c.Row), desk.Artifacts, req.Home, scratch}
+		lent, err := e.cfg.Host.Cell.Admit(c.Row.Workspace, worktree.Of(c.Row))
+		if err != nil {
+			return req, false, err
+		}
+		top, _, made := worktree.Made(c.Row) // other agents can replace directories in it, but not this one
+		if !made {
+			top = c.Row.Workspace
+		}
+		write := []string{top, desk.Artifacts, req.Home, scratch}
 		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
-			read := append(slices.Clone(needs.Read), c.Row.Workspace, desk.Context, e.cfg.Host.Bin)
+			read := slices.Concat(lent, needs.Read, []string{desk.Context, e.cfg.Host.Bin})
 			return e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
 		}
 	}

@@ -56,7 +56,11 @@ func (h *Host) Find(ctx context.Context, path string) (Program, error) {
 		return p, nil
 	}
 	var out bytes.Buffer
-	_, err := proc.Run(ctx, proc.Config{Path: p.Path, Args: []string{"--version"}, Dir: string(filepath.Separator),
+	program, args := p.Path, []string{"--version"}
+	if path != "" { // a definition may name any program
+		program, args = h.cfg.Cell.Alone(nil, program, args)
+	}
+	_, err := proc.Run(ctx, proc.Config{Path: program, Args: args, Dir: string(filepath.Separator),
 		Env: proc.Environ(nil, nil, nil, ""), Stdout: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10})
 	if p.Version, _, _ = strings.Cut(strings.TrimSpace(out.String()), " "); err != nil || p.Version == "" {
 		return p, fmt.Errorf("find Claude Code: %s does not tell its version: %w", p.Path, cmp.Or(err, errors.New("it said nothing")))

@@ -58,7 +58,7 @@ func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
 	if bin, err = os.Executable(); err != nil {
 		return cfg, "", fmt.Errorf("find plait: %w", err)
 	}
-	cfg = sandbox.Config{Getenv: a.secret, Forward: []string{bin, gatewayForward}}
+	cfg = sandbox.Config{Getenv: a.secret, Cell: a.cell, Forward: []string{bin, gatewayForward}}
 	if home, err := a.findHome(); err == nil {
 		cfg.Hide = []string{home}
 	}

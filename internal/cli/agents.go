@@ -19,9 +19,47 @@ import (
 	"github.com/plait-run/plait/internal/scripted"
 )
 
-// newAgent makes an agent from its definition. It is the only place that knows
-// every kind.
-func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+// newAgent makes an agent from its definition. A worker refuses a definition as its agent would: what the record has is
+// not corrected by asking again, and people see why.
+func (a *app) newAgent(_ string, def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	err := a.refuses(def, o)
+	if err != nil && a.worker != "" {
+		return agent.Refusing(err), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.makeAgent(def, o)
+}
+
+// refuses returns why a definition asks for what is not for agents, or nil.
+func (a *app) refuses(def flow.Agent, o control.AgentOptions) error {
+	for _, v := range def.Variables() {
+		if !a.withholds(v.Name) {
+			continue
+		}
+		is := "is"
+		if strings.HasSuffix(v.Name, "*") {
+			is = "includes what is"
+		}
+		return fmt.Errorf("%s: %s %s not given to agents: it belongs to %s's access to the record", v.Key, v.Name, is, a.program.Name)
+	}
+	if a.cell != nil && scripted.IsFile(o.Offline) {
+		return fmt.Errorf("--offline: a worker reads no file for it: use one of %s", strings.Join(scripted.Names(), ", "))
+	}
+	return nil
+}
+
+// withholds reports whether a variable, or one that a pattern with * at its end may mean, gives access to the record.
+func (a *app) withholds(name string) bool {
+	begins, pattern := strings.CutSuffix(name, "*")
+	return slices.ContainsFunc(a.program.Withheld, func(withheld string) bool {
+		return strings.HasPrefix(begins, withheld) || pattern && strings.HasPrefix(withheld, begins)
+	})
+}
+
+// makeAgent makes an agent from its definition. It is the only place that knows every kind.
+func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
 	a.holdSecrets(def)
 	switch def.Kind {
 	case "command":
@@ -29,6 +67,9 @@ func (a *app) newAgent(name string, def flow.Agent, o control.AgentOptions) (age
 			Command: def.Command, Dir: def.Dir, Env: def.Env, Pass: def.Pass, Exit: def.Exit,
 		})
 	case "replay":
+		if a.cell != nil {
+			return replay.Inside(def.Recording), nil
+		}
 		file := def.Recording
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(o.Workspace, filepath.FromSlash(file))
@@ -190,7 +231,7 @@ func (a *app) codexHost() *codex.Host {
 		if home, err := a.findHome(); err == nil && a.cell == nil { // a cell hides it, except for the task's own part
 			hide = append(hide, home)
 		}
-		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide})
+		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide, Cell: a.cell})
 	}
 	return a.codex
 }

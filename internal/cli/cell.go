@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/adrg/xdg"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/config"
+	places "github.com/plait-run/plait/internal/place"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -34,10 +38,18 @@ func (a *app) makeCell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cell := &proc.Cell{Bwrap: proc.Walls(), Hide: hide}
-	if a.place != nil { // what is published is not secret from any task
-		cell.Hide, cell.Read = append(cell.Hide, a.place.Dir()), []string{a.place.Mirrors()}
+	set, err := config.Load(config.UserFile(), "", a.getenv)
+	if err != nil {
+		return err
 	}
+	cell := &proc.Cell{Bwrap: proc.Walls(), Hide: append(hide, a.place.Dir())}
+	dirs := map[string]string{}
+	for _, dir := range set.Team.V.Directories {
+		if dirs[dir], err = shareable(dir, cell.Hide); err != nil {
+			return fmt.Errorf("team.directories: %w", err)
+		}
+	}
+	cell.Lend = a.lender(dirs)
 	if err := cell.Check(ctx); err != nil {
 		return err
 	}
@@ -46,8 +58,42 @@ func (a *app) makeCell(ctx context.Context) error {
 			return err
 		}
 	}
-	a.cell = cell
+	a.cell, a.store = cell, a.place.Confined(slices.Collect(maps.Keys(dirs)))
 	return nil
+}
+
+// shareable returns the real path of a directory whose tasks a worker may take: hiding it, or something in it, would
+// not go together with agents that work there.
+func shareable(dir string, hide []string) (string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, hidden := range hide {
+		at := hidden
+		if found, err := filepath.EvalSymlinks(hidden); err == nil {
+			at = found
+		}
+		if agent.Within(at, real) || agent.Within(real, at) {
+			return "", fmt.Errorf("%s: agents must not see %s", dir, hidden)
+		}
+	}
+	return real, nil
+}
+
+// lender returns what programs of a workspace may read besides it: what its remote has published. dirs are the
+// workspaces without Git, with their real paths when the worker began: a link may lead elsewhere by now.
+func (a *app) lender(dirs map[string]string) func(workspace string) ([]string, error) {
+	return func(workspace string) ([]string, error) {
+		if a.placed(workspace) {
+			return a.place.Mirrors(workspace), nil
+		}
+		real, err := filepath.EvalSymlinks(workspace)
+		if err != nil || real != dirs[workspace] {
+			return nil, fmt.Errorf("%q: %w", workspace, places.ErrElsewhere)
+		}
+		return nil, nil
+	}
 }
 
 // hidden returns the directories of this user, of this machine's services and of other tasks, and the files that

@@ -69,6 +69,8 @@ type Program struct {
 	// Exposed says what agents could read of the record, "" for nothing that matters. If it is set,
 	// a person has to allow agents with --unsafe-agents.
 	Exposed string
+	// Withheld are the beginnings of the names of variables that give access to the record. No agent gets one.
+	Withheld []string
 	// Team is what workers need; nil: each task is driven by the process that begins or resumes it.
 	Team *Team
 }

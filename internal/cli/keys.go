@@ -32,9 +32,12 @@ const (
 	maxKey  = 64 << 10
 )
 
-// secret returns the value of a variable for Plait itself: from the environment, or else the output of the
-// program that the person's own configuration names for it, which is run once.
+// secret returns the value of a variable for the hosts of agents: from the environment, or else the output of the
+// program that the person's own configuration names for it, which is run once. They never get one that is withheld.
 func (a *app) secret(name string) string {
+	if a.withholds(name) {
+		return ""
+	}
 	if value := a.getenv(name); value != "" {
 		if isSecret(name) {
 			a.keys.secrets.Add(value)

@@ -55,6 +55,8 @@ func (a *app) placed(dir string) bool {
 func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Upload, error) {
 	repo, err := git.Open(ctx, dir)
 	if errors.Is(err, git.ErrNone) {
+		fmt.Fprintf(a.err, "note: %s is not in a Git repository: only workers whose configuration names it take the task, "+
+			"with team: {directories: [%[1]s]}\n", safe(w.workspace))
 		return nil, nil
 	}
 	if err != nil {

@@ -143,7 +143,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
 		Most: int(f.most), Look: look, Log: a.log})
-	relay := dispatch.Relay{Store: w.store, Types: control.Moving(), Mine: control.Team, Log: log}
+	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
 	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})
 	if err != nil {
 		return err
@@ -241,6 +241,10 @@ func (p *workplaces) control(ctx context.Context, root store.Thread) (*control.C
 	if p.app.placed(dir) {
 		dir = p.first.dir // its settings are this worker's
 		if err := os.MkdirAll(root.Workspace, 0o755); err != nil {
+			return nil, err
+		}
+	} else if cell := p.app.cell; cell != nil {
+		if _, err := cell.Lend(dir); err != nil {
 			return nil, err
 		}
 	}

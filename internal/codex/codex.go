@@ -41,6 +41,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/shape"
+	"github.com/plait-run/plait/internal/proc"
 )
 
 // Version is the release of Codex that this package is tested with.
@@ -81,6 +82,8 @@ type HostConfig struct {
 	// Hide are directories that agents' commands must not read, if the sandbox can enforce it.
 	// An agent may still read the parts of them that it is given.
 	Hide []string
+	// Cell is around a program that a definition names by its path, before any attempt; nil: none.
+	Cell *proc.Cell
 	// Grace is the time between two signals when stopping a server; zero: 5 s.
 	Grace time.Duration
 	// Startup is how long an app-server may take to answer, and then to begin a turn; zero: 60 s.

@@ -81,8 +81,9 @@ func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) 
 		return login, nil
 	}
 	var out bytes.Buffer
+	path, args := h.around(p, "login", "status")
 	res, err := proc.Run(ctx, proc.Config{
-		Path: p.Path, Args: []string{"login", "status"}, Dir: string(filepath.Separator),
+		Path: path, Args: args, Dir: string(filepath.Separator),
 		Env:    proc.Environ(keyring, map[string]string{"CODEX_HOME": home}, nil, ""),
 		Stdout: &out, Stderr: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10,
 	})

@@ -132,6 +132,14 @@ func pathCause(err error) error {
 	return err
 }
 
+// around returns the command line of a program outside attempts: a definition may name any program.
+func (h *Host) around(p Program, args ...string) (string, []string) {
+	if p.From != "path" {
+		return p.Path, args
+	}
+	return h.cfg.Cell.Alone(nil, p.Path, args)
+}
+
 var versionLine = regexp.MustCompile(`\b(\d+)\.(\d+)\.(\d+)\b`)
 
 // version asks a program for its version, once per program.
@@ -144,8 +152,9 @@ func (h *Host) version(ctx context.Context, p Program) (Program, error) {
 		return known, nil
 	}
 	var out bytes.Buffer
+	path, args := h.around(p, "--version")
 	res, err := proc.Run(ctx, proc.Config{
-		Path: p.Path, Args: []string{"--version"}, Dir: string(filepath.Separator),
+		Path: path, Args: args, Dir: string(filepath.Separator),
 		Env: proc.Environ(nil, nil, nil, ""), Stdout: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10,
 	})
 	if err != nil {

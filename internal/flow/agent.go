@@ -234,3 +234,53 @@ func (r *reader) config(n *yaml.Node) map[string]any {
 	}
 	return m
 }
+
+// A Variable is a variable of the environment that an agent's definition names.
+type Variable struct {
+	Key  string // where: "pass"
+	Name string // in pass, it may end in *
+}
+
+// Variables returns the variables that a definition passes on, sets or reads. Settings of other programs can name
+// variables in ways that Plait does not know, so every name in config counts.
+func (a Agent) Variables() (all []Variable) {
+	add := func(key string, names ...string) {
+		for _, name := range names {
+			all = append(all, Variable{key, name})
+		}
+	}
+	add("pass", a.Pass...)
+	add("env", slices.Sorted(maps.Keys(a.Env))...)
+	if a.Sandbox != nil {
+		add("sandbox.pass", a.Sandbox.Pass...)
+		add("sandbox.env", slices.Sorted(maps.Keys(a.Sandbox.Env))...)
+	}
+	if a.KeyEnv != "" {
+		add("keyEnv", a.KeyEnv)
+	}
+	if a.Kind != "model" { // whose config is part of a request
+		each(a.Config, func(text string) {
+			if envName.MatchString(text) {
+				add("config", text)
+			}
+		})
+	}
+	return all
+}
+
+// each calls visit with every key and text in a setting.
+func each(setting any, visit func(string)) {
+	switch v := setting.(type) {
+	case string:
+		visit(v)
+	case []any:
+		for _, one := range v {
+			each(one, visit)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			visit(key)
+			each(v[key], visit)
+		}
+	}
+}

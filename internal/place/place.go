@@ -109,8 +109,22 @@ func New(cfg Config) (*Place, error) {
 // Dir returns the directory of the place.
 func (p *Place) Dir() string { return p.cfg.Dir }
 
-// Mirrors returns the directory of the workspaces' mirrors, whose objects the repositories of tasks borrow.
-func (p *Place) Mirrors() string { return filepath.Join(p.cfg.Dir, "mirrors") }
+// Mirrors returns the mirrors of the workspace that a directory in this place belongs to, one for each git object
+// format: the repositories of its tasks borrow their objects.
+func (p *Place) Mirrors(dir string) []string {
+	name, _, _, ok := p.of(dir)
+	if !ok {
+		return nil
+	}
+	return []string{p.mirrorOf(name, ""), p.mirrorOf(name, "sha256")}
+}
+
+func (p *Place) mirrorOf(name, format string) string {
+	if format == "sha256" {
+		name += ".sha256"
+	}
+	return filepath.Join(p.cfg.Dir, "mirrors", name+".git")
+}
 
 // Has reports whether a row, as [Place.Store] returns it, belongs to a named workspace.
 func (p *Place) Has(row store.Thread) bool {
@@ -130,11 +144,7 @@ func (p *Place) of(dir string) (name, task, rest string, ok bool) {
 
 // mirror opens the mirror of a workspace.
 func (p *Place) mirror(ctx context.Context, name, format string) (*git.Mirror, error) {
-	file := name + ".git"
-	if format == "sha256" {
-		file = name + ".sha256.git"
-	}
-	return git.OpenMirror(ctx, filepath.Join(p.Mirrors(), file), format)
+	return git.OpenMirror(ctx, p.mirrorOf(name, format), format)
 }
 
 // Ready creates the repository of a task, unless it exists.

@@ -2,6 +2,8 @@ package place
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,16 +13,53 @@ import (
 
 // Store returns the record as seen from this machine: a row whose workspace is a name gets the directories of
 // this place. Commit converts rows back.
-func (p *Place) Store() store.Store { return localized{p.cfg.Store, p} }
+func (p *Place) Store() store.Store { return localized{p.cfg.Store, p, nil} }
+
+// Confined is Store for a machine on which rows, which others write, must lead nowhere but to this place and to dirs.
+// It refuses to read a row that names another directory, and its lists leave such rows out.
+func (p *Place) Confined(dirs []string) store.Store {
+	return localized{p.cfg.Store, p, func(row store.Thread) error { return p.refuse(row, dirs) }}
+}
 
 type localized struct {
 	store.Store
-	place *Place
+	place  *Place
+	refuse func(recorded store.Thread) error // nil: every row is read
+}
+
+// ErrElsewhere reports that a row names a directory that is not for tasks of this machine.
+var ErrElsewhere = errors.New("not a directory of this worker")
+
+// refuse returns why a recorded row would lead out of this place and dirs, or nil.
+func (p *Place) refuse(row store.Thread, dirs []string) error {
+	for _, id := range []string{row.ID, row.Task, row.Root} { // they become names of directories
+		if !isName(id) {
+			return fmt.Errorf("thread %q of task %q: %w: its id is not one", row.ID, row.Task, ErrElsewhere)
+		}
+	}
+	_, named := Named(row.Workspace)
+	if named {
+		return nil
+	}
+	if !slices.Contains(dirs, row.Workspace) {
+		return fmt.Errorf("thread %s: %q: %w: put the project into a Git repository, or name its directory in the configuration "+
+			"of workers: team: {directories: [DIRECTORY]}", row.ID, row.Workspace, ErrElsewhere)
+	}
+	if rel, err := filepath.Rel(row.Workspace, row.Tree); row.Tree != "" && (err != nil || !filepath.IsLocal(rel)) {
+		return fmt.Errorf("thread %s: %q: %w: it is outside workspace %s", row.ID, row.Tree, ErrElsewhere, row.Workspace)
+	}
+	return nil
 }
 
 func (l localized) Thread(ctx context.Context, id string) (store.Thread, error) {
 	row, err := l.Store.Thread(ctx, id)
-	return l.place.here(row), err
+	if err == nil && l.refuse != nil {
+		err = l.refuse(row)
+	}
+	if err != nil {
+		return store.Thread{}, err
+	}
+	return l.place.here(row), nil
 }
 
 // Threads returns, besides the threads of a directory, those of the workspace that the directory is a clone of.
@@ -31,7 +70,7 @@ func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.T
 	rows, err := l.Store.Threads(ctx, f)
 	name := l.place.clone(f.Workspace)
 	if err != nil || name == "" {
-		return l.place.allHere(rows), err
+		return l.allHere(rows), err
 	}
 	f.Workspace = prefix + name
 	more, err := l.Store.Threads(ctx, f)
@@ -45,7 +84,7 @@ func (l localized) Threads(ctx context.Context, f store.ThreadFilter) ([]store.T
 	if f.Limit > 0 && len(rows) > f.Limit {
 		rows = rows[:f.Limit]
 	}
-	return l.place.allHere(rows), err
+	return l.allHere(rows), err
 }
 
 // Belongs reports whether a row belongs to the workspace that a directory is a clone of.
@@ -69,8 +108,16 @@ func (p *Place) clone(dir string) string {
 
 func (l localized) Task(ctx context.Context, id string) (store.TaskRows, error) {
 	rows, err := l.Store.Task(ctx, id)
-	rows.Threads = l.place.allHere(rows.Threads)
-	return rows, err
+	for _, row := range rows.Threads {
+		if err == nil && l.refuse != nil {
+			err = l.refuse(row)
+		}
+	}
+	if err != nil {
+		return store.TaskRows{}, err
+	}
+	rows.Threads = l.allHere(rows.Threads)
+	return rows, nil
 }
 
 func (l localized) Commit(ctx context.Context, b store.Batch) error {
@@ -81,9 +128,13 @@ func (l localized) Commit(ctx context.Context, b store.Batch) error {
 	return l.Store.Commit(ctx, b)
 }
 
-func (p *Place) allHere(rows []store.Thread) []store.Thread {
+// allHere returns the rows that may be read, with the directories of this machine.
+func (l localized) allHere(rows []store.Thread) []store.Thread {
+	if l.refuse != nil {
+		rows = slices.DeleteFunc(rows, func(row store.Thread) bool { return l.refuse(row) != nil })
+	}
 	for i := range rows {
-		rows[i] = p.here(rows[i])
+		rows[i] = l.place.here(rows[i])
 	}
 	return rows
 }

@@ -18,13 +18,46 @@ import (
 type Cell struct {
 	Bwrap string   // see [Walls]
 	Hide  []string // directories and files that are empty in it
-	Read  []string // what every program may read nevertheless
+	// Lend returns what the programs of a workspace may read besides it; nil: nothing. Its error says why no program
+	// may run in that workspace.
+	Lend func(workspace string) ([]string, error)
+}
+
+// Admit returns what programs that work in tree, a directory of workspace, may read besides their tree. Both come from
+// a record that others write, so it returns an error unless tree is where its name says, in a workspace of this machine.
+func (c *Cell) Admit(workspace, tree string) (read []string, err error) {
+	if c.Lend != nil {
+		if read, err = c.Lend(workspace); err != nil {
+			return nil, err
+		}
+	}
+	top, err := filepath.EvalSymlinks(workspace)
+	if err != nil {
+		return nil, fmt.Errorf("find workspace: %w", err)
+	}
+	real, err := filepath.EvalSymlinks(tree)
+	if err != nil {
+		return nil, fmt.Errorf("find working tree: %w", err)
+	}
+	if !below(top, real) {
+		return nil, fmt.Errorf("working tree %s is not in its workspace %s", tree, workspace)
+	}
+	return append(read, workspace), nil
+}
+
+// Alone returns the command line of a program in a cell with nothing but the program and its own directories. A nil
+// cell changes nothing.
+func (c *Cell) Alone(own []string, path string, args []string) (string, []string) {
+	if c == nil {
+		return path, args
+	}
+	return c.Around(nil, nil, own, path, args)
 }
 
 // Around returns the command line of a program in a cell. It can read the places in read, which need not exist, and
 // write those in write; the directories in own are empty and its own.
 func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
-	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(c.Read, read, []string{c.installed(path)}), Write: write, Own: own}
+	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write, Own: own}
 	return w.Around(c.Bwrap, path, args)
 }
 
@@ -89,9 +122,7 @@ func (c *Cell) Check(ctx context.Context) error {
 		return fmt.Errorf("cannot create namespaces: %s", strings.TrimSpace(said.String()))
 	}
 	for line := range strings.Lines(out.String()) {
-		if line = strings.TrimSpace(line); !slices.ContainsFunc(c.Read, func(lent string) bool { return below(lent, line) || below(line, lent) }) {
-			return fmt.Errorf("programs could see %s", line)
-		}
+		return fmt.Errorf("programs could see %s", strings.TrimSpace(line))
 	}
 	return nil
 }

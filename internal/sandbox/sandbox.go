@@ -31,6 +31,8 @@ type Config struct {
 	Getenv func(string) string
 	// Hide lists directories that no agent may see, besides the places where people keep credentials.
 	Hide []string
+	// Cell is around a program that a definition names by its path, before any attempt; nil: none.
+	Cell *proc.Cell
 	// Forward is the command line that starts a program whose only network is its gateway. The socket and the
 	// program's own command line are appended, see [gateway.Forward].
 	Forward []string

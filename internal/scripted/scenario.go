@@ -167,11 +167,16 @@ func Described() []string {
 	return names
 }
 
+// IsFile reports whether the name of a scenario is the path of a file.
+func IsFile(name string) bool {
+	ext := path.Ext(name)
+	return strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml"
+}
+
 // Load returns a built-in scenario by its name or, if name contains a slash or ends in .yaml or .yml, reads it
 // from a file. The error for a file names the faulty line.
 func Load(name string) (*Scenario, error) {
-	ext := path.Ext(name)
-	if strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml" {
+	if IsFile(name) {
 		data, err := readFile(name)
 		if err != nil {
 			return nil, fmt.Errorf("read scenario: %w", err)

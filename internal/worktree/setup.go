@@ -55,7 +55,11 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	out := t.cfg.Secrets.Writer(said)
 	path, args := argv[0], argv[1:]
 	if t.cfg.Cell != nil {
-		path, args = t.cfg.Cell.Around([]string{row.Workspace}, []string{top}, nil, path, args)
+		read, err := t.cfg.Cell.Admit(row.Workspace, row.Tree)
+		if err != nil {
+			return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
+		}
+		path, args = t.cfg.Cell.Around(read, []string{top}, nil, path, args)
 	}
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: row.Tree, Tag: tag, Wall: setupTime,

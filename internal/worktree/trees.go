@@ -103,6 +103,16 @@ func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, 
 
 // Prepare makes the worktree of a thread that has one, unless it exists.
 func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
+	err := t.prepare(ctx, row)
+	if err == nil && t.cfg.Cell != nil { // also before anything outside the cell reads the tree
+		if _, err = t.cfg.Cell.Admit(row.Workspace, Of(row)); err != nil {
+			err = fmt.Errorf("use the working tree of thread %s: %w", row.ID, err)
+		}
+	}
+	return err
+}
+
+func (t *Trees) prepare(ctx context.Context, row store.Thread) error {
 	fail := func(err error) error { return fmt.Errorf("make the working tree of thread %s: %w", row.ID, err) }
 	if t.placed(row) {
 		if err := t.settle(ctx, row); err != nil {
@@ -135,10 +145,25 @@ func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 // complete adds what no git tree has: the directory that the thread works in, and the results of the setup
 // command.
 func (t *Trees) complete(ctx context.Context, row store.Thread, top string) error {
-	if err := os.MkdirAll(row.Tree, 0o755); err != nil { // git keeps no empty directory
+	if err := fill(row, top); err != nil {
 		return err
 	}
 	return t.setUp(ctx, row, top)
+}
+
+// fill makes the directory that a thread works in, since git keeps no empty directory. It follows no link that leads
+// out of the worktree.
+func fill(row store.Thread, top string) error {
+	inside, err := filepath.Rel(top, row.Tree)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(top)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return root.MkdirAll(inside, 0o755)
 }
 
 // Begin makes a thread's own worktree from a git tree, before the thread begins.
