@@ -2,14 +2,8 @@ package main
 
 import (
 	"bufio"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	neturl "net/url"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
@@ -115,93 +108,4 @@ func get(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	return string(data)
-}
-
-// spies is a flow whose agent looks for what it must not have.
-const spies = `version: 1
-name: spies
-roles:
-  spy:
-    description: looks around
-    agent: {kind: command, command: [sh, -c, 'cat "$0" /proc/*/environ; ls -a %[1]s %[1]s/*; id -u; echo "that is all"', %[2]s]}
-graph:
-  $START: {new: {role: spy, prompt: "{{ prompt }}"}}
-  spy: {done: {role: $END, prompt: done}}
-`
-
-// TestWorkerIsolates has an agent on a worker look for the password of the record and for the worker's files. The
-// worker is not root, and has the role that migrate --worker grants.
-func TestWorkerIsolates(t *testing.T) {
-	if proc.Walls() == "" {
-		if os.Getenv("CI") != "" {
-			t.Fatal("bubblewrap is not installed")
-		}
-		t.Skip("NOT TESTED: bubblewrap is not installed")
-	}
-	server := pgtest.Shared(t)
-	admin := newHost(t, server.Database(t))
-	url, err := neturl.Parse(strings.TrimPrefix(admin.env[3], "PLAIT_STORE="))
-	if err != nil {
-		t.Fatal(err)
-	}
-	const password = "canary-77aa"
-	role := "worker_of_" + strings.TrimPrefix(url.Path, "/")
-	if err := server.Admin(t.Context(), "CREATE ROLE "+role+" LOGIN PASSWORD '"+password+"'"); err != nil {
-		t.Fatal(err)
-	}
-	admin.run(0, "migrate", "--worker", role)
-	url.User = neturl.UserPassword(role, password)
-
-	dir, err := os.MkdirTemp("", "plaitd-worker-") // t's is closed to other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	data, err := os.ReadFile(os.Args[0])
-	program, secret, ws := filepath.Join(dir, "plaitd"), filepath.Join(dir, "home", "secret"), filepath.Join(dir, "ws")
-	err = errors.Join(err, os.Chmod(dir, 0o755), os.WriteFile(program, data, 0o755), os.Mkdir(ws, 0o755),
-		os.MkdirAll(filepath.Join(dir, "home", "record"), 0o755), os.WriteFile(secret, []byte(url.String()), 0o600),
-		os.WriteFile(filepath.Join(ws, "spies.yaml"), fmt.Appendf(nil, spies, filepath.Join(dir, "home"), secret), 0o644))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cred *syscall.Credential
-	if os.Geteuid() == 0 {
-		cred = &syscall.Credential{Uid: 65534, Gid: 65534}
-		err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-			return errors.Join(err, os.Lchown(path, 65534, 65534))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	command := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Dir = ws
-		cmd.Env = []string{be + "=plaitd", "PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "LC_ALL=C.UTF-8",
-			"PLAIT_HOME=" + filepath.Join(dir, "home", "record"), "PLAIT_STORE_FILE=" + secret}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: cred}
-		return cmd
-	}
-	worker := command("worker", "--name", "apart")
-	stderr, err := worker.StderrPipe()
-	if err == nil {
-		err = worker.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer worker.Process.Signal(syscall.SIGTERM)
-	if line, err := bufio.NewReader(stderr).ReadString('\n'); err != nil || !strings.Contains(line, "worker apart") {
-		t.Fatalf("the worker says %q: %v", line, err)
-	}
-	out, err := command("run", "./spies.yaml", "-p", "go", "--on", "team").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "that is all") {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for _, found := range []string{password, "secret", "PLAIT_STORE", ".db", "logs"} {
-		if strings.Contains(strings.ReplaceAll(string(out), secret, ""), found) {
-			t.Errorf("the agent finds %q:\n%s", found, out)
-		}
-	}
 }

@@ -123,7 +123,7 @@ func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 	if s.route != nil {
 		s.point(s.route.upstream.URL.String())
 	}
-	s.env = proc.First(req.Bin(), c.environ(s, mine, req.Tag))
+	s.env = proc.First(req.Bin(), c.environ(h, s, mine, req.Tag))
 	return s, nil
 }
 
@@ -328,7 +328,7 @@ func (c Config) overrides() map[string]any {
 
 // environ returns the environment of Codex itself. Its commands get less: see
 // shellPolicy.
-func (c Config) environ(s *setup, mine map[string]any, tag string) []string {
+func (c Config) environ(h *Host, s *setup, mine map[string]any, tag string) []string {
 	extra := make(map[string]string, len(c.Env)+3)
 	for key, value := range c.Env {
 		extra[key] = value
@@ -342,7 +342,10 @@ func (c Config) environ(s *setup, mine map[string]any, tag string) []string {
 		pass = append(pass, keyring...)
 	}
 	keys := slices.Concat(keyNames(mine), keyNames(c.Config))
-	pass = slices.Concat(pass, keys, serverVariables(mine, c.MCP), networkNames, c.Sandbox.Pass)
+	named := slices.DeleteFunc(slices.Concat(keys, serverVariables(mine, c.MCP)), func(name string) bool {
+		return h.cfg.Getenv(name) == "" // what is not for agents is not there, whatever the user's settings name
+	})
+	pass = slices.Concat(pass, named, networkNames, c.Sandbox.Pass)
 	if s.route != nil { // the gateway has the key
 		keys = append(keys, apiKey)
 		pass = slices.DeleteFunc(pass, func(name string) bool { return slices.Contains(keys, name) })

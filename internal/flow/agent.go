@@ -259,7 +259,7 @@ func (a Agent) Variables() (all []Variable) {
 		add("keyEnv", a.KeyEnv)
 	}
 	if a.Kind != "model" { // whose config is part of a request
-		each(a.Config, func(text string) {
+		eachWord(a.Config, func(text string) {
 			if envName.MatchString(text) {
 				add("config", text)
 			}
@@ -268,19 +268,19 @@ func (a Agent) Variables() (all []Variable) {
 	return all
 }
 
-// each calls visit with every key and text in a setting.
-func each(setting any, visit func(string)) {
+// eachWord calls visit with every key and text in a setting.
+func eachWord(setting any, visit func(string)) {
 	switch v := setting.(type) {
 	case string:
 		visit(v)
 	case []any:
 		for _, one := range v {
-			each(one, visit)
+			eachWord(one, visit)
 		}
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			visit(key)
-			each(v[key], visit)
+			eachWord(v[key], visit)
 		}
 	}
 }
