@@ -181,7 +181,7 @@ func (w *isolated) listen(from io.Reader) {
 // hears waits until the worker has said all of some texts in one line.
 func (w *isolated) hears(t *testing.T, texts ...string) {
 	t.Helper()
-	late := time.After(30 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		w.mu.Lock()
 		said, more := w.said.String(), w.more
