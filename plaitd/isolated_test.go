@@ -120,7 +120,7 @@ func (w *isolated) own(dir string) {
 	}))
 }
 
-// command returns a program of the person, in the repository. The person's variables have the values of nobody.
+// command returns a program of the person, in the repository. The person's own variables hold no canary.
 func (w *isolated) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(w.t.Context(), path, args...)
 	cmd.Dir = w.work

@@ -2,12 +2,11 @@ package proc_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"os/exec"
 )
 
 // TestInherited starts a program that has a file open, as a shell may leave one, and has it run another program.
