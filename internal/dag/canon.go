@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,22 +17,19 @@ const (
 	MaxDepth = 64      // levels of nesting, the node's own object included
 )
 
-// maxInt is the magnitude that an integer must stay below. JCS rounds larger
-// ones to the nearest float64, so that two different inputs would have one hash.
-const maxInt = 1 << 53
-
 var (
 	// ErrTooLarge is returned for more than MaxBytes.
 	ErrTooLarge = errors.New("larger than 8 MiB")
 	// ErrTooDeep is returned for nesting over MaxDepth.
 	ErrTooDeep = errors.New("nested deeper than 64 levels")
-	// ErrNumber is returned for a number that has no exact canonical spelling.
-	ErrNumber = errors.New("number out of range: integers must stay below 2^53")
+	// ErrNumber is wrapped by the error for a number that the canonical form would change.
+	ErrNumber = errors.New("cannot be kept exactly; write it as a text")
 )
 
 // Canonical returns raw in the form of RFC 8785: no white space, keys in UTF-16
 // order, shortest numbers. It refuses invalid UTF-8, duplicate keys, nesting over
-// MaxDepth, and numbers that the canonical form would change in value.
+// MaxDepth, and numbers that the canonical form would change in value. The canonical
+// form of a canonical form is itself.
 func Canonical(raw []byte) ([]byte, error) {
 	if len(raw) > MaxBytes {
 		return nil, ErrTooLarge
@@ -52,6 +47,9 @@ func canonicalize(raw []byte) ([]byte, error) {
 	v := jsontext.Value(bytes.Clone(raw))
 	if err := v.Canonicalize(); err != nil {
 		return nil, err
+	}
+	if len(v) > MaxBytes { // 1e20 is longer when it is canonical
+		return nil, ErrTooLarge
 	}
 	return v, nil
 }
@@ -77,11 +75,11 @@ func checkValue(raw []byte, maxDepth int) error {
 		}
 		tok, err := dec.ReadToken()
 		if err != nil {
-			return err
+			return explain(raw, err)
 		}
 		if tok.Kind() == '0' {
-			if err := checkNumber(tok.String()); err != nil {
-				return err
+			if _, err := Number(tok.String()); err != nil {
+				return within(dec.StackPointer(), err)
 			}
 		}
 		if dec.StackDepth() == 0 {
@@ -89,22 +87,9 @@ func checkValue(raw []byte, maxDepth int) error {
 		}
 	}
 	// Anything after the value but white space is an error.
-	if rest := bytes.TrimLeft(raw[dec.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return fmt.Errorf("unexpected %q after the value", clip(string(rest)))
-	}
-	return nil
-}
-
-func checkNumber(s string) error {
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.IsInf(f, 0) {
-		return ErrNumber
-	}
-	if f == math.Trunc(f) && math.Abs(f) >= maxInt {
-		// A float spelled with an exponent is a float: 1e30 means what it says.
-		if !bytes.ContainsAny([]byte(s), "eE") {
-			return ErrNumber
-		}
+	at := dec.InputOffset()
+	if rest := bytes.TrimLeft(raw[at:], " \t\r\n"); len(rest) > 0 {
+		return fmt.Errorf("%s: unexpected %q after the value", position(raw, len(raw)-len(rest)), clip(string(rest)))
 	}
 	return nil
 }
@@ -116,6 +101,12 @@ func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0
 	for i := 0; i < len(s); {
+		for i+8 <= len(s) && plainBytes(word(s[i:i+8])) {
+			i += 8
+		}
+		if i == len(s) {
+			break
+		}
 		c := s[i]
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
@@ -155,6 +146,12 @@ func AppendString(b []byte, s string) []byte {
 	}
 	b = append(b, s[start:]...)
 	return append(b, '"')
+}
+
+// word returns the eight bytes of s as a number.
+func word(s string) uint64 {
+	return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
 // AppendHashes appends hs as a JSON array.

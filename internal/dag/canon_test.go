@@ -1,12 +1,18 @@
 package dag
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 )
 
 func TestCanonical(t *testing.T) {
@@ -21,6 +27,13 @@ func TestCanonical(t *testing.T) {
 		{"escapes", `"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/"`, `"€$\u000f\nA'B\"\\\\\"/"`},
 		{"what others escape stays", "\"<>&\u2028\"", "\"<>&\u2028\""},
 		{"largest integer", `9007199254740991`, `9007199254740991`},
+		{"2^53", `9007199254740992`, `9007199254740992`},
+		{"one value, three spellings", `[1e16, 10000000000000000, 1.0E+16]`,
+			`[10000000000000000,10000000000000000,10000000000000000]`},
+		{"nanoseconds of Python", `1.7326356605e+18`, `1732635660500000000`},
+		{"the shortest spelling of 2^60", `1152921504606847000`, `1152921504606847000`},
+		{"a fraction is rounded", `3.14159265358979323846`, `3.141592653589793`},
+		{"0 with any exponent", `[0e999999999, -0.0e-999999999]`, `[0,0]`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := Canonical([]byte(tt.in))
@@ -41,8 +54,16 @@ func TestCanonicalRefuses(t *testing.T) {
 		want     error
 	}{
 		{"integer that would be rounded", `9007199254740993`, ErrNumber},
-		{"2^53 itself", `9007199254740992`, ErrNumber},
+		{"integer that would be rounded, as a fraction", `9007199254740993.0`, ErrNumber},
+		{"integer that would be rounded, with an exponent", `9.007199254740993e15`, ErrNumber},
+		{"fraction without place for it", `9007199254740992.5`, ErrNumber},
+		{"digits that the shortest spelling of 2^60 has not", `1152921504606846976`, ErrNumber},
+		{"nanoseconds", `1732635660123456789`, ErrNumber},
 		{"number out of range", `1e400`, ErrNumber},
+		{"exponent out of range", `1e99999999999999999999`, ErrNumber},
+		{"number that would become 0", `1e-400`, ErrNumber},
+		{"exponent below the range", `1e-99999999999999999999`, ErrNumber},
+		{"too large in canonical form", `[` + strings.Repeat("1e20,", 1<<19) + `0]`, ErrTooLarge},
 		{"too deep", deep, ErrTooDeep},
 		{"a million brackets", strings.Repeat("[", 1<<20), ErrTooDeep},
 		{"too large", `"` + strings.Repeat("x", MaxBytes) + `"`, ErrTooLarge},
@@ -66,9 +87,90 @@ func TestCanonicalRefuses(t *testing.T) {
 	}
 }
 
+// What is refused is explained: where it is, and what is wrong with it.
+func TestCanonicalExplains(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{`{"at":1732635660123456789}`, `"at": number 1732635660123456789 cannot be kept exactly; write it as a text`},
+		{`{"a":[0,{"b":1e400}]}`, `"a/1/b": number 1e400 cannot be kept exactly; write it as a text`},
+		{`9007199254740993`, `number 9007199254740993 cannot be kept exactly; write it as a text`},
+		{"{\"a\":1,\n \"a\":2}", `line 2, column 2: duplicate key "a"`},
+		{`{"cut":"ö\ud83d"}`, `"cut": line 1, column 10: \ud83d is half of a character`},
+		{`{"\ud83d":1}`, `line 1, column 3: \ud83d is half of a character`},
+		{"{\"a\":[1,\n2,],}", `"a": line 2, column 2: no value between the comma and ']'`},
+		{`{"a":1 , }`, `line 1, column 8: no value between the comma and '}'`},
+		{`{"a":NaN}`, `"a": line 1, column 6: invalid character 'N' at start of value`},
+		{`{"a":1`, `line 1, column 7: the end is missing`},
+		{"{\"a\":\"\xff\"}", `"a": line 1, column 7: invalid UTF-8`},
+		{`{} {}`, `line 1, column 4: unexpected "{}" after the value`},
+		{" ", `there is no value`},
+		{strings.Repeat("[", 65), `nested deeper than 64 levels`},
+	} {
+		if _, err := Canonical([]byte(tt.in)); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: got %v, want %s", tt.in, err, tt.want)
+		}
+	}
+}
+
+// sameNumber reports whether two decimal numbers are equal, the slow way.
+func sameNumber(a, b string) bool {
+	x, okX := new(big.Rat).SetString(a)
+	y, okY := new(big.Rat).SetString(b)
+	return okX && okY && x.Cmp(y) == 0
+}
+
+// Number keeps exactly the integers whose canonical spelling has their value, and rounds nothing else but fractions
+// below 2^53. Whatever the spelling is, one value has one result.
+func TestNumberJudgesTheValue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		digits := rapid.StringMatching(`[1-9][0-9]{0,19}`).Draw(t, "digits")
+		zeros := rapid.IntRange(0, 6).Draw(t, "zeros")
+		plain := digits + strings.Repeat("0", zeros)
+		f, err := strconv.ParseFloat(plain, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keeps := sameNumber(plain, strconv.FormatFloat(f, 'f', -1, 64))
+		for _, text := range []string{plain, "-" + plain, plain + ".0", fmt.Sprintf("%se%d", digits, zeros),
+			fmt.Sprintf("%s.%sE+%d", digits[:1], digits[1:]+"0", len(digits)-1+zeros)} {
+			canon, err := Canonical([]byte(text))
+			if (err == nil) != keeps {
+				t.Fatalf("%s: %v; kept by its value: %v", text, err, keeps)
+			}
+			if err == nil && !sameNumber(text, string(canon)) {
+				t.Fatalf("%s became %s", text, canon)
+			}
+		}
+	})
+}
+
+// FuzzCanonical: what is written is read, and read as the same; a valid document is refused only with a reason
+// that has a name.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range append(slices.Clone(odd), `{"x":1e16}`, `1.7326356605e+18`, `123456789012345680000`, `1e999999999`) {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		canon, err := Canonical(raw)
+		if err != nil {
+			return
+		}
+		again, err := Canonical(canon)
+		if err != nil || !bytes.Equal(again, canon) || !isCanonical(canon) {
+			t.Errorf("%q became %q, and that %q, %v", raw, canon, again, err)
+		}
+		node, err := Close(append(Open(0), canon...), TypeFlow, nil)
+		if err != nil {
+			return
+		}
+		if n, err := Decode(node); err != nil && canon[0] == '{' || err == nil && !bytes.Equal(n.Payload, canon) {
+			t.Errorf("%q was written as %q, which reads %q, %v", raw, node, n.Payload, err)
+		}
+	})
+}
+
 func TestAppendStringIsCanonical(t *testing.T) {
 	for _, s := range []string{"", "plain", "a\"b\\c", "\x00\x01\x1f\x7f", "\b\f\n\r\t", "ö€😀\u2028<>&",
-		"bad\xffutf8"} {
+		"bad\xffutf8", "1234567\x1f", "12345678\"", "\\2345678", "1234567ö", "12345678\x7f12345678\n"} {
 		raw, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,8 @@ const (
 // ErrMalformed is wrapped by every error of Decode.
 var ErrMalformed = errors.New("malformed node")
 
+var errNotCanonical = errors.New("not in canonical form")
+
 // A Node is one immutable record.
 type Node struct {
 	Type    string
@@ -58,11 +60,23 @@ func EncodeContent(text string, artifacts []Hash) ([]byte, error) {
 // [Close] ends it. They are for codecs, checked against Encode, of nodes that
 // are written far too often to be parsed again on the way out.
 func Open(room int) []byte {
-	return append(make([]byte, 0, room+40), `{"payload":`...)
+	return append(make([]byte, 0, room+40), begin...)
 }
 
-// Close ends a node that Open began: b holds it up to the end of the payload.
+const begin = `{"payload":`
+
+// Close ends a node that Open began: b holds it up to the end of the payload. Every node is made
+// here, so a payload that [Decode] would refuse is refused here: once it is stored, nothing that
+// refers to it can be read or continued. The refs are those that the payload derives.
 func Close(b []byte, typ string, refs []Hash) ([]byte, error) {
+	s := scanner{data: b, at: len(begin)}
+	if !s.value(1) || s.at != len(b) {
+		err := checkValue(b[len(begin):], MaxDepth-1)
+		if err == nil {
+			err = errNotCanonical
+		}
+		return nil, fmt.Errorf("encode %s node: %w", typ, err)
+	}
 	b = append(b, `,"refs":`...)
 	b = AppendHashes(b, refs)
 	b = append(b, `,"type":"`...)
@@ -94,7 +108,7 @@ func decode(data []byte) (Node, error) {
 		if canon, err := canonicalize(data); err != nil {
 			return Node{}, err
 		} else if !bytes.Equal(canon, data) {
-			return Node{}, errors.New("not in canonical form")
+			return Node{}, errNotCanonical
 		}
 		return Node{}, errors.New("want exactly the keys payload, refs, type")
 	}
@@ -103,14 +117,10 @@ func decode(data []byte) (Node, error) {
 
 // node reads a node in the one spelling that Close writes.
 func (s *scanner) node() (n Node, ok bool) {
-	if !s.take(`{"payload":`) {
+	if !s.take(begin) || !s.value(1) {
 		return n, false
 	}
-	begin := s.at
-	if !s.value(1) {
-		return n, false
-	}
-	n.Payload, n.Refs = s.data[begin:s.at:s.at], []Hash{}
+	n.Payload, n.Refs = s.data[len(begin):s.at:s.at], []Hash{}
 	if !s.take(`,"refs":[`) {
 		return n, false
 	}
@@ -127,15 +137,15 @@ func (s *scanner) node() (n Node, ok bool) {
 	if !s.take(`,"type":`) {
 		return n, false
 	}
-	begin = s.at
+	quote := s.at
 	if !s.take(`"`) {
 		return n, false
 	}
-	s.at = begin
+	s.at = quote
 	if !s.text() {
 		return n, false
 	}
-	typ, err := Unquote(s.data[begin:s.at])
+	typ, err := Unquote(s.data[quote:s.at])
 	n.Type = typ
 	return n, err == nil && s.take("}") && s.at == len(s.data)
 }

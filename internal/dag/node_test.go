@@ -294,3 +294,31 @@ func TestWalkEndsAtAnError(t *testing.T) {
 		t.Error("an object that could not be read counts as seen")
 	}
 }
+
+// What Decode would refuse does not become a node.
+func TestCloseRefusesWhatCannotBeDecoded(t *testing.T) {
+	deep := func(n int) string { return `{"meta":` + strings.Repeat("[", n) + strings.Repeat("]", n) + `}` }
+	for _, tt := range []struct{ name, payload, want string }{
+		{"too deep", deep(MaxDepth - 1), "nested deeper"},
+		{"a number that is not kept", `{"n":9007199254740993}`, `"n": number 9007199254740993`},
+		{"another spelling", `{"n":1e16}`, "canonical form"},
+		{"keys in another order", `{"b":1,"a":2}`, "canonical form"},
+		{"a rest", `{}{}`, "after the value"},
+		{"nothing", ``, "no value"},
+	} {
+		data, err := Close(append(Open(0), tt.payload...), TypeFlow, nil)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %q, %v, want an error about %q", tt.name, data, err, tt.want)
+		}
+	}
+	if _, err := Encode(TypeFlow, json.RawMessage(deep(MaxDepth-1))); !errors.Is(err, ErrTooDeep) {
+		t.Errorf("Encode: %v", err)
+	}
+	data, err := Encode(TypeFlow, json.RawMessage(deep(MaxDepth-2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Decode(data); err != nil {
+		t.Error(err)
+	}
+}

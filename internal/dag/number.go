@@ -1,0 +1,49 @@
+package dag
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// maxInt is where float64 begins to leave out integers.
+const maxInt = 1 << 53
+
+// Number returns the float64 that a JSON number becomes in canonical form. What counts is the value, not the
+// spelling: 1e16 and 10000000000000000 are one number. Below 2^53, fractions are rounded as everywhere in
+// JSON. From there on, where rounding would change whole digits, the canonical form must have exactly the value
+// of text. Otherwise the error wraps ErrNumber, as it does for a number so small that it would become 0.
+func Number(text string) (float64, error) {
+	f, err := strconv.ParseFloat(text, 64)
+	if size := math.Abs(f); err == nil && size > 0 && size < maxInt {
+		return f, nil
+	}
+	if err == nil {
+		digits, exponent := decimal(text)
+		kept, keptExponent := decimal(strconv.FormatFloat(f, 'e', -1, 64))
+		if digits == kept && exponent == keptExponent {
+			return f, nil
+		}
+	}
+	return 0, fmt.Errorf("number %s %w", clip(text), ErrNumber)
+}
+
+// decimal returns the digits of a number without sign, leading and trailing zeros, and the exponent of the last
+// one. Equal numbers have equal results, and those of 0 are zero values. It takes time in proportion to the text,
+// whatever the exponent is.
+func decimal(text string) (digits string, exponent int) {
+	text = strings.TrimLeft(text, "+-")
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		exponent, _ = strconv.Atoi(text[i+1:]) // the largest int if it has no int; then no float64 has its value
+		text = text[:i]
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	exponent -= len(fraction)
+	digits = strings.TrimLeft(whole+fraction, "0")
+	short := strings.TrimRight(digits, "0")
+	if short == "" {
+		return "", 0
+	}
+	return short, exponent + len(digits) - len(short)
+}
