@@ -90,6 +90,7 @@ type Worker struct {
 	Agent agent.Agent
 	Name  string
 	Kind  string        // of its definition
+	Text  bool          // its output is only a text, and not parsed
 	Dir   string        // its working directory, below the one it is given
 	Idle  time.Duration // longest time without output, zero: unlimited
 	// Summarises reports whether the agent can summarise a conversation.
@@ -118,7 +119,7 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
 	return Worker{
-		Agent: made, Name: agentName, Kind: def.Kind, Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
+		Agent: made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText, Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
 		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
@@ -219,7 +220,7 @@ func TestActivitiesAreBounded(t *testing.T) {
 func proving(t *testing.T, e *house, row store.Thread, strict bool, output string, seen ...agent.Event) (answer,
 	error) {
 	t.Helper()
-	ans, err := parse(agent.Result{Output: []byte(output)}, 0, false)
+	ans, err := parse(agent.Result{Output: []byte(output)}, 0, flow.Role{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,17 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // headBytes is how much of an output becomes a text when the whole cannot.
@@ -53,7 +52,7 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 		}
 		return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
 	}
-	ans, err := parse(result, most, p.Role.Plan)
+	ans, err := parse(result, most, p.Role, p.worker.Text && !p.strict)
 	if err == nil {
 		ans, err = e.discreetAnswer(ans)
 	}
@@ -79,32 +78,23 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 
 // parse finds meta and text in an output. The forms are: front matter between
 // "---" lines and a body; one JSON object; and, for agents that may answer so,
-// plain text, whose meta is the status and the exit code.
-func parse(result agent.Result, most int64, plans bool) (answer, error) {
-	out := result.Output
+// plain text, whose meta is the status and the exit code. If the output is only a text, it is not looked at.
+func parse(result agent.Result, most int64, role flow.Role, text bool) (answer, error) {
 	most = atMost(most)
-	if !fits(result, most) {
-		if !result.Plain {
-			return answer{}, fmt.Errorf("the answer is %d bytes long or not UTF-8; at most %d bytes of "+
-				"text can be used", len(out), most)
-		}
-		ans, err := plain(result, head(out, min(most, headBytes)))
-		ans.whole = true
-		return ans, err
+	why := unfit(result, most)
+	if why != nil && !result.Plain {
+		return answer{}, why
 	}
-	text := strings.TrimPrefix(string(out), "\uFEFF")
-	trimmed := strings.TrimLeft(text, " \t\r\n")
-	if front, body, ok := cutFrontMatter(trimmed); ok {
-		return fromFrontMatter(front, body, result, plans)
+	ans, err := answer{}, error(nil)
+	if text {
+		ans, err = plain(result, string(result.Output))
+	} else if ans, err = read(string(result.Output), result, role, why); err != nil && result.Plain {
+		err = fmt.Errorf("%w; if the output is only a text, set output: text on the agent", err)
 	}
-	if obj, ok := oneObject(trimmed); ok {
-		return withStatus(obj, trimmed, result, plans)
+	if err == nil && why != nil {
+		ans.text, ans.whole = head([]byte(ans.text), min(most, headBytes)), true
 	}
-	if !result.Plain {
-		return answer{}, errors.New("the answer must begin with front matter (a line of ---, the fields, a line of " +
-			"---) or be one JSON object")
-	}
-	return plain(result, text)
+	return ans, err
 }
 
 // atMost returns the largest output, in bytes, that becomes a text.
@@ -115,11 +105,23 @@ func atMost(most int64) int64 {
 	return most
 }
 
-// fits reports whether an output can be a step's text.
-func fits(result agent.Result, most int64) bool {
+// unfit returns why an output cannot be a step's text, or nil.
+func unfit(result agent.Result, most int64) error {
 	out := result.Output
-	return !result.Truncated && int64(len(out)) <= most && utf8.Valid(out) && jsonSize(out) <= dag.MaxBytes-4096
+	switch {
+	case result.Truncated || int64(len(out)) > most || jsonSize(out) > maxMeta:
+		return fmt.Errorf("the answer is %d bytes long or more; at most %d bytes of text can be kept", len(out), most)
+	case !utf8.Valid(out):
+		return errors.New("the answer is not UTF-8")
+	}
+	return nil
 }
+
+// Limits of meta. A node has room for it, and for what surrounds it when paths are joined.
+const (
+	maxMeta      = dag.MaxBytes - 8192
+	maxMetaDepth = dag.MaxDepth - 8
+)
 
 // turn is the reason that a conversation waits.
 const turn = "waits for what the person says next"
@@ -127,7 +129,7 @@ const turn = "waits for what the person says next"
 // talk makes an answer of what was said in a conversation, without parsing it.
 func talk(result agent.Result, most int64) (answer, error) {
 	most = atMost(most)
-	ans := answer{status: flow.Suspend, text: string(result.Output), whole: !fits(result, most)}
+	ans := answer{status: flow.Suspend, text: string(result.Output), whole: unfit(result, most) != nil}
 	if ans.whole {
 		ans.text = head(result.Output, min(most, headBytes))
 	}
@@ -163,73 +165,6 @@ func head(out []byte, most int64) string {
 	return strings.ToValidUTF8(string(out), "\uFFFD")
 }
 
-// cutFrontMatter splits a text that begins with a line of three dashes.
-func cutFrontMatter(text string) (front, body string, ok bool) {
-	line, rest, ok := strings.Cut(text, "\n")
-	if !ok || strings.TrimRight(line, " \t\r") != "---" {
-		return "", "", false
-	}
-	for at := 0; at < len(rest); {
-		line, _, more := strings.Cut(rest[at:], "\n")
-		if strings.TrimRight(line, " \t\r") == "---" {
-			body := ""
-			if more {
-				body = rest[at+len(line)+1:]
-			}
-			return rest[:at], strings.TrimLeft(body, "\r\n"), true
-		}
-		at += len(line) + 1
-	}
-	return "", "", false
-}
-
-func fromFrontMatter(front, body string, result agent.Result, plans bool) (answer, error) {
-	meta, err := decodeFrontMatter(front)
-	if err != nil {
-		return answer{}, fmt.Errorf("front matter: %w", err)
-	}
-	canon, err := dag.Marshal(meta)
-	if err != nil {
-		return answer{}, fmt.Errorf("front matter: %w", err)
-	}
-	return withStatus(canon, body, result, plans)
-}
-
-// decodeFrontMatter reads YAML that has only JSON values. Its errors count lines from the opening "---".
-func decodeFrontMatter(front string) (any, error) {
-	root, err := yamldoc.Parse([]byte(front))
-	var v any
-	switch {
-	case err != nil:
-	case root == nil || root.Kind != yaml.MappingNode:
-		return nil, errors.New("want fields, one a line, like $status: done")
-	default:
-		v, err = yamldoc.Value(root, dag.MaxDepth-8)
-	}
-	var bad *yamldoc.Error
-	if errors.As(err, &bad) {
-		bad.Line++
-	}
-	return v, err
-}
-
-// oneObject reports whether text is one JSON object and nothing else. It allows a fence of three backquotes
-// around the object, since models add one.
-func oneObject(text string) (json.RawMessage, bool) {
-	text = strings.TrimSpace(text)
-	if rest, ok := strings.CutPrefix(text, "```json"); ok {
-		text = strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "```"))
-	}
-	if !strings.HasPrefix(text, "{") {
-		return nil, false
-	}
-	canon, err := dag.Canonical([]byte(text))
-	if err != nil {
-		return nil, false
-	}
-	return canon, true
-}
-
 // withStatus adds $status to meta, which is canonical, from the exit code: the agent's configuration decides
 // first, and a program that exits with 0 is done. A property named status, or the form of a plan, can take the
 // place of $status.
@@ -258,6 +193,12 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 		}
 		status = "done"
 	}
+	if deep(fields, maxMetaDepth) {
+		return answer{}, fmt.Errorf("the fields are nested deeper than %d levels", maxMetaDepth)
+	}
+	if len(canon) > maxMeta {
+		return answer{}, fmt.Errorf("the fields are %d bytes long; at most %d bytes can be kept", len(canon), maxMeta)
+	}
 	if fields["$status"] != status {
 		fields["$status"] = status
 		var err error
@@ -266,6 +207,18 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 		}
 	}
 	return answer{meta: canon, fields: fields, status: status, text: text}, nil
+}
+
+// deep reports whether v is nested deeper than most levels.
+func deep(v any, most int) bool {
+	below := func(v any) bool { return deep(v, most-1) }
+	switch v := v.(type) {
+	case map[string]any:
+		return most == 0 || slices.ContainsFunc(slices.Collect(maps.Values(v)), below)
+	case []any:
+		return most == 0 || slices.ContainsFunc(v, below)
+	}
+	return false
 }
 
 // setField sets a text in a canonical object, and keeps the spelling of everything else.
@@ -280,6 +233,7 @@ func setField(canon json.RawMessage, name, text string) (json.RawMessage, error)
 
 // plain makes an answer of a program's output.
 func plain(result agent.Result, text string) (answer, error) {
+	text = strings.TrimPrefix(text, bom)
 	meta := map[string]any{"exitCode": nil}
 	if result.Exit != nil {
 		meta["exitCode"] = *result.Exit

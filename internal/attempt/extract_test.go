@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/flow"
 )
 
 func exit(code int) *int { return &code }
@@ -47,7 +48,7 @@ func TestParse(t *testing.T) {
 			`{"$status":"done","exitCode":0}`, "{not json}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(tt.result, 0, false)
+			got, err := parse(tt.result, 0, flow.Role{}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,7 +72,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a tag", "---\n$status: done\na: !!binary aGk=\n---\n", "not allowed"},
 		{"a list", "---\n- a\n---\n", "want fields"},
 		{"no YAML", "---\n\t: :\n---\n", "front matter"},
-		{"a number that would be rounded", "---\n$status: done\nn: 9007199254740993\n---\n", "2^53"},
+		{"a number that would be rounded", "---\n$status: done\nn: 9007199254740993\n---\n", `"n": number 9007199254740993 cannot be kept`},
 		{"infinity", "---\n$status: done\nn: .inf\n---\n", ""},
 		{"deep nesting", deep, "deep"},
 		{"two JSON objects", `{"$status":"done"}{"$status":"done"}`, "one JSON object"},
@@ -79,7 +80,7 @@ func TestParseRefuses(t *testing.T) {
 		{"not UTF-8", "\xff\xfe", "UTF-8"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(agent.Result{Output: []byte(tt.output)}, 0, false)
+			got, err := parse(agent.Result{Output: []byte(tt.output)}, 0, flow.Role{}, false)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %q and error %v, want one about %q", got.meta, err, tt.want)
 			}
@@ -99,7 +100,7 @@ func TestOutputThatIsNoText(t *testing.T) {
 		{"too large escaped", []byte(strings.Repeat("\x01", 2<<20)), 0, strings.Repeat("\x01", headBytes)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := parse(agent.Result{Output: tt.out, Plain: true, Exit: exit(0)}, tt.most, false)
+			got, err := parse(agent.Result{Output: tt.out, Plain: true, Exit: exit(0)}, tt.most, flow.Role{}, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,12 +115,13 @@ func TestOutputThatIsNoText(t *testing.T) {
 // and the text is UTF-8, or there is an error.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"---\n$status: done\n---\nbody", `{"$status":"done"}`, "prose", "---\n---\n",
-		"---\na: &x [*x]\n---\n", "\xff", "```json\n{}\n```"} {
+		"---\na: &x [*x]\n---\n", "\xff", "```json\n{}\n```", `{"a":1e400}`, "~~~\r{\r~~~", "\x1b[0m--- #\r$status", "$status"} {
 		f.Add([]byte(s), true)
 		f.Add([]byte(s), false)
 	}
 	f.Fuzz(func(t *testing.T, out []byte, plain bool) {
-		got, err := parse(agent.Result{Output: out, Plain: plain, Exit: exit(0)}, 1<<16, false)
+		neverPlain(t, string(out))
+		got, err := parse(agent.Result{Output: out, Plain: plain, Exit: exit(0)}, 1<<16, flow.Role{}, false)
 		if err != nil {
 			return
 		}

@@ -95,7 +95,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		"an input": {flow.Role{Plan: true}, false, true,
 			`{"$status":"planned","actions":[{"id":"a","inputs":["evidence:first.cmd-3"]}]}`},
 	} {
-		ans, err := parse(agent.Result{Output: []byte(tt.output), Plain: tt.plain}, 0, false)
+		ans, err := parse(agent.Result{Output: []byte(tt.output), Plain: tt.plain}, 0, flow.Role{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 	}
 	// An instance without that name means the only one there is, as readers resolve it.
 	other := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "other"}, watched: watched{activity: &activityRecorder{}}}
-	ans, err = parse(agent.Result{Output: []byte("---\n$status: done\n---\nevidence:cmd-2")}, 0, false)
+	ans, err = parse(agent.Result{Output: []byte("---\n$status: done\n---\nevidence:cmd-2")}, 0, flow.Role{}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

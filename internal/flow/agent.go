@@ -22,7 +22,7 @@ var agentKeys = map[string][]string{
 	},
 	"acp":     {"agent", "command", "model", "path", "env", "pass", "dir", "sandbox"},
 	"claude":  {"model", "effort", "path", "env", "pass", "dir", "sandbox", "mcp"},
-	"command": {"command", "dir", "env", "pass", "exit"},
+	"command": {"command", "dir", "env", "pass", "exit", "output"},
 	"model":   {"url", "api", "keyEnv", "model", "maxTurns", "config", "env", "pass", "dir", "sandbox"},
 	"replay":  {"recording"},
 }
@@ -59,6 +59,7 @@ func (r *reader) agent(n *yaml.Node) Agent {
 		"env":       field(func(v *yaml.Node) { a.Env = r.environment(v) }),
 		"pass":      field(func(v *yaml.Node) { a.Pass = r.passed(v) }),
 		"exit":      field(func(v *yaml.Node) { a.Exit = r.exits(v) }),
+		"output":    field(func(v *yaml.Node) { a.Output = r.output(v) }),
 		"idle":      field(func(v *yaml.Node) { a.Idle = r.duration(v, "idle") }),
 		"model":     field(func(v *yaml.Node) { a.Model = r.text(v, "model") }),
 		"effort":    field(func(v *yaml.Node) { a.Effort = r.text(v, "effort") }),
@@ -211,6 +212,15 @@ func (r *reader) exits(n *yaml.Node) map[string]string {
 		exit[k] = s
 	}
 	return exit
+}
+
+func (r *reader) output(n *yaml.Node) string {
+	s := r.text(n, "output")
+	if s != "" && s != OutputText {
+		r.report(n, codeBadAgent, "output of an agent can only be %s, for a program whose output is never parsed; not %q",
+			OutputText, s)
+	}
+	return s
 }
 
 func (r *reader) config(n *yaml.Node) map[string]any {

@@ -126,6 +126,10 @@ func (a *AgentRef) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &a.Inline)
 }
 
+// OutputText, as the output of an agent, says that what a program prints is only a text: it is never read as an answer
+// with fields.
+const OutputText = "text"
+
 // An Agent is an agent definition, the same in a role and in a configuration file.
 type Agent struct {
 	Kind    string            `json:"kind"`
@@ -136,6 +140,8 @@ type Agent struct {
 	Pass    []string          `json:"pass"`
 	// Exit maps an exit code, in decimal, to the $status it means.
 	Exit map[string]string `json:"exit"`
+	// Output is [OutputText] or empty.
+	Output string `json:"output,omitempty"`
 	// Idle is how long the agent may be silent; 0 means forever.
 	Idle   Duration       `json:"idle"`
 	Model  string         `json:"model"`

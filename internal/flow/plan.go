@@ -88,7 +88,10 @@ func (d *draft) setPlanRole(site *roleSite, role *Role) {
 	for _, other := range []struct {
 		key  string
 		node bool
-	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}} {
+	}{
+		{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil},
+		{"agent's output", role.Agent != nil && role.Agent.Inline != nil && role.Agent.Inline.Output != ""},
+	} {
 		if other.node {
 			d.report(site.plan, codeBadPlan, "role %s is a planner: Plait sets its %s", site.name, other.key)
 		}

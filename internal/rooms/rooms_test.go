@@ -23,7 +23,7 @@ const module = "github.com/plait-run/plait/"
 var doors = map[string][]string{
 	"dag":      {},
 	"dispatch": {"store"},
-	"yamldoc":  {},
+	"yamldoc":  {"dag"},
 	"flow":     {"yamldoc"},
 	"proc":     {},
 	"lock":     {},

@@ -45,7 +45,7 @@ func TestLoadErrors(t *testing.T) {
 			"x.yaml:3: json stands alone"},
 		{"json null", "turns:\n- steps:\n  - items: [{answer: {json: null}}]", "x.yaml:3: json: null"},
 		{"no JSON number", "turns:\n- steps:\n  - items: [{answer: {json: {a: .inf}}}]",
-			"x.yaml:3: .inf is not a number"},
+			`x.yaml:3: "a": number .inf cannot be kept exactly`},
 		{"alias", "about: &a x\nturns:\n- steps:\n  - items: [{answer: {json: {a: *a}}}]", "x.yaml:4: references"},
 		{"boolean", "turns:\n- when: {schema: maybe}\n  steps: []", "x.yaml:2: want true or false"},
 	}

@@ -12,8 +12,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/dag"
 )
 
 // An Error describes a problem at a position in a document. Lines and columns count from 1.
@@ -140,6 +144,9 @@ func Value(n *yaml.Node, depth int) (any, error) {
 				return nil, Errorf(p.Key, "keys must be plain text, without references")
 			}
 			v, err := Value(p.Value, depth-1)
+			if bad := new(Error); p.Value.Kind == yaml.ScalarNode && errors.As(err, &bad) {
+				bad.Message = fmt.Sprintf("%q: %s", p.Key.Value, bad.Message)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -160,10 +167,8 @@ func Value(n *yaml.Node, depth int) (any, error) {
 	return Scalar(n)
 }
 
-// maxExact limits integers to those that every JSON reader represents exactly.
-const maxExact = 1 << 53
-
-// Scalar returns a scalar as nil, a bool, an int64, a float64 or a string.
+// Scalar returns a scalar as nil, a bool, an int64, a float64 or a string. Numbers are kept as the record keeps
+// those of JSON.
 func Scalar(n *yaml.Node) (any, error) {
 	tag := n.ShortTag()
 	switch tag {
@@ -176,15 +181,27 @@ func Scalar(n *yaml.Node) (any, error) {
 		}
 	case "!!int", "!!float":
 		var i int64
-		if n.Decode(&i) == nil && i > -maxExact && i < maxExact {
+		if n.Decode(&i) == nil && i > -maxExact && i < maxExact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
 			return i, nil
 		}
 		var f float64
-		if n.Decode(&f) == nil && math.Abs(f) <= math.MaxFloat64 && (tag == "!!float" || math.Abs(f) < maxExact) {
-			return f, nil
+		if n.Decode(&f) == nil && math.Abs(f) <= math.MaxFloat64 {
+			if _, err := dag.Number(strings.ReplaceAll(n.Value, "_", "")); err == nil {
+				return f, nil
+			}
 		}
-		return nil, Errorf(n, "%s is not a number that JSON keeps exactly, as it does below 2^53; "+
-			"put it in quotes if it is a text", n.Value)
+		return nil, notKept(n)
+	case "!!str":
+		if _, err := strconv.ParseFloat(n.Value, 64); n.Style == 0 && errors.Is(err, strconv.ErrRange) {
+			return nil, notKept(n)
+		}
 	}
 	return n.Value, nil
+}
+
+// maxExact is where float64 begins to leave out integers.
+const maxExact = 1 << 53
+
+func notKept(n *yaml.Node) *Error {
+	return Errorf(n, "number %s cannot be kept exactly; put it in quotes if it is a text", n.Value)
 }
