@@ -69,6 +69,9 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 				kept := func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) }
 				flows, found := flow.LoadAll(disk{}, file, find, kept)
 				if len(flows) > 0 {
+					if _, err := control.Pack(flows[0], flows[1:]...); err != nil {
+						found = append(found, flow.Unpackable(file, err))
+					}
 					unknown, err := a.unknownAgents(flows[0], file)
 					if err != nil {
 						return err

@@ -182,7 +182,7 @@ var errBroken = errors.New("the disk is gone")
 
 func mustPack(t *testing.T, yaml string) Found {
 	t.Helper()
-	found, err := pack(housetest.Flow(t, yaml))
+	found, err := Pack(housetest.Flow(t, yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

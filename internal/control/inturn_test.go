@@ -38,7 +38,7 @@ func TestInTurn(t *testing.T) {
 		}
 	}
 	def, _ := flow.BuiltIn("orchestrate")
-	plans, err := pack(def)
+	plans, err := Pack(def)
 	if got := c.InTurn(t.Context(), plans.Bundle, h.dir); got == "" || err != nil {
 		t.Errorf("of agents that a plan starts it says %q, %v", got, err)
 	}

@@ -39,7 +39,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 		if flow.Failed(problems) || len(flows) == 0 {
 			return Found{}, &flow.InvalidError{Problems: problems}
 		}
-		f, err := pack(flows[0], flows[1:]...)
+		f, err := Pack(flows[0], flows[1:]...)
 		f.Files, f.Problems = files, problems
 		return f, err
 	}
@@ -52,7 +52,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 		return c.bundle(ctx, h)
 	}
 	if flows, ok := flow.LoadBuiltIn(name); ok {
-		return pack(flows[0], flows[1:]...)
+		return Pack(flows[0], flows[1:]...)
 	}
 	return Found{}, fmt.Errorf("no flow %q: %w", name, store.ErrNotFound)
 }
@@ -158,8 +158,8 @@ func (r recorded) ReadFile(name string) ([]byte, error) {
 // maxFlowFile is how many bytes of a file are read: more than a flow may have.
 const maxFlowFile = 2 << 20
 
-// pack makes a bundle of a flow and the flows that it calls.
-func pack(def *flow.Definition, called ...*flow.Definition) (Found, error) {
+// Pack makes a bundle of a flow and the flows that it calls.
+func Pack(def *flow.Definition, called ...*flow.Definition) (Found, error) {
 	b := thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{}}
 	for _, d := range append([]*flow.Definition{def}, called...) {
 		raw, err := json.Marshal(d)

@@ -44,7 +44,7 @@ func (h *house) orchestrate(c *Controller) store.Thread {
 	if !ok {
 		h.t.Fatal("the flow cannot be loaded")
 	}
-	found, err := pack(flows[0], flows[1:]...)
+	found, err := Pack(flows[0], flows[1:]...)
 	if err != nil {
 		h.t.Fatal(err)
 	}

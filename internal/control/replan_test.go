@@ -137,7 +137,7 @@ func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 	if !ok {
 		h.t.Fatal("there is no flow orchestrate")
 	}
-	found, err := pack(housetest.Flow(h.t, yaml), flows...)
+	found, err := Pack(housetest.Flow(h.t, yaml), flows...)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -90,6 +90,11 @@ const (
 	codeCallNameTaken     = "CALL_NAME_TAKEN"
 )
 
+// Unpackable returns the problem of a flow that cannot be stored, together with all that it includes and calls.
+func Unpackable(file string, err error) Problem {
+	return Problem{File: file, Line: 1, Col: 1, Code: codeTooLarge, Message: err.Error()}
+}
+
 // maxProblems limits a report: no one would read a longer one.
 const maxProblems = 500
 
