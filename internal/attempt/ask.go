@@ -122,8 +122,8 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 		Instance: k.a.Instance, Attempt: k.a.ID, From: k.a.From, Question: q.Text, Options: []string{"approve", "deny"},
 		Action: action,
 	}
-	if q.Editable {
-		g.Options = append(g.Options, gate.Edit)
+	if g.Options = append(g.Options, gate.Edit); !q.Editable || !gate.Editable(g) {
+		g.Options = g.Options[:2]
 	}
 	if g.Digest, err = gate.Digest(g.Thread, action); err != nil {
 		return store.Gate{}, err

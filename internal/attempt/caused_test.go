@@ -5,30 +5,67 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/housetest"
 )
 
 // What an agent can cause must not look like a fault of the record, which ends the run of all agents.
 
-// TestCannotBeAsked checks that an agent is told no if what it asks has no canonical form.
+// TestCannotBeAsked checks that an agent is told no if what it asks cannot be shown as it is.
 func TestCannotBeAsked(t *testing.T) {
-	for name, params := range map[string]string{
-		"a large number":   `{"channel":1234567890123456789}`,
-		"a key twice":      `{"a":1,"a":2}`,
-		"half a character": `{"a":"\ud800"}`,
-		"depth":            strings.Repeat("[", 100) + strings.Repeat("]", 100),
+	for name, act := range map[string]agent.Action{
+		"a command": {Type: "command", Command: "rm \xff"},
+		"params":    {Type: "tool_call", Tool: "send", Params: json.RawMessage("{\"a\":\"\xff\"}")},
 	} {
 		k := &asker{e: newHouse(t, "", nil).Runner}
-		act := agent.Action{Type: "tool_call", Tool: "send", Params: json.RawMessage(params)}
 		said, err := k.ask(t.Context(), agent.Question{Action: act})
 		if err != nil || said.Approved || !strings.HasPrefix(said.Text, "cannot ask for approval: ") {
 			t.Errorf("%s: %+v, %v", name, said, err)
 		}
+	}
+}
+
+// TestAskedAsSpelled checks that a person is asked about params without a canonical form too: they are shown as they
+// were spelled, the digest covers exactly that, and no other input can be given.
+func TestAskedAsSpelled(t *testing.T) {
+	deep := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	digests := map[dag.Hash]string{}
+	for _, params := range []string{
+		`{"channel": 1234567890123456789}`, `{"channel": 1234567890123456788}`, `{"channel": "1234567890123456789"}`,
+		`{"a":1,"a":2}`, `{"a":"\ud800"}`, deep,
+	} {
+		k := &asker{e: newHouse(t, "", nil).Runner}
+		q := agent.Question{Editable: true,
+			Action: agent.Action{Type: "tool_call", Tool: "send", Params: json.RawMessage(params)}}
+		g, err := k.gate(q)
+		if err != nil {
+			t.Errorf("%s: %v", params, err)
+			continue
+		}
+		var act struct{ Params any }
+		if err := json.Unmarshal(g.Action, &act); err != nil {
+			t.Fatal(err)
+		}
+		text, spelled := act.Params.(string)
+		if canon := strings.Contains(params, `"123`); canon == spelled || spelled && text != params {
+			t.Errorf("%s is shown as %s", params, g.Action)
+		}
+		if slices.Contains(g.Options, gate.Edit) == spelled || gate.Editable(g) == spelled {
+			t.Errorf("%s: options %v", params, g.Options)
+		}
+		if _, digest, err := gate.Carries(g); err != nil || digest != g.Digest {
+			t.Errorf("%s: digest %s, %v", params, digest, err)
+		}
+		if other, ok := digests[g.Digest]; ok {
+			t.Errorf("%s and %s have one digest", params, other)
+		}
+		digests[g.Digest] = params
 	}
 }
 

@@ -31,8 +31,10 @@ type Action struct {
 	Params  json.RawMessage `json:"params,omitempty"`
 }
 
-// MarshalJSON writes the action in canonical form. It refuses text that is not UTF-8: written as U+FFFD, two
-// different commands would have one digest.
+// MarshalJSON writes the action in canonical form. Params that have none, such as those with an integer that JSON
+// readers round, become a text, as they were spelled: a person must see what an agent asks for, and a digest must not
+// cover anything else. MarshalJSON refuses text that is not UTF-8: written as U+FFFD, two different commands would
+// have one digest.
 func (a Action) MarshalJSON() ([]byte, error) {
 	for _, f := range []struct{ name, text string }{
 		{"type", a.Type}, {"command", a.Command}, {"cwd", a.Cwd}, {"diff", a.Diff}, {"tool", a.Tool},
@@ -43,6 +45,10 @@ func (a Action) MarshalJSON() ([]byte, error) {
 	}
 	type plain Action // without this method
 	data, err := dag.Marshal(plain(a))
+	if err != nil && len(a.Params) > 0 && utf8.Valid(a.Params) {
+		a.Params = dag.AppendString(nil, string(a.Params))
+		data, err = dag.Marshal(plain(a))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("write action: %w", err)
 	}
