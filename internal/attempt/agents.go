@@ -168,10 +168,17 @@ func boxed(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
 	return def.Sandbox.With(role.Sandbox), nil
 }
 
-// priced returns u with its cost, unless the agent reported one.
+// maxCount limits each number that an agent or a server reports, so that sums of them can be kept.
+const maxCount = 1 << 48
+
+// priced returns u with its cost, unless the agent reported one. Numbers that cannot be right are cut off.
 func (a Agents) priced(model string, u agent.Usage) agent.Usage {
+	for _, n := range []*int64{&u.InputTokens, &u.CachedInputTokens, &u.OutputTokens, &u.ReasoningTokens} {
+		*n = min(max(*n, 0), maxCount)
+	}
 	if u.CostMicroUSD == 0 {
 		u.CostMicroUSD = a.Prices.Cost(model, u.InputTokens, u.CachedInputTokens, u.OutputTokens)
 	}
+	u.CostMicroUSD = min(max(u.CostMicroUSD, 0), maxCount)
 	return u
 }
