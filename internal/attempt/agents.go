@@ -119,7 +119,8 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
 	return Worker{
-		Agent: made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText, Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
+		Agent: made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText,
+		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
 		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
 }

@@ -72,7 +72,8 @@ func TestParseRefuses(t *testing.T) {
 		{"a tag", "---\n$status: done\na: !!binary aGk=\n---\n", "not allowed"},
 		{"a list", "---\n- a\n---\n", "want fields"},
 		{"no YAML", "---\n\t: :\n---\n", "front matter"},
-		{"a number that would be rounded", "---\n$status: done\nn: 9007199254740993\n---\n", `"n": number 9007199254740993 cannot be kept`},
+		{"a number that would be rounded", "---\n$status: done\nn: 9007199254740993\n---\n",
+			`"n": number 9007199254740993 cannot be kept`},
 		{"infinity", "---\n$status: done\nn: .inf\n---\n", ""},
 		{"deep nesting", deep, "deep"},
 		{"two JSON objects", `{"$status":"done"}{"$status":"done"}`, "one JSON object"},
@@ -115,7 +116,8 @@ func TestOutputThatIsNoText(t *testing.T) {
 // and the text is UTF-8, or there is an error.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"---\n$status: done\n---\nbody", `{"$status":"done"}`, "prose", "---\n---\n",
-		"---\na: &x [*x]\n---\n", "\xff", "```json\n{}\n```", `{"a":1e400}`, "~~~\r{\r~~~", "\x1b[0m--- #\r$status", "$status"} {
+		"---\na: &x [*x]\n---\n", "\xff", "```json\n{}\n```", `{"a":1e400}`,
+		"~~~\r{\r~~~", "\x1b[0m--- #\r$status", "$status"} {
 		f.Add([]byte(s), true)
 		f.Add([]byte(s), false)
 	}

@@ -33,10 +33,13 @@ func read(out string, result agent.Result, role flow.Role, unfit error) (answer,
 	switch {
 	case opens(first):
 		front, body, closed := cutFrontMatter(rest)
+		// YAML that programs print for others begins so, too.
+		if closed && result.Plain && role.Frontmatter == nil && areDocuments(front, body) && !hasStatus(text) {
+			break
+		}
 		if closed {
 			return fromFrontMatter(front, body, result, role.Plan)
 		}
-		// YAML that programs print for others may begin so, too.
 		if root, bad := yamldoc.Parse([]byte(rest)); bad != nil || hasKey(root, "$status") {
 			lines := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(out[:lead])
 			return answer{}, fmt.Errorf("the front matter that begins on line %d is never closed by a line of ---",
@@ -82,8 +85,6 @@ func orForm(err error) error {
 	}
 	return err
 }
-
-const bom = "\uFEFF"
 
 // leading returns the length of what may precede an answer: blank lines, byte order marks, and sequences that set up
 // a terminal.
@@ -188,6 +189,29 @@ func decodeFrontMatter(front string) (any, error) {
 		bad.Line++
 	}
 	return v, err
+}
+
+// areDocuments reports whether what looks like front matter and text are YAML documents without a status: there is
+// another, and each is a mapping with several keys, which text seldom is.
+func areDocuments(front, body string) bool {
+	root, err := yamldoc.Parse([]byte(front))
+	if err != nil || hasKey(root, "status") {
+		return false
+	}
+	found := false
+	for more := true; more; {
+		doc, rest, closed := cutFrontMatter(body)
+		if !closed {
+			doc = body
+		}
+		next, err := yamldoc.Parse([]byte(doc))
+		if err != nil || next != nil && (next.Kind != yaml.MappingNode || len(next.Content) < 4) {
+			return false
+		}
+		found = found || next != nil
+		body, more = rest, closed
+	}
+	return found
 }
 
 func hasKey(n *yaml.Node, key string) bool {

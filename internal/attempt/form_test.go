@@ -28,7 +28,8 @@ func TestUnreadableAnswers(t *testing.T) {
 		{"the same without a status", `{"at":1732635660123456789}`, `"at": number 1732635660123456789`},
 		{"a number in a list", `{"ids":[1,9007199254740993]}`, `"ids/1": number 9007199254740993`},
 		{"out of range", `{"x":1e400}`, `"x": number 1e400`},
-		{"half of a character", `{"$status":"failed","cut":"\ud83d"}`, `"cut": line 1, column 28: \ud83d is half of a character`},
+		{"half of a character", `{"$status":"failed","cut":"\ud83d"}`,
+			`"cut": line 1, column 28: \ud83d is half of a character`},
 		{"a key twice", `{"$status":"failed","a":1,"a":2}`, `line 1, column 27: duplicate key "a"`},
 		{"too deep", deep, "nested deeper than 56 levels"},
 		{"far too deep", strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70), "nested deeper than 64 levels"},
@@ -44,7 +45,8 @@ func TestUnreadableAnswers(t *testing.T) {
 		{"text after the fence", "```json\n{\"$status\":\"failed\"}\n```\nI hope this helps.", "text follows the code fence"},
 		{"text before the fence", "Here it is:\n\n```json\n{\"$status\":\"failed\"}\n```\n", notOne},
 		{"text before a pretty object", "> scan\n\n{\n  \"a\": {\"b\": 1},\n  \"$status\": \"failed\"\n}\n", notOne},
-		{"text after the object", "{\"$status\":\"failed\"}\nDone.\n", "the answer must be one JSON object and nothing else: line 2, column 1"},
+		{"text after the object", "{\"$status\":\"failed\"}\nDone.\n",
+			"the answer must be one JSON object and nothing else: line 2, column 1"},
 		{"two objects", `{"$status":"done"}{"$status":"failed"}`, "nothing else: line 1, column 19"},
 		{"two objects, one with a status", "{\"a\":1}\n{\"\\u0024status\":\"failed\"}", notOne},
 		{"a list of answers", `[{"$status":"failed"}]`, notOne},
@@ -99,9 +101,12 @@ func TestUnreadableAnswers(t *testing.T) {
 // The same answers, as they should be.
 func TestReadableAnswers(t *testing.T) {
 	for _, tt := range []struct{ name, out, meta string }{
-		{"a number as a text", `{"$status":"failed","at":"1732635660123456789"}`, `{"$status":"failed","at":"1732635660123456789"}`},
-		{"nanoseconds of Python", `{"$status":"failed","at":1.7326356605e+18}`, `{"$status":"failed","at":1732635660500000000}`},
-		{"the same in front matter", "---\n$status: failed\nat: 1.7326356605e+18\n---\n", `{"$status":"failed","at":1732635660500000000}`},
+		{"a number as a text", `{"$status":"failed","at":"1732635660123456789"}`,
+			`{"$status":"failed","at":"1732635660123456789"}`},
+		{"nanoseconds of Python", `{"$status":"failed","at":1.7326356605e+18}`,
+			`{"$status":"failed","at":1732635660500000000}`},
+		{"the same in front matter", "---\n$status: failed\nat: 1.7326356605e+18\n---\n",
+			`{"$status":"failed","at":1732635660500000000}`},
 		{"a whole character", `{"$status":"failed","cut":"\ud83d\ude00"}`, `{"$status":"failed","cut":"😀"}`},
 		{"55 levels", `{"a":` + strings.Repeat("[", 55) + strings.Repeat("]", 55) + `}`,
 			`{"$status":"done","a":` + strings.Repeat("[", 55) + strings.Repeat("]", 55) + `}`},
@@ -114,6 +119,11 @@ func TestReadableAnswers(t *testing.T) {
 		{"a terminal's sequence before", "\x1b[?25l\x1b[0m---\n$status: failed\n---\n", `{"$status":"failed"}`},
 		{"carriage returns alone", "---\r$status: failed\rn: 1\r---\rbody", `{"$status":"failed","n":1}`},
 		{"a comment after the dashes", "--- # answer\n$status: failed\n---\n", `{"$status":"failed"}`},
+		{"front matter and a field", "---\nn: 1\nm: 2\n---\nResult: 3 files\n", `{"$status":"done","m":2,"n":1}`},
+		{"front matter, then fields and prose", "---\nn: 1\n---\nA: 1\nB: 2\n---\nprose\n", `{"$status":"done","n":1}`},
+		{"front matter with a status, then fields", "---\n$status: failed\n---\nA: 1\nB: 2\n", `{"$status":"failed"}`},
+		{"another status, then fields", "---\nstatus: failed\n---\nA: 1\nB: 2\n",
+			`{"$status":"failed","status":"failed"}`},
 		{"front matter with nothing", "---\n{}\n---\nbody", `{"$status":"done"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -135,6 +145,9 @@ func TestPlainTexts(t *testing.T) {
 		{"lines of JSON and a word", "{\"level\":\"info\"}\n{\"level\":\"warn\"}\nDone.\n", true},
 		{"several objects with big numbers", "{\"id\":9007199254740993}\n{\"id\":1}\n", true},
 		{"one document of YAML, as of helm template", "---\n# Source: a.yaml\nkind: Service\nmetadata:\n  name: x\n", true},
+		{"two documents of YAML, as of helm template",
+			"---\n# Source: a.yaml\nkind: A\nid: 9007199254740993\n---\n# Source: b.yaml\nkind: B\nmetadata: {}\n", true},
+		{"more documents of YAML", "---\n# nothing\n---\nkind: A\nx: &a 1\ny: *a\n---\n# nothing\n---\nkind: B\nz: 1\n", true},
 		{"three dashes", "---\n", true},
 		{"a document, as of kubectl get -o yaml", "apiVersion: v1\nkind: List\nitems: []\n", false},
 		{"a list", "[1, 2]\n", false},
@@ -210,7 +223,8 @@ func TestOneObjectIsNeverPlain(t *testing.T) {
 		space := rapid.SampledFrom([]string{"", " ", "\n", "\r\n\t"})
 		var fields []string
 		for range rapid.IntRange(0, 4).Draw(t, "fields") {
-			fields = append(fields, space.Draw(t, "before")+key.Draw(t, "key")+":"+space.Draw(t, "between")+value.Draw(t, "value"))
+			fields = append(fields, space.Draw(t, "before")+
+				key.Draw(t, "key")+":"+space.Draw(t, "between")+value.Draw(t, "value"))
 		}
 		object := "{" + strings.Join(fields, ",") + "}"
 		neverPlain(t, rapid.SampledFrom([]string{"", "\uFEFF", "\n \n"}).Draw(t, "lead")+object+space.Draw(t, "end"))

@@ -1,7 +1,7 @@
 // Package yamldoc strictly reads a single document of YAML 1.2, which includes JSON.
 //
 // It turns bytes into nodes, which know their line and column, and into JSON values. Laws: one
-// document; no duplicate keys; only the tags of JSON types; a number is kept exactly or refused; a
+// document; no duplicate keys; only the tags of JSON types; a number is kept or refused as in the JSON of the record; a
 // hostile document is an error, never a panic. [Value] also refuses anchors, aliases and merges.
 // Packages that allow those resolve them themselves, with [Parse], [Pairs] and [Scalar].
 package yamldoc
