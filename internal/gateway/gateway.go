@@ -133,8 +133,10 @@ func Open(cfg Config) (*Gateway, error) {
 		guardMemory()
 		cfg.Secrets.Add(cfg.Upstream.Key)
 	}
-	password, _ := cfg.Upstream.URL.User.Password()
-	cfg.Secrets.Add(password)
+	if u := cfg.Upstream.URL; u != nil {
+		password, _ := u.User.Password()
+		cfg.Secrets.Add(password)
+	}
 	ctx, end := context.WithCancel(context.Background())
 	g.end = end
 	g.proxy = &httputil.ReverseProxy{FlushInterval: -1, Rewrite: g.rewrite, ModifyResponse: g.respond,
