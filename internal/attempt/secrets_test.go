@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/secret"
 )
 
@@ -51,7 +52,8 @@ func TestCleanFiles(t *testing.T) {
 func TestDiscreetAnswer(t *testing.T) {
 	e := &Runner{cfg: Config{Host: Host{Secrets: &secret.Set{}}}}
 	e.cfg.Host.Secrets.Add(held)
-	ans, err := parse(agent.Result{Output: []byte("---\n$status: done\nkey: " + held + "\n---\nIt is " + held)}, 0, false)
+	said := []byte("---\n$status: done\nkey: " + held + "\n---\nIt is " + held)
+	ans, err := parse(agent.Result{Output: said}, 0, flow.Role{}, false)
 	if err == nil {
 		ans, err = e.discreetAnswer(ans)
 	}
