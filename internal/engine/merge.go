@@ -61,6 +61,9 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 	for range 3 { // repeat if a person changes the files meanwhile, or the process that merged them died
 		if f.decision.Merge == nil {
 			m, why, err := e.tryMerge(ctx, c.Row, f)
+			if err == nil && why == nil {
+				m, err = e.addLeft(ctx, f, m)
+			}
 			switch {
 			case err != nil:
 				return fail(err)
@@ -124,42 +127,15 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *th
 	return err
 }
 
-// tryMerge merges the files of the paths as git trees, and touches none of them, and says which worktrees stay. why is
-// set if a person has to decide first; m is nil if no path changed a file.
+// tryMerge merges the files of the paths as git trees, and touches none of them. why is set if a
+// person has to decide first; m is nil if no path changed a file.
 func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forked) (m *thread.Merge, why *store.Reason,
 	err error) {
-	sides, err := e.cfg.Trees.Sides(ctx, f.threads)
-	if err != nil {
-		return nil, nil, err
-	}
-	m = &thread.Merge{Sides: []thread.MergedSide{}}
-	if len(sides) > 0 {
-		if m, why, err = e.trySides(ctx, row, f, sides); err != nil || why != nil {
-			return nil, why, err
-		}
-	}
-	kept, caches, err := e.cfg.Trees.Leftovers(ctx, f.threads)
-	if err != nil {
-		return nil, nil, err
-	}
-	m.Kept = kept
-	if f.decision.Outcome == flow.Joined {
-		for path, n := range caches {
-			if !slices.ContainsFunc(m.Sides, func(s thread.MergedSide) bool { return s.Path == path && !s.Merged }) {
-				m.Caches += n
-			}
-		}
-	}
-	if len(m.Sides)+len(m.Kept)+m.Caches == 0 {
-		return nil, nil, nil
-	}
-	return m, nil, nil
-}
-
-// trySides is tryMerge for the sides of a join.
-func (e *Engine) trySides(ctx context.Context, row store.Thread, f *forked, sides []thread.MergedSide) (
-	m *thread.Merge, why *store.Reason, err error) {
 	trees := e.cfg.Trees
+	sides, err := trees.Sides(ctx, f.threads)
+	if err != nil || len(sides) == 0 {
+		return nil, nil, err
+	}
 	o, err := record.OptionsOf(row)
 	if err != nil {
 		return nil, nil, err
@@ -198,4 +174,27 @@ func (e *Engine) trySides(ctx context.Context, row store.Thread, f *forked, side
 		m.Sides = append(m.Sides, s)
 	}
 	return m, nil, nil
+}
+
+// addLeft returns a merge, nil for none, with the worktrees that stay and the caches that go with the others.
+func (e *Engine) addLeft(ctx context.Context, f *forked, m *thread.Merge) (*thread.Merge, error) {
+	kept, caches, err := e.cfg.Trees.Leftovers(ctx, f.threads)
+	if err != nil {
+		return nil, err
+	}
+	if m == nil {
+		m = &thread.Merge{Sides: []thread.MergedSide{}}
+	}
+	m.Kept = kept
+	if f.decision.Outcome == flow.Joined {
+		for path, n := range caches {
+			if !slices.ContainsFunc(m.Sides, func(s thread.MergedSide) bool { return s.Path == path && !s.Merged }) {
+				m.Caches += n
+			}
+		}
+	}
+	if len(m.Sides)+len(m.Kept)+m.Caches == 0 {
+		return nil, nil
+	}
+	return m, nil
 }
