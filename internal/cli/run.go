@@ -338,7 +338,8 @@ imported task runs commands of its flow only with --trust.`,
 	f.add(cmd, a)
 	f.addWorkspace(cmd)
 	f.addOn(cmd, a, "default: whoever ran them before")
-	cmd.Flags().BoolVar(&again, "again", false, "repeat the attempts that are interrupted now, although they may have changed something")
+	cmd.Flags().BoolVar(&again, "again", false,
+		"repeat the attempts that are interrupted now, although they may have changed something")
 	cmd.Flags().StringVar(&contextForm, "context", "", "what agents are told of the conversation from now on: `full`, all of it, or summary")
 	return cmd
 }

@@ -23,8 +23,8 @@ with each other, and with what people answered. Without an argument the whole re
 its database and the task directories. There are two verdicts: integrity (nothing was altered) and
 completeness (nothing is missing). The exit code is 6 if either fails.
 
-Events, their times and answers that no step has used yet are not proven, nor that the newest steps
-were not cut off.`,
+It does not prove events, their times, or answers that no step has used yet, nor notice that the
+newest steps were removed.`,
 		Example: `  plait verify
   plait verify k7f2`,
 		Args:              atMost(1, "one thread or object"),

@@ -298,7 +298,7 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 		}
 		wishes = append(wishes, store.WishResume)
 	}
-	if err := c.allowAgain(ctx, row, r, func(string) bool { return true }); err != nil {
+	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return true, nil }); err != nil {
 		return err
 	}
 	return c.wish(ctx, row, meant, r, true, wishes...)
@@ -359,13 +359,12 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 		}
 		wishes = append(wishes, store.WishResume)
 	}
-	alive := func(string) bool { return false } // the caller holds the task's lease
-	if Team(row) && r.Again {
-		driven, err := c.driven(ctx, row)
-		if err != nil {
-			return err
+	alive := func(string) (bool, error) { return false, nil } // the caller holds the task's lease
+	if Team(row) {
+		alive = func(id string) (bool, error) {
+			owners, err := c.cfg.Store.Holders(ctx, []string{store.ThreadLease(id)})
+			return len(owners) > 0, err
 		}
-		alive = func(id string) bool { return driven[id] }
 	}
 	if err := c.allowAgain(ctx, row, r, alive); err != nil {
 		return err
@@ -374,7 +373,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 }
 
 // allowAgain records a person's consent that attempts at a task are repeated, if r asks for that.
-func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume, alive func(id string) bool) error {
+func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume, alive func(id string) (bool, error)) error {
 	if !r.Again {
 		return nil
 	}
@@ -384,7 +383,8 @@ func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume,
 	}
 	n, err := c.newEngine(false).AllowAgain(context.WithoutCancel(ctx), rows, alive, gate.Person())
 	if err == nil && n == 0 {
-		r.tell("--again: no attempt that may have changed something is interrupted")
+		r.tell("--again: no attempt that may have changed something is known to be interrupted; one that counts as running " +
+			"is asked about once its worker is lost")
 	}
 	return err
 }

@@ -58,7 +58,7 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 			strings.Join(names, ", ")),
 			"continue it here until they are joined, with `plait resume %s`, then hand it over", called(row))
 	}
-	if err := c.allowAgain(ctx, row, r, func(string) bool { return false }); err != nil {
+	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return false, nil }); err != nil {
 		return row, err
 	}
 	if err := c.newEngine(false).Release(ctx, rows); err != nil {

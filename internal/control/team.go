@@ -49,7 +49,7 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 			return err
 		}
 		if !stopped {
-			r.tell("nothing of it is blocked")
+			r.tell("nothing of it can be tried again: it continues, or waits for an answer")
 			return nil
 		}
 	}
@@ -69,14 +69,15 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 	return c.ask(ctx, row, r, meant)
 }
 
-// stopped reports whether a part of a task is blocked, and so does not continue by itself.
+// stopped reports whether a part of a task is blocked by something that may be tried again.
 func (c *Controller) stopped(ctx context.Context, row store.Thread) (bool, error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
 		return false, fmt.Errorf("resume task %s: %w", row.ID, err)
 	}
 	return slices.ContainsFunc(rows, func(t store.Thread) bool {
-		return t.Status == store.Blocked && (t.Reason == nil || t.Reason.Kind != store.ReasonChild)
+		return t.Status == store.Blocked && t.Reason != nil &&
+			slices.Contains([]store.ReasonKind{store.ReasonAttempts, store.ReasonLimit, store.ReasonJoin}, t.Reason.Kind)
 	}), nil
 }
 

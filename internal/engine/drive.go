@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/dag"
@@ -165,8 +166,8 @@ func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, e
 	return e.cfg.Store.Thread(ctx, row.ID)
 }
 
-// lastAttempt returns the last attempt at a thread's head, or nil. For a path that continues another one, it is
-// the last attempt of the other, unless the path has a worktree of its own: nothing of that attempt is in it.
+// lastAttempt returns the last attempt at a thread's head, or nil. For a path that continues others, it is
+// the last attempt of those, unless the path has a worktree of its own: nothing of that attempt is in it.
 func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Attempt, error) {
 	fail := func(err error) (*store.Attempt, error) {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
@@ -182,17 +183,22 @@ func (e *Engine) lastAttempt(ctx context.Context, row store.Thread) (*store.Atte
 	if err != nil {
 		return fail(err)
 	}
-	for _, old := range rows {
-		if old.Parent == nil || *old.Parent != *row.Parent || old.Path == nil || old.Path.ID != row.Path.ID ||
-			old.Path.N != row.Path.N-1 {
+	for n := row.Path.N - 1; n > 0 && last == nil; n-- { // one that was denied another try made no attempt
+		i := slices.IndexFunc(rows, func(old store.Thread) bool { return samePath(old, row) && old.Path.N == n })
+		if i < 0 {
 			continue
 		}
-		if last, err = e.attemptAt(ctx, old.ID, row.Head); err != nil {
+		if last, err = e.attemptAt(ctx, rows[i].ID, row.Head); err != nil {
 			return fail(err)
 		}
-		break
 	}
 	return last, nil
+}
+
+// samePath reports whether two threads are tries of one path.
+func samePath(a, b store.Thread) bool {
+	return a.Path != nil && b.Path != nil && a.Parent != nil && b.Parent != nil && *a.Parent == *b.Parent &&
+		a.Path.ID == b.Path.ID
 }
 
 // attemptAt returns the last attempt of a thread at a head, or nil.

@@ -134,21 +134,26 @@ func (e *Engine) passed(ctx context.Context, c *threadState, d flow.Gate, g stor
 // approvals returns what people answered at a thread's head, for the step that follows it: see [thread.ApprovalHash].
 // It includes what was asked before the conversation up to there was summarized.
 func (e *Engine) approvals(ctx context.Context, row store.Thread) (thread.Answers, error) {
-	none := thread.Answers{Present: true}
-	gates, err := e.cfg.Store.Gates(ctx, store.GateFilter{Thread: row.ID})
+	list := thread.Answers{Present: true}
+	gates, err := e.gatesOf(ctx, row)
 	if err != nil || len(gates) == 0 {
-		return none, err
+		return list, err
 	}
-	before, err := e.beforeSummary(ctx, row.Head)
-	if err != nil {
-		return none, err
-	}
-	var list []dag.Hash
-	for _, g := range gates {
-		if (g.From == row.Head || g.From == before) && thread.Decided(g) {
-			list = append(list, thread.ApprovalHash(g))
+	heads := map[dag.Hash]bool{row.Head: true}
+	for s, err := range e.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return list, err
+		}
+		heads[s.Hash] = true
+		if s.State.Role != thread.RoleCompact {
+			break
 		}
 	}
-	slices.SortFunc(list, func(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) })
-	return thread.Answers{Hashes: list, Present: true}, nil
+	for _, g := range gates {
+		if heads[g.From] && thread.Decided(g) {
+			list.Hashes = append(list.Hashes, thread.ApprovalHash(g))
+		}
+	}
+	slices.SortFunc(list.Hashes, func(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) })
+	return list, nil
 }

@@ -160,6 +160,9 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 	if err != nil {
 		return false, err
 	}
+	if why := row.Reason; row.Status == store.Blocked && why != nil && why.Failure == store.FailureInterrupted {
+		return false, nil // a person denied that its attempt is repeated: it takes input once that is allowed
+	}
 	if row.Status == store.Blocked && last != nil && last.Status == store.AttemptInterrupted {
 		return true, e.resume(ctx, row) // its driver first looks for unfinished attempts
 	}

@@ -75,7 +75,7 @@ func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attemp
 func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
 	fail := func(err error) (*store.Reason, error) { return nil, fmt.Errorf("resume thread %s: %w", row.ID, err) }
 	if last.Thread != row.ID { // of the path that this one continues: consent may have been given there
-		if allowed, err := e.useConsent(ctx, last); err != nil || allowed {
+		if allowed, err := e.allowed(ctx, row, last); err != nil || allowed {
 			return nil, err
 		}
 	}
@@ -88,10 +88,7 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 		return fail(err)
 	}
 	switch standing.State {
-	case store.GateApproved:
-		if err := unlessMoved(e.gates.Use(ctx, standing)); err != nil {
-			return fail(err)
-		}
+	case store.GateApproved: // used when the attempt begins
 		return nil, nil
 	case store.GateOpen:
 		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -19,19 +20,27 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 	if !r.answers {
 		return nil
 	}
-	known := map[dag.Hash]bool{}
-	rows := map[string]store.Thread{}
+	known, rows := map[dag.Hash]bool{}, map[string]store.Thread{}
+	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
 	for _, g := range r.gates {
 		known[thread.ApprovalHash(g)] = true
+		if asked[g.Thread] == nil {
+			asked[g.Thread] = map[dag.Hash]bool{}
+		}
+		asked[g.Thread][g.From] = true
+		c.checkBound(g)
 	}
 	for _, t := range r.threads {
 		rows[t.ID] = t
 	}
 	for _, t := range r.threads {
-		if !c.ownsAnswers(t, rows) {
-			continue
+		own := func(o *object, d *detail) bool {
+			return strings.HasPrefix(d.attempt, t.ID+".") || asked[t.ID][decisionNode(o.state)]
 		}
-		if err := c.checkNamed(ctx, t, known); err != nil {
+		if ownsAnswers(t, rows) {
+			own = func(*object, *detail) bool { return true }
+		}
+		if err := c.checkNamed(ctx, t, known, own); err != nil {
 			return err
 		}
 	}
@@ -43,29 +52,52 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 	}
 	for _, g := range r.gates {
 		if t, ok := rows[g.Thread]; ok && thread.Decided(g) {
-			c.checkUsed(t, g, slices.Concat(followers(after, g.From), joins[g.From]))
+			steps := followers(after, g.From)
+			for _, o := range slices.Clone(steps) {
+				steps = append(steps, joins[o.hash]...)
+			}
+			c.checkUsed(t, g, append(steps, joins[g.From]...))
 		}
 	}
 	return nil
 }
 
-// ownsAnswers reports whether the answers that a thread's steps name must be among rows. A path that a fork took over
-// has steps of the task that was forked.
-func (c *check) ownsAnswers(t store.Thread, rows map[string]store.Thread) bool {
-	for t.Path != nil {
-		root, ok := rows[t.Root]
-		if !ok || root.ForkedFrom == nil {
-			return ok
-		}
-		if t, ok = rows[root.ForkedFrom.Thread]; !ok {
-			return false
+// ownsAnswers reports whether all answers that a thread's steps name must be among the gates. A path that a fork took
+// over has steps of the tasks that were forked.
+func ownsAnswers(t store.Thread, rows map[string]store.Thread) bool {
+	if t.Path == nil {
+		return true
+	}
+	root, ok := rows[t.Root]
+	for ok && root.ForkedFrom != nil {
+		if t, ok = rows[root.ForkedFrom.Thread]; ok {
+			root, ok = rows[t.Root]
 		}
 	}
-	return true
+	return ok
 }
 
-// checkNamed checks that the answers which a thread's own steps name are known.
-func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Hash]bool) error {
+// checkBound compares an action that was approved, and the one that was approved instead, with the digests to which
+// the approval is bound: SHA-256 of {action, thread} in canonical form.
+func (c *check) checkBound(g store.Gate) {
+	for _, x := range []struct {
+		what   string
+		action json.RawMessage
+		digest dag.Hash
+	}{{"action", g.Action, g.Digest}, {"edited action", g.Edited, g.EditedDigest}} {
+		if len(x.action) == 0 {
+			continue
+		}
+		text, err := dag.Marshal(map[string]any{"action": x.action, "thread": g.Thread})
+		if err != nil || dag.Sum(text) != x.digest {
+			c.wrong(x.digest, "gate %s: its %s is not the one that its digest is of", g.ID, x.what)
+		}
+	}
+}
+
+// checkNamed checks that the answers which steps of a thread name are known. own reports whether a step is its own.
+func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Hash]bool,
+	own func(*object, *detail) bool) error {
 	begin := t.Start
 	switch {
 	case t.ForkedFrom != nil:
@@ -78,7 +110,7 @@ func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Ha
 		if !ok || o.state == nil {
 			return nil
 		}
-		if d, ok := c.sound(o.state.Detail); ok && d.detail != nil {
+		if d, ok := c.sound(o.state.Detail); ok && d.detail != nil && own(o, d.detail) {
 			for _, answer := range d.detail.answers.Hashes {
 				if known[answer] {
 					continue
@@ -97,7 +129,7 @@ func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Ha
 
 // checkUsed checks that a gate whose answer took effect is named by a step of its thread. steps may follow it.
 func (c *check) checkUsed(t store.Thread, g store.Gate, steps []*object) {
-	var moved *object // the step that should name it
+	var after *object // the step that should name it
 	for _, o := range steps {
 		if on, _ := c.passesThrough(t.Head, o.hash, false); !on && t.Head != o.hash {
 			continue
@@ -111,13 +143,15 @@ func (c *check) checkUsed(t store.Thread, g store.Gate, steps []*object) {
 			return
 		case slices.Contains(d.detail.answers.Hashes, thread.ApprovalHash(g)):
 			return
-		case moved == nil && thread.Routed(o.state.Role):
-			moved = o
+		case after == nil && thread.Routed(o.state.Role):
+			after = o
 		}
 	}
-	asked := g.Kind == store.GateInput || g.Source == store.SourceFlow || g.Source == store.SourceWorker
-	if moved != nil && (g.UsedAt != 0 || asked) {
-		c.wrong(moved.hash, "state of %s: gate %s was %s before it, and it does not name that answer", moved.state.Role, g.ID,
+	// An agent may go on without an answer, and use one for the session at a later step.
+	takes := g.UsedAt != 0 && g.Grant != store.GrantSession || g.Kind == store.GateInput ||
+		g.Source == store.SourceFlow || g.Source == store.SourceWorker
+	if after != nil && takes {
+		c.wrong(after.hash, "state of %s: gate %s was %s before it, and it does not name that answer", after.state.Role, g.ID,
 			g.State)
 	}
 }

@@ -301,8 +301,8 @@ func (o *object) decode(n dag.Node) error {
 		if err := json.Unmarshal(n.Payload, &d); err != nil {
 			return err
 		}
-		o.detail = &detail{attempt: d.Attempt, to: d.EndedAt, answers: d.Approvals, prompt: d.Prompt, evidence: d.Evidence, failures: d.Failures,
-			said: []dag.Hash{d.Transcript}, files: d.Files,
+		o.detail = &detail{attempt: d.Attempt, to: d.EndedAt, answers: d.Approvals, prompt: d.Prompt,
+			evidence: d.Evidence, failures: d.Failures, said: []dag.Hash{d.Transcript}, files: d.Files,
 			carried: d.SessionFiles, session: d.Session}
 		if d.TreeAfter != nil {
 			o.detail.after = *d.TreeAfter
