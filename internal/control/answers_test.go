@@ -205,13 +205,20 @@ func TestVerifyQuestionLeftByACrash(t *testing.T) {
 	var mem store.Store
 	h := newHouse(t, map[string]scripted{
 		"work": func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
-			go req.Ask(ctx, q) // a helper of the agent, which does not wait for it
+			asking, giveUp := context.WithCancel(ctx)
+			asked := make(chan struct{})
+			go func() { // it does not wait for the answer
+				req.Ask(asking, q)
+				close(asked)
+			}()
 			for ctx.Err() == nil {
 				if open, _ := mem.Gates(ctx, store.GateFilter{State: store.GateOpen}); len(open) > 0 {
 					break
 				}
 				time.Sleep(time.Millisecond)
 			}
+			giveUp()
+			<-asked
 			return agent.Result{Output: []byte(status("done"))}, nil
 		},
 		"next": func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
