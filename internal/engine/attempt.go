@@ -200,7 +200,7 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		attempts, events := p.Begun(row)
 		batch.Attempts, batch.Events = attempts, append(batch.Events, events...)
 		e.counted(c, &batch)
-		if err := e.useConsent(ctx, c, &batch); err != nil {
+		if err := e.useConsent(context.WithoutCancel(ctx), c, &batch); err != nil {
 			return nil, batch, err
 		}
 		next := c.with(row)
