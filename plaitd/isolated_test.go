@@ -129,7 +129,7 @@ func (w *isolated) command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// environment returns that of who has a home.
+// environment returns the environment of a user with a home directory.
 func (w *isolated) environment(who string) []string {
 	home := filepath.Join(w.dir, who)
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C.UTF-8", "PLAIT_HOME=" + filepath.Join(home, "record"),
