@@ -361,7 +361,7 @@ func (t *conversation) line(line []byte, cut bool) error {
 		t.updates.tools = map[string]*tool{}
 		t.stop(errTooMuch)
 	}
-	t.watchdog.SetTools(t.updates.working())
+	t.watchdog.SetTools(len(t.updates.working))
 	return t.emitErr
 }
 

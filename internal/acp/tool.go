@@ -35,7 +35,7 @@ type tool struct {
 	call
 	begun, ended bool // events were emitted
 	declined     bool // by a person
-	passed       bool // the model has responded since it began
+	since        int  // how many pieces of text came before it
 }
 
 // take applies an update.

@@ -16,16 +16,18 @@ type updateLog struct {
 	message    strings.Builder // the current message
 	thought    strings.Builder
 	tools      map[string]*tool
-	answer     string // the last complete message
-	denied     string // what a person denied, if there was no message since
-	modelError string // the agent's reason why its model failed, if there was no message since
-	hadText    bool   // there was a message
+	working    map[*tool]bool // those that run; some agents never report an end, so each response empties it
+	responses  int            // pieces of text so far
+	answer     string         // the last complete message
+	denied     string         // what a person denied, if there was no message since
+	modelError string         // the agent's reason why its model failed, if there was no message since
+	hadText    bool           // there was a message
 	model      string
 	used       agent.Usage
 }
 
 func newUpdateLog(s *setup) updateLog {
-	return updateLog{kind: s.agent.kind, tools: map[string]*tool{}}
+	return updateLog{kind: s.agent.kind, tools: map[string]*tool{}, working: map[*tool]bool{}}
 }
 
 // update handles a session update at a line of the raw log, and returns its events. Updates of
@@ -78,9 +80,8 @@ func (n *updateLog) say(to, other *strings.Builder, kind, piece string) []agent.
 	if piece == "" {
 		return nil
 	}
-	for _, u := range n.tools {
-		u.passed = true
-	}
+	n.responses++
+	clear(n.working)
 	var events []agent.Event
 	if other.Len() > 0 {
 		events = n.flush()
@@ -109,18 +110,6 @@ func (n *updateLog) flush() []agent.Event {
 	return events
 }
 
-// working counts the running tools. One that began before the model responded again does not
-// count, since some agents never report that a tool has ended.
-func (n *updateLog) working() int {
-	count := 0
-	for _, u := range n.tools {
-		if (u.begun || u.Status == "in_progress") && !u.ended && !u.passed { // some agents do not say which command it is
-			count++
-		}
-	}
-	return count
-}
-
 // declined records what a person declined.
 func (n *updateLog) declined(what string) { n.denied, n.answer = what, "" }
 
@@ -130,6 +119,7 @@ func (n *updateLog) refusals() []agent.Event {
 	for _, id := range slices.Sorted(maps.Keys(n.tools)) {
 		if u := n.tools[id]; u.declined && !u.ended {
 			u.ended = true
+			delete(n.working, u)
 			events = append(events, u.event("declined"))
 		}
 	}
@@ -142,7 +132,7 @@ func (n *updateLog) refusals() []agent.Event {
 func (n *updateLog) merge(c call, line int, begins bool) ([]agent.Event, *tool) {
 	u := n.tools[c.ID]
 	if u == nil || begins && u.ended {
-		u = &tool{call: call{ID: c.ID}}
+		u = &tool{call: call{ID: c.ID}, since: n.responses}
 		n.tools[c.ID] = u
 	}
 	if u.ended {
@@ -157,8 +147,12 @@ func (n *updateLog) merge(c call, line int, begins bool) ([]agent.Event, *tool) 
 		e.Line = line
 		events = append(events, e)
 	}
+	if !ended && (u.begun || u.Status == "in_progress") && u.since == n.responses { // some agents do not say which command it is
+		n.working[u] = true
+	}
 	if ended {
 		u.ended = true
+		delete(n.working, u)
 		e := u.event(cmp.Or(map[bool]string{true: "declined"}[u.declined], u.Status))
 		e.Line, e.Output = line, u.output()
 		if e.Kind == agent.EventCommand && !u.declined {

@@ -10,7 +10,7 @@ import (
 // TestWorking checks that a tool counts as running from its beginning to its end, and that one whose end is never
 // reported stops counting once the model responds.
 func TestWorking(t *testing.T) {
-	n := updateLog{tools: map[string]*tool{}}
+	n := updateLog{tools: map[string]*tool{}, working: map[*tool]bool{}}
 	for i, step := range []struct {
 		update string
 		want   int
@@ -31,7 +31,7 @@ func TestWorking(t *testing.T) {
 		{`{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"failed"}`, 0},
 	} {
 		n.update(json.RawMessage(`{"update":`+step.update+`}`), i+1)
-		if got := n.working(); got != step.want {
+		if got := len(n.working); got != step.want {
 			t.Errorf("after %s: %d tools work, want %d", step.update, got, step.want)
 		}
 	}
@@ -39,7 +39,7 @@ func TestWorking(t *testing.T) {
 
 // TestIDAgain checks that a call whose id was used before is a new one, and that a late update is not.
 func TestIDAgain(t *testing.T) {
-	n := updateLog{tools: map[string]*tool{}}
+	n := updateLog{tools: map[string]*tool{}, working: map[*tool]bool{}}
 	send := func(update string) []agent.Event { return n.update(json.RawMessage(`{"update":`+update+`}`), 1) }
 	send(`{"sessionUpdate":"tool_call","toolCallId":"a","title":"ls","kind":"execute","rawInput":{"command":"ls"}}`)
 	send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
