@@ -26,6 +26,8 @@ const (
 	// quietTime is how long a pipe that an unknown process holds open may be silent
 	// before it counts as finished.
 	quietTime = 200 * time.Millisecond
+	// maxPipe is what a pipe holds at most, in bytes, if nobody with privileges made it larger: pipe(7).
+	maxPipe = 1 << 20
 )
 
 // A running is a started child. Its fields are owned by the goroutine that runs

@@ -28,6 +28,7 @@ type stream struct {
 	mute bool   // line is not called again
 
 	ending atomic.Bool   // the run's processes are gone: a silent pipe counts as finished
+	late   atomic.Bool   // nothing is waited for any more: only what is in the pipe is read
 	done   chan struct{} // closed at the end
 }
 
@@ -38,7 +39,12 @@ func (s *stream) read() {
 	defer s.pipe.Close()
 	buf := make([]byte, 64<<10)
 	for {
-		if s.ending.Load() {
+		switch {
+		case s.late.Load():
+			s.drain(buf)
+			s.flush()
+			return
+		case s.ending.Load():
 			s.pipe.SetReadDeadline(time.Now().Add(quietTime))
 		}
 		n, err := s.pipe.Read(buf)
@@ -78,13 +84,14 @@ func (s *stream) finish() {
 	select {
 	case <-s.done:
 	case <-t.C:
-		// A process outside the run is still writing.
-		s.pipe.Close()
+		// A process outside the run is still writing, or what was read takes long to handle: what is in the pipe is kept.
+		s.late.Store(true)
+		s.pipe.SetReadDeadline(time.Now())
 		<-s.done
 	}
 }
 
-// drain reads what is in the pipe without waiting for more. It stops at the cap,
+// drain reads what is in the pipe without waiting for more. It stops at the cap, and after as much as a pipe holds,
 // so that a writer that cannot be killed does not keep it busy forever.
 func (s *stream) drain(buf []byte) {
 	s.pipe.SetReadDeadline(time.Time{})
@@ -92,7 +99,7 @@ func (s *stream) drain(buf []byte) {
 	if err != nil {
 		return
 	}
-	for n := 1; n > 0 && !s.over; {
+	for n, room := 1, maxPipe; n > 0 && room > 0 && !s.over; room -= n {
 		err := raw.Read(func(fd uintptr) bool {
 			n, _ = unix.Read(int(fd), buf)
 			return true

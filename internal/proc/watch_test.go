@@ -2,6 +2,8 @@ package proc
 
 import (
 	"context"
+	"os"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,5 +68,34 @@ func TestWatch(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSlowReader checks that what is in the pipe is read when the handling of a line took longer than is waited for
+// the end of output, as long as the pipe is open elsewhere too.
+func TestSlowReader(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	var got []string
+	s := &stream{pipe: in, done: make(chan struct{}), r: watching(Config{MaxLine: 9, MaxBytes: 99})}
+	s.line = func(line []byte, _ bool) error {
+		if got = append(got, string(line)); len(got) == 1 {
+			s.ending.Store(true)
+			s.late.Store(true)
+			if _, err := out.WriteString("two\nthree"); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	}
+	if _, err := out.WriteString("one\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.read()
+	if want := []string{"one", "two", "three"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
