@@ -193,7 +193,7 @@ func (h *house) ends(id string, status store.Status) store.Thread {
 }
 
 // patience is how long a test waits for something that must happen.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // eventually calls wrong repeatedly until it returns nil.
 func eventually(t testing.TB, what string, wrong func() error) {
