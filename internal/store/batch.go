@@ -22,6 +22,7 @@ type Batch struct {
 	Flows    []FlowChange
 	Wishes   []WishChange
 	Counts   []Count
+	Redact   Redaction
 	Events   []Event
 	Unpin    []string // pins that end
 }

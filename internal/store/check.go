@@ -55,9 +55,12 @@ func (b Batch) Check() error {
 		}
 	}
 	for i := range b.Wishes {
-		w := &b.Wishes[i].Row
-		texts := []string{w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via)}
-		if err := checkTexts("wish", w.ID, texts); err != nil {
+		if err := b.Wishes[i].Row.check(); err != nil {
+			return err
+		}
+	}
+	for i := range b.Redact.Wishes {
+		if err := b.Redact.Wishes[i].check(); err != nil {
 			return err
 		}
 	}
@@ -98,6 +101,10 @@ func (t *Thread) texts() []string {
 		texts = append(texts, t.ForkedFrom.Thread)
 	}
 	return texts
+}
+
+func (w *Wish) check() error {
+	return checkTexts("wish", w.ID, []string{w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via)})
 }
 
 func checkTexts(what, id string, texts []string) error {

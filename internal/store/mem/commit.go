@@ -1,6 +1,8 @@
 package mem
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +83,7 @@ func (c *change) apply(b store.Batch, now int64) error {
 			return fmt.Errorf("count %s of task %s: %w", x.Name, x.Task, err)
 		}
 	}
+	c.redact(b.Redact)
 	for _, e := range b.Events {
 		c.event(e)
 	}
@@ -229,6 +232,29 @@ func (c *change) event(e store.Event) {
 	c.undo = append(c.undo, func() { c.pos, c.seq[e.Task], c.events = pos, seq, events })
 }
 
+// redact replaces what is kept.
+func (c *change) redact(r store.Redaction) {
+	for _, o := range r.Objects {
+		if old, ok := c.objects[o.Hash]; ok {
+			set(c, c.objects, o.Hash, object{kind: old.kind, data: bytes.Clone(o.Data), put: old.put})
+		}
+	}
+	for _, w := range r.Wishes {
+		if _, ok := c.wishes[w.ID]; ok {
+			set(c, c.wishes, w.ID, cloneWish(w))
+		}
+	}
+	events := c.events
+	for _, e := range r.Events {
+		i, ok := slices.BinarySearchFunc(c.events, e.Pos, func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
+		if ok {
+			c.events = slices.Clone(c.events)
+			c.events[i].Payload = slices.Clone(e.Payload)
+		}
+	}
+	c.undo = append(c.undo, func() { c.events = events })
+}
+
 // remove deletes a tree: its rows, events, numbers, counts and pins. A pin belongs to
 // the thread or attempt that it is named after.
 func (c *change) remove(root string) {
@@ -269,13 +295,13 @@ func (c *change) remove(root string) {
 	drop(c, c.counts, root)
 }
 
-func set[T any](c *change, table map[string]T, id string, row T) {
+func set[K comparable, T any](c *change, table map[K]T, id K, row T) {
 	drop(c, table, id)
 	table[id] = row
 }
 
 // drop deletes a row and remembers what was there, if anything.
-func drop[T any](c *change, table map[string]T, id string) {
+func drop[K comparable, T any](c *change, table map[K]T, id K) {
 	old, ok := table[id]
 	delete(table, id)
 	c.undo = append(c.undo, func() {

@@ -19,34 +19,26 @@ import (
 
 // Get returns the object kept under h, after checking its hash.
 func (s *Store) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
-	var o object
+	var o store.Object
 	err := s.reading(ctx, OpGet, func(c *contents) (err error) {
-		if o, err = c.object(h); err != nil {
-			return err
-		}
-		if dag.Sum(o.data) != h {
-			return fmt.Errorf("%s in memory: %w", h, store.ErrCorrupt)
-		}
-		return nil
+		o, err = c.sound(h)
+		return err
 	})
 	if err != nil {
 		return store.Object{}, err
 	}
-	return store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)}, nil
+	return o, nil
 }
 
 // Many returns the objects kept under hs, in the order of hs.
 func (s *Store) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {
 	err = s.reading(ctx, OpMany, func(c *contents) error {
 		for _, h := range hs {
-			o, err := c.object(h)
+			o, err := c.sound(h)
 			if err != nil {
 				return err
 			}
-			if dag.Sum(o.data) != h {
-				return fmt.Errorf("%s in memory: %w", h, store.ErrCorrupt)
-			}
-			all = append(all, store.Object{Hash: h, Kind: o.kind, Data: bytes.Clone(o.data)})
+			all = append(all, o)
 		}
 		return nil
 	})
@@ -67,7 +59,7 @@ func (s *Store) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entr
 		return nil, store.Entry{}, err
 	}
 	r := &reader{Reader: bytes.NewReader(o.data)}
-	if dag.Sum(o.data) != h {
+	if _, err := store.Checked(h, o.kind, o.data); err != nil {
 		r.end = fmt.Errorf("open: %s in memory: %w", h, store.ErrCorrupt)
 	}
 	return r, o.entry(h), nil
@@ -266,6 +258,15 @@ func (c *contents) object(h dag.Hash) (object, error) {
 		return o, fmt.Errorf("object %s: %w", h, store.ErrNotFound)
 	}
 	return o, nil
+}
+
+// sound returns an object after checking its bytes.
+func (c *contents) sound(h dag.Hash) (store.Object, error) {
+	o, err := c.object(h)
+	if err != nil {
+		return store.Object{}, err
+	}
+	return store.Checked(h, o.kind, bytes.Clone(o.data))
 }
 
 // put stores an object; if it is already kept, put renews it and may make a

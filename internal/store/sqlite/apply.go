@@ -28,6 +28,9 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 		}
 		err = s.submit(ctx, grouped, func(t *tx) error { return t.apply(b, bodies) })
 	}
+	if err == nil && !b.Redact.Empty() {
+		err = s.erase(ctx, b.Redact.Objects)
+	}
 	if err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
@@ -79,6 +82,9 @@ func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 		if err := t.count(x); err != nil {
 			return fmt.Errorf("count %s of task %s: %w", x.Name, x.Task, err)
 		}
+	}
+	if err := t.redact(b.Redact); err != nil {
+		return fmt.Errorf("redact: %w", err)
 	}
 	if err := t.file(b.Events); err != nil {
 		return fmt.Errorf("events: %w", err)

@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -37,7 +35,7 @@ type checked struct {
 	r     io.Reader
 	h     dag.Hash
 	where string
-	sum   hash.Hash
+	sum   *store.Sum
 	err   error
 }
 
@@ -46,14 +44,14 @@ func (c *checked) Read(p []byte) (int, error) {
 		return 0, c.err
 	}
 	if c.sum == nil {
-		c.sum = sha256.New()
+		c.sum = store.NewSum()
 	}
 	n, err := c.r.Read(p)
 	c.sum.Write(p[:n])
 	switch {
 	case err == nil:
 	case err == io.EOF:
-		if dag.Hash(c.sum.Sum(nil)) != c.h {
+		if !c.sum.Is(c.h) {
 			err = fmt.Errorf("object %s %s: %w", c.h, c.where, store.ErrCorrupt)
 		}
 	default:

@@ -107,7 +107,7 @@ func compare(a, b dag.Hash) int { return bytes.Compare(a[:], b[:]) }
 // pin before the file gets its name, so either we see the pin, or the new file
 // appears after we are done.
 func (s *Store) unlink(ctx context.Context, hs []dag.Hash) error {
-	const q = "SELECT 1 FROM objects WHERE hash = ?1 UNION ALL SELECT 1 FROM pins WHERE hash = ?1"
+	const q = "SELECT 1 FROM objects WHERE hash = ?1 AND body IS NULL UNION ALL SELECT 1 FROM pins WHERE hash = ?1"
 	for part := range slices.Chunk(hs, 200) {
 		err := s.submit(ctx, alone, func(t *tx) error {
 			for _, h := range part {
@@ -163,9 +163,9 @@ func (s *Store) dropOrphans(ctx context.Context, before time.Time) error {
 		if info, err := d.Info(); err != nil || info.ModTime().After(before) {
 			return nil
 		}
-		kept, err := s.Has(ctx, h)
-		if err == nil && !kept {
-			orphans = append(orphans, h)
+		_, _, loose, err := s.reads.look(ctx, h)
+		if err == nil && !loose || errors.Is(err, store.ErrNotFound) {
+			orphans, err = append(orphans, h), nil
 		}
 		return err
 	})
@@ -220,12 +220,5 @@ func (s *Store) vacuum(ctx context.Context, _ time.Time) error {
 		}
 		free = left
 	}
-	// Active readers may keep the log from being truncated; a later call will do it.
-	return s.submit(ctx, bare, func(t *tx) error {
-		err := each(t.Conn, "PRAGMA wal_checkpoint(TRUNCATE)", func(*row) {})
-		if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
-			err = nil
-		}
-		return err
-	})
+	return s.submit(ctx, bare, func(t *tx) error { return truncateLog(t.Conn) })
 }

@@ -41,6 +41,7 @@ func Run(t *testing.T, open Opener) {
 		{"count", countTests},
 		{"wish", wishTests},
 		{"sweep", sweepTests},
+		{"redact", redactTests},
 		{"model", modelTests},
 	}
 	for _, g := range groups {

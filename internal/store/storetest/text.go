@@ -54,6 +54,7 @@ func badTexts(h *home) {
 	b.Wishes = []store.WishChange{{Row: store.Wish{ID: "W"}}}
 	b.Counts = []store.Count{{Task: "T", Name: "n", Add: 1, Most: 1}}
 	b.Events = []store.Event{{Type: "x", Task: "T"}}
+	b.Redact.Wishes = []store.Wish{{ID: "W"}}
 	tried := 0
 	try := func(part string, v any) {
 		eachText(reflect.ValueOf(v).Elem(), part, func(s reflect.Value, where string) {
@@ -71,6 +72,7 @@ func badTexts(h *home) {
 	for part, v := range map[string]any{
 		"remove": &b.Remove, "unpin": &b.Unpin, "fence": &b.Under[0], "thread": &b.Threads[0].Row, "attempt": &b.Attempts[0].Row,
 		"gate": &b.Gates[0].Row, "flow": &b.Flows[0].Row, "wish": &b.Wishes[0].Row, "count": &b.Counts[0], "event": &b.Events[0],
+		"redacted": &b.Redact.Wishes[0],
 	} {
 		try(part, v)
 	}
