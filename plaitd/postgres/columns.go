@@ -88,7 +88,16 @@ func (g *group) rarer(c *change, rows [][]byte) {
 	for _, loc := range c.ended {
 		g.rest.Uploads = append(g.rest.Uploads, restUpload{B: b, Loc: loc})
 	}
-	if len(c.Wishes)+len(c.Counts)+len(c.Remove)+len(c.touched)+len(c.ended) > 0 {
+	for _, o := range c.Redact.Objects {
+		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Hash: o.Hash, Size: int64(len(o.Data)), Data: o.Data})
+	}
+	for i, w := range c.Redact.Wishes {
+		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Wish: w.ID, Data: rows[len(c.Wishes)+i]})
+	}
+	for _, e := range c.Redact.Events {
+		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Event: e.Pos, Data: e.Payload})
+	}
+	if len(c.Wishes)+len(c.Counts)+len(c.Remove)+len(c.touched)+len(c.ended) > 0 || !c.Redact.Empty() {
 		g.rare = true
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/store/pack"
 )
@@ -42,13 +43,38 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 		c.bodies[i] = pack.Pack(o)
 		c.bytes += len(c.bodies[i])
 	}
-	if err := s.submit(ctx, c); err != nil {
+	old, err := s.elsewhere(ctx, b.Redact.Objects)
+	if err == nil {
+		err = s.submit(ctx, c)
+	}
+	if err == nil && len(old) > 0 {
+		err = s.erase(ctx, old...)
+	}
+	if err != nil {
 		if errors.Is(err, store.ErrFenced) {
 			s.held.check(b.Under, s.beatSoon)
 		}
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
+}
+
+// elsewhere returns where bytes of objects are that will be redacted, and so replaced by those of a row.
+func (s *Store) elsewhere(ctx context.Context, objects []store.Object) (locs []string, err error) {
+	if len(objects) == 0 {
+		return nil, nil
+	}
+	hs := make([]dag.Hash, len(objects))
+	for i, o := range objects {
+		hs[i] = o.Hash
+	}
+	rows, err := s.look(ctx, hs)
+	for _, f := range rows {
+		if f.loc != "" {
+			locs = append(locs, f.loc)
+		}
+	}
+	return locs, err
 }
 
 // submit has the writer goroutine commit c and returns once it is durable. A caller may give up

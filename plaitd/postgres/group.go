@@ -19,7 +19,7 @@ var (
 type change struct {
 	store.Batch
 	bodies  [][]byte   // of Objects, packed
-	rows    [][]byte   // of threads, attempts, gates, flows and wishes, in this order
+	rows    [][]byte   // of threads, attempts, gates, flows, wishes and redacted wishes, in this order
 	locs    []string   // of Objects stored elsewhere; nil: none is
 	sizes   []int64    // of those
 	touched []dag.Hash // that count as just put
@@ -42,6 +42,7 @@ type rest struct {
 	Wishes  []restWish   `json:"wishes,omitempty"`
 	Counts  []restCount  `json:"counts,omitempty"`
 	Uploads []restUpload `json:"uploads,omitempty"`
+	Redact  []restRedact `json:"redact,omitempty"`
 }
 
 type (
@@ -94,6 +95,15 @@ type (
 		B   int32  `json:"b"`
 		Loc string `json:"loc"`
 	}
+	// restRedact has what takes the place of an object's bytes, of a wish's row, or of an event's payload.
+	restRedact struct {
+		B     int32    `json:"b"`
+		Hash  dag.Hash `json:"hash,omitzero"`
+		Size  int64    `json:"size,omitempty"`
+		Wish  string   `json:"wish,omitempty"`
+		Event int64    `json:"event,omitempty"`
+		Data  []byte   `json:"data"`
+	}
 )
 
 // prepare refuses a change that is wrong by itself, and does what does not need the
@@ -134,6 +144,14 @@ func (c *change) prepare() error {
 		if err := c.encode("wish", x.Row.ID, wrong, func() ([]byte, error) { return encodeWish(x.Row) }); err != nil {
 			return err
 		}
+	}
+	for _, w := range c.Redact.Wishes {
+		if err := c.encode("wish", w.ID, nil, func() ([]byte, error) { return encodeWish(w) }); err != nil {
+			return err
+		}
+	}
+	for _, o := range c.Redact.Objects {
+		c.bytes += 2 * len(o.Data)
 	}
 	for _, e := range c.Events {
 		c.bytes += len(e.Payload) + 200

@@ -3,10 +3,8 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"iter"
 	"strings"
@@ -109,17 +107,17 @@ func (r reads) Many(ctx context.Context, hs []dag.Hash) ([]store.Object, error) 
 		if ok && !given[h] {
 			if err = f.unpack(); err == nil && f.loc != "" {
 				f.data, err = r.slurp(ctx, h)
-			} else if err == nil && dag.Sum(f.data) != h {
-				err = store.ErrCorrupt
 			}
 		} else if ok {
 			f.data, err = bytes.Clone(f.data), nil // each belongs to the caller
+		}
+		if err == nil {
+			all[i], err = store.Checked(h, f.Kind, f.data)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read object %s: %w", h, err)
 		}
 		given[h] = true
-		all[i] = store.Object{Hash: h, Kind: f.Kind, Data: f.data}
 	}
 	return all, nil
 }
@@ -161,7 +159,7 @@ func (r reads) open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry
 			return nil, store.Entry{}, err
 		}
 		f := rows[0]
-		c := &checked{ctx: ctx, r: r, h: h, loc: f.loc, sum: sha256.New()}
+		c := &checked{ctx: ctx, r: r, h: h, loc: f.loc, sum: store.NewSum()}
 		if f.loc == "" {
 			c.from = io.NopCloser(bytes.NewReader(f.data))
 			return c, f.Entry, nil
@@ -191,13 +189,13 @@ type checked struct {
 	from io.ReadCloser
 	h    dag.Hash
 	loc  string
-	sum  hash.Hash
+	sum  *store.Sum
 }
 
 func (c *checked) Read(p []byte) (n int, err error) {
 	n, err = c.from.Read(p)
 	c.sum.Write(p[:n])
-	if errors.Is(err, io.EOF) && dag.Hash(c.sum.Sum(nil)) != c.h {
+	if errors.Is(err, io.EOF) && !c.sum.Is(c.h) {
 		err = c.wrong()
 	}
 	return n, err

@@ -23,14 +23,13 @@ var (
 	commit1 string
 	//go:embed leases1.sql
 	leases1 string
+	//go:embed schema2.sql
+	schema2 string
 )
 
 // migrations are run forward from the version found, all in one transaction. A released
 // script is never changed; a change is a new script.
 var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2}
-
-// schema2 changes no table: from it on, details name the answers that their steps were made with (thread.Answers).
-const schema2 = ""
 
 // oldest is the first version of Postgres that has all we need, in server_version_num's form.
 const oldest = 140000
