@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
 
@@ -213,6 +214,9 @@ func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
 		obj, err := l.cfg.Store.Get(ctx, h)
 		if err != nil {
 			return err
+		}
+		if obj.Redacted {
+			obj.Data = store.Redacted(obj.Data)
 		}
 		fmt.Fprintf(&l.objects, "%s %d\n", h, len(obj.Data))
 		l.objects.Write(obj.Data)

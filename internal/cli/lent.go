@@ -70,10 +70,7 @@ func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 			return store.Object{}, err
 		}
 	}
-	if dag.Sum(obj.Data) != h {
-		return store.Object{}, fmt.Errorf("%s: %w", h, store.ErrCorrupt)
-	}
-	return obj, nil
+	return store.Checked(h, obj.Kind, obj.Data)
 }
 
 func (l lent) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {

@@ -75,6 +75,9 @@ newest steps were removed.`,
 				}
 				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness,
 					report.Objects)
+				if n := report.Redacted; n > 0 {
+					fmt.Fprintf(out, "%d objects and answers were redacted: what they said cannot be checked\n", n)
+				}
 				if n := report.Unchecked; n > 0 {
 					fmt.Fprintf(out, "%d steps of older versions do not record their path: "+
 						"how they were reached is unchecked\n", n)

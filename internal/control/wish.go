@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/dag"
@@ -168,8 +167,7 @@ func RemoveOwn(home, scratch, task string) error {
 // codex. The directory around that cannot be read, so what is stored elsewhere is removed first, from the inside.
 func removeHome(home string) error {
 	var errs error
-	apart, err := os.Readlink(filepath.Join(home, "codex"))
-	if err == nil && filepath.IsAbs(apart) && strings.HasSuffix(filepath.Dir(apart), filepath.Join("plait", "codex")) {
+	if apart, ok := apartHome(home); ok {
 		entries, _ := os.ReadDir(apart)
 		for _, e := range entries {
 			errs = errors.Join(errs, os.RemoveAll(filepath.Join(apart, e.Name())))

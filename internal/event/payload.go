@@ -12,7 +12,7 @@ func forms() []form {
 	all := []form{
 		one(TaskCreated{}), one(TaskImported{}), one(TaskUpdated{}), one(ControllerChanged{}),
 		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
-		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(JoinDecided{}),
+		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}), one(JoinDecided{}),
 		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
 		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
@@ -211,6 +211,19 @@ func (ThreadEnded) event() string { return "thread.ended" }
 type ThreadRemoved struct{}
 
 func (ThreadRemoved) event() string { return "thread.removed" }
+
+// TaskRedacted reports that a text was taken out of a task: out of how many objects, rows and events. Gates are those
+// whose question, action or answer had it, with the hash by which steps name the answer (thread.ApprovalHash).
+type TaskRedacted struct {
+	By      string              `json:"by"`
+	Reason  Text                `json:"reason"`
+	Objects int                 `json:"objects"`
+	Rows    int                 `json:"rows"`
+	Events  int                 `json:"events"`
+	Gates   map[string]dag.Hash `json:"gates,omitempty"`
+}
+
+func (TaskRedacted) event() string { return "task.redacted" }
 
 // AttemptStarted reports that an attempt at a step begins.
 type AttemptStarted struct {

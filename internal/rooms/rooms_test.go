@@ -34,7 +34,8 @@ var doors = map[string][]string{
 	"gate":     {"dag", "store", "event"},
 	"gc":       {"dag", "store"},
 	"git":      {"proc"},
-	"verify":   {"dag", "store", "thread", "flow", "record"},
+	"verify":   {"dag", "store", "event", "thread", "flow", "record"},
+	"redact":   {"dag", "store", "event", "thread", "secret"},
 	"secret":   {},
 	"agent":    {"secret"},
 	"command":  {"agent", "proc"},
@@ -59,7 +60,7 @@ var doors = map[string][]string{
 	"notify":   {"config", "event", "store", "view", "proc"},
 	"control": {
 		"dag", "dispatch", "flow", "lock", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine",
-		"task", "gateway", "proc", "replay", "secret", "transfer", "view",
+		"task", "gateway", "proc", "redact", "replay", "secret", "transfer", "view",
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
 	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},

@@ -79,6 +79,16 @@ func (s *Set) Text(text string) string {
 	return string(out)
 }
 
+// EvenBytes is like Bytes, but keeps the length: each byte of a key but line feeds becomes a *.
+func (s *Set) EvenBytes(text []byte) []byte {
+	f := s.load()
+	if f == nil {
+		return text
+	}
+	out, _ := f.replace(text, true, true)
+	return out
+}
+
 // Writer returns a writer that passes text without keys on to w.
 func (s *Set) Writer(w io.Writer) *Writer { return &Writer{set: s, to: w} }
 

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"hash"
+	"io"
 
 	"github.com/plait-run/plait/internal/dag"
 )
@@ -38,12 +40,15 @@ func Redacted(data []byte) []byte {
 
 // Unredacted returns what follows the line that [Redacted] put before it, and reports whether there is one.
 func Unredacted(kept []byte) ([]byte, bool) {
-	if len(kept) < headLen || !bytes.HasPrefix(kept, []byte(redacted)) {
+	if len(kept) < headLen || !MayBeRedacted(kept) {
 		return kept, false
 	}
 	data := kept[headLen:]
 	return data, fmt.Sprintf("%s%s\n", redacted, dag.Sum(data)) == string(kept[:headLen])
 }
+
+// MayBeRedacted reports whether bytes begin as those that [Redacted] makes.
+func MayBeRedacted(head []byte) bool { return bytes.HasPrefix(head, []byte(redacted)) }
 
 // Checked returns the object for the bytes that are kept under h, or ErrCorrupt. A redacted node is returned without
 // its first line, so that it can be decoded.
@@ -56,10 +61,24 @@ func Checked(h dag.Hash, kind Kind, kept []byte) (Object, error) {
 	if !ok {
 		return Object{}, fmt.Errorf("object %s: %w", h, ErrCorrupt)
 	}
+	o.Redacted = true
 	if kind == Node {
 		o.Data = data
 	}
 	return o, nil
+}
+
+// Discard reads r, which has what is kept under h and checks it, to its end. It returns the number of bytes and whether
+// they were made by [Redacted].
+func Discard(r io.Reader, h dag.Hash) (n int64, isRedacted bool, err error) {
+	in := bufio.NewReader(r)
+	if head, _ := in.Peek(len(redacted)); !MayBeRedacted(head) {
+		n, err = io.Copy(io.Discard, in)
+		return n, false, err
+	}
+	sum := sha256.New()
+	n, err = io.Copy(sum, in)
+	return n, dag.Hash(sum.Sum(nil)) != h, err
 }
 
 // A Sum checks bytes that are kept under a hash as they are read.
@@ -77,7 +96,7 @@ func (s *Sum) Write(p []byte) (int, error) {
 	s.all.Write(p)
 	n := min(len(p), headLen-len(s.head))
 	s.head = append(s.head, p[:n]...)
-	if bytes.HasPrefix(s.head, []byte(redacted)) {
+	if MayBeRedacted(s.head) {
 		s.rest.Write(p[n:])
 	}
 	return len(p), nil

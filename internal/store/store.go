@@ -72,9 +72,10 @@ func (k Kind) String() string {
 
 // An Object is bytes and their kind, on the way in or out.
 type Object struct {
-	Hash dag.Hash
-	Kind Kind
-	Data []byte
+	Hash     dag.Hash
+	Kind     Kind
+	Data     []byte
+	Redacted bool // only on the way out: Data is what [Redacted] made, of a node without the first line
 }
 
 // An Entry is what is known about an object without reading it.

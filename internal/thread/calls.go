@@ -258,12 +258,18 @@ func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][]
 			messages = append(messages, obj.Data)
 		}
 	}
+	lanes[c.Lane] = messages
+	frame, redacted := store.Unredacted(frame)
 	if c.Head < 0 || c.Head > len(frame) {
 		return x, fmt.Errorf("byte %d of a part of %d bytes: %w", c.Head, len(frame), dag.ErrMalformed)
 	}
-	lanes[c.Lane] = messages
-	x.Body = slices.Concat(frame[:c.Head], bytes.Join(messages, nil), frame[c.Head:])
-	if dag.Sum(x.Body) != c.SHA256 {
+	x.Body = slices.Clone(frame[:c.Head])
+	for _, m := range messages {
+		m, was := store.Unredacted(m)
+		x.Body, redacted = append(x.Body, m...), redacted || was
+	}
+	x.Body = append(x.Body, frame[c.Head:]...)
+	if !redacted && dag.Sum(x.Body) != c.SHA256 {
 		return x, fmt.Errorf("the parts do not hash to %s: %w", c.SHA256, dag.ErrMalformed)
 	}
 	if !c.Response.IsZero() {

@@ -3,6 +3,7 @@ package thread
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -57,8 +58,9 @@ type KeptPrompt struct {
 	Text  string
 	Links int // length of the series of prompts that it builds on
 
-	built bool  // it is a prompt node, not a content
-	heads []int // offsets in Text of pieces that are heads
+	built    bool  // it is a prompt node, not a content
+	redacted bool  // it, or a part of it: the text is not what was sent
+	heads    []int // offsets in Text of pieces that are heads
 }
 
 // Limits on the parts of a prompt.
@@ -179,7 +181,7 @@ func findHeads(text string) (heads []int) {
 }
 
 // Text assembles a prompt. of returns the whole text of a content or of a prompt. The error
-// matches dag.ErrMalformed if the parts do not yield the recorded text.
+// matches dag.ErrMalformed if the parts do not yield the recorded text; errParts if they yield another, which is returned.
 func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 	if p.Size < 0 || p.Size > dag.MaxBytes {
 		return "", fmt.Errorf("a prompt of %d bytes: %w", p.Size, dag.ErrMalformed)
@@ -203,11 +205,13 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 		}
 		b.WriteString(text)
 	}
-	if text := b.String(); dag.SumText(text) == p.SHA256 {
-		return text, nil
+	if text := b.String(); dag.SumText(text) != p.SHA256 {
+		return text, fmt.Errorf("%w %s: %w", errParts, p.SHA256, dag.ErrMalformed)
 	}
-	return "", fmt.Errorf("the parts do not hash to %s: %w", p.SHA256, dag.ErrMalformed)
+	return b.String(), nil
 }
+
+var errParts = errors.New("the parts do not hash to")
 
 // Prompt returns the exact text of the prompt that the detail of a step names: a prompt node, or a
 // content in older records. The error may match store.ErrNotFound or store.ErrCorrupt.
@@ -231,14 +235,18 @@ func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error
 
 // keptPrompt reads a prompt; above is the length of the series of prompts that build on it.
 func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPrompt, error) {
-	n, err := r.Node(ctx, h)
+	obj, err := r.objects.Get(ctx, h)
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", h.Short(), err)
+	}
+	n, err := nodeOf(obj)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case n.Type == dag.TypeContent:
 		text, err := r.Text(ctx, h)
-		return &KeptPrompt{Hash: h, Text: text}, err
+		return &KeptPrompt{Hash: h, Text: text, redacted: obj.Redacted}, err
 	case n.Type != dag.TypePrompt:
 		return nil, fmt.Errorf("it is of type %s: %w", n.Type, store.ErrNotFound)
 	case above > MaxLinks:
@@ -248,7 +256,7 @@ func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPr
 	if err := decodePayload(n, &p); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
-	kept := &KeptPrompt{Hash: h, built: true}
+	kept := &KeptPrompt{Hash: h, built: true, redacted: obj.Redacted}
 	seen := map[dag.Hash]string{}
 	kept.Text, err = p.Text(func(of dag.Hash) (string, error) {
 		if text, ok := seen[of]; ok {
@@ -258,11 +266,15 @@ func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPr
 		if err != nil {
 			return "", err
 		}
+		kept.redacted = kept.redacted || below.redacted
 		if below.built {
 			kept.Links = max(kept.Links, below.Links+1)
 		}
 		seen[of] = below.Text
 		return below.Text, nil
 	})
+	if kept.redacted && errors.Is(err, errParts) {
+		err = nil
+	}
 	return kept, err
 }

@@ -176,18 +176,25 @@ func (u *unpacker) object(h dag.Hash) error {
 	}
 	node := u.nodes[h]
 	if u.nodes == nil && len(head) <= maxNode {
-		_, err := dag.Decode(head)
+		data, _ := store.Unredacted(head)
+		_, err := dag.Decode(data)
 		node = err == nil
 	}
-	if len(head) > maxSmall && !node {
+	if store.MayBeRedacted(head) {
+		rest, err := io.ReadAll(f)
+		if err != nil {
+			return damaged("%s: %v", name, err)
+		}
+		head = append(head, rest...)
+	} else if len(head) > maxSmall && !node {
 		got, _, err := u.to.Stage(u.ctx, u.manifest.Task, io.MultiReader(bytes.NewReader(head), f))
 		if err == nil && got != h {
 			err = damaged("object %s: its bytes have the hash %s", h.Short(), got.Short())
 		}
 		return err
 	}
-	if got := dag.Sum(head); got != h {
-		return damaged("object %s: its bytes have the hash %s", h.Short(), got.Short())
+	if _, err := store.Checked(h, store.Blob, head); err != nil {
+		return damaged("object %s: its bytes have the hash %s", h.Short(), dag.Sum(head).Short())
 	}
 	o := store.Object{Hash: h, Kind: store.Blob, Data: head}
 	if node {

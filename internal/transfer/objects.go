@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -85,14 +86,17 @@ func (c *copier) read(ctx context.Context, h dag.Hash) (o store.Object, refs []d
 		return o, nil, false, err
 	}
 	defer r.Close()
-	if entry.Kind != store.Node && entry.Size > maxSmall {
+	in := bufio.NewReader(r)
+	head, _ := in.Peek(16)
+	if entry.Kind != store.Node && entry.Size > maxSmall && !store.MayBeRedacted(head) {
 		return o, nil, true, nil
 	}
 	o = store.Object{Hash: h, Kind: entry.Kind}
-	if o.Data, err = io.ReadAll(r); err != nil || o.Kind != store.Node {
+	if o.Data, err = io.ReadAll(in); err != nil || o.Kind != store.Node {
 		return o, nil, false, err
 	}
-	n, err := dag.Decode(o.Data)
+	data, _ := store.Unredacted(o.Data)
+	n, err := dag.Decode(data)
 	if err != nil {
 		return o, nil, false, fmt.Errorf("read node: %w: %w", store.ErrCorrupt, err)
 	}

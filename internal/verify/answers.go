@@ -22,13 +22,19 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 	}
 	known, rows := map[dag.Hash]bool{}, map[string]store.Thread{}
 	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
+	c.redacted += len(r.redacted)
+	for _, answer := range r.redacted {
+		known[answer] = true
+	}
 	for _, g := range r.gates {
 		known[thread.ApprovalHash(g)] = true
 		if asked[g.Thread] == nil {
 			asked[g.Thread] = map[dag.Hash]bool{}
 		}
 		asked[g.Thread][g.From] = true
-		c.checkBound(g)
+		if r.redacted[g.ID].IsZero() {
+			c.checkBound(g)
+		}
 	}
 	for _, t := range r.threads {
 		rows[t.ID] = t
@@ -51,7 +57,7 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 		}
 	}
 	for _, g := range r.gates {
-		if t, ok := rows[g.Thread]; ok && thread.Decided(g) {
+		if t, ok := rows[g.Thread]; ok && thread.Decided(g) && r.redacted[g.ID].IsZero() {
 			steps := followers(after, g.From)
 			for _, o := range slices.Clone(steps) {
 				steps = append(steps, joins[o.hash]...)

@@ -46,7 +46,11 @@ func (c *check) markReached(roots []root) []*object {
 		if !o.missing {
 			c.examined++
 		}
-		if o.problem != nil && !o.missing {
+		switch {
+		case o.problem == nil || o.missing:
+		case o.problem.Kind == redacted:
+			c.redacted++
+		default:
 			c.problems = append(c.problems, *o.problem)
 		}
 	}

@@ -3,9 +3,11 @@ package verify
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 )
@@ -19,6 +21,7 @@ type rows struct {
 	live     map[string]bool // threads that existed at the beginning, by id; nil: not read
 	complete bool            // every task here has all its rows here
 	answers  bool            // every thread here has all its gates here
+	redacted map[string]dag.Hash
 }
 
 // readRows reads every row that can be read.
@@ -47,7 +50,24 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 	// Last, so that what was answered before a step of these threads is there.
 	r.gates, err = c.cfg.Store.Gates(ctx, store.GateFilter{})
 	r.answers = err == nil
-	return r, c.unreadable(ctx, "gates", err)
+	if err := c.unreadable(ctx, "gates", err); err != nil {
+		return r, err
+	}
+	r.redacted, err = c.redactedGates(ctx, "")
+	return r, c.unreadable(ctx, "events", err)
+}
+
+// redactedGates returns the gates of a task, or of all, whose texts were redacted, with the hashes by which steps name
+// their answers.
+func (c *check) redactedGates(ctx context.Context, task string) (map[string]dag.Hash, error) {
+	events, err := c.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: event.Types(event.TaskRedacted{})})
+	gates := map[string]dag.Hash{}
+	for _, e := range events {
+		if p, ok := event.Read(e).(event.TaskRedacted); ok {
+			maps.Copy(gates, p.Gates)
+		}
+	}
+	return gates, err
 }
 
 // roots returns every object that the rows name.

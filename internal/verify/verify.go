@@ -54,6 +54,8 @@ type Report struct {
 	Completeness string    `json:"completeness"` // OK or Failed
 	Objects      int       `json:"objects"`      // checked
 	Problems     []Problem `json:"problems"`     // by hash, then text; never nil
+	// Redacted counts the objects and answers that were redacted: what they said cannot be checked.
+	Redacted int `json:"redacted"`
 	// Unchecked counts the steps of older versions that do not name their path:
 	// their routes are not checked, everything else is.
 	Unchecked int `json:"unchecked"`
@@ -69,6 +71,7 @@ type Kind int
 const (
 	Integrity Kind = iota
 	Completeness
+	redacted // against neither: it was redacted, and so cannot be checked
 )
 
 // A Problem is one thing that is wrong. Hash is zero when the problem is not
@@ -134,6 +137,7 @@ type check struct {
 	examined  int
 	problems  []Problem
 	unchecked int
+	redacted  int
 }
 
 func newCheck(cfg Config) *check {
@@ -165,7 +169,7 @@ func (c *check) unreadable(ctx context.Context, what string, err error) error {
 
 func (c *check) report() Report {
 	r := Report{
-		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked,
+		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Redacted: c.redacted,
 		Problems: slices.Clone(c.problems),
 	}
 	slices.SortFunc(r.Problems, func(a, b Problem) int {
@@ -273,6 +277,9 @@ func (c *check) checkThread(ctx context.Context, id string) error {
 	}
 	if err == nil {
 		r.gates, err = c.cfg.Store.Gates(ctx, gates) // see readRows
+	}
+	if err == nil {
+		r.redacted, err = c.redactedGates(ctx, row.Task)
 	}
 	if err != nil {
 		return err

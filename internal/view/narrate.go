@@ -172,6 +172,12 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 		return Sentence{Who: who, Text: "the plan is now " + eventText(p.State)}
 	case event.ThreadStarted:
 		return Sentence{Who: who, Text: "started flow " + eventText(p.Flow)}
+	case event.TaskRedacted:
+		text := "a text was redacted"
+		if p.Reason != "" {
+			text += ": " + eventText(string(p.Reason))
+		}
+		return Sentence{Who: eventText(p.By), Text: text}
 	case event.ThreadRemoved:
 		return Sentence{Text: "the task was removed"}
 	case event.JoinDecided:
