@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -54,6 +55,9 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 				}
 			}
 			report, files, err := w.control.Redact(ctx, text, gate.Person(), reason)
+			if errors.Is(err, redact.ErrName) {
+				err = badUsage{err}
+			}
 			if err != nil {
 				return err
 			}

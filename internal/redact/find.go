@@ -73,17 +73,22 @@ func (f *found) inObjects(ctx context.Context, threads []store.Thread, taskOf ma
 	var mu sync.Mutex
 	refs, has := map[dag.Hash][]dag.Hash{}, map[dag.Hash]bool{}
 	seen := map[dag.Hash]bool{}
-	examine := func(o store.Object, data []byte) {
-		bad := !bytes.Equal(f.set.EvenBytes(data), data)
+	examine := func(o store.Object) error {
+		clean := f.set.EvenBytes(o.Data)
+		bad := !bytes.Equal(clean, o.Data)
 		var below []dag.Hash
 		if o.Kind == store.Node {
-			below, _ = dag.RefsOf(data) // a damaged node reaches nothing
+			below, _ = dag.RefsOf(o.Data) // a damaged node reaches nothing
+			if bad && !sameNode(o.Data, clean) {
+				return fmt.Errorf("object %s: %w", o.Hash, ErrName)
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		seen[o.Hash], has[o.Hash], refs[o.Hash] = true, bad, below
+		return nil
 	}
-	if err := f.cfg.Store.Scan(ctx, func(o store.Object) error { examine(o, o.Data); return nil }); err != nil {
+	if err := f.cfg.Store.Scan(ctx, examine); err != nil {
 		return err
 	}
 	for e, err := range f.cfg.Store.List(ctx) {
@@ -96,7 +101,9 @@ func (f *found) inObjects(ctx context.Context, threads []store.Thread, taskOf ma
 				return err
 			}
 			data, _ := store.Unredacted(kept)
-			examine(store.Object{Hash: e.Hash, Kind: e.Kind}, data)
+			if err := examine(store.Object{Hash: e.Hash, Kind: e.Kind, Data: data}); err != nil {
+				return err
+			}
 		} else if !seen[e.Hash] {
 			if has[e.Hash], err = f.inBlob(ctx, e.Hash); err != nil {
 				return err

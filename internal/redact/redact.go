@@ -159,38 +159,26 @@ func (f *found) clean(ctx context.Context, e store.Entry) (store.Object, error) 
 		return o, err
 	}
 	data, _ := store.Unredacted(kept)
-	clean := f.set.EvenBytes(data)
-	if e.Kind == store.Node {
-		if err := sameNode(data, clean); err != nil {
-			return o, fmt.Errorf("object %s: %w", e.Hash, err)
-		}
-	}
-	o.Data = store.Redacted(clean)
+	o.Data = store.Redacted(f.set.EvenBytes(data))
 	return o, nil
 }
 
-// sameNode checks that a node can still be read without the text, and that it has the same place in its thread.
-func sameNode(data, clean []byte) error {
+// sameNode reports whether a node can still be read without the text, and has the same place in its thread.
+func sameNode(data, clean []byte) bool {
 	was, err := dag.Decode(data)
 	if err != nil {
-		return err
+		return true // it cannot be read as it is
 	}
 	is, err := dag.Decode(clean)
 	if err != nil || is.Type != was.Type || !slices.Equal(is.Refs, was.Refs) {
-		return ErrName
+		return false
 	}
 	if was.Type != dag.TypeState {
-		return nil
+		return true
 	}
-	a, err := thread.DecodeState(was)
-	if err != nil {
-		return err
-	}
-	b, err := thread.DecodeState(is)
-	if err != nil || a.Role != b.Role || status(a.Meta) != status(b.Meta) {
-		return ErrName
-	}
-	return nil
+	a, errA := thread.DecodeState(was)
+	b, errB := thread.DecodeState(is)
+	return errA != nil || errB == nil && a.Role == b.Role && status(a.Meta) == status(b.Meta)
 }
 
 func status(meta json.RawMessage) string {

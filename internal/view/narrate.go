@@ -116,6 +116,11 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 		return Sentence{Text: "task " + ev.Task + " started: flow " + eventText(p.Flow)}
 	case event.TaskImported:
 		return Sentence{Text: "task " + ev.Task + " imported"}
+	case event.TaskRedacted:
+		if p.Reason == "" {
+			return Sentence{Who: eventText(p.By), Text: "a text was redacted"}
+		}
+		return Sentence{Who: eventText(p.By), Text: "a text was redacted: " + eventText(string(p.Reason))}
 	case event.ThreadForked:
 		return part("%s", forked(p))
 	case event.ThreadResumed:
@@ -172,12 +177,6 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 		return Sentence{Who: who, Text: "the plan is now " + eventText(p.State)}
 	case event.ThreadStarted:
 		return Sentence{Who: who, Text: "started flow " + eventText(p.Flow)}
-	case event.TaskRedacted:
-		text := "a text was redacted"
-		if p.Reason != "" {
-			text += ": " + eventText(string(p.Reason))
-		}
-		return Sentence{Who: eventText(p.By), Text: text}
 	case event.ThreadRemoved:
 		return Sentence{Text: "the task was removed"}
 	case event.JoinDecided:
