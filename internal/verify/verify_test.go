@@ -69,7 +69,7 @@ func TestNotFound(t *testing.T) {
 	}
 	r, err := verify.All(ctx, verify.Config{Store: s})
 	text, _ := json.Marshal(r)
-	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[],"unchecked":0}`; err != nil ||
+	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[],"redacted":0,"unchecked":0}`; err != nil ||
 		string(text) != want {
 		t.Errorf("empty store: %s, %v, want %s", text, err, want)
 	}
@@ -82,7 +82,7 @@ func TestReportJSON(t *testing.T) {
 	}
 	text, err := json.Marshal(r)
 	want := `{"integrity":"failed","completeness":"ok","objects":1,` +
-		`"problems":[{"hash":null,"what":"x"}],"unchecked":0}`
+		`"problems":[{"hash":null,"what":"x"}],"redacted":0,"unchecked":0}`
 	if err != nil || string(text) != want {
 		t.Errorf("got %s, %v, want %s", text, err, want)
 	}
