@@ -83,21 +83,22 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request, path string) {
 			used, x.reply.Estimated = x.meter.end(x.asked)
 		}
 		if x.reply.Status/100 == 2 {
-			g.over(r, x)
+			g.over(r, x, http.StatusBadGateway)
 		}
 		end(used)
 	}()
 	g.proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// over notes the outcome of a request whose response was passed on, or never began.
-func (g *Gateway) over(r *http.Request, x *exchange) {
+// over notes the outcome of a request whose response was passed on, or never began: failed is its status if there is
+// no whole one.
+func (g *Gateway) over(r *http.Request, x *exchange, failed int) {
 	switch {
 	case !x.call.Generates():
 	case !x.reply.Cut:
 		g.note(x.reply.Status)
 	case r.Context().Err() == nil: // otherwise the agent hung up
-		g.note(http.StatusBadGateway)
+		g.note(failed)
 	}
 }
 
@@ -140,12 +141,14 @@ func (b *watched) Read(p []byte) (int, error) {
 
 // failure answers a request whose response never began.
 func (g *Gateway) failure(w http.ResponseWriter, r *http.Request, err error) {
-	g.over(r, r.Context().Value(exchangeKey{}).(*exchange))
-	code := ""
+	code, status, why := "", http.StatusBadGateway, cause(err)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		code = Refused
+	} else if advice := Distrusted(err); advice != "" {
+		code, status, why = Untrusted, http.StatusBadRequest, why+advice // agents would retry after 502
 	}
-	refuseAs(w, http.StatusBadGateway, code, "the model's server could not be reached: "+g.cfg.Secrets.Text(cause(err)))
+	g.over(r, r.Context().Value(exchangeKey{}).(*exchange), status)
+	refuseAs(w, status, code, "the model's server could not be reached: "+g.cfg.Secrets.Text(why))
 }
 
 // Refused is the code of the error that an agent gets when nothing listens at its model's address: retrying

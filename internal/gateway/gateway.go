@@ -5,7 +5,8 @@
 // usage. Laws:
 //
 //   - The key stays in this process. The agent has a token that is valid for one attempt.
-//   - Only the paths and methods of the model's API are forwarded, and only to the one upstream.
+//   - Only the paths and methods of the model's API are forwarded, and only to the one upstream, whose certificate
+//     must be trusted: by the system, or by the files that agents' variables for this name.
 //   - No byte of a successful response is changed, each chunk is passed on as it arrives, and no request is
 //     repeated: retries are up to the agent. In any other response known secrets are replaced.
 //   - Usage is counted from the responses themselves; where they do not report it, it is estimated.
@@ -75,6 +76,7 @@ type Gateway struct {
 	unix    net.Listener
 	server  *http.Server
 	proxy   *httputil.ReverseProxy
+	way     *http.Transport // to the upstream
 	end     context.CancelFunc
 	done    sync.WaitGroup // the listeners
 	reached atomic.Bool    // a request for an answer arrived
@@ -139,8 +141,9 @@ func Open(cfg Config) (*Gateway, error) {
 	}
 	ctx, end := context.WithCancel(context.Background())
 	g.end = end
+	g.way = Transport()
 	g.proxy = &httputil.ReverseProxy{FlushInterval: -1, Rewrite: g.rewrite, ModifyResponse: g.respond,
-		ErrorHandler: g.failure, ErrorLog: silent}
+		ErrorHandler: g.failure, ErrorLog: silent, Transport: g.way}
 	g.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(g.serve), ErrorLog: silent,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	for _, l := range []net.Listener{g.tcp, g.unix} {
@@ -211,6 +214,9 @@ func (g *Gateway) Close() error {
 	}
 	g.done.Wait()
 	g.busy.Wait()
+	if g.way != nil {
+		g.way.CloseIdleConnections()
+	}
 	return errors.Join(append(errs, os.RemoveAll(g.dir))...)
 }
 
