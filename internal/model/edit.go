@@ -65,23 +65,67 @@ func (t *conversation) edit(c call, a args) (string, bool, error) {
 	return text, phase == "failed", t.ended(c, text, agent.Event{Kind: agent.EventFile, Phase: phase, Files: e.Files})
 }
 
-// edited returns the new content of a file; was is nil if it does not exist.
+// edited returns the new content of a file; was is nil if it does not exist. A byte order mark at its beginning stays,
+// and if all its lines end alike, so do the new ones.
 func edited(a args, was []byte) (string, error) {
 	switch {
 	case a.New == nil:
 		return "", fmt.Errorf("new is missing: the text that is to be in %s", a.Path)
-	case a.Old == "":
-		return *a.New, nil
-	case was == nil:
+	case was == nil && a.Old != "":
 		return "", fmt.Errorf("%s does not exist; without old it is written as a whole", a.Path)
+	case len(was) == 0 && a.Old == "":
+		return *a.New, nil
 	}
-	switch n := strings.Count(string(was), a.Old); {
+	text, marked := strings.CutPrefix(string(was), byteOrderMark)
+	before := string(was)[:len(was)-len(text)]
+	end := lineEnd(text)
+	old, now := withEnd(strings.TrimPrefix(a.Old, byteOrderMark), end), withEnd(*a.New, end)
+	if marked || a.Old != "" {
+		now = strings.TrimPrefix(now, byteOrderMark)
+	}
+	n := strings.Count(text, old)
+	switch {
+	case a.Old == "":
+		return before + now, nil
+	case old == "":
+		return "", fmt.Errorf("old has only a byte order mark; give the text that is to be replaced")
+	case n == 0 && end == "" && strings.Contains(withEnd(text, "\n"), withEnd(old, "\n")):
+		return "", fmt.Errorf("%s has the text of old with other line ends: some of its lines end in CR LF, others in LF", a.Path)
 	case n == 0:
 		return "", fmt.Errorf("%s does not have the text of old; read it again", a.Path)
 	case n > 1:
 		return "", fmt.Errorf("%s has the text of old %d times; give more of it, so that it is there once", a.Path, n)
 	}
-	return strings.Replace(string(was), a.Old, *a.New, 1), nil
+	if at := strings.Index(text, old); end == "" && !strings.Contains(now, "\r") { // as the first line of it ends
+		line, _, _ := strings.Cut(text[at:], "\n")
+		if strings.HasSuffix(line, "\r") {
+			now = withEnd(now, "\r\n")
+		}
+	}
+	return before + strings.Replace(text, old, now, 1), nil
+}
+
+const byteOrderMark = "\uFEFF"
+
+// lineEnd returns how the lines of a text end, "" if not all end alike.
+func lineEnd(text string) string {
+	switch lines := strings.Count(text, "\n"); {
+	case lines == 0:
+		return ""
+	case strings.Count(text, "\r\n") == lines:
+		return "\r\n"
+	case !strings.Contains(text, "\r\n"):
+		return "\n"
+	}
+	return ""
+}
+
+// withEnd returns a text whose lines end in a certain way, the text itself if that is "".
+func withEnd(text, end string) string {
+	if end == "" {
+		return text
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", end)
 }
 
 // put writes a file, creating directories as needed.
