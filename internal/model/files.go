@@ -2,15 +2,12 @@ package model
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -196,98 +193,6 @@ func list(p place, rel string) (string, error) {
 		names = append(names, "[there may be more]")
 	}
 	return strings.Join(names, "\n"), nil
-}
-
-// search returns the lines that match a pattern, or without a pattern the names of files.
-func (f *files) search(ctx context.Context, pattern, name, glob string) (string, error) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return "", fmt.Errorf("the pattern is wrong: %w", err)
-	}
-	if _, err := path.Match(glob, ""); err != nil {
-		return "", fmt.Errorf("the name %q is wrong: %w", glob, err)
-	}
-	p, rel, err := f.find(name)
-	if err != nil {
-		return "", err
-	}
-	var found []string
-	seen, size, read := 0, 0, int64(0)
-	err = fs.WalkDir(p.root.FS(), filepath.ToSlash(rel), func(file string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil && d == nil:
-			return err
-		case err != nil:
-			return nil //nolint:nilerr // what cannot be read is passed over
-		case d.IsDir() && d.Name() == ".git":
-			return fs.SkipDir
-		case !d.Type().IsRegular():
-			return nil
-		}
-		if ok, _ := path.Match(glob, d.Name()); glob != "" && !ok {
-			return nil
-		}
-		if info, err := d.Info(); err == nil && pattern != "" && info.Size() <= maxFile {
-			read += info.Size()
-		}
-		if seen++; seen > maxSearched || read > maxRead || len(found) >= maxMatches || size > maxShown {
-			return fs.SkipAll
-		}
-		before := len(found)
-		found = append(found, matches(p, file, f.shown(p, file), re, pattern == "")...)
-		for _, line := range found[before:] {
-			size += len(line)
-		}
-		return nil
-	})
-	switch {
-	case err != nil:
-		return "", plain(name, err)
-	case len(found) == 0:
-		return "[nothing was found]", nil
-	case len(found) >= maxMatches || size > maxShown || seen > maxSearched || read > maxRead:
-		found = append(found[:min(len(found), maxMatches)], "[there may be more: search for less]")
-	}
-	return strings.Join(found, "\n"), nil
-}
-
-// shown returns the path of a file for the model.
-func (f *files) shown(p place, file string) string {
-	full := filepath.Join(p.dir, file)
-	if rel, err := filepath.Rel(f.dir, full); err == nil && filepath.IsLocal(rel) {
-		return rel
-	}
-	return full
-}
-
-// matches returns the matching lines of a file, with its name and their numbers, or only its
-// name.
-func matches(p place, file, shown string, re *regexp.Regexp, name bool) []string {
-	if name {
-		return []string{shown}
-	}
-	info, err := p.root.Stat(file)
-	if err != nil || info.Size() > maxFile {
-		return nil
-	}
-	data, err := p.root.ReadFile(file)
-	if err != nil || binary(data) {
-		return nil
-	}
-	var found []string
-	n := 0
-	for line := range bytes.Lines(data) {
-		n++
-		if line = bytes.TrimRight(line, "\r\n"); re.Match(line) {
-			found = append(found, fmt.Sprintf("%s:%d:%s", shown, n, agent.Clip(string(line), maxMatch)))
-		}
-		if len(found) >= maxMatches {
-			break
-		}
-	}
-	return found
 }
 
 // binary reports whether data is not text.

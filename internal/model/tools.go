@@ -39,8 +39,8 @@ var (
 	searchTool = tool{"search", "Find lines that match a regular expression (RE2) in the files of a directory. " +
 		"Without a pattern: list the files.", []param{
 		{"pattern", "string", "the regular expression", false},
-		{"path", "string", "the file or directory to search, else all", false},
-		{"name", "string", "only files whose name matches, such as *.go", false},
+		{"path", "string", "the file or directory to search, else all that Git does not ignore", false},
+		{"name", "string", "only files whose name matches, such as *.go, or whose path does, such as src/**/*.{c,h}", false},
 	}}
 	editTool = tool{"edit", "Replace a text in a file by another, or write a whole file.", []param{
 		{"path", "string", "the file", true},

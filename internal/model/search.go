@@ -1,0 +1,202 @@
+package model
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// A search is one call of the tool: the project's files, without Plait's own directories and without what Git ignores
+// unless the path leads there.
+type search struct {
+	files  *files
+	place  place
+	from   string         // where it begins, in the place
+	lines  *regexp.Regexp // nil: names of files
+	names  *regexp.Regexp // of files, nil: all
+	byPath bool           // names are paths
+
+	ignore  ignored
+	skipped []string // what Git ignores
+	found   []string
+	size    int   // of found
+	seen    int   // files
+	read    int64 // bytes of files
+}
+
+// search returns the lines that match a pattern, or without a pattern the names of files.
+func (f *files) search(ctx context.Context, pattern, dir, name string) (string, error) {
+	s := search{files: f}
+	var err error
+	if pattern != "" {
+		if s.lines, err = regexp.Compile(pattern); err != nil {
+			return "", fmt.Errorf("the pattern is wrong: %w", err)
+		}
+	}
+	if s.byPath = strings.Contains(name, "/"); name != "" {
+		name = strings.TrimPrefix(name, "./")
+		if strings.HasSuffix(name, "/") {
+			name += "**"
+		}
+		if s.names, err = globbed(name, true); err != nil {
+			return "", fmt.Errorf("the name %q is wrong: %w", name, err)
+		}
+	}
+	if s.place, s.from, err = f.find(dir); err != nil {
+		return "", err
+	}
+	s.from = filepath.ToSlash(s.from)
+	if s.place.tree {
+		s.ignore.begin(s.place.root, s.from)
+	}
+	err = s.walk(ctx)
+	if err == nil && s.seen == 0 && len(s.skipped) > 0 && s.from != "." { // the path leads to what is ignored
+		s.skipped, s.ignore.off = nil, true
+		err = s.walk(ctx)
+	}
+	if err != nil {
+		return "", plain(dir, err)
+	}
+	if len(s.found) == 0 {
+		s.found = append(s.found, "[nothing was found]")
+	} else if s.full() {
+		s.found = append(s.found[:min(len(s.found), maxMatches)], "[there may be more: search for less]")
+	}
+	if n := len(s.skipped); n > 0 {
+		more := ""
+		if n > 3 {
+			more = fmt.Sprintf(" and %d more", n-3)
+		}
+		s.found = append(s.found, fmt.Sprintf("[not searched, since Git ignores it: %s%s; give it as path to search it]",
+			strings.Join(s.skipped[:min(n, 3)], ", "), more))
+	}
+	return strings.Join(s.found, "\n"), nil
+}
+
+func (s *search) walk(ctx context.Context) error {
+	return fs.WalkDir(s.place.root.FS(), s.from, func(file string, d fs.DirEntry, err error) error {
+		return s.visit(ctx, file, d, err)
+	})
+}
+
+func (s *search) full() bool {
+	return s.seen > maxSearched || s.read > maxRead || len(s.found) >= maxMatches || s.size > maxShown
+}
+
+// visit handles one file or directory.
+func (s *search) visit(ctx context.Context, file string, d fs.DirEntry, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil && d == nil:
+		return err
+	case err != nil:
+		return nil //nolint:nilerr // what cannot be read is passed over
+	case d.IsDir() && (d.Name() == ".git" || ours(file) && !ours(s.from)):
+		return fs.SkipDir
+	case ours(file) && !ours(s.from):
+		return nil
+	case s.place.tree && file != s.from && s.ignore.matches(file, d.IsDir()):
+		return s.skip(file, d)
+	case d.IsDir():
+		if s.place.tree {
+			s.ignore.enter(s.place.root, file)
+		}
+		return nil
+	case !d.Type().IsRegular() || !s.named(file):
+		return nil
+	}
+	info, err := d.Info()
+	if err == nil && s.lines != nil && info.Size() <= maxFile {
+		s.read += info.Size()
+	}
+	if s.seen++; s.full() {
+		return fs.SkipAll
+	}
+	before := len(s.found)
+	s.match(file)
+	for _, line := range s.found[before:] {
+		s.size += len(line)
+	}
+	return nil
+}
+
+// ours reports whether a path is, or is in, what Plait itself writes into a workspace: logs of tasks, trees of other
+// agents.
+func ours(file string) bool {
+	parts := strings.Split(file, "/")
+	at := slices.Index(parts, ".plait")
+	return at >= 0 && at+1 < len(parts) && slices.Contains([]string{"tasks", "worktrees", ".gitignore"}, parts[at+1])
+}
+
+// skip passes over what Git ignores, but notes it.
+func (s *search) skip(file string, d fs.DirEntry) error {
+	shown := s.files.shown(s.place, file)
+	if !d.IsDir() {
+		if s.named(file) {
+			s.skipped = append(s.skipped, shown)
+		}
+		return nil
+	}
+	s.skipped = append(s.skipped, shown+"/")
+	return fs.SkipDir
+}
+
+// named reports whether a file has a name that is searched for. A path may be relative to the directory that is searched
+// or to the working directory.
+func (s *search) named(file string) bool {
+	if s.names == nil {
+		return true
+	}
+	if !s.byPath {
+		return s.names.MatchString(path.Base(file))
+	}
+	inside := strings.TrimPrefix(file, s.from+"/")
+	full := filepath.ToSlash(filepath.Join(s.place.dir, file))
+	return s.names.MatchString(inside) || s.names.MatchString("/"+inside) || s.names.MatchString(full) ||
+		s.names.MatchString(filepath.ToSlash(s.files.shown(s.place, file)))
+}
+
+// match adds the matching lines of a file, with its name and their numbers, or only its name.
+func (s *search) match(file string) {
+	shown := s.files.shown(s.place, file)
+	if s.lines == nil {
+		s.found = append(s.found, shown)
+		return
+	}
+	info, err := s.place.root.Stat(file)
+	if err != nil || info.Size() > maxFile {
+		return
+	}
+	data, err := s.place.root.ReadFile(file)
+	if err != nil || binary(data) {
+		return
+	}
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		if line = bytes.TrimRight(line, "\r\n"); s.lines.Match(line) {
+			s.found = append(s.found, fmt.Sprintf("%s:%d:%s", shown, n, agent.Clip(string(line), maxMatch)))
+		}
+		if len(s.found) >= maxMatches {
+			return
+		}
+	}
+}
+
+// shown returns the path of a file for the model.
+func (f *files) shown(p place, file string) string {
+	full := filepath.Join(p.dir, file)
+	if rel, err := filepath.Rel(f.dir, full); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return full
+}
