@@ -21,7 +21,10 @@ func (*chat) path() string { return "/chat/completions" }
 func (*chat) key(h http.Header, token string) { h.Set("Authorization", "Bearer "+token) }
 
 func (*chat) body(q query) map[string]any {
-	list := []any{object{"role": "system", "content": q.system}}
+	var list []any
+	if q.system != "" {
+		list = append(list, object{"role": "system", "content": q.system})
+	}
 	for _, e := range q.entries {
 		m := object{"role": e.Role, "content": e.Text}
 		switch {
@@ -34,6 +37,12 @@ func (*chat) body(q query) map[string]any {
 				calls = append(calls, object{"id": c.ID, "type": "function", "function": function})
 			}
 			m["tool_calls"] = calls
+			if e.Text == "" {
+				m["content"] = nil
+			}
+			if q.fields[thoughts] != nil {
+				m[thoughts] = e.Thought
+			}
 		}
 		list = append(list, m)
 	}

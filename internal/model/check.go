@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 )
 
 // checkTime is how long a server may take to list its models.
@@ -23,20 +24,16 @@ func (h *Host) Check(ctx context.Context, s Server) error {
 	if err != nil {
 		return fmt.Errorf("ask %s: %w", s.URL.Host, err)
 	}
-	var d dialect = &chat{}
-	if s.API == Messages {
-		d = &messages{}
-	}
 	if s.key != "" {
-		d.key(req.Header, s.key)
+		dialectOf(s).key(req.Header, s.key)
 	}
 	// As the gateway does it: through the same proxy, and never elsewhere with the key.
-	c := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(),
+	c := &http.Client{Transport: gateway.Transport(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer c.CloseIdleConnections()
 	res, err := c.Do(req)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w", s.URL.Host, err)
+		return fmt.Errorf("ask %s: %w%s", s.URL.Host, err, gateway.Distrusted(err))
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))

@@ -8,14 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 	"unicode"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gateway"
 )
 
 const (
@@ -24,16 +20,6 @@ const (
 	maxEvent   = 64 << 20         // bytes of one event of a response
 	maxRefusal = 64 << 10         // bytes of an error that are read
 )
-
-// A query is a request to a model, independent of the API.
-type query struct {
-	model   string
-	system  string
-	entries []entry
-	tools   []tool
-	schema  json.RawMessage // of the answer, or nil
-	extra   map[string]any
-}
 
 // A reply is the model's answer.
 type reply struct {
@@ -65,6 +51,13 @@ type dialect interface {
 	read(data []byte, to *reply) error
 }
 
+func dialectOf(s Server) dialect {
+	if s.API == Messages {
+		return &messages{}
+	}
+	return &chat{}
+}
+
 // A client asks a model's server.
 type client struct {
 	url   string
@@ -74,14 +67,7 @@ type client struct {
 
 // ask sends one request and reads the whole response. Each byte is logged before it is parsed.
 func (c client) ask(ctx context.Context, d dialect, q query, log io.Writer) (reply, error) {
-	body := d.body(q)
-	for name, value := range q.extra {
-		if _, ours := body[name]; !ours {
-			body[name] = value
-		}
-	}
-	body["stream"] = true
-	data, err := json.Marshal(body)
+	data, err := json.Marshal(q.body(d))
 	if err != nil {
 		return reply{}, fmt.Errorf("ask the model: %w", err)
 	}
@@ -174,105 +160,6 @@ func stream(r io.Reader, f func(data []byte) error) error {
 		return in.Err()
 	}
 	return end()
-}
-
-// A serverError says why the model gave no answer.
-type serverError struct {
-	status int // 0: there was no response
-	code   string
-	text   string
-	after  time.Duration // when to retry, if the server says so
-}
-
-func (e *serverError) Error() string { return "the model's server " + e.text }
-
-// retryable reports whether a retry may help.
-func (e *serverError) retryable() bool {
-	if e.code == gateway.Refused {
-		return false // there is no server
-	}
-	passing := e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests
-	return !e.contextExceeded() && (e.status == 0 || passing || e.status >= 500)
-}
-
-// tooLong is the code of an error that says so itself.
-const tooLong = "context_length_exceeded"
-
-var overflow = regexp.MustCompile(`(?i)context.?(length|window|size)|maximum context|` +
-	`(prompt|input) is too long|too many (input )?tokens`)
-
-// contextExceeded reports whether the conversation does not fit into the model's context.
-func (e *serverError) contextExceeded() bool {
-	switch e.status {
-	case 0, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
-		return e.code == tooLong || overflow.MatchString(e.text)
-	}
-	return false
-}
-
-// refusedError is the form of an error, alone or in a stream.
-type refusedError struct {
-	Error json.RawMessage `json:"error"`
-}
-
-// failed reports whether there is an error. Some servers have the field in each response.
-func (e refusedError) failed() bool {
-	switch string(e.Error) {
-	case "", "null", "false", `""`, "{}":
-		return false
-	}
-	return true
-}
-
-// serverErrorOf parses an error of a server in any of the known forms.
-func serverErrorOf(status int, body []byte) *serverError {
-	e := &serverError{status: status}
-	var outer refusedError
-	var inner struct {
-		Type    string `json:"type"`
-		Code    any    `json:"code"`
-		Message string `json:"message"`
-	}
-	var text string
-	switch {
-	case json.Unmarshal(body, &outer) != nil || len(outer.Error) == 0:
-		text = string(body)
-	case json.Unmarshal(outer.Error, &inner) == nil:
-		text = inner.Message
-	case json.Unmarshal(outer.Error, &text) != nil:
-		text = string(outer.Error)
-	}
-	e.code = inner.Type
-	if code, ok := inner.Code.(string); ok && code != "" {
-		e.code = code
-	}
-	e.text = "says: " + agent.Clip(text, 2000)
-	if of, gateways := strings.CutPrefix(text, "the model's server "); gateways && inner.Type == "plait_gateway" {
-		e.text = of // about the server, which did not respond
-	} else if status != 0 {
-		e.text = fmt.Sprintf("answers %d %s: %s", status, http.StatusText(status), agent.Clip(text, 2000))
-	}
-	return e
-}
-
-// refusal returns the error of an unsuccessful response.
-func refusal(res *http.Response, body []byte) error {
-	e := serverErrorOf(res.StatusCode, body)
-	after := res.Header.Get("Retry-After")
-	if secs, err := strconv.Atoi(after); err == nil && secs >= 0 {
-		e.after = time.Duration(secs) * time.Second
-	} else if at, err := http.ParseTime(after); err == nil {
-		e.after = max(0, time.Until(at))
-	}
-	return e
-}
-
-// pause returns how long to wait before a retry, and false if there should be none.
-func (e *serverError) pause(try int) (time.Duration, bool) {
-	if !e.retryable() || try >= maxTries || e.after > maxPause {
-		return 0, false
-	}
-	return max(e.after, 250*time.Millisecond<<(2*try-2)), true
 }
 
 // wait waits, unless ctx ends.

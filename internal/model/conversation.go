@@ -3,14 +3,15 @@ package model
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sandbox"
@@ -31,7 +32,8 @@ type conversation struct {
 	session  *session
 	files    *files
 	watchdog *agent.Watchdog
-	form     *form // of the answer, nil: any
+	form     *form          // of the answer, nil: any
+	fields   map[string]any // of each request, beyond Plait's own; null leaves one out
 	model    string
 	used     agent.Usage
 
@@ -196,7 +198,7 @@ func (t *conversation) next(shaped bool) (reply, error) {
 		return reply{}, err
 	}
 	q := query{model: t.agent.server.Model, system: t.system(), entries: t.session.entries, tools: t.allowedTools(),
-		extra: t.agent.cfg.Extra}
+		fields: t.fields}
 	if shaped { // only then: many servers return no tool calls with a schema
 		if q.schema = t.form.strict; t.agent.server.API == Chat {
 			q.tools = nil
@@ -214,10 +216,13 @@ func (t *conversation) next(shaped bool) (reply, error) {
 	t.model, t.used = s.model, addUsage(t.used, s.used)
 	for i := range s.calls {
 		if s.calls[i].ID == "" {
-			s.calls[i].ID = "call_" + uuid.NewString()
+			s.calls[i].ID = rand.Text()[:9]
 		}
 	}
 	e := entry{Role: byAssistant, Text: string(s.text), Calls: s.calls, Kept: s.kept}
+	if len(s.calls) > 0 && t.agent.server.API == Chat {
+		e.Thought = string(s.thought)
+	}
 	t.log.note(object{"type": "assistant", "text": e.Text, "calls": e.Calls})
 	if err := t.session.add(e); err != nil {
 		return reply{}, err
@@ -244,13 +249,9 @@ func (t *conversation) show(s reply) error {
 
 // ask retries until the server gives a whole answer, or a retry cannot help.
 func (t *conversation) ask(q query) (reply, error) {
-	for try := 1; ; try++ {
-		var d dialect = &chat{}
-		if t.agent.server.API == Messages {
-			d = &messages{}
-		}
+	for try := 1; ; {
 		t.watchdog.Active()
-		s, err := t.client.ask(t.ctx, d, q, t.log)
+		s, err := t.client.ask(t.ctx, dialectOf(t.agent.server), q, t.log)
 		var why *serverError
 		switch {
 		case t.ctx.Err() != nil:
@@ -266,21 +267,47 @@ func (t *conversation) ask(q query) (reply, error) {
 			return s, nil
 		case !errors.As(err, &why):
 			return s, err
-		case q.schema != nil && why.status == 400 && !why.contextExceeded(): // it does not support schemas
-			q.schema = nil
-			continue
 		}
-		pause, again := why.pause(try)
+		change, pause, again := t.adapt(&q, why), time.Duration(0), true
+		if change == "" {
+			pause, again = why.pause(try)
+			try++
+		}
 		if !again {
 			return s, why
 		}
-		if err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true, Text: why.Error()}); err != nil {
+		if err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true, Text: why.Error() + change}); err != nil {
 			return s, err
 		}
 		if t.agent.host.cfg.Wait(t.ctx, pause) != nil {
 			return s, context.Cause(t.ctx)
 		}
 	}
+}
+
+// adapt changes a request for a server that may have refused it for something that it can do without, and says what is
+// different, "" if nothing is. Fields are changed for the rest of the attempt.
+func (t *conversation) adapt(q *query, why *serverError) string {
+	if !why.unfit() {
+		return ""
+	}
+	change := q.without(why.whole, dialectOf(t.agent.server))
+	if change == nil {
+		if q.schema == nil {
+			return ""
+		}
+		q.schema, q.tools = nil, t.allowedTools()
+		return "; it is asked without a schema"
+	}
+	said := "; it is asked"
+	for _, field := range slices.Sorted(maps.Keys(change)) {
+		if t.fields[field] = change[field]; change[field] == nil {
+			said += " without " + field
+		} else {
+			said += " with " + field
+		}
+	}
+	return said
 }
 
 // useAll runs the requested tools, one after the other.

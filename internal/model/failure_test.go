@@ -38,7 +38,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"a wrong key": {status(401, `{"error":{"message":"no such key"}}`), agent.Infra, true, true, 1, "no such key; it wants a key"},
 		"not there":   {status(404, `{"error":"model 'm' not found"}`), agent.Infra, true, true, 1, "model 'm' not found; check url"},
-		"wrong":       {status(400, "what?"), agent.Infra, true, true, 1, "answers 400 Bad Request: what?"},
+		"wrong":       {status(400, "what?"), agent.Infra, true, false, 1, "answers 400 Bad Request: what?"},
 		"too many":    {status(429, "{}", "Retry-After", "2"), agent.Limit, false, true, maxTries, "429"},
 		"much later":  {status(429, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "429"},
 		"down longer": {status(503, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "503"},

@@ -33,7 +33,7 @@ func FuzzRead(f *testing.F) {
 				t.Errorf("%+v is not kept: %v", e, err)
 			}
 			for _, d := range []dialect{&chat{}, &messages{}} {
-				if body := encode(d.body(query{entries: []entry{e}})); string(body) == "null\n" {
+				if body := encode(query{entries: []entry{e}}.body(d)); string(body) == "null\n" {
 					t.Errorf("%+v cannot be said again", e)
 				}
 			}

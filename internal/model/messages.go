@@ -59,16 +59,19 @@ func (*messages) body(q query) map[string]any {
 			flush()
 			role = by
 		}
-		content = append(content, blocks(e)...)
+		content = append(content, q.blocks(e)...)
 	}
-	if n := len(content); n > 0 { // cache everything up to here
+	if n := len(content); n > 0 && !q.omits(cacheMark) { // cache everything up to here
 		if last, ok := content[n-1].(object); ok {
 			last["cache_control"] = object{"type": "ephemeral"}
 		}
 	}
 	flush()
-	body := object{"model": q.model, "system": q.system, "messages": list, "max_tokens": maxAnswer}
-	if n, ok := q.extra["max_tokens"]; ok {
+	body := object{"model": q.model, "messages": list, "max_tokens": maxAnswer}
+	if q.system != "" {
+		body[system] = q.system
+	}
+	if n, ok := q.fields["max_tokens"]; ok {
 		body["max_tokens"] = n
 	}
 	var tools []any
@@ -84,24 +87,22 @@ func (*messages) body(q query) map[string]any {
 	return body
 }
 
-// blocks returns an entry as content blocks, without empty texts.
-func blocks(e entry) []any {
+// blocks returns an entry as content blocks.
+func (q query) blocks(e entry) []any {
 	if e.Role == byTool {
 		return []any{object{"type": "tool_result", "tool_use_id": e.Call, "content": e.Text, "is_error": e.Wrong}}
 	}
 	var list []any
-	for _, kept := range e.Kept {
-		list = append(list, kept)
+	if !q.omits(signature) {
+		for _, kept := range e.Kept {
+			list = append(list, kept)
+		}
 	}
 	if e.Text != "" {
 		list = append(list, object{"type": "text", "text": e.Text})
 	}
 	for _, c := range e.Calls {
-		input := json.RawMessage("{}")
-		if c.Args != "" && arguments(c.Args) != nil {
-			input = json.RawMessage(c.Args)
-		}
-		list = append(list, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": input})
+		list = append(list, object{"type": "tool_use", "id": c.ID, "name": c.Name, "input": json.RawMessage(c.Args)})
 	}
 	return list
 }

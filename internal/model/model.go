@@ -26,6 +26,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -50,7 +51,7 @@ type Config struct {
 	Model    string         // its name
 	KeyEnv   string         // the variable that has the key
 	MaxTurns int            // requests of one attempt, 0: defaultTurns
-	Extra    map[string]any // additional fields of each request, such as temperature
+	Extra    map[string]any // additional fields of each request, such as temperature; null leaves out one of Plait's
 
 	Dir     string            // relative to the request's directory, inside it
 	Env     map[string]string // additional variables of commands
@@ -219,10 +220,11 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	defer g.Close() // completes its log
 	way := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer way.CloseIdleConnections()
-	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw},
+	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw}, fields: map[string]any{},
 		client: client{url: g.URL() + "/v1", token: g.Token(), http: way},
 		box:    a.host.box.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: granted}),
 	}
+	maps.Copy(t.fields, a.cfg.Extra)
 	if t.session, err = openSession(a.SessionHome(req.Home), req.Session, a.branch(req), req.Desk.Secrets); err != nil {
 		return agent.Result{}, err
 	}

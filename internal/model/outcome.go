@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/gateway"
 )
 
 // failure returns the failure for an error of an attempt. Errors of Plait itself are returned as
@@ -32,20 +34,53 @@ func (t *conversation) failure(ctx context.Context, err error) error {
 	case !errors.As(err, &f):
 		return err
 	}
-	f.Model, f.Usage = t.model, t.used
-	if f.Session = t.session.id; why != nil && why.contextExceeded() {
-		f.Session = "" // it would not fit next time either
+	f.Model, f.Usage, f.Session = t.model, t.used, t.session.id
+	if why != nil && why.forGood() || t.session.unanswered() >= maxUnanswered && !passing(f, why) {
+		f.Session = ""         // it would fail next time too
+		if t.req.From != nil { // the same would be branched off again, unless there is a session that cannot be continued
+			f.Session = t.session.id
+			if err := t.session.file.Truncate(0); err != nil {
+				return fmt.Errorf("give up a conversation: %w", err)
+			}
+		}
 	}
 	return f
 }
+
+// maxUnanswered is after how many attempts in a row without an answer a conversation is given up.
+const maxUnanswered = 2
+
+// passing reports whether a failure has nothing to do with the conversation.
+func passing(f *agent.Failure, why *serverError) bool {
+	if why == nil {
+		return f.Kind == agent.Cancelled
+	}
+	switch why.status {
+	case http.StatusUnauthorized, http.StatusProxyAuthRequired, http.StatusTooManyRequests:
+		return true
+	}
+	return why.ours() || why.unpaid() || why.after > maxPause
+}
+
+// toolless are words of servers whose model has no tools.
+var toolless = regexp.MustCompile(`(?i)(support|available|enable|require)\w*.{0,60}\b(tools?\b|tool.(use|call|choice)|function.call)|` +
+	`\b(tools?|tool.(use|call|choice)\w*|function.call\w*)\b.{0,60}(support|available|enable|require)`)
 
 // refused returns the failure for an error of the server.
 func (t *conversation) refused(why *serverError) *agent.Failure {
 	s := t.agent.server
 	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("%s: %v", s.URL.Host, why)}
 	switch {
+	case why.code == gateway.Untrusted:
+		f.Final = true
 	case why.contextExceeded():
 		f.Kind, f.Message = agent.Limit, f.Message+"; the conversation does not fit into the model's context"
+	case why.unpaid(), why.status == http.StatusTooManyRequests,
+		why.status == http.StatusBadRequest && why.code == "plait_gateway", why.after > maxPause:
+		f.Kind = agent.Limit
+		if why.after > 0 {
+			f.ResetAt = time.Now().Add(why.after)
+		}
 	case why.status == http.StatusUnauthorized || why.status == http.StatusForbidden:
 		f.Final = true
 		if s.KeyEnv == "" {
@@ -53,16 +88,16 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 		} else {
 			f.Message += "; check the key in " + s.KeyEnv
 		}
-	case why.status == http.StatusPaymentRequired, why.status == http.StatusTooManyRequests,
-		why.status == http.StatusBadRequest && why.code == "plait_gateway", why.after > maxPause:
-		f.Kind = agent.Limit
-		if why.after > 0 {
-			f.ResetAt = time.Now().Add(why.after)
-		}
+	case why.unfit() && toolless.MatchString(why.whole):
+		f.Final = true
+		f.Message += "; if the model has no tools, name another by model:, or set config: {tools: null} in the agent's " +
+			"definition to ask it without"
 	case why.status == http.StatusNotFound:
 		f.Final = true
 		f.Message += "; check url: (with its version, such as /v1), api: and model: of the agent"
-	case why.status >= 400 && why.status < 500 && !why.retryable():
+	case why.forGood() && t.session.answered():
+		f.Message += "; the next attempt begins a new conversation"
+	case why.forGood():
 		f.Final = true
 	}
 	return f

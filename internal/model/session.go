@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -32,13 +33,15 @@ type entry struct {
 	Kept  []json.RawMessage `json:"kept,omitempty"`  // thoughts that a server wants back
 	Call  string            `json:"call,omitempty"`  // of a tool: the call that it answers
 	Wrong bool              `json:"wrong,omitempty"` // of a tool: it failed
+
+	Thought string `json:"thought,omitempty"` // of a message with calls: some servers want it back
 }
 
 // A call is a tool call of the model.
 type call struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Args string `json:"args"` // a JSON object, as the model wrote it
+	Args string `json:"args"` // as the model wrote it: it should be a JSON object
 }
 
 // A session is a conversation in a file, with one line per entry.
@@ -94,31 +97,24 @@ func openSession(dir, id string, from *agent.Branch, secrets *secret.Set) (*sess
 		last, _ := strconv.Atoi(s.entries[n-1].Turn) // turns are numbers, see below
 		s.turn = strconv.Itoa(last + 1)
 	}
-	return s, s.answerAll()
+	return s, nil
 }
 
-// answerAll answers calls without an answer, since their attempt ended: servers require an answer
-// to each call.
-func (s *session) answerAll() error {
-	open := map[string]bool{}
-	var order []string
-	for _, e := range s.entries {
-		for _, c := range e.Calls {
-			open[c.ID] = true
-			order = append(order, c.ID)
-		}
-		delete(open, e.Call)
-	}
-	for _, id := range order {
-		if open[id] {
-			delete(open, id)
-			e := entry{Role: byTool, Call: id, Wrong: true, Text: "This was interrupted. Whether it had an effect is not known."}
-			if err := s.add(e); err != nil {
-				return err
-			}
+// unanswered returns how many attempts in a row, this one included, have had no answer from the server.
+func (s *session) unanswered() int {
+	now, _ := strconv.Atoi(s.turn)
+	for _, e := range slices.Backward(s.entries) {
+		if e.Role == byAssistant {
+			last, _ := strconv.Atoi(e.Turn)
+			return now - last
 		}
 	}
-	return nil
+	return now
+}
+
+// answered reports whether the server has ever answered in the conversation.
+func (s *session) answered() bool {
+	return slices.ContainsFunc(s.entries, func(e entry) bool { return e.Role == byAssistant })
 }
 
 // add records an entry.
