@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -78,31 +79,33 @@ func edited(a args, was []byte) (string, error) {
 	}
 	text, marked := strings.CutPrefix(string(was), byteOrderMark)
 	before := string(was)[:len(was)-len(text)]
-	end := lineEnd(text)
-	old, now := withEnd(strings.TrimPrefix(a.Old, byteOrderMark), end), withEnd(*a.New, end)
+	old, now, end := strings.TrimPrefix(a.Old, byteOrderMark), *a.New, lineEnd(text)
 	if marked || a.Old != "" {
 		now = strings.TrimPrefix(now, byteOrderMark)
+	}
+	if end != "" { // the same with LF, and back
+		text, old, now = withEnd(text, "\n"), withEnd(old, "\n"), withEnd(now, "\n")
 	}
 	n := strings.Count(text, old)
 	switch {
 	case a.Old == "":
-		return before + now, nil
+		return before + withEnd(now, end), nil
 	case old == "":
-		return "", fmt.Errorf("old has only a byte order mark; give the text that is to be replaced")
-	case n == 0 && end == "" && strings.Contains(withEnd(text, "\n"), withEnd(old, "\n")):
+		return "", errors.New("old has only a byte order mark; give the text that is to be replaced")
+	case n == 0 && strings.Contains(withEnd(text, "\n"), withEnd(old, "\n")):
 		return "", fmt.Errorf("%s has the text of old with other line ends: some of its lines end in CR LF, others in LF", a.Path)
 	case n == 0:
 		return "", fmt.Errorf("%s does not have the text of old; read it again", a.Path)
 	case n > 1:
 		return "", fmt.Errorf("%s has the text of old %d times; give more of it, so that it is there once", a.Path, n)
 	}
-	if at := strings.Index(text, old); end == "" && !strings.Contains(now, "\r") { // as the first line of it ends
+	if at := strings.Index(text, old); end == "" && !strings.Contains(old+now, "\r") { // as the first line of it ends
 		line, _, _ := strings.Cut(text[at:], "\n")
 		if strings.HasSuffix(line, "\r") {
 			now = withEnd(now, "\r\n")
 		}
 	}
-	return before + strings.Replace(text, old, now, 1), nil
+	return before + withEnd(strings.Replace(text, old, now, 1), end), nil
 }
 
 const byteOrderMark = "\uFEFF"

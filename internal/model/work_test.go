@@ -262,18 +262,3 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d ends: %+v", len(ends), ends[len(ends)-1])
 	}
 }
-
-// TestSearchEnds checks that a search ends with its attempt.
-func TestSearchEnds(t *testing.T) {
-	dir := t.TempDir()
-	f, err := openFiles(agent.Request{Dir: dir}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.close()
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
-	if found, err := f.search(over, "x", ".", ""); !errors.Is(err, context.Canceled) {
-		t.Errorf("%q, %v", found, err)
-	}
-}
