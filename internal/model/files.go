@@ -30,6 +30,7 @@ const (
 type files struct {
 	dir    string // base of relative paths
 	places []place
+	names  *strings.Replacer // of places, as commands know them
 }
 
 type place struct {
@@ -42,7 +43,8 @@ type place struct {
 // openFiles opens the working tree, the artifacts and the part of the record that the agent may
 // read.
 func openFiles(req agent.Request, dir string) (*files, error) {
-	f := &files{dir: dir}
+	f := &files{dir: dir, names: strings.NewReplacer("$PLAIT_ARTIFACTS/", req.Desk.Artifacts+"/",
+		"$PLAIT_CONTEXT/", req.Desk.Context+"/")}
 	for _, p := range []place{
 		{dir: req.Dir, write: req.Access != agent.Read, tree: true},
 		{dir: req.Desk.Artifacts, write: true},
@@ -62,6 +64,14 @@ func openFiles(req agent.Request, dir string) (*files, error) {
 		f.places = append(f.places, p)
 	}
 	return f, nil
+}
+
+// path returns a path that may begin with the name of a place.
+func (f *files) path(name string) string {
+	if !strings.HasPrefix(name, "$PLAIT_") {
+		return name
+	}
+	return strings.TrimSuffix(f.names.Replace(name+"/"), "/")
 }
 
 func (f *files) close() {

@@ -109,10 +109,10 @@ func (t *conversation) system() string {
 	fmt.Fprintf(&b, "You do the work that you are asked for, with the tools that you have, and then answer. "+
 		"You work in the directory %s; relative paths begin there.", t.dir)
 	if t.req.Desk.Artifacts != "" {
-		fmt.Fprintf(&b, " Leave files for others in %s ($PLAIT_ARTIFACTS).", t.req.Desk.Artifacts)
+		b.WriteString(" Leave files for others in $PLAIT_ARTIFACTS: a path may begin with this name.")
 	}
 	if t.req.Desk.Context != "" {
-		fmt.Fprintf(&b, " What others left is in %s ($PLAIT_CONTEXT).", t.req.Desk.Context)
+		b.WriteString(" What others left is in $PLAIT_CONTEXT: a path may begin with this name.")
 	}
 	switch {
 	case t.req.Access == agent.Read:

@@ -115,6 +115,7 @@ func (t *conversation) use(c call) (text string, wrong bool, err error) {
 	case a == nil:
 		return t.invalidCall(c, "The arguments are not a JSON object of the form that the tool has.")
 	}
+	a.Path = t.files.path(a.Path)
 	switch c.Name {
 	case runTool.name:
 		return t.runCommand(c, *a)

@@ -142,6 +142,8 @@ func TestFiles(t *testing.T) {
 		"read outside":     {"read", object{"path": filepath.Join(outside, "secret")}, "is not in the working directory", "", "", false},
 		"read above":       {"read", object{"path": "../x"}, "is not in the working directory", "", "", false},
 		"read by a link":   {"read", object{"path": "link/secret"}, "is not in the working directory", "", "", false},
+		"list artifacts":   {"read", object{"path": "$PLAIT_ARTIFACTS"}, "the directory is empty", "", "", false},
+		"read an artifact": {"read", object{"path": "$PLAIT_ARTIFACTS/b.txt"}, "artifacts/b.txt does not exist", "", "", false},
 		"search":           {"search", object{"pattern": "t[wh]"}, `a.txt:2:two\na.txt:3:three`, "", "", false},
 		"search names":     {"search", object{"name": "*.txt"}, `"a.txt"`, "", "", false},
 		"search nothing":   {"search", object{"pattern": "none"}, "nothing was found", "", "", false},
