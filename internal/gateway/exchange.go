@@ -141,14 +141,14 @@ func (b *watched) Read(p []byte) (int, error) {
 
 // failure answers a request whose response never began.
 func (g *Gateway) failure(w http.ResponseWriter, r *http.Request, err error) {
-	code, status, why := "", http.StatusBadGateway, cause(err)
+	code, status, why := "", http.StatusBadGateway, "could not be reached: "+cause(err)
 	if errors.Is(err, syscall.ECONNREFUSED) {
 		code = Refused
-	} else if advice := Distrusted(err); advice != "" {
-		code, status, why = Untrusted, http.StatusBadRequest, why+advice // agents would retry after 502
+	} else if wrong := Distrusted(err); wrong != "" {
+		code, status, why = Untrusted, http.StatusBadRequest, wrong // agents would retry after 502
 	}
 	g.over(r, r.Context().Value(exchangeKey{}).(*exchange), status)
-	refuseAs(w, status, code, "the model's server could not be reached: "+g.cfg.Secrets.Text(why))
+	refuseAs(w, status, code, "the model's server "+g.cfg.Secrets.Text(why))
 }
 
 // Refused is the code of the error that an agent gets when nothing listens at its model's address: retrying

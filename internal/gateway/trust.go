@@ -55,8 +55,8 @@ func readCA(name string) ([]byte, error) {
 // retrying is useless.
 const Untrusted = "untrusted_certificate"
 
-// Distrusted returns what to do about an error of a connection, if the reason is a certificate that is not trusted,
-// otherwise "".
+// Distrusted returns what is wrong with a server according to an error of a connection, if its certificate is not
+// trusted, otherwise "". It begins with what to do, since readers may see no more.
 func Distrusted(err error) string {
 	var wrong *tls.CertificateVerificationError
 	if !errors.As(err, &wrong) {
@@ -64,13 +64,13 @@ func Distrusted(err error) string {
 	}
 	var unknown x509.UnknownAuthorityError
 	if !errors.As(err, &unknown) {
-		return "; its certificate is not valid for it"
+		return "has a certificate that is not valid: " + wrong.Err.Error()
 	}
-	advice := "; if it has a certificate of your own CA, name a file with the CA's in NODE_EXTRA_CA_CERTS"
+	why := "has a certificate that is not trusted; name a file with its CA's in NODE_EXTRA_CA_CERTS (" + wrong.Err.Error()
 	for _, name := range caVariables {
 		if _, err := readCA(name); err != nil {
-			advice += "; " + err.Error()
+			why += "; " + err.Error()
 		}
 	}
-	return advice
+	return why + ")"
 }

@@ -42,7 +42,7 @@ func TestTrust(t *testing.T) {
 		"no file":      {node: filepath.Join(dir, "none"), want: "NODE_EXTRA_CA_CERTS cannot be used: open "},
 		"no PEM":       {codex: bad, want: "CODEX_CA_CERTIFICATE cannot be used: " + bad + " has no certificate in PEM form"},
 		"a directory":  {node: dir, want: "NODE_EXTRA_CA_CERTS cannot be used: read "},
-		"another name": {node: good, host: "localhost", want: "its certificate is not valid for it"},
+		"another name": {node: good, host: "localhost", want: "has a certificate that is not valid: x509: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("NODE_EXTRA_CA_CERTS", c.node)

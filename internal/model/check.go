@@ -32,8 +32,11 @@ func (h *Host) Check(ctx context.Context, s Server) error {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	defer c.CloseIdleConnections()
 	res, err := c.Do(req)
+	if wrong := gateway.Distrusted(err); wrong != "" {
+		return fmt.Errorf("%s %s", s.URL.Host, wrong)
+	}
 	if err != nil {
-		return fmt.Errorf("ask %s: %w%s", s.URL.Host, err, gateway.Distrusted(err))
+		return fmt.Errorf("ask %s: %w", s.URL.Host, err)
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))

@@ -30,7 +30,7 @@ func TestOwnCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const advice = "name a file with the CA's in NODE_EXTRA_CA_CERTS"
+	const advice = "name a file with its CA's in NODE_EXTRA_CA_CERTS"
 	for _, trusted := range []bool{true, false} {
 		t.Setenv("NODE_EXTRA_CA_CERTS", map[bool]string{true: file}[trusted])
 		l := newLab(t, says("never"))
