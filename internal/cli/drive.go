@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +26,9 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	if f.detach {
 		return a.detach(cmd, w, row, r, f)
 	}
+	// From here on a reader that goes away, as head does, no longer ends the program: the work, and its exit code, are
+	// wanted. Notify, unlike Ignore, is not inherited by agents.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	r.Wait = a.waits(f)
 	began, quiet := time.Now(), f.quiet
 	var end store.Thread
