@@ -345,8 +345,8 @@ func (t *conversation) line(line []byte, cut bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines++
-	var m jsonrpc.Message
-	if cut || json.Unmarshal(line, &m) != nil {
+	m, ok := jsonrpc.Read(line)
+	if cut || !ok {
 		return nil
 	}
 	switch {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // Names for submitting an answer.
@@ -270,7 +271,7 @@ func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out 
 			}
 			return &sdk.CallToolResult{IsError: err != nil, Content: []sdk.Content{&sdk.TextContent{Text: said}}}, nil
 		})
-	return s.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
+	return s.Run(ctx, &jsonrpc.Transport{In: in, Out: out})
 }
 
 // replace writes a file atomically.

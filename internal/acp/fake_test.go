@@ -229,4 +229,7 @@ func (f *fakeAgent) odd() {
 		`{"sessionUpdate":"tool_call_update","toolCallId":"u","status":"failed"}`} {
 		f.update(u)
 	}
+	// What differs in form only counts.
+	f.say("\uFEFF" + `{"jsonrpc":2.0,"id":null,"method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk",` +
+		`"title":7,"content":{"type":"text","text":"I am "}}}}`)
 }

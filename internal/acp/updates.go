@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // An updateLog collects the session updates of an agent. Its owner locks it.
@@ -36,7 +37,7 @@ func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 	var p struct {
 		Update update `json:"update"`
 	}
-	if json.Unmarshal(params, &p) != nil {
+	if jsonrpc.Decode(params, &p) != nil {
 		return nil
 	}
 	u := p.Update

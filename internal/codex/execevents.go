@@ -3,10 +3,10 @@ package codex
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/jsonrpc"
 )
 
 // An execOutput is what codex exec has said so far.
@@ -68,14 +68,6 @@ type execItem struct {
 	Items     json.RawMessage `json:"items"`
 }
 
-// execDecode reads JSON and reports whether it could. A field of an unexpected type is left
-// empty.
-func execDecode(data []byte, v any) bool {
-	err := json.Unmarshal(data, v)
-	var other *json.UnmarshalTypeError
-	return err == nil || errors.As(err, &other)
-}
-
 // line handles one line of stdout. Lines it does not understand are in the raw log only.
 func (r *execRun) line(line []byte, cut bool) error {
 	defer r.watchdog.Pause()() // the time it takes to handle a line is not Codex's
@@ -83,7 +75,7 @@ func (r *execRun) line(line []byte, cut bool) error {
 	r.out.lines++
 	line = bytes.TrimSpace(line)
 	var l execLine
-	if cut || len(line) == 0 || line[0] != '{' || !execDecode(line, &l) {
+	if cut || len(line) == 0 || line[0] != '{' || jsonrpc.Decode(line, &l) != nil {
 		return nil
 	}
 	s := &r.out
@@ -116,7 +108,7 @@ func (r *execRun) line(line []byte, cut bool) error {
 		return r.send(agent.Event{Kind: agent.EventError, Text: l.Text})
 	case "item.started", "item.updated", "item.completed":
 		var it execItem
-		if execDecode(l.Item, &it) {
+		if jsonrpc.Decode(l.Item, &it) == nil {
 			return r.item(it, strings.TrimPrefix(l.Type, "item."))
 		}
 	}
@@ -228,7 +220,7 @@ func (it execItem) plan() string {
 		Text      string `json:"text"`
 		Completed bool   `json:"completed"`
 	}
-	execDecode(it.Items, &entries)
+	jsonrpc.Decode(it.Items, &entries)
 	var lines []string
 	for _, e := range entries {
 		mark := "[ ] "

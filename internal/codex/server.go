@@ -2,7 +2,6 @@ package codex
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -314,10 +313,9 @@ func (s *server) line(line []byte, cut bool) error {
 	if cut {
 		return fmt.Errorf("a line of more than %d MiB", maxLine>>20)
 	}
-	var m message
-	bad := json.Unmarshal(line, &m) // logged anyway
+	m, ok := jsonrpc.Read(line) // logged anyway
 	var to *turn
-	if bad == nil {
+	if ok {
 		if m.IsResponse() {
 			by, method := s.conn.Caller(m)
 			to, _ = by.(*turn)
@@ -338,7 +336,7 @@ func (s *server) line(line []byte, cut bool) error {
 		s.eachTurn(func(t *turn) { t.logRaw(kept) })
 	}
 	switch {
-	case bad != nil:
+	case !ok:
 	case m.IsResponse():
 		to.logRequest("in", line)
 		s.conn.Resolve(m)

@@ -8,8 +8,8 @@
 //   - A call ends: with its answer, with its context, or with the conversation.
 //   - Each message is shown to its sender before it is sent.
 //
-// The package itself reads nothing: the caller reads, decides what a line is, and passes on the answers, see
-// [Conn.Resolve].
+// A Conn itself reads nothing: the caller reads, decides what a line is, and passes on the answers, see
+// [Conn.Resolve]. A [Transport] is the other end, of a server of MCP, and does read.
 package jsonrpc
 
 import (
@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -35,11 +36,29 @@ type Message struct {
 	Line int `json:"-"` // its line in a log, for the log's reader
 }
 
+// Read reads a line, and reports whether it is JSON. See [Decode].
+func Read(line []byte) (m Message, ok bool) {
+	err := Decode(bytes.TrimPrefix(line, []byte("\uFEFF")), &m)
+	return m, err == nil
+}
+
+// Decode reads JSON that a program wrote. A field of another type than it should have is left out.
+func Decode(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var mistyped *json.UnmarshalTypeError
+	if errors.As(err, &mistyped) && mistyped.Field != "" {
+		return nil
+	}
+	return err
+}
+
 // IsRequest reports whether m is a request that expects an answer.
-func (m Message) IsRequest() bool { return m.Method != "" && len(m.ID) > 0 }
+func (m Message) IsRequest() bool { return m.Method != "" && m.hasID() }
 
 // IsResponse reports whether m answers one of our requests.
-func (m Message) IsResponse() bool { return m.Method == "" && len(m.ID) > 0 }
+func (m Message) IsResponse() bool { return m.Method == "" && m.hasID() }
+
+func (m Message) hasID() bool { return len(m.ID) > 0 && string(m.ID) != "null" }
 
 // An Error is what the other side answers instead of a result.
 type Error struct {
@@ -49,6 +68,15 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// UnmarshalJSON accepts anything: what has no message is the message.
+func (e *Error) UnmarshalJSON(data []byte) error {
+	type plain Error
+	if Decode(data, (*plain)(e)) != nil || e.Message == "" {
+		e.Message = string(data)
+	}
+	return nil
+}
 
 // Error codes: JSON-RPC 2.0, §5.1.
 const (
@@ -157,7 +185,7 @@ func (c *Conn) Call(ctx context.Context, by Party, method string, params, result
 		case result == nil:
 			return nil
 		}
-		if err := json.Unmarshal(m.Result, result); err != nil {
+		if err := Decode(m.Result, result); err != nil {
 			return fmt.Errorf("read the answer to %s: %w", method, err)
 		}
 		return nil
@@ -233,13 +261,14 @@ func (c *Conn) Caller(m Message) (by Party, method string) {
 	return nil, ""
 }
 
-// callID returns the id of an answer, or 0, which no call has, if it cannot be one of ours.
+// callID returns the id of an answer, or 0, which no call has, if it cannot be one of ours. Some programs return it as a
+// text or as a float.
 func (m Message) callID() int64 {
-	n, err := strconv.ParseInt(string(bytes.TrimSpace(m.ID)), 10, 64)
-	if err != nil {
+	n, err := strconv.ParseFloat(strings.Trim(string(m.ID), `"`), 64)
+	if err != nil || n != float64(int64(n)) {
 		return 0
 	}
-	return n
+	return int64(n)
 }
 
 // Resolve passes an answer to the call that waits for it.

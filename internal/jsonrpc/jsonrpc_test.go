@@ -63,17 +63,42 @@ func TestErrors(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{`{"id":1,"error":{"code":-32600,"message":"no such thing"}}`, "no such thing"},
 		{`{"id":2,"result":"a text"}`, "read the answer to ask"},
+		{`{"id":3,"error":"a text"}`, "a text"},
+		{`{"id":"4","error":{"code":"E","text":"no message"}}`, `{"code":"E","text":"no message"}`},
 	} {
 		ends := make(chan error, 1)
 		go func() { ends <- c.Call(t.Context(), nil, "ask", nil, &struct{ A int }{}) }()
 		said.Scan()
-		var m Message
-		if err := json.Unmarshal([]byte(tt.answer), &m); err != nil {
-			t.Fatal(err)
+		m, ok := Read([]byte(tt.answer))
+		if !ok {
+			t.Fatalf("%s cannot be read", tt.answer)
 		}
 		c.Resolve(m)
 		if err := <-ends; err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got error %v, want %q in it", err, tt.want)
+		}
+	}
+}
+
+// TestForms checks that an answer counts although its form is a little different.
+func TestForms(t *testing.T) {
+	c, said := talk(t, "")
+	for _, answer := range []string{"\uFEFF" + `{"id":1,"result":{"a":5}}`, `{"id":2.0,"jsonrpc":2.0,"result":{"a":5,"b":7}}`,
+		`{"id":"3","result":{"b":[],"a":5},"error":null,"method":null}`} {
+		var got struct {
+			A int
+			B string
+		}
+		ends := make(chan error, 1)
+		go func() { ends <- c.Call(t.Context(), nil, "ask", nil, &got) }()
+		said.Scan()
+		m, _ := Read([]byte(answer))
+		if !m.IsResponse() {
+			t.Fatalf("%s is no answer", answer)
+		}
+		c.Resolve(m)
+		if err := <-ends; err != nil || got.A != 5 {
+			t.Errorf("%s: %+v, %v", answer, got, err)
 		}
 	}
 }

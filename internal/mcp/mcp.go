@@ -25,6 +25,7 @@ import (
 
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/jsonrpc"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
 	"github.com/plait-run/plait/internal/view"
@@ -102,7 +103,7 @@ func namedErrors[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.Too
 
 // Serve serves the client connected to in and out until it disconnects or ctx ends.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
+	err := s.sdk.Run(ctx, &jsonrpc.Transport{In: in, Out: out})
 	if ctx.Err() != nil {
 		return nil
 	}

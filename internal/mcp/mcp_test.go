@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -315,3 +316,27 @@ func TestATaskThatCannotBeDriven(t *testing.T) {
 	h.connect()
 	h.refused("start_task", map[string]any{"flow": "asks", "prompt": "x"}, "no processes left", "plait resume ")
 }
+
+// TestServe checks that a line that is no message does not end the session, and that the end of the input does not
+// before what was received is answered.
+func TestServe(t *testing.T) {
+	h := newHouse(t, byDefault, nil)
+	var out strings.Builder
+	err := New(h.cfg).Serve(t.Context(), io.NopCloser(strings.NewReader("starting up...\n"+
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},`+
+		`"clientInfo":{"name":"t","version":"1"}}}`+"\n[]\n"+
+		`{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"list_flows"}}`)), unclosed{&out})
+	if err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{`"id":null,"error":{"code":-32700`, `"id":null,"error":{"code":-32600`, `"id":0,"result"`,
+		`"id":9007199254740993,"result"`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %s in %s", want, out.String())
+		}
+	}
+}
+
+type unclosed struct{ io.Writer }
+
+func (unclosed) Close() error { return nil }

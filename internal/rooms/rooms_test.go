@@ -63,7 +63,7 @@ var doors = map[string][]string{
 		"task", "gateway", "proc", "redact", "replay", "secret", "transfer", "view",
 	},
 	"web":   {"dag", "flow", "store", "event", "thread", "gate", "agent", "verify", "config", "task", "control", "view"},
-	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "task", "control", "view"},
+	"mcp":   {"flow", "store", "record", "thread", "gate", "config", "jsonrpc", "task", "control", "view"},
 	"tui":   {"dag", "flow", "store", "event", "thread", "gate", "engine", "control", "view"},
 	"heap":  {},
 	"soak":  {},
