@@ -302,3 +302,25 @@ turns:
 		t.Errorf("ends %v with %q\n%s", r.ends, r.answer(), r.trace)
 	}
 }
+
+// TestRealSlow checks that the model waits for a command that takes longer than Codex does.
+func TestRealSlow(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "slow.yaml")
+	write(t, file, `
+turns:
+- steps:
+  - items:
+    - run: echo begun; sleep 11; echo slow
+    - run: echo quick
+  - items:
+    - answer: "{{output 1}}, {{output 2}}"
+`)
+	c := newCodex(t, file)
+	r := c.exec(t, t.TempDir(), "read-only", "Go.")
+	r.wantWell(t)
+	ran := r.of("command_execution")
+	if r.answer() != "begun\nslow, quick" || len(ran) != 2 || ran[0].Status != "completed" || ran[1].Status != "completed" {
+		t.Errorf("%q\n%s", r.answer(), r.trace)
+	}
+}

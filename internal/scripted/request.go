@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -22,6 +20,7 @@ type Request struct {
 	Body    json.RawMessage // as received
 
 	sessions []int // by output: the session of a command that still runs, or 0
+	running  running
 	tools    []tool
 	api      api
 	whole    bool // answer with one object, not a stream
@@ -53,6 +52,10 @@ type message struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
 	Output  json.RawMessage `json:"output"`
+
+	CallID    string `json:"call_id"`
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 // decode reads a request of the Responses API. Input items of unknown shape are skipped, since Codex may send
@@ -103,8 +106,14 @@ func decode(header http.Header, body []byte) (*Request, error) {
 
 func (r *Request) add(m message) {
 	switch {
+	case m.Type == "function_call":
+		r.running.began(m)
 	case strings.HasSuffix(m.Type, "_output"):
 		output := text(m.Output)
+		if r.running.ended(m.CallID, output, r.Outputs) {
+			break
+		}
+		r.running.note(m.CallID, output, len(r.Outputs))
 		r.Outputs = append(r.Outputs, toolText(output))
 		r.sessions = append(r.sessions, session(output))
 	case m.Type != "" && m.Type != "message":
@@ -115,7 +124,7 @@ func (r *Request) add(m message) {
 		r.Context = append(r.Context, prompt)
 		if !isInjected(m.Content) {
 			r.Prompts = append(r.Prompts, prompt)
-			r.Outputs, r.sessions = nil, nil
+			r.Outputs, r.sessions, r.running.left = nil, nil, nil
 		}
 	}
 }
@@ -169,18 +178,6 @@ func isInjected(content json.RawMessage) bool {
 		}
 	}
 	return len(texts) > 0
-}
-
-var running = regexp.MustCompile(`(?m)^Process running with session ID ([0-9]{1,9})$`)
-
-// session returns the session of a command that still runs, or 0.
-func session(output string) int {
-	head, _, _ := strings.Cut(output, "\nOutput:\n")
-	if m := running.FindStringSubmatch(head); m != nil {
-		n, _ := strconv.Atoi(m[1]) // nine digits always parse as a number
-		return n
-	}
-	return 0
 }
 
 // toolText strips the lines that Codex puts before the output of a tool: they contain ids and times, so a text

@@ -28,7 +28,7 @@ import (
 //	    - reason: text
 //	    - say: text
 //	    - run: ls -la               # or {cmd, workdir, escalate, justification, yield_ms}
-//	    - wait: 1                   # up to 5 minutes for the command still running in output 1
+//	    - wait: 1                   # up to 5 minutes for the command with yield_ms still running in output 1
 //	    - patch: text               # of apply_patch
 //	    - call: {namespace: mcp__lab, name: echo, arguments: {text: ping}}
 //	    - answer: text              # or auto, {json: any}, {auto: true, text, with: {field: any}}
@@ -41,7 +41,7 @@ import (
 //	    broken: {code: text, message: text, times: 2}
 //	    incomplete: max_output_tokens
 //
-// A fault with times happens that many times in a thread; after that the items are served. In
+// A command without yield_ms is waited for as long as it takes. A fault with times happens that many times in a thread; after that the items are served. In
 // say, run, call, patch and answer, {{output 1}} is replaced by the text of the first tool
 // output since the prompt, and {{prompt REGEXP}} by the match in the prompt: the last group
 // of the expression, or the whole match if it has no groups.

@@ -65,6 +65,7 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	id := fmt.Sprintf("resp_%d_%d", len(r.Prompts), n+1)
 	s := r.stream(id)
 	switch {
+	case r.running.ask(s):
 	case st.fail != nil && fails(key, st.fail.times):
 		out.status, out.header, out.body = st.fail.status, st.fail.headers, st.fail.body
 		if out.body == "" {
@@ -153,9 +154,6 @@ func (st step) calls() int {
 	return n
 }
 
-// maxWait is the longest time, in ms, that Codex waits for a running command.
-const maxWait = 300_000
-
 // A dialect collects the events of one response, in the form of one API.
 type dialect interface {
 	begin(usage)
@@ -201,7 +199,7 @@ func write(s dialect, id string, items []item, r *Request) (last int) {
 			if it.output <= len(r.sessions) {
 				session = r.sessions[it.output-1]
 			}
-			s.call("", "write_stdin", object{"session_id": session, "chars": "", "yield_time_ms": maxWait}, callID)
+			waitFor(s, session, callID)
 		case patch:
 			s.custom("apply_patch", quote(it.text, r), callID)
 		case call:
