@@ -169,13 +169,18 @@ func (s *session) unpack(ctx context.Context, tree string, want func(path string
 	if _, err := s.run(ctx, nil, "read-tree", "--reset", tree); err != nil {
 		return err
 	}
-	out, err := s.run(ctx, nil, "ls-files", "-z")
+	listed, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	if err != nil {
+		return err
+	}
+	missing, err := s.missing(ctx, listed)
 	if err != nil {
 		return err
 	}
 	var in bytes.Buffer
-	for path := range records(out) {
-		if want(path) {
+	for entry := range records(listed) {
+		_, path, _ := strings.Cut(entry, "\t")
+		if want(path) && (missing[path] == "" || !isAttributes(path)) {
 			in.WriteString(path + "\x00")
 		}
 	}

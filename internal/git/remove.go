@@ -54,7 +54,7 @@ func (r *Repo) restore(ctx context.Context, tree string) error {
 			return err
 		}
 	}
-	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
+	if err := s.writeFiles(ctx, tree); err != nil {
 		return err
 	}
 	// The files are now the tree's. Its own .gitignore rules apply once all others

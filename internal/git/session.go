@@ -240,7 +240,7 @@ func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader,
 	case res.Reason != "":
 		return nil, "", fmt.Errorf("git %s: stopped: %s", verb, res.Reason)
 	case res.Exit != 0:
-		return out.Bytes(), "", &failure{verb: verb, exit: res.Exit, stderr: complaint}
+		return out.Bytes(), "", &failure{verb: verb, exit: res.Exit, stderr: s.repo.reason(complaint)}
 	}
 	return out.Bytes(), complaint, nil
 }

@@ -80,6 +80,9 @@ func (s *session) entries(ctx context.Context) ([]byte, error) {
 	if err := s.readTree(ctx, head); err != nil {
 		return nil, err
 	}
+	if err := s.leaveOutMissing(ctx); err != nil {
+		return nil, err
+	}
 	return s.list(ctx)
 }
 
@@ -103,8 +106,10 @@ func (s *session) markSuspect(ctx context.Context) error {
 		_, entry, _ := strings.Cut(rec, " ")
 		in.WriteString(entry + "\x00")
 	}
-	_, err = s.run(ctx, &in, "update-index", "-z", "--index-info")
-	return err
+	if _, err = s.run(ctx, &in, "update-index", "-z", "--index-info"); err != nil {
+		return err
+	}
+	return s.leaveOutMissing(ctx)
 }
 
 // commitTree commits the tree under the ref, with HEAD as its parent.
@@ -163,7 +168,11 @@ func (s *session) stageListed(ctx context.Context, listed []byte) (tree string, 
 	if err := s.apply(ctx, state); err != nil {
 		return "", nil, err
 	}
-	tree, err = s.line(ctx, "write-tree")
+	write := []string{"write-tree"}
+	if s.repo.isPartial() {
+		write = append(write, "--missing-ok")
+	}
+	tree, err = s.line(ctx, write...)
 	return tree, state, err
 }
 

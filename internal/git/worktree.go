@@ -109,7 +109,7 @@ func (s *session) fill(ctx context.Context, tree string) (head string, err error
 	if head, err = s.head(ctx); err != nil {
 		return "", err
 	}
-	if _, err := s.run(ctx, nil, "read-tree", "--reset", "-u", tree); err != nil {
+	if err := s.writeFiles(ctx, tree); err != nil {
 		return "", err
 	}
 	return head, s.resetIndex(ctx, head)
@@ -120,7 +120,7 @@ func (s *session) fill(ctx context.Context, tree string) (head string, err error
 // submodules could not be found by looking at the files, so the tree's entries for those
 // stay.
 func (s *session) resetIndex(ctx context.Context, head string) error {
-	ofTree, err := s.run(ctx, nil, "ls-files", "-z", "--stage")
+	ofTree, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -129,13 +129,18 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 		return err
 	}
 	want := make(map[string]string) // entries that no survey of the files would find
+	var edit, skip strings.Builder
 	for path := range records(ignored) {
 		want[path] = ""
 	}
-	for entry := range records(ofTree) {
+	for rec := range records(ofTree) {
+		tag, entry, _ := strings.Cut(rec, " ")
 		_, path, _ := strings.Cut(entry, "\t")
-		if _, ok := want[path]; ok || strings.HasPrefix(entry, gitlink) {
+		if _, ok := want[path]; ok || tag == "S" || strings.HasPrefix(entry, gitlink) {
 			want[path] = entry
+		}
+		if tag == "S" {
+			skip.WriteString(path + "\x00")
 		}
 	}
 	// Not with -m, which fails on ignored files. Both keep the file times of unchanged
@@ -147,7 +152,6 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 	if err != nil {
 		return err
 	}
-	var edit, skip strings.Builder
 	for entry := range records(ofHead) {
 		_, path, _ := strings.Cut(entry, "\t")
 		link := strings.HasPrefix(entry, gitlink)
@@ -171,7 +175,7 @@ func (s *session) resetIndex(ctx context.Context, head string) error {
 		}
 	}
 	if skip.Len() > 0 {
-		// The tree never has them: their absence is not a change.
+		// The absence of Plait's own and of what is left out is not a change.
 		if _, err := s.run(ctx, strings.NewReader(skip.String()), "update-index", "-z", "--skip-worktree",
 			"--stdin"); err != nil {
 			return err
