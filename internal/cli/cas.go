@@ -132,6 +132,9 @@ the blob, plait gc may delete it after the grace period (an hour by default).`,
 					return badUsage{err}
 				}
 				defer f.Close()
+				if info, err := f.Stat(); err == nil && info.IsDir() {
+					return usagef("%s is a directory, not a file", safe(args[0]))
+				}
 				in = f
 			}
 			s, err := a.openStore(ctx)

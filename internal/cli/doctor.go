@@ -21,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // A Finding is one line of doctor.
@@ -113,14 +114,14 @@ func (a *app) examine(ctx context.Context) []Finding {
 	}
 	if err == nil && a.program.Doctor == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "does not exist yet", "")
-		return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
+		return slices.Concat(out, a.examinePlace(ctx, home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return slices.Concat(out, a.examinePlace(home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
+	return slices.Concat(out, a.examinePlace(ctx, home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
 }
 
 // examineCodex looks for Codex. If it is missing, or not logged in, that is a warning: other agents and --offline
@@ -199,7 +200,7 @@ func (a *app) examineClaude(ctx context.Context) []Finding {
 }
 
 // examinePlace checks the workspace and the programs.
-func (a *app) examinePlace(home string) []Finding {
+func (a *app) examinePlace(ctx context.Context, home string) []Finding {
 	var out []Finding
 	say := sayer(&out)
 	dir, err := os.Getwd()
@@ -217,7 +218,11 @@ func (a *app) examinePlace(home string) []Finding {
 		}
 	}
 	path, err := exec.LookPath("git")
-	say("git", err, path, "install git: flows that look at repositories need it")
+	do := "install git: flows that look at repositories need it"
+	if _, unusable := worktree.UnderGit(ctx, dir); unusable != nil {
+		err, do = unusable, "" // it says what to do
+	}
+	say("git", err, path, do)
 	return out
 }
 

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -91,8 +90,8 @@ func (a *app) text(flag string) (string, error) {
 		if err != nil {
 			return "", usagef("read prompt: %w", err)
 		}
-		if !utf8.Valid(data) {
-			return "", usagef("read prompt: not UTF-8 text")
+		if !store.IsText(string(data)) {
+			return "", usagef("read prompt: not UTF-8 text, or it has a NUL")
 		}
 		return string(data), nil
 	}
@@ -245,7 +244,11 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
 			}
-			if note := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace)); note != "" && !f.quiet && !a.json {
+			note, err := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace))
+			if err != nil {
+				return badUsage{err}
+			}
+			if note != "" && !f.quiet && !a.json {
 				fmt.Fprintln(a.err, "note: "+note)
 			}
 			if err := a.consent(w, found, f.trust); err != nil {

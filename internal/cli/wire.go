@@ -53,6 +53,10 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, cause),
 			"set PLAIT_HOME to a directory that you can write to")
 	}
+	if errors.Is(err, store.ErrCorrupt) { // verify could not open it either
+		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, err),
+			"restore plait.db from a copy, or set PLAIT_HOME to another directory")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the record in %s: %w", home, err)
 	}

@@ -64,25 +64,56 @@ func Workspace(dir string) (string, error) {
 // does not show a directory that only run made. It does show what a person adds: config.yaml and flows.
 const gitignore = "# written by plait: what is listed here is local to this copy\n/.gitignore\ntasks/\nworktrees/\n"
 
-// Init creates the .plait directory of a workspace and reports whether it is new.
-// home must not be inside the workspace: agents can write there.
+// Init creates the .plait directory of a workspace and reports whether it is new. Nothing is written through a link
+// that leads out of the workspace. home must not be inside the workspace: agents can write there.
 func Init(workspace, home string) (created bool, err error) {
 	if err := Outside(workspace, home); err != nil {
 		return false, err
 	}
-	dir := filepath.Join(workspace, ".plait")
-	if err := os.Mkdir(dir, 0o755); err == nil {
+	if created, err = initialize(workspace); err != nil {
+		err = fmt.Errorf("make workspace: %w", err)
+	}
+	return created, err
+}
+
+func initialize(workspace string) (created bool, err error) {
+	root, err := os.OpenRoot(workspace)
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	if err := root.Mkdir(".plait", 0o755); err == nil {
 		created = true
 	} else if !errors.Is(err, fs.ErrExist) {
-		return false, fmt.Errorf("make workspace: %w", err)
+		return false, err
 	}
-	ignore := filepath.Join(dir, ".gitignore")
-	if _, err := os.Lstat(ignore); errors.Is(err, fs.ErrNotExist) {
-		if err := os.WriteFile(ignore, []byte(gitignore), 0o644); err != nil {
-			return created, fmt.Errorf("make workspace: %w", err)
+	for _, dir := range []string{".plait", ".plait/tasks", ".plait/worktrees"} {
+		if err := checkOwn(root, dir); err != nil {
+			return created, err
 		}
 	}
+	const ignore = ".plait/.gitignore"
+	if _, err := root.Lstat(ignore); errors.Is(err, fs.ErrNotExist) {
+		return created, root.WriteFile(ignore, []byte(gitignore), 0o644)
+	}
 	return created, nil
+}
+
+// checkOwn refuses what is no directory of the workspace, in a place where we write.
+func checkOwn(root *os.Root, dir string) error {
+	info, err := root.Stat(dir)
+	to, _ := root.Readlink(dir)
+	switch {
+	case to == "" && errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil && to != "":
+		return fmt.Errorf("%s is a link to %s, which leads out of the workspace or to nothing: make it a directory", dir, to)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a directory: remove it", dir)
+	}
+	return nil
 }
 
 // resolveLinks returns path with the links resolved in those parts of it that exist.

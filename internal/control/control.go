@@ -155,9 +155,17 @@ type Spec struct {
 // Begin makes a pending root thread. It checks that every role has an agent
 // before anything is written.
 func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
-	for what, s := range map[string]string{"the path of the workspace": s.Workspace, "the path of the tree": s.Tree} {
-		if !store.IsText(s) {
-			return store.Thread{}, usage("%s is not valid UTF-8, or has a NUL: %.40q", what, s)
+	for what, s := range map[string]string{"the path of the workspace": s.Workspace, "the path of the tree": s.Tree, "the prompt": s.Prompt} {
+		if err := checkText(what, s); err != nil {
+			return store.Thread{}, err
+		}
+	}
+	for _, dir := range []string{s.Workspace, s.Tree} {
+		if dir == "" {
+			continue
+		}
+		if _, err := worktree.UnderGit(ctx, dir); err != nil {
+			return store.Thread{}, usage("%w", err)
 		}
 	}
 	if c.cfg.NoAgents != nil && s.Options.On != OnTeam {
@@ -221,6 +229,14 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	}
 	begun = true
 	return row, c.begun(ctx, row)
+}
+
+// checkText refuses what cannot be kept in every store, or be shown.
+func checkText(what, s string) error {
+	if store.IsText(s) {
+		return nil
+	}
+	return usage("%s is not valid UTF-8, or has a NUL: %.40q", what, s)
 }
 
 // newID returns the id of a new task: the one asked for, or a generated one.

@@ -98,6 +98,9 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
 	}
+	if err := checkText("the prompt", r.Prompt); err != nil {
+		return store.Thread{}, err
+	}
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("drive thread %s: %w", id, err)

@@ -161,6 +161,9 @@ func (c *Controller) addPrompt(ctx context.Context, row store.Thread, f Fork, no
 	if f.Prompt == "" {
 		return row, nil, nil
 	}
+	if err := checkText("the prompt", f.Prompt); err != nil {
+		return row, nil, err
+	}
 	tip, err := c.reader.Tip(ctx, row.Head)
 	if err != nil {
 		return row, nil, err

@@ -10,8 +10,12 @@ import (
 )
 
 // InTurn returns why parts of a flow that change files take turns in a directory, "" if they do not: without
-// git they cannot have their own working trees.
-func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) string {
+// git they cannot have their own working trees. It is an error if the directory's repository cannot be used.
+func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) (string, error) {
+	under, err := worktree.UnderGit(ctx, dir)
+	if under || err != nil {
+		return "", err
+	}
 	defs := map[string]*flow.Definition{}
 	for name, text := range b.Flows {
 		def := new(flow.Definition)
@@ -20,12 +24,12 @@ func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) st
 		}
 	}
 	for _, def := range defs {
-		if contends(def, func(name string) *flow.Definition { return defs[name] }) && !worktree.UnderGit(ctx, dir) {
+		if contends(def, func(name string) *flow.Definition { return defs[name] }) {
 			return "This directory is not in a git repository: agents that change files work in it one after another. " +
-				"In one, each gets a worktree of its own."
+				"In one, each gets a worktree of its own.", nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // contends reports whether several parts of a flow may change files at the same time.

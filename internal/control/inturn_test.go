@@ -33,17 +33,17 @@ func TestInTurn(t *testing.T) {
 		"one by one": {replaceOnce(bothWrite, "parallel", "serial"), false},
 		"no fork":    {loop, false},
 	} {
-		if got := c.InTurn(t.Context(), mustPack(t, x.yaml).Bundle, h.dir); (got != "") != x.want {
-			t.Errorf("%s: it says %q", name, got)
+		if got, err := c.InTurn(t.Context(), mustPack(t, x.yaml).Bundle, h.dir); (got != "") != x.want || err != nil {
+			t.Errorf("%s: it says %q, %v", name, got, err)
 		}
 	}
 	def, _ := flow.BuiltIn("orchestrate")
 	plans, err := Pack(def)
-	if got := c.InTurn(t.Context(), plans.Bundle, h.dir); got == "" || err != nil {
+	if got, _ := c.InTurn(t.Context(), plans.Bundle, h.dir); got == "" || err != nil {
 		t.Errorf("of agents that a plan starts it says %q, %v", got, err)
 	}
 	h.repository()
-	if got := c.InTurn(t.Context(), mustPack(t, bothWrite).Bundle, h.dir); got != "" {
-		t.Errorf("with git it says %q", got)
+	if got, err := c.InTurn(t.Context(), mustPack(t, bothWrite).Bundle, h.dir); got != "" || err != nil {
+		t.Errorf("with git it says %q, %v", got, err)
 	}
 }

@@ -43,7 +43,14 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 		f.Files, f.Problems = files, problems
 		return f, err
 	}
-	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" {
+	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" || name == "." || name == ".." {
+		file := filepath.FromSlash(name)
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(dir, file)
+		}
+		if info, err := os.Stat(file); err == nil && info.IsDir() {
+			return Found{}, usage("%s is a directory, and has no index.yaml: name a flow's file", name)
+		}
 		return Found{}, fmt.Errorf("no such file: %s: %w", name, store.ErrNotFound)
 	}
 	if h, ok, err := c.keptHash(ctx, name); err != nil {

@@ -114,7 +114,9 @@ func (c *Controller) beginReplay(ctx context.Context, r *Replay) (err error) {
 			break
 		}
 	}
-	if !worktree.UnderGit(ctx, r.Of.Workspace) {
+	if under, err := worktree.UnderGit(ctx, r.Of.Workspace); err != nil {
+		return usage("%w", err)
+	} else if !under {
 		return usage("%s is not in a git repository, so the files that it began with are not known", worktree.Of(r.Of))
 	}
 	if tree == "" {

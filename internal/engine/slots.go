@@ -156,7 +156,7 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 			return err
 		}
 		place.tree = tree
-		if !worktree.UnderGit(ctx, top) {
+		if under, _ := worktree.UnderGit(ctx, top); !under {
 			held, err := s.anyOf(ctx, "tree-"+dag.Sum([]byte(top)).Short())
 			if err != nil {
 				return err

@@ -32,10 +32,10 @@ func ParseLimits(pairs []string) (Limits, error) {
 		}
 		l, problems := DecodeLimits(doc.Content[0], "")
 		switch {
+		case strings.HasPrefix(value, "-"), len(problems) == 0 && l == Limits{}:
+			return all, fmt.Errorf("%s would be no limit: want more than 0", pair)
 		case len(problems) > 0:
 			return all, errors.New(problems[0].Message)
-		case l == Limits{}:
-			return all, fmt.Errorf("%s would be no limit: want at least 1", pair)
 		}
 		all = all.With(l)
 	}

@@ -62,9 +62,11 @@ import (
 // ErrNone reports that a directory is not in a work tree.
 var ErrNone = errors.New("no git work tree")
 
-// ErrNoGit reports that git is not installed. It matches ErrNone: without git
-// there are no work trees.
-var ErrNoGit = fmt.Errorf("git not found in PATH: %w", ErrNone)
+// ErrNoGit reports that there is a work tree, but no program to work with it.
+var ErrNoGit = errors.New("this is a Git repository, and git is not in PATH: install it")
+
+// ErrBare reports that a directory is in a repository without a work tree. It matches ErrRefused.
+var ErrBare = fmt.Errorf("%w: it is bare, without files to work on: make a worktree with: git worktree add DIR", ErrRefused)
 
 // ErrRefused is matched by every error about a repository that leads elsewhere or
 // has an unknown format, and by those about a request that is refused.
@@ -87,7 +89,7 @@ type Repo struct {
 }
 
 // Open opens the work tree that contains dir. The error matches ErrNone if there
-// is none or git is missing, and ErrRefused if it cannot be trusted.
+// is none, ErrNoGit if git is missing, and ErrRefused if it cannot be trusted.
 func Open(ctx context.Context, dir string) (*Repo, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {

@@ -367,7 +367,7 @@ func TestOwnProgram(t *testing.T) {
 		t.Errorf("Open returned %v", err)
 	}
 	t.Setenv("PATH", newDir(t))
-	if _, err := git.Open(context.Background(), dir); !errors.Is(err, git.ErrNoGit) || !errors.Is(err, git.ErrNone) {
+	if _, err := git.Open(context.Background(), dir); !errors.Is(err, git.ErrNoGit) || errors.Is(err, git.ErrNone) {
 		t.Errorf("Open without git returned %v", err)
 	}
 }

@@ -34,6 +34,9 @@ const (
 func findWorkTree(dir string) (place, error) {
 	for ; ; dir = filepath.Dir(dir) {
 		at, err := placeAt(dir)
+		if errors.Is(err, ErrNone) && isBare(dir) {
+			return place{}, ErrBare
+		}
 		if !errors.Is(err, ErrNone) {
 			return at, err
 		}
@@ -41,6 +44,13 @@ func findWorkTree(dir string) (place, error) {
 			return place{}, ErrNone
 		}
 	}
+}
+
+// isBare reports whether dir is itself a git directory.
+func isBare(dir string) bool {
+	head, err := readSmall(filepath.Join(dir, "HEAD"))
+	named := strings.HasPrefix(head, "ref: refs/") || head != "" && strings.Trim(head, "0123456789abcdef\n") == ""
+	return err == nil && named && exists(dir, "objects") && exists(dir, "refs")
 }
 
 // placeAt reads the .git of dir.

@@ -72,7 +72,7 @@ func (d *desk) do(o order) tea.Msg {
 		row, err := d.cfg.Begin(d.ctx, o.flow, o.prompt, o.offline)
 		b := begun{row: row, err: d.cfg.Program.Named(err)}
 		if bundle, e := d.cfg.Control.Reader().Bundle(d.ctx, row.Bundle); err == nil && e == nil {
-			b.said = d.cfg.Control.InTurn(d.ctx, *bundle, cmp.Or(row.Tree, row.Workspace))
+			b.said, _ = d.cfg.Control.InTurn(d.ctx, *bundle, cmp.Or(row.Tree, row.Workspace))
 		}
 		return b
 	case retry:

@@ -101,7 +101,11 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 		for _, w := range p.found.Problems {
 			warned = append(warned, w.Message)
 		}
-		if note := s.cfg.Control.InTurn(ctx, p.spec.Bundle, cmp.Or(p.spec.Tree, p.spec.Workspace)); note != "" {
+		note, err := s.cfg.Control.InTurn(ctx, p.spec.Bundle, cmp.Or(p.spec.Tree, p.spec.Workspace))
+		if err != nil {
+			return conflict("%v", err)
+		}
+		if note != "" {
 			warned = append(warned, note)
 		}
 		return answer(w, "run.check", map[string]any{"flow": p.found.Bundle.Name, "bundle": p.found.Object.Hash,

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -40,6 +42,7 @@ type route struct {
 type field struct {
 	Name, Type, About string
 	Required          bool
+	Many              bool // may be given more than once
 }
 
 // api reports whether a route answers in JSON.
@@ -66,7 +69,12 @@ func (s *Server) handle(rt route) http.Handler {
 				return
 			}
 		}
-		if !rt.api() && s.copy == nil {
+		if rt.api() {
+			if err := rt.checkQuery(r); err != nil {
+				s.fail(w, r, rt, err)
+				return
+			}
+		} else if s.copy == nil {
 			// The position is read before the data, so that the page misses no event.
 			pos, err := s.cfg.Store.Wait(r.Context(), -1)
 			if err != nil {
@@ -191,6 +199,25 @@ func (rt route) readBody(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	r.Body = io.NopCloser(bytes.NewReader(data))
+	return nil
+}
+
+// checkQuery refuses a query with a parameter that is not listed in the table, or is given twice: a misspelt filter
+// would list everything.
+func (rt route) checkQuery(r *http.Request) error {
+	given, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return badRequest("the query: %v", err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		i := slices.IndexFunc(rt.Query, func(f field) bool { return f.Name == key })
+		switch {
+		case i < 0:
+			return badRequest("the query: unknown parameter %q", key)
+		case len(given[key]) > 1 && !rt.Query[i].Many:
+			return badRequest("the query: %s is given %d times", key, len(given[key]))
+		}
+	}
 	return nil
 }
 

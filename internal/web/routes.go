@@ -150,7 +150,7 @@ func (s *Server) otherRoutes() []route {
 		get("/api/v1/events", "the journal as server-sent events, from now on or after Last-Event-ID", "",
 			s.events, taskField,
 			field{Name: "thread", Type: "string", About: "only events of this thread"},
-			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once"},
+			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once", Many: true},
 			field{Name: "after", Type: "integer", About: "begin after this position"}),
 		get("/api/v1/hosts", "the machines that unfinished tasks run on, or were interrupted on", "host.list",
 			s.listHosts),

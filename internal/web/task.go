@@ -116,7 +116,7 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread)
 		return err
 	}
 	if body.Driven {
-		body.InTurn = s.cfg.Control.InTurn(ctx, *b, cmp.Or(row.Tree, row.Workspace))
+		body.InTurn, _ = s.cfg.Control.InTurn(ctx, *b, cmp.Or(row.Tree, row.Workspace))
 	}
 	if body.Prompt, err = s.views.ThreadPrompt(ctx, row); err != nil {
 		return err

@@ -29,7 +29,7 @@ type Branch struct {
 // are none.
 func (t *Trees) Branches(ctx context.Context, workspace, task string, merged map[string]bool) ([]Branch, error) {
 	repo, err := git.Open(ctx, workspace)
-	if noRepository(err) {
+	if noRepository(err) || errors.Is(err, git.ErrNoGit) {
 		return nil, nil
 	}
 	if err != nil {

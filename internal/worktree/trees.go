@@ -1,6 +1,7 @@
 package worktree
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,21 +18,24 @@ import (
 )
 
 // worktreeDir returns the directory in the worktree of row that corresponds to tree in its
-// repository. ok is false if tree is not under git.
-func worktreeDir(ctx context.Context, row store.Thread, tree string) (dir string, ok bool) {
+// repository, or "" if tree is not under git.
+func worktreeDir(ctx context.Context, row store.Thread, tree string) (string, error) {
 	repo, err := git.Open(ctx, tree)
+	if errors.Is(err, git.ErrNoGit) {
+		return "", err
+	}
 	if err != nil {
-		return "", false
+		return "", nil
 	}
 	inside, err := filepath.EvalSymlinks(tree)
 	if err != nil {
-		return "", false
+		return "", nil
 	}
 	rel, err := filepath.Rel(repo.Root(), inside)
 	if err != nil || !filepath.IsLocal(rel) && rel != "." {
-		return "", false
+		return "", nil
 	}
-	return filepath.Join(root(row), rel), true
+	return filepath.Join(root(row), rel), nil
 }
 
 // TreeIn returns the path of a directory in the thread's own worktree; inside is its path in the repository.
@@ -67,10 +71,8 @@ func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, er
 		rel, err := filepath.Rel(top, parent.Tree)
 		return filepath.Join(root(row), rel), err
 	}
-	if dir, ok := worktreeDir(ctx, row, Of(parent)); ok {
-		return dir, nil
-	}
-	return parent.Tree, nil
+	dir, err := worktreeDir(ctx, row, Of(parent))
+	return cmp.Or(dir, parent.Tree), err
 }
 
 // PlaceFork returns the tree in which next works, a user's fork of row that writes: its own worktree if the
@@ -84,9 +86,9 @@ func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, 
 	if _, _, made := Made(row); row.Tree != "" && !made {
 		base = row.Tree
 	}
-	dir, ok := worktreeDir(ctx, next, base)
-	if !ok {
-		return row.Tree, nil
+	dir, err := worktreeDir(ctx, next, base)
+	if dir == "" {
+		return row.Tree, err
 	}
 	left, err := t.Left(ctx, next.Head, dag.Hash{})
 	if err == nil && left == "" && Own(row) {

@@ -20,6 +20,7 @@ package worktree
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -55,10 +56,13 @@ func New(cfg Config) *Trees { return &Trees{cfg: cfg} }
 func Of(row store.Thread) string { return cmp.Or(row.Tree, row.Workspace) }
 
 // UnderGit reports whether a directory is in a git repository, so that threads can have their own
-// worktrees.
-func UnderGit(ctx context.Context, dir string) bool {
+// worktrees. It is an error if it is in one with which a person must do something first: git is missing, or it is bare.
+func UnderGit(ctx context.Context, dir string) (bool, error) {
 	_, err := git.Open(ctx, dir)
-	return err == nil
+	if errors.Is(err, git.ErrNoGit) || errors.Is(err, git.ErrBare) {
+		return false, err
+	}
+	return err == nil, nil
 }
 
 // Before returns the name of the snapshot before a thread's n-th attempt.

@@ -191,8 +191,23 @@ func TestWithoutGitThereIsNothingToSnapshot(t *testing.T) {
 	if tree, err := h.trees.Hold(t.Context(), h.root, "held"); !errors.Is(err, git.ErrNone) {
 		t.Errorf("Hold: %q, %v", tree, err)
 	}
-	if worktree.UnderGit(t.Context(), h.dir) {
-		t.Error("the directory is said to be under git")
+	if under, err := worktree.UnderGit(t.Context(), h.dir); under || err != nil {
+		t.Errorf("the directory is said to be under git, %v", err)
+	}
+}
+
+// TestWithoutTheProgram checks that a repository without git is not taken for a directory without a repository, where
+// paths would work in one tree.
+func TestWithoutTheProgram(t *testing.T) {
+	h := newSite(t, true, files{"f": "1"})
+	t.Setenv("PATH", t.TempDir())
+	if under, err := worktree.UnderGit(t.Context(), h.dir); under || !errors.Is(err, git.ErrNoGit) {
+		t.Errorf("UnderGit: %v, %v", under, err)
+	}
+	path := h.root
+	path.ID += "/a"
+	if dir, err := h.trees.Place(t.Context(), h.root, path); !errors.Is(err, git.ErrNoGit) {
+		t.Errorf("Place: %q, %v", dir, err)
 	}
 }
 

@@ -99,6 +99,45 @@ func TestReadOnlyDisk(t *testing.T) {
 	readOnly(t, dir, append(small, large))
 }
 
+// TestReadsFullDisk checks that a store on a full disk, with no room for what SQLite opens it with, can be read, and
+// says why it takes nothing.
+func TestReadsFullDisk(t *testing.T) {
+	dir := smallDisk(t, "4m")
+	small, large := filled(t, dir, 3)
+	ballast := filepath.Join(dir, "ballast")
+	for size := 1 << 20; size > 0; size /= 2 {
+		for f, err := os.OpenFile(ballast, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil; {
+			_, err = f.Write(make([]byte, size))
+			f.Close()
+			if err == nil {
+				f, err = os.OpenFile(ballast, os.O_APPEND|os.O_WRONLY, 0o600)
+			}
+		}
+	}
+	s, err := sqlite.OpenHome(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range append(small, large) {
+		if _, err := s.Get(t.Context(), h); err != nil {
+			t.Error(err)
+		}
+	}
+	o := object("no room", store.Blob)
+	if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{o}}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a commit returned %v", err)
+	}
+	s.Close()
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, dir)
+	defer again.Close()
+	if err := again.Commit(t.Context(), store.Batch{Objects: []store.Object{o}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReadOnly opens a store while another process writes to it, and afterwards.
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,23 @@ import (
 var (
 	errClosed   = errors.New("store is closed")
 	errReadOnly = fmt.Errorf("store is read-only: %w", syscall.EROFS)
+	errFull     = fmt.Errorf("disk full: %w", syscall.ENOSPC)
 )
+
+// unwritable returns why a file system has no room for the files with which SQLite opens a database, or does not take
+// them; nil if err says neither.
+func unwritable(err error) error {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return errReadOnly
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), sqlite.ErrCode(err) == sqlite.ResultIOErrSHMSize:
+		return errFull
+	}
+	return nil
+}
+
+// readOnly returns why nothing can be written.
+func (s *Store) readOnly() error { return cmp.Or(s.cfg.why, errReadOnly) }
 
 // isSQLite reports whether err is SQLite's rather than ours.
 func isSQLite(err error) bool {
@@ -33,7 +50,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	switch code := sqlite.ErrCode(err); code.ToPrimary() {
 	case sqlite.ResultFull:
-		return fmt.Errorf("disk full: %w", syscall.ENOSPC)
+		return errFull
 	case sqlite.ResultReadOnly:
 		return fmt.Errorf("%s cannot be written: %w", s.database(), syscall.EROFS)
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:

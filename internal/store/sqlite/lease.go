@@ -38,7 +38,7 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 	switch {
 	case err != nil:
 	case s.cfg.ReadOnly:
-		err = errReadOnly
+		err = s.readOnly()
 	case !store.LeaseName(name):
 		err = errLeaseName
 	}

@@ -45,6 +45,7 @@ type Config struct {
 	Dir      string           // created, readable by its owner only, if missing
 	Now      func() time.Time // nil: time.Now
 	ReadOnly bool             // open an existing store and change nothing in it
+	why      error            // why it is read-only, if that was not asked for
 }
 
 const (
@@ -111,12 +112,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// OpenHome opens the store in dir, read-only if it exists on a read-only file system.
+// OpenHome opens the store in dir, read-only if it exists on a file system that is read-only or full.
 func OpenHome(ctx context.Context, dir string) (store.Store, error) {
 	s, err := Open(ctx, Config{Dir: dir})
-	if errors.Is(err, syscall.EROFS) {
+	if why := unwritable(err); why != nil {
 		if _, missing := os.Stat(filepath.Join(dir, "plait.db")); missing == nil {
-			s, err = Open(ctx, Config{Dir: dir, ReadOnly: true})
+			read, failed := Open(ctx, Config{Dir: dir, ReadOnly: true, why: why})
+			if failed == nil {
+				return read, nil
+			}
+			err = errors.Join(why, failed)
 		}
 	}
 	if err != nil {

@@ -44,7 +44,7 @@ func (s *Store) stage(ctx context.Context, pin string, r io.Reader) (h dag.Hash,
 	case pin == "" || !store.IsText(pin):
 		return h, 0, fmt.Errorf("pin %q: %w", pin, store.ErrInvalid)
 	case s.cfg.ReadOnly:
-		return h, 0, errReadOnly
+		return h, 0, s.readOnly()
 	}
 	if err := s.alive(ctx); err != nil {
 		return h, 0, err

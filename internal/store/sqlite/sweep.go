@@ -137,7 +137,7 @@ func (s *Store) Compact(ctx context.Context, grace time.Duration) error {
 	before := s.cfg.Now().Add(-grace)
 	err := s.alive(ctx)
 	if err == nil && s.cfg.ReadOnly {
-		err = errReadOnly
+		err = s.readOnly()
 	}
 	for _, step := range []func(context.Context, time.Time) error{s.dropOrphans, s.dropTemps, s.vacuum} {
 		if err == nil {

@@ -52,7 +52,7 @@ func (s *Store) submit(ctx context.Context, m mode, run func(*tx) error) error {
 		return err
 	}
 	if s.cfg.ReadOnly {
-		return errReadOnly
+		return s.readOnly()
 	}
 	r := newRequest(ctx, m, run)
 	select {
