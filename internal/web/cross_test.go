@@ -212,6 +212,9 @@ func TestProblems(t *testing.T) {
 		"/nothing": 404, "/tasks/x": 404, "/threads/01JD0000000000000000000000": 404, "/steps/abc": 404, "/blobs/" + strings.Repeat("0", 64): 404, "/static/x.js": 404,
 		"/tasks?state=<b>": 400, "/tasks?all=maybe": 400, "/tasks?after=x": 400, "/tasks?limit=0": 400, "/tasks/" + row.ID + "?tab=%3Cb%3E": 400, "/threads/" + row.ID + "?from=x": 400, "/static/%2e%2e": 404,
 		"/api/v1/tasks/x": 404, "/api/v1/gates/x": 404, "/api/v1/nothing": 404, "/api/v1/tasks?state=x": 400, "/api/v1/tasks?limit=x": 400, "/api/v1/events?after=x": 400, "/api/v1/events?after=-1": 400,
+		"/api/v1/tasks?stat=failed": 400, "/api/v1/tasks?limit=5&limit=6": 400, "/api/v1/tasks?Limit=5": 400, "/api/v1/tasks?%zz": 400, "/api/v1/tasks?a;b": 400,
+		"/api/v1/hosts?all=true": 400, "/api/v1/events?type=step.created&after=0&after=0": 400, "/api/v1/openapi.json?v=2": 400,
+		"/api/v1/threads/" + row.ID + "?from=1": 400,
 		"/api/v1/tasks/" + row.ID + "/cancel": 405, "/api/v1/steps/" + row.Head.String() + "x": 404,
 	} {
 		res := s.get(path)
