@@ -175,7 +175,7 @@ func fromFrontMatter(front, body string, result agent.Result, plans bool) (answe
 
 // decodeFrontMatter reads YAML that has only JSON values. Its errors count lines from the opening "---".
 func decodeFrontMatter(front string) (any, error) {
-	root, err := yamldoc.Parse([]byte(front))
+	root, err := yamldoc.Parse([]byte("\n" + front))
 	var v any
 	switch {
 	case err != nil:
@@ -183,10 +183,6 @@ func decodeFrontMatter(front string) (any, error) {
 		return nil, errors.New("want fields, one a line, like $status: done")
 	default:
 		v, err = yamldoc.Value(root, maxMetaDepth)
-	}
-	var bad *yamldoc.Error
-	if errors.As(err, &bad) {
-		bad.Line++
 	}
 	return v, err
 }

@@ -71,7 +71,11 @@ func TestUnreadableAnswers(t *testing.T) {
 		{"a bar of progress before", "10 %\r100 %\r$status: failed\r", notOne},
 		{"front matter with a number", "---\n$status: failed\nat: 1732635660123456789\n---\n",
 			`line 3: "at": number 1732635660123456789 cannot be kept exactly; put it in quotes`},
-		{"front matter with a key twice", "---\na: 1\na: 2\n---\n", "line 3: duplicate key a"},
+		{"front matter with a key twice", "---\na: 1\na: 2\n---\n", "line 3: duplicate key a, first on line 2"},
+		{"front matter with half of a character", "---\na: 1\nb: \"\\ud83d\"\n---\n", `line 3: \ud83d and the like`},
+		{"front matter with an open quote", "---\na: \"x\nb: 1\n---\n", "the quotation mark opened on line 2 is never"},
+		{"front matter with another escape", "---\na: \"\\d\"\n---\n", `line 2: unknown escape \d: use single quotes`},
+		{"front matter with a mode", "---\nmode: 0644\n---\n", `line 2: "mode": 0644 is not the same number in every`},
 		{"an escape in front matter", "---\n\x1b[31m$status: failed\n---\n", "front matter: line 2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,6 +112,7 @@ func TestReadableAnswers(t *testing.T) {
 		{"the same in front matter", "---\n$status: failed\nat: 1.7326356605e+18\n---\n",
 			`{"$status":"failed","at":1732635660500000000}`},
 		{"a whole character", `{"$status":"failed","cut":"\ud83d\ude00"}`, `{"$status":"failed","cut":"😀"}`},
+		{"the same in front matter", `---` + "\n" + `"cut": "\ud83d\ude00"` + "\n---\n", `{"$status":"done","cut":"😀"}`},
 		{"55 levels", `{"a":` + strings.Repeat("[", 55) + strings.Repeat("]", 55) + `}`,
 			`{"$status":"done","a":` + strings.Repeat("[", 55) + strings.Repeat("]", 55) + `}`},
 		{"a bare fence", "```\n{\"$status\":\"failed\"}\n```", `{"$status":"failed"}`},

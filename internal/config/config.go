@@ -183,7 +183,7 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 	var bad *yamldoc.Error
 	switch {
 	case errors.As(err, &bad):
-		return []flow.Problem{{File: file, Line: 1, Col: 1, Code: "BAD_YAML", Message: bad.Error()}}
+		return []flow.Problem{problem(file, "BAD_YAML", bad)}
 	case root == nil:
 		return nil
 	case root.Kind != yaml.MappingNode:
@@ -293,10 +293,9 @@ func named[T any](file string, val *yaml.Node, wrong string, to map[string]Value
 
 func (s *Settings) machine(file string, val *yaml.Node) []flow.Problem {
 	if val.Kind == yaml.MappingNode && len(val.Content) == 2 && val.Content[0].Value == "maxConcurrent" {
-		n := 0
-		if num := val.Content[1]; num.Kind == yaml.ScalarNode && num.ShortTag() == "!!int" && num.Decode(&n) == nil &&
-			n >= 0 && n <= 1024 {
-			s.Machine = Value[int]{n, fmt.Sprintf("%s:%d", file, val.Line)}
+		number, _ := yamldoc.Scalar(val.Content[1])
+		if n, ok := number.(int64); ok && n >= 0 && n <= 1024 {
+			s.Machine = Value[int]{int(n), fmt.Sprintf("%s:%d", file, val.Line)}
 			return nil
 		}
 	}

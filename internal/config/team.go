@@ -62,9 +62,12 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 func decodeTeam(n *yaml.Node, name string, t *Team) string {
 	switch name {
 	case "maxGB":
-		if n.ShortTag() != "!!int" || n.Decode(&t.MaxGB) != nil || t.MaxGB < 0 {
+		number, _ := yamldoc.Scalar(n)
+		gb, ok := number.(int64)
+		if !ok || gb < 0 {
 			return "a number of GB, 0 for any"
 		}
+		t.MaxGB = int(gb)
 		return ""
 	case "directories":
 		t.Directories = nil

@@ -148,7 +148,7 @@ func TestLargeForksAreRight(t *testing.T) {
 
 func TestHostileIncludes(t *testing.T) {
 	src := files{"loop.yaml": "x: !include other.yaml", "other.yaml": "y: !include loop.yaml", "bad.yaml": "a: [",
-		"bytes.md": "\xff"}
+		"bytes.md": "\xff", "yaml.json": "{a: 1}"}
 	for i := range 20 {
 		src[fmt.Sprintf("d%d.yaml", i)] = fmt.Sprintf("{a: !include d%d.yaml, b: !include d%d.yaml}", i+1, i+1)
 	}
@@ -156,6 +156,7 @@ func TestHostileIncludes(t *testing.T) {
 		{"loop", "loop.yaml", "other.yaml", "BAD_INCLUDE"},
 		{"depth", "d0.yaml", "d7.yaml", "BAD_INCLUDE"},
 		{"bad yaml inside", "bad.yaml", "bad.yaml", "BAD_YAML"},
+		{"YAML in a file of JSON", "yaml.json", "yaml.json", "BAD_YAML"},
 		{"bad text", "bytes.md", "flow.yaml", "BAD_INCLUDE"},
 	}
 	for _, tt := range tests {
@@ -171,6 +172,15 @@ func TestHostileIncludes(t *testing.T) {
 			}
 			t.Errorf("no %s in %s: %v", tt.code, tt.file, problems)
 		})
+	}
+}
+
+// A file of JSON is read as JSON, which YAML does not include whole.
+func TestIncludedJSON(t *testing.T) {
+	src := files{"schema.json": "{\"properties\":\n\t{\"$status\": {\"const\": \"ok\", \"title\": \"\\ud83d\\ude00 \x7f\"}}}"}
+	d, problems := flow.Parse(src, "flow.yaml", []byte(edited(4, "  a: {frontmatter: !include schema.json}")))
+	if len(problems) > 0 || !strings.Contains(string(d.Roles["a"].Frontmatter), "😀 \x7f") {
+		t.Errorf("%v", problems)
 	}
 }
 

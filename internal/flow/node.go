@@ -3,6 +3,7 @@ package flow
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -237,15 +238,29 @@ func (r *reader) count(n *yaml.Node, what string) (v int64, ok bool) {
 	if isNull(rn) || isBroken(rn) {
 		return 0, false
 	}
-	if rn.Kind != yaml.ScalarNode || rn.ShortTag() != "!!int" || rn.Decode(&v) != nil {
+	if rn.ShortTag() != "!!int" {
 		r.report(n, codeWrongType, "%s must be a whole number, not %s", what, kindOf(rn))
 		return 0, false
 	}
-	if v < 0 || v >= maxExact || v > math.MaxInt {
-		r.report(n, codeBadLimit, "%s must be from 0 to 2^53-1, not %s", what, rn.Value)
+	number, _ := yamldoc.Scalar(rn)
+	v, ok = number.(int64)
+	if !ok || v < 0 || v > math.MaxInt {
+		r.report(n, codeBadLimit, `%s must be from 0 to 2^53-1, without leading zeros and "_", not %s`, what, rn.Value)
 		return 0, false
 	}
 	return v, true
+}
+
+// numeral returns the text of a scalar; that of a number as people write it.
+func numeral(n *yaml.Node) (string, error) {
+	if tag := n.ShortTag(); tag != "!!int" && tag != "!!float" {
+		return n.Value, nil
+	}
+	v, err := yamldoc.Scalar(n)
+	if bad := new(yamldoc.Error); errors.As(err, &bad) {
+		return "", errors.New(bad.Message)
+	}
+	return fmt.Sprint(v), err
 }
 
 func (r *reader) duration(n *yaml.Node, what string) Duration {
@@ -257,7 +272,11 @@ func (r *reader) duration(n *yaml.Node, what string) Duration {
 		r.report(n, codeWrongType, "%s must be a duration, not %s", what, kindOf(rn))
 		return 0
 	}
-	d, err := ParseDuration(rn.Value)
+	text, err := numeral(rn)
+	var d Duration
+	if err == nil {
+		d, err = ParseDuration(text)
+	}
 	if err != nil {
 		r.report(n, codeBadDuration, "%s: %v", what, err)
 	}

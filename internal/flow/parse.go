@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // Load reads the file through src and parses it.
@@ -150,8 +152,7 @@ func decode(r *reader, root *yaml.Node) *draft {
 
 func (d *draft) version(n *yaml.Node) {
 	rn := resolve(n)
-	var v int
-	if rn.Kind != yaml.ScalarNode || rn.ShortTag() != "!!int" || rn.Decode(&v) != nil || v != 1 {
+	if v, err := yamldoc.Scalar(rn); err != nil || rn.ShortTag() != "!!int" || v != int64(1) {
 		if !isBroken(rn) {
 			d.report(n, codeBadVersion, "unknown version: this Plait reads version: 1")
 		}
@@ -189,7 +190,11 @@ func (d *draft) size(n *yaml.Node, what string) Size {
 		d.report(n, codeWrongType, "%s must be a size, not %s", what, kindOf(rn))
 		return 0
 	}
-	s, err := ParseSize(rn.Value)
+	text, err := numeral(rn)
+	var s Size
+	if err == nil {
+		s, err = ParseSize(text)
+	}
 	if err != nil {
 		d.report(n, codeBadLimit, "%s: %v", what, err)
 	}

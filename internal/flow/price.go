@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/yamldoc"
 )
 
 // A Price is what a model's tokens cost, in US dollars per million tokens, which is millionths of
@@ -44,10 +46,13 @@ func DecodePrice(node *yaml.Node, file string) (Price, []Problem) {
 	return p, sorted(file, r.problems)
 }
 
-func (r *reader) dollars(n *yaml.Node, what string) (v float64) {
-	rn := resolve(n)
-	if tag := rn.ShortTag(); rn.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || rn.Decode(&v) != nil ||
-		!(v >= 0 && v <= 1e6) {
+func (r *reader) dollars(n *yaml.Node, what string) float64 {
+	number, _ := yamldoc.Scalar(resolve(n))
+	v, ok := number.(float64)
+	if i, whole := number.(int64); whole {
+		v, ok = float64(i), true
+	}
+	if !ok || v < 0 || v > 1e6 {
 		r.report(n, codeBadLimit, "%s must be US dollars per million tokens, from 0 to 1000000", what)
 		return 0
 	}

@@ -113,7 +113,11 @@ func (r *reader) document(file string, data []byte) *yaml.Node {
 		return nil
 	}
 	r.texts[file] = newLineIndex(data)
-	doc, err := yamldoc.Parse(data)
+	parse := yamldoc.Parse
+	if path.Ext(file) == ".json" {
+		parse = yamldoc.ParseJSON
+	}
+	doc, err := parse(data)
 	var bad *yamldoc.Error
 	if errors.As(err, &bad) {
 		at(bad.Line, bad.Column, codeBadYAML, "%s", bad.Message)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -19,6 +20,15 @@ func explain(data []byte, e *yaml.LoadError) string {
 		return "tabs are not allowed for indentation: use spaces"
 	case strings.Contains(e.Message, "cannot start any token"):
 		return fmt.Sprintf("a value cannot begin with %q: put it in quotes", at)
+	case strings.Contains(e.Message, "unknown escape"):
+		r, _ := utf8.DecodeRune(data[min(len(before)+1, len(data)):])
+		return fmt.Sprintf(`unknown escape \%c: use single quotes, or write \\%c`, r, r)
+	case strings.Contains(e.Message, "hexadecimal number"):
+		return `an escape has too few digits: use single quotes, or write \\ for a backslash`
+	case strings.Contains(e.Message, "Unicode character escape"):
+		return `\ud83d and the like are half of a character: write the other half, too`
+	case strings.Contains(e.Message, "incompatible YAML"):
+		return "only version 1 of YAML can be read"
 	case strings.Contains(e.ContextMsg, "quoted scalar"):
 		return fmt.Sprintf("the quotation mark opened on line %d is never closed", e.ContextMark.Line)
 	case strings.Contains(e.Message, "expected ',' or") || strings.Contains(e.Message, "expected node content"):

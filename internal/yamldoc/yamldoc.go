@@ -11,9 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -41,7 +41,13 @@ func Parse(data []byte) (root *yaml.Node, err error) {
 			root, err = nil, &Error{1, 1, fmt.Sprintf("not readable as YAML: %v", p), false}
 		}
 	}()
-	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	if text := bytes.TrimLeft(data, mark+" \t\r\n"); len(text) > 0 && (text[0] == '{' || text[0] == '[') {
+		if root, err := ParseJSON(data); err == nil {
+			return root, nil
+		}
+	}
+	hidden, show := hidePairs(modernized(data))
+	loader, err := yaml.NewLoader(bytes.NewReader(hidden))
 	if err != nil {
 		return nil, located(data, err)
 	}
@@ -59,6 +65,7 @@ func Parse(data []byte) (root *yaml.Node, err error) {
 	if len(doc.Content) == 0 {
 		return nil, nil
 	}
+	show(doc.Content[0])
 	return doc.Content[0], nil
 }
 
@@ -71,8 +78,16 @@ func located(data []byte, err error) *Error {
 	} else {
 		errors.As(err, &one)
 	}
+	if at := unprintable.FindIndex(data); one.Mark.Line == 0 && at != nil {
+		before := data[:at[0]]
+		one.Mark.Line = bytes.Count(before, []byte("\n")) + 1
+		one.Mark.Column = utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	}
 	return &Error{max(one.Mark.Line, 1), max(one.Mark.Column, 1), explain(data, one), false}
 }
+
+// unprintable matches the characters that YAML does not allow. The parser does not say where they are.
+var unprintable = regexp.MustCompile(`[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\x{FFFE}\x{FFFF}]`)
 
 // A Pair is a key of a mapping and its value, as written.
 type Pair struct{ Key, Value *yaml.Node }
@@ -167,10 +182,10 @@ func Value(n *yaml.Node, depth int) (any, error) {
 	return Scalar(n)
 }
 
-// Scalar returns a scalar as nil, a bool, an int64, a float64 or a string. Numbers are kept as the record keeps
-// those of JSON.
+// Scalar returns a scalar as nil, a bool, an int64, a float64 or a string. Numbers are those of YAML 1.2, kept as the
+// record keeps those of JSON. It refuses what is another number in YAML 1.1.
 func Scalar(n *yaml.Node) (any, error) {
-	tag := n.ShortTag()
+	tag, core := n.ShortTag(), number.MatchString(n.Value)
 	switch tag {
 	case "!!null":
 		return nil, nil
@@ -181,23 +196,27 @@ func Scalar(n *yaml.Node) (any, error) {
 		}
 	case "!!int", "!!float":
 		var i int64
-		if n.Decode(&i) == nil && i > -maxExact && i < maxExact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
+		if core && n.Decode(&i) == nil && i > -maxExact && i < maxExact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
 			return i, nil
 		}
-		var f float64
-		if n.Decode(&f) == nil && math.Abs(f) <= math.MaxFloat64 {
-			if _, err := dag.Number(strings.ReplaceAll(n.Value, "_", "")); err == nil {
-				return f, nil
-			}
+		if f, err := dag.Number(n.Value); core && err == nil {
+			return f, nil
+		}
+		if !core && strings.ContainsAny(n.Value, "0123456789") {
+			return nil, Errorf(n, "%s is not the same number in every version of YAML: write it without leading zeros, "+
+				`"_" and "0b", or in quotes if it is a text`, n.Value)
 		}
 		return nil, notKept(n)
 	case "!!str":
-		if _, err := strconv.ParseFloat(n.Value, 64); n.Style == 0 && errors.Is(err, strconv.ErrRange) {
+		if n.Style == 0 && core {
 			return nil, notKept(n)
 		}
 	}
 	return n.Value, nil
 }
+
+// number matches the numbers of YAML 1.2 that are the same in YAML 1.1, or no numbers there.
+var number = regexp.MustCompile(`^(?:[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[[:xdigit:]]+)$`)
 
 // maxExact is where float64 begins to leave out integers.
 const maxExact = 1 << 53
