@@ -131,23 +131,19 @@ func checkSchemas(d *draft) {
 		if r.schemaNode == nil || data == nil {
 			continue
 		}
-		if _, err := compileSchema(data); err != nil {
+		root, err := compileSchema(data)
+		if err != nil {
 			d.badSchema(r, err)
 			continue
 		}
-		s, err := readSchema(data)
-		if err != nil {
-			d.report(r.schemaNode, codeBadSchema, "%v", err)
-			continue
-		}
-		r.schema = s
+		r.schema = readSchema(root)
 		reported := map[string]bool{}
-		for _, a := range s.alts {
-			_, open, bad := a.statuses()
+		for _, a := range r.schema.alts {
+			_, open, bad := r.schema.statusesOf(a)
 			at := d.child(r.schemaNode, a.branch)
 			key := strings.Join(a.branch, "/")
 			switch {
-			case reported[key] || !open && !bad:
+			case reported[key] || !open && !bad || open && (a.open || a.vague):
 				continue
 			case bad:
 				d.report(at, codeOneOfStatus, "$status must be fixed to text")
@@ -316,18 +312,18 @@ func checkStatuses(d *draft) {
 		if !ok || n.unread {
 			continue
 		}
-		var want, may []string
+		var want, may []string // statuses that must and may be routed
 		open := true
 		switch {
 		case r.schema != nil:
-			want, open = r.schema.statuses()
+			may, want, open = r.schema.statuses()
 		case r.schemaNode != nil:
 			continue // the schema itself was reported
 		case r.flow != nil:
 			want, open = []string{CallDone}, false
 		}
 		if r.flow != nil {
-			may = callStatuses
+			may = append(may, callStatuses...)
 		}
 		want = append(want, d.def.Roles[r.name].exitStatuses()...)
 		for _, st := range unique(want) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
@@ -98,11 +100,9 @@ func (d *draft) setPlanRole(site *roleSite, role *Role) {
 	}
 	role.Frontmatter = schemaFile("actions")
 	site.frontmatter, site.schemaNode = nil, nil
-	site.schema = &schema{root: map[string]any{"properties": map[string]any{
-		"$status": map[string]any{"const": Finished}, "summary": map[string]any{}, "report": map[string]any{},
-		"paths": map[string]any{},
-	}}}
-	site.schema.alts = site.schema.expand(site.schema.root, nil, 0)
+	var finished any = Finished
+	site.schema = fieldsOf(map[string]*jsonschema.Schema{"$status": {Const: &finished}, "summary": anything,
+		"report": anything, "paths": anything})
 }
 
 // Plans returns the plan roles, sorted; for a forked action, those of the thread that planned it.

@@ -1,32 +1,31 @@
 package flow
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
+	"net/url"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// A schema is a role's frontmatter, analysed independently of any value: its variants, their
-// statuses and their fields.
+// A schema is a role's frontmatter, analyzed independently of any value: the ways to satisfy it, their statuses and
+// their fields. Only the validator says what is valid. What the analysis does not understand leaves an alternative
+// open, so that the checks never refuse what the validator accepts.
 type schema struct {
-	root any
 	alts []alternative
 	work int // amount of expansion so far; expanding a recursive schema would never end
 }
 
 // An alternative is one way to satisfy a schema: parts that must all hold.
 type alternative struct {
-	parts  []map[string]any
-	branch []string // JSON pointer of the oneOf or anyOf branch; nil without branches
+	parts   []*jsonschema.Schema
+	branch  []string // JSON pointer of the oneOf or anyOf branch; nil without branches
+	not     []string // values of $status that it excludes
+	vague   bool     // it may exclude more than that
+	open    bool     // more than its parts may hold
+	without bool     // it has no $status
 }
 
 const (
@@ -35,95 +34,131 @@ const (
 	maxWork         = 50_000
 )
 
-func readSchema(data json.RawMessage) (*schema, error) {
-	var root any
-	if err := json.Unmarshal(data, &root); err != nil {
-		return nil, err
-	}
-	s := &schema{root: root}
-	s.alts = s.expand(root, nil, 0)
-	return s, nil
+var (
+	anything = &jsonschema.Schema{}
+	unclear  = []alternative{{vague: true, open: true}}
+)
+
+// readSchema analyzes a compiled schema. Alternatives that no step's meta satisfies are left out.
+func readSchema(root *jsonschema.Schema) *schema {
+	s := &schema{}
+	s.alts = slices.DeleteFunc(s.expand(root, 0), func(a alternative) bool {
+		return a.without || slices.ContainsFunc(a.parts, func(p *jsonschema.Schema) bool {
+			return p.Types != nil && !slices.Contains(p.Types.ToStrings(), "object")
+		})
+	})
+	return s
 }
 
-// deref follows "#/…" references within the document, but no others.
-func (s *schema) deref(x any) map[string]any {
-	m, _ := x.(map[string]any)
-	for range maxExpansion {
-		to, ok := m["$ref"].(string)
-		if !ok || to != "#" && !strings.HasPrefix(to, "#/") {
-			break
-		}
-		at := s.root
-		for _, p := range strings.Split(to, "/")[1:] {
-			p = strings.NewReplacer("~1", "/", "~0", "~").Replace(p)
-			switch v := at.(type) {
-			case map[string]any:
-				at = v[p]
-			case []any:
-				at = nil
-				if i, err := strconv.Atoi(p); err == nil && i >= 0 && i < len(v) {
-					at = v[i]
-				}
-			default:
-				at = nil
-			}
-		}
-		next, ok := at.(map[string]any)
-		if !ok {
-			return nil
-		}
-		m = next
-	}
-	return m
-}
-
-// expand lists the ways to satisfy x. nil means that there are too many.
-func (s *schema) expand(x any, branch []string, depth int) []alternative {
-	m := s.deref(x)
+// expand lists the ways to satisfy x.
+func (s *schema) expand(x *jsonschema.Schema, depth int) []alternative {
 	s.work++
-	if m == nil || depth > maxExpansion || s.work > maxWork {
+	switch {
+	case depth > maxExpansion || s.work > maxWork:
+		return unclear
+	case x.Bool != nil && !*x.Bool:
 		return nil
+	case x.Ref != nil && x.DraftVersion < 2019: // nothing else counts there
+		return s.expand(x.Ref, depth+1)
 	}
-	parts := []map[string]any{m}
-	for _, k := range []string{"then", "else"} {
-		if p := s.deref(m[k]); p != nil {
-			parts = append(parts, p)
-		}
+	unknown := x.DynamicRef != nil || x.RecursiveRef != nil || x.Const != nil || x.Enum != nil
+	alts := []alternative{{parts: []*jsonschema.Schema{x}, vague: unknown, open: unknown}}
+	and := func(more []alternative) { alts = cross(alts, more) }
+	for _, part := range present(append([]*jsonschema.Schema{x.Ref}, x.AllOf...)) {
+		and(s.expand(part, depth+1))
 	}
-	alts := []alternative{{parts: parts, branch: branch}}
-	all, _ := m["allOf"].([]any)
-	for _, a := range all {
-		alts = cross(alts, s.expand(a, branch, depth+1))
-		if alts == nil {
-			return nil
-		}
-	}
-	for _, k := range []string{"oneOf", "anyOf"} {
-		list, ok := m[k].([]any)
-		if !ok {
-			continue
-		}
+	for _, list := range [][]*jsonschema.Schema{x.OneOf, x.AnyOf} {
 		var among []alternative
-		for i, b := range list {
-			at := append(slices.Clone(branch), k, strconv.Itoa(i))
-			// A branch of another type is reported by the compiler.
-			if one := s.expand(b, at, depth+1); one != nil {
-				among = append(among, one...)
-			} else {
-				among = append(among, alternative{branch: at})
+		for _, part := range list {
+			for _, a := range s.expand(part, depth+1) {
+				if a.branch == nil {
+					a.branch = pointer(part)
+				}
+				among = append(among, a)
 			}
 		}
-		alts = cross(alts, among)
-		if alts == nil {
-			return nil
+		if list != nil {
+			and(among)
+		}
+	}
+	if x.If != nil {
+		yes, no := s.expand(x.If, depth+1), otherwise(x.If)
+		if x.Then != nil {
+			yes = cross(yes, s.expand(x.Then, depth+1))
+		}
+		if x.Else != nil {
+			no = cross(no, s.expand(x.Else, depth+1))
+		}
+		and(append(yes, no...))
+	}
+	if x.Not != nil {
+		and(otherwise(x.Not))
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.DependentSchemas)) {
+		and(s.ifPresent(name, x.DependentSchemas[name], depth))
+	}
+	for _, name := range slices.Sorted(maps.Keys(x.Dependencies)) {
+		for _, part := range schemas(x.Dependencies[name]) {
+			and(s.ifPresent(name, part, depth))
 		}
 	}
 	return alts
 }
 
+// ifPresent lists the ways to satisfy x if an object has a field.
+func (s *schema) ifPresent(name string, x *jsonschema.Schema, depth int) []alternative {
+	return append(slices.Clip(s.expand(x, depth+1)), alternative{without: name == "$status"})
+}
+
+// otherwise returns the alternative that x does not hold.
+func otherwise(x *jsonschema.Schema) []alternative {
+	status := x.Properties["$status"]
+	if status == nil || len(x.Properties) > 1 || !only(x, "Properties", "Required", "Types") ||
+		!only(status, "Const", "Enum", "Types") || slices.ContainsFunc(x.Required, isNotStatus) {
+		return []alternative{{vague: true}}
+	}
+	a := alternative{}
+	values, fixed := constants([]*jsonschema.Schema{status})
+	for _, v := range values {
+		if st, ok := v.(string); ok {
+			a.not = append(a.not, st)
+		}
+	}
+	a.vague = !fixed
+	return []alternative{a}
+}
+
+func isNotStatus(name string) bool { return name != "$status" }
+
+// only reports whether x has no keywords with a meaning except those named.
+func only(x *jsonschema.Schema, names ...string) bool {
+	names = append(names, "DraftVersion", "Location", "ID", "Anchor", "DynamicAnchor", "Title", "Description", "Default",
+		"Comment", "ReadOnly", "WriteOnly", "Examples", "Deprecated")
+	v := reflect.ValueOf(x).Elem()
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && !slices.Contains(names, f.Name) && !v.Field(i).IsZero() {
+			return false
+		}
+	}
+	return true
+}
+
+// pointer returns where in its document x is.
+func pointer(x *jsonschema.Schema) []string {
+	_, fragment, _ := strings.Cut(x.Location, "#")
+	if text, err := url.PathUnescape(fragment); err == nil {
+		fragment = text
+	}
+	parts := strings.Split(fragment, "/")[1:]
+	for i, p := range parts {
+		parts[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(p)
+	}
+	return parts
+}
+
 func cross(a, b []alternative) []alternative {
-	if len(a)*len(b) == 0 || len(a)*len(b) > maxAlternatives {
-		return nil
+	if len(a)*len(b) > maxAlternatives {
+		return unclear
 	}
 	var out []alternative
 	for _, x := range a {
@@ -132,63 +167,111 @@ func cross(a, b []alternative) []alternative {
 			if branch == nil {
 				branch = x.branch
 			}
-			out = append(out, alternative{parts: append(slices.Clone(x.parts), y.parts...), branch: branch})
+			out = append(out, alternative{slices.Concat(x.parts, y.parts), branch, slices.Concat(x.not, y.not),
+				x.vague || y.vague, x.open || y.open, x.without || y.without})
 		}
 	}
 	return out
 }
 
-// statuses returns the possible values of $status in a. open means that it is not fixed, bad that
-// it is fixed to something other than a string.
-func (a alternative) statuses() (list []string, open, bad bool) {
-	for _, p := range a.parts {
-		props, _ := p["properties"].(map[string]any)
-		st, ok := props["$status"].(map[string]any)
-		if !ok {
-			continue
+// constants returns the values that the const and enum of all parts allow. fixed reports whether a part has one.
+func constants(parts []*jsonschema.Schema) (values []any, fixed bool) {
+	for _, p := range parts {
+		var own [][]any
+		if p.Const != nil {
+			own = append(own, []any{*p.Const})
 		}
-		values, fixed := st["enum"].([]any)
-		if c, ok := st["const"]; ok {
-			values, fixed = []any{c}, true
+		if p.Enum != nil {
+			own = append(own, p.Enum.Values)
 		}
-		if !fixed {
-			continue
+		for _, list := range own {
+			values, fixed = narrowed(values, fixed, list), true
 		}
-		for _, v := range values {
-			s, ok := v.(string)
-			if !ok || s == "" {
-				return nil, false, true
-			}
-			list = append(list, s)
-		}
-		return list, false, false
 	}
-	return nil, true, false
+	return values, fixed
 }
 
-// statuses returns all statuses that can be routed. open means that some variant leaves $status
-// free.
-func (s *schema) statuses() (list []string, open bool) {
-	if s.alts == nil {
-		return nil, true
+// narrowed returns what is in both lists, or in the second if there is no first one.
+func narrowed(values []any, fixed bool, by []any) []any {
+	if !fixed {
+		return by
 	}
-	for _, a := range s.alts {
-		l, o, bad := a.statuses()
-		open = open || o || bad
-		for _, st := range l {
-			if st != Suspend && !slices.Contains(list, st) {
-				list = append(list, st)
+	in := map[string]bool{}
+	for _, v := range by {
+		in[jsonText(v)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(values), func(v any) bool { return !in[jsonText(v)] })
+}
+
+// values returns the values that x can have, if they are fixed.
+func (s *schema) values(x *jsonschema.Schema) (all []any, fixed bool) {
+	for _, a := range s.expand(x, 0) {
+		values, fixed := constants(a.parts)
+		if !fixed {
+			return nil, false
+		}
+		all = append(all, values...)
+	}
+	return all, true
+}
+
+// statusesOf returns the possible values of $status in a. open means that it is not fixed, bad that
+// it is fixed to something other than a string.
+func (s *schema) statusesOf(a alternative) (list []string, open, bad bool) {
+	var values []any
+	var tests []*jsonschema.Schema
+	fixed := false
+	for _, p := range a.parts {
+		for _, x := range ofProperty(p, "$status") {
+			if x == p.UnevaluatedProperties { // it may have been evaluated elsewhere
+				continue
+			}
+			if !expands(x) {
+				tests = append(tests, x)
+			}
+			if own, ok := s.values(x); ok {
+				values, fixed = narrowed(values, fixed, own), true
 			}
 		}
 	}
-	return list, open
+	if !fixed {
+		return nil, true, false
+	}
+	for _, v := range values {
+		st, ok := v.(string)
+		switch {
+		case slices.Contains(a.not, st):
+		case slices.ContainsFunc(tests, func(x *jsonschema.Schema) bool { return x.Validate(v) != nil }):
+		case !ok || st == "":
+			return nil, false, true
+		default:
+			list = append(list, st)
+		}
+	}
+	return list, false, false
+}
+
+// statuses returns the statuses that can be routed: those that steps may have, and those of them that no part of the
+// schema excludes as far as it is understood. open means that some variant leaves $status free.
+func (s *schema) statuses() (may, can []string, open bool) {
+	for _, a := range s.alts {
+		list, o, bad := s.statusesOf(a)
+		open = open || o || bad
+		list = slices.DeleteFunc(list, func(st string) bool { return st == Suspend })
+		may = append(may, list...)
+		if !a.vague {
+			can = append(can, list...)
+		}
+	}
+	return unique(may), unique(can), open
 }
 
 // with returns the alternatives that can have status.
 func (s *schema) with(status string) []alternative {
 	var out []alternative
 	for _, a := range s.alts {
-		if l, open, _ := a.statuses(); open || slices.Contains(l, status) {
+		list, open, bad := s.statusesOf(a)
+		if (open || bad) && !slices.Contains(a.not, status) || slices.Contains(list, status) {
 			out = append(out, a)
 		}
 	}
@@ -197,211 +280,62 @@ func (s *schema) with(status string) []alternative {
 
 // field looks up name in the alternatives: its possible schemas, and whether any alternative has
 // it. An alternative that lists no fields, or allows others, has every field.
-func field(alts []alternative, name string) (schemas []any, found bool) {
+func field(alts []alternative, name string) (found []*jsonschema.Schema, ok bool) {
 	for _, a := range alts {
-		said := false
+		lists := false
 		for _, p := range a.parts {
-			props, ok := p["properties"].(map[string]any)
-			said = said || ok
-			if sub, ok := props[name]; ok {
-				schemas, found = append(schemas, sub), true
-			}
-			if pp, _ := p["patternProperties"].(map[string]any); len(pp) > 0 {
-				schemas, found = append(schemas, true), true
-			}
-			switch extra := p["additionalProperties"].(type) {
-			case bool:
-				if extra {
-					schemas, found = append(schemas, true), true
+			lists = lists || p.Properties != nil
+			for _, x := range ofProperty(p, name) {
+				if x.Bool == nil || *x.Bool {
+					found = append(found, x)
 				}
-			case map[string]any:
-				schemas, found = append(schemas, extra), true
 			}
-			if _, ok := p["$ref"]; ok {
-				schemas, found = append(schemas, true), true
+			if p.AdditionalProperties == true || slices.Contains(p.Required, name) {
+				found = append(found, anything)
 			}
 		}
-		if !said {
-			schemas, found = append(schemas, true), true
+		if a.open || !lists {
+			found = append(found, anything)
 		}
 	}
-	return schemas, found
+	return found, len(found) > 0
 }
 
 // below looks up seg in values of the given schemas.
-func (s *schema) below(schemas []any, g segment) (next []any, found bool) {
-	if g.dynamic || g.name == "size" || g.name == "first" || g.name == "last" {
+func (s *schema) below(of []*jsonschema.Schema, g segment) (next []*jsonschema.Schema, found bool) {
+	switch {
+	case g.dynamic || g.name == "size" || g.name == "first" || g.name == "last":
 		return nil, true
+	case g.index:
+		return s.items(of), true
 	}
-	for _, x := range schemas {
-		alts := s.expand(x, nil, 0)
-		if alts == nil {
-			return nil, true
-		}
-		if g.index {
-			return s.items(schemas), true
-		}
-		n, ok := field(alts, g.name)
+	for _, x := range of {
+		n, ok := field(s.expand(x, 0), g.name)
 		found = found || ok
 		next = append(next, n...)
 	}
-	return next, found || len(schemas) == 0
+	return next, found || len(of) == 0
 }
 
 // items returns the schemas of a list's items; nil if they are not restricted.
-func (s *schema) items(schemas []any) (out []any) {
-	for _, x := range schemas {
-		it, ok := s.deref(x)["items"].(map[string]any)
-		if !ok {
-			return nil
-		}
-		out = append(out, it)
-	}
-	return out
-}
-
-type compiled struct {
-	once   sync.Once
-	schema *jsonschema.Schema
-	err    error
-}
-
-// compiled returns the entry for a role's compiled schema.
-func (d *Definition) compiled(role string) *compiled {
-	c, ok := d.schemas.Load(role)
-	if !ok {
-		c, _ = d.schemas.LoadOrStore(role, &compiled{})
-	}
-	return c.(*compiled)
-}
-
-const schemaURL = "flow:///frontmatter.json"
-
-type noLoader struct{}
-
-func (noLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("%s is another document; a role's schema must be self-contained", url)
-}
-
-func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s, err = nil, fmt.Errorf("compile schema: %v", p)
-		}
-	}()
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		return nil, err
-	}
-	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
-	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
-	}
-	return c.Compile(schemaURL)
-}
-
-// Validate checks that meta is a valid output of role. A suspended step, {$status: "$SUSPEND",
-// reason}, always is. The error is written for the agent, with one line per problem and its
-// position.
-func (d *Definition) Validate(role string, meta map[string]any) error {
-	r, ok := d.Roles[role]
-	if !ok {
-		return fmt.Errorf("validate meta: no role %q", role)
-	}
-	if meta["$status"] == Suspend {
-		if reason, ok := meta["reason"]; ok {
-			if _, ok := reason.(string); !ok {
-				return errors.New("reason must be text")
+func (s *schema) items(of []*jsonschema.Schema) (out []*jsonschema.Schema) {
+	for _, x := range of {
+		for _, a := range s.expand(x, 0) {
+			var own []*jsonschema.Schema
+			for _, p := range a.parts {
+				if _, list := p.Items.([]*jsonschema.Schema); list || p.PrefixItems != nil || p.Contains != nil ||
+					p.UnevaluatedItems != nil {
+					return nil
+				}
+				own = append(own, present(append(schemas(p.Items), p.Items2020))...)
 			}
-		}
-		return nil
-	}
-	if r.Frontmatter == nil {
-		return nil
-	}
-	c := d.compiled(role)
-	c.once.Do(func() { c.schema, c.err = compileSchema(r.Frontmatter) })
-	if c.err != nil {
-		return fmt.Errorf("schema of role %s: %w", role, c.err)
-	}
-	// The validator accepts only the types of encoding/json.
-	data, err := json.Marshal(meta)
-	if err != nil {
-		return fmt.Errorf("meta is not JSON: %w", err)
-	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
-	if err != nil {
-		return fmt.Errorf("meta is not JSON: %w", err)
-	}
-	if tooMuch(c.schema, doc, len(data)) {
-		return fmt.Errorf("the schema of role %s applies too often to parts of the output: make it less nested", role)
-	}
-	err = c.schema.Validate(doc)
-	var ve *jsonschema.ValidationError
-	if !errors.As(err, &ve) {
-		return err
-	}
-	lines := leaves(ve)
-	if len(lines) == 0 {
-		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]),
-			strings.Join(d.Statuses(role), ", "))}
-	}
-	return errors.New(strings.Join(lines, "\n"))
-}
-
-// leaves lists the innermost errors. Of a oneOf it keeps those of the variant that $status
-// selects: errors of other variants do not help, nor do properties that are only disallowed
-// because no variant matches.
-func leaves(e *jsonschema.ValidationError) []string {
-	if len(e.Causes) == 0 {
-		at := "/" + strings.Join(e.InstanceLocation, "/")
-		switch what := e.ErrorKind.(type) {
-		case *kind.OneOf:
-			if len(what.Subschemas) > 1 {
-				return []string{"meta fits more than one variant"}
+			if a.open || len(own) == 0 {
+				return nil
 			}
-		case *kind.FalseSchema:
-			return []string{at + ": is not allowed"}
-		}
-		_, msg, ok := strings.Cut(e.Error(), "': ")
-		if !ok {
-			msg = e.Error()
-		}
-		return []string{at + ": " + msg}
-	}
-	var out []string
-	if choice(e) {
-		for _, c := range e.Causes {
-			if !wrongStatus(c) {
-				out = append(out, leaves(c)...)
-			}
-		}
-		return out
-	}
-	chosen := slices.ContainsFunc(e.Causes, choice)
-	for _, c := range e.Causes {
-		if _, never := c.ErrorKind.(*kind.FalseSchema); !never || !chosen {
-			out = append(out, leaves(c)...)
+			out = append(out, own...)
 		}
 	}
 	return out
-}
-
-// choice reports whether e says that no variant matches.
-func choice(e *jsonschema.ValidationError) bool {
-	switch e.ErrorKind.(type) {
-	case *kind.OneOf, *kind.AnyOf:
-		return len(e.Causes) > 0
-	}
-	return false
-}
-
-func wrongStatus(e *jsonschema.ValidationError) bool {
-	if len(e.Causes) == 0 {
-		return len(e.InstanceLocation) == 1 && e.InstanceLocation[0] == "$status"
-	}
-	return slices.ContainsFunc(e.Causes, wrongStatus)
 }
 
 // Statuses returns the statuses of role's steps, sorted: those that its schema fixes, those of
@@ -418,8 +352,8 @@ func (d *Definition) Statuses(role string) []string {
 	var list []string
 	open := true
 	if r.Frontmatter != nil {
-		if s, err := readSchema(r.Frontmatter); err == nil {
-			list, open = s.statuses()
+		if root, err := compileSchema(r.Frontmatter); err == nil {
+			list, _, open = readSchema(root).statuses()
 		}
 	}
 	list = append(list, r.exitStatuses()...)

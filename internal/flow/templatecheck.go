@@ -9,6 +9,7 @@ import (
 
 	"github.com/osteele/liquid/expressions"
 	"github.com/osteele/liquid/parser"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -61,7 +62,7 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 	case r.schema == nil && r.flow != nil && r.schemaNode == nil:
 		sc.schema = callResult()
 		sc.alts = sc.schema.alts
-	case r.schema != nil && r.schema.alts != nil:
+	case r.schema != nil:
 		sc.schema = r.schema
 		sc.alts = sc.schema.with(status)
 		if r.flow != nil && slices.Contains(callStatuses, status) {
@@ -80,23 +81,22 @@ func (d *draft) scopeOf(r roleSite, join *schema, node, status string) *scope {
 
 // callResult returns the schema of a call role's output if the role's own does not accept the called flow's.
 func callResult() *schema {
-	return fieldsOf(map[string]any{"returnCode": map[string]any{}, "summary": map[string]any{}})
+	return fieldsOf(map[string]*jsonschema.Schema{"returnCode": anything, "summary": anything})
 }
 
 // outcome returns the schema of what a join's routes can refer to. The meta of paths is not analysed.
 func (j *joinSite) outcome() *schema {
-	paths := map[string]any{}
+	paths := map[string]*jsonschema.Schema{}
+	path := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"status": anything, "meta": anything,
+		"text": anything, "failure": anything}}
 	for _, id := range j.PathIDs {
-		paths[id] = map[string]any{"properties": map[string]any{"status": map[string]any{}, "meta": map[string]any{},
-			"text": map[string]any{}, "failure": map[string]any{}}}
+		paths[id] = path
 	}
-	return fieldsOf(map[string]any{"decidedBy": map[string]any{}, "paths": map[string]any{"properties": paths}})
+	return fieldsOf(map[string]*jsonschema.Schema{"decidedBy": anything, "paths": {Properties: paths}})
 }
 
-func fieldsOf(properties map[string]any) *schema {
-	s := &schema{root: map[string]any{"properties": properties}}
-	s.alts = s.expand(s.root, nil, 0)
-	return s
+func fieldsOf(properties map[string]*jsonschema.Schema) *schema {
+	return readSchema(&jsonschema.Schema{Properties: properties})
 }
 
 // A scope is what a route's templates can refer to.
@@ -108,8 +108,8 @@ type scope struct {
 	schema       *schema
 	alts         []alternative
 	extra        string
-	gate         string           // the gate whose routes see this, "" for other nodes
-	locals       map[string][]any // name → schemas, nil for any
+	gate         string                          // the gate whose routes see this, "" for other nodes
+	locals       map[string][]*jsonschema.Schema // name → schemas, nil for any
 	shadowed     []shadowed
 
 	val    *yaml.Node
@@ -118,7 +118,7 @@ type scope struct {
 
 type shadowed struct {
 	name    string
-	schemas []any
+	schemas []*jsonschema.Schema
 	had     bool
 }
 
@@ -126,7 +126,7 @@ func (s *scope) template(n *yaml.Node, src string) {
 	if n == nil || !strings.Contains(src, "{{") && !strings.Contains(src, "{%") {
 		return
 	}
-	s.val, s.locals, s.shadowed, s.cursor = resolve(n), map[string][]any{}, nil, -1
+	s.val, s.locals, s.shadowed, s.cursor = resolve(n), map[string][]*jsonschema.Schema{}, nil, -1
 	before := len(s.problems)
 	eachToken(src, func(t parser.Token) {
 		switch t.Type {
@@ -216,14 +216,14 @@ func (s *scope) tag(t parser.Token) {
 	}
 }
 
-func (s *scope) bind(name string, schemas []any) {
+func (s *scope) bind(name string, schemas []*jsonschema.Schema) {
 	was, had := s.locals[name]
 	s.shadowed = append(s.shadowed, shadowed{name, was, had})
 	s.locals[name] = schemas
 }
 
 // typeOf returns the schemas of an expression that is a plain path; nil means any type.
-func (s *scope) typeOf(expr string) []any {
+func (s *scope) typeOf(expr string) []*jsonschema.Schema {
 	refs, filters := references(expr)
 	if len(refs) != 1 || len(filters) > 0 || refs[0].String() != strings.TrimSpace(expr) {
 		return nil
@@ -232,7 +232,7 @@ func (s *scope) typeOf(expr string) []any {
 	return schemas
 }
 
-func (s *scope) items(expr string) []any {
+func (s *scope) items(expr string) []*jsonschema.Schema {
 	word := strings.Fields(expr)
 	if len(word) == 0 || s.schema == nil {
 		return nil
@@ -275,7 +275,7 @@ func (s *scope) expression(t parser.Token, expr string) {
 }
 
 // lookup returns the possible schemas of r's value, nil for any, and whether it is known.
-func (s *scope) lookup(r ref) ([]any, bool) {
+func (s *scope) lookup(r ref) ([]*jsonschema.Schema, bool) {
 	schemas, ok := s.locals[r.name]
 	if !ok {
 		switch {
