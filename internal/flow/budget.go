@@ -149,6 +149,15 @@ func (b *budget) metered(name string, fn any) func(any, ...any) (any, error) {
 			}
 		}()
 		args = append([]any{v}, args...)
+		needed := 0
+		for i := range rf.Type().NumIn() {
+			if k := rf.Type().In(i).Kind(); k != reflect.Func && k != reflect.Interface { // not one with a default
+				needed = i + 1
+			}
+		}
+		if len(args) < needed {
+			return nil, fmt.Errorf("wrong number of arguments (given %d, expected %d)", len(args)-1, needed-1)
+		}
 		for i, a := range args {
 			if err := b.pay(name, a); err != nil {
 				return nil, err
@@ -163,6 +172,9 @@ func (b *budget) metered(name string, fn any) func(any, ...any) (any, error) {
 			return nil, err
 		}
 		out, err = values.Call(rf, args)
+		if l, ok := out.([]any); ok && l == nil {
+			out = []any{}
+		}
 		if err == nil && !pass[name] {
 			err = b.made(out)
 		}
@@ -212,16 +224,21 @@ func (b *budget) made(v any) error {
 // fit returns a value as a filter's parameter of type t needs it. The engine would use Go's format
 // for text, and the values of a map in random order for a list.
 func fit(v any, t reflect.Type) (any, error) {
-	if v == nil {
-		return nil, nil
-	}
 	if t.Kind() == reflect.Func { // an argument with a default
 		t = t.Out(0)
+	}
+	if v == nil && t.Kind() != reflect.String && t.Kind() != reflect.Int {
+		return nil, nil
 	}
 	needs := "number"
 	switch t.Kind() {
 	case reflect.String:
 		return plainText(v), nil
+	case reflect.Int:
+		if n, ok := integer(v); ok {
+			return n, nil
+		}
+		return nil, fmt.Errorf("%s is not a whole number", clip(jsonText(v)))
 	case reflect.Slice:
 		if _, ok := v.(object); ok {
 			return []any{v}, nil

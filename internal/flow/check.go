@@ -143,7 +143,7 @@ func checkSchemas(d *draft) {
 			at := d.child(r.schemaNode, a.branch)
 			key := strings.Join(a.branch, "/")
 			switch {
-			case reported[key] || !open && !bad || open && (a.open || a.vague):
+			case reported[key] || !open && !bad || open && (a.open || a.vague || r.schema.work > maxWork):
 				continue
 			case bad:
 				d.report(at, codeOneOfStatus, "$status must be fixed to text")

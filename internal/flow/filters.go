@@ -53,7 +53,18 @@ func standardFilters() filterSet {
 		"slice":          slice,
 		"truncate":       truncate,
 		"truncatewords":  truncateWords,
+		"map":            mapped,
+		"sort":           sortedBy(compare),
+		"sort_natural":   sortedBy(compareText),
 		"strip_html":     func(s string) string { return htmlTag.ReplaceAllString(s, "") },
+		"strip_newlines": func(s string) string { return newline.ReplaceAllString(s, "") },
+		"newline_to_br":  func(s string) string { return newline.ReplaceAllString(s, "<br />\n") },
+		"escape":         escapes.Replace,
+		"escape_once":    func(s string) string { return unescaped.ReplaceAllStringFunc(s, escapeOnce) },
+		"plus":           func(a, b float64) float64 { return decimal(a + b) },
+		"minus":          func(a, b float64) float64 { return decimal(a - b) },
+		"times":          func(a, b float64) float64 { return decimal(a * b) },
+		"divided_by":     dividedBy,
 		"at_least":       math.Max,
 		"at_most":        math.Min,
 		"ceil":           func(n float64) any { return bindable(math.Ceil(n)) },
@@ -67,9 +78,13 @@ func standardFilters() filterSet {
 			if r != 0 && (r < 0) != (b < 0) {
 				r += b
 			}
-			return r, nil
+			return decimal(r), nil
 		},
 	})
+	for _, name := range []string{"capitalize", "downcase", "upcase"} { // the engine's take an argument
+		fn := s[name].(func(string, string) string)
+		s[name] = func(s string) string { return fn(s, "") }
+	}
 	strftime := s["date"].(func(time.Time, func(string) string) (string, error))
 	s["date"] = func(v any, format func(string) string) (string, error) {
 		t, err := date(v)
@@ -77,6 +92,9 @@ func standardFilters() filterSet {
 			return "", err
 		}
 		f := format("%a, %b %d, %y")
+		if f == "" {
+			return plainText(v), nil
+		}
 		if wide.MatchString(f) {
 			return "", errors.New("a part of a date may be at most 99 wide")
 		}
@@ -194,106 +212,9 @@ func isComposite(v any) bool {
 	return false
 }
 
-func contains(in, what any) bool {
-	switch v := in.(type) {
-	case string:
-		return what != nil && strings.Contains(v, plainText(what))
-	case object:
-		key, ok := what.(string)
-		_, has := v[key]
-		return ok && has
-	}
-	l, _ := list(in)
-	return slices.ContainsFunc(l, func(e any) bool { return equal(e, what) })
-}
-
-// list returns a value's elements, and whether it is a list.
-func list(v any) ([]any, bool) {
-	switch v := v.(type) {
-	case []any:
-		return v, true
-	case []string:
-		l := make([]any, len(v))
-		for i, e := range v {
-			l[i] = e
-		}
-		return l, true
-	}
-	return nil, false
-}
-
-// each returns what a loop iterates over: a text is a list of one. The entries of a map are sorted
-// by key; the engine has them in random order.
-func each(v any) []any {
-	switch v := v.(type) {
-	case object:
-		return entries(v)
-	case map[string]any: // forloop
-		return entries(v)
-	case string:
-		if v != "" {
-			return []any{v}
-		}
-	}
-	l, _ := list(v)
-	return l
-}
-
-func entries(m map[string]any) []any {
-	l := make([]any, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		l = append(l, []any{k, m[k]})
-	}
-	return l
-}
-
-func item(v any, i int) any {
-	l := each(v)
-	if _, ok := v.(string); ok || len(l) == 0 {
-		return nil
-	}
-	return l[(i+len(l))%len(l)]
-}
-
-func size(v any) int {
-	if m, ok := v.(object); ok {
-		return len(m)
-	}
-	return values.Length(v)
-}
-
-func where(list []any, key string, want any) []any {
-	out := []any{}
-	text := plainText(want)
-	for _, v := range list {
-		m, ok := v.(object)
-		if !ok || m[key] == nil {
-			continue
-		}
-		if want == nil && m[key] != false || want != nil && plainText(m[key]) == text {
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
-func uniq(list []any) []any {
-	out, seen := []any{}, map[string]bool{}
-	for _, v := range list {
-		if k := jsonText(v); !seen[k] {
-			seen[k] = true
-			out = append(out, v)
-		}
-	}
-	return out
-}
-
 func (b *budget) join(list []any, sep func(string) string) (string, error) {
 	parts, n, s := make([]string, 0, len(list)), 0, sep(" ")
 	for _, v := range list {
-		if v == nil {
-			continue
-		}
 		part := plainText(v)
 		if n += len(part) + len(s); n-len(s) > maxText {
 			return "", b.text(n)
@@ -348,6 +269,31 @@ func slice(v any, start int, n func(int) int) any {
 	return string(text[start:end])
 }
 
+// decimal returns a result as it would be with decimal numbers: 10.1 - 2.2 is 7.9.
+func decimal(n float64) float64 {
+	if short, err := strconv.ParseFloat(strconv.FormatFloat(n, 'g', 15, 64), 64); err == nil && n != math.Trunc(n) {
+		return short
+	}
+	return n
+}
+
+// dividedBy rounds down if both numbers are whole, unless the divisor is written as 2.0.
+func dividedBy(a float64, by any) (any, error) {
+	number, err := fit(by, reflect.TypeFor[float64]())
+	if err != nil {
+		return nil, err
+	}
+	b, _ := number.(float64)
+	_, isFloat := by.(float64)
+	switch {
+	case b == 0:
+		return nil, errors.New("division by zero")
+	case isFloat || a != math.Trunc(a) || b != math.Trunc(b):
+		return a / b, nil
+	}
+	return bindable(math.Floor(a / b)), nil
+}
+
 func round(n float64, places func(int) int) float64 {
 	exp := math.Pow10(places(0))
 	if r := math.Floor(n*exp+0.5) / exp; !math.IsNaN(r) && !math.IsInf(r, 0) {
@@ -374,9 +320,19 @@ func truncateWords(s string, n func(int) int, ellipsis func(string) string) stri
 }
 
 var (
-	htmlTag = regexp.MustCompile(`<.*?>`)
-	wide    = regexp.MustCompile(`%[-_^#0:]*\d{3}`)
+	htmlTag   = regexp.MustCompile(`(?s)<script.*?</script>|<!--.*?-->|<style.*?</style>|<.*?>`)
+	newline   = regexp.MustCompile(`\r?\n`)
+	escapes   = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;", "'", "&#39;")
+	unescaped = regexp.MustCompile(`&(?:[A-Za-z]+|#\d+);|[&<>"']`)
+	wide      = regexp.MustCompile(`%[-_^#0:]*\d{3}`)
 )
+
+func escapeOnce(s string) string {
+	if len(s) > 1 {
+		return s
+	}
+	return escapes.Replace(s)
+}
 
 // date returns the time that a value stands for, the zero time for nil. It rejects "now" and "today":
 // a decision must be the same when it is made again.

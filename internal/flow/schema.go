@@ -221,20 +221,27 @@ func (s *schema) statusesOf(a alternative) (list []string, open, bad bool) {
 	var values []any
 	var tests []*jsonschema.Schema
 	fixed := false
+	if s.work += len(a.parts); s.work > maxWork {
+		return nil, true, false
+	}
 	for _, p := range a.parts {
 		for _, x := range ofProperty(p, "$status") {
 			if x == p.UnevaluatedProperties { // it may have been evaluated elsewhere
 				continue
 			}
+			own, ok := s.values(x)
+			if s.work += len(own); s.work > maxWork {
+				return nil, true, false
+			}
+			if ok {
+				values, fixed = narrowed(values, fixed, own), true
+			}
 			if !expands(x) {
 				tests = append(tests, x)
 			}
-			if own, ok := s.values(x); ok {
-				values, fixed = narrowed(values, fixed, own), true
-			}
 		}
 	}
-	if !fixed {
+	if s.work += len(values) * len(tests); s.work > maxWork || !fixed {
 		return nil, true, false
 	}
 	for _, v := range values {

@@ -146,7 +146,7 @@ func (s *scope) template(n *yaml.Node, src string) {
 			if i := strings.Index(t.Source, "{{"); i >= 0 && t.Name != "raw" {
 				s.badTemplate(t, i, "{{ has no }} on its line")
 			} else if i := strings.Index(t.Source, "{%"); i >= 0 && t.Name != "raw" {
-				s.badTemplate(t, i, "{%% has no %%}")
+				s.badTemplate(t, i, "{%% is not followed by the name of a tag and %%}")
 			} else {
 				s.seek(t.Source)
 			}
@@ -255,6 +255,10 @@ func (s *scope) expression(t parser.Token, expr string) {
 		}
 	}
 	for _, r := range refs {
+		if r.name == "forloop" && len(r.path) > 0 && !slices.Contains(loopFields, r.path[0].name) {
+			s.badTemplate(t, 0, "there is no %s, only %s", r, strings.Join(loopFields, ", "))
+			continue
+		}
 		if _, ok := s.lookup(r); ok {
 			continue
 		}
@@ -273,6 +277,9 @@ func (s *scope) expression(t parser.Token, expr string) {
 		}
 	}
 }
+
+// loopFields are what forloop has.
+var loopFields = []string{"first", "last", "index", "index0", "rindex", "rindex0", "length"}
 
 // lookup returns the possible schemas of r's value, nil for any, and whether it is known.
 func (s *scope) lookup(r ref) ([]*jsonschema.Schema, bool) {

@@ -15,7 +15,7 @@ import (
 // every line and column stays where it is.
 
 var (
-	directives = regexp.MustCompile(`\A\x{FEFF}?(?:(?:%.*|#.*|[ \t\r]*)\n)+---`)
+	directives = regexp.MustCompile(`\A\x{FEFF}?(?:(?:%.*|[ \t]*#.*|[ \t\r]*)\n)+---`)
 	version    = regexp.MustCompile(`(?m)^%YAML[ \t]+1\.\d+`)
 	directive  = regexp.MustCompile(`(?m)^%\S*`)
 )

@@ -208,7 +208,7 @@ func Scalar(n *yaml.Node) (any, error) {
 		}
 		return nil, notKept(n)
 	case "!!str":
-		if n.Style == 0 && core {
+		if core && n.Style == 0 && n.Tag != "!" {
 			return nil, notKept(n)
 		}
 	}
