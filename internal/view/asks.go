@@ -116,18 +116,35 @@ func phraseMerge(g store.Gate, params map[string]json.RawMessage) Phrasing {
 	json.Unmarshal(params["conflicts"], &conflicts)
 	json.Unmarshal(params["overlaps"], &overlaps)
 	out := Phrasing{Yes: "what merges is merged; what conflicts stays on its branch", No: "all of it stays on branches"}
-	var names, guarded, at []string
-	for _, s := range sides {
+	var names, guarded, at, between []string
+	for i, s := range sides {
 		names = append(names, s.Path)
 		guarded = append(guarded, s.Protected...)
-		at = append(at, conflicts[s.Path]...)
+		if files := conflicts[s.Path]; len(files) > 0 { // with what was merged before it
+			at = append(at, files...)
+			for _, o := range sides[:i] {
+				if len(conflicts[o.Path]) == 0 && slices.ContainsFunc(files, func(file string) bool {
+					return slices.Contains(overlaps[file], o.Path)
+				}) {
+					between = append(between, o.Path)
+				}
+			}
+			between = append(between, s.Path)
+		}
 	}
 	slices.Sort(at)
 	slices.Sort(guarded)
 	at, guarded = slices.Compact(at), slices.Compact(guarded)
 	switch {
+	case len(between) > len(conflicts):
+		slices.SortFunc(between, func(a, b string) int {
+			return cmp.Compare(slices.Index(names, a), slices.Index(names, b))
+		})
+		out.Headline = fmt.Sprintf("Merge conflict in %s between %s", firstFew(at, 2),
+			firstFew(slices.Compact(between), 4))
 	case len(at) > 0:
-		out.Headline = fmt.Sprintf("Merge conflict in %s: %s changed the same lines", firstFew(at, 2), firstFew(names, 4))
+		out.Headline = fmt.Sprintf("Merge conflict in %s: the changes of %s cannot be merged", firstFew(at, 2),
+			firstFew(between, 4))
 	case len(guarded) > 0:
 		out.Headline = fmt.Sprintf("Merge changes to %s, which can run code or instruct agents?", firstFew(guarded, 2))
 	case len(names) > 0:

@@ -21,6 +21,10 @@ func TestAsks(t *testing.T) {
 	agent := func(a gate.Action) store.Gate {
 		return store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Node: "mend", Action: action(a)}
 	}
+	merge := func(params string) store.Gate {
+		return store.Gate{Kind: store.GateApproval, Source: store.SourceMerge,
+			Action: action(gate.Action{Type: gate.Merging, Params: json.RawMessage(params)})}
+	}
 	for _, x := range []struct {
 		g    store.Gate
 		want string
@@ -41,9 +45,14 @@ func TestAsks(t *testing.T) {
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceInterrupted, Node: "mend"}, `"mend" was interrupted and may have changed files. Run it again?`, "Look at what it did first: its attempt and its files are on the task's page."},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceLimit, Action: action(gate.Action{Type: gate.Raise, Params: json.RawMessage(`{"limit":"maxTokens","why":"100 of 90 tokens used"}`)})},
 			"Limit reached: 100 of 90 tokens used. Allow as much again?", ""},
-		{store.Gate{Kind: store.GateApproval, Source: store.SourceMerge, Action: action(gate.Action{Type: gate.Merging, Params: json.RawMessage(
-			`{"sides":[{"path":"a","branch":"plait/x/a"},{"path":"b","branch":"plait/x/b"}],"conflicts":{"b":["sum.go"]},"overlaps":{"sum.go":["a","b"]}}`)})},
-			"Merge conflict in sum.go: a and b changed the same lines", ""},
+		{merge(`{"sides":[{"path":"a","branch":"plait/x/a"},{"path":"b","branch":"plait/x/b"}],"conflicts":{"b":["sum.go"]},"overlaps":{"sum.go":["a","b"]}}`),
+			"Merge conflict in sum.go between a and b", ""},
+		{merge(`{"sides":[{"path":"x"},{"path":"z"},{"path":"y"},{"path":"g"}],"conflicts":{"y":["m.go"]},"overlaps":{"m.go":["x","y","g"],"new.txt":["z","y"]}}`),
+			"Merge conflict in m.go between x and y", ""},
+		{merge(`{"sides":[{"path":"a"},{"path":"b"},{"path":"c"}],"conflicts":{"b":["m.go"],"c":["m.go"]},"overlaps":{"m.go":["a","b","c"]}}`),
+			"Merge conflict in m.go between a, b and c", ""},
+		{merge(`{"sides":[{"path":"a"},{"path":"b"}],"conflicts":{"b":["m.go"]},"overlaps":{}}`),
+			"Merge conflict in m.go: the changes of b cannot be merged", ""},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceMerge, Action: action(gate.Action{Type: gate.Merging, Params: json.RawMessage(
 			`{"sides":[{"path":"a","branch":"x","protected":["Makefile"]}]}`)})}, "Merge changes to Makefile, which can run code or instruct agents?", ""},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceMerge, Action: json.RawMessage(`{"type":"merge","params":[1]}`)}, "Merge the agents' changes?", ""},
