@@ -88,19 +88,21 @@ func (e *Runner) planFaults(ctx context.Context, c *Thread, p *flow.Plan) (wrong
 	}
 	around := enclosing(rows, c.Row)
 	for i, a := range p.Actions {
-		role, clash := taken[a.ID]
+		by, clash := taken[a.ID]
 		earlier := slices.ContainsFunc(rows, func(t store.Thread) bool {
 			return record.Action(t) == a.ID && a.ID != "" && t.Parent != nil && t.Parent.Thread == c.Row.ID
 		})
 		switch {
 		case clash:
-			say("/actions/%d/id: an agent of role %s is called %q", i, role, a.ID)
+			say("/actions/%d/id: an agent of role %s is called %q", i, by, a.ID)
 		case around[a.ID]:
 			say("/actions/%d/id: %q is the path in which this is planned", i, a.ID)
 		case earlier:
 			say("/actions/%d/id: %q was an action of an earlier plan; an id is used once", i, a.ID)
 		}
-		if _, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, worker.SpawnedAction(p, a.ID).Roles[a.ID]); err != nil {
+		alone := &flow.Plan{Actions: []flow.Action{a}} // ids need not be unique yet
+		role := worker.SpawnedAction(alone, a.ID).Roles[a.ID]
+		if _, err := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role); err != nil {
 			say("/actions/%d/agent: %v", i, err)
 		}
 		for j, in := range a.Inputs {

@@ -33,6 +33,8 @@ func TestBadPlans(t *testing.T) {
 		"a name with a line": {actions("", `{"id": "a\nb", "prompt": "x"}`), "/actions/0/id"},
 		"a role's name":      {actions("", act("planner", "")), "node of the flow"},
 		"one id twice":       {actions("", act("a", ""), act("a", "")), "is the id of"},
+		"an unknown agent of an id that is there twice": {actions("", act("a", ""), act("a", `, "agent": "nobody"`)),
+			"/actions/1/agent"},
 		"full access":        {actions("", act("a", `, "access": "full"`)), "access"},
 		"main is spawned":    {actions(`, "join": {"mainPathId": "a"}`, act("a", "")), "spawned"},
 		"main is nobody":     {actions(`, "join": {"mainPathId": "z"}`, act("a", "")), `no action "z"`},
