@@ -65,6 +65,19 @@ func TestFinalOfAnAction(t *testing.T) {
 	}
 }
 
+// TestFinalHasNoAddedStatus checks that final.json has the $status of an answer only if the agent wrote one.
+func TestFinalHasNoAddedStatus(t *testing.T) {
+	bare := `{"status":"failed","summary":"No."}`
+	meta := `{"$status":"failed","status":"failed","summary":"No."}`
+	for text, want := range map[string]string{
+		bare: bare, meta: meta, "{not JSON": bare, "What followed front matter.": bare,
+	} {
+		if got := returned(json.RawMessage(meta), text); string(got) != want {
+			t.Errorf("%s: final.json is %s, want %s", text, got, want)
+		}
+	}
+}
+
 func equal(a, b any) bool {
 	one, _ := json.Marshal(a)
 	other, _ := json.Marshal(b)

@@ -153,7 +153,9 @@ func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt,
 	if f.Summary == "" {
 		f.Summary = view.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
 	}
-	if acts := row.Path != nil && row.Path.Join == thread.RoleJoin && row.Path.ID == s.Role; !acts {
+	if acts := row.Path != nil && row.Path.Join == thread.RoleJoin && row.Path.ID == s.Role; acts {
+		f.final = returned(s.Meta, c.Text)
+	} else {
 		var out Final
 		if len(s.Meta) <= maxText {
 			out.Meta = s.Meta
@@ -171,6 +173,22 @@ func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt,
 		f.Artifacts = append(f.Artifacts, StepArtifact(*file))
 	}
 	return f, nil
+}
+
+// returned returns what the agent of an action returned, given the meta and the text of its step. Meta
+// has a $status in any case; the text is the answer if that is one JSON object, as it was written.
+func returned(meta json.RawMessage, text string) json.RawMessage {
+	var own, fields map[string]json.RawMessage
+	json.Unmarshal([]byte(text), &own) // front matter has the field status in any case
+	if _, said := own["$status"]; said || json.Unmarshal(meta, &fields) != nil {
+		return meta
+	}
+	delete(fields, "$status")
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return meta
+	}
+	return out
 }
 
 // drawFinal draws final.json, unless the agent itself left a file of that name.
