@@ -383,9 +383,14 @@ func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
 
 // ended returns the status of the instance after a step with a $status: it is blocked if it asks a person.
 func (p *Prepared) ended(status string) store.Status {
-	asks := status == flow.Suspend && !p.Role.Chat || status == flow.WorkerBlocked && p.strict && !p.Role.Plan
-	if asks {
+	switch {
+	case p.acts():
+		return cmp.Or(store.Status(flow.ActionEnds(status)), store.Blocked)
+	case status == flow.Suspend && !p.Role.Chat:
 		return store.Blocked
 	}
 	return store.Completed
 }
+
+// acts reports whether the attempt is at an action of a plan.
+func (p *Prepared) acts() bool { return p.strict && !p.Role.Plan }

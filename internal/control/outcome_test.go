@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -134,5 +136,50 @@ func TestOutcomesOfActions(t *testing.T) {
 	states := map[string]string{"planner": "completed", "a": "blocked", "b": "failed", "c": "completed"}
 	if diff := cmp.Diff(states, roster); diff != "" {
 		t.Errorf("roster: -want +got\n%s", diff)
+	}
+}
+
+// TestActionsEndAlikeEverywhere checks that the journal, the roster, the list of milestones and the timeline say the same of an
+// action, whatever its agent answered.
+func TestActionsEndAlikeEverywhere(t *testing.T) {
+	ask := `{"status": "blocked", "summary": "which port?", "questions": ["which port?"]}`
+	h := newHouse(t, map[string]scripted{
+		"planner": plans(actions(`, "join": {"joinStrategy": "ANY_COMPLETED", "losers": "wait"}`, act("good", ""),
+			act("bad", ""), act("badfork", `, "mode": "fork"`), act("asks", "")), finish),
+		"good": output("success", "fine"), "bad": output("failed", "no way"), "badfork": output("failed", "no"),
+		"asks": say(ask),
+	})
+	c := h.controller()
+	row := h.drive(c, h.orchestrate(c).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "child")
+	told, roster := h.outcomes(row)
+	want := map[string]string{"good": "completed", "bad": "failed", "badfork": "failed", "asks": "blocked",
+		"planner": "completed"}
+	if diff := cmp.Diff(want, roster); diff != "" {
+		t.Errorf("roster: -want +got\n%s", diff)
+	}
+	for id, state := range want {
+		name := func(s string) bool { return strings.HasPrefix(s, id) && strings.HasSuffix(s, " "+state) }
+		if !slices.ContainsFunc(told, name) {
+			t.Errorf("the journal does not say that %s is %s: %v", id, state, told)
+		}
+	}
+	if _, err := c.Cancel(t.Context(), row.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, roster = h.outcomes(row); roster["asks"] != "cancelled" || roster["bad"] != "failed" {
+		t.Errorf("once the task is cancelled: %v", roster)
+	}
+	reader := &view.Reader{Store: h.store, Nodes: c.Reader()}
+	tl, err := reader.Timeline(t.Context(), row, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range tl.Lanes {
+		for _, b := range l.Bars {
+			if failed := b.State == view.DisplayFailed; failed != (want[b.Role] == "failed") {
+				t.Errorf("the timeline has %s as %s", b.Role, b.State)
+			}
+		}
 	}
 }

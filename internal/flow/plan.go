@@ -20,11 +20,8 @@ const (
 	Asked    = "ask"      // a person is asked, then the role runs again with the answer
 )
 
-// Statuses of an action's agent: it did what was asked, or a person must answer first.
-const (
-	Success       = "success"
-	WorkerBlocked = "blocked"
-)
+// Success is the status of an action's agent that did what was asked. See [ActionEnds].
+const Success = "success"
 
 // Modes of an action.
 const (
@@ -262,7 +259,7 @@ func (p *Plan) problems(most int) (wrong []string) {
 			}
 		}
 	}
-	if ring := p.cycle(); ring != nil {
+	if ring := p.cycle(); ring != nil && len(ids) == len(p.Actions) { // dependencies mean ids
 		say("/actions: they depend on each other in a circle: %s", strings.Join(ring, " → "))
 	}
 	i, known := ids[p.Join.Main]
@@ -270,7 +267,7 @@ func (p *Plan) problems(most int) (wrong []string) {
 	case p.Join.Main == "":
 	case !known:
 		say("/join/mainPathId: there is no action %q", p.Join.Main)
-	case p.Actions[i].Mode != Forked:
+	case len(ids) == len(p.Actions) && p.Actions[i].Mode != Forked:
 		say("/join/mainPathId: action %s is spawned; only the conversation of a forked one can go on", p.Join.Main)
 	}
 	switch counts := p.Join.Strategy == SuccessCountThreshold; {
@@ -320,18 +317,32 @@ func (p *Plan) cycle() []string {
 	return nil
 }
 
-// workerNodes lists the nodes of the worker flow, except the role that an action replaces.
-var workerNodes = sync.OnceValue(func() []string {
+// workerFlow returns the flow [WorkerFlow].
+var workerFlow = sync.OnceValue(func() *Definition {
 	d, _ := BuiltIn(WorkerFlow)
-	return slices.Sorted(maps.Keys(d.Gates))
+	return d
 })
+
+// ActionEnds returns how an action ends whose agent answered with a status, as the flow
+// [WorkerFlow] has it: [PathCompleted] or [PathFailed], or "" if it goes on when a person has
+// answered. Whatever shows an action asks this.
+func ActionEnds(status string) string {
+	switch r, ok := workerFlow().Graph[worker][status]; {
+	case !ok || r.Role != EndNode:
+		return ""
+	case r.Code == 0:
+		return PathCompleted
+	}
+	return PathFailed
+}
 
 // takenIDs reports action ids that are names of nodes of d or of the worker flow.
 func (d *Definition) takenIDs(p *Plan) (wrong []string) {
 	for i, a := range p.Actions {
 		_, role := d.Roles[a.ID]
 		_, gate := d.Gates[a.ID]
-		if _, node := d.Graph[a.ID]; role || gate || node || slices.Contains(workerNodes(), a.ID) {
+		_, asks := workerFlow().Gates[a.ID]
+		if _, node := d.Graph[a.ID]; role || gate || node || asks {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/id: %q is a node of the flow", i, a.ID))
 		}
 	}

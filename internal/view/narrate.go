@@ -27,6 +27,8 @@ type Narrator struct {
 	Named  func(text string) string   // replaces thread ids by names; nil: text is left alone
 	// All adds what matters only afterwards: evidence, plans, the state of the task.
 	All bool
+	// Acts has the threads of actions. Those that an event mentions are added.
+	Acts map[string]bool
 
 	labels map[string]string // by thread: "api", "api/develop"; none for the root
 	parts  map[string]int    // by thread: number of paths or agents started
@@ -37,7 +39,7 @@ func NewNarrator(labels map[string]string) *Narrator {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	return &Narrator{labels: labels, parts: map[string]int{}}
+	return &Narrator{labels: labels, Acts: map[string]bool{}, parts: map[string]int{}}
 }
 
 // Observe records the threads that an event mentions.
@@ -52,6 +54,7 @@ func (n *Narrator) Observe(ev store.Event) {
 	case event.ThreadForked:
 		n.parts[ev.Thread] = len(p.Threads)
 		for i, id := range p.Threads {
+			n.Acts[id] = p.Join == thread.RoleJoin
 			if i < len(p.Paths) {
 				n.labels[id] = under(ev.Thread, FirstLine(p.Paths[i], 40))
 			}
@@ -188,6 +191,9 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 	case event.AgentStarted:
 		return Sentence{Who: ev.Instance, Text: "began work as " + eventText(p.Role) + " (" + eventText(p.Agent) + ")"}
 	case event.AgentEnded:
+		if n.Acts[ev.Thread] && flow.ActionEnds(p.Status) == flow.PathFailed {
+			p.State = store.Failed // older records have completed
+		}
 		text := string(NewDisplay(p.State, nil, nil).State)
 		return Sentence{Who: ev.Instance, Text: text + colon(eventText(cmp.Or(string(p.Message), p.Status)))}
 	case event.EvidenceAdded:

@@ -27,3 +27,19 @@ func TestEveryEventIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestFailedActionIsSaid checks that an action whose agent said that it failed is told as failed, though older records
+// have it as completed. A role of any other path that says so has done its work.
+func TestFailedActionIsSaid(t *testing.T) {
+	for join, want := range map[string]string{"__join__": "failed: failed", "met": "done: failed"} {
+		n := NewNarrator(nil)
+		n.All = true
+		n.Observe(store.Event{Task: "T", Thread: "T", Type: "thread.forked",
+			Payload: json.RawMessage(`{"fork":"p","join":"` + join + `","paths":["two"],"threads":["A"]}`)})
+		said := n.Tell(store.Event{Task: "T", Thread: "A", Type: "agent.completed", Instance: "two",
+			Payload: json.RawMessage(`{"role":"two","status":"failed"}`)})
+		if len(said) != 1 || said[0].Text != want {
+			t.Errorf("join %s: %+v, want %q", join, said, want)
+		}
+	}
+}

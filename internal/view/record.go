@@ -22,6 +22,7 @@ type TaskRecord struct {
 	Ends     []Finish
 	Driven   bool // a process is driving it
 
+	acts   string            // the action of a plan that the root was forked from, or ""
 	phases []phase           // of its controller
 	kept   map[string]string // by thread, what the worktree has that stayed at its join
 	awaits map[string]string // by thread, what it waits for although it needs no person
@@ -46,7 +47,12 @@ func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r Task
 	if err = b.readTeam(ctx, &r); err != nil {
 		return r, err
 	}
-	if r.Prompt, err = b.ThreadPrompt(ctx, r.Root); err != nil {
+	start, err := b.Nodes.Start(ctx, r.Root.Start)
+	if err != nil {
+		return r, err
+	}
+	r.acts = start.Action.ID
+	if r.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
 		return r, err
 	}
 	if r.Planned, err = b.planned(ctx, r.Root); err != nil {

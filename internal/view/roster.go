@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // roster returns every instance with an attempt, ordered by the first one.
@@ -33,11 +35,12 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 			Attempt: last.ID, Attempts: len(tried), State: r.instance(threads[last.Thread], last, asks[last.ID]),
 			EndedAt: Time(last.EndedAt),
 		}
-		if a, ok := r.actionOf(threads[last.Thread]); ok && a.ID == last.Role {
+		t := threads[last.Thread]
+		if a, ok := r.actionOf(t); ok && a.ID == last.Role {
 			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)
-			if m.State == store.Completed && r.waits(threads[last.Thread], last, store.ReasonGate) {
-				m.State = store.Blocked // a question of an action is a gate of its flow
-			}
+		}
+		if (m.Action != "" || r.acts == last.Role && t.ID == r.Root.ID) && m.State == store.Completed && r.lastOf(last) {
+			m.State = r.status(t) // the agent has answered; what its answer means is how the action stands
 		}
 		for _, a := range tried {
 			m.Tokens += a.Usage.Tokens()
@@ -77,7 +80,7 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 		}
 		return store.Running
 	case store.AttemptDone:
-		if r.waits(t, last, store.ReasonInput) {
+		if r.waits(t, last) {
 			return store.Blocked // it asked for input
 		}
 		return store.Completed
@@ -99,9 +102,32 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 	return store.Cancelled
 }
 
-// waits reports whether a thread has been blocked for a reason since its newest attempt.
-func (r TaskRecord) waits(t store.Thread, last store.Attempt, kind store.ReasonKind) bool {
-	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == kind && t.InFlight == "" && r.lastOf(last)
+// AttemptState returns the state of an attempt. lost says that no process drives it.
+func AttemptState(a store.Attempt, lost bool) DisplayState {
+	switch {
+	case lost:
+		return DisplayNeedsYou
+	case a.Status == store.AttemptRunning:
+		return DisplayRunning
+	case a.Status == store.AttemptDone:
+		return DisplayDone
+	case a.Status == store.AttemptCancelled, a.Status == store.AttemptSuperseded:
+		return DisplayCancelled
+	}
+	return DisplayFailed
+}
+
+// FailedAction reports whether a step of a role in a thread is the answer of an action's agent, and
+// says that the action failed.
+func FailedAction(t store.Thread, role, status string) bool {
+	return t.Path != nil && t.Path.Join == thread.RoleJoin && t.Path.ID == role &&
+		flow.ActionEnds(status) == flow.PathFailed
+}
+
+// waits reports whether a thread has been blocked for input since its newest attempt.
+func (r TaskRecord) waits(t store.Thread, last store.Attempt) bool {
+	return t.Status == store.Blocked && t.Reason != nil && t.Reason.Kind == store.ReasonInput && t.InFlight == "" &&
+		r.lastOf(last)
 }
 
 // lastOf reports whether an attempt is the newest of its thread.

@@ -45,6 +45,7 @@ type Bar struct {
 	Role    string              `json:"role"`
 	Agent   string              `json:"agent"`
 	Status  store.AttemptStatus `json:"status"`
+	State   DisplayState        `json:"state"`
 	Lost    bool                `json:"lost"` // recorded as running, but no process drives it
 	Failure *store.Failure      `json:"failure"`
 	From    int64               `json:"from"`
@@ -317,6 +318,9 @@ func (t *timelineBuilder) chain(row store.Thread, at int, inside map[string]int)
 		b.To = max(b.To, b.From)
 		if s, ok := made[i]; ok {
 			b.Step, b.N, b.Outcome = s.Hash, s.N, s.Outcome
+		}
+		if b.State = AttemptState(a, b.Lost); FailedAction(row, a.Role, b.Outcome) {
+			b.State = DisplayFailed
 		}
 		lane := &t.out.Lanes[inside[a.Instance]]
 		t.of[a.ID] = inside[a.Instance]

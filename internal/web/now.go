@@ -38,6 +38,9 @@ func eventLines(events []store.Event, t view.Task, named func(string) string) []
 	}
 	n := view.NewNarrator(labels)
 	n.All, n.Named = true, named
+	for _, m := range t.Roster {
+		n.Acts[m.Thread] = m.Action != ""
+	}
 	out := make([]eventLine, 0, len(events))
 	for _, ev := range events {
 		h := eventLine{Pos: ev.Pos, TS: ev.TS, Type: ev.Type, Who: cmp.Or(n.Label(ev.Thread), ev.Instance)}

@@ -111,7 +111,10 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	c := &selection{Step: v, Title: stepTitle(v.Role), State: view.DisplayDone, Thread: row.ID,
 		Outcome: view.Outcome(v.Role, v.Meta),
 		Task:    row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
-	if v.Role == thread.RoleEnd {
+	switch {
+	case view.FailedAction(row, v.Role, c.Outcome):
+		c.State = view.DisplayFailed
+	case v.Role == thread.RoleEnd:
 		c.State, c.Outcome = view.NewDisplay(view.EndStatus(c.Outcome), nil, nil).State, ""
 	}
 	if c.Output, err = newOutput(v.Text, v.Meta, c.Task, c.By, c.whole); err != nil {
@@ -219,8 +222,8 @@ func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string)
 	if end == 0 {
 		end = max(a.StartedAt, time.Now().UnixMilli())
 	}
-	bar := view.Bar{Status: a.Status, Lost: a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)}
-	c := &selection{Attempt: &a, Title: a.Role, State: attemptState(bar), Task: row.Task, By: a.Instance, Agent: a.Agent,
+	lost := a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)
+	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost), Task: row.Task, By: a.Instance, Agent: a.Agent,
 		Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
 		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)

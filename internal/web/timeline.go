@@ -94,10 +94,10 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 		y := rowMiddle(i)
 		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
 		for _, b := range l.Bars {
-			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
+			item := stripItem{Key: b.Attempt, Shape: "bar", Class: string(barStatus(b)), X: at(b.From),
 				W: wide(b.From, b.To), End: at(b.To), Y: y, Top: y - barTall/2, Tall: barTall,
 				Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
-				Hatched: b.Lost || b.Status != store.AttemptDone && b.Status != store.AttemptRunning, at: b.From}
+				Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning, at: b.From}
 			if !b.Step.IsZero() {
 				item.Key = b.Step.String()
 			}
@@ -227,31 +227,20 @@ func laneState(l view.TimelineLane) view.DisplayState {
 		}
 	}
 	if n := len(l.Bars); n > 0 && l.ID != l.Thread { // one of several agents
-		return attemptState(l.Bars[n-1])
+		return l.Bars[n-1].State
 	}
 	return view.NewDisplay(l.Status, nil, nil).State
 }
 
-func attemptState(b view.Bar) view.DisplayState {
+// barStatus returns the status of a bar for display, which is also its CSS class.
+func barStatus(b view.Bar) store.AttemptStatus {
 	switch {
 	case b.Lost:
-		return view.DisplayNeedsYou
-	case b.Status == store.AttemptRunning:
-		return view.DisplayRunning
-	case b.Status == store.AttemptDone:
-		return view.DisplayDone
-	case b.Status == store.AttemptCancelled, b.Status == store.AttemptSuperseded:
-		return view.DisplayCancelled
+		return store.AttemptInterrupted
+	case b.State == view.DisplayFailed && b.Status == store.AttemptDone:
+		return store.AttemptFailed // its answer says so
 	}
-	return view.DisplayFailed
-}
-
-// barClass returns the CSS class of a bar.
-func barClass(b view.Bar) string {
-	if b.Lost {
-		return string(store.AttemptInterrupted)
-	}
-	return string(b.Status)
+	return b.Status
 }
 
 // barLabel returns the text in a bar: the role, or the outcome if the lane is already named after the role.
@@ -275,10 +264,7 @@ func barWords(l view.TimelineLane, b view.Bar) string {
 	if b.N > 0 {
 		parts = append(parts, fmt.Sprintf("step %d", b.N))
 	}
-	state := barStates[b.Status]
-	if b.Lost {
-		state = "interrupted"
-	}
+	state := barStates[barStatus(b)]
 	if parts = append(parts, state); b.Outcome != "" && b.Outcome != state {
 		parts = append(parts, b.Outcome)
 	}
