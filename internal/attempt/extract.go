@@ -1,8 +1,11 @@
 package attempt
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
@@ -13,6 +16,10 @@ import (
 // *agent.Failure that tells the agent what to fix.
 func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
 	result agent.Result) (answer, error) {
+	begins := ""
+	if result.Plain {
+		begins = e.beginning(result)
+	}
 	if p.strict {
 		result.Plain = false // a planner's or an action's output has a fixed form
 	}
@@ -28,13 +35,21 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 		return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
 	}
 	ans, err := parse(result, most, p.Role, p.worker.Text && !p.strict)
-	if err == nil {
+	var odd *badStatus
+	if errors.As(err, &odd) {
+		if odd.answer, err = e.discreetAnswer(odd.answer); err == nil {
+			err = cmp.Or(c.Def.Validate(p.Row.Role, odd.fields), error(odd)) // the schema says which there are
+		}
+	} else if err == nil {
 		ans, err = e.discreetAnswer(ans)
 	}
 	if err != nil {
-		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: err.Error()}
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, err) + begins}
 	}
 	bad := c.Def.Validate(p.Row.Role, ans.fields)
+	if bad != nil && !p.Role.Plan {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, bad) + begins}
+	}
 	if p.Role.Plan {
 		ans.text = planText(ans.fields, ans.text)
 		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, ans.fields, bad)
@@ -49,6 +64,43 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: bad.Error()}
 	}
 	return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+}
+
+// misfit says what a role returned that its schema refuses. The lines of bad begin with a place, as in "/a/b: ".
+func misfit(role string, bad error) string {
+	if !strings.HasPrefix(bad.Error(), "/") {
+		return bad.Error()
+	}
+	lines := strings.Split(bad.Error(), "\n")
+	for i, line := range lines {
+		at, what, _ := strings.Cut(line, ": ")
+		if key := strings.TrimPrefix(at, "/"); key == "" {
+			lines[i] = "an answer: " + what
+		} else if !strings.Contains(key, "/") {
+			lines[i] = key + ": " + what
+		}
+	}
+	return role + " returned " + strings.Join(lines, "\n")
+}
+
+// beginning returns the first lines of an output, for people who are told that it cannot be used.
+func (e *Runner) beginning(result agent.Result) string {
+	const most, chars = 5, 120
+	head := string(result.Output[:min(len(result.Output), headBytes)])
+	var lines []string
+	for line := range strings.Lines(e.cfg.Host.Secrets.Text(strings.ToValidUTF8(head, "\ufffd"))) {
+		if line = strings.TrimRight(line, " \t\r\n"); line == "" && len(lines) == 0 {
+			continue
+		}
+		if len(lines) == most {
+			break
+		}
+		lines = append(lines, agent.Clip(line, chars))
+	}
+	if len(lines) == 0 {
+		return "\nThe output is empty."
+	}
+	return "\nThe output begins:\n" + strings.Join(lines, "\n")
 }
 
 // parse finds meta and text in an output. The forms are: front matter between

@@ -66,7 +66,7 @@ func TestParseRefuses(t *testing.T) {
 		{"prose", "I have done it.", "front matter"},
 		{"nothing", "", "front matter"},
 		{"no status", "---\nn: 1\n---\n", "$status is missing"},
-		{"a status that is no text", "---\n$status: 3\n---\n", "$status must be a text"},
+		{"a status that is no text", "---\n$status: 3\n---\n", "/$status: 3; it must be a text that is not empty"},
 		{"a key twice", "---\n$status: done\na: 1\na: 2\n---\n", "duplicate key"},
 		{"an alias", "---\n$status: done\na: &x 1\nb: *x\n---\n", "anchors"},
 		{"a tag", "---\n$status: done\na: !!binary aGk=\n---\n", "not allowed"},

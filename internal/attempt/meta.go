@@ -50,7 +50,7 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 	status := result.Status
 	if s, ok := fields["$status"]; ok && status == "" {
 		if status, _ = s.(string); status == "" {
-			return answer{}, errors.New("$status must be a text")
+			return answer{}, &badStatus{answer{meta: canon, fields: fields}}
 		}
 	}
 	if s, ok := fields["status"].(string); ok && status == "" {
@@ -81,6 +81,17 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 		}
 	}
 	return answer{meta: canon, fields: fields, status: status, text: text}, nil
+}
+
+// badStatus is the error for an answer whose $status is not a text, or empty.
+type badStatus struct{ answer }
+
+func (e *badStatus) Error() string {
+	data, err := json.Marshal(e.fields["$status"])
+	if err != nil {
+		return err.Error()
+	}
+	return "/$status: " + agent.Clip(string(data), 80) + "; it must be a text that is not empty"
 }
 
 // deep reports whether v is nested deeper than most levels.

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"bytes"
 	"errors"
 	"path"
 	"slices"
@@ -163,12 +164,13 @@ func (d *draft) badSchema(r *roleSite, err error) {
 	var invalid *jsonschema.SchemaValidationError
 	var ve *jsonschema.ValidationError
 	if errors.As(err, &invalid) && errors.As(invalid.Err, &ve) {
+		schema, _ := jsonschema.UnmarshalJSON(bytes.NewReader(d.def.Roles[r.name].Frontmatter))
 		seen := map[*yaml.Node]bool{}
 		walkCauses(ve, func(leaf *jsonschema.ValidationError) {
 			at := d.child(r.schemaNode, leaf.InstanceLocation)
 			if len(seen) < 8 && !seen[at] {
 				seen[at] = true
-				d.report(at, codeBadSchema, "the schema of role %s is not valid at %s", r.name, leaves(leaf)[0])
+				d.report(at, codeBadSchema, "the schema of role %s is not valid at %s", r.name, leaves(leaf, schema)[0])
 			}
 		})
 		return

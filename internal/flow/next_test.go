@@ -183,9 +183,9 @@ graph:
 		{"right", "r", map[string]any{"$status": "ok", "n": 1, "s": "x"}, ""},
 		{"right with float", "r", map[string]any{"$status": "ok", "n": 1.0, "s": "x"}, ""},
 		{"the chosen variant only", "r", map[string]any{"$status": "ok", "n": "x", "s": "y"},
-			"/n: got string, want integer"},
+			`/n: "x"; it must be of type integer`},
 		{"missing", "r", map[string]any{"$status": "ok", "n": 1}, "missing property 's'"},
-		{"another status", "r", map[string]any{"$status": "maybe"}, `$status is "maybe", not one of no, ok`},
+		{"another status", "r", map[string]any{"$status": "maybe"}, `/$status: "maybe"; it must be "no" or "ok"`},
 		{"suspend", "r", map[string]any{"$status": "$SUSPEND", "reason": "wait"}, ""},
 		{"suspend with odd reason", "r", map[string]any{"$status": "$SUSPEND", "reason": 1}, "reason must be text"},
 		{"no schema", "free", map[string]any{"anything": true}, ""},
@@ -203,6 +203,46 @@ graph:
 				t.Errorf("the other variant's errors are in it: %v", err)
 			}
 		})
+	}
+}
+
+// TestValidateSaysWhatItGot checks that an error shows the wrong value, shortened, wherever it is and whatever rule of
+// a schema it breaks.
+func TestValidateSaysWhatItGot(t *testing.T) {
+	d := parse(t, `version: 1
+name: v
+roles:
+  r:
+    frontmatter:
+      properties:
+        $status: {enum: [more, enough]}
+        n: {type: [integer, "null"], minimum: 3}
+        c: {const: {a: 1}}
+        p: {type: string, pattern: "^x", maxLength: 200}
+        in: {type: object, properties: {list: {type: array, items: {type: string, minLength: 2}, minItems: 1}}}
+        never: false
+      required: [$status]
+graph:
+  $START: {new: {role: r, prompt: p}}
+  r: {more: {role: r, prompt: p}, enough: {role: $END}}
+`)
+	long := strings.Repeat("é", 300)
+	for _, tt := range []struct{ meta, want string }{
+		{`{"$status": ""}`, `/$status: ""; it must be "more" or "enough"`},
+		{`{"$status": "more", "n": "x"}`, `/n: "x"; it must be of type null or integer`},
+		{`{"$status": "more", "n": 2}`, `/n: 2; minimum: got 2, want 3`},
+		{`{"$status": "more", "c": 1}`, `/c: 1; it must be {"a":1}`},
+		{`{"$status": "more", "c": {"a": [1, 2]}}`, `/c: {"a":[1,2]}; it must be {"a":1}`},
+		{`{"$status": "more", "p": "y<z"}`, `/p: "y<z"; it must match the pattern ^x`},
+		{`{"$status": "more", "p": "x` + long + `"}`, `/p: "x` + strings.Repeat("é", 77) + `…; maxLength: got 301, want 200`},
+		{`{"$status": "more", "in": {"list": ["ab", "c"]}}`, `/in/list/1: "c"; minLength: got 1, want 2`},
+		{`{"$status": "more", "in": {"list": []}}`, `/in/list: minItems: got 0, want 1`},
+		{`{"$status": "more", "in": []}`, `/in: []; it must be of type object`},
+		{`{"$status": "more", "never": true}`, `/never: true is not allowed`},
+	} {
+		if err := d.Validate("r", fields(t, tt.meta)); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: %v\nwant %s", tt.meta, err, tt.want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -95,39 +96,29 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	if !errors.As(err, &ve) {
 		return err
 	}
-	lines := leaves(ve)
+	lines := leaves(ve, doc)
 	if len(lines) == 0 {
-		lines = []string{fmt.Sprintf("$status is %s, not one of %s", jsonText(meta["$status"]),
-			strings.Join(d.Statuses(role), ", "))}
+		want := make([]any, 0)
+		for _, s := range d.Statuses(role) {
+			want = append(want, s)
+		}
+		lines = []string{"/$status: " + brief(meta["$status"]) + mustBe(want)}
 	}
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// leaves lists the innermost errors. Of a oneOf it keeps those of the variant that $status
+// leaves lists the innermost errors, each with its place in doc and what is there. Of a oneOf it keeps those of the variant that $status
 // selects: errors of other variants do not help, nor do properties that are only disallowed
 // because no variant matches.
-func leaves(e *jsonschema.ValidationError) []string {
+func leaves(e *jsonschema.ValidationError, doc any) []string {
 	if len(e.Causes) == 0 {
-		at := "/" + strings.Join(e.InstanceLocation, "/")
-		switch what := e.ErrorKind.(type) {
-		case *kind.OneOf:
-			if len(what.Subschemas) > 1 {
-				return []string{"meta fits more than one variant"}
-			}
-		case *kind.FalseSchema:
-			return []string{at + ": is not allowed"}
-		}
-		_, msg, ok := strings.Cut(e.Error(), "': ")
-		if !ok {
-			msg = e.Error()
-		}
-		return []string{at + ": " + msg}
+		return []string{"/" + strings.Join(e.InstanceLocation, "/") + ": " + misfit(e, doc)}
 	}
 	var out []string
 	if choice(e) {
 		for _, c := range e.Causes {
 			if !wrongStatus(c) {
-				out = append(out, leaves(c)...)
+				out = append(out, leaves(c, doc)...)
 			}
 		}
 		return out
@@ -135,7 +126,7 @@ func leaves(e *jsonschema.ValidationError) []string {
 	chosen := slices.ContainsFunc(e.Causes, choice)
 	for _, c := range e.Causes {
 		if _, never := c.ErrorKind.(*kind.FalseSchema); !never || !chosen {
-			out = append(out, leaves(c)...)
+			out = append(out, leaves(c, doc)...)
 		}
 	}
 	return out
@@ -155,4 +146,81 @@ func wrongStatus(e *jsonschema.ValidationError) bool {
 		return len(e.InstanceLocation) == 1 && e.InstanceLocation[0] == "$status"
 	}
 	return slices.ContainsFunc(e.Causes, wrongStatus)
+}
+
+// misfit says what is wrong with the value at an innermost error, and what the value is unless
+// that is said anyway.
+func misfit(e *jsonschema.ValidationError, doc any) string {
+	got := brief(valueAt(doc, e.InstanceLocation))
+	switch what := e.ErrorKind.(type) {
+	case *kind.OneOf:
+		if len(what.Subschemas) > 1 {
+			return "it fits more than one variant"
+		}
+	case *kind.FalseSchema:
+		return got + " is not allowed"
+	case *kind.Enum:
+		return got + mustBe(what.Want)
+	case *kind.Const:
+		return got + mustBe([]any{what.Want})
+	case *kind.Type:
+		return fmt.Sprintf("%s; it must be of type %s", got, orList(what.Want))
+	case *kind.Pattern:
+		return fmt.Sprintf("%s; it must match the pattern %s", got, what.Want)
+	case *kind.Format:
+		return fmt.Sprintf("%s; it must be a valid %s", got, what.Want)
+	}
+	_, msg, ok := strings.Cut(e.Error(), "': ")
+	if !ok {
+		msg = e.Error()
+	}
+	if strings.HasPrefix(got, "{") || strings.HasPrefix(got, "[") {
+		return msg
+	}
+	return got + "; " + msg
+}
+
+// valueAt returns the value at a place in a JSON document, which it has.
+func valueAt(doc any, at []string) any {
+	for _, key := range at {
+		switch v := doc.(type) {
+		case map[string]any:
+			doc = v[key]
+		case []any:
+			if i, err := strconv.Atoi(key); err == nil && i < len(v) {
+				doc = v[i]
+			}
+		}
+	}
+	return doc
+}
+
+// brief returns the beginning of the JSON of a value.
+func brief(v any) string {
+	const most = 80
+	text := jsonText(v)
+	if chars := []rune(text); len(chars) > most {
+		return string(chars[:most-1]) + "…"
+	}
+	return text
+}
+
+func mustBe(want []any) string {
+	const most = 20
+	var list []string
+	for _, v := range want[:min(len(want), most)] {
+		list = append(list, brief(v))
+	}
+	if over := len(want) - most; over > 0 {
+		list = append(list, fmt.Sprintf("one of %d others", over))
+	}
+	return "; it must be " + orList(list)
+}
+
+// orList joins words: "a, b or c".
+func orList(list []string) string {
+	if n := len(list); n > 1 {
+		return strings.Join(list[:n-1], ", ") + " or " + list[n-1]
+	}
+	return strings.Join(list, "")
 }
