@@ -89,10 +89,12 @@ func (a Agents) choose(o record.Options, name string, role flow.Role) (string, f
 type Worker struct {
 	Agent agent.Agent
 	Name  string
-	Kind  string        // of its definition
-	Text  bool          // its output is only a text, and not parsed
-	Dir   string        // its working directory, below the one it is given
-	Idle  time.Duration // longest time without output, zero: unlimited
+	Kind  string // of its definition
+	Text  bool   // its output is only a text, and not parsed
+	Dir   string // its working directory, below the one it is given
+	// Program is the program that it runs if that is a file below the directory it is given, otherwise "".
+	Program string
+	Idle    time.Duration // longest time without output, zero: unlimited
 	// Summarises reports whether the agent can summarise a conversation.
 	Summarises bool
 }
@@ -118,8 +120,13 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	if err != nil {
 		return Worker{}, Usage("agent %s: %w", agentName, err)
 	}
+	program := ""
+	if len(def.Command) > 0 && strings.Contains(def.Command[0], "/") && filepath.IsLocal(def.Command[0]) {
+		program = filepath.Join(def.Dir, def.Command[0])
+	}
 	return Worker{
-		Agent: made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText,
+		Program: program,
+		Agent:   made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText,
 		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
 		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil

@@ -64,7 +64,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 		}
 	}
 	if row.Reason != nil && res.Summary == "" {
-		res.Summary = row.Reason.Message
+		res.Summary = thread.Plainly(row.Reason.Message)
 	}
 	task, err := w.taskOf(ctx, row)
 	if err != nil {

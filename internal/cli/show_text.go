@@ -19,7 +19,7 @@ func (a *app) writeThread(out io.Writer, name string, v *view.Thread, states dis
 	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.state(states.of(v.ID, v.Status)),
 		st.dim(v.ID))
 	if v.Reason != nil && v.Reason.Message != "" {
-		fmt.Fprintf(out, "  %s\n", oneLine(v.Reason.Message, 400))
+		fmt.Fprintf(out, "  %s\n", oneLine(thread.Plainly(v.Reason.Message), 400))
 	}
 	fmt.Fprintf(out, "  prompt     %s\n", oneLine(v.Prompt, 100))
 	fmt.Fprintf(out, "  workspace  %s\n", safe(v.Workspace))

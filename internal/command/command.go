@@ -105,7 +105,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if req.Wrap != nil { // what wraps a program that is missing would exit with a code of its own
 		found, err := proc.Lookup(name, dir, env)
 		if errors.As(err, &se) {
-			return agent.Result{}, startFailure(se, shown)
+			return agent.Result{}, startFailure(se, name)
 		}
 		program = found
 	}
@@ -123,7 +123,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 		},
 	})
 	if errors.As(err, &se) {
-		return agent.Result{}, startFailure(se, shown)
+		return agent.Result{}, startFailure(se, name)
 	}
 	says.flush()
 	if res.PID != 0 {

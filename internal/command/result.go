@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -64,32 +66,35 @@ func (a *Agent) result(res proc.Result, out *head, last *tail, lim limits) (agen
 
 // startFailure explains why the program did not start, and what to do. Trying again
 // cannot help, unless the machine was short of some resource.
-func startFailure(se *proc.StartError, shown string) *agent.Failure {
+func startFailure(se *proc.StartError, program string) *agent.Failure {
 	f := &agent.Failure{Kind: agent.Infra, Final: true}
+	what := ""
 	switch {
 	case se.Dir != "" && errors.Is(se.Err, fs.ErrNotExist):
-		f.Message = fmt.Sprintf("cannot run %s: its directory %s does not exist; restore the working tree or correct "+
-			"the agent's dir", shown, se.Dir)
+		what = fmt.Sprintf("the directory %s does not exist; restore the working tree or correct the agent's dir", se.Dir)
 	case se.Dir != "":
-		f.Message = fmt.Sprintf("cannot run %s in %s: %v; correct the agent's dir", shown, se.Dir, se.Err)
+		what = fmt.Sprintf("%s: %v; correct the agent's dir", se.Dir, se.Err)
 	case errors.Is(se.Err, fs.ErrNotExist) && strings.Contains(se.Path, "/"):
-		f.Message = fmt.Sprintf("cannot run %s: the file, or the interpreter its first line names, does not exist; "+
-			"correct the agent's command", se.Path)
+		if _, err := os.Stat(se.Path); err == nil || !filepath.IsAbs(se.Path) { // what is missing has its whole path
+			what = fmt.Sprintf("the interpreter that the first line of %s names does not exist", program)
+		} else {
+			what = fmt.Sprintf("%s does not exist; correct the agent's command", program)
+		}
 	case errors.Is(se.Err, fs.ErrNotExist):
-		f.Message = fmt.Sprintf("cannot run %s: program not found in PATH; install it or give its path in the "+
-			"agent's command", se.Path)
+		what = fmt.Sprintf("program %s not found in PATH; install it or give its path in the agent's command", program)
 	case errors.Is(se.Err, fs.ErrPermission):
-		f.Message = fmt.Sprintf("cannot run %s: not executable; make it so (chmod +x) or name its interpreter in the "+
-			"agent's command", se.Path)
+		what = fmt.Sprintf("%s is not executable; make it so (chmod +x) or name its interpreter in the agent's command",
+			program)
 	case errors.Is(se.Err, syscall.ENOEXEC):
-		f.Message = fmt.Sprintf("cannot run %s: not a program of this machine and no #! line; name its interpreter "+
-			"in the agent's command", se.Path)
+		what = fmt.Sprintf("%s is not a program of this machine and has no #! line; name its interpreter in the agent's "+
+			"command", program)
 	case errors.Is(se.Err, syscall.E2BIG):
-		f.Message = fmt.Sprintf("cannot run %s: arguments and environment are too long; shorten the agent's "+
-			"command, env or pass", se.Path)
+		what = fmt.Sprintf("the arguments and the environment of %s are too long; shorten the agent's command, env or "+
+			"pass", program)
 	default:
-		f.Message, f.Final = fmt.Sprintf("cannot run %s: %v", shown, se.Err), false
+		what, f.Final = fmt.Sprintf("%s: %v", program, se.Err), false
 	}
+	f.Message = "could not start: " + what
 	return f
 }
 

@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 )
@@ -208,23 +206,11 @@ func (n *node) permits(path *node) permission {
 
 // blockedBelow returns the reason to block a thread that waits for others.
 func (n *node) blockedBelow() store.Reason {
-	why := store.Reason{Kind: store.ReasonChild}
+	var rows []store.Thread
 	for _, b := range n.below {
-		if b.row.Status != store.Blocked {
-			continue
-		}
-		if why.Message != "" {
-			why.Message += "; "
-		}
-		name := b.row.Flow
-		if b.row.Path != nil {
-			name = "path " + b.row.Path.ID
-		}
-		why.Message += fmt.Sprintf("%s (thread %s) is blocked", name, b.row.ID)
-		if b.row.Reason != nil {
-			why.Message += ": " + b.row.Reason.Message
+		if b.row.Status == store.Blocked {
+			rows = append(rows, b.row)
 		}
 	}
-	why.Message = event.Brief(why.Message)
-	return why
+	return store.Reason{Kind: store.ReasonChild, Message: whyStopped(rows)}
 }

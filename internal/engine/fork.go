@@ -101,6 +101,12 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 		}
 		return at(e.block(ctx, c, *why))
 	}
+	if why, err := e.programsLack(keep, c, d); err != nil || why != "" {
+		if err != nil {
+			return Position{}, err
+		}
+		return at(e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: why, Failure: store.FailureInfra}))
+	}
 	var paths []store.Thread
 	moved, err := e.advance(keep, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()

@@ -135,7 +135,11 @@ func (e *Engine) pathUsage(ctx context.Context, c *threadState, p store.Thread) 
 
 // blockAtJoin blocks a thread whose flow has no route for the outcome of its join.
 func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
-	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("join %s: %s; %s", f.Join, f.decision.Outcome,
+	what := "join " + f.Join
+	if f.Plan != nil {
+		what = "actions of " + f.Node
+	}
+	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("%s: %s; %s", what, f.decision.Outcome,
 		ends(f.threads))}
 	return e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
 		row = blockedRow(row, why)
@@ -146,12 +150,25 @@ func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (st
 
 // ends returns a line about how paths ended.
 func ends(paths []store.Thread) string {
-	parts := make([]string, len(paths))
-	for i, p := range paths {
-		parts[i] = "path " + p.Path.ID + " " + string(p.Status)
-		if p.Reason != nil && p.Status == store.Failed {
-			parts[i] += " (" + p.Reason.Message + ")"
+	var failed []store.Thread
+	counts := map[store.Status][]string{}
+	for _, p := range paths {
+		if p.Status == store.Failed {
+			failed = append(failed, p)
+			continue
+		}
+		counts[p.Status] = append(counts[p.Status], p.Path.ID)
+	}
+	var parts []string
+	if len(failed) > 0 {
+		parts = append(parts, whyStopped(failed))
+	}
+	for _, status := range []store.Status{store.Completed, store.Cancelled} {
+		if n := len(counts[status]); n > maxTold {
+			parts = append(parts, fmt.Sprintf("%d %s", n, status))
+		} else if n > 0 {
+			parts = append(parts, strings.Join(counts[status], ", ")+" "+string(status))
 		}
 	}
-	return event.Brief(strings.Join(parts, ", "))
+	return event.Brief(strings.Join(parts, "; "))
 }

@@ -120,6 +120,25 @@ func (s *session) ignored(ctx context.Context) ([]string, error) {
 	return found, nil
 }
 
+// Takes reports whether a snapshot takes a file of the work tree: one that git does not ignore, and that is not
+// Plait's own.
+func (r *Repo) Takes(ctx context.Context, file string) (bool, error) {
+	rel, err := filepath.Rel(r.root, file)
+	if err != nil || !filepath.IsLocal(rel) || isPlaits(filepath.ToSlash(rel)) {
+		return false, err
+	}
+	s, err := r.begin(r.root)
+	if err != nil {
+		return false, err
+	}
+	defer s.end()
+	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
+		return false, err
+	}
+	out, err := s.look(ctx, "--others", "--ignored", "--exclude-standard", "--", ":(literal)"+filepath.ToSlash(rel))
+	return len(out) == 0, err
+}
+
 // inSubmodule adds what is left in the directory of a submodule at path, of which the index has the commit want.
 func (s *session) inSubmodule(ctx context.Context, at, want, prefix string, c Caches, l *Leftovers) error {
 	v := survey{root: s.cwd, real: map[string]bool{}}

@@ -7,6 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -135,7 +136,7 @@ func (w *watcher) notifyBlocked(ctx context.Context) {
 	if len(open) > 0 {
 		return // it was reported before
 	}
-	shown := view.NewDisplay(store.Blocked, &view.Reason{Kind: w.blocked.Kind, Message: string(w.blocked.Message)}, nil)
+	shown := view.NewDisplay(store.Blocked, &view.Reason{Kind: w.blocked.Kind, Message: thread.Plainly(string(w.blocked.Message))}, nil)
 	what := config.OnFailed
 	if shown.State == view.DisplayNeedsYou {
 		what = config.OnNeedsYou

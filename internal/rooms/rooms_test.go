@@ -57,7 +57,7 @@ var doors = map[string][]string{
 	"view":     {"dag", "flow", "store", "event", "thread", "gate", "agent"},
 	"task":     {"dag", "flow", "store", "event", "thread", "agent", "view"},
 	"notes":    {"event", "gate", "store", "task"},
-	"notify":   {"config", "event", "store", "view", "proc"},
+	"notify":   {"config", "event", "store", "thread", "view", "proc"},
 	"control": {
 		"dag", "dispatch", "flow", "lock", "store", "event", "thread", "record", "gate", "agent", "config", "attempt", "worktree", "notes", "engine",
 		"task", "gateway", "proc", "redact", "replay", "secret", "transfer", "view",

@@ -195,7 +195,7 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 			p.State = store.Failed // older records have completed
 		}
 		text := string(NewDisplay(p.State, nil, nil).State)
-		return Sentence{Who: ev.Instance, Text: text + colon(eventText(cmp.Or(string(p.Message), p.Status)))}
+		return Sentence{Who: ev.Instance, Text: text + colon(eventText(cmp.Or(thread.Plainly(string(p.Message)), p.Status)))}
 	case event.EvidenceAdded:
 		return Sentence{Who: ev.Instance, Text: "recorded evidence" + colon(eventText(cmp.Or(p.Title, p.ID)))}
 	case event.GateChanged:
@@ -263,7 +263,7 @@ func endOf(payload any) string {
 			why = p.Summary
 		}
 	}
-	return string(state) + colon(eventText(why))
+	return string(state) + colon(eventText(thread.Plainly(string(why))))
 }
 
 // gate describes a question or an approval that changed.

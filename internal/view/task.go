@@ -8,6 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // States of a task.
@@ -260,7 +261,7 @@ func reason(t store.Thread) *Reason {
 	if t.Reason == nil {
 		return nil
 	}
-	return &Reason{t.Reason.Kind, t.Reason.Message}
+	return &Reason{t.Reason.Kind, thread.Plainly(t.Reason.Message)}
 }
 
 func spell(h dag.Hash) string {

@@ -75,6 +75,28 @@ func (t *Trees) Place(ctx context.Context, parent, row store.Thread) (string, er
 	return cmp.Or(dir, parent.Tree), err
 }
 
+// Lacks reports whether a worktree for a path or child of row that writes will lack a file that row's tree has: one
+// that git ignores, or Plait's own. The setup command could make any file.
+func (t *Trees) Lacks(ctx context.Context, row store.Thread, name string) (bool, error) {
+	if _, _, made := Made(row); made || len(t.cfg.Setup) > 0 {
+		return false, nil
+	}
+	dir, err := filepath.EvalSymlinks(Of(row))
+	if err != nil {
+		return false, nil
+	}
+	file := filepath.Join(dir, name)
+	if _, err := os.Lstat(file); err != nil {
+		return false, nil
+	}
+	repo, err := git.Open(ctx, dir)
+	if err != nil {
+		return false, nil // then there will be no worktree
+	}
+	takes, err := repo.Takes(ctx, file)
+	return !takes, err
+}
+
 // PlaceFork returns the tree in which next works, a user's fork of row that writes: its own worktree if the
 // record has the files at its head, otherwise row's tree.
 func (t *Trees) PlaceFork(ctx context.Context, row, next store.Thread) (string, error) {

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// maxTold is how many threads a reason tells of; of more it tells of the first, and how many the others are.
+const maxTold = 3
+
+// whyStopped says why threads are blocked or have failed. What is the same for several is said once.
+func whyStopped(rows []store.Thread) string {
+	told, failed, asking := []string{}, 0, 0
+	said := map[string]bool{}
+	for i, row := range rows {
+		name, why := whyOf(row)
+		switch {
+		case !said[why] && (i == 0 || len(rows) <= maxTold):
+			said[why] = true
+			told = append(told, name+why)
+		case row.Status == store.Blocked && needsAnswer(row.Reason):
+			asking++
+		default:
+			failed++
+		}
+	}
+	if failed > 0 {
+		told = append(told, fmt.Sprintf("+ %d more failed", failed))
+	}
+	if asking > 0 {
+		told = append(told, fmt.Sprintf("+ %d more need an answer", asking))
+	}
+	return event.Brief(strings.Join(told, "; "))
+}
+
+func needsAnswer(why *store.Reason) bool {
+	return why != nil && (why.Kind == store.ReasonGate || why.Kind == store.ReasonInput || why.Kind == store.ReasonConflict)
+}
+
+// whyOf returns the name of a path or flow, and why its thread stopped: "api", " could not start: …".
+func whyOf(row store.Thread) (name, why string) {
+	name = row.Flow
+	if row.Path != nil {
+		name = row.Path.ID
+	}
+	if row.Reason == nil || row.Reason.Message == "" {
+		return name, " " + string(row.Status)
+	}
+	message := thread.Plainly(row.Reason.Message)
+	rest, ok := strings.CutPrefix(message, name)
+	if ok && (strings.HasPrefix(rest, " ") || strings.HasPrefix(rest, ": ")) {
+		return name, rest
+	}
+	return name, ": " + message
+}
+
+// programsLack says which paths of a fork could not start, since the program of an agent is a file of the tree that
+// their worktrees will not have, or "".
+func (e *Engine) programsLack(ctx context.Context, c *threadState, d flow.Fork) (string, error) {
+	var rows []store.Thread
+	known := map[string]bool{} // by program
+	for _, p := range d.Paths {
+		def, roles := c.Def, c.Def.Inside(p.ID)
+		if d.Plan != nil {
+			worker, err := e.record.Flow(ctx, c.Row.Bundle, flow.WorkerFlow)
+			if err != nil {
+				return "", err
+			}
+			def, roles = worker.SpawnedAction(d.Plan, p.ID), []string{p.ID}
+		}
+		if writes, err := e.Writes(ctx, c.Row, def, roles); err != nil {
+			return "", err
+		} else if !writes {
+			continue
+		}
+		for _, role := range roles {
+			if def.Roles[role].Flow != "" {
+				continue
+			}
+			at := c.Thread
+			at.Def = def
+			w, err := e.attempts.Worker(&at, role)
+			if err != nil || w.Program == "" {
+				continue // an attempt will say what is wrong
+			}
+			if _, ok := known[w.Program]; !ok {
+				if known[w.Program], err = e.cfg.Trees.Lacks(ctx, c.Row, w.Program); err != nil {
+					return "", err
+				}
+			}
+			if known[w.Program] {
+				why := &store.Reason{Message: fmt.Sprintf("%s %s%s does not exist in its worktree (worktrees have no files "+
+					"that Git ignores, and nothing of .plait)", role, thread.CouldNotStart, w.Program)}
+				rows = append(rows, store.Thread{Status: store.Failed, Reason: why, Path: &store.Path{ID: p.ID}})
+				break
+			}
+		}
+	}
+	return whyStopped(rows), nil
+}
