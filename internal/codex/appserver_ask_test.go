@@ -74,11 +74,13 @@ func TestAppNobodyToAsk(t *testing.T) {
 	y := l.try(t, "go")
 	y.req.Access = agent.Read
 	res := y.works(t, l.agent)
-	contains(t, "the answer", string(res.Output), "approval policy is")
+	contains(t, "the answer", string(res.Output), "Rejected")
 	if _, err := os.Stat(filepath.Join(y.req.Dir, "outside.txt")); err == nil {
 		t.Error("the command ran")
 	}
-	contains(t, "requests.jsonl", y.requests.String(), `"approvalPolicy":"never"`)
+	if declined := y.of(agent.EventCommand, "declined"); len(declined) != 1 || !strings.Contains(declined[0].Text, "outside.txt") {
+		t.Errorf("the command leaves %+v", y.of(agent.EventCommand, ""))
+	}
 }
 
 func TestAppAskErrors(t *testing.T) {

@@ -40,14 +40,9 @@ var sandboxNames = map[string]string{
 	"externalSandbox": "external-sandbox",
 }
 
-// approvals returns the policy for what the sandbox does not allow: to ask, if there is
-// a person who can answer.
-func approvals(req agent.Request) string {
-	if req.Ask == nil {
-		return "never"
-	}
-	return "on-request"
-}
+// approvals is the policy for what the sandbox does not allow: Codex asks, also if there is no person who can answer.
+// It then declines, and the items of the turn say so. With the policy never Codex would not tell of such a command.
+const approvals = "on-request"
 
 // sessionParams returns the settings of the session: directory, sandbox, approvals, model
 // and configuration. Codex forgets them at each resume and fork, so they are sent every time.
@@ -70,7 +65,7 @@ func (t *turn) sessionParams() map[string]any {
 	}
 	settings["projects"] = projects
 	terms := map[string]any{
-		"cwd": t.setup.dir, "approvalPolicy": approvals(t.req), "config": settings,
+		"cwd": t.setup.dir, "approvalPolicy": approvals, "config": settings,
 	}
 	if t.req.Access == agent.Full {
 		terms["sandbox"] = sandboxes[agent.Full]
@@ -193,7 +188,7 @@ func (t *turn) fork(ctx context.Context, b agent.Branch, terms map[string]any) (
 // begin starts the turn.
 func (t *turn) begin(ctx context.Context) error {
 	params := map[string]any{
-		"threadId": t.sessionID(), "cwd": t.setup.dir, "approvalPolicy": approvals(t.req),
+		"threadId": t.sessionID(), "cwd": t.setup.dir, "approvalPolicy": approvals,
 		"input": []any{map[string]any{"type": "text", "text": t.req.Prompt}},
 	}
 	// Sent with each turn too: a session that another attempt left loaded keeps the terms it
