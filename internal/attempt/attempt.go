@@ -21,6 +21,7 @@ package attempt
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"path/filepath"
@@ -84,6 +85,10 @@ type Config struct {
 type Player interface {
 	// Play returns the agent that makes an attempt in place of a, and its request.
 	Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent, agent.Request, error)
+	// Accepted reports whether the recorded step of a role at a visit is an answer with this meta and text. By the
+	// rules of its time it was valid.
+	Accepted(ctx context.Context, row store.Thread, role string, visit int, meta json.RawMessage, text string) (bool,
+		error)
 }
 
 // A Runner makes attempts. Methods may be called concurrently, for different threads.

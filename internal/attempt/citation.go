@@ -55,9 +55,10 @@ func eachText(v any, do func(string)) {
 	}
 }
 
-// check returns a line for each citation that does not hold: it names a command or tool call that had no result
-// or, if citations are required, no entry.
-func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string, error) {
+// check returns a line for each citation that does not hold: it names a command or tool call that had no result, or no
+// entry. Unless citations are required, the latter counts only for what is meant as an id, see means. kept says that
+// the answer was accepted with its citations when it was recorded.
+func (m *evidenceRecorder) check(ctx context.Context, cited []string, kept bool) ([]string, error) {
 	var lines []string
 	missing := -1 // the first line about an id that names nothing
 	slices.Sort(cited)
@@ -66,7 +67,7 @@ func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string,
 		switch {
 		case err != nil:
 			return nil, err
-		case !found && m.p.strict:
+		case !found && (m.p.strict || m.means(id) && !kept):
 			if missing < 0 {
 				missing = len(lines)
 			}
@@ -84,6 +85,17 @@ func (m *evidenceRecorder) check(ctx context.Context, cited []string) ([]string,
 		lines[missing] += "; " + choices
 	}
 	return lines, nil
+}
+
+// means reports whether what follows "evidence:" is meant as an id: it has the form of those that Plait gives, or names
+// an agent that has evidence. Anyone can write "evidence:" before another word.
+func (m *evidenceRecorder) means(id string) bool {
+	by, local, whole := strings.Cut(id, ".")
+	if !whole {
+		return ownID.MatchString(id)
+	}
+	return ownID.MatchString(local) || by == m.p.Row.Instance ||
+		slices.ContainsFunc(m.known.names(), func(full string) bool { return strings.HasPrefix(full, by+".") })
 }
 
 // find returns the entry that an id means in this answer, and whether it exists. The entry is nil if only its
@@ -126,6 +138,9 @@ func (m *evidenceRecorder) choices(ctx context.Context) (string, error) {
 			return "there are " + strings.Join(ids, ", ") + " and others", nil
 		}
 		ids = append(ids, strings.TrimPrefix(id, m.p.Row.Instance+"."))
+	}
+	if len(ids) == 0 && !m.p.strict {
+		return "there is none: cite nothing", nil
 	}
 	if len(ids) == 0 {
 		return "there is none yet: hand it in, in evidence, or cite nothing", nil

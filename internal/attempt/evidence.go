@@ -33,8 +33,9 @@ type evidenceRecorder struct {
 
 // recordEvidence makes evidence of what an attempt did and of what its answer points out. The evidence goes
 // with the step: nodes and bytes into ans, the nodes' hashes into p. A model's answer must not cite a command
-// or a tool call that was declined or interrupted, except in a chat; with p.strict each citation has to
-// resolve. If the evidence is wrong, the error is an *agent.Failure that tells the agent what to fix.
+// or a tool call that was declined or interrupted, or is not there, except in a chat; with p.strict each citation has
+// to resolve, whatever its form. If the evidence is wrong, the error is an *agent.Failure that tells the agent what to
+// fix.
 func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result,
 	ans *answer) error {
 	ctx = context.WithoutCancel(ctx)
@@ -75,7 +76,13 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		}
 		made = append(made, ev)
 	}
-	faults, err := m.check(ctx, cited)
+	kept := false
+	if e.cfg.Player != nil && len(cited) > 0 {
+		if kept, err = e.cfg.Player.Accepted(ctx, c.Row, p.Row.Role, c.Visits[p.Row.Role], ans.meta, ans.text); err != nil {
+			return fail(err)
+		}
+	}
+	faults, err := m.check(ctx, cited, kept)
 	if err != nil {
 		return fail(err)
 	}

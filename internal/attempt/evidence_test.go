@@ -260,7 +260,7 @@ func TestCountedIDs(t *testing.T) {
 			[]string{"first.cmd-1-2-1", "first.cmd-2", "first.cmd-1"}},
 		{"in the first", [3]int{1, 1, 1}, "evidence:cmd-1",
 			[]string{"first.cmd-1", "first.cmd-1-2-1", "first.cmd-1-3-1"}},
-		{"in none", [3]int{0, 1, 1}, "evidence:cmd-2", []string{"first.cmd-1-2-1", "first.cmd-1-3-1"}},
+		{"in none", [3]int{0, 1, 1}, "evidence:none", []string{"first.cmd-1-2-1", "first.cmd-1-3-1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			turn := 0
