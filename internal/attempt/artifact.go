@@ -10,12 +10,16 @@ import (
 	"mime"
 	"os"
 	"path"
+	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // Bounds on what one attempt may leave.
@@ -65,6 +69,82 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 		ans.names = append(ans.names, name)
 		return nil
 	})
+}
+
+// Schemes of what the field artifacts of an answer can name besides files: a commit of the repository, and an object
+// of the record that the agent was lent.
+const (
+	commitScheme = "commit:"
+	objectScheme = "cas:"
+)
+
+var artifactRef = regexp.MustCompile(`^(?:` + commitScheme + `[0-9a-f]{7,64}|` + objectScheme + `[0-9a-f]{8,64})$`)
+
+// collectRefs keeps the commits and objects that the field artifacts of an answer names, as artifacts with that name.
+// If one is not there, the error is an *agent.Failure.
+func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *answer) error {
+	list, _ := ans.fields["artifacts"].([]any)
+	for _, item := range list {
+		name, _ := item.(string)
+		if !artifactRef.MatchString(name) || slices.Contains(ans.names, name) {
+			continue
+		}
+		a, err := e.referred(ctx, c, p, ans, name)
+		if err == nil && len(ans.artifacts) == maxArtifacts {
+			err = fmt.Errorf("more than %d artifacts", maxArtifacts)
+		}
+		if err != nil {
+			if e.cfg.Player != nil { // what is recorded was there
+				continue
+			}
+			return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("artifacts: %s: %v", name, err)}
+		}
+		obj, err := thread.NewNode(dag.TypeArtifact, a)
+		if err != nil {
+			return err
+		}
+		ans.objects = append(ans.objects, obj)
+		ans.artifacts, ans.names = append(ans.artifacts, obj.Hash), append(ans.names, name)
+	}
+	return nil
+}
+
+// referred returns the artifact for a commit or an object.
+func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answer, name string) (a thread.Artifact,
+	err error) {
+	if commit, ok := strings.CutPrefix(name, commitScheme); ok {
+		id, object, err := e.cfg.Trees.KeepCommit(ctx, c.Row, commit)
+		if errors.Is(err, worktree.ErrNoCommit) {
+			err = worktree.ErrNoCommit
+		}
+		if err != nil {
+			return a, err
+		}
+		object = e.cfg.Host.Secrets.Bytes(object)
+		a = thread.Artifact{Name: commitScheme + id, MediaType: "text/x-git-commit", Size: int64(len(object))}
+		a.Blob, err = e.keepBytes(ctx, p, bytes.NewReader(object), a.Size, &ans.objects)
+		return a, err
+	}
+	begins := strings.TrimPrefix(name, objectScheme)
+	for h := range p.given.lent {
+		if !strings.HasPrefix(h.String(), begins) {
+			continue
+		}
+		if !a.Blob.IsZero() {
+			return a, errors.New("you were lent several objects whose hash begins so")
+		}
+		a.Blob = h
+	}
+	if a.Blob.IsZero() {
+		return a, errors.New("you were lent no such object")
+	}
+	r, entry, err := e.cfg.Store.Open(ctx, a.Blob)
+	if err != nil {
+		return a, err
+	}
+	r.Close()
+	a.Name, a.MediaType, a.Size = objectScheme+a.Blob.String(), "application/json", entry.Size
+	return a, nil
 }
 
 // wholeOutput makes an artifact of an output whose text is only the head. It takes the output's bytes, or the

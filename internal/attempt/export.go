@@ -78,6 +78,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 			return err
 		}
 	}
+	p.given.lent = l.seen
 	if err := l.callers(ctx, c); err != nil || l.objects.Len() == 0 {
 		return err
 	}

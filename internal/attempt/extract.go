@@ -63,7 +63,11 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 	if bad != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: bad.Error()}
 	}
-	return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+	err = e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+	if err == nil {
+		err = e.collectRefs(context.WithoutCancel(ctx), c, p, &ans)
+	}
+	return ans, err
 }
 
 // misfit says what a role returned that its schema refuses. The lines of bad begin with a place, as in "/a/b: ".

@@ -70,6 +70,7 @@ type briefing struct {
 	attachments []agent.Attachment
 	inputs      []input
 	named       thread.Exports // what the prompt says can be read
+	lent        map[dag.Hash]bool
 }
 
 // leftovers are what an attempt leaves besides its answer.

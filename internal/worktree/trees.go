@@ -368,6 +368,22 @@ func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string
 	return work.Snapshot(ctx, ref(row.ID, name))
 }
 
+// ErrNoCommit is the error for a name that means no commit of a thread's repository.
+var ErrNoCommit = git.ErrNoCommit
+
+// KeepCommit keeps a commit of the repository that a thread works in, given by the beginning of its id, and returns
+// the id and the commit object. Without git there is none.
+func (t *Trees) KeepCommit(ctx context.Context, row store.Thread, name string) (id string, object []byte, err error) {
+	work, err := repository(ctx, row)
+	if errors.Is(err, git.ErrNone) {
+		return "", nil, ErrNoCommit
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return work.KeepCommit(ctx, name, func(id string) string { return ref(row.ID, "artifact-"+id) })
+}
+
 // Restore resets the worktree of a thread to its state before its n-th attempt or, if that snapshot is missing,
 // to the first one up to attempt last. It reports false for a tree that is not the thread's own, and for one
 // that an agent left unusable.
