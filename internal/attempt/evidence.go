@@ -76,11 +76,9 @@ func (e *Runner) recordEvidence(ctx context.Context, c *Thread, p *Prepared, des
 		}
 		made = append(made, ev)
 	}
-	kept := false
-	if e.cfg.Player != nil && len(cited) > 0 {
-		if kept, err = e.cfg.Player.Accepted(ctx, c.Row, p.Row.Role, c.Visits[p.Row.Role], ans.meta, ans.text); err != nil {
-			return fail(err)
-		}
+	kept, err := e.accepted(ctx, c, p, ans)
+	if err != nil {
+		return fail(err)
 	}
 	faults, err := m.check(ctx, cited, kept)
 	if err != nil {

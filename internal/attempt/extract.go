@@ -60,6 +60,15 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 			bad = flow.PlanError(wrong)
 		}
 	}
+	if said, _ := ans.fields["status"].(string); p.acts() && result.Status == "" && said != "" && said != ans.status {
+		kept, err := e.accepted(ctx, c, p, &ans)
+		if err != nil {
+			return answer{}, err
+		}
+		if !kept {
+			bad = fmt.Errorf("status is %q and $status is %q: they must be the same", said, ans.status)
+		}
+	}
 	if bad != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: bad.Error()}
 	}
@@ -68,6 +77,14 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 		err = e.collectRefs(context.WithoutCancel(ctx), c, p, &ans)
 	}
 	return ans, err
+}
+
+// accepted reports whether an answer was accepted when it was recorded, by the rules of that time.
+func (e *Runner) accepted(ctx context.Context, c *Thread, p *Prepared, ans *answer) (bool, error) {
+	if e.cfg.Player == nil {
+		return false, nil
+	}
+	return e.cfg.Player.Accepted(ctx, c.Row, p.Row.Role, c.Visits[p.Row.Role], ans.meta, ans.text)
 }
 
 // misfit says what a role returned that its schema refuses. The lines of bad begin with a place, as in "/a/b: ".

@@ -117,6 +117,7 @@ func TestUselessWorkers(t *testing.T) {
 		"100 MB":             []byte(`{"status": "success", "summary": "` + strings.Repeat("x", 100<<20) + `"}`),
 		"half":               []byte(`{"status": "success", "summary": "x`),
 		"two":                []byte(`{"status": "success", "summary": "x"}{"status": "failed", "summary": "y"}`),
+		"two minds":          []byte(`{"$status": "success", "status": "failed", "summary": "y"}`),
 		"doubled keys":       []byte(`{"status": "failed", "status": "success", "summary": "x"}`),
 		"a number as status": []byte(`{"status": 1, "summary": "x"}`),
 	} {
