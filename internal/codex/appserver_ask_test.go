@@ -78,7 +78,8 @@ func TestAppNobodyToAsk(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(y.req.Dir, "outside.txt")); err == nil {
 		t.Error("the command ran")
 	}
-	if declined := y.of(agent.EventCommand, "declined"); len(declined) != 1 || !strings.Contains(declined[0].Text, "outside.txt") {
+	declined := y.of(agent.EventCommand, "declined")
+	if len(declined) != 1 || !strings.Contains(declined[0].Text, "outside.txt") {
 		t.Errorf("the command leaves %+v", y.of(agent.EventCommand, ""))
 	}
 }

@@ -139,8 +139,8 @@ func TestOutcomesOfActions(t *testing.T) {
 	}
 }
 
-// TestActionsEndAlikeEverywhere checks that the journal, the roster, the list of milestones and the timeline say the same of an
-// action, whatever its agent answered.
+// TestActionsEndAlikeEverywhere checks that the journal, the roster and the timeline say the same of an action, whatever
+// its agent answered.
 func TestActionsEndAlikeEverywhere(t *testing.T) {
 	ask := `{"status": "blocked", "summary": "which port?", "questions": ["which port?"]}`
 	h := newHouse(t, map[string]scripted{

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/event"
@@ -40,7 +41,8 @@ func whyStopped(rows []store.Thread) string {
 }
 
 func needsAnswer(why *store.Reason) bool {
-	return why != nil && (why.Kind == store.ReasonGate || why.Kind == store.ReasonInput || why.Kind == store.ReasonConflict)
+	return why != nil && slices.Contains([]store.ReasonKind{store.ReasonGate, store.ReasonInput, store.ReasonConflict},
+		why.Kind)
 }
 
 // whyOf returns the name of a path or flow, and why its thread stopped: "api", " could not start: …".

@@ -107,9 +107,9 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// leaves lists the innermost errors, each with its place in doc and what is there. Of a oneOf it keeps those of the variant that $status
-// selects: errors of other variants do not help, nor do properties that are only disallowed
-// because no variant matches.
+// leaves lists the innermost errors, each with its place in doc and what is there. Of a oneOf it
+// keeps those of the variant that $status selects: errors of other variants do not help, nor do
+// properties that are only disallowed because no variant matches.
 func leaves(e *jsonschema.ValidationError, doc any) []string {
 	if len(e.Causes) == 0 {
 		return []string{"/" + strings.Join(e.InstanceLocation, "/") + ": " + misfit(e, doc)}

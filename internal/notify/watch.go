@@ -136,7 +136,8 @@ func (w *watcher) notifyBlocked(ctx context.Context) {
 	if len(open) > 0 {
 		return // it was reported before
 	}
-	shown := view.NewDisplay(store.Blocked, &view.Reason{Kind: w.blocked.Kind, Message: thread.Plainly(string(w.blocked.Message))}, nil)
+	why := thread.Plainly(string(w.blocked.Message))
+	shown := view.NewDisplay(store.Blocked, &view.Reason{Kind: w.blocked.Kind, Message: why}, nil)
 	what := config.OnFailed
 	if shown.State == view.DisplayNeedsYou {
 		what = config.OnNeedsYou

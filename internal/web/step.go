@@ -223,8 +223,8 @@ func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string)
 		end = max(a.StartedAt, time.Now().UnixMilli())
 	}
 	lost := a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)
-	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost), Task: row.Task, By: a.Instance, Agent: a.Agent,
-		Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
+	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost), Task: row.Task, By: a.Instance,
+		Agent: a.Agent, Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
 		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)
 		if err != nil {
