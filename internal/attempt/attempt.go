@@ -89,6 +89,9 @@ type Player interface {
 	// rules of its time it was valid.
 	Accepted(ctx context.Context, row store.Thread, role string, visit int, meta json.RawMessage, text string) (bool,
 		error)
+	// Points reports whether the join that a path leads to was recorded with a pointer, see
+	// thread.JoinDraft.
+	Points(ctx context.Context, path store.Thread) (bool, error)
 }
 
 // A Runner makes attempts. Methods may be called concurrently, for different threads.

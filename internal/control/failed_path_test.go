@@ -48,7 +48,7 @@ func TestWhyAPathFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := "## a\n\n(main path: see the step before)\n\n## b\n\n(failed: refused)\n\n## c\n\n(failed: route)\n"
+	says := "## a\n\nThe API.\n\n## b\n\n(failed: refused)\n\n## c\n\n(failed: route)\n"
 	if !strings.HasPrefix(text, says) {
 		t.Errorf("the join says\n%s\nwant\n%s", text, says)
 	}

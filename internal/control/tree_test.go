@@ -134,7 +134,7 @@ func TestForkAndJoin(t *testing.T) {
 				t.Errorf("meta: %v", meta)
 			}
 			text, err := h.controller().Reader().Text(t.Context(), join.State.Content)
-			if err != nil || text != "## a\n\n(main path: see the step before)\n\n## b\n\nThe database.\n\n## c\n\nThe page.\n" {
+			if err != nil || text != "## a\n\nMore of it.\n\n## b\n\nThe database.\n\n## c\n\nThe page.\n" {
 				t.Errorf("text %q: %v", text, err)
 			}
 			prompt, _ := said.Load("api")

@@ -53,6 +53,12 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 		Since: f.since, Merge: f.decision.Merge}
 	var follow *store.Thread
 	var between []thread.Step
+	var err error
+	if e.cfg.Player != nil {
+		if draft.Pointing, err = e.cfg.Player.Points(ctx, f.threads[0]); err != nil {
+			return thread.Change{}, nil, err
+		}
+	}
 	for i, p := range f.threads {
 		end, own, err := e.record.PathEnd(ctx, p)
 		if err != nil {
@@ -82,7 +88,6 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 	}
 	row := c.Row
 	row.Status, row.Reason, row.Decision, row.InFlight = store.Running, nil, nil, ""
-	var err error
 	if draft.Approvals, err = e.approvals(ctx, row); err != nil {
 		return thread.Change{}, nil, err
 	}

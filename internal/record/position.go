@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -104,7 +105,11 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 		return err
 	}
 	if !slices.Contains(p.Def.Context.Pin, s.State.Role) {
-		p.Talk += len(step.Body)
+		brief, err := r.nodes.Briefly(ctx, s.State)
+		if err != nil {
+			return err
+		}
+		p.Talk += len(cmp.Or(brief, step.Body))
 		if !s.State.Compact.IsZero() {
 			p.Talk = len(step.Body)
 		}

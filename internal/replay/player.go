@@ -109,6 +109,12 @@ func (p *Player) Where(ctx context.Context, row store.Thread) (string, error) {
 	return childName(name, steps), nil
 }
 
+// Points reports whether the join that a path leads to was recorded with a pointer.
+func (p *Player) Points(ctx context.Context, path store.Thread) (bool, error) {
+	name, err := p.Where(ctx, path)
+	return p.script.points[name], err
+}
+
 // Play returns the agent that makes an attempt from its recording. If there is none, the error is an
 // *agent.Failure.
 func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req agent.Request) (agent.Agent,

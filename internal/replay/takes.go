@@ -29,15 +29,16 @@ type scene struct {
 
 // A script has the steps that agents did in a task, by scene. Only summaries share a scene.
 type script struct {
-	nodes *thread.Reader
-	takes map[scene][]Take
-	all   []Take   // in the order of the conversation
-	added []string // input that people added, by role and text
+	nodes  *thread.Reader
+	takes  map[scene][]Take
+	points map[string]bool // by path: its join was recorded with a pointer
+	all    []Take          // in the order of the conversation
+	added  []string        // input that people added, by role and text
 }
 
 // read reads the steps up to a head.
 func read(ctx context.Context, nodes *thread.Reader, head dag.Hash) (*script, error) {
-	s := &script{nodes: nodes, takes: map[scene][]Take{}}
+	s := &script{nodes: nodes, takes: map[scene][]Take{}, points: map[string]bool{}}
 	if err := s.chain(ctx, "", head, dag.Hash{}); err != nil {
 		return nil, fmt.Errorf("read what is recorded: %w", err)
 	}
@@ -90,7 +91,12 @@ func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) e
 // below reads the threads that a step joined or called. routed has the number of steps up to each step.
 func (s *script) below(ctx context.Context, name string, step thread.Step, routed map[dag.Hash]int) error {
 	st := step.State
+	points, err := s.nodes.Points(ctx, st)
+	if err != nil {
+		return err
+	}
 	for _, p := range st.Paths {
+		s.points[pathName(name, p.ID, routed[st.Fork])] = points
 		if p.Status == store.Cancelled {
 			continue
 		}

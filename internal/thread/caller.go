@@ -58,7 +58,7 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Exports, er
 			form, text = "caller", text+"\n"+cut(said, callerText)
 		}
 		b.WriteByte('\n')
-		for _, p := range fence(s, form, text, dag.Hash{}) {
+		for _, p := range fence(s, form, whole(text, dag.Hash{})) {
 			b.WriteString(p.text)
 		}
 		beside, err := r.references(ctx, lend, s)

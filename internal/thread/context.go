@@ -61,10 +61,11 @@ type Assembled struct {
 	pieces   []piece        // in order, together Text
 }
 
-// A piece of a prompt: a text, or the beginning of a content's text.
+// A piece of a prompt: a text, or a part of a content's text.
 type piece struct {
 	text    string
 	content dag.Hash // zero: none
+	from    int      // offset in the content
 	named   bool     // keep the reference to the content, however short the text
 	head    bool     // a landmark by which the next prompt finds this text
 }
@@ -269,7 +270,7 @@ func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more b
 		if err != nil {
 			return false, err
 		}
-		t.steps = append(t.steps, fence(s.Step, "summary of everything before", text, s.State.Compact))
+		t.steps = append(t.steps, fence(s.Step, "summary of everything before", whole(text, s.State.Compact)))
 		t.use(s.Step, FormSummary)
 		t.summed = true
 		return true, nil
@@ -277,6 +278,15 @@ func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more b
 	said, err := r.rendered(ctx, t, s)
 	if err != nil {
 		return false, err
+	}
+	if said.brief != nil {
+		repeats, err := r.repeats(ctx, t, s.Step, said.brief)
+		if err != nil {
+			return false, err
+		}
+		if repeats || !t.fits(said, pinned) {
+			said = said.brief
+		}
 	}
 	t.fit(s.Step, said, pinned)
 	return true, nil
@@ -287,6 +297,7 @@ type rendition struct {
 	full, meta         []piece
 	fullSize, metaSize int // bytes
 	references         references
+	brief              *rendition // of a join: without what the step before it said, or nil
 }
 
 // rendered returns the rendition of a step. It is cached if it is always the same, because every
@@ -320,7 +331,14 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rend
 		return nil, err
 	}
 	beside.text = why + beside.text
-	said := render(s.Step, text, meta, question, beside)
+	said := render(s.Step, meta, question, beside, whole(text, s.State.Content))
+	brief, err := r.Briefly(ctx, s.State)
+	if err != nil {
+		return nil, err
+	}
+	if brief != "" {
+		said.brief = render(s.Step, meta, question, beside, changed(text, brief, s.State.Content)...)
+	}
 	if same && beside.text == "" { // references depend on what else the prompt includes
 		s.rendition = said
 		r.cacheRendition(s.Hash, said)
@@ -328,10 +346,10 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rend
 	return said, nil
 }
 
-func render(s Step, text, meta, question string, beside references) *rendition {
+func render(s Step, meta, question string, beside references, text ...piece) *rendition {
 	name, before := s.Hash.Short(), ""
-	full := fence(s, "", text, s.State.Content)
-	if strings.TrimSpace(text) == "" {
+	full := fence(s, "", text...)
+	if len(text) == 1 && strings.TrimSpace(text[0].text) == "" {
 		full = []piece{{text: "--- step " + name + " (" + s.State.Role + ") has no text ---\n"}}
 	}
 	if question != "" {
@@ -341,7 +359,7 @@ func render(s Step, text, meta, question string, beside references) *rendition {
 		before += "meta of " + name + ": " + meta + "\n"
 	}
 	said := &rendition{full: joined(withText(full, before+beside.text)), references: beside}
-	said.meta = joined(withText(fence(s, "meta only", string(s.State.Meta), dag.Hash{}), beside.text))
+	said.meta = joined(withText(fence(s, "meta only", whole(string(s.State.Meta), dag.Hash{})), beside.text))
 	said.fullSize, said.metaSize = length(said.full), length(said.meta)
 	return said
 }
@@ -362,28 +380,18 @@ func joined(pieces []piece) []piece {
 	return out
 }
 
-// failures returns why the paths of a join failed. Its content has only the kinds of failure.
-func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
-	if s.State.Paths == nil {
-		return "", nil
-	}
-	d, err := r.Detail(ctx, s.State.Detail)
-	if err != nil || d == nil {
-		return "", err
-	}
-	var b strings.Builder
-	for _, f := range d.Failures {
-		fmt.Fprintf(&b, "Why %s failed (%s): %q\n", f.Path, f.Kind, strings.TrimSpace(f.Message))
-	}
-	return b.String(), nil
+// fits reports whether a step is included in full: if it fits in three quarters of the quota, or is
+// pinned.
+func (t *excerpt) fits(said *rendition, pinned bool) bool {
+	return pinned || t.spent+said.fullSize <= t.prompt.Quota*bytesPerToken*3/4
 }
 
-// fit includes a step in full if it fits in three quarters of the quota or is pinned, otherwise by
-// its meta if that fits in the quota, otherwise not at all.
+// fit includes a step in full if it fits, otherwise by its meta if that fits in the quota, otherwise
+// not at all.
 func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 	quota := t.prompt.Quota * bytesPerToken
 	form, part, size := FormFull, said.full, said.fullSize
-	if !pinned && t.spent+size > quota*3/4 {
+	if !t.fits(said, pinned) {
 		form, part, size = FormMeta, said.meta, said.metaSize
 		if t.spent+size > quota {
 			t.use(s, FormOmitted)
@@ -419,15 +427,17 @@ const fenceHead = "--- step "
 
 // fence wraps the content of a step. The fence carries the step's own hash, which its text cannot
 // contain, so the text cannot close the fence.
-func fence(s Step, form, text string, content dag.Hash) []piece {
+func fence(s Step, form string, text ...piece) []piece {
 	name := s.Hash.Short()
 	label := s.State.Role
 	if form != "" {
 		label += ", " + form
 	}
-	return []piece{
-		{text: fenceHead + name + " (" + label + ") ---\n", head: true},
-		{text: strings.TrimRight(text, "\n"), content: content},
-		{text: "\n--- end " + name + " ---\n"},
-	}
+	out := append([]piece{{text: fenceHead + name + " (" + label + ") ---\n", head: true}}, text...)
+	return append(out, piece{text: "\n--- end " + name + " ---\n"})
+}
+
+// whole returns the text of a content as it is fenced.
+func whole(text string, content dag.Hash) piece {
+	return piece{text: strings.TrimRight(text, "\n"), content: content}
 }

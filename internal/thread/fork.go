@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
@@ -114,9 +113,11 @@ type JoinDraft struct {
 	Merge     *Merge      // of the files that the paths changed, or nil
 	Files     dag.Hash    // tree node of the files after the step, or zero
 	Approvals Answers
-	// Older builds the step as versions before schema 4 did: without the kinds of failures, and
-	// with the text of the path that the step follows.
+	// Older builds the step as versions before schema 4 did: without the kinds of failures.
 	Older bool
+	// Pointing builds the step as versions before schema 9 did: instead of the text of the path
+	// that it follows, it points to it.
+	Pointing bool
 }
 
 // Join returns the change that joins the paths of a fork. row's head is the fork point; after is
@@ -128,16 +129,8 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 	paths := make([]PathHead, len(d.Paths))
 	detail := NewDetail(d.Since, d.At)
 	detail.Usage, detail.Merge, detail.Files, detail.Approvals = d.Usage, d.Merge, d.Files, d.Approvals
-	var text strings.Builder
 	for i, p := range d.Paths {
 		paths[i] = PathHead{ID: p.Row.Path.ID, Thread: p.Row.ID, Head: p.Row.Head, Status: p.Row.Status}
-		if p.Row.Status == store.Cancelled {
-			continue
-		}
-		if text.Len() > 0 {
-			text.WriteByte('\n')
-		}
-		text.WriteString(d.section(p, p.Row.Head == after.Head && after.Head != fork))
 		if f := p.failure(); f != nil && !d.Older {
 			detail.Failures = append(detail.Failures, *f)
 		}
@@ -151,31 +144,9 @@ func Join(row store.Thread, after Tip, steps int, d JoinDraft) (Change, error) {
 		detail.TreeBefore, detail.TreeAfter = &m.From, &m.To
 	}
 	return Append(row, after, Draft{
-		Role: d.Node, Meta: meta, Text: text.String(), Fork: fork, Paths: paths, At: d.At,
+		Role: d.Node, Meta: meta, Text: d.text(after.Head, fork), Fork: fork, Paths: paths, At: d.At,
 		Detail: detail,
 	})
-}
-
-// section returns what the text of a join says about a path. The last text of the followed path
-// precedes the join, so it is not repeated; the summary of an action is stored nowhere else, so it
-// is always included.
-func (d JoinDraft) section(p PathEnd, follows bool) string {
-	text := "## " + p.Row.Path.ID + "\n"
-	switch f := p.failure(); {
-	case f == nil:
-	case d.Older:
-		text += "\n(failed)\n"
-	default:
-		text += "\n(failed: " + string(f.Kind) + ")\n"
-	}
-	body := strings.TrimSpace(p.Text)
-	if follows && d.Node != RoleJoin && !d.Older {
-		body = "(main path: see the step before)"
-	}
-	if body != "" {
-		text += "\n" + body + "\n"
-	}
-	return text
 }
 
 // joinMeta returns {$status, decidedBy, paths: {id: {status, meta, failure}}}.

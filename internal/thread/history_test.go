@@ -24,6 +24,8 @@ type chain struct {
 	tip   Tip
 	steps []Step
 	reads int
+
+	pointing bool // joins are made as before schema 9
 }
 
 func newChain(t *testing.T) *chain {

@@ -112,12 +112,23 @@ func (c *chain) fork(g *grown, ids ...string) []*grown {
 // join ends the fork of paths after the head of main, or at the fork if main is nil.
 func (c *chain) join(g, main *grown, paths ...*grown) Step {
 	c.t.Helper()
-	after, steps, d := g.tip, g.row.Steps, JoinDraft{Node: "gathered", Outcome: "joined"}
+	after, steps, d := g.tip, g.row.Steps, JoinDraft{Node: "gathered", Outcome: "joined", Pointing: c.pointing}
 	if main != nil {
 		after, steps, d.DecidedBy = main.tip, main.row.Steps, main.row.Path.ID
 	}
 	for _, p := range paths {
-		d.Paths = append(d.Paths, PathEnd{Row: p.row, Text: "of " + p.row.Path.ID})
+		last, err := c.r.lastRouted(c.t.Context(), p.row.Head, p.row.Path.Fork)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		end := PathEnd{Row: p.row}
+		if last.State != nil {
+			end.Text, err = c.r.Text(c.t.Context(), last.State.Content)
+		}
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		d.Paths = append(d.Paths, end)
 		g.made = max(g.made, p.made)
 	}
 	g.made++

@@ -118,7 +118,7 @@ func (a *Assembled) spans(before *KeptPrompt) (spans []span, heads []int) {
 	var found []span
 	at := 0
 	for _, p := range a.pieces {
-		s := span{begin: at, end: at + len(p.text), of: p.content, named: p.named}
+		s := span{begin: at, end: at + len(p.text), of: p.content, from: p.from, named: p.named}
 		at = s.end
 		if p.head {
 			heads = append(heads, s.begin)

@@ -45,6 +45,9 @@ func (r *Reader) cacheRendition(step dag.Hash, said *rendition) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	size := said.fullSize + said.metaSize
+	if said.brief != nil {
+		size += said.brief.fullSize
+	}
 	if r.renditionBytes+size > maxRenditionBytes {
 		r.dropPromptCache()
 	}
