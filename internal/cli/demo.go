@@ -264,8 +264,12 @@ func (d *demo) ended(ctx context.Context, row store.Thread) error {
 	for _, g := range open {
 		v.NeedsYou = append(v.NeedsYou, view.About(g))
 	}
-	if v.Text, v.Summary, err = d.result(ctx, row); err != nil {
-		return err
+	if row.Ended() {
+		r, err := d.w.view().Result(ctx, row)
+		if err != nil {
+			return err
+		}
+		v.Text, v.Summary = r.Text, r.End
 	}
 	if v.Diff, err = d.git(ctx, "diff", "--no-color", "--no-ext-diff"); err != nil {
 		return err
@@ -288,25 +292,6 @@ type demoEnd struct {
 	Text      string   `json:"text"`
 	Diff      string   `json:"diff"`
 	NeedsYou  []string `json:"needsYou,omitempty"`
-}
-
-// result returns the text of the last step, and the summary that the task ended with.
-func (d *demo) result(ctx context.Context, row store.Thread) (text, summary string, err error) {
-	if !row.Ended() {
-		return "", "", nil
-	}
-	nodes := d.w.control.Reader()
-	for s, err := range nodes.Walk(ctx, row.Head) {
-		if err != nil {
-			return "", "", err
-		}
-		said, err := nodes.Text(ctx, s.State.Content)
-		if err != nil || summary != "" {
-			return said, summary, err
-		}
-		summary = said // of the end; the step before it is the report
-	}
-	return "", summary, nil
 }
 
 // remove removes what the demo made, or says where it is.

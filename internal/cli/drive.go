@@ -207,7 +207,7 @@ func (a *app) lastSaid(ctx context.Context, w *workplace, row store.Thread, out 
 		if err != nil {
 			return err
 		}
-		text, err := w.control.Reader().Text(ctx, s.State.Content)
+		text, err := w.control.Reader().Said(ctx, s.State)
 		if err == nil {
 			fmt.Fprintln(out, safe(text))
 		}

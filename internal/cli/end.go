@@ -11,7 +11,6 @@ import (
 
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -49,12 +48,13 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 		res.Summary = a.says("interrupted; continue with: " + commandLine(view.ResumeOf(row.ID, nil)))
 	}
 	a.code = res.Exit
-	text, summary, err := w.result(ctx, row)
+	result, err := w.view().Result(ctx, row)
 	if err != nil {
 		return err
 	}
-	if summary != "" {
-		res.Summary = summary
+	text := result.Text
+	if row.Ended() {
+		res.Summary, res.Result = result.End, result.Text
 	}
 	if row.Reason != nil {
 		for _, g := range open {
@@ -84,25 +84,6 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 			fmt.Fprintln(a.err, a.style(a.err).dim("  "+a.says(next)))
 		}
 	})
-}
-
-// result returns a thread's result: the text of the last step that was done, and the text of its end.
-func (w *workplace) result(ctx context.Context, row store.Thread) (text, end string, err error) {
-	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
-		if err != nil {
-			return "", "", err
-		}
-		switch {
-		case s.State.Role == thread.RoleEnd:
-			if end, err = w.control.Reader().Text(ctx, s.State.Content); err != nil {
-				return "", "", err
-			}
-		case thread.Routed(s.State.Role):
-			text, err = w.control.Reader().Text(ctx, s.State.Content)
-			return text, end, err
-		}
-	}
-	return text, end, nil
 }
 
 // taskOf returns the task of a thread, as people see it.

@@ -37,25 +37,18 @@ func (a *app) taskShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, _, err := w.result(ctx, row)
-			if err != nil {
-				return err
-			}
-			if !row.Ended() {
-				text = ""
-			}
 			changed := w.changed(ctx, row)
 			names := w.view().Names()
 			return a.print(cmd, shown, func(out io.Writer) {
-				a.writeTask(out, shown, text, changed, func(s string) string { return names.In(ctx, s) })
+				a.writeTask(out, shown, changed, func(s string) string { return names.In(ctx, s) })
 			})
 		},
 	}
 }
 
 // writeTask prints a task for people: its state, what needs a person, its result, and then who did
-// what. text is its result, changed are the files that it changed.
-func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed []string, named func(string) string) {
+// what. changed are the files that it changed.
+func (a *app) writeTask(out io.Writer, v *task.PrintedTask, changed []string, named func(string) string) {
 	st := a.style(out)
 	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))
 	line := func(label, text string) {
@@ -89,8 +82,9 @@ func (a *app) writeTask(out io.Writer, v *task.PrintedTask, text string, changed
 		}
 		fmt.Fprintf(out, "  %s\n  %s\n", questionLine(g.Question, 400), g.AnswerWith)
 	}
-	if text = strings.TrimSpace(text); text != "" {
-		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(safe(text), "\n", "\n  "))
+	if v.Result != nil && strings.TrimSpace(*v.Result) != "" {
+		text := safe(strings.TrimSpace(*v.Result))
+		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(text, "\n", "\n  "))
 	}
 	if len(changed) > 0 {
 		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Changes"), strings.Join(changed, "\n  "))

@@ -178,5 +178,5 @@ graph:
 	// Output:
 	// {Role:asker Prompt:Ask something. Location:}
 	// {Role:answerer Prompt:What is a hash? Location:}
-	// {Code:0 Summary:A name.}
+	// {Code:0 Summary:A name. Default:true}
 }

@@ -141,7 +141,7 @@ func TestNextThroughGates(t *testing.T) {
 		{"two gates, then the route's prompt", "p-db", steps(ready, yes, input("lost"), sure, input("also")),
 			flow.Run{Role: "db", Prompt: "it approved\n\nalso"}},
 		{"the end after gates has the role's first line", "", steps(ready, yes, answer("sure", "rejected", "no")),
-			flow.End{Summary: "body of plan"}},
+			flow.End{Summary: "body of plan", Default: true}},
 
 		{"in a path", "p-api", steps(step("api", "done")),
 			flow.Gate{Node: "mid", Kind: "input", Question: "In the path: body of api"}},
@@ -167,7 +167,7 @@ func TestNextThroughGates(t *testing.T) {
 		{"past two ends", "", steps(finished, input("go"), answer("again", "rejected", ""), input("on"),
 			answer("again", "approved", "")), flow.Run{Role: "sum", Prompt: "on"}},
 		{"ended by a gate after $START", "", steps(finished, input("go"), answer("again", "rejected", "no")),
-			flow.End{}},
+			flow.End{Default: true}},
 
 		{"an empty question", "", steps(step("plan", "blank", "what", " ")),
 			blocked("the question of gate empty is empty when rendered")},

@@ -103,6 +103,7 @@ type Blocked struct {
 type End struct {
 	Code    int
 	Summary string
+	Default bool // the route has no text: Summary is the first line of the last output
 }
 
 func (Run) decision()     {}
@@ -263,11 +264,12 @@ func followRoute(d *Definition, r row, inputs []string) Decision {
 		if at.Path != "" && d.brief == "" {
 			return noRoute("%s leads out of path %s to the end", where, at.Path)
 		}
-		if strings.TrimSpace(prompt) == "" {
+		silent := strings.TrimSpace(prompt) == ""
+		if silent {
 			body, _ := vars["_body"].(string)
 			prompt = firstLine(body)
 		}
-		return End{Code: route.Code, Summary: prompt}
+		return End{Code: route.Code, Summary: prompt, Default: silent}
 	}
 	if j, ok := d.Joins[route.Role]; ok {
 		if !slices.Contains(j.PathIDs, at.Path) {

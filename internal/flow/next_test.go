@@ -79,8 +79,8 @@ func TestNext(t *testing.T) {
 		{"end with a code", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}},
 			flow.End{Code: 3, Summary: "asked: why?"}},
 		{"end without prompt", []flow.Step{{Role: "free", Meta: meta("over"), Body: "\n first \nsecond"}},
-			flow.End{Summary: "first"}},
-		{"end without anything", []flow.Step{{Role: "free", Meta: meta("over")}}, flow.End{}},
+			flow.End{Summary: "first", Default: true}},
+		{"end without anything", []flow.Step{{Role: "free", Meta: meta("over")}}, flow.End{Default: true}},
 		{
 			"past the end", []flow.Step{{Role: "plan", Meta: meta("unclear", "question", "why?")}, input, more},
 			flow.Run{Role: "free", Prompt: "more: also this\n\nand that", Location: "sub/"},

@@ -98,7 +98,7 @@ func TestNextOfPlans(t *testing.T) {
 			blocked("the plan of boss: /actions/0/prompt: it is empty")},
 		{"a role of the flow",
 			[]flow.Step{plans, joined("joined", ""), {Role: "writer", Meta: map[string]any{"$status": "done"},
-				Body: "Written."}}, flow.End{Summary: "Written."}},
+				Body: "Written."}}, flow.End{Summary: "Written.", Default: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := flow.Next(d, flow.At{Flow: "planning", Prompt: "the task"}, tt.last)

@@ -10,7 +10,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -79,23 +78,19 @@ func (s *Server) readTask(ctx context.Context, _ *sdk.CallToolRequest, args read
 	return nil, v, err
 }
 
-// result reads the newest step with a text.
+// result reads the task's result, or what it has come to so far.
 func (s *Server) result(ctx context.Context, root store.Thread, v *reading) error {
-	for st, err := range s.cfg.Views.Nodes.Walk(ctx, root.Head) {
-		if err != nil {
-			return err
-		}
-		if !thread.Routed(st.State.Role) {
-			continue
-		}
-		text, err := s.cfg.Views.Nodes.Text(ctx, st.State.Content)
-		if err != nil {
-			return err
-		}
-		v.Text, v.Fields = cut(text), fields(st.State.Meta)
-		return nil
+	r, err := s.cfg.Views.Result(ctx, root)
+	if err != nil {
+		return err
 	}
-	v.Text = "There is no result yet."
+	v.Text = cut(r.Text)
+	switch {
+	case r.Step != nil:
+		v.Fields = fields(r.Step.Meta)
+	case r.Text == "":
+		v.Text = "There is no result yet."
+	}
 	return nil
 }
 

@@ -138,6 +138,9 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 		return errors.Join(err, readErr)
 	}
 	v := withCommands(b.Program, r.Task())
+	if v.Result != nil && len(*v.Result) > maxText {
+		v.Result = nil
+	}
 	text, yamlErr := YAML(v)
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)

@@ -74,6 +74,7 @@ createdAt: "2023-11-14T22:13:20Z"
 updatedAt: "2023-11-14T22:13:22Z"
 workspace: /w
 forkedFrom: null
+result: null
 roster:
   - instance: read-db
     role: read

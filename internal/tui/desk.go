@@ -167,9 +167,9 @@ func (d *desk) read(r *taskRead) error {
 		if s.Role != thread.RoleEnd {
 			r.turns = append(r.turns, turn{s.N, s.Role, s.Role == thread.RoleInput, s.Text})
 		}
-		if thread.Routed(s.Role) || strings.TrimSpace(s.Text) != "" && s.Role == thread.RoleEnd {
-			r.result = s.Text
-		}
+	}
+	if r.task.Result != nil {
+		r.result = *r.task.Result
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -23,6 +24,7 @@ type TaskRecord struct {
 	Driven   bool // a process is driving it
 
 	acts   string            // the action of a plan that the root was forked from, or ""
+	result *string           // nil if it has not ended
 	phases []phase           // of its controller
 	kept   map[string]string // by thread, what the worktree has that stayed at its join
 	awaits map[string]string // by thread, what it waits for although it needs no person
@@ -54,6 +56,13 @@ func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r Task
 	r.acts = start.Action.ID
 	if r.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
 		return r, err
+	}
+	if r.Root.Ended() {
+		result, err := b.Result(ctx, r.Root)
+		if err != nil {
+			return r, err
+		}
+		r.result = &result.Text
 	}
 	if r.Planned, err = b.planned(ctx, r.Root); err != nil {
 		return r, err
@@ -106,6 +115,11 @@ func RootOf(ctx context.Context, index store.Index, task string) (store.Thread, 
 func (b *Reader) planned(ctx context.Context, row store.Thread) (bool, error) {
 	plan, err := b.planners(ctx, row.Bundle)
 	return len(plan[row.Flow]) > 0, err
+}
+
+// Result returns the result of a thread.
+func (b *Reader) Result(ctx context.Context, row store.Thread) (record.Result, error) {
+	return record.New(b.Nodes, b.Store).Result(ctx, row)
 }
 
 // Title returns the title of the task whose root thread is root, as in Task.

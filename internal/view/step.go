@@ -130,7 +130,9 @@ func (b *Reader) step(ctx context.Context, s thread.Step, n int) (Step, error) {
 	if err != nil {
 		return v, err
 	}
-	v.Text = content.Text
+	if v.Text, err = b.Nodes.Said(ctx, st); err != nil {
+		return v, err
+	}
 	for _, h := range content.Artifacts {
 		art, err := b.Nodes.Artifact(ctx, h)
 		if err != nil {

@@ -39,13 +39,16 @@ type Task struct {
 	Display    Display      `json:"display" yaml:"display"`
 	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
 	// GoOn is Next as a command line, set by the program that prints the task.
-	GoOn       string         `json:"goOn" yaml:"goOn"`
-	Next       *Option        `json:"-" yaml:"-"` // how to continue it if that takes more than an answer, else nil
-	Steps      int            `json:"steps" yaml:"steps"`
-	CreatedAt  Time           `json:"createdAt" yaml:"createdAt"`
-	UpdatedAt  Time           `json:"updatedAt" yaml:"updatedAt"`
-	Workspace  string         `json:"workspace" yaml:"workspace"`
-	ForkedFrom *Origin        `json:"forkedFrom" yaml:"forkedFrom"`
+	GoOn       string  `json:"goOn" yaml:"goOn"`
+	Next       *Option `json:"-" yaml:"-"` // how to continue it if that takes more than an answer, else nil
+	Steps      int     `json:"steps" yaml:"steps"`
+	CreatedAt  Time    `json:"createdAt" yaml:"createdAt"`
+	UpdatedAt  Time    `json:"updatedAt" yaml:"updatedAt"`
+	Workspace  string  `json:"workspace" yaml:"workspace"`
+	ForkedFrom *Origin `json:"forkedFrom" yaml:"forkedFrom"`
+	// Result is that of the root thread, see record.Result; nil if it has not ended, and in task.yaml also if it is
+	// large.
+	Result     *string        `json:"result" yaml:"result"`
 	Roster     []Member       `json:"roster" yaml:"roster"`
 	Milestones []Milestone    `json:"milestones" yaml:"milestones"`
 	Gates      []Gate         `json:"gates" yaml:"gates"`
@@ -211,7 +214,7 @@ func (r TaskRecord) Task() Task {
 		Workspace: r.Root.Workspace,
 		Title:     titleOf(r.Prompt, r.Root), Config: settings(r.Root.Options),
 		Controller: r.controller(), Next: r.next(), Roster: r.roster(labels), Milestones: r.milestones(labels),
-		Gates: []Gate{}, Threads: []TaskThread{},
+		Gates: []Gate{}, Threads: []TaskThread{}, Result: r.result,
 	}
 	if r.Planned {
 		v.Topology = "swarm"

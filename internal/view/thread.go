@@ -333,6 +333,7 @@ type Standing struct {
 	Head    string       `json:"head"`
 	Exit    int          `json:"exit"` // the exit code of the command; 0 if the thread continues
 	Summary string       `json:"summary"`
+	Result  string       `json:"result,omitempty"` // once the thread has ended, see record.Result
 	// Recorded reports whether another process drives the thread and will act on what was added.
 	Recorded bool `json:"recorded,omitempty"`
 }

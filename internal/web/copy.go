@@ -1,10 +1,7 @@
 package web
 
 import (
-	"cmp"
-	"encoding/json"
 	"html/template"
-	"io"
 	"net/http"
 	"path"
 	"strconv"
@@ -66,8 +63,7 @@ type copyPage struct {
 	Dir, Tab  string
 	Tabs      []crumb
 	Problems  []string
-	Result    string // the task's final output, "" if not known
-	ResultBy  string // the agent that produced it
+	Result    string // "" if the copy does not have it
 	Documents documents
 	Evidence  proofs
 	Events    task.EventsPage
@@ -98,7 +94,9 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 		wrong(err)
 		switch tab {
 		case "overview":
-			body.Result, body.ResultBy = copiedResult(s.copy, body.Task)
+			if text := body.Task.Result; text != nil {
+				body.Result = withoutFrontMatter(*text)
+			}
 		case "reports":
 			body.Documents, err = documentsIn(s.copy, "")
 		case "evidence":
@@ -125,28 +123,6 @@ func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) err
 		}
 		return s.show(w, r, http.StatusOK, "copy", page{Title: title, Follow: "-", Body: body})
 	}
-}
-
-// copiedResult returns the output of the last agent in a task's main thread, as stored in the
-// task's directory, and the name of that agent.
-func copiedResult(c *task.DirReader, v view.Task) (text, by string) {
-	var last view.Member
-	for _, m := range v.Roster {
-		if m.Label == "" && m.EndedAt >= last.EndedAt {
-			last = m
-		}
-	}
-	f, _, err := c.Open("agents/" + last.Instance + "/artifacts/final.json")
-	if err != nil {
-		return "", ""
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, shownText))
-	var final struct{ Text, Summary string }
-	if err != nil || json.Unmarshal(data, &final) != nil { // truncated, or changed since
-		return "", ""
-	}
-	return cmp.Or(withoutFrontMatter(final.Text), final.Summary), last.Instance
 }
 
 // of fills in the activity of one agent.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -145,22 +144,14 @@ func (s *Server) questions(ctx context.Context, body *inbox, open []store.Gate, 
 	return nil
 }
 
-// lastSaid returns the text of the last step of a thread that a role made.
+// lastSaid returns what a thread has come to so far.
 func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 	row, err := s.cfg.Store.Thread(ctx, id)
 	if err != nil || row.Head.IsZero() {
 		return "", err
 	}
-	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
-		if err != nil {
-			return "", err
-		}
-		if thread.Routed(st.State.Role) {
-			text, err := s.cfg.Reader.Text(ctx, st.State.Content)
-			return withoutFrontMatter(text), err
-		}
-	}
-	return "", nil
+	r, err := s.views.Result(ctx, row)
+	return withoutFrontMatter(r.Text), err
 }
 
 // attention lists what needs a person: open gates, and tasks that are not driven and ask nothing.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/task"
-	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -317,25 +316,17 @@ func parsePlan(text string) *planCard {
 	return &p
 }
 
-// result returns the output of a task's last non-empty step, or nil.
+// result returns the result of a task, formatted for display.
 func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) {
-	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
-		if err != nil {
-			return nil, err
-		}
-		if !thread.Routed(st.State.Role) {
-			continue
-		}
-		text, err := s.cfg.Reader.Text(ctx, st.State.Content)
-		if err != nil {
-			return nil, err
-		}
-		o, err := newOutput(text, st.State.Meta, row.Task, speaker(row), false)
-		if err != nil || o.Prose != "" || len(o.Fields) > 0 || o.Raw != "" {
-			return o, err
-		}
+	r, err := s.views.Result(ctx, row)
+	if err != nil || r.Text == "" && r.Step == nil {
+		return nil, err
 	}
-	return nil, nil
+	meta := []byte("{}")
+	if !r.Own {
+		meta = r.Step.Meta
+	}
+	return newOutput(r.Text, meta, row.Task, speaker(row), false)
 }
 
 // exportTask serves a task as a ZIP file, which it completes before it sends anything.
