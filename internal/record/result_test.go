@@ -91,7 +91,8 @@ func TestResult(t *testing.T) {
 		}, body, false, "Rivers"},
 		{"a join at the end", func(c *chain, row store.Thread) store.Thread {
 			a, b := split(c, row)
-			a, b = c.end(c.step(a, "left", "done", "A."), store.Completed), c.end(c.step(b, "right", "done", "B."), store.Completed)
+			a = c.end(c.step(a, "left", "done", "A."), store.Completed)
+			b = c.end(c.step(b, "right", "done", "B."), store.Completed)
 			parent, err := c.store.Thread(t.Context(), row.ID)
 			c.must(err)
 			return over(c, c.join(parent, "gathered", a, b))

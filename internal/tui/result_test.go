@@ -23,7 +23,8 @@ graph:
   $START: {new: {role: work, prompt: go}}
   work: {done: `+end+`}
 `), "go")
-		row = housetest.Append(t.Context(), t, s, row, thread.Draft{Role: "work", Meta: []byte(`{"$status":"done"}`), Text: "One.\nTwo."})
+		row = housetest.Append(t.Context(), t, s, row, thread.Draft{Role: "work", Meta: []byte(`{"$status":"done"}`),
+			Text: "One.\nTwo."})
 		c := control.New(control.Config{Store: s, Settings: housetest.Settings("fake"), Home: t.TempDir()})
 		tip, err := c.Reader().Tip(t.Context(), row.Head)
 		if err != nil {
