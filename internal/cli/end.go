@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
