@@ -28,6 +28,7 @@ type activityRecorder struct {
 	begun      map[string]int // tool calls that began, by id, with their lines in its transcript
 	activities []activity
 	bytes      int
+	told       int // bytes that ended commands and tools told the agent
 	missed     int // activities not kept
 }
 
@@ -116,6 +117,9 @@ func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Ev
 func (g *activityRecorder) record(ev agent.Event) {
 	d := activity{turn: g.turn, attempt: g.attempt, kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
 	ended := ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"
+	if ended {
+		g.told += len(ev.Output)
+	}
 	switch {
 	case ev.Kind == agent.EventCommand && ended:
 	case ev.Kind == agent.EventFile && ev.Phase == "completed" && len(ev.Files) > 0:

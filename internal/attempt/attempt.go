@@ -34,6 +34,7 @@ import (
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/secret"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
 
@@ -92,6 +93,12 @@ type Player interface {
 	// Points reports whether the join that a path leads to was recorded with a pointer, see
 	// thread.JoinDraft.
 	Points(ctx context.Context, path store.Thread) (bool, error)
+}
+
+// A Recorded agent knows what its session held after the recorded attempt, nil if that is not recorded.
+type Recorded interface {
+	agent.Agent
+	Memory() *thread.Memory
 }
 
 // A Runner makes attempts. Methods may be called concurrently, for different threads.

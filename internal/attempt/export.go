@@ -69,7 +69,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 	for _, u := range p.uses {
 		var err error
 		switch u.Form {
-		case thread.FormOmitted, thread.FormSession: // its earlier turns named files that were removed since
+		case thread.FormOmitted, thread.FormSummary, thread.FormSession: // its earlier turns named files that were removed
 			err = l.chain(ctx, thread.Chain{To: u.To}, thread.MaxExported)
 		case thread.FormMeta:
 			err = l.meta(ctx, u)

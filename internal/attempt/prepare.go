@@ -33,6 +33,7 @@ type Prepared struct {
 	summary  bool   // the answer is a summary of the thread
 	tries    tries
 	uses     []thread.ContextUse
+	talk     int // see thread.Assembled
 	given    briefing
 	results  results // of the actions that a planner planned
 	in       conversation
@@ -62,6 +63,7 @@ type conversation struct {
 	session string        // to continue
 	from    *agent.Branch // to branch off from
 	lost    dag.Hash      // what a lost session had been told
+	memory  *thread.Memory // of the session before this attempt; nil: it is a new one
 	shaped  bool          // see agent.Request.Shaped
 }
 
@@ -83,6 +85,8 @@ type leftovers struct {
 	evidence []dag.Hash // nodes that go with the step
 	calls    []store.Object
 	refused  bool // see Refused
+	requests [2]int64       // tokens of the messages in the first and the last request to the model, zero: not seen
+	memory   *thread.Memory // when it is replayed, as recorded
 }
 
 // Prepare prepares the next attempt: its row and its prompt. note is what the agent is told about the previous
@@ -120,8 +124,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	ask := thread.Prompt{
 		InRoute:  p.results.join,
 		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
-		Route: route,
-		Quota: c.Def.Context.Tokens, Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
+		Route: route, Told: c.told(d),
+		Quota: c.quota(), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
 		Conversation: role.Chat,
 	}
 	if c.Def.ActionID() != "" {
@@ -170,7 +174,7 @@ func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask th
 		return err
 	}
 	p.Objects = append(prompt.Contents, kept)
-	p.uses, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Exports, p.Prompt.Hash
+	p.uses, p.talk, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Talk, prompt.Exports, p.Prompt.Hash
 	return nil
 }
 

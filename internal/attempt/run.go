@@ -151,6 +151,9 @@ func (e *Runner) work(
 		if worker, req, err = e.cfg.Player.Play(ctx, c.Row, worker, req); err != nil {
 			return agent.Result{}, err
 		}
+		if r, ok := worker.(Recorded); ok {
+			p.kept.memory = r.Memory()
+		}
 	}
 	req, heard := discreet.Of(e.cfg.Host.Secrets, req, emit)
 	result, err := worker.Run(ctx, req, heard.Emit)
@@ -233,6 +236,9 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 		out.Draft = thread.Draft{Meta: ans.meta, Text: ans.text, Artifacts: ans.artifacts}
 	}
 	out.Draft.Role, out.Draft.Detail, out.Draft.At = p.Row.Role, detail(p, result), p.Row.EndedAt
+	if !p.summary {
+		out.Draft.Detail.Memory = e.memory(c, p, result)
+	}
 	return out, nil
 }
 

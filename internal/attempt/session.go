@@ -20,6 +20,10 @@ type session struct {
 	gone  bool     // it cannot be continued
 	knows dag.Hash // zero: unknown
 	told  string   // the attempt that told it, or ""
+	from  dag.Hash // the head at which its last attempt began
+	last  dag.Hash // the last step that was done in it, zero for none
+
+	memory *thread.Memory // after last; nil: not recorded
 
 	foreign bool   // it belongs to another thread: it can only be branched off
 	home    string // directory of a foreign one
@@ -38,10 +42,13 @@ func (c *Thread) remember(a store.Attempt, step dag.Hash) {
 		}
 		return
 	}
-	s := session{id: a.Session, turn: a.Turn}
+	s := session{id: a.Session, turn: a.Turn, from: a.From}
+	if was.id == a.Session {
+		s.last, s.memory = was.last, was.memory
+	}
 	switch {
 	case a.Status == store.AttemptDone && !step.IsZero():
-		s.knows, s.told = step, a.ID
+		s.knows, s.told, s.last, s.memory = step, a.ID, step, nil
 	case a.Failure != nil && a.Failure.Kind == store.FailureInvalidOutput:
 		s.knows, s.told = a.From, a.ID
 	case was.id == a.Session && !was.foreign:
@@ -74,7 +81,7 @@ func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Ste
 			continue
 		}
 		was := session{id: d.Session, knows: s.Hash, told: d.Attempt, gone: true, foreign: true, agent: d.Agent,
-			role: role}
+			role: role, last: s.Hash, memory: d.Memory}
 		a, err := e.cfg.Store.Attempt(ctx, d.Attempt)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // its task was removed, and the session with it
@@ -93,12 +100,16 @@ func (e *Runner) findSessions(ctx context.Context, c *Thread, steps []thread.Ste
 }
 
 // NoteSession records the session in which a step was just done.
-func (e *Runner) NoteSession(c *Thread, a store.Attempt, step dag.Hash) {
+func (e *Runner) NoteSession(c *Thread, out *Outcome, step dag.Hash) {
+	a, memory := out.p.Row, out.Draft.Detail.Memory
 	c.stepSessions = maps.Clone(c.stepSessions)
 	delete(c.stepSessions, a.Role)
 	if a.Session != "" {
 		c.stepSessions[a.Role] = session{id: a.Session, turn: a.Turn, knows: step, told: a.ID, foreign: true,
-			home: e.home(c.Row.Task), agent: a.Agent, role: a.Role}
+			home: e.home(c.Row.Task), agent: a.Agent, role: a.Role, last: step, memory: memory}
+		own := c.sessions[a.Role]
+		own.memory = memory
+		c.sessions[a.Role] = own
 	}
 }
 
@@ -133,6 +144,18 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 			s = from // branch off once more
 		}
 	}
+	held, err := e.held(ctx, c, s)
+	if err != nil {
+		return err
+	}
+	if !e.fresh(c, s) || len(c.Tries) == 0 && c.Crowded(held) {
+		return nil
+	}
+	memory := s.memory
+	if memory == nil {
+		memory = &thread.Memory{Tokens: int64(held), Summary: c.beginning()}
+	}
+	quota := max(ask.Quota-int(memory.Tokens), ask.Quota/10)
 	req := e.inSession(c, p.Row.Role, s.id)
 	if err := e.bringSession(ctx, p, s, cmp.Or(s.home, req.Home)); err != nil {
 		return err
@@ -141,13 +164,14 @@ func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask 
 	case s.gone:
 	case !s.foreign:
 		if continues(p.worker, req) {
-			p.in.session, ask.Since = s.id, s.knows
+			p.in.session, p.in.memory, ask.Since, ask.Quota = s.id, memory, s.knows, quota
 			return nil
 		}
 	default:
 		req.Session, req.From = "", &agent.Branch{Home: s.home, Session: s.id, Turn: s.turn}
 		if a, ok := p.worker.Agent.(agent.Forker); ok && s.agent == p.worker.Name && a.Forks(req) {
-			p.in.from, ask.Since, ask.OtherRole = req.From, s.knows, s.role != p.Row.Role
+			p.in.from, p.in.memory, ask.Since, ask.OtherRole = req.From, memory, s.knows, s.role != p.Row.Role
+			ask.Quota = quota
 			return nil
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
@@ -63,6 +62,9 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 		}
 		c.Count(a, step)
 	}
+	if err := e.recall(ctx, c); err != nil {
+		return nil, err
+	}
 	if err := e.findSessions(ctx, c, steps); err != nil {
 		return nil, err
 	}
@@ -84,13 +86,6 @@ func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
 		who = flow.WorkerFlow
 	}
 	return e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
-}
-
-// Continues reports whether an agent continues, for a role, a session that knows the conversation.
-func (c *Thread) Continues(role string, w Worker) bool {
-	s, ok := c.sessions[role]
-	_, continues := w.Agent.(agent.Continuer)
-	return ok && !s.gone && !s.foreign && continues
 }
 
 // Clone returns a copy of c, for another head, that can change independently. What earlier attempts did and heard

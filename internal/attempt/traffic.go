@@ -36,6 +36,7 @@ type traffic struct {
 
 	mu      sync.Mutex
 	asked   map[*agent.Call]*asked // calls under way
+	sizes   map[string]*sizes      // by model
 	calls   int
 	used    store.Usage
 	last    asked // the last call answered
@@ -55,7 +56,7 @@ type asked struct {
 
 // traffic returns the traffic of an attempt's agent.
 func (e *Runner) traffic(c *Thread, p *Prepared) *traffic {
-	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, play: c.Options.Offline != ""}
+	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, sizes: map[string]*sizes{}, play: c.Options.Offline != ""}
 	if c.Budget != nil {
 		t.costs = c.Budget().CostMicroUSD != nil
 	}
@@ -115,6 +116,7 @@ func (t *traffic) estimate(a *asked, c *agent.Call) {
 	a.model = cmp.Or(f.Model, c.Model())
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.measure(a.model, len(c.Body)-len(frame))
 	last := t.last
 	a.reserved.InputTokens = a.bytes / 4
 	if last.input > 0 && last.bytes > 0 {
@@ -122,6 +124,30 @@ func (t *traffic) estimate(a *asked, c *agent.Call) {
 	}
 	a.reserved.OutputTokens = min(max(0, f.MaxTokens, f.MaxOutput, f.MaxCompletion, f.Generation.MaxOutput), maxAnswer)
 	a.reserved = t.priced(a.model, agent.Usage(a.reserved))
+}
+
+// sizes are the bytes of the messages in the requests to one model.
+type sizes struct{ first, last, most int }
+
+func (t *traffic) measure(model string, size int) {
+	s := t.sizes[model]
+	if s == nil {
+		s = &sizes{first: size}
+		t.sizes[model] = s
+	}
+	s.last, s.most = size, max(s.most, size)
+}
+
+// requests returns the tokens of the messages in the first and the last request of the conversation. Agents have
+// smaller ones with other models beside it.
+func (t *traffic) requests() (of [2]int64) {
+	most := 0
+	for _, s := range t.sizes {
+		if s.most > most {
+			most, of = s.most, [2]int64{int64(thread.ApproxTokens(s.first)), int64(thread.ApproxTokens(s.last))}
+		}
+	}
+	return of
 }
 
 // priced returns u with its cost. If cost is limited, a token of a scripted model costs a millionth of a
@@ -181,6 +207,7 @@ func (t *traffic) close(result *agent.Result, err error) error {
 	defer t.mu.Unlock()
 	var fail *agent.Failure
 	failed := errors.As(err, &fail)
+	t.p.kept.requests = t.requests()
 	if t.calls > 0 {
 		result.Usage = agent.Usage(t.used)
 		if failed {

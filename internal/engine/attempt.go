@@ -105,9 +105,15 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	if err := e.readOptions(context.WithoutCancel(ctx), c); err != nil {
 		return nil, c.Row, err
 	}
-	if c.next == nil && ctx.Err() == nil && e.needsSummary(c, d.Role) {
-		if row, done, err := e.compactFirst(ctx, c, d.Role); err != nil || done {
-			return nil, row, err
+	if c.next == nil && ctx.Err() == nil {
+		needs, err := e.needsSummary(context.WithoutCancel(ctx), c, d.Role)
+		if err != nil {
+			return nil, c.Row, err
+		}
+		if needs {
+			if row, done, err := e.compactFirst(ctx, c, d.Role); err != nil || done {
+				return nil, row, err
+			}
 		}
 	}
 	counts, err := e.recount(context.WithoutCancel(ctx), c.Row)

@@ -43,7 +43,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		if out.Summary {
 			return next, batch, nil
 		}
-		e.attempts.NoteSession(&next.Thread, p.Row, ch.Row.Head)
+		e.attempts.NoteSession(&next.Thread, out, ch.Row.Head)
 		if !e.completeAtJoin(next, &batch) {
 			e.addNext(ctx, next, &batch)
 		}
@@ -84,7 +84,10 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 	}
 	d, ok := next.Next().(flow.Run)
 	if !ok || outOfRounds(next) != nil || next.account.exhausted(e.now()) != nil ||
-		!attempt.Repeatable(next.Def.Roles[d.Role]) || e.needsSummary(next, d.Role) {
+		!attempt.Repeatable(next.Def.Roles[d.Role]) {
+		return
+	}
+	if needs, err := e.needsSummary(ctx, next, d.Role); err != nil || needs {
 		return
 	}
 	p, err := e.attempts.Prepare(ctx, &next.Thread, d, "")

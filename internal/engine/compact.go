@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// compactAt is the part of the quota at which a conversation is summarised.
-const compactAt = 0.9
+// littleTalk is how many times a conversation must fit into its quota for a session to begin anew without a summary.
+const littleTalk = 4
 
 // A Compaction names the thread to summarise and the agent that does it.
 type Compaction struct {
@@ -196,19 +196,24 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	return e.step(ctx, c, p, out)
 }
 
-// needsSummary reports whether the next prompt for role should begin with a summary: the conversation is near
-// its quota, the agent can write a summary, and it does not continue a session that already has the
-// conversation.
-func (e *Engine) needsSummary(c *threadState, role string) bool {
-	if record.WholeContext(c.Row) || c.noSummary ||
-		float64(thread.ApproxTokens(c.Talk)) < compactAt*float64(c.Def.Context.Tokens) {
-		return false
+// needsSummary reports whether the next prompt for role should begin with a summary: the agent can write one, and the
+// conversation is near the quota, or the session that would be continued, or the prompt for a summary of it. Where
+// little was said beside what a session saw of commands and files, a prompt with all that was said is better.
+func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) (bool, error) {
+	if record.WholeContext(c.Row) || c.noSummary || c.Talk == c.Summed || len(c.Tries) > 0 {
+		return false, nil
 	}
 	w, err := e.attempts.Worker(&c.Thread, role)
 	if err != nil || !w.Summarises {
-		return false
+		return false, nil
 	}
-	return !c.Continues(role, w)
+	talk := thread.ApproxTokens(c.Talk)
+	held, continues, err := e.attempts.Held(ctx, &c.Thread, role, w)
+	if continues {
+		held = max(held, thread.ApproxTokens(c.Framed))
+		return c.Crowded(held) && c.Crowded(littleTalk*talk), err
+	}
+	return c.Crowded(talk), err
 }
 
 // compactFirst summarises the conversation before an attempt at role. It reports false if there is no summary;

@@ -29,7 +29,10 @@ type Position struct {
 	Caller   dag.Hash       // the caller's head, zero for a thread that was not called
 	Parent   string         // what a prompt says about the caller
 	Lent     thread.Exports // what a prompt says the agent can read of the caller
-	Talk     int            // bytes of the conversation since the last summary
+	Talk     int            // bytes of the conversation since the last summary, and of the summary
+	Framed   int            // bytes of it in a prompt
+	Summary  dag.Hash       // the step of the last summary, zero for none
+	Summed   int            // bytes of the last summary
 	Main     string         // the last role of the conversation that does not plan
 	Gathered dag.Hash       // the detail of the join of a plan's actions, zero when none was joined
 
@@ -109,10 +112,12 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 		if err != nil {
 			return err
 		}
-		p.Talk += len(cmp.Or(brief, step.Body))
+		said := len(cmp.Or(brief, step.Body))
 		if !s.State.Compact.IsZero() {
-			p.Talk = len(step.Body)
+			p.Talk, p.Framed, p.Summary, p.Summed = 0, 0, s.Hash, len(step.Body)
 		}
+		p.Talk += said
+		p.Framed += said + thread.FrameBytes(s)
 	}
 	_, gate := p.Def.Gates[s.State.Role]
 	switch {

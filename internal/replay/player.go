@@ -144,7 +144,11 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 		return a, req, err
 	}
 	tries := t.tries()
-	made := &playing{player: p, agent: a, real: worktree.Of(row), seen: worktree.Of(then), step: row.Steps + 1}
+	made := &playing{player: p, agent: a, real: worktree.Of(row), seen: worktree.Of(then), step: row.Steps + 1,
+		memory: t.Detail.Memory}
+	if req.Prompt, err = p.prompt(ctx, t, req); err != nil {
+		return nil, req, err
+	}
 	switch {
 	case isProgram, len(tries) == 1 && tries[0].IsZero():
 	case req.Try > len(tries):
@@ -166,6 +170,27 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 	}
 	made.cleanUp, err = p.stage(ctx, then, row, &req)
 	return made, req, err
+}
+
+// prompt returns the prompt of a step as it was recorded if an older release made it of the same parts,
+// otherwise the one of req.
+func (p *Player) prompt(ctx context.Context, t Take, req agent.Request) (string, error) {
+	if t.Detail.Prompt.IsZero() {
+		return req.Prompt, nil
+	}
+	then, err := p.cfg.Nodes.Prompt(ctx, t.Detail.Prompt)
+	if err != nil {
+		return "", err
+	}
+	start, err := p.cfg.Nodes.Start(ctx, t.State.Start)
+	if err != nil {
+		return "", err
+	}
+	task, err := p.cfg.Nodes.Text(ctx, start.Prompt)
+	if err == nil && thread.OlderForm(then, req.Prompt, task) {
+		return then, nil
+	}
+	return req.Prompt, err
 }
 
 func unrecorded(format string, args ...any) error {
@@ -240,7 +265,11 @@ type playing struct {
 	cleanUp    func()
 	real, seen string // its tree
 	step       int
+	memory     *thread.Memory
 }
+
+// Memory returns what the session held after the recorded attempt, nil if that is not recorded.
+func (m *playing) Memory() *thread.Memory { return m.memory }
 
 // Run makes the attempt. See [agent.Agent].
 func (m *playing) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -38,6 +38,7 @@ type Prompt struct {
 	// InRoute is a step that Route already contains in a fuller form, so it is not repeated. Zero
 	// for none.
 	InRoute dag.Hash
+	Told    bool // Route contains Task
 	// Since, when set, is the last step that the agent's session has seen: only later steps are
 	// included.
 	Since dag.Hash
@@ -58,6 +59,7 @@ type Assembled struct {
 	Uses     []ContextUse   // the form in which each earlier step is included, oldest first
 	Exports  Exports        // what Text says can be read
 	Contents []store.Object // contents that the prompt is made of and that belong to no step
+	Talk     int            // where in Text the conversation begins; all before it is in every prompt of a new session
 	pieces   []piece        // in order, together Text
 }
 
@@ -106,7 +108,8 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 			return nil, fmt.Errorf("assemble prompt: %w", err)
 		}
 	}
-	if task := strings.TrimRight(p.Task, "\n"); task != "" && p.Since.IsZero() && !(p.Conversation && p.Task == p.Route) {
+	task := strings.TrimRight(p.Task, "\n")
+	if task != "" && p.Since.IsZero() && !p.Told {
 		begin("The task")
 		a.pieces = append(a.pieces, piece{text: task, content: p.TaskNode})
 		a.add("\n")
@@ -118,6 +121,7 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	if p.Since.IsZero() {
 		section("Parent context", p.Parent)
 	}
+	a.Talk = length(a.pieces)
 	if len(talk) > 0 {
 		begin("What happened so far")
 		a.pieces = append(slices.Grow(a.pieces, len(talk)+maxAfter), talk...)
@@ -133,7 +137,15 @@ func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assemb
 	if p.Conversation && len(a.pieces) == 0 {
 		title = ""
 	}
-	section(title, p.Route)
+	if route := strings.TrimRight(p.Route, "\n"); route != "" {
+		begin(title)
+		if before, after, ok := strings.Cut(route, task); ok && p.Told {
+			a.add(before)
+			a.pieces = append(a.pieces, piece{text: task, content: p.TaskNode})
+			route = after
+		}
+		a.add(route + "\n")
+	}
 	var b strings.Builder
 	b.Grow(length(a.pieces))
 	for _, p := range a.pieces {
@@ -202,12 +214,8 @@ func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*ex
 		}
 	}
 	if !t.omitted.IsZero() {
-		n, them := t.total-t.given, "them"
-		if n > MaxExported {
-			them = fmt.Sprintf("the newest %d of them", MaxExported)
-		}
-		line := fmt.Sprintf("%d earlier steps are left out here; %s lists %s, with what they left, and %s "+
-			"prints one.\n", n, walkCommand(t.omitted), them, getCommand)
+		n := t.total - t.given
+		line := fmt.Sprintf("%d earlier steps are left out here; %s", n, readCommands(t.omitted, n))
 		t.steps = append(t.steps, []piece{{text: line}})
 	}
 	slices.Reverse(t.uses)
@@ -270,7 +278,11 @@ func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more b
 		if err != nil {
 			return false, err
 		}
-		t.steps = append(t.steps, fence(s.Step, "summary of everything before", whole(text, s.State.Compact)))
+		said := fence(s.Step, "summary of everything before", whole(text, s.State.Compact))
+		if before := s.parent(); !before.IsZero() {
+			said = withText(said, s.Hash.Short()+summarises+readCommands(before, summarised(s.State)))
+		}
+		t.steps = append(t.steps, said)
 		t.use(s.Step, FormSummary)
 		t.summed = true
 		return true, nil
@@ -424,6 +436,15 @@ func length(pieces []piece) int {
 
 // fenceHead begins the fence of a step.
 const fenceHead = "--- step "
+
+// FrameBytes returns about how many bytes a prompt has around the text of a step.
+func FrameBytes(s Step) int {
+	n := 80 // its fence
+	if s.State.Role != RoleInput {
+		n += 28 + len(s.State.Meta)
+	}
+	return n
+}
 
 // fence wraps the content of a step. The fence carries the step's own hash, which its text cannot
 // contain, so the text cannot close the fence.

@@ -132,6 +132,11 @@ func (d *Detail) Encode() ([]byte, error) {
 	}
 	b = hash(b, `,"files":`, d.Files)
 	b = text(b, `,"instance":`, d.Instance)
+	if m := d.Memory; m != nil {
+		b = number(b, `,"memory":{"bare":`, m.Bare)
+		b = hash(b, `,"summary":`, m.Summary)
+		b = append(number(b, `,"tokens":`, m.Tokens), '}')
+	}
 	if d.Merge != nil {
 		merge, err := dag.Marshal(d.Merge)
 		if err != nil {

@@ -139,6 +139,39 @@ func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Sho
 // getCommand is the command with which an agent reads one object of a chain.
 const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
 
+// summarises follows the name of a summary in the line that says how to read what it summarises.
+const summarises = " stands for the steps before it; "
+
+// summarised returns how many steps a summary stands for.
+func summarised(s *State) int {
+	var meta struct{ Steps int }
+	_ = json.Unmarshal(s.Meta, &meta) // zero if it does not say
+	return meta.Steps
+}
+
+// readCommands returns how an agent reads n steps, the newest of which is at h.
+func readCommands(h dag.Hash, n int) string {
+	them := "them"
+	if n > MaxExported {
+		them = fmt.Sprintf("the newest %d of them", MaxExported)
+	}
+	return fmt.Sprintf("%s lists %s, with what they left, and %s prints one.\n", walkCommand(h), them, getCommand)
+}
+
+// OlderForm reports whether then is the prompt that a release before this one made where this one makes now: it repeated
+// the task before the words of the route, and did not say how to read what a summary stands for.
+func OlderForm(then, now, task string) bool {
+	var kept strings.Builder
+	for line := range strings.Lines(now) {
+		name, rest, _ := strings.Cut(line, " ")
+		if len(name) != 12 || !strings.HasPrefix(" "+rest, summarises) {
+			kept.WriteString(line)
+		}
+	}
+	before, after, _ := strings.Cut(then, "# The task\n\n"+strings.TrimRight(task, "\n")+"\n\n")
+	return then != now && (before+after == kept.String() || then == kept.String())
+}
+
 // quoted quotes a name if it would not be safe on a line of a prompt.
 func quoted(name string) string {
 	if q := strconv.Quote(name); q != `"`+name+`"` {

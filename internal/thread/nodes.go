@@ -125,10 +125,19 @@ type Detail struct {
 	Merge *Merge `json:"merge,omitempty"`
 	// Failures is set on joins only: why paths failed, in order. Older joins lack it.
 	Failures []PathFailure `json:"failures,omitempty"`
+	// Memory is set if Session is. Older details lack it.
+	Memory *Memory `json:"memory,omitempty"`
 
 	Calls        dag.Hash `json:"calls"`        // calls node: the recorded traffic with the model
 	Files        dag.Hash `json:"files"`        // tree node after the step
 	SessionFiles dag.Hash `json:"sessionFiles"` // session node
+}
+
+// Memory is what a vendor's session holds of the conversation after a step.
+type Memory struct {
+	Bare    int64    `json:"bare"`    // tokens that its requests have besides it
+	Summary dag.Hash `json:"summary"` // the step whose summary it begins with; not a ref
+	Tokens  int64    `json:"tokens"`
 }
 
 // NewDetail returns the detail of a step that was made without an attempt.
