@@ -13,7 +13,7 @@
 //
 // An agent knows nothing of threads, flows or stores, and never decides what comes next. Optional
 // capabilities are separate interfaces, found by type assertion: see [Continuer], [Forker],
-// [SessionExporter], [Shaper], [Instructed], [Homed], [Steerer] and [Program].
+// [SessionExporter], [Bounded], [Shaper], [Instructed], [Homed], [Steerer] and [Program].
 package agent
 
 import (
@@ -58,6 +58,12 @@ type SessionExporter interface {
 	// SessionFiles returns the files that are needed to continue a session in a task's home, including those of
 	// sessions it branched off from, or nil if they do not exist. dir is where they are, or would be.
 	SessionFiles(home, session string) (dir string, files []string)
+}
+
+// A Bounded agent refuses prompts of more than MaxPrompt characters.
+type Bounded interface {
+	Agent
+	MaxPrompt() int
 }
 
 // A Shaper can make its model answer in the form of a JSON Schema. Its output is still front matter and text:

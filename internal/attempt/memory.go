@@ -16,7 +16,9 @@ import (
 const crowdedAt = 0.9
 
 // Crowded reports whether so many tokens are too much of the quota for another turn.
-func (c *Thread) Crowded(tokens int) bool { return float64(tokens) >= crowdedAt*float64(c.Def.Context.Tokens) }
+func (c *Thread) Crowded(tokens int) bool {
+	return float64(tokens) >= crowdedAt*float64(c.Def.Context.Tokens)
+}
 
 // quota returns how many tokens a prompt has for steps: the summary takes its part.
 func (c *Thread) quota() int {

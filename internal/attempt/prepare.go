@@ -60,11 +60,11 @@ type tries struct {
 
 // A conversation is the vendor's conversation in which an attempt works.
 type conversation struct {
-	session string        // to continue
-	from    *agent.Branch // to branch off from
-	lost    dag.Hash      // what a lost session had been told
+	session string         // to continue
+	from    *agent.Branch  // to branch off from
+	lost    dag.Hash       // what a lost session had been told
 	memory  *thread.Memory // of the session before this attempt; nil: it is a new one
-	shaped  bool          // see agent.Request.Shaped
+	shaped  bool           // see agent.Request.Shaped
 }
 
 // A briefing is what an attempt is given to read.
@@ -84,7 +84,7 @@ type leftovers struct {
 	session  dag.Hash   // session node
 	evidence []dag.Hash // nodes that go with the step
 	calls    []store.Object
-	refused  bool // see Refused
+	refused  bool           // see Refused
 	requests [2]int64       // tokens of the messages in the first and the last request to the model, zero: not seen
 	memory   *thread.Memory // when it is replayed, as recorded
 }

@@ -32,7 +32,7 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 	err := e.writePrompt(ctx, c, p, thread.Prompt{
 		Contract: "Answer with the summary alone, as plain text or Markdown.",
 		Role:     describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
-		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,
+		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps, Answered: true,
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +
 			"summary: do not repeat them.",
 	})

@@ -238,6 +238,15 @@ var (
 	_ agent.Homed     = (*ExecAgent)(nil)
 )
 
+// maxPrompt is how many characters Codex takes in a turn.
+const maxPrompt = 1 << 20
+
+// MaxPrompt returns how many characters a prompt may have.
+func (a *Agent) MaxPrompt() int { return maxPrompt }
+
+// MaxPrompt returns how many characters a prompt may have.
+func (a *ExecAgent) MaxPrompt() int { return maxPrompt }
+
 // SessionHome returns the CODEX_HOME of a task.
 func (a *Agent) SessionHome(home string) string { return homeLink(home) }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
@@ -210,7 +211,15 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	}
 	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: s.Bundle, Prompt: s.Prompt,
 		MaxRounds: limits.MaxRounds})
+	if errors.Is(err, dag.ErrTooLarge) {
+		return store.Thread{}, usage("the prompt or the flow does not fit into the record: each may have %d bytes, as JSON; "+
+			"put what is long into a file", dag.MaxBytes)
+	}
 	if err != nil {
+		return store.Thread{}, err
+	}
+	working.Flow = row.Flow
+	if err := c.agents().Fits(working, def, s.Prompt); err != nil {
 		return store.Thread{}, err
 	}
 	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle,

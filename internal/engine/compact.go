@@ -196,9 +196,10 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	return e.step(ctx, c, p, out)
 }
 
-// needsSummary reports whether the next prompt for role should begin with a summary: the agent can write one, and the
-// conversation is near the quota, or the session that would be continued, or the prompt for a summary of it. Where
-// little was said beside what a session saw of commands and files, a prompt with all that was said is better.
+// needsSummary reports whether the next prompt for role should begin with a summary. The agent must be able to write
+// one. If it continues no session, the conversation is near its quota. Otherwise what the session holds is, or the
+// conversation would no longer fit whole into a new prompt; but if little was said beside what the session saw of
+// commands and files, a prompt with all that was said is better than a summary.
 func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) (bool, error) {
 	if record.WholeContext(c.Row) || c.noSummary || c.Talk == c.Summed || len(c.Tries) > 0 {
 		return false, nil
@@ -210,8 +211,8 @@ func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) 
 	talk := thread.ApproxTokens(c.Talk)
 	held, continues, err := e.attempts.Held(ctx, &c.Thread, role, w)
 	if continues {
-		held = max(held, thread.ApproxTokens(c.Framed))
-		return c.Crowded(held) && c.Crowded(littleTalk*talk), err
+		whole := thread.FitsWhole(c.Framed, c.Def.Context.Tokens)
+		return !whole || c.Crowded(held) && c.Crowded(littleTalk*talk), err
 	}
 	return c.Crowded(talk), err
 }
