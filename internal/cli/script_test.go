@@ -57,6 +57,7 @@ var scriptCommands = map[string]func(*testscript.TestScript, bool, []string){
 	"claudeuses":  claudeUses,
 	"unzip":       unzip,
 	"gocache":     goCache,
+	"bounded":     boundedRequests,
 }
 
 // goEnv is the output of go env, read once.

@@ -351,7 +351,7 @@ func TestSessions(t *testing.T) {
 	var saw []worked
 	n := 0
 	work := func(_ context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
-		w := worked{Session: req.Session, Whole: strings.Contains(req.Prompt, "# The task")}
+		w := worked{Session: req.Session, Whole: strings.Contains(req.Prompt, "# Your role")}
 		session := req.Session
 		if req.From != nil {
 			w.From, w.Turn = req.From.Session, req.From.Turn

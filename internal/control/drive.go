@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/gate"
@@ -406,6 +407,10 @@ func (c *Controller) wish(ctx context.Context, row store.Thread, meant string, r
 			Via: cmp.Or(store.Via(r.Source), store.ViaResume), At: now.UnixMilli()}
 		if kind == store.WishInput {
 			w.Thread, w.Text = meant, store.Text(r.Prompt)
+			if _, err := thread.NewContent(w.Text, nil); err != nil { // recorded, it would end every run
+				return usage("what you say does not fit into the record: it may have %d bytes, as JSON; put what is long into a "+
+					"file", dag.MaxBytes)
+			}
 		} else if w.Options, err = json.Marshal(engine.Resumption{Options: r.Options}); err != nil {
 			return err
 		}

@@ -108,6 +108,10 @@ func TestContextStopsAtASummary(t *testing.T) {
 	if strings.Contains(text, "text 1") || !strings.Contains(text, "all of it, in short") {
 		t.Errorf("prompt:\n%s", text)
 	}
+	if !strings.Contains(text, "--- end "+c.steps[3].Hash.Short()+" ---\n"+c.steps[3].Hash.Short()+
+		" stands for the steps before it; `\"$PLAIT_BIN\" cas walk "+c.steps[2].Hash.Short()+"` lists them") {
+		t.Errorf("the prompt does not say how to read what was summarised:\n%s", text)
+	}
 	text, _, err = c.assemble(Prompt{Quota: 32000, Steps: 5, Full: true})
 	if err != nil || !strings.Contains(text, "text 1") {
 		t.Errorf("with full context the summary still hides what it stands for: %v", err)
@@ -143,5 +147,43 @@ func TestFullContextLeavesSummariesOut(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[int]string{1: FormFull, 2: FormFull}, c.forms(uses)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// The task stands in a prompt once, and the node of the prompt refers to it. What an older release made is known.
+func TestTaskOnce(t *testing.T) {
+	c := newChain(t).grow(2)
+	c.add(Draft{Role: RoleCompact, Text: "in short", Compact: true})
+	task := strings.Repeat("do all of it, and more; ", 40)
+	content, err := NewContent(task, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Prompt{Role: "You are it.", Task: task, TaskNode: content.Hash, Route: "Do this: " + task + "!", Quota: 32000, Steps: 3}
+	twice, err := c.r.Assemble(t.Context(), c.row.Head, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Told = true
+	once, err := c.r.Assemble(t.Context(), c.row.Head, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(once.Text, task); n != 1 || !strings.HasSuffix(once.Text, "# Now\n\nDo this: "+task+"!\n") {
+		t.Errorf("the task stands there %d times:\n%s", n, once.Text)
+	}
+	obj, _, err := once.Keep(nil)
+	if err != nil || len(obj.Data) > len(once.Text)-len(task)+500 || !strings.Contains(string(obj.Data), content.Hash.String()) {
+		t.Errorf("the task is repeated in the node (%d bytes): %v", len(obj.Data), err)
+	}
+	if at := strings.Index(once.Text, "# What happened"); once.Talk != at-1 {
+		t.Errorf("the conversation begins at %d, want %d", once.Talk, at-1)
+	}
+	older := strings.Replace(twice.Text, c.steps[2].Hash.Short()+summarises+readCommands(c.steps[1].Hash, 0), "", 1)
+	if !OlderForm(older, once.Text, task) || !OlderForm(older, twice.Text, task) {
+		t.Errorf("this is not taken for an older form:\n%s", older)
+	}
+	if OlderForm(strings.Replace(older, "in short", "at length", 1), once.Text, task) || OlderForm(once.Text, once.Text, task) {
+		t.Error("another prompt is taken for an older form of it")
 	}
 }
