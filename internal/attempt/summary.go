@@ -15,6 +15,9 @@ import (
 // summarise.
 const summaryQuota = 8
 
+// summaryFrame is about how many bytes a prompt has around a summary.
+const summaryFrame = 200
+
 // summariser is the role that writes summaries.
 var summariser = flow.Role{
 	Description: "Summarises what a team of agents has done, so that its work can go on without the steps themselves.",
@@ -30,8 +33,9 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
 	p.Row = e.nextRow(c, thread.RoleCompact, w)
 	err := e.writePrompt(ctx, c, p, thread.Prompt{
-		Contract: "Answer with the summary alone, as plain text or Markdown.",
-		Role:     describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Contract: fmt.Sprintf("Answer with the summary alone, as plain text or Markdown, in at most %d words.",
+			max(c.Def.Context.Tokens/5, 1)),
+		Role: describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps, Answered: true,
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +
 			"summary: do not repeat them.",
@@ -47,6 +51,10 @@ func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, ou
 	text := e.cfg.Host.Secrets.Text(summaryOf(result))
 	if text == "" {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: "the summary is empty or not UTF-8 text"}
+	}
+	if quota := c.Def.Context.Tokens; !thread.FitsWhole(len(text)+summaryFrame, quota) {
+		return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("the summary has %d bytes: too much for a "+
+			"context of %d tokens", len(text), quota)}
 	}
 	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
 		if err != nil {

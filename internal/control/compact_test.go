@@ -109,6 +109,7 @@ func TestCompactByItself(t *testing.T) {
 			"__end__"}},
 		{"a program", "replay", say("never asked"), []string{"plan", "work", "review", "__end__"}},
 		{"a model that fails", "codex", fails(agent.Infra), []string{"plan", "work", "review", "__end__"}},
+		{"a summary that is too long", "codex", say(strings.Repeat("very long ", 70)), []string{"plan", "work", "review", "__end__"}},
 		{"an empty summary", "codex", say("  \n"), []string{"plan", "work", "review", "__end__"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

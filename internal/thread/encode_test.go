@@ -64,6 +64,7 @@ func TestHandWrittenCodecs(t *testing.T) {
 		if rapid.Bool().Draw(t, "filled") {
 			tree, code := "t", -1
 			d.By, d.TreeBefore, d.TreeAfter, d.Exit = &tree, &tree, &tree, &code
+			d.Memory = &Memory{Bare: 6, Summary: anyHash(t, "summary"), Tokens: 7}
 		}
 		for range rapid.IntRange(0, 3).Draw(t, "earlier") {
 			d.Attempts = append(d.Attempts,
