@@ -122,9 +122,9 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		route, who = told+route, who+agents
 	}
 	ask := thread.Prompt{
-		InRoute:  p.results.join,
+		Repeats:  thread.Repeats{InRoute: p.results.join, Told: c.told(d)},
 		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
-		Route: route, Told: c.told(d),
+		Route: route,
 		Quota: c.quota(), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
 		Conversation: role.Chat,
 	}

@@ -36,7 +36,8 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 		Contract: fmt.Sprintf("Answer with the summary alone, as plain text or Markdown, in at most %d words.",
 			max(c.Def.Context.Tokens/5, 1)),
 		Role: describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
-		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps, Answered: true,
+		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,
+		Repeats: thread.Repeats{Answered: true},
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +
 			"summary: do not repeat them.",
 	})

@@ -34,10 +34,7 @@ type Prompt struct {
 	// its plan.
 	OmitRoles []string
 	Full      bool // look past compact marks
-	// InRoute is a step that Route already contains in a fuller form, so it is not repeated. Zero
-	// for none.
-	InRoute dag.Hash
-	Told    bool // Route contains Task
+	Repeats
 	// Since, when set, is the last step that the agent's session has seen: only later steps are
 	// included.
 	Since dag.Hash
@@ -45,13 +42,18 @@ type Prompt struct {
 	// task then belong to the history, and if the agent's session has that already, the person's
 	// words are the whole prompt.
 	Conversation bool
-	// Answered leaves out what people said since the last step of an agent: it is not answered yet.
-	Answered bool
 	// OtherRole means that the session is another role's: it has the conversation, but not this role
 	// and its contract.
 	OtherRole bool
 	// Questions are the questions that human steps answered, by the step before the answer.
 	Questions map[dag.Hash]string
+}
+
+// Repeats is what a prompt leaves out, since it is said elsewhere.
+type Repeats struct {
+	InRoute  dag.Hash // a step that Route contains in a fuller form, zero for none
+	Told     bool     // Route contains Task
+	Answered bool     // leave out what people said since the last step of an agent: the next prompt has it
 }
 
 // An Assembled prompt is a text, and what it was assembled from.

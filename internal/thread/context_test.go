@@ -164,7 +164,7 @@ func TestTaskOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Told = true
+	p.Repeats.Told = true
 	once, err := c.r.Assemble(t.Context(), c.row.Head, p)
 	if err != nil {
 		t.Fatal(err)
