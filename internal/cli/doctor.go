@@ -31,6 +31,8 @@ type Finding struct {
 	Warning bool   `json:"warning,omitempty"` // something does not work, but may not be needed
 	Text    string `json:"text"`
 	Do      string `json:"do,omitempty"` // what to do about it
+	// Steps are those that are meant, as people type them.
+	Steps []string `json:"steps,omitempty"`
 }
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -280,5 +282,6 @@ func examineStore(ctx context.Context, s store.Store) []Finding {
 	for _, status := range sortedKeys(count) {
 		text += fmt.Sprintf(", %d %s", count[status], status)
 	}
-	return append(out, Finding{What: "tasks", OK: true, Text: text})
+	out = append(out, Finding{What: "tasks", OK: true, Text: text})
+	return append(out, examineAnswers(ctx, s, v.Nodes)...)
 }

@@ -21,12 +21,7 @@ const older = "testdata/schema2"
 // newOlder returns a place with that store, moved to the place's workspace.
 func newOlder(t *testing.T) *place {
 	p := newPlace(t)
-	ws, home := filepath.Join(p.work, "ws"), ""
-	for _, v := range p.env {
-		if dir, ok := strings.CutPrefix(v, "PLAIT_HOME="); ok {
-			home = dir
-		}
-	}
+	ws, home := filepath.Join(p.work, "ws"), filepath.Join(p.work, "home")
 	if err := os.CopyFS(ws, os.DirFS(filepath.Join(older, "ws"))); err != nil {
 		t.Fatal(err)
 	}
@@ -52,25 +47,32 @@ func newOlder(t *testing.T) *place {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: home})
+	p.move(func(store.Thread) bool { return true })
+	return p
+}
+
+// move makes tasks in the place's record tasks of its workspace.
+func (p *place) move(which func(store.Thread) bool) {
+	p.t.Helper()
+	s, err := sqlite.Open(p.t.Context(), sqlite.Config{Dir: filepath.Join(p.work, "home")})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	defer s.Close()
-	rows, err := s.Threads(t.Context(), store.ThreadFilter{})
+	rows, err := s.Threads(p.t.Context(), store.ThreadFilter{})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
 	var b store.Batch
 	for _, row := range rows {
-		was := row.State()
-		row.Workspace = ws
-		b.Threads = append(b.Threads, store.ThreadChange{Row: row, From: was})
+		if was := row.State(); which(row) {
+			row.Workspace = filepath.Join(p.work, "ws")
+			b.Threads = append(b.Threads, store.ThreadChange{Row: row, From: was})
+		}
 	}
-	if err := s.Commit(t.Context(), b); err != nil {
-		t.Fatal(err)
+	if err := s.Commit(p.t.Context(), b); err != nil {
+		p.t.Fatal(err)
 	}
-	return p
 }
 
 // well runs plait and fails the test unless it exits with 0.

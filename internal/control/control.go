@@ -100,7 +100,7 @@ type Controller struct {
 	host   attempt.Host
 	views  *views
 	trees  *worktree.Trees
-	player attempt.Player // of a replay
+	player engine.Player // of a replay
 }
 
 // New returns a controller; it touches nothing.

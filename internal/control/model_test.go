@@ -18,7 +18,7 @@ import (
 // TestModel runs random trees of calls, forks, joins and failures, with crashes and
 // cancels, against a simple oracle. Each sequence is one program that is run
 // undisturbed, and again with its disturbances: the outcome is the same, and nothing
-// that was committed was done twice. rapid checks each part a hundred times.
+// that was committed was done twice. Whatever came of it replays. rapid checks each part a hundred times.
 func TestModel(t *testing.T) {
 	for part := range soak.Tries(21, 2) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
@@ -76,6 +76,8 @@ func sequence(rt *rapid.T, dir string, empty *os.Root) {
 	if len(crashes) == 0 && end.Head != row.Head && !clean.lost() {
 		wrong("two runs with one clock have different heads")
 	}
+	clean.replays(rt, row, wrong)
+	w.replays(rt, end, wrong)
 }
 
 // through drives a task through crashes until it has ended or is blocked.

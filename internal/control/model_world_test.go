@@ -55,6 +55,7 @@ type world struct {
 	next    int               // the turn it is
 	news    chan struct{}     // closed when next changes
 	tries   map[string]int    // by key
+	said    map[string][]byte // by attempt
 	stalled bool
 }
 
@@ -63,7 +64,7 @@ func newWorld(p program, o *oracle, dir string, empty *os.Root) *world {
 		program: p, oracle: o, nodes: map[string]*node{}, index: map[string]int{}, dir: dir, empty: empty,
 		disk: mem.New(mem.Config{}),
 		pos:  map[string]string{}, length: map[dag.Hash]int{}, from: map[string]string{}, over: map[string]bool{},
-		news: make(chan struct{}), tries: map[string]int{},
+		news: make(chan struct{}), tries: map[string]int{}, said: map[string][]byte{},
 	}
 	for i, t := range o.turns {
 		w.index[t.key] = i
@@ -159,7 +160,7 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 	}
 	defer lease.Release()
 	cfg := c.engineConfig(false)
-	cfg.Desks = housetest.BareDesks{Empty: w.empty}
+	cfg.Desks = loggedDesks{housetest.BareDesks{Empty: w.empty}, w}
 	if err := c.ask(ctx, row, Resume{Again: true}, ""); err != nil {
 		return row, err
 	}
@@ -280,8 +281,11 @@ func (w *world) agent(ctx context.Context, req agent.Request, _ func(agent.Event
 	}
 	_, heard, _ := strings.Cut(req.Prompt[max(strings.LastIndex(req.Prompt, "HEARD"), 0):], " ")
 	heard, _, _ = strings.Cut(heard, "\n")
-	return agent.Result{Output: fmt.Appendf(nil, "---\n$status: %s\nkey: %q\n---\nI heard %s.", says, key, heard),
-		Usage: agent.Usage{InputTokens: 3}}, nil
+	out := fmt.Appendf(nil, "---\n$status: %s\nkey: %q\n---\nI heard %s.", says, key, heard)
+	w.mu.Lock()
+	w.said[req.Attempt] = out
+	w.mu.Unlock()
+	return agent.Result{Output: out, Usage: agent.Usage{InputTokens: 3}}, nil
 }
 
 // A process is the store as one process has it.

@@ -77,10 +77,6 @@ func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Rep
 
 // replayable returns why a task cannot be replayed, or nil.
 func (c *Controller) replayable(p *replay.Player) error {
-	if said := p.Added(); len(said) > 0 {
-		return usage("a person added something while it ran (%s), and when that was heard is not recorded; fork it "+
-			"after that instead", strings.Join(said, ", "))
-	}
 	asked := 0
 	defined := c.agents().Defined
 	for _, t := range p.Takes() {
@@ -100,7 +96,7 @@ func (c *Controller) replayable(p *replay.Player) error {
 		asked++
 	}
 	if asked == 0 {
-		return usage("no agent has done a step of it")
+		return usage("no agent has done a step of it, or only in paths that are not joined")
 	}
 	return nil
 }

@@ -115,11 +115,9 @@ func (a *answers) one(ctx context.Context, g store.Gate) error {
 	if then.Via == store.ViaResume {
 		said.Via = then.Via // the step records it
 	}
-	state := then.State
-	if state == store.GateExpired {
-		state = store.GateState(then.OnTimeout)
-	}
-	switch state {
+	switch then.State {
+	case store.GateExpired:
+		said.Late = true
 	case store.GateApproved:
 		said.Approve, said.Grant = true, then.Grant
 		if then.Edited != nil {

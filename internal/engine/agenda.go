@@ -106,12 +106,13 @@ func (m *moves) drive(row store.Thread) {
 // forked adds the moves for a thread that waits for paths.
 func (m *moves) forked(n *node) (stuck bool) {
 	f := n.fork
-	late := f.Rule.Timeout > 0 && f.left <= 0
-	if f.Rule.Timeout > 0 && !late {
+	timed := f.Rule.Timeout > 0 && f.then == nil
+	late := timed && f.left <= 0
+	if timed && !late {
 		m.look(f.left)
 	}
 	if f.decision == nil {
-		if f.outcome = flow.Resolve(f.Rule, f.states, late); f.outcome.Outcome != "" {
+		if f.outcome = f.resolve(late); f.outcome.Outcome != "" {
 			m.decide = append(m.decide, n)
 			return false
 		}

@@ -76,7 +76,7 @@ func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wis
 // after a crash between the batch and its start, no one can tell whether it began. It ignores errors, since the
 // next step will meet them again.
 func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Batch) {
-	if e.draining.Load() {
+	if e.draining.Load() || e.cfg.Player != nil { // a replay may do something else first
 		return
 	}
 	if next.Row.Wanted != "" || e.cfg.Shared && next.account.limited(limitsAttempts) {

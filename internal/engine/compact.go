@@ -201,7 +201,7 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 // conversation would no longer fit whole into a new prompt; but if little was said beside what the session saw of
 // commands and files, a prompt with all that was said is better than a summary.
 func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) (bool, error) {
-	if record.WholeContext(c.Row) || c.noSummary || c.Talk == c.Summed || len(c.Tries) > 0 {
+	if record.WholeContext(c.Row) || c.noSummary || e.cfg.Player != nil || c.Talk == c.Summed || len(c.Tries) > 0 {
 		return false, nil
 	}
 	w, err := e.attempts.Worker(&c.Thread, role)

@@ -99,6 +99,14 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		if row, err = e.applyInputs(record, row); err != nil {
 			return row, err
 		}
+		row, moved, err := e.replayed(ctx, row)
+		if err != nil {
+			return row, err
+		}
+		if moved {
+			at = Position{Thread: row}
+			continue
+		}
 		if at, err = e.Step(ctx, id, row.Head); errors.Is(err, errUnwanted) {
 			return row, nil
 		}

@@ -61,7 +61,7 @@ type Config struct {
 	Trees  *worktree.Trees
 	Agents attempt.Agents
 
-	Player attempt.Player
+	Player Player // nil: the task is not a replay
 
 	Limits  flow.Limits // they cap the limits of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number

@@ -27,6 +27,7 @@ type forked struct {
 	adopted  int64               // when the thread began to wait for adopted paths, Unix ms
 	left     time.Duration       // time left before the join's timeout, if it has one
 	outcome  flow.Resolution     // of an undecided join: what its rule gives now
+	then     *thread.Verdict     // of a replay: how the join was decided, nil if that is not recorded
 	decision *Decision           // nil until the join is decided
 	files    bool                // paths have changed files that have to be merged
 }
@@ -34,6 +35,19 @@ type forked struct {
 // ended reports whether all paths have ended.
 func (f *forked) ended() bool {
 	return !slices.ContainsFunc(f.threads, func(p store.Thread) bool { return !p.Ended() })
+}
+
+// resolve decides the join by its rule. In a replay it waits for all paths, and if they end as they did, the join is
+// decided as it was.
+func (f *forked) resolve(late bool) flow.Resolution {
+	if f.then != nil && !f.ended() {
+		return flow.Resolution{}
+	}
+	differs := func(p store.Thread) bool { return f.then.Paths[p.Path.ID] != p.Status }
+	if f.then == nil || slices.ContainsFunc(f.threads, differs) {
+		return flow.Resolve(f.Rule, f.states, late)
+	}
+	return flow.Resolution{Outcome: f.then.Outcome, DecidedBy: f.then.DecidedBy}
 }
 
 // cancelsLosers reports whether the join is decided and does not wait for the paths that still run.

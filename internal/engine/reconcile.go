@@ -151,6 +151,11 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 			return n, err
 		}
 		f.left = e.timeLeft(row, f)
+		if e.cfg.Player != nil {
+			if f.then, err = e.cfg.Player.Joined(ctx, row); err != nil {
+				return nil, err
+			}
+		}
 		n.fork, below = f, f.threads
 	case flow.Call:
 		w, err := e.called(ctx, c, d)

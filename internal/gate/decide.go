@@ -28,6 +28,8 @@ type Answer struct {
 	// Input, for an approval that is Editable, approves the action with this input instead of its own. The
 	// approval is then bound to the digest of that. Nil: exactly what was asked for.
 	Input json.RawMessage
+	// Late says that a recorded question timed out, so that a replay need not wait for that.
+	Late bool
 
 	// Beside is committed in one batch with the answer, for example the fact that it was read. Its gates are
 	// ignored.
@@ -132,6 +134,9 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	}
 	if !utf8.ValidString(a.Text) || !utf8.ValidString(a.By) {
 		return g, invalid("an answer that is not UTF-8")
+	}
+	if a.Late {
+		return withExpiry(g, now), nil
 	}
 	a.Text, a.By = store.Text(a.Text), store.Text(a.By) // rows must not contain a NUL
 	g.AnsweredAt, g.By, g.Via, g.Text = now, a.By, a.Via, a.Text

@@ -41,13 +41,16 @@ var _ agent.Traffic = (*Tape)(nil)
 
 // A Drift says how a call differs from the recording that answered it.
 type Drift struct {
-	Call  int    `json:"call"`  // of the attempt, from 1
-	Where string `json:"where"` // in its body, as a JSON pointer
+	Call  int    `json:"call"`  // of the attempt, from 1; 0: the prompt of a program
+	Where string `json:"where"` // in its body, as a JSON pointer; "" in a prompt
 	Then  string `json:"then"`  // what was recorded there
 	Now   string `json:"now"`
 }
 
 func (d Drift) String() string {
+	if d.Call == 0 {
+		return fmt.Sprintf("its prompt differs: recorded %s, now %s", d.Then, d.Now)
+	}
 	return fmt.Sprintf("call %d differs at %s: recorded %s, now %s", d.Call, d.Where, d.Then, d.Now)
 }
 

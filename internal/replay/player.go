@@ -71,9 +71,6 @@ func NewPlayer(ctx context.Context, cfg PlayerConfig) (*Player, error) {
 // Takes returns the steps that agents did in the recorded task.
 func (p *Player) Takes() []Take { return p.script.all }
 
-// Added returns the input that people added to the recorded task without being asked.
-func (p *Player) Added() []string { return p.script.added }
-
 // Drifts returns the drifts of all attempts.
 func (p *Player) Drifts() []Drift {
 	p.mu.Lock()
@@ -123,11 +120,19 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 	if err != nil {
 		return nil, req, err
 	}
+	program, isProgram := a.(agent.Program)
+	again := isProgram && p.cfg.Programs
 	t, ok := p.take(scene{name, req.Role, req.Visit}, req.Try)
-	if !ok {
+	f, failed := p.script.failures[spot{name, row.Steps}]
+	id := f.thread
+	switch {
+	case ok:
+		id, _, _ = strings.Cut(t.Detail.Attempt, ".")
+	case !failed:
 		return nil, req, unrecorded("nothing is recorded of role %s at visit %d of this thread", req.Role, req.Visit+1)
+	case !again:
+		return nil, req, f.failure()
 	}
-	id, _, _ := strings.Cut(t.Detail.Attempt, ".")
 	then, err := p.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return nil, req, fmt.Errorf("find the thread that was recorded: %w", err)
@@ -138,23 +143,31 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 			return nil, req, err
 		}
 	}
-	program, isProgram := a.(agent.Program)
-	if isProgram && !p.cfg.Programs {
-		a, err = p.program(ctx, row, program, t, req, known)
-		return a, req, err
+	made := &playing{player: p, agent: a, real: worktree.Of(row), seen: worktree.Of(then), step: row.Steps + 1}
+	if ok {
+		made.memory = t.Detail.Memory
+		if req.Prompt, err = p.prompt(ctx, t, req); err != nil {
+			return nil, req, err
+		}
 	}
-	tries := t.tries()
-	made := &playing{player: p, agent: a, real: worktree.Of(row), seen: worktree.Of(then), step: row.Steps + 1,
-		memory: t.Detail.Memory}
-	if req.Prompt, err = p.prompt(ctx, t, req); err != nil {
-		return nil, req, err
-	}
-	switch {
-	case isProgram, len(tries) == 1 && tries[0].IsZero():
-	case req.Try > len(tries):
-		return nil, req, unrecorded("role %s was tried %d times, and no further try is recorded", req.Role, len(tries))
-	default:
-		if made.tape, err = p.tape(ctx, tries[max(req.Try, 1)-1], known); err != nil {
+	if !again && (isProgram || !t.Detail.Calls.IsZero()) {
+		told, err := p.cfg.Nodes.Prompt(ctx, t.Detail.Prompt)
+		if err != nil {
+			return nil, req, err
+		}
+		tries := t.tries(told)
+		if req.Try > len(tries) {
+			return nil, req, unrecorded("role %s was tried %d times, and no further try is recorded", req.Role, len(tries))
+		}
+		try := tries[max(req.Try, 1)-1]
+		switch {
+		case isProgram && try.Failure != nil:
+			return nil, req, &agent.Failure{Kind: string(try.Failure.Kind), Message: try.Failure.Message}
+		case isProgram:
+			a, err = p.program(ctx, row, program, t, req, told, known)
+			return a, req, err
+		}
+		if made.tape, err = p.tape(ctx, try.Calls, known); err != nil {
 			return nil, req, err
 		}
 		req.Traffic = made.tape

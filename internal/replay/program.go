@@ -16,17 +16,13 @@ import (
 	"github.com/plait-run/plait/internal/thread"
 )
 
-// program returns the agent that prints a program's recorded output, and leaves the files as the program did. A
-// changed request would have led to another output: that is an *agent.Failure.
+// program returns the agent that prints a program's recorded output, and leaves the files as the program did. told is
+// what the program was asked. If it is asked something else now, that is a drift: all that agents and people say is
+// compared by the outcome.
 func (p *Player) program(ctx context.Context, row store.Thread, a agent.Program, t Take, req agent.Request,
-	known [2]gateway.Known) (agent.Agent, error) {
-	asked, err := p.cfg.Nodes.Prompt(ctx, t.Detail.Prompt)
-	if err != nil {
-		return nil, err
-	}
-	if d, same := gateway.Compare(known[0].Text(asked), known[1].Text(req.Prompt)); !same {
-		return nil, unrecorded("%s is asked something other than what was recorded: %s, now %s; run programs again with "+
-			"--run-commands", a, d.Then, d.Now)
+	told string, known [2]gateway.Known) (agent.Agent, error) {
+	if d, same := gateway.Compare(known[0].Text(told), known[1].Text(req.Prompt)); !same {
+		p.note(req.Role, row.Steps+1, []gateway.Drift{d})
 	}
 	out, err := p.read(ctx, t.Detail.Transcript)
 	if err != nil {

@@ -2,11 +2,10 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
@@ -27,30 +26,44 @@ type scene struct {
 	visit  int
 }
 
-// A script has the steps that agents did in a task, by scene. Only summaries share a scene.
+// A script has the steps that agents did in a task, by scene, and what else happened to its threads. Only summaries
+// share a scene.
 type script struct {
-	nodes  *thread.Reader
-	takes  map[scene][]Take
-	points map[string]bool // by path: its join was recorded with a pointer
-	all    []Take          // in the order of the conversation
-	added  []string        // input that people added, by role and text
+	nodes    *thread.Reader
+	takes    map[scene][]Take
+	all      []Take          // in the order of the conversation
+	points   map[string]bool // by path: its join was recorded with a pointer
+	cues     map[spot]thread.Cue
+	verdicts map[spot]*thread.Verdict // by where the fork was
+	failures map[spot]failure
 }
 
 // read reads the steps up to a head.
 func read(ctx context.Context, nodes *thread.Reader, head dag.Hash) (*script, error) {
-	s := &script{nodes: nodes, takes: map[scene][]Take{}, points: map[string]bool{}}
-	if err := s.chain(ctx, "", head, dag.Hash{}); err != nil {
+	s := &script{nodes: nodes, takes: map[scene][]Take{}, points: map[string]bool{}, cues: map[spot]thread.Cue{},
+		verdicts: map[spot]*thread.Verdict{}, failures: map[spot]failure{}}
+	steps, err := s.chain(ctx, "", head, dag.Hash{})
+	if err != nil {
 		return nil, fmt.Errorf("read what is recorded: %w", err)
+	}
+	if !ended(steps) {
+		s.cues[spot{"", len(steps)}] = thread.Cue{End: store.Blocked,
+			Why: store.Reason{Kind: store.ReasonInput, Message: "no more of the task is recorded"}}
 	}
 	return s, nil
 }
 
-// chain reads the steps of one thread, from its head back to where it branched off from another one. The steps
-// of a path that a join continues are read with the path.
-func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) error {
+// ended reports whether the last step is the end of a thread.
+func ended(steps []thread.Step) bool {
+	return len(steps) > 0 && steps[len(steps)-1].State.Role == thread.RoleEnd
+}
+
+// chain reads the steps of one thread, from its head back to where it branched off from another one, and returns all up
+// to its head. The steps of a path that a join continues are read with the path.
+func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) ([]thread.Step, error) {
 	steps, err := s.nodes.Steps(ctx, head)
 	if err != nil || len(steps) == 0 {
-		return err
+		return steps, err
 	}
 	joined := map[dag.Hash]dag.Hash{} // fork → end of the path that its last join continues
 	for _, step := range steps {
@@ -59,24 +72,27 @@ func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) e
 		}
 	}
 	shared := slices.ContainsFunc(steps, func(step thread.Step) bool { return step.Hash == until })
-	visits, routed := map[string]int{}, map[dag.Hash]int{} // routed: by step, the number of steps so far
+	visits, at := map[string]int{}, map[dag.Hash]count{}
 	passed := joined[steps[0].State.Start]
-	count := 0
-	for _, step := range steps {
+	routed := 0
+	for i, step := range steps {
 		if st := step.State; !shared && passed.IsZero() {
-			if err := s.below(ctx, name, step, routed); err != nil {
-				return err
+			if err := s.below(ctx, name, step, at); err != nil {
+				return nil, err
+			}
+			if err := s.cue(ctx, spot{name, i}, step); err != nil {
+				return nil, err
 			}
 			if err := s.add(ctx, scene{name, st.Role, visits[st.Role]}, step); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if thread.Routed(step.State.Role) {
-			if count++; step.State.Paths == nil {
+			if routed++; step.State.Paths == nil {
 				visits[step.State.Role]++
 			}
 		}
-		routed[step.Hash] = count
+		at[step.Hash] = count{i + 1, routed}
 		shared = shared && step.Hash != until
 		switch {
 		case step.Hash == passed:
@@ -85,29 +101,47 @@ func (s *script) chain(ctx context.Context, name string, head, until dag.Hash) e
 			passed = joined[step.Hash]
 		}
 	}
-	return nil
+	return steps, nil
 }
 
-// below reads the threads that a step joined or called. routed has the number of steps up to each step.
-func (s *script) below(ctx context.Context, name string, step thread.Step, routed map[dag.Hash]int) error {
+// A count is how many steps there are up to one: all of them, and those that the flow routes.
+type count struct{ steps, routed int }
+
+// below reads the threads that a step joined or called. at has the count at each step before it.
+func (s *script) below(ctx context.Context, name string, step thread.Step, at map[dag.Hash]count) error {
 	st := step.State
+	if st.Paths != nil {
+		if err := s.verdict(spot{name, at[st.Fork].steps}, st); err != nil {
+			return err
+		}
+	}
+	failures, err := s.failuresOf(ctx, st)
+	if err != nil {
+		return err
+	}
 	points, err := s.nodes.Points(ctx, st)
 	if err != nil {
 		return err
 	}
 	for _, p := range st.Paths {
-		s.points[pathName(name, p.ID, routed[st.Fork])] = points
-		if p.Status == store.Cancelled {
-			continue
-		}
-		if err := s.chain(ctx, pathName(name, p.ID, routed[st.Fork]), p.Head, st.Fork); err != nil {
+		path := pathName(name, p.ID, at[st.Fork].routed)
+		s.points[path] = points
+		steps, err := s.chain(ctx, path, p.Head, st.Fork)
+		if err != nil {
 			return err
+		}
+		end := spot{path, len(steps)}
+		if f, ok := failures[p.ID]; ok {
+			s.failed(end, p.Thread, f)
+		} else if p.Status == store.Cancelled && !ended(steps) {
+			s.cues[end] = thread.Cue{End: store.Cancelled}
 		}
 	}
 	if st.ChildThread.IsZero() {
 		return nil
 	}
-	return s.chain(ctx, childName(name, routed[parentOf(step)]), st.ChildThread, dag.Hash{})
+	_, err = s.chain(ctx, childName(name, at[parentOf(step)].routed), st.ChildThread, dag.Hash{})
+	return err
 }
 
 // parentOf returns the previous step, zero for the first one.
@@ -118,19 +152,8 @@ func parentOf(s thread.Step) dag.Hash {
 	return s.State.Ancestors[0]
 }
 
-// add adds a step if an agent did it. It notes input that a person added without being asked.
+// add adds a step if an agent did it.
 func (s *script) add(ctx context.Context, at scene, step thread.Step) error {
-	if step.State.Role == thread.RoleInput {
-		var input struct{ Gate, Source string }
-		if err := json.Unmarshal(step.State.Meta, &input); err != nil {
-			return err
-		}
-		text, err := s.nodes.Text(ctx, step.State.Content)
-		if input.Gate == "" {
-			s.added = append(s.added, fmt.Sprintf("by %s: %q", input.Source, agent.Clip(text, 60)))
-		}
-		return err
-	}
 	if step.State.Detail.IsZero() {
 		return nil
 	}
@@ -151,15 +174,24 @@ func pathName(parent, path string, steps int) string {
 
 func childName(parent string, steps int) string { return fmt.Sprintf("%s>@%d", parent, steps) }
 
-// tries returns the attempts at a step that a replay repeats: those whose answer could not be used, since the
-// next one knows of them, and the last. It omits attempts that were cut off: nothing in the calls to a model
-// says why.
-func (t Take) tries() []dag.Hash {
-	var calls []dag.Hash
-	for _, a := range t.Detail.Attempts {
-		if a.Failure != nil && a.Failure.Kind == store.FailureInvalidOutput && !a.Calls.IsZero() {
-			calls = append(calls, a.Calls)
+// maxCorrections is how many answers in a row can be invalid and be followed by another one.
+const maxCorrections = 2
+
+// tries returns the attempts at a step that a replay repeats: the last, which became the step, and before it those
+// whose answer could not be used, if the last one was told so; told is its prompt. It omits attempts that were cut off:
+// nothing in the calls to a model says why.
+func (t Take) tries(told string) []thread.EarlierAttempt {
+	list := t.Detail.Attempts
+	n := len(list)
+	for n > 0 && len(list)-n < maxCorrections {
+		f := list[n-1].Failure
+		if f == nil || f.Kind != store.FailureInvalidOutput {
+			break
 		}
+		if n == len(list) && !strings.Contains(told, strings.TrimSuffix(f.Message, "…")) {
+			break // a person let it begin anew
+		}
+		n--
 	}
-	return slices.Concat(calls, []dag.Hash{t.Detail.Calls})
+	return append(slices.Clone(list[n:]), thread.EarlierAttempt{Calls: t.Detail.Calls})
 }

@@ -215,7 +215,7 @@ func TestProblems(t *testing.T) {
 		"/api/v1/tasks?stat=failed": 400, "/api/v1/tasks?limit=5&limit=6": 400, "/api/v1/tasks?Limit=5": 400, "/api/v1/tasks?%zz": 400, "/api/v1/tasks?a;b": 400,
 		"/api/v1/hosts?all=true": 400, "/api/v1/events?type=step.created&after=0&after=0": 400, "/api/v1/openapi.json?v=2": 400,
 		"/api/v1/threads/" + row.ID + "?from=1": 400,
-		"/api/v1/tasks/" + row.ID + "/cancel": 405, "/api/v1/steps/" + row.Head.String() + "x": 404,
+		"/api/v1/tasks/" + row.ID + "/cancel":   405, "/api/v1/steps/" + row.Head.String() + "x": 404,
 	} {
 		res := s.get(path)
 		if res.code != want {

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
+)
+
+// A Player replays a task: it supplies what is recorded of it. It may be used concurrently.
+type Player interface {
+	attempt.Player
+	// At returns what happened to a thread at its head, once.
+	At(ctx context.Context, row store.Thread) (thread.Cue, error)
+	// Joined returns how the join that a thread waits for was decided, nil if that is not recorded.
+	Joined(ctx context.Context, row store.Thread) (*thread.Verdict, error)
+}
+
+// replayed does to a thread what happened to it at its head when it was recorded, and reports whether anything did. The
+// caller drives the thread.
+func (e *Engine) replayed(ctx context.Context, row store.Thread) (store.Thread, bool, error) {
+	if e.cfg.Player == nil {
+		return row, false, nil
+	}
+	keep := context.WithoutCancel(ctx)
+	cue, err := e.cfg.Player.At(keep, row)
+	switch {
+	case err != nil:
+	case cue.Input != nil: // it is applied before the next step
+		err = e.sayAgain(keep, row, *cue.Input)
+	case cue.Summarises != "":
+		row, err = e.summariseAgain(ctx, row, cue.Summarises)
+	case cue.End == store.Cancelled:
+		row, err = e.Cancel(keep, row.ID)
+	case cue.End == store.Blocked:
+		row, err = e.blockAt(keep, row.ID, row.Head, cue.Why)
+	case cue.End == store.Failed:
+		c, now, loadErr := e.load(keep, row.ID, row.Head)
+		if row, err = now, loadErr; c != nil {
+			row, err = e.endPath(keep, c, store.Failed, &cue.Why)
+		}
+	default:
+		return row, false, nil
+	}
+	return row, true, err
+}
+
+// sayAgain records a person's input to a thread.
+func (e *Engine) sayAgain(ctx context.Context, row store.Thread, w store.Wish) error {
+	id, err := thread.NewID(e.cfg.Now(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	w.ID, w.Task, w.Thread, w.At = id, row.Task, row.ID, e.now()
+	return e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{{Row: w}}})
+}
+
+// summariseAgain has an agent summarise a thread's conversation. The thread goes on without a summary if the agent
+// fails.
+func (e *Engine) summariseAgain(ctx context.Context, row store.Thread, by string) (store.Thread, error) {
+	w, err := e.summarising(row, Compaction{Agent: by})
+	if err != nil {
+		return row, err
+	}
+	slot, err := e.slots.take(ctx, row, flow.Role{})
+	if err != nil {
+		return row, err
+	}
+	defer slot.Release()
+	next, err := e.compactNow(ctx, row, w)
+	var failed *agent.Failure
+	if errors.As(err, &failed) {
+		return e.cfg.Store.Thread(context.WithoutCancel(ctx), row.ID)
+	}
+	return next, err
+}
