@@ -160,7 +160,7 @@ func kind(body any) any {
 
 // maxBeginning is how much of a system prompt distinguishes conversations, in bytes: further down it describes
 // the files.
-const maxBeginning = 200
+const maxBeginning = 120
 
 // beginning returns the beginning of a system prompt, which is a text or a list of texts.
 func beginning(v any) string {
