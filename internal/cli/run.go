@@ -244,12 +244,8 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			for _, p := range found.Problems {
 				fmt.Fprintln(a.err, "warning: "+safe(p.String()))
 			}
-			note, err := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace))
-			if err != nil {
-				return badUsage{err}
-			}
-			if note != "" && !f.quiet && !a.json {
-				fmt.Fprintln(a.err, "note: "+note)
+			if err := a.noteTurns(ctx, w, found, f); err != nil {
+				return err
 			}
 			if err := a.consent(w, found, f.trust); err != nil {
 				return err
@@ -274,6 +270,18 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 	}
 	f.add(cmd, a)
 	return cmd
+}
+
+// noteTurns says so if a flow's agents will work one after the other.
+func (a *app) noteTurns(ctx context.Context, w *workplace, found control.Found, f runFlags) error {
+	note, err := w.control.InTurn(ctx, found.Bundle, cmp.Or(f.tree, w.workspace))
+	if err != nil {
+		return badUsage{err}
+	}
+	if note != "" && !f.quiet && !a.json {
+		fmt.Fprintln(a.err, "note: "+note)
+	}
+	return nil
 }
 
 // workingTree returns the directory that --worktree names, or "".

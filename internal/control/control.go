@@ -153,12 +153,11 @@ type Spec struct {
 	Options   Options
 }
 
-// Begin makes a pending root thread. It checks that every role has an agent
-// before anything is written.
-func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
+// check refuses texts that cannot be kept, and directories that agents cannot work in.
+func (s Spec) check(ctx context.Context) error {
 	for what, s := range map[string]string{"the path of the workspace": s.Workspace, "the path of the tree": s.Tree, "the prompt": s.Prompt} {
 		if err := checkText(what, s); err != nil {
-			return store.Thread{}, err
+			return err
 		}
 	}
 	for _, dir := range []string{s.Workspace, s.Tree} {
@@ -166,8 +165,17 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 			continue
 		}
 		if _, err := worktree.UnderGit(ctx, dir); err != nil {
-			return store.Thread{}, usage("%w", err)
+			return usage("%w", err)
 		}
+	}
+	return nil
+}
+
+// Begin makes a pending root thread. It checks that every role has an agent
+// before anything is written.
+func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
+	if err := s.check(ctx); err != nil {
+		return store.Thread{}, err
 	}
 	if c.cfg.NoAgents != nil && s.Options.On != OnTeam {
 		return store.Thread{}, c.cfg.NoAgents

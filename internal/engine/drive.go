@@ -96,24 +96,26 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		case e.draining.Load() && row.InFlight == "":
 			return row, ErrInterrupted
 		}
-		if row, err = e.applyInputs(record, row); err != nil {
-			return row, err
+		row, moved, err := e.before(ctx, row)
+		at = Position{Thread: row}
+		if err == nil && !moved {
+			at, err = e.Step(ctx, id, row.Head)
 		}
-		row, moved, err := e.replayed(ctx, row)
-		if err != nil {
-			return row, err
-		}
-		if moved {
-			at = Position{Thread: row}
-			continue
-		}
-		if at, err = e.Step(ctx, id, row.Head); errors.Is(err, errUnwanted) {
+		if errors.Is(err, errUnwanted) {
 			return row, nil
 		}
 		if err != nil {
 			return row, err
 		}
 	}
+}
+
+// before applies what people said before the next step, or what else a replay has there: then moved is set.
+func (e *Engine) before(ctx context.Context, row store.Thread) (now store.Thread, moved bool, err error) {
+	if row, err = e.applyInputs(context.WithoutCancel(ctx), row); err != nil {
+		return row, false, err
+	}
+	return e.replayed(ctx, row)
 }
 
 // isClean reports whether no attempt at a thread can be unfinished: the thread has not begun, or this engine
