@@ -36,37 +36,56 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 	if a.Usage, err = e.recorded(ctx, *a); err != nil {
 		return fail(err)
 	}
-	was := *row
 	a.Status = store.AttemptInterrupted
 	if a.EndedAt, err = e.lastSign(ctx, *row, *a); err != nil {
 		return fail(err)
 	}
 	a.Failure = &store.Failure{Kind: store.FailureInterrupted, Message: "Plait ended while the agent was at work"}
-	ev := event.OfAttempt(*row, *a, e.now(), event.AttemptFailed{
-		Interrupted: true, Role: a.Role, Kind: a.Failure.Kind, Message: event.Text(a.Failure.Message),
-	})
-	batch := store.Batch{
-		Attempts: []store.AttemptChange{{Row: *a, From: store.AttemptRunning}},
-		Events:   []store.Event{ev}, Unpin: []string{a.ID},
-	}
-	if row.InFlight == a.ID {
-		row.InFlight, row.UpdatedAt = "", e.now()
-		batch.Threads = []store.ThreadChange{{Row: *row, From: was.State()}}
-	}
-	err = e.cfg.Store.Commit(ctx, batch)
-	if errors.Is(err, store.ErrConflict) {
-		// Someone recorded a wish meanwhile.
-		if *row, err = e.cfg.Store.Thread(ctx, row.ID); err == nil {
-			was = *row
-			row.InFlight = ""
-			batch.Threads = []store.ThreadChange{{Row: *row, From: was.State()}}
-			err = e.cfg.Store.Commit(ctx, batch)
+	for {
+		was := row.State()
+		err := e.commitEnd(ctx, row, *a)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return fail(err)
+		}
+		// Someone recorded a wish meanwhile, or ended the attempt.
+		now, readErr := e.cfg.Store.Attempt(ctx, a.ID)
+		if readErr == nil {
+			*row, readErr = e.cfg.Store.Thread(ctx, row.ID)
+		}
+		switch {
+		case readErr != nil:
+			return fail(readErr)
+		case now.Status != store.AttemptRunning:
+			*a = now
+			return nil
+		case *row.State() == *was:
+			return fail(err) // it would conflict again
 		}
 	}
-	if err != nil {
-		return fail(err)
+}
+
+// commitEnd commits an attempt that was interrupted, and that its thread has none in flight.
+func (e *Runner) commitEnd(ctx context.Context, row *store.Thread, a store.Attempt) error {
+	batch := store.Batch{
+		Attempts: []store.AttemptChange{{Row: a, From: store.AttemptRunning}},
+		Events: []store.Event{event.OfAttempt(*row, a, e.now(), event.AttemptFailed{
+			Interrupted: true, Role: a.Role, Kind: a.Failure.Kind, Message: event.Text(a.Failure.Message),
+		})},
+		Unpin: []string{a.ID},
 	}
-	return nil
+	next := *row
+	if row.InFlight == a.ID {
+		next.InFlight, next.UpdatedAt = "", e.now()
+		batch.Threads = []store.ThreadChange{{Row: next, From: row.State()}}
+	}
+	err := e.cfg.Store.Commit(ctx, batch)
+	if err == nil {
+		*row = next
+	}
+	return err
 }
 
 // recorded returns the usage of an attempt whose owner died, from its recorded calls. If they cannot be read,
@@ -86,18 +105,26 @@ func (e *Runner) recorded(ctx context.Context, a store.Attempt) (store.Usage, er
 	return used, err
 }
 
+// signsAtOnce is how many of the newest events of a thread are read at once. Those of an attempt whose owner died are
+// among them, after what people did since.
+const signsAtOnce = 64
+
 // lastSign returns when an attempt whose owner died was last heard of: time after that was not the attempt's
 // work.
 func (e *Runner) lastSign(ctx context.Context, row store.Thread, a store.Attempt) (int64, error) {
-	last := a.StartedAt
-	of := store.EventFilter{Task: row.Task, Thread: row.ID}
-	err := event.Each(ctx, e.cfg.Store, of, new(int64), func(ev store.Event) error {
-		if ev.Attempt == a.ID {
-			last = max(last, ev.TS)
+	of := store.EventFilter{Task: row.Task, Thread: row.ID, Newest: true, Limit: signsAtOnce}
+	for {
+		events, err := e.cfg.Store.Events(ctx, 0, of)
+		if err != nil || len(events) == 0 {
+			return a.StartedAt, err
 		}
-		return nil
-	})
-	return last, err
+		for _, ev := range events {
+			if ev.Attempt == a.ID {
+				return max(a.StartedAt, ev.TS), nil
+			}
+		}
+		of.Before = events[len(events)-1].Pos
+	}
 }
 
 // stageLog keeps a log as a blob, unless it is empty.

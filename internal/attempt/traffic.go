@@ -87,12 +87,17 @@ func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error
 			}
 		}
 	}
+	if t.tape != nil { // before the call is sent, so that calls are recorded in the order sent
+		if err := t.tape.ask(ctx, a, c, t.e.now()); err != nil {
+			if t.purse != nil {
+				t.purse.Spend(a.reserved, store.Usage{})
+			}
+			return nil, err
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked[c] = a
-	if t.tape != nil { // under the lock, so that calls are recorded in the order sent
-		t.tape.ask(a, c, t.e.now())
-	}
 	return nil, nil
 }
 
@@ -176,6 +181,18 @@ func (t *traffic) tell(text string) {
 
 // End counts the usage of a call.
 func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
+	a, spent := t.count(c, r, used)
+	// Not under the lock: both may wait for the store.
+	if c.Generates() && t.purse != nil {
+		t.purse.Spend(a.reserved, spent)
+	}
+	if t.tape != nil {
+		t.tape.answer(a, r, spent)
+	}
+}
+
+// count adds the usage of a call to what the attempt has used.
+func (t *traffic) count(c *agent.Call, r agent.Reply, used agent.Usage) (*asked, store.Usage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	a := t.asked[c]
@@ -187,17 +204,12 @@ func (t *traffic) End(c *agent.Call, r agent.Reply, used agent.Usage) {
 		if a.input = used.InputTokens; a.input > 0 && !r.Estimated {
 			t.last = asked{bytes: a.bytes, input: a.input} // the rest belongs to the tape, which may be writing
 		}
-		if t.purse != nil {
-			t.purse.Spend(a.reserved, spent)
-		}
 	}
 	if r.Estimated && !r.Cut && !t.guessed {
 		t.guessed = true
 		t.tell("the model does not say how many tokens it used: they are estimated")
 	}
-	if t.tape != nil {
-		t.tape.answer(a, r, spent)
-	}
+	return a, spent
 }
 
 // close is called once the agent has ended. It corrects the result by what the traffic saw: a gateway counts
@@ -236,8 +248,8 @@ func (t *traffic) close(result *agent.Result, err error) error {
 // Refused reports whether a request was refused because a limit was used up.
 func (p *Prepared) Refused() bool { return p.kept.refused }
 
-// A recorder keeps calls without making the agent wait. Small ones go with the attempt's row as soon as they
-// are answered, and so survive if Plait dies; large ones are staged.
+// A recorder keeps calls while the agent works. A call waits only if many are still to be kept. Small ones go with
+// the attempt's row as soon as they are answered, and so survive if Plait dies; large ones are staged.
 type recorder struct {
 	e    *Runner
 	p    *Prepared
@@ -266,12 +278,18 @@ func (e *Runner) newRecorder(p *Prepared) *recorder {
 	return r
 }
 
-func (r *recorder) ask(a *asked, c *agent.Call, at int64) {
+func (r *recorder) ask(ctx context.Context, a *asked, c *agent.Call, at int64) error {
 	m := thread.ModelCall{At: at, Method: c.Method, Path: c.Path, Model: c.Model(), Type: c.Type, Cut: true}
-	r.jobs <- func() {
+	job := func() {
 		var blobs []store.Object
 		a.entry, blobs = r.book.Request(m, c.Body)
 		r.keep(blobs)
+	}
+	select {
+	case r.jobs <- job:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

@@ -137,10 +137,11 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 
 // links draws the lines between lanes, without duplicates.
 func (d *strip) links(tl view.Timeline, at func(int64) string) {
-	seen := map[string]int{}
+	seen := map[stripLine]int{}
 	for _, l := range tl.Links {
 		line := stripLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To)}
-		key := fmt.Sprint(l.Kind, l.From, line.X1)
+		key := line
+		key.Y2 = 0
 		if i, ok := seen[key]; ok {
 			d.Lines[i].Y2 = max(d.Lines[i].Y2, line.Y2)
 			continue
