@@ -70,7 +70,11 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line("asked by", view.Asker(g))
 	line("opened", clock(g.OpenedAt))
 	if g.ExpiresAt != 0 {
-		line("expires", clock(g.ExpiresAt)+onTimeout(g))
+		at := clock(g.ExpiresAt)
+		if g.State == store.GateOpen {
+			at += ", " + view.In(g.ExpiresAt, time.Now())
+		}
+		line("expires", at+onTimeout(g))
 	}
 	line("question", view.Question(g.Question))
 	if g.Kind == store.GateInput {

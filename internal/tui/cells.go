@@ -75,9 +75,9 @@ func text(s string, n int) []string {
 // line returns an agent's text on one line.
 func line(s string, n int) string { return fit(view.OneLine(s, max(n, 1)), n) }
 
-// elapsed formats a duration: 0:07, 12:30, 1:02:03.
-func elapsed(d time.Duration) string {
-	s := max(int(d.Seconds()), 0)
+// elapsed formats a duration in ms: 0:07, 12:30, 1:02:03.
+func elapsed(ms int64) string {
+	s := max(ms/1000, 0)
 	if s < 3600 {
 		return fmt.Sprintf("%d:%02d", s/60, s%60)
 	}

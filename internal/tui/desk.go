@@ -146,7 +146,7 @@ func (d *desk) read(r *taskRead) error {
 	if err != nil {
 		return err
 	}
-	r.task = rec.Task()
+	r.record, r.task = rec, rec.Task()
 	for _, g := range rec.Gates {
 		if g.State == store.GateOpen {
 			a, err := d.newGateCard(g)

@@ -64,10 +64,10 @@ func (l *live) tree(n int) []string {
 		i++
 	}
 	if more := len(all) + min(folded, 1) - n; more > 0 {
-		out := treeLines(all[:max(len(all)-more-1, 0)], l.now, l.width)
+		out := treeLines(all[:max(len(all)-more-1, 0)], l.read.record.Times(l.now), l.width)
 		return append(out, dim.Render(fit(fmt.Sprintf("  + %d more", more+1+folded), l.width)))[:min(n, len(out)+1)]
 	}
-	out := treeLines(all, l.now, l.width)
+	out := treeLines(all, l.read.record.Times(l.now), l.width)
 	if folded > 0 {
 		out = append(out, dim.Render(fit(fmt.Sprintf("  + %d done", folded), l.width)))
 	}
@@ -83,7 +83,7 @@ func (l *live) talkLines() []string {
 	case l.q != nil:
 		return l.q.lines()
 	case l.working && l.read != nil:
-		out = treeLines(tree(l.read.task, l.read.doing), l.now, l.width)
+		out = treeLines(tree(l.read.task, l.read.doing), l.read.record.Times(l.now), l.width)
 		out = out[:min(len(out), l.height/3)]
 		out = append(out, l.waiting()...)
 	case l.working:

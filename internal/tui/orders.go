@@ -97,7 +97,8 @@ type (
 	}
 	taskRead struct {
 		id      string
-		task    view.Task
+		record  view.TaskRecord
+		task    view.Task         // what record says
 		doing   map[string]string // each instance's last activity
 		asked   []gateCard
 		turns   []turn // newest steps of its root thread

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/control"
 	"github.com/plait-run/plait/internal/gate"
@@ -18,12 +19,16 @@ import (
 func TestNameOfTheProgram(t *testing.T) {
 	g := approval(t, "g-1", "make")
 	g.Source, g.Options = store.SourceAgent, []string{gate.Edit}
+	g.ExpiresAt = noon.Add(72*time.Hour - time.Minute).UnixMilli()
 	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "resume"}}
 	q := newQuestion(gateCard{gate: g, program: p}, noon)
 	q.resize(100, 30)
 	said := strings.Join(q.body(), "\n")
 	if !strings.Contains(said, "plaitd approve g-1 --edit") {
 		t.Errorf("it says\n%s", said)
+	}
+	if !strings.Contains(said, ", expires in 2d 23h") {
+		t.Errorf("it says of the time until which it can be answered\n%s", said)
 	}
 	d := newDesk(Config{Program: p, Begin: func(context.Context, string, string, string) (store.Thread, error) {
 		return store.Thread{}, errors.New("continue it with plait resume k7f2")

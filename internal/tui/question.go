@@ -93,7 +93,7 @@ func (q *question) body() []string {
 	by := fmt.Sprintf("%s %s · task %s %s · %s", view.Asker(q.gate), kind, q.task, q.title,
 		since(q.now, q.gate.OpenedAt))
 	if q.gate.ExpiresAt != 0 {
-		by += ", expires " + time.UnixMilli(q.gate.ExpiresAt).Format("15:04")
+		by += ", expires " + view.In(q.gate.ExpiresAt, q.now)
 	}
 	out = append(out, dim.Render(line(by, q.width)))
 	add := func(label, s string) {

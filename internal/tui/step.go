@@ -79,7 +79,7 @@ func (p *stepPane) lines() []string {
 		}
 	}
 	if !s.ended.IsZero() && !s.began.IsZero() {
-		head += dim.Render(" · ") + elapsed(s.ended.Sub(s.began))
+		head += dim.Render(" · ") + elapsed(s.ended.Sub(s.began).Milliseconds())
 	}
 	var names []string
 	for i, name := range tabNames {

@@ -126,15 +126,12 @@ func (r *taskRead) ended() bool {
 // head renders the title and state of the task in two lines.
 func (r *taskRead) head(now time.Time, width int) []string {
 	t := r.task
-	took := elapsed(now.Sub(time.UnixMilli(int64(t.CreatedAt))))
-	if r.ended() {
-		took = elapsed(time.UnixMilli(int64(t.UpdatedAt)).Sub(time.UnixMilli(int64(t.CreatedAt))))
-	}
 	parts := []string{stateStyle(t.Display.State).Bold(true).Render(string(t.Display.State))}
 	if c := t.Controller; c != nil && c.Total > 0 {
 		parts = append(parts, fmt.Sprintf("%d/%d actions done", c.Done, c.Total))
 	}
-	parts = append(parts, took)
+	took := r.record.Times(now)
+	parts = append(parts, elapsed(took.Elapsed)+" elapsed", elapsed(took.Work)+" work")
 	if c := cost(t.Usage.InputTokens+t.Usage.OutputTokens, t.Usage.CostMicroUSD); c != "" {
 		parts = append(parts, c)
 	}
@@ -186,7 +183,7 @@ func (p *taskPane) lines(now time.Time, width, height int, focus bool) []string 
 		add(a.gate.ID, askLine(a, width))
 	}
 	branches := p.branches()
-	for i, l := range treeLines(branches, now, width-1) {
+	for i, l := range treeLines(branches, p.read.record.Times(now), width-1) {
 		add(branches[i].key(), " "+l)
 	}
 	out = append(out, p.said(width)...)

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/charmbracelet/x/ansi"
 
@@ -20,8 +19,7 @@ type branch struct {
 	agent  string
 	state  view.DisplayState
 	doing  string // its current or last activity
-	began  time.Time
-	ended  time.Time
+	by     string // the instance
 	tokens int64
 	micro  int64  // millionths of a dollar, 0 if no price is known
 	thread string // thread of its step, "" if there is none yet
@@ -138,10 +136,7 @@ func (l *part) head(guide string) branch {
 // agentBranch returns the branch of an agent.
 func agentBranch(m view.Member, guide, name string, doing map[string]string) branch {
 	b := branch{guide: guide, name: name, agent: m.Agent, state: memberState(m.State), doing: doing[m.Instance],
-		tokens: m.Tokens, micro: m.CostMicroUSD, thread: m.Thread, role: m.Role, began: time.UnixMilli(int64(m.StartedAt))}
-	if m.EndedAt != 0 && b.state != view.DisplayRunning {
-		b.ended = time.UnixMilli(int64(m.EndedAt))
-	}
+		tokens: m.Tokens, micro: m.CostMicroUSD, thread: m.Thread, role: m.Role, by: m.Instance}
 	if m.Title != "" && b.doing == "" {
 		b.doing = m.Title
 	}
@@ -156,9 +151,9 @@ func memberState(s store.Status) view.DisplayState {
 	return view.NewDisplay(s, nil, nil).State
 }
 
-// treeLines renders branches as lines of n columns: name, agent, activity, cost and time. If
+// treeLines renders branches as lines of n columns: name, agent, activity, cost and work. If
 // there is little room, the least important columns are dropped first.
-func treeLines(all []branch, now time.Time, n int) []string {
+func treeLines(all []branch, took view.Times, n int) []string {
 	names, agents, costs := 0, 0, 0
 	for _, b := range all {
 		names = max(names, ansi.StringWidth(b.guide+b.name))
@@ -171,19 +166,15 @@ func treeLines(all []branch, now time.Time, n int) []string {
 	}
 	out := make([]string, len(all))
 	for i, b := range all {
-		out[i] = b.line(now, n, names, agents, costs)
+		out[i] = b.line(took.Agents[b.by], n, names, agents, costs)
 	}
 	return out
 }
 
-func (b branch) line(now time.Time, n, names, agents, costs int) string {
+func (b branch) line(work int64, n, names, agents, costs int) string {
 	took := ""
-	switch {
-	case b.agent == "": // no agent yet
-	case !b.ended.IsZero():
-		took = elapsed(b.ended.Sub(b.began))
-	default:
-		took = elapsed(now.Sub(b.began))
+	if b.by != "" {
+		took = elapsed(work)
 	}
 	head := dim.Render(b.guide) + mark(b.state) + " " + view.OneLine(b.name, 80)
 	head = pad(head, names+2)

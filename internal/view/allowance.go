@@ -57,8 +57,6 @@ func newAllowances(limits flow.Limits, attempts []store.Attempt, now int64) Allo
 		}
 		busy = append(busy, Stretch{t.StartedAt, end - t.Waited})
 	}
-	for _, s := range union(busy, 0, max(now, 1)) {
-		a.Time.Used += s.To - s.From
-	}
+	a.Time.Used = length(union(busy, 0, max(now, 1)))
 	return a
 }

@@ -102,10 +102,10 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 	return store.Cancelled
 }
 
-// AttemptState returns the state of an attempt. lost says that no process drives it.
-func AttemptState(a store.Attempt, lost bool) DisplayState {
+// AttemptState returns the state of an attempt. lost says that no process drives it, asks that it waits for a person.
+func AttemptState(a store.Attempt, lost, asks bool) DisplayState {
 	switch {
-	case lost:
+	case lost, asks && a.Status == store.AttemptRunning:
 		return DisplayNeedsYou
 	case a.Status == store.AttemptRunning:
 		return DisplayRunning

@@ -136,6 +136,28 @@ func (v Task) questionBelow(label string) *Gate {
 	return nil
 }
 
+// alsoAsked counts the open gates that the display of the task does not name: " (+ 1 approval)". It returns "" if
+// there are none.
+func (v Task) alsoAsked() string {
+	open := v.OpenGates()
+	if len(open) < 2 || v.Display.State != DisplayNeedsYou || v.Status == Interrupted {
+		return ""
+	}
+	var more []string
+	for _, kind := range []store.GateKind{store.GateInput, store.GateApproval} {
+		n := 0
+		for _, g := range open[1:] {
+			if g.Kind == kind {
+				n++
+			}
+		}
+		if n > 0 {
+			more = append(more, number(n, KindWord(kind)))
+		}
+	}
+	return " (+ " + strings.Join(more, ", ") + ")"
+}
+
 // Displays returns the display of each thread of the task, by id.
 func (v Task) Displays() map[string]Display {
 	out := map[string]Display{}
@@ -240,6 +262,7 @@ func (r TaskRecord) Task() Task {
 		v.Gates = append(v.Gates, r.gate(g, labels))
 	}
 	v.Display = r.display(r.Root, v.questionBelow(""))
+	v.Display.Reason += v.alsoAsked()
 	for i, t := range v.Threads {
 		v.Threads[i].Display = r.display(r.Threads[i], v.questionBelow(t.Label))
 	}

@@ -143,9 +143,7 @@ func NewTimeline(r TimelineRecord) Timeline {
 		l := &t.out.Lanes[i]
 		slices.SortStableFunc(l.Bars, func(a, b Bar) int { return cmp.Compare(a.From, b.From) })
 		slices.SortStableFunc(l.Marks, func(a, b Mark) int { return cmp.Compare(a.At, b.At) })
-		for _, b := range l.Bars {
-			busy = append(busy, Stretch{b.From, b.To}.without(b.Waits)...)
-		}
+		busy = append(busy, l.busy()...)
 	}
 	t.out.Axis = newAxis(t.out.From, t.out.To, busy)
 	return t.out
@@ -158,12 +156,14 @@ type timelineBuilder struct {
 	below map[string][]store.Thread  // by the thread above
 	tried map[string][]store.Attempt // by thread, in order of time
 	waits map[string][]Stretch       // by attempt
+	asks  map[string]bool            // attempts with an open gate
 	head  map[string]int             // index of a thread's lane
 	of    map[string]int             // index of an attempt's lane
 }
 
 func (t *timelineBuilder) index() {
 	t.below, t.tried, t.waits = map[string][]store.Thread{}, map[string][]store.Attempt{}, map[string][]Stretch{}
+	t.asks = map[string]bool{}
 	for _, a := range t.Attempts {
 		t.tried[a.Thread] = append(t.tried[a.Thread], a)
 	}
@@ -180,6 +180,7 @@ func (t *timelineBuilder) index() {
 	for _, g := range t.Gates {
 		if g.Attempt != "" {
 			t.waits[g.Attempt] = append(t.waits[g.Attempt], Stretch{g.OpenedAt, t.answered(g)})
+			t.asks[g.Attempt] = t.asks[g.Attempt] || isOpen(g)
 		}
 	}
 }
@@ -319,7 +320,7 @@ func (t *timelineBuilder) chain(row store.Thread, at int, inside map[string]int)
 		if s, ok := made[i]; ok {
 			b.Step, b.N, b.Outcome = s.Hash, s.N, s.Outcome
 		}
-		if b.State = AttemptState(a, b.Lost); FailedAction(row, a.Role, b.Outcome) {
+		if b.State = AttemptState(a, b.Lost, t.asks[a.ID]); FailedAction(row, a.Role, b.Outcome) {
 			b.State = DisplayFailed
 		}
 		lane := &t.out.Lanes[inside[a.Instance]]

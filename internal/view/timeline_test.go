@@ -119,6 +119,9 @@ func eventText(tl view.Timeline) []string {
 			if b.Lost {
 				text += " lost"
 			}
+			if b.State == view.DisplayNeedsYou && !b.Lost {
+				text += " asks"
+			}
 			if b.N > 0 {
 				text += fmt.Sprintf(" #%d", b.N)
 			}
@@ -215,7 +218,7 @@ func TestTimeline(t *testing.T) {
 			d.tries("R", "work", "work", 28_808, 0, store.AttemptRunning)
 			d.asks("R", "", "R.1", 28_816, 0)
 			return d
-		}, []string{"solve running: question@8-28808 answered #2", "  plan running: plan(0-8 done #1)", "  work running: work(28808-30000 running waits 28816-30000) question@28816-30000 open",
+		}, []string{"solve running: question@8-28808 answered #2", "  plan running: plan(0-8 done #1)", "  work running: work(28808-30000 running asks waits 28816-30000) question@28816-30000 open",
 			"next solve-plan@0", "next plan-work@28808", "cut 8-28808", "cut 28816-30000"}},
 		{"interrupted", func() *timed {
 			d := newTimed(500, false)

@@ -93,6 +93,45 @@ func TestQuestionsOfRoles(t *testing.T) {
 	})
 }
 
+// TestApprovalsPending looks at a task of two agents that wait for approvals: they are shown as waiting, not as
+// running, and both are counted.
+func TestApprovalsPending(t *testing.T) {
+	ask := func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+		_, err := req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make " + req.Role}})
+		return agent.Result{Output: []byte("---\n$status: done\n---\n")}, err
+	}
+	h := newHouse(t, map[string]scripted{"one": ask, "two": ask})
+	row := h.begin(askingPaths, "do it")
+	s := h.open("")
+	s.asks("/api/v1/tasks/"+row.ID+"/resume", `{}`)
+	var open []store.Gate
+	eventually(t, "both approvals", func() (err error) {
+		open, err = h.store.Gates(t.Context(), store.GateFilter{Task: row.ID, State: store.GateOpen})
+		if err == nil && len(open) != 2 {
+			err = fmt.Errorf("%d gates are open", len(open))
+		}
+		return err
+	})
+	page := s.get("/tasks/" + row.ID).body
+	if n := strings.Count(page, `<span class="needs-you">waits for you</span>`); n != 2 {
+		t.Errorf("%d agents wait in the list of those at work", n)
+	}
+	if n := strings.Count(page, `class="item bar running waiting`); n != 2 {
+		t.Errorf("%d bars wait", n)
+	}
+	if !strings.Contains(page, " (+ 1 approval)") {
+		t.Error("the other approval is not counted")
+	}
+	chosen := page[strings.Index(page, `<article class="chosen"`):]
+	if chosen = chosen[:strings.Index(chosen, "</article>")]; !strings.Contains(chosen, `<span class="state needs-you">needs you</span>`) {
+		t.Errorf("the chosen attempt: %s", chosen)
+	}
+	for _, g := range open {
+		s.asks("/api/v1/gates/"+g.ID+"/approve", `{}`)
+	}
+	h.ends(row.ID, store.Completed)
+}
+
 // TestTellMore sends text to a task that is being driven: it is recorded and passed on.
 func TestTellMore(t *testing.T) {
 	begun, let := make(chan string, 2), make(chan struct{})

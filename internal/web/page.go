@@ -127,6 +127,7 @@ func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r
 // templateFuncs are the functions that templates can use.
 var templateFuncs = template.FuncMap{
 	"ago":        ago,
+	"in":         view.In,
 	"ms":         func(ms int64) time.Time { return time.UnixMilli(ms) },
 	"time":       func(t view.Time) time.Time { return time.UnixMilli(int64(t)) },
 	"short":      short,

@@ -223,7 +223,12 @@ func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string)
 		end = max(a.StartedAt, time.Now().UnixMilli())
 	}
 	lost := a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)
-	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost), Task: row.Task, By: a.Instance,
+	open, err := s.cfg.Store.Gates(ctx, store.GateFilter{Thread: own, State: store.GateOpen})
+	if err != nil {
+		return nil, err
+	}
+	asks := slices.ContainsFunc(open, func(g store.Gate) bool { return g.Attempt == a.ID })
+	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost, asks), Task: row.Task, By: a.Instance,
 		Agent: a.Agent, Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
 		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)

@@ -36,6 +36,7 @@ type taskBody struct {
 	Said         string // why this server stopped driving it
 	InTurn       string // why agents that change files run one at a time, "" if they do not
 	Elapsed      string
+	Work         string   // of that, while agents worked
 	Left         []string // what remains of its limits
 	Fork         string   // the step that a fork continues from, "" for none
 	Prompt       string
@@ -57,7 +58,10 @@ type overview struct {
 }
 
 // A runningAgent is a running agent.
-type runningAgent struct{ Name, Link, Since, Text string }
+type runningAgent struct {
+	Name, Link, Since, Text string
+	Asks                    bool
+}
 
 func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
@@ -65,10 +69,11 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := s.views.Task(ctx, row)
+	rec, err := s.views.TaskRecord(ctx, row.ID, !row.Ended() && s.views.Driven(ctx, row.ID))
 	if err != nil {
 		return err
 	}
+	v, now := rec.Task(), time.Now()
 	var body taskBody
 	body.Task, body.Tabs, body.Tab, body.Bundle = &v, tabs, r.URL.Query().Get("tab"), row.Bundle.String()
 	if body.Tab == "" {
@@ -78,11 +83,13 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 		return badRequest("a task's page has no part %q", body.Tab)
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
+	took := rec.Times(now)
+	body.Elapsed, body.Work = lasted(took.Elapsed), lasted(took.Work)
 	body.Said = s.cfg.Program.Says(s.work.lastError(row.ID))
 	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
 	}
-	if err := s.fillHead(ctx, &body, row); err != nil {
+	if err := s.fillHead(ctx, &body, row, now); err != nil {
 		return err
 	}
 	if err := s.fillTab(ctx, &body, row, r.URL.Query().Get("at")); err != nil {
@@ -97,16 +104,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // fillHead reads the top of a task's page, the same for all tabs.
-func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread) error {
-	now := time.Now()
-	end := row.EndedAt
-	if end == 0 {
-		end = int64(body.Task.UpdatedAt)
-		if body.Driven {
-			end = now.UnixMilli()
-		}
-	}
-	body.Elapsed = lasted(end - row.CreatedAt)
+func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread, now time.Time) error {
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
@@ -226,7 +224,7 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]runningAgent,
 		for _, b := range l.Bars {
 			if b.Status == store.AttemptRunning {
 				link := "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen"
-				out = append(out, runningAgent{l.Name, link, lasted(b.To - b.From), said[l.Instance]})
+				out = append(out, runningAgent{l.Name, link, lasted(b.To - b.From), said[l.Instance], waits(b)})
 			}
 		}
 	}

@@ -89,15 +89,15 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens(),
 			Cost: l.Usage.CostMicroUSD}
 		if len(l.Bars) > 0 {
-			lane.Took = lasted(worked(l))
+			lane.Took = lasted(l.Work())
 		}
 		y := rowMiddle(i)
 		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
 		for _, b := range l.Bars {
-			item := stripItem{Key: b.Attempt, Shape: "bar", Class: string(barStatus(b)), X: at(b.From),
+			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
 				W: wide(b.From, b.To), End: at(b.To), Y: y, Top: y - barTall/2, Tall: barTall,
 				Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
-				Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning, at: b.From}
+				Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b), at: b.From}
 			if !b.Step.IsZero() {
 				item.Key = b.Step.String()
 			}
@@ -209,17 +209,6 @@ func lasted(ms int64) string {
 	return fmt.Sprintf("%d days", int(t.Hours())/24)
 }
 
-// worked returns the working time on a lane, in ms.
-func worked(l view.TimelineLane) (ms int64) {
-	for _, b := range l.Bars {
-		ms += b.To - b.From
-		for _, w := range b.Waits {
-			ms -= w.To - w.From
-		}
-	}
-	return ms
-}
-
 // laneState returns the state of a lane's agent or path.
 func laneState(l view.TimelineLane) view.DisplayState {
 	for _, m := range l.Marks {
@@ -233,7 +222,18 @@ func laneState(l view.TimelineLane) view.DisplayState {
 	return view.NewDisplay(l.Status, nil, nil).State
 }
 
-// barStatus returns the status of a bar for display, which is also its CSS class.
+// waits reports whether the agent of a bar waits for a person.
+func waits(b view.Bar) bool { return b.State == view.DisplayNeedsYou && !b.Lost }
+
+// barClass returns the CSS class of a bar.
+func barClass(b view.Bar) string {
+	if waits(b) {
+		return string(b.Status) + " waiting"
+	}
+	return string(barStatus(b))
+}
+
+// barStatus returns the status of a bar for display.
 func barStatus(b view.Bar) store.AttemptStatus {
 	switch {
 	case b.Lost:
@@ -266,6 +266,9 @@ func barWords(l view.TimelineLane, b view.Bar) string {
 		parts = append(parts, fmt.Sprintf("step %d", b.N))
 	}
 	state := barStates[barStatus(b)]
+	if waits(b) {
+		state = gateStates[store.GateOpen]
+	}
 	if parts = append(parts, state); b.Outcome != "" && b.Outcome != state {
 		parts = append(parts, b.Outcome)
 	}
