@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/thread"
 	"github.com/plait-run/plait/internal/worktree"
 )
@@ -30,6 +31,12 @@ func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) (s
 		}
 	}
 	return "", nil
+}
+
+// UnderGit reports whether the directory of a task is in a git repository, so that changes of its files are recorded.
+func (c *Controller) UnderGit(ctx context.Context, root store.Thread) bool {
+	under, err := worktree.UnderGit(ctx, worktree.Of(root))
+	return under && err == nil
 }
 
 // contends reports whether several parts of a flow may change files at the same time.

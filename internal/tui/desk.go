@@ -225,7 +225,7 @@ func (d *desk) step(o readStep) (step, error) {
 	case !errors.Is(err, view.ErrNoPrompt):
 		return out, err
 	}
-	out.noDiff = "no files were changed"
+	out.noDiff = "no files changed"
 	if s.Detail == nil {
 		return out, nil
 	}
@@ -234,7 +234,7 @@ func (d *desk) step(o readStep) (step, error) {
 	before, after := s.Detail.TreeBefore, s.Detail.TreeAfter
 	switch {
 	case before == nil || after == nil:
-		out.noDiff = "the role only reads, or there is no git repository to determine what it changed"
+		out.noDiff = "no changes were recorded"
 	case *before != *after:
 		if out.diff, err = d.cfg.Control.Changes(d.ctx, row, *before, *after); err != nil {
 			out.noDiff = "the changes cannot be shown: " + err.Error()

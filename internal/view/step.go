@@ -59,6 +59,22 @@ func (s Step) Failure(path string) *thread.PathFailure {
 	return &s.Detail.Failures[i]
 }
 
+// Plain reports whether the text of the step is to be shown as it is, see the function.
+func (s Step) Plain() bool { return Plain(s.Detail, s.Meta) }
+
+// FormatField is the field with which a program says what its text is.
+const FormatField = "$format"
+
+// Plain reports whether the text of a step is to be shown as it is: a program printed it, and its answer does not say
+// $format: markdown. What models and people say is Markdown. detail may be nil.
+func Plain(detail *thread.Detail, meta json.RawMessage) bool {
+	var said struct {
+		Format string `json:"$format"`
+	}
+	program := detail != nil && detail.Exit != nil && detail.Model == "" && detail.Session == ""
+	return program && (json.Unmarshal(meta, &said) != nil || said.Format != "markdown")
+}
+
 // A WholeStep is one step and, if requested, the steps it summarises.
 type WholeStep struct {
 	Step

@@ -101,8 +101,8 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 			}
 		}
 	}
-	if !known {
-		out.Why = "No changes were recorded: the directory is not a git repository, or no agent had write access."
+	if !known && s.cfg.Control != nil && !s.cfg.Control.UnderGit(ctx, root) {
+		out.Why = "No changes were recorded: that takes a Git repository."
 		return out, nil
 	}
 	if err := s.agentsChanges(ctx, root, out, each); err != nil {
@@ -118,7 +118,7 @@ func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timelin
 		out.Apart = append(out.Apart, one)
 	}
 	if len(out.Files)+len(out.Apart)+len(out.Kept) == 0 && out.Why == "" {
-		out.Why = "No file was changed."
+		out.Why = "No files changed."
 	}
 	return out, ctx.Err()
 }

@@ -272,18 +272,22 @@ func pretty(text string) string {
 	return text
 }
 
-// utterance formats a text of a step: JSON with indentation, anything else as Markdown with citations
-// linked to the evidence of the task. by is the instance that wrote it, "" for the task itself.
-func utterance(text, task, by string) (template.HTML, error) {
+// utterance formats a text of a step: JSON with indentation, anything else as Markdown unless it is plain, with
+// citations linked to the evidence of the task. by is the instance that wrote it, "" for the task itself.
+func utterance(text, task, by string, plain bool) (template.HTML, error) {
 	if set := pretty(text); set != text {
 		return template.HTML("<pre>" + template.HTMLEscapeString(set) + "</pre>"), nil
 	}
-	html, err := prose([]byte(text), func(id string) (string, bool) {
+	cite := func(id string) (string, bool) {
 		if by != "" && !strings.Contains(id, ".") {
 			id = by + "." + id
 		}
 		return "/tasks/" + task + "?tab=evidence#" + id, true // citations of a step were checked when it was submitted
-	})
+	}
+	if plain {
+		return preformatted([]byte(text), cite), nil
+	}
+	html, err := prose([]byte(text), cite)
 	return `<div class="prose">` + html + "</div>", err
 }
 

@@ -15,11 +15,12 @@ import (
 	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/renderer"
+	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 )
 
-// prose renders Markdown from agents and people. Raw HTML, images, and links to anything but web and
+// prose renders Markdown from agents and people, in which line breaks count. Raw HTML, images, and links to anything but web and
 // mail addresses become text. The output is then checked against a list of allowed tags, whatever
 // produced it.
 //
@@ -35,7 +36,12 @@ func prose(source []byte, cite citer) (template.HTML, error) {
 			return linkCitations(drawn, cite), nil
 		}
 	}
-	return linkCitations("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite), nil
+	return preformatted(source, cite), nil
+}
+
+// preformatted shows a text as it is, with its citations linked as in prose.
+func preformatted(source []byte, cite citer) template.HTML {
+	return linkCitations("<pre>"+template.HTMLEscapeString(string(source))+"</pre>\n", cite)
 }
 
 // markdown is created once.
@@ -44,7 +50,7 @@ var markdown = sync.OnceValue(func() goldmark.Markdown {
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute)),
 			extension.Strikethrough, extension.TaskList),
 		goldmark.WithParserOptions(parser.WithASTTransformers(util.Prioritized(lower{}, 1000))),
-		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(inert{}, 1))),
+		goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(inert{}, 1))),
 	)
 })
 

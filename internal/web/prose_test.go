@@ -16,6 +16,7 @@ func TestProse(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"# One\n\ntwo *three* **four** `five`": "<h2>One</h2>\n<p>two <em>three</em> <strong>four</strong> <code>five</code></p>\n",
+		"a\nb\n\nc":                            "<p>a<br>\nb</p>\n<p>c</p>\n",
 		"- [ ] a\n- [x] b":                     "<ul>\n<li>☐ a</li>\n<li>☑ b</li>\n</ul>\n",
 		"[x](javascript:alert(1))":             "<p>x (javascript:alert(1))</p>\n",
 		"![x](http://a/b.png)":                 "<p>x (image: http://a/b.png)</p>\n",

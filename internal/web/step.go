@@ -117,7 +117,7 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	case v.Role == thread.RoleEnd:
 		c.State, c.Outcome = view.NewDisplay(view.EndStatus(c.Outcome), nil, nil).State, ""
 	}
-	if c.Output, err = newOutput(v.Text, v.Meta, c.Task, c.By, c.whole); err != nil {
+	if c.Output, err = newOutput(v.Text, v.Meta, c.Task, c.By, v.Plain(), c.whole); err != nil {
 		return nil, err
 	}
 	if row.ID != "" {
@@ -279,7 +279,7 @@ func (s *Server) selectGate(ctx context.Context, row store.Thread, id string) (*
 	if err != nil {
 		return nil, err
 	}
-	if c.Output, err = newOutput(kept.Text, nil, c.Task, c.By, c.whole); err != nil {
+	if c.Output, err = newOutput(kept.Text, nil, c.Task, c.By, false, c.whole); err != nil {
 		return nil, err
 	}
 	end := int64(g.AnsweredAt)

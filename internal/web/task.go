@@ -263,10 +263,10 @@ type output struct {
 // maxSaid limits the text of a result or a step, in bytes.
 const maxSaid = 256 << 10
 
-// newOutput formats the text and the fields of a step. by is the instance that made it. Unless
-// whole is set, the text is shortened.
-func newOutput(text string, meta []byte, task, by string, whole bool) (*output, error) {
-	o := &output{Fields: outputFields(meta, "$status")}
+// newOutput formats the text and the fields of a step. by is the instance that made it; plain says that the text is
+// not Markdown. Unless whole is set, the text is shortened.
+func newOutput(text string, meta []byte, task, by string, plain, whole bool) (*output, error) {
+	o := &output{Fields: outputFields(meta, "$status", view.FormatField)}
 	trimmed := strings.TrimSpace(text)
 	if trimmed == "" {
 		trimmed = strings.TrimSpace(string(meta))
@@ -289,7 +289,7 @@ func newOutput(text string, meta []byte, task, by string, whole bool) (*output, 
 		return o, nil
 	}
 	var err error
-	o.Prose, err = utterance(text, task, by)
+	o.Prose, err = utterance(text, task, by, plain)
 	return o, err
 }
 
@@ -320,11 +320,14 @@ func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) 
 	if err != nil || r.Text == "" && r.Step == nil {
 		return nil, err
 	}
-	meta := []byte("{}")
-	if !r.Own {
-		meta = r.Step.Meta
+	if r.Own {
+		return newOutput(r.Text, []byte("{}"), row.Task, speaker(row), false, false)
 	}
-	return newOutput(r.Text, meta, row.Task, speaker(row), false)
+	detail, err := s.cfg.Reader.Detail(ctx, r.Step.Detail)
+	if err != nil {
+		return nil, err
+	}
+	return newOutput(r.Text, r.Step.Meta, row.Task, speaker(row), view.Plain(detail, r.Step.Meta), false)
 }
 
 // exportTask serves a task as a ZIP file, which it completes before it sends anything.

@@ -103,6 +103,46 @@ func (h *house) mends(file, text string) store.Thread {
 	return row
 }
 
+// TestProgramText looks at what a program printed: line by line, unless it says that it is Markdown. What a model
+// says is Markdown.
+func TestProgramText(t *testing.T) {
+	program := func(head, text string) scripted {
+		return func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+			return agent.Result{Output: []byte("---\n$status: done\n" + head + "---\n" + text), Exit: new(int)}, nil
+		}
+	}
+	const list = "go.mod *\nsum.go *\n"
+	asItIs, drawn := "<pre>go.mod *\nsum.go *\n</pre>", "<p>go.mod *<br>\nsum.go *</p>"
+	for name, x := range map[string]struct {
+		by   scripted
+		want string
+	}{
+		"a program":         {program("", list), asItIs},
+		"which is Markdown": {program("$format: markdown\n", list), drawn},
+		"a model":           {say("---\n$status: done\n---\n" + list), drawn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, map[string]scripted{"work": x.by})
+			row := h.run(chatty, "list")
+			s := h.open("")
+			step := h.did(t, row, "work")
+			for _, path := range []string{"/tasks/" + row.ID, "/threads/" + row.ID, "/steps/" + step.String()} {
+				page := s.get(path).body
+				if !strings.Contains(page, x.want) {
+					t.Errorf("%s: it is not shown as %q:\n%s", path, x.want, page)
+				}
+				if strings.Contains(page, "<dt>Format</dt>") {
+					t.Errorf("%s: the format is shown", path)
+				}
+			}
+		})
+	}
+	h := newHouse(t, map[string]scripted{"assistant": program("", list)})
+	if page := h.open("").get("/chats/" + h.chat("list").ID).body; !strings.Contains(page, asItIs) {
+		t.Errorf("the conversation:\n%s", page)
+	}
+}
+
 // TestResultAndChanges checks that the page of a finished task has its result and the files it changed.
 func TestResultAndChanges(t *testing.T) {
 	h := newHouse(t, map[string]scripted{})
@@ -141,8 +181,14 @@ func TestResultAndChanges(t *testing.T) {
 	if z, err := zip.NewReader(strings.NewReader(res.body), int64(len(res.body))); err != nil || len(z.File) < 10 {
 		t.Errorf("the export: %d, %d bytes: %v", res.code, len(res.body), err)
 	}
-	if other := h.run(twoWays, "once more"); !strings.Contains(s.get("/tasks/"+other.ID).body, "No changes were recorded") {
-		t.Error("it does not say why there are no changes")
+	if other := h.run(twoWays, "once more"); !strings.Contains(s.get("/tasks/"+other.ID).body, `<p class="soft">No files changed.</p>`) {
+		t.Error("it does not say that there are no changes")
+	}
+	ok := say("---\n$status: done\n---\n")
+	bare := newHouse(t, map[string]scripted{"first": ok, "left": ok, "right": ok, "last": ok})
+	other := bare.run(twoWays, "outside a repository")
+	if !strings.Contains(bare.open("").get("/tasks/"+other.ID).body, "No changes were recorded: that takes a Git repository.") {
+		t.Error("it does not say why no changes are known")
 	}
 }
 
