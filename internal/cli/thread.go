@@ -266,8 +266,7 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 				return err
 			}
 			res := view.NewStanding(next)
-			res.Summary = fmt.Sprintf("forked from %s at step %s; works %s", next.ForkedFrom.Thread,
-				next.ForkedFrom.Step.Short(), workingIn(next))
+			res.Summary = view.ForkSummary(next) + "; works " + workingIn(next)
 			return a.print(cmd, res, func(out io.Writer) {
 				names := w.view().Names()
 				fmt.Fprintln(out, names.Of(ctx, next))

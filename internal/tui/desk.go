@@ -80,7 +80,7 @@ func (d *desk) do(o order) tea.Msg {
 		return begun{again.Row, again.Resume, again.Said, d.cfg.Program.Named(err)}
 	case fork:
 		row, err := d.cfg.Control.Fork(d.ctx, control.Fork{Thread: o.thread, At: strconv.Itoa(o.n), Prompt: o.prompt})
-		return begun{row: row, said: "forked as " + row.Short + "; the original is unchanged", err: d.cfg.Program.Named(err)}
+		return begun{row: row, said: d.cfg.Program.Says(forkedAs(row)), err: d.cfg.Program.Named(err)}
 	case continueTask:
 		return d.continueTask(o)
 	case drive:
@@ -100,6 +100,14 @@ func (d *desk) do(o order) tea.Msg {
 		return did{"cancelled", d.cfg.Program.Named(err)}
 	}
 	return nil
+}
+
+// forkedAs says what a fork is.
+func forkedAs(row store.Thread) string {
+	if row.Path != nil {
+		return "forked as " + row.Short + ", which ends where the paths join; plait fork --rejoin forks the whole task"
+	}
+	return "forked as " + row.Short + "; the original is unchanged"
 }
 
 // lookTime is how long a question must have been on the screen before a key can approve it.

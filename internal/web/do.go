@@ -156,8 +156,7 @@ func (s *Server) forkThread(w http.ResponseWriter, r *http.Request) error {
 	if err := s.work.drive(next, control.Resume{}); err != nil {
 		return notStarted(next, err)
 	}
-	return answer(w, "fork", standingOf(next, fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread,
-		next.ForkedFrom.Step.Short())))
+	return answer(w, "fork", standingOf(next, view.ForkSummary(next)))
 }
 
 // revertTask reverts a conversation to one of its steps: a fork in the same working tree replaces

@@ -39,6 +39,7 @@ type taskBody struct {
 	Work         string   // of that, while agents worked
 	Left         []string // what remains of its limits
 	Fork         string   // the step that a fork continues from, "" for none
+	Inside       string   // the path that it is a fork of
 	Prompt       string
 	overview
 	Evidence  proofs
@@ -107,6 +108,9 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread, now time.Time) error {
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
+	}
+	if row.Path != nil {
+		body.Inside = row.Path.ID
 	}
 	b, err := s.cfg.Control.Reader().Bundle(ctx, row.Bundle)
 	if err != nil {
