@@ -18,7 +18,6 @@ import (
 	"github.com/plait-run/plait/internal/attempt"
 	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/store"
 	"github.com/plait-run/plait/internal/view"
@@ -358,9 +357,7 @@ begins with HASH. plait flow show lists the versions.`,
 			}
 			prefix := ""
 			if len(args) == 2 {
-				if prefix = args[1]; len(prefix) < dag.MinPrefix {
-					return usagef("hash %q is too short: give at least %d digits", safe(prefix), dag.MinPrefix)
-				}
+				prefix = args[1]
 			}
 			f, err := w.control.Rollback(cmd.Context(), args[0], prefix)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,5 +70,70 @@ func TestNotesOfATeam(t *testing.T) {
 	}
 	if g, err := h.store.Gate(t.Context(), open.ID); err != nil || g.State != store.GateOpen {
 		t.Errorf("the question is %s, %v", g.State, err)
+	}
+}
+
+// A followedStore counts how often a task is looked at, and tells up to where its events have been waited for.
+type followedStore struct {
+	store.Store
+	looks  atomic.Int64
+	waited chan int64
+}
+
+func (s *followedStore) Thread(ctx context.Context, id string) (store.Thread, error) {
+	s.looks.Add(1)
+	return s.Store.Thread(ctx, id)
+}
+
+func (s *followedStore) Wait(ctx context.Context, pos int64) (int64, error) {
+	s.waited <- pos
+	return s.Store.Wait(ctx, pos)
+}
+
+// TestFollowAmongOthers checks that who follows a task of a team does not look at it whenever something happens to
+// another task.
+func TestFollowAmongOthers(t *testing.T) {
+	h := newHouse(t, nil)
+	h.options.On = OnTeam
+	row := h.begin(h.controller(), one("read", ""))
+	s := &followedStore{Store: h.store, waited: make(chan int64)}
+	h.store = s
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	left := make(chan error, 1)
+	go func() {
+		_, err := h.controller().follow(ctx, row.ID, true)
+		left <- err
+	}()
+	<-s.waited // the first look
+	<-s.waited
+	seen, last := s.looks.Load(), int64(0)
+	tell := func(task string) {
+		t.Helper()
+		b := store.Batch{Events: []store.Event{{Task: task, Thread: task, Type: "agent.item", Payload: []byte("{}")}}}
+		err := s.Commit(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pos := <-s.waited; pos <= last {
+			t.Errorf("it waits from %d after %d", pos, last)
+		} else {
+			last = pos
+		}
+	}
+	for range 5 {
+		tell("another")
+	}
+	if n := s.looks.Load() - seen; n != 0 {
+		t.Errorf("it looked %d times because of another task", n)
+	}
+	tell(row.ID)
+	if n := s.looks.Load() - seen; n != 1 {
+		t.Errorf("it looked %d times because of its task", n)
+	}
+	leave()
+	var gone *LeftError
+	if err := <-left; !errors.As(err, &gone) {
+		t.Errorf("it ends with %v", err)
 	}
 }

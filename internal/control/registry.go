@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/store"
 )
 
@@ -36,19 +37,9 @@ func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.F
 	if err != nil {
 		return store.Flow{}, fmt.Errorf("roll back flow %s: %w", name, err)
 	}
-	at := -1
-	for i, v := range old.History {
-		if strings.HasPrefix(v.Hash.String(), prefix) {
-			at = i
-			break
-		}
-	}
-	if at < 0 && prefix == "" {
-		return store.Flow{}, usage("flow %s has no earlier version", name)
-	}
-	if at < 0 {
-		return store.Flow{}, fmt.Errorf("roll back flow %s: no version in its history begins with %q: %w", name, prefix,
-			store.ErrNotFound)
+	at, err := version(old, prefix)
+	if err != nil {
+		return store.Flow{}, err
 	}
 	row := old
 	row.Hash, row.Timestamp = old.History[at].Hash, c.cfg.Now().UnixMilli()
@@ -59,6 +50,36 @@ func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.F
 		}
 	}
 	return c.reregister(ctx, store.FlowChange{Row: row, From: old.Hash})
+}
+
+// version finds an entry in the history of a flow: the newest one, or the only version whose hash begins with prefix.
+func version(f store.Flow, prefix string) (at int, err error) {
+	switch {
+	case prefix == "" && len(f.History) == 0:
+		return 0, usage("flow %s has no earlier version", f.Name)
+	case prefix == "":
+		return 0, nil
+	case len(prefix) < dag.MinPrefix:
+		return 0, usage("hash %q is too short: give at least %d digits", prefix, dag.MinPrefix)
+	}
+	at = -1
+	for i, v := range f.History {
+		if !strings.HasPrefix(v.Hash.String(), prefix) {
+			continue
+		}
+		if at >= 0 && v.Hash != f.History[at].Hash {
+			return 0, fmt.Errorf("roll back flow %s: more than one version in its history begins with %q: give more of "+
+				"the hash: %w", f.Name, prefix, store.ErrNotFound)
+		}
+		if at < 0 {
+			at = i
+		}
+	}
+	if at < 0 {
+		return 0, fmt.Errorf("roll back flow %s: no version in its history begins with %q: %w", f.Name, prefix,
+			store.ErrNotFound)
+	}
+	return at, nil
 }
 
 // Unregister drops a name. Threads that run its bundle keep it.

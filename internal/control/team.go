@@ -122,9 +122,17 @@ func (c *Controller) driven(ctx context.Context, row store.Thread) (map[string]b
 // follow waits until a task that workers drive has ended, or cannot continue without a person. With wait it
 // waits for that person too. If ctx ends first, the error is a *LeftError.
 func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Thread, error) {
-	keep := context.WithoutCancel(ctx)
+	keep, e := context.WithoutCancel(ctx), c.teamEngine(0)
 	for pos := int64(0); ; {
 		next, err := c.cfg.Store.Wait(ctx, pos)
+		if err == nil && pos > 0 && ctx.Err() == nil {
+			var events []store.Event
+			events, err = c.cfg.Store.Events(ctx, pos, store.EventFilter{Task: id, Limit: 1})
+			if err == nil && len(events) == 0 {
+				pos = next // something happened to another task
+				continue
+			}
+		}
 		row, readErr := c.cfg.Store.Thread(keep, id)
 		switch {
 		case ctx.Err() != nil:
@@ -137,7 +145,7 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 		if pos = next; wait {
 			continue
 		}
-		if rests, err := c.rests(ctx, row); err != nil || rests {
+		if rests, err := c.rests(ctx, e, row); err != nil || rests {
 			return row, err
 		}
 	}
@@ -145,13 +153,13 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 
 // rests reports whether a task cannot continue without a person, once people's wishes and answers have been
 // applied, by this process or by a worker.
-func (c *Controller) rests(ctx context.Context, root store.Thread) (bool, error) {
+func (c *Controller) rests(ctx context.Context, e *engine.Engine, root store.Thread) (bool, error) {
 	keep := context.WithoutCancel(ctx)
-	for ctx.Err() == nil {
+	for {
 		if asks, _, err := c.onlyAsks(keep, root.ID); err != nil || !asks {
 			return false, err
 		}
-		agenda, err := c.teamEngine(0).Reconcile(keep, root.ID)
+		agenda, err := e.Reconcile(keep, root.ID)
 		if err != nil || len(agenda.Drive) > 0 || len(agenda.Stop) > 0 {
 			return false, err
 		}
@@ -162,9 +170,12 @@ func (c *Controller) rests(ctx context.Context, root store.Thread) (bool, error)
 		if driven, err := c.driven(keep, root); err != nil || len(driven) == 0 {
 			return err == nil, err
 		}
-		time.Sleep(50 * time.Millisecond) // a worker has begun to drive it, perhaps with an answer
+		select { // a worker has begun to drive it, perhaps with an answer; that it lets go is no event
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return false, nil
+		}
 	}
-	return false, nil
 }
 
 // onlyAsks reports whether a task is blocked, or all of its working agents wait for a person, and whether there
