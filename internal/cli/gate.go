@@ -324,26 +324,23 @@ func (a *app) openGate(ctx context.Context, typed string) (*workplace, store.Gat
 // gateID finds the one gate whose id begins with what was typed, with or without
 // the letter that all ids begin with.
 func (w *workplace) gateID(ctx context.Context, typed string) (string, error) {
-	rows, err := w.store.Gates(ctx, store.GateFilter{})
-	if err != nil {
-		return "", err
-	}
-	prefix := strings.TrimPrefix(strings.ToLower(typed), "g-")
-	var found []string
-	for _, g := range rows {
-		switch digits := strings.TrimPrefix(g.ID, "g-"); {
-		case digits == prefix:
-			return g.ID, nil
-		case prefix != "" && strings.HasPrefix(digits, prefix):
-			found = append(found, g.ID)
+	prefix := "g-" + strings.TrimPrefix(strings.ToLower(typed), "g-")
+	var found []store.Gate
+	if prefix != "g-" {
+		var err error
+		if found, err = w.store.Gates(ctx, store.GateFilter{Prefix: prefix}); err != nil {
+			return "", err
 		}
+	}
+	if len(found) > 0 && found[0].ID == prefix { // the whole id, although others begin with it
+		found = found[:1]
 	}
 	switch len(found) {
 	case 0:
 		return "", view.Advise(fmt.Errorf("no question or approval %q: %w", safe(typed), store.ErrNotFound),
 			"list them with `plait gate list --all`")
 	case 1:
-		return found[0], nil
+		return found[0].ID, nil
 	}
 	return "", fmt.Errorf("more than one question or approval begins with %q: give more of the id: %w", safe(typed),
 		store.ErrNotFound)

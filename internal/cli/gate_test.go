@@ -3,14 +3,18 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/store/mem"
 	"github.com/plait-run/plait/internal/store/sqlite"
 )
 
@@ -61,4 +65,43 @@ func openGateFor(ts *testscript.TestScript, neg bool, args []string) {
 	g, err = gate.New(gate.Config{Store: s}).Open(ctx, g)
 	ts.Check(err)
 	ts.Setenv(args[0], g.ID)
+}
+
+// A countedGates counts the gates that are read.
+type countedGates struct {
+	store.Store
+	read int
+}
+
+func (s *countedGates) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, error) {
+	rows, err := s.Store.Gates(ctx, f)
+	s.read += len(rows)
+	return rows, err
+}
+
+// TestGateID checks which gate the beginning of an id means, and that those of all other tasks are not read for that.
+func TestGateID(t *testing.T) {
+	s := &countedGates{Store: mem.New(mem.Config{})}
+	w := &workplace{store: s}
+	var b store.Batch
+	for i := range 200 {
+		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: fmt.Sprintf("g-%02x00000000", i), State: store.GateApproved}})
+	}
+	b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: "g-aa000000001", State: store.GateOpen}})
+	if err := s.Commit(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for typed, want := range map[string]string{
+		"g-01": "g-0100000000", "C7": "g-c700000000", "g-aa00000000": "g-aa00000000", "aa000000001": "g-aa000000001",
+		"aa": "", "c8": "", "g-": "", "": "", "0": "",
+	} {
+		s.read = 0
+		id, err := w.gateID(t.Context(), typed)
+		if id != want || (err == nil) != (want != "") || want == "" && !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%q is %q, %v; want %q", typed, id, err, want)
+		}
+		if s.read > 16 {
+			t.Errorf("for %q it reads %d gates", typed, s.read)
+		}
+	}
 }

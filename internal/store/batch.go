@@ -129,6 +129,7 @@ type GateFilter struct {
 	Task   string
 	Thread string
 	State  GateState
+	Prefix string // of the id
 }
 
 // A WishFilter selects wishes; empty fields select all.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/jackc/pgx/v5"
 
@@ -184,9 +185,7 @@ func (r reads) Threads(ctx context.Context, f store.ThreadFilter) ([]store.Threa
 	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)
 	among(&q, "status", f.Statuses)
-	if f.Prefix != "" {
-		q.and("id >= ? AND starts_with(id, ?)", f.Prefix, f.Prefix)
-	}
+	q.prefixed(f.Prefix)
 	order, beyond := " ORDER BY id", "id > ?"
 	if f.Newest {
 		order, beyond = " ORDER BY id DESC", "id < ?"
@@ -218,6 +217,13 @@ func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Att
 	return many(ctx, r, "attempts", q, parsed(decodeAttempt))
 }
 
+// prefixed selects rows by the beginning of their id, "" for all.
+func (q *query) prefixed(prefix string) {
+	if prefix != "" {
+		q.and("id >= ? AND id < ? AND starts_with(id, ?)", prefix, prefix+string(unicode.MaxRune), prefix)
+	}
+}
+
 // Gate returns the gate called id.
 func (r reads) Gate(ctx context.Context, id string) (store.Gate, error) {
 	return one(ctx, r, "gate", id, "SELECT row FROM plait.gates WHERE id = $1", decodeGate)
@@ -229,6 +235,7 @@ func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
 	match(&q, "state", f.State)
+	q.prefixed(f.Prefix)
 	q.whole = !q.where
 	q.end(" ORDER BY id", 0)
 	return many(ctx, r, "gates", q, parsed(decodeGate))

@@ -95,7 +95,8 @@ func (s *Store) Gates(ctx context.Context, f store.GateFilter) (rows []store.Gat
 	err = s.reading(ctx, OpGates, func(c *contents) error {
 		for _, id := range slices.Sorted(maps.Keys(c.gates)) {
 			g := c.gates[id]
-			if matches(f.Task, g.Task) && matches(f.Thread, g.Thread) && matches(f.State, g.State) {
+			if matches(f.Task, g.Task) && matches(f.Thread, g.Thread) && matches(f.State, g.State) &&
+				strings.HasPrefix(id, f.Prefix) {
 				rows = append(rows, cloneGate(g))
 			}
 		}

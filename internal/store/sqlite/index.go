@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"zombiezen.com/go/sqlite"
 
@@ -167,9 +168,7 @@ func threadQuery(f store.ThreadFilter) query {
 	match(&q, "kind", f.Kind)
 	q.matchHash("bundle", f.Bundle)
 	among(&q, "status", f.Statuses)
-	if f.Prefix != "" {
-		q.and("id >= ? AND substr(id, 1, length(?)) = ?", f.Prefix, f.Prefix, f.Prefix)
-	}
+	q.prefixed(f.Prefix)
 	order, beyond := " ORDER BY id", "id > ?"
 	if f.Newest {
 		order, beyond = " ORDER BY id DESC", "id < ?"
@@ -199,6 +198,13 @@ func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Att
 	return many(ctx, r, "attempts", q, scanAttempt)
 }
 
+// prefixed selects rows by the beginning of their id, "" for all.
+func (q *query) prefixed(prefix string) {
+	if prefix != "" {
+		q.and("id >= ? AND id < ? AND substr(id, 1, length(?)) = ?", prefix, prefix+string(unicode.MaxRune), prefix, prefix)
+	}
+}
+
 // Gate returns the gate called id.
 func (r reads) Gate(ctx context.Context, id string) (store.Gate, error) {
 	return one(ctx, r, "gate", id, "SELECT "+gateColumns+" FROM gates WHERE id = ?", scanGate)
@@ -210,6 +216,7 @@ func (r reads) Gates(ctx context.Context, f store.GateFilter) ([]store.Gate, err
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
 	match(&q, "state", f.State)
+	q.prefixed(f.Prefix)
 	q.end(" ORDER BY id", 0)
 	return many(ctx, r, "gates", q, scanGate)
 }

@@ -249,6 +249,9 @@ func gateFilters(h *home) {
 		"thread": {store.GateFilter{Thread: "th0"}, "g2g5"},
 		"state":  {store.GateFilter{State: store.GateOpen}, "g3g4g5"},
 		"and":    {store.GateFilter{State: store.GateOpen, Task: "t0"}, "g3g5"},
+		"id":     {store.GateFilter{Prefix: "g4"}, "g4"},
+		"prefix": {store.GateFilter{Prefix: "g", Task: "t0"}, "g1g3g5"},
+		"none":   {store.GateFilter{Prefix: "g_"}, ""},
 	} {
 		rows, err := h.Gates(h.ctx, x.f)
 		h.must(err)
