@@ -123,7 +123,9 @@ record. Claude Code and models can be given another input for a command, Claude 
 tool too; other agents can not: deny, and say with -m what to do instead.
 
 ID identifies the approval. On a terminal, ID can also be a task: its pending action is shown,
-and you are asked to confirm.`
+and you are asked to confirm.
+
+` + afterAnswer
 	cmd.Example = `  plait approve g-35aeb9441b
   plait approve g-35aeb9441b --resume     # and continue the task here
   plait approve g-35aeb9441b --edit       # another command in its place`
@@ -139,7 +141,9 @@ func (a *app) gateDenyCmd() *cobra.Command {
 	})
 	cmd.Use, cmd.Short = "deny ID", "Deny an action that an agent asks for"
 	cmd.Long = `Deny the action that is asked for. The agent is told, with your message, and continues
-without it. ID identifies the approval; on a terminal it can also be a task.`
+without it. ID identifies the approval; on a terminal it can also be a task.
+
+` + afterAnswer
 	cmd.Example = `  plait deny g-35aeb9441b -m "use the staging server"`
 	return cmd
 }
@@ -147,10 +151,16 @@ without it. ID identifies the approval; on a terminal it can also be a task.`
 func (a *app) gateAnswerCmd() *cobra.Command {
 	cmd := a.answerCmd(store.GateInput, func(*cobra.Command, store.Gate, *gate.Answer) error { return nil })
 	cmd.Use, cmd.Short = "answer ID -m TEXT", "Answer a question that an agent asks"
+	cmd.Long = cmd.Short + ".\n\n" + afterAnswer
 	cmd.Example = `  plait answer g-a545474512 -m 8080
   plait answer g-a545474512 -m @notes.md --resume`
 	return cmd
 }
+
+// afterAnswer is the part of the help of each answer that says what happens then.
+const afterAnswer = `The answer is recorded, and the process that runs the task continues. If none runs it, plait resume
+continues it, or this command with --resume. The page and the full screen need neither: they run
+on, and so can continue it themselves.`
 
 // answerCmd makes a verb that answers gates of one kind; fill fills in the answer.
 func (a *app) answerCmd(
