@@ -9,7 +9,30 @@ import (
 
 // The validator takes no context, and applies a schema as often as references lead to it: one of 1 KB could keep it
 // busy for ever. Hence two bounds: expands looks at the schema of an action before there is a value; a meter looks at
-// a value too, since a recursive schema may apply itself twice to each level of the value.
+// a value too, since a recursive schema may apply itself twice to each level of the value. The compiler takes far longer
+// the deeper a schema is nested, hence a third.
+
+// maxSchemaDepth bounds the nesting of a schema. Files and nodes allow less.
+const maxSchemaDepth = 64
+
+// deeper reports whether a JSON value is nested deeper than n levels.
+func deeper(v any, n int) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, x := range v {
+			if n == 0 || deeper(x, n-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, x := range v {
+			if n == 0 || deeper(x, n-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // expands reports whether the references in s expand to more than maxWork schemas. A reference back into a schema that
 // is being counted counts one. A schema is refused too if only a value decides where a reference leads.

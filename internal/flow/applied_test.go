@@ -48,6 +48,20 @@ func TestSchemasThatExpand(t *testing.T) {
 	}
 }
 
+// TestSchemasThatAreDeep checks that a schema is not compiled if it is nested so deep that this would take minutes.
+func TestSchemasThatAreDeep(t *testing.T) {
+	nested := func(n int) string { return strings.Repeat(`{"not": `, n) + `{"type": "nosuch"}` + strings.Repeat("}", n) }
+	for n, deep := range map[int]bool{60: false, 64: true, 4000: true} {
+		d := parse(t, planningFlow)
+		plan := planned(fmt.Sprintf(`{"id": "a", "prompt": "x", "outputSchema": %s}`, nested(n)), "")
+		_, wrong := d.CheckPlan(fields(t, plan), 0)
+		got := strings.Join(wrong, "\n")
+		if got == "" || (got == "/actions/0/outputSchema: nested deeper than 64 levels") != deep {
+			t.Errorf("%d levels: %.200q", n, got)
+		}
+	}
+}
+
 // TestValuesThatExpand checks that no value keeps the validator busy for ever.
 func TestValuesThatExpand(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat("[", n) + "0" + strings.Repeat("]", n) }

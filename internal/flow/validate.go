@@ -37,15 +37,13 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is another document; a role's schema must be self-contained", url)
 }
 
-func compileSchema(data json.RawMessage) (s *jsonschema.Schema, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			s, err = nil, fmt.Errorf("compile schema: %v", p)
-		}
-	}()
+func compileSchema(data json.RawMessage) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
+	}
+	if deeper(doc, maxSchemaDepth) {
+		return nil, fmt.Errorf("nested deeper than %d levels", maxSchemaDepth)
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
