@@ -78,8 +78,9 @@ func (a *app) deliverCmd() *cobra.Command {
 
 const deliverAnswer = "deliver-answer"
 
-// examineACP looks for the known agents of the protocol, and names those that are not installed.
-func (a *app) examineACP(ctx context.Context) []Finding {
+// examineACP looks for the known agents of the protocol, and lists those that are not installed. named are those that
+// settings name.
+func (a *app) examineACP(ctx context.Context, named map[string]bool) []Finding {
 	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
 	var out []Finding
 	var absent []string
@@ -87,11 +88,11 @@ func (a *app) examineACP(ctx context.Context) []Finding {
 		p, err := h.Find(ctx, k, "")
 		var missing *acp.MissingError
 		switch {
-		case errors.As(err, &missing):
+		case errors.As(err, &missing) && !named[k.Name]:
 			absent = append(absent, k.Name)
 			continue
 		case err != nil:
-			out = append(out, Finding{What: k.Name, Text: err.Error(), Warning: true})
+			out = append(out, needed(named[k.Name], []Finding{{What: k.Name, Text: err.Error(), Warning: true}})...)
 			continue
 		}
 		found := Finding{What: k.Name, OK: true, Text: p.Version + ", " + p.Path}
@@ -99,7 +100,8 @@ func (a *app) examineACP(ctx context.Context) []Finding {
 			found.OK, found.Warning, found.Do = false, true, warning+"; "+k.Install()
 		}
 		login := h.Login(k, acp.Config{Model: "any"})
-		out = append(out, found, Finding{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
+		out = append(out, needed(named[k.Name], []Finding{found,
+			{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}})...)
 	}
 	if len(absent) > 0 {
 		out = append(out, Finding{What: "other agents", OK: true, Text: "not installed: " + strings.Join(absent, ", "),

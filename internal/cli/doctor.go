@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/claude"
 	"github.com/plait-run/plait/internal/codex"
 	"github.com/plait-run/plait/internal/config"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/proc"
 	"github.com/plait-run/plait/internal/sandbox"
 	"github.com/plait-run/plait/internal/store"
@@ -29,6 +30,7 @@ type Finding struct {
 	What    string `json:"what"`
 	OK      bool   `json:"ok"`
 	Warning bool   `json:"warning,omitempty"` // something does not work, but may not be needed
+	Unused  bool   `json:"unused,omitempty"`  // it does not work, and no setting names it
 	Text    string `json:"text"`
 	Do      string `json:"do,omitempty"` // what to do about it
 	// Steps are those that are meant, as people type them.
@@ -74,6 +76,8 @@ changed. --config prints every setting that is in effect and where it came from.
 				for _, f := range findings {
 					mark := st.paint("32", "ok  ")
 					switch {
+					case f.Unused:
+						mark = st.dim("-   ")
 					case f.Warning:
 						mark = st.paint("33", "warn")
 					case !f.OK:
@@ -116,14 +120,44 @@ func (a *app) examine(ctx context.Context) []Finding {
 	}
 	if err == nil && a.program.Doctor == nil && !exists(filepath.Join(home, "plait.db")) {
 		say("record", nil, "does not exist yet", "")
-		return slices.Concat(out, a.examinePlace(ctx, home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
+		return slices.Concat(out, a.examinePlace(ctx, home), a.examineAgents(ctx))
 	}
 	s, err := a.openStore(ctx)
 	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return slices.Concat(out, a.examinePlace(ctx, home), a.examineCodex(ctx), a.examineClaude(ctx), a.examineACP(ctx), a.examineModels(ctx))
+	return slices.Concat(out, a.examinePlace(ctx, home), a.examineAgents(ctx))
+}
+
+// examineAgents looks for the agents of all kinds.
+func (a *app) examineAgents(ctx context.Context) []Finding {
+	agents, named := map[string]flow.Agent{"model": {Kind: "model"}}, map[string]bool{"codex": true}
+	if dir, err := os.Getwd(); err == nil {
+		if dir, err = config.Workspace(dir); err == nil {
+			if s, err := config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv); err == nil {
+				named = map[string]bool{s.Default.V: true}
+				for name, v := range s.Agents {
+					agents[name], named[name], named[v.V.Agent] = v.V, true, true
+					if v.V.Kind != "model" { // each of these has its own server
+						named[v.V.Kind] = true
+					}
+				}
+			}
+		}
+	}
+	return slices.Concat(needed(named["codex"] || named["codex-exec"], a.examineCodex(ctx)),
+		needed(named["claude"], a.examineClaude(ctx)), a.examineACP(ctx, named), a.examineModels(ctx, agents, named))
+}
+
+// needed returns findings about an agent. What is wrong with one that no setting names is no warning.
+func needed(named bool, all []Finding) []Finding {
+	for i := range all {
+		if f := &all[i]; f.Warning && !named {
+			f.OK, f.Warning, f.Unused = true, false, true
+		}
+	}
+	return all
 }
 
 // examineCodex looks for Codex. If it is missing, or not logged in, that is a warning: other agents and --offline

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"time"
 
-	"github.com/plait-run/plait/internal/config"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/model"
 )
@@ -17,29 +15,19 @@ import (
 const ollama = "127.0.0.1:11434"
 
 // examineModels reports on the model servers that the environment and the settings name. It calls no others.
-func (a *app) examineModels(ctx context.Context) []Finding {
-	agents := map[string]flow.Agent{"model": {Kind: "model"}}
-	if dir, err := os.Getwd(); err == nil {
-		if dir, err = config.Workspace(dir); err == nil {
-			if s, err := config.Load(config.UserFile(), config.ProjectFile(dir), a.getenv); err == nil {
-				for name, v := range s.Agents {
-					agents[name] = v.V
-				}
-			}
-		}
-	}
+func (a *app) examineModels(ctx context.Context, agents map[string]flow.Agent, named map[string]bool) []Finding {
 	var out []Finding
 	for _, name := range sortedKeys(agents) {
 		if def := agents[name]; def.Kind == "model" {
-			out = append(out, a.examineModel(ctx, name, def))
+			out = append(out, needed(named[name], []Finding{a.examineModel(ctx, name, def)})...)
 		}
 	}
-	if slices.ContainsFunc(out, func(f Finding) bool { return f.OK }) {
+	if slices.ContainsFunc(out, func(f Finding) bool { return f.OK && !f.Unused }) {
 		return out
 	}
 	if c, err := net.DialTimeout("tcp4", ollama, 200*time.Millisecond); err == nil {
 		c.Close()
-		out = append(out, Finding{What: "ollama", Warning: true,
+		out = append(out, Finding{What: "ollama", OK: true, Unused: true,
 			Text: "something listens at " + ollama + "; it is used only if an agent says so",
 			Do:   "set OPENAI_BASE_URL=http://" + ollama + "/v1 and OPENAI_MODEL, or url: and model: of an agent of kind model"})
 	}

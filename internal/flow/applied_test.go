@@ -50,7 +50,9 @@ func TestSchemasThatExpand(t *testing.T) {
 
 // TestSchemasThatAreDeep checks that a schema is not compiled if it is nested so deep that this would take minutes.
 func TestSchemasThatAreDeep(t *testing.T) {
-	nested := func(n int) string { return strings.Repeat(`{"not": `, n) + `{"type": "nosuch"}` + strings.Repeat("}", n) }
+	nested := func(n int) string {
+		return strings.Repeat(`{"not": `, n) + `{"type": "nosuch"}` + strings.Repeat("}", n)
+	}
 	for n, deep := range map[int]bool{60: false, 64: true, 4000: true} {
 		d := parse(t, planningFlow)
 		plan := planned(fmt.Sprintf(`{"id": "a", "prompt": "x", "outputSchema": %s}`, nested(n)), "")
