@@ -60,6 +60,20 @@ func DerivedID(at int64, parent string, head dag.Hash, name string, n int) strin
 	return id.String()
 }
 
+// CalledBy reports whether a role called the flow of a thread. calls is how often its parent called one from there.
+func CalledBy(row store.Thread, role string, calls int) bool {
+	id, err := ulid.ParseStrict(row.ID)
+	if err != nil || row.Kind != store.KindCall || row.Parent == nil {
+		return false
+	}
+	for n := range calls {
+		if DerivedID(int64(id.Time()), row.Parent.Thread, row.Parent.From, role, n+1) == row.ID {
+			return true
+		}
+	}
+	return false
+}
+
 // minShort is the minimum length of a short name.
 const minShort = 4
 

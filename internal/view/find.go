@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/thread"
 )
 
 // Newest names the newest task of the workspace; "last~1" is the one before it.
@@ -23,7 +25,8 @@ const minPrefix = 4
 //	last, last~1  the newest task of the workspace, the one before
 //	01M8…         a thread, by its id or the beginning of one, four characters or more
 //	k7f2/mend     the newest part of a task of that name, k7f2/mend~1 the one before; inside
-//	              another part it is k7f2/api/develop
+//	              another part it is k7f2/api/develop; a sub-flow has the name of the flow, or of the
+//	              role that called it
 //	k7f2/3        a step, by its number; so is k7f2/mend/3
 //
 // Case does not matter in ids. The error matches store.ErrNotFound if no thread matches.
@@ -103,6 +106,12 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 	}
 	by := byID(threads)
 	above := label(row, by)
+	calls := map[store.Parent]int{} // and paths
+	for _, t := range threads {
+		if t.Parent != nil {
+			calls[*t.Parent]++
+		}
+	}
 	found := 0
 	for _, t := range slices.Backward(threads) { // ids begin with the time
 		full := label(t, by)
@@ -115,7 +124,9 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 		if t.Path != nil {
 			own = t.Path.ID
 		}
-		if name != below && name != own {
+		in, role := path.Split(name) // a sub-flow is also found by the role that called it
+		called := (in == "" || in+own == below) && thread.CalledBy(t, role, calls[*t.Parent])
+		if name != below && name != own && !called {
 			continue
 		}
 		if found++; found > back {

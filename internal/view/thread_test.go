@@ -104,7 +104,7 @@ func (r *record) mark(l *line, status store.Status) {
 func (r *record) call(l *line, role string) *line {
 	r.t.Helper()
 	r.clock++
-	objects, row, err := thread.Call(thread.Child{Parent: l.row, Since: r.clock, Role: role, Flow: role + "-flow", Depth: 1, Prompt: "do it", Now: r.clock})
+	objects, row, err := thread.Call(thread.Child{Parent: l.row, Since: r.clock, Role: role, N: 1, Flow: role + "-flow", Depth: 1, Prompt: "do it", Now: r.clock})
 	return r.begin(objects, row, err)
 }
 
