@@ -252,7 +252,7 @@ func nextText(row store.Thread, name, file string, open []store.Gate, asks bool)
 	case kind == store.ReasonLimit && len(open) == 0:
 		return []string{"continue with: " + with}
 	case len(open) > 0 && (kind == store.ReasonInput || kind == store.ReasonLimit || kind == store.ReasonGate ||
-		kind == store.ReasonConflict || asks):
+		kind == store.ReasonConflict || kind == store.ReasonChild || asks):
 		lines := answersText(open)
 		switch {
 		case kind == store.ReasonLimit:
