@@ -75,6 +75,9 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	return a.print(cmd, res, func(out io.Writer) {
 		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
 			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
+			if strings.TrimSpace(text) == res.Summary && isTerminal(a.out) && isTerminal(a.err) {
+				res.Summary = "" // it was just said
+			}
 		}
 		a.tellEnd(ctx, w, row, task, res, name, d)
 		file, ok := findIn(w.dir, row.Workspace, row.Flow)

@@ -35,18 +35,23 @@ type taskBody struct {
 	Ours         bool   // this server drives it
 	Said         string // why this server stopped driving it
 	InTurn       string // why agents that change files run one at a time, "" if they do not
-	Elapsed      string
-	Work         string   // of that, while agents worked
 	Left         []string // what remains of its limits
 	Fork         string   // the step that a fork continues from, "" for none
 	Inside       string   // the path that it is a fork of
 	Prompt       string
+	lasting
 	overview
 	Evidence  proofs
 	Events    []eventLine // newest first
 	Dir       string
 	Documents documents
 	Sessions  []session
+}
+
+// A lasting is how long a task took.
+type lasting struct {
+	Elapsed string
+	Work    string // of that, while agents worked
 }
 
 // An overview is the content of the first tab.
