@@ -32,20 +32,25 @@ type taskBody struct {
 	Tab          string
 	Gates        []gateCard
 	Over, Driven bool
-	Ours         bool   // this server drives it
-	Said         string // why this server stopped driving it
-	InTurn       string // why agents that change files run one at a time, "" if they do not
+	Ours         bool     // this server drives it
+	Said         string   // why this server stopped driving it
+	InTurn       string   // why agents that change files run one at a time, "" if they do not
 	Left         []string // what remains of its limits
-	Fork         string   // the step that a fork continues from, "" for none
-	Inside       string   // the path that it is a fork of
 	Prompt       string
 	lasting
+	forking
 	overview
 	Evidence  proofs
 	Events    []eventLine // newest first
 	Dir       string
 	Documents documents
 	Sessions  []session
+}
+
+// A forking says how a task is forked.
+type forking struct {
+	Fork   string // the step that a fork continues from, "" for none
+	Inside string // the path that it is a fork of
 }
 
 // A lasting is how long a task took.
