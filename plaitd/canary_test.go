@@ -26,7 +26,7 @@ roles:
   one: {description: looks, agent: {kind: command, command: [sh, -c, 'tr "\0" "\n" </proc/self/environ; { env; head -c 400000 /dev/zero; } > $PLAIT_ARTIFACTS/big; sleep 1']}}
 graph:
   $START: {new: {role: one, prompt: "{{ prompt }}"}}
-  one: {done: {role: $END, prompt: "done"}}
+  one: {done: {role: $END}}
 `
 
 // TestCanaries runs a task with the secrets of a shared record in the environment, and looks for them where they must

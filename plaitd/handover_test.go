@@ -102,7 +102,7 @@ roles:
 graph:
   $START: {new: {role: first, prompt: "{{ prompt }}"}}
   first: {done: {role: second, prompt: go on}}
-  second: {done: {role: $END, prompt: done}}
+  second: {done: {role: $END}}
 `
 
 // TestHandOver gives a task to a team in the middle of a step, after the process that ran it has died. A worker that
@@ -184,7 +184,7 @@ graph:
   right: {done: {role: met}}
   met: {joined: {role: ask}}
   ask: {answered: {role: last, prompt: "it is {{ answer }}"}}
-  last: {done: {role: $END, prompt: done}}
+  last: {done: {role: $END}}
 `
 
 // TestHandOverParts refuses a task whose parts have their own files on this machine. Once they are joined a team
@@ -224,7 +224,7 @@ roles:
 graph:
   $START: {new: {role: first, prompt: "{{ prompt }}"}}
   first: {done: {role: last, prompt: go on}}
-  last: {done: {role: $END, prompt: done}}
+  last: {done: {role: $END}}
 `
 
 // TestTeamContext has a worker give an agent the whole conversation, rather than a summary, if a person wants that.

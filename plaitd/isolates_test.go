@@ -22,7 +22,7 @@ name: asks
 roles: {one: {description: looks around, access: write, agent: ` + agent + `}}
 graph:
   $START: {new: {role: one, prompt: "{{ prompt }}"}}
-  one: {done: {role: $END, prompt: done}}
+  one: {done: {role: $END}}
 `
 }
 

@@ -19,7 +19,7 @@ roles:
   one: {description: makes, agent: {kind: command, command: [sh, -c, 'head -c 400000 /dev/urandom > $PLAIT_ARTIFACTS/big; echo made']}}
 graph:
   $START: {new: {role: one, prompt: "{{ prompt }}"}}
-  one: {done: {role: $END, prompt: "done"}}
+  one: {done: {role: $END}}
 `
 
 // bucketEnv returns the environment by which a host finds a bucket below a prefix.

@@ -20,7 +20,7 @@ name: short
 roles: {first: {description: says, agent: {kind: command, command: [echo, one]}}}
 graph:
   $START: {new: {role: first, prompt: "{{ prompt }}"}}
-  first: {done: {role: $END, prompt: done}}
+  first: {done: {role: $END}}
 `
 
 // TestWorker runs a task on a worker in another process, which reports on itself over HTTP and ends when told to.

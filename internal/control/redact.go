@@ -46,7 +46,26 @@ func (c *Controller) Redact(ctx context.Context, text, by, reason string) (r red
 		n, failed := redact.Files(ctx, dir, text, inStore)
 		files, err = files+n, errors.Join(err, failed)
 	}
-	return r, files, err
+	return r, files, errors.Join(err, c.redrawHere(ctx, r.Tasks))
+}
+
+// redrawHere draws the directories of tasks that are on this machine: their files may spell a text in their own way.
+func (c *Controller) redrawHere(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		row, err := c.cfg.Store.Thread(ctx, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(task.At(row.Workspace, id).Path()); err == nil {
+			if err := c.Redraw(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // keepsFiles returns the directories on this machine in which Plait and agents keep files: PLAIT_HOME, where its links

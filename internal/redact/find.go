@@ -74,7 +74,7 @@ func (f *found) inObjects(ctx context.Context, threads []store.Thread, taskOf ma
 	refs, has := map[dag.Hash][]dag.Hash{}, map[dag.Hash]bool{}
 	seen := map[dag.Hash]bool{}
 	examine := func(o store.Object) error {
-		clean := f.set.EvenBytes(o.Data)
+		clean := f.cleaned(o.Kind, o.Data)
 		bad := !bytes.Equal(clean, o.Data)
 		var below []dag.Hash
 		if o.Kind == store.Node {
@@ -212,6 +212,9 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 			return fmt.Errorf("gate %s: %w", g.ID, err)
 		}
 		if had {
+			if is.State == store.GateOpen { // what is asked is not the same any more: it is asked again
+				is.State, is.AnsweredAt, is.Text = store.GateWithdrawn, f.cfg.Now().UnixMilli(), "a text in it was redacted"
+			}
 			f.batch.Gates = append(f.batch.Gates, store.GateChange{Row: is, From: g.State, UsedAt: g.UsedAt})
 			count(g.Task)
 			f.task(g.Task).gates[g.ID] = thread.ApprovalHash(g)
@@ -246,7 +249,7 @@ func (f *found) inEvents(ctx context.Context, _ []store.Thread, _ map[string]str
 		}
 		for _, e := range page {
 			after = e.Pos
-			if clean := f.set.EvenBytes(e.Payload); !bytes.Equal(clean, e.Payload) {
+			if clean := cleanJSON(f.set, e.Payload); !bytes.Equal(clean, e.Payload) {
 				e.Payload = clean
 				f.batch.Redact.Events = append(f.batch.Redact.Events, e)
 				f.task(e.Task).events++

@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -159,8 +160,16 @@ func (f *found) clean(ctx context.Context, e store.Entry) (store.Object, error) 
 		return o, err
 	}
 	data, _ := store.Unredacted(kept)
-	o.Data = store.Redacted(f.set.EvenBytes(data))
+	o.Data = store.Redacted(f.cleaned(e.Kind, data))
 	return o, nil
+}
+
+// cleaned returns the bytes of an object without the text.
+func (f *found) cleaned(kind store.Kind, data []byte) []byte {
+	if kind == store.Node {
+		return cleanJSON(f.set, data)
+	}
+	return f.set.EvenBytes(data)
 }
 
 // sameNode reports whether a node can still be read without the text, and has the same place in its thread.
@@ -195,13 +204,19 @@ func same[T any](set *secret.Set, row T, names func(*T) []string) (T, bool, erro
 	if err != nil {
 		return row, false, err
 	}
-	clean := set.EvenBytes(data)
+	clean := cleanJSON(set, data)
 	if string(clean) == string(data) {
 		return row, false, nil
 	}
 	var is T
 	if err := json.Unmarshal(clean, &is); err != nil || !slices.Equal(names(&row), names(&is)) {
 		return row, false, ErrName
+	}
+	was, now := reflect.ValueOf(row), reflect.ValueOf(&is).Elem()
+	for i := range was.NumField() { // JSON has no difference between nothing and null
+		if was.Field(i).Kind() == reflect.Slice && was.Field(i).IsNil() {
+			now.Field(i).SetZero()
+		}
 	}
 	return is, true, nil
 }

@@ -70,7 +70,9 @@ func (p *Player) read(ctx context.Context, h dag.Hash) ([]byte, error) {
 		return nil, fmt.Errorf("read what a program printed: %w", err)
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	kept, err := io.ReadAll(r)
+	data, _ := store.Unredacted(kept)
+	return data, err
 }
 
 // leave changes the files of a thread's tree, and the artifacts, to what a recorded step left.

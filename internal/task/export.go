@@ -229,10 +229,11 @@ func (p *packer) objects(roots []dag.Hash) error {
 		if entry.Kind != store.Node {
 			return nil, nil
 		}
-		data, err := io.ReadAll(r)
+		kept, err := io.ReadAll(r)
 		if err != nil {
 			return nil, err
 		}
+		data, _ := store.Unredacted(kept)
 		n, err := dag.Decode(data)
 		if err != nil {
 			return nil, fmt.Errorf("read node %s: %w: %w", h.Short(), store.ErrCorrupt, err)

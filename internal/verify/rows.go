@@ -118,7 +118,7 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 	}
 	after := make(map[dag.Hash][]*object)
 	for _, o := range c.objects {
-		if o.reached && o.problem == nil && o.state != nil {
+		if o.reached && (o.problem == nil || o.problem.Kind == redacted) && o.state != nil {
 			h := previous(o.state)
 			after[h] = append(after[h], o)
 		}
