@@ -34,7 +34,8 @@ Hashes stay, so threads hold together, and tasks can still be shown, forked and 
 counts what was redacted, and each task says in its events who did it, and why. Tasks that have the
 text must not be running.
 
-Git repositories, worktrees, backups, exports, other machines and model providers are not searched.
+Git repositories, worktrees, files kept with --keep-files, backups, exports, other machines and model
+providers are not searched. The same text, recorded again, stays redacted where nothing else changed.
 Without a terminal to confirm on, --yes is required.`, secret.Least),
 		Example: `  plait redact
   plait redact --yes --reason "a pasted key" < key.txt`,

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/osteele/liquid/filters"
 	"github.com/osteele/liquid/values"
@@ -81,7 +82,11 @@ func standardFilters() filterSet {
 			return decimal(r), nil
 		},
 	})
-	for _, name := range []string{"capitalize", "downcase", "upcase"} { // the engine's take an argument
+	s["capitalize"] = func(s string) string {
+		first, n := utf8.DecodeRuneInString(s)
+		return strings.ToUpper(string(first)[:n]) + strings.ToLower(s[n:])
+	}
+	for _, name := range []string{"downcase", "upcase"} { // the engine's take an argument
 		fn := s[name].(func(string, string) string)
 		s[name] = func(s string) string { return fn(s, "") }
 	}
@@ -296,7 +301,7 @@ func dividedBy(a float64, by any) (any, error) {
 
 func round(n float64, places func(int) int) float64 {
 	exp := math.Pow10(places(0))
-	if r := math.Floor(n*exp+0.5) / exp; !math.IsNaN(r) && !math.IsInf(r, 0) {
+	if r := math.Round(n*exp) / exp; !math.IsNaN(r) && !math.IsInf(r, 0) {
 		return r
 	}
 	return n

@@ -98,8 +98,8 @@ func plainText(v any) string {
 	case []byte:
 		return string(v)
 	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < maxExact {
-			return strconv.FormatInt(int64(v), 10)
+		if v == math.Trunc(v) && math.Abs(v) < 1e21 { // as JSON has it, from there on with an exponent: RFC 8785
+			return strconv.FormatFloat(v, 'f', -1, 64)
 		}
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	}

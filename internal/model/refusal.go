@@ -96,7 +96,7 @@ func (e *serverError) forGood() bool {
 // unfit reports whether the server may accept the same conversation in a different request.
 func (e *serverError) unfit() bool {
 	maybe := e.status == http.StatusNotFound || e.status == http.StatusInternalServerError
-	return (maybe || e.forGood()) && !e.contextExceeded() && !e.ours()
+	return (maybe || e.forGood()) && (!e.contextExceeded() || answerMost(e.whole) > 0) && !e.ours()
 }
 
 // refusedError is the form of an error, alone or in a stream.

@@ -69,8 +69,35 @@ var (
 			`developer instruction`)},
 	}
 	thoughtsMissing = regexp.MustCompile(thoughts)
-	answerLimit     = regexp.MustCompile(`max_tokens.{0,80}?(?:>|<=|at most|less than or equal to) ?(\d+)`)
+	answerLimit     = regexp.MustCompile("max_(?:completion_)?tokens.{0,80}?(?:>|<=|at most|less than or equal to|maximum of) ?[`'\"]?(\\d+)")
+	// Of two numbers the difference is what is left for the answer.
+	answerRest = []*regexp.Regexp{
+		regexp.MustCompile(`max_(?:completion_)?tokens.{0,60}?(?P<prompt>\d+) \+ \d+ > (?P<most>\d+)`),
+		regexp.MustCompile(`maximum context length is (?P<most>\d+).{0,120}?\((?P<prompt>\d+) (?:tokens )?in the messages`),
+	}
 )
+
+// leastAnswer is the number of tokens from which on a shorter answer is worth asking for.
+const leastAnswer = 256
+
+// answerMost returns how many tokens an answer may have according to a refusal, 0 if that is not what it is about.
+func answerMost(refusal string) int {
+	for _, r := range answerRest {
+		if m := r.FindStringSubmatch(refusal); m != nil {
+			most, _ := strconv.Atoi(m[r.SubexpIndex("most")])     // a number that is too large
+			prompt, _ := strconv.Atoi(m[r.SubexpIndex("prompt")]) // is none
+			if most-prompt >= leastAnswer {
+				return most - prompt
+			}
+			return 0
+		}
+	}
+	if m := answerLimit.FindStringSubmatch(refusal); m != nil {
+		n, _ := strconv.Atoi(m[1])
+		return n
+	}
+	return 0
+}
 
 // otherName has the names of fields with two of them.
 var otherName = map[string]string{"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
@@ -87,18 +114,20 @@ func (q query) without(refusal string, d dialect) map[string]any {
 		}
 	}
 	body := q.body(d)
+	most := answerMost(refusal)
+	for field := range otherName {
+		if set, ok := body[field]; ok && most > 0 {
+			if set == most {
+				return nil
+			}
+			return map[string]any{field: most}
+		}
+	}
 	field := named(refusal, slices.Collect(maps.Keys(body)))
 	change := map[string]any{field: nil}
-	limit := answerLimit.FindStringSubmatch(refusal)
 	switch other := otherName[field]; {
 	case field == "":
 		return nil
-	case field == "max_tokens" && limit != nil:
-		n, err := strconv.Atoi(limit[1])
-		if err != nil || body[field] == n {
-			return nil
-		}
-		change[field] = n
 	case other != "" && strings.Contains(refusal, other):
 		change[other] = body[field]
 	case field == "max_tokens" && d.path() == (&messages{}).path():

@@ -65,9 +65,12 @@ func (f *files) search(ctx context.Context, pattern, dir, name string) (string, 
 	if err != nil {
 		return "", plain(dir, err)
 	}
-	if len(s.found) == 0 {
+	switch full := s.full(); {
+	case full && len(s.found) == 0:
+		s.found = append(s.found, "[nothing was found in the files that were searched; there are more: give a path]")
+	case len(s.found) == 0:
 		s.found = append(s.found, "[nothing was found]")
-	} else if s.full() {
+	case full:
 		s.found = append(s.found[:min(len(s.found), maxMatches)], "[there may be more: search for less]")
 	}
 	if n := len(s.skipped); n > 0 {
