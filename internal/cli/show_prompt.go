@@ -15,6 +15,7 @@ import (
 
 // formMeans explains the forms that are not self-explanatory.
 var formMeans = map[string]string{
+	thread.FormBrief:   "without what its main path said",
 	thread.FormSummary: "replaces everything before it",
 	thread.FormSession: "the session knew it, and everything before it",
 	thread.FormLossy:   "a session that is lost knew it, and everything before it",

@@ -301,8 +301,11 @@ func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more b
 		if err != nil {
 			return false, err
 		}
-		if repeats || !t.fits(said, pinned) {
+		switch {
+		case repeats:
 			said = said.brief
+		case !t.fits(said, pinned):
+			said = said.alone
 		}
 	}
 	t.fit(s.Step, said, pinned)
@@ -315,10 +318,10 @@ func (t *excerpt) fits(said *rendition, pinned bool) bool {
 	return pinned || FitsWhole(t.spent+said.fullSize, t.prompt.Quota)
 }
 
-// fit includes a step in full if it fits, otherwise by its meta if that fits in the quota, otherwise
+// fit includes a step in full (a join perhaps in brief) if it fits, otherwise by its meta if that fits in the quota, otherwise
 // not at all.
 func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
-	form, part, size := FormFull, said.full, said.fullSize
+	form, part, size := said.form, said.full, said.fullSize
 	if !t.fits(said, pinned) {
 		form, part, size = FormMeta, said.meta, said.metaSize
 		if t.spent+size > t.prompt.Quota*bytesPerToken {

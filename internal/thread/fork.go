@@ -118,6 +118,7 @@ type JoinDraft struct {
 	// Pointing builds the step as versions before schema 9 did: instead of the text of the path
 	// that it follows, it points to it.
 	Pointing bool
+	instead  string // what Pointing has in place of pointer, or ""
 }
 
 // Join returns the change that joins the paths of a fork. row's head is the fork point; after is

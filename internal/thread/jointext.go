@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -13,6 +14,11 @@ import (
 // pointer replaces the text of the path that a join follows: in prompts, which have it in the step
 // before, and in joins of versions before schema 9.
 const pointer = "(main path: see the step before)"
+
+// tooLong replaces that text in prompts that have it nowhere. It is in content.
+func tooLong(content dag.Hash) string {
+	return "(too long for this prompt; " + strings.Replace(getCommand, "HASH", content.Short(), 1) + " prints it)"
+}
 
 // text returns the text of a join that follows the step after: a section for each path that was
 // not cancelled.
@@ -43,7 +49,7 @@ func (d JoinDraft) section(p PathEnd, follows bool) string {
 	}
 	body := strings.TrimSpace(p.Text)
 	if follows && d.Pointing && d.Node != RoleJoin {
-		body = pointer
+		body = cmp.Or(d.instead, pointer)
 	}
 	if body != "" {
 		text += "\n" + body + "\n"
@@ -85,16 +91,24 @@ func (r *Reader) Points(ctx context.Context, s *State) (bool, error) {
 // Briefly returns the text of a join without what the step before it has said, "" if the text does
 // not repeat that step.
 func (r *Reader) Briefly(ctx context.Context, s *State) (string, error) {
+	brief, _, err := r.briefly(ctx, s)
+	return brief, err
+}
+
+// briefly is Briefly, and also returns the text for a prompt that does not have the step before.
+func (r *Reader) briefly(ctx context.Context, s *State) (brief, alone string, err error) {
 	d, text, err := r.followed(ctx, s)
 	if err != nil || d == nil || d.text(s.follows(), s.Fork) != text {
-		return "", err
+		return "", "", err
 	}
 	before, err := r.State(ctx, s.follows())
 	if err != nil || !Routed(before.Role) { // an input, or a summary of what was said
-		return "", err
+		return "", "", err
 	}
 	d.Pointing = true
-	return d.text(s.follows(), s.Fork), nil
+	brief = d.text(s.follows(), s.Fork)
+	d.instead = tooLong(before.Content)
+	return brief, d.text(s.follows(), s.Fork), nil
 }
 
 // follows returns the node that a join follows.

@@ -1,7 +1,9 @@
 package thread
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -91,6 +93,7 @@ func TestPromptsHaveTheMainPathOnce(t *testing.T) {
 		after bool // the main path's step is summarised
 		times int
 		want  string // the section of the main path in the join
+		form  string // of the join; "": in full
 	}{
 		{name: "in full", main: "A says this.", times: 1, want: pointer},
 		{name: "in the session", main: "A says this.",
@@ -105,7 +108,7 @@ func TestPromptsHaveTheMainPathOnce(t *testing.T) {
 		{name: "its step does not fit, but the join does", main: long,
 			edit: func(p *Prompt, _, _ Step) { p.Quota = 297 }, times: 1, want: long},
 		{name: "it fits nowhere", main: long,
-			edit: func(p *Prompt, _, _ Step) { p.Quota = 150 }, want: pointer},
+			edit: func(p *Prompt, _, _ Step) { p.Quota = 150 }, form: FormBrief},
 		{name: "it is pinned", main: long,
 			edit: func(p *Prompt, _, _ Step) { p.Quota, p.Pin = 150, []string{"first"} }, times: 1, want: pointer},
 	} {
@@ -120,14 +123,28 @@ func TestPromptsHaveTheMainPathOnce(t *testing.T) {
 				c.step(paths[1], Draft{Role: RoleCompact, Text: "In short.", Compact: true})
 			}
 			c.join(g, paths[1], paths...)
+			if tt.form == FormBrief {
+				tt.want = tooLong(main.State.Content)
+			}
 			c.row = g.row
 			p := Prompt{Route: "go on", Quota: 4000, Steps: g.row.Steps}
 			if tt.edit != nil {
 				tt.edit(&p, main, fork)
 			}
-			text, _, err := c.assemble(p)
+			a, err := c.r.Assemble(t.Context(), c.row.Head, p)
 			if err != nil {
 				t.Fatal(err)
+			}
+			uses, err := c.r.Uses(t.Context(), nil, a.Uses)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, last := a.Text, uses[len(uses)-1]
+			if last.Form != cmp.Or(tt.form, FormFull) || tt.form != "" && last.Bytes > len(text) {
+				t.Errorf("a prompt of %d bytes lists the join as %s with %d bytes", len(text), last.Form, last.Bytes)
+			}
+			if lent := slices.Contains(a.Exports.Chains, Chain{main.Hash, fork.Hash}); lent != (tt.form != "") {
+				t.Errorf("the steps of the main path can be read: %t", lent)
 			}
 			if n := strings.Count(text, tt.main); n != tt.times {
 				t.Errorf("the prompt has the main path's text %d times, want %d:\n%s", n, tt.times, text)

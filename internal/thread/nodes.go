@@ -173,6 +173,7 @@ type EarlierAttempt struct {
 // Forms in which a step is included in a prompt.
 const (
 	FormFull    = "full"
+	FormBrief   = "brief" // of a join: without what its main path said, which is not in the prompt
 	FormMeta    = "meta"
 	FormSummary = "summary"
 	FormSession = "session" // the vendor session already has it

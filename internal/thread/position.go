@@ -95,6 +95,12 @@ func (r *Reader) Uses(ctx context.Context, steps []Step, uses []ContextUse) ([]U
 				use.Bytes, told = len(s.State.Meta), dag.Hash{}
 			case FormSummary:
 				told = s.State.Compact
+			case FormBrief:
+				_, alone, err := r.briefly(ctx, s.State)
+				if err != nil {
+					return nil, err
+				}
+				use.Bytes, told = len(alone), dag.Hash{}
 			case FormFull:
 			default:
 				told = dag.Hash{}

@@ -46,7 +46,7 @@ func (r *Reader) cacheRendition(step dag.Hash, said *rendition) {
 	defer r.mu.Unlock()
 	size := said.fullSize + said.metaSize
 	if said.brief != nil {
-		size += said.brief.fullSize
+		size += said.brief.fullSize + said.alone.fullSize
 	}
 	if r.renditionBytes+size > maxRenditionBytes {
 		r.dropPromptCache()

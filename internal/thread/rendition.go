@@ -2,6 +2,7 @@ package thread
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,10 +11,12 @@ import (
 
 // A rendition is the forms in which a step can be included.
 type rendition struct {
+	form               string // of full
 	full, meta         []piece
 	fullSize, metaSize int // bytes
 	references         references
 	brief              *rendition // of a join: without what the step before it said, or nil
+	alone              *rendition // likewise, for a prompt that does not have that step
 }
 
 // rendered returns the rendition of a step. It is cached if it is always the same, because every
@@ -48,12 +51,15 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rend
 	}
 	beside.text = why + beside.text
 	said := render(s.Step, meta, question, beside, whole(text, s.State.Content))
-	brief, err := r.Briefly(ctx, s.State)
+	brief, alone, err := r.briefly(ctx, s.State)
 	if err != nil {
 		return nil, err
 	}
 	if brief != "" {
 		said.brief = render(s.Step, meta, question, beside, changed(text, brief, s.State.Content)...)
+		beside.exports.Chains = append(slices.Clip(beside.exports.Chains), Chain{s.parent(), s.State.Fork})
+		said.alone = render(s.Step, meta, question, beside, changed(text, alone, s.State.Content)...)
+		said.alone.form = FormBrief
 	}
 	if same && beside.text == "" { // references depend on what else the prompt includes
 		s.rendition = said
@@ -74,7 +80,7 @@ func render(s Step, meta, question string, beside references, text ...piece) *re
 	if meta != "" {
 		before += "meta of " + name + ": " + meta + "\n"
 	}
-	said := &rendition{full: joined(withText(full, before+beside.text)), references: beside}
+	said := &rendition{form: FormFull, full: joined(withText(full, before+beside.text)), references: beside}
 	said.meta = joined(withText(fence(s, "meta only", whole(string(s.State.Meta), dag.Hash{})), beside.text))
 	said.fullSize, said.metaSize = length(said.full), length(said.meta)
 	return said
