@@ -25,8 +25,8 @@ const minPrefix = 4
 //	last, last~1  the newest task of the workspace, the one before
 //	01M8…         a thread, by its id or the beginning of one, four characters or more
 //	k7f2/mend     the newest part of a task of that name, k7f2/mend~1 the one before; inside
-//	              another part it is k7f2/api/develop; a sub-flow has the name of the flow, or of the
-//	              role that called it
+//	              another part it is k7f2/api/develop, or develop if nothing at the top has that name;
+//	              a sub-flow has the name of the flow, or of the role that called it
 //	k7f2/3        a step, by its number; so is k7f2/mend/3
 //
 // Case does not matter in ids. The error matches store.ErrNotFound if no thread matches.
@@ -94,7 +94,8 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 	return row, Advise(fmt.Errorf("no task %q: %w", Safe(typed), store.ErrNotFound), "list tasks with `plait ls --all`")
 }
 
-// findPart returns the newest part of row's task, at or below row, that is called name.
+// findPart returns the newest part of row's task, at or below row, that is called name. A part whose
+// whole path below row it is precedes others.
 func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (store.Thread, error) {
 	name, back, err := counted(name)
 	if err != nil {
@@ -112,7 +113,7 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 			calls[*t.Parent]++
 		}
 	}
-	found := 0
+	var found, deeper []store.Thread
 	for _, t := range slices.Backward(threads) { // ids begin with the time
 		full := label(t, by)
 		below, ok := strings.CutPrefix(full, above)
@@ -126,15 +127,19 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 		}
 		in, role := path.Split(name) // a sub-flow is also found by the role that called it
 		called := (in == "" || in+own == below) && thread.CalledBy(t, role, calls[*t.Parent])
-		if name != below && name != own && !called {
-			continue
-		}
-		if found++; found > back {
-			return t, nil
+		switch {
+		case name == below, name == own && t.Parent.Thread == row.ID: // below also numbers what was retried
+			found = append(found, t)
+		case name == own, called:
+			deeper = append(deeper, t)
 		}
 	}
-	if found > 0 {
-		return store.Thread{}, fmt.Errorf("task %s has only %d parts called %s: %w", row.Short, found, Safe(name),
+	found = append(found, deeper...)
+	if back < len(found) {
+		return found[back], nil
+	}
+	if len(found) > 0 {
+		return store.Thread{}, fmt.Errorf("task %s has only %d parts called %s: %w", row.Short, len(found), Safe(name),
 			store.ErrNotFound)
 	}
 	return store.Thread{}, Advise(fmt.Errorf("task %s has no part %q: %w", shortOf(row), Safe(name), store.ErrNotFound),

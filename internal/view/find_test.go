@@ -48,8 +48,16 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: got %s step %q, %v; want %s step %q", c.typed, row.ID, step, err, c.want, c.step)
 		}
 	}
+	outer := r.path(root, "two")
+	deep := r.path(outer, "api") // newer than the one at the top
+	for typed, want := range map[string]string{"k7f2/api": again.row.ID, "k7f2/api~1": api.row.ID,
+		"k7f2/api~2": deep.row.ID, "k7f2/two/api": deep.row.ID} {
+		if row, _, err := b.Find(t.Context(), typed); err != nil || row.ID != want {
+			t.Errorf("%s: got %s, %v; want %s", typed, row.ID, err, want)
+		}
+	}
 	for _, typed := range []string{
-		"", "/", "k7f", "k7f2/", "k7f2/nobody", "k7f2/preparer", "k7f2/digger~1", "k7f2/developer-flow/digger", "k7f2/api~2", "last~2", "last~x", "last~-1", "01K", "k7f2//3", "~1", "/3",
+		"", "/", "k7f", "k7f2/", "k7f2/nobody", "k7f2/preparer", "k7f2/digger~1", "k7f2/developer-flow/digger", "k7f2/api~3", "last~2", "last~x", "last~-1", "01K", "k7f2//3", "~1", "/3",
 	} {
 		if row, _, err := b.Find(t.Context(), typed); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%q: got %s, %v; want nothing", typed, row.ID, err)
