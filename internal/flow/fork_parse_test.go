@@ -200,6 +200,8 @@ func TestForkChecks(t *testing.T) {
 		{"fork strategy", map[int]string{5: "  s: {forkStrategy: PARALLEL, forkPathIds: [api, db], " +
 			"childNodeIds: [r1, r2]}"}, "5:21 BAD_STRATEGY"},
 		{"join strategy", map[int]string{7: "  g: {forkPathIds: [api, db], joinStrategy: all}"}, "7:45 BAD_STRATEGY"},
+		{"join strategy with a threshold",
+			map[int]string{7: "  g: {forkPathIds: [api, db], threshold: 2, joinStrategy: all}"}, "7:59 BAD_STRATEGY"},
 		{"losers", map[int]string{7: "  g: {forkPathIds: [api, db], losers: kill}"}, "7:39 BAD_STRATEGY"},
 		{"threshold missing", map[int]string{7: "  g: {forkPathIds: [api, db], joinStrategy: SUCCESS_COUNT_THRESHOLD}"},
 			"7:45 BAD_THRESHOLD"},

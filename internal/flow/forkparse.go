@@ -36,7 +36,7 @@ type joinSite struct {
 	threshold *yaml.Node
 	main      *yaml.Node
 	damaged   bool
-	unread    bool // its threshold is not a number
+	unread    bool // its threshold is not a number, or its strategy none
 	byFork    bool // its only id is a forkId
 	fork      *forkSite
 	extra     bool // its fork already has a join
@@ -214,13 +214,15 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 			j.strategy = e.val
 			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, AllCompleted, AnyCompleted,
 				AllFailed, AnyFailed, SuccessCountThreshold)
+			rn := resolve(e.val)
+			j.unread = j.unread || !isNull(rn) && rn.Value != j.Strategy
 		},
 		"threshold": func(e entry) {
 			if isNull(resolve(e.val)) {
 				return
 			}
 			v, ok := d.count(e.val, "threshold")
-			j.threshold, j.unread, j.Threshold = e.val, !ok, int(v)
+			j.threshold, j.unread, j.Threshold = e.val, j.unread || !ok, int(v)
 		},
 		"timeout":    func(e entry) { j.Timeout = d.duration(e.val, "timeout") },
 		"mainPathId": func(e entry) { j.main = e.val; j.Main = d.text(e.val, "mainPathId") },
