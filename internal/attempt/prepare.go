@@ -165,6 +165,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 
 // writePrompt puts the prompt of an attempt together. It builds on the thread's previous prompt.
 func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
+	ask.AsRecorded = e.cfg.Record.AsRecorded
 	prompt, err := e.cfg.Record.Nodes().Assemble(ctx, c.Row.Head, ask)
 	if err != nil {
 		return err

@@ -131,6 +131,7 @@ func New(cfg Config) *Engine {
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
 		ledger: ledger{accounts: make(map[string]*account)}, conflicts: conflicts{seen: make(map[string]conflict)},
 	}
+	e.record.AsRecorded = cfg.Player != nil
 	e.slots = slots{engine: e, tasks: make(map[string]*taskSlots), writers: make(map[string]*treeLock)}
 	e.attempts = attempt.New(attempt.Config{
 		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,

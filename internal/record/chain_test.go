@@ -58,6 +58,8 @@ type chain struct {
 	nodes  *thread.Reader
 	record *record.Reader
 	clock  int64
+
+	pointing bool // joins are made as before schema 9
 }
 
 func newChain(t *testing.T) *chain {
@@ -165,7 +167,7 @@ func (c *chain) planned(id string) store.Thread {
 // join commits the join of paths that have ended at row's head, after the first of them.
 func (c *chain) join(row store.Thread, node string, paths ...store.Thread) store.Thread {
 	c.Helper()
-	d := thread.JoinDraft{Node: node, Outcome: flow.Joined, At: c.now()}
+	d := thread.JoinDraft{Node: node, Outcome: flow.Joined, At: c.now(), Pointing: c.pointing}
 	for _, p := range paths {
 		end, _, err := c.record.PathEnd(c.Context(), p)
 		c.must(err)

@@ -58,7 +58,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	}
 	p.Task, p.Depth, p.Caller = start.Prompt, start.Depth, start.ParentState
 	if !p.Caller.IsZero() && def.ActionID() == "" {
-		if p.Parent, p.Lent, err = r.nodes.Caller(ctx, p.Caller); err != nil {
+		if p.Parent, p.Lent, err = r.nodes.Caller(ctx, p.Caller, r.said); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -192,7 +192,7 @@ func (r *Reader) stepAt(ctx context.Context, at dag.Hash) (flow.Step, error) {
 
 // flowStep returns a step as package flow sees it.
 func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error) {
-	text, err := r.nodes.Text(ctx, s.State.Content)
+	text, err := r.said(ctx, s.State)
 	if err != nil {
 		return flow.Step{}, err
 	}
@@ -212,8 +212,24 @@ func (p *Position) InPlan(role string) bool {
 	return p.Def.Roles[role].Plan || p.Def.ActionID() != ""
 }
 
-// PathEnd reads how a path ended, and also returns its own steps, oldest first.
+// said returns the text of a step as routes see it.
+func (r *Reader) said(ctx context.Context, s *thread.State) (string, error) {
+	if r.AsRecorded {
+		return r.nodes.Text(ctx, s.Content)
+	}
+	return r.nodes.Said(ctx, s)
+}
+
+// PathEnd reads how a path ended, with its text as recorded. It also returns the path's own steps, oldest first.
 func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, []thread.Step, error) {
+	return r.pathEnd(ctx, p, func(ctx context.Context, s *thread.State) (string, error) {
+		return r.nodes.Text(ctx, s.Content)
+	})
+}
+
+// pathEnd is PathEnd with a text of said.
+func (r *Reader) pathEnd(ctx context.Context, p store.Thread, said func(context.Context, *thread.State) (string, error)) (
+	thread.PathEnd, []thread.Step, error) {
 	end := thread.PathEnd{Row: p}
 	var own []thread.Step
 	for s, err := range r.nodes.Walk(ctx, p.Head) {
@@ -238,7 +254,7 @@ func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 				instance = d.Instance
 			}
 			end.Text = outcome(instance, end.Meta)
-		} else if end.Text, err = r.nodes.Text(ctx, s.State.Content); err != nil {
+		} else if end.Text, err = said(ctx, s.State); err != nil {
 			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
 		}
 	}
@@ -257,7 +273,7 @@ func (r *Reader) results(ctx context.Context, s *thread.State) (map[string]flow.
 		result := flow.PathResult{Status: string(p.Status), Failure: string(failures[p.ID])}
 		if p.Status != store.Cancelled {
 			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork, Join: s.Role}}
-			end, _, err := r.PathEnd(ctx, row)
+			end, _, err := r.pathEnd(ctx, row, r.said)
 			if err != nil {
 				return nil, err
 			}

@@ -1,6 +1,8 @@
 package record_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -246,6 +248,38 @@ func TestACloneFollowsStepsOfItsOwn(t *testing.T) {
 	}
 	if clone.Visits["critic"] != 1 || clone.Main != "critic" {
 		t.Errorf("the clone did not: %v, %q", clone.Visits, clone.Main)
+	}
+}
+
+// A call that ended in a join of before schema 9 repeats its pointer, whose step is not the caller's.
+func TestRoutesSeeTheWordsOfOlderJoins(t *testing.T) {
+	c := newChain(t)
+	c.pointing = true
+	fork := c.step(c.begin("C"), "writer", "forks", "x")
+	left := c.step(c.path(fork, "split", "gathered", "a", 1), "left", "done", "left words")
+	right := c.step(c.path(fork, "split", "gathered", "b", 1), "right", "done", "right words")
+	child := c.join(fork, "gathered", left, right)
+	s, err := c.nodes.State(t.Context(), child.Head)
+	c.must(err)
+	text, err := c.nodes.Text(t.Context(), s.Content)
+	c.must(err)
+	calls := func(row store.Thread) store.Thread {
+		return c.append(row, thread.Draft{Role: "writer", Meta: json.RawMessage(`{"$status":"done"}`), Text: text,
+			ChildThread: child.Head})
+	}
+	called := calls(c.begin("T"))
+	outer := c.step(c.begin("U"), "writer", "forks", "x")
+	joined := c.join(outer, "gathered", c.step(c.path(outer, "split", "gathered", "a", 1), "left", "done", "main"),
+		calls(c.path(outer, "split", "gathered", "b", 1)))
+	for _, asRecorded := range []bool{false, true} {
+		c.record.AsRecorded = asRecorded
+		last := c.position(joined).Last[0]
+		for name, got := range map[string]string{"call": c.position(called).Last[0].Body, "join": last.Body,
+			"path": last.Paths["b"].Text} {
+			if strings.Contains(got, "left words") == asRecorded {
+				t.Errorf("as recorded %t: the %s says %q", asRecorded, name, got)
+			}
+		}
 	}
 }
 

@@ -26,6 +26,9 @@ import (
 
 // A Reader reads positions. Methods may be called concurrently.
 type Reader struct {
+	// AsRecorded means that routes see the pointers of joins of before schema 9, as in a replay. Set it first.
+	AsRecorded bool
+
 	nodes *thread.Reader
 	rows  store.Index
 

@@ -20,8 +20,9 @@ const (
 // Caller returns what the prompts of a called thread say about the thread that called it at head:
 // where it is, how to read it, and a digest. The digest contains the caller's task, the meta and
 // the artifacts of its last steps, and the text of the newest one. Callers further up are only
-// named. Caller also returns what the digest says can be read.
-func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Exports, error) {
+// named. said returns the text of a step. Caller also returns what the digest says can be read.
+func (r *Reader) Caller(ctx context.Context, head dag.Hash, said func(context.Context, *State) (string, error)) (
+	string, Exports, error) {
 	var lend Exports
 	fail := func(err error) (string, Exports, error) {
 		return "", Exports{}, fmt.Errorf("read caller %s: %w", head.Short(), err)
@@ -51,11 +52,11 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash) (string, Exports, er
 	for i, s := range steps {
 		form, text := "caller, meta only", cut(string(s.State.Meta), callerMeta)
 		if i == len(steps)-1 {
-			said, err := r.Text(ctx, s.State.Content)
+			words, err := said(ctx, s.State)
 			if err != nil {
 				return fail(err)
 			}
-			form, text = "caller", text+"\n"+cut(said, callerText)
+			form, text = "caller", text+"\n"+cut(words, callerText)
 		}
 		b.WriteByte('\n')
 		for _, p := range fence(s, form, whole(text, dag.Hash{})) {

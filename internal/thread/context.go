@@ -45,6 +45,9 @@ type Prompt struct {
 	// OtherRole means that the session is another role's: it has the conversation, but not this role
 	// and its contract.
 	OtherRole bool
+	// AsRecorded means that joins of before schema 9, and calls that returned one, keep their pointers:
+	// a replay is told what the task was.
+	AsRecorded bool
 	// Questions are the questions that human steps answered, by the step before the answer.
 	Questions map[dag.Hash]string
 }

@@ -57,7 +57,7 @@ func (d JoinDraft) section(p PathEnd, follows bool) string {
 	return text
 }
 
-// Said returns the text of a step for people. It is the recorded one, but where a join, or a call
+// Said returns the text of a step for who does not read the step before it: the recorded one, but where a join, or a call
 // that returned one, was recorded with a pointer, it has the words that this points to.
 func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 	text, err := r.Text(ctx, s.Content)
@@ -80,7 +80,7 @@ func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 
 // Points reports whether the text of a step is that of a join that was recorded with a pointer.
 func (r *Reader) Points(ctx context.Context, s *State) (bool, error) {
-	d, text, err := r.followed(ctx, s)
+	d, text, err := r.followed(ctx, s, func(ctx context.Context, s *State) (string, error) { return r.Text(ctx, s.Content) })
 	if err != nil || d == nil {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (r *Reader) Briefly(ctx context.Context, s *State) (string, error) {
 
 // briefly is Briefly, and also returns the text for a prompt that does not have the step before.
 func (r *Reader) briefly(ctx context.Context, s *State) (brief, alone string, err error) {
-	d, text, err := r.followed(ctx, s)
+	d, text, err := r.followed(ctx, s, r.Said)
 	if err != nil || d == nil || d.text(s.follows(), s.Fork) != text {
 		return "", "", err
 	}
@@ -119,17 +119,18 @@ func (s *State) follows() dag.Hash {
 	return s.Ancestors[0]
 }
 
-// followed returns the draft of a join that follows one of its paths, and the recorded text. It
-// returns nil for any other step.
-func (r *Reader) followed(ctx context.Context, s *State) (*JoinDraft, string, error) {
+// followed returns the draft of a join that follows one of its paths, and its text. said returns the
+// text of a step. It returns nil for any other step.
+func (r *Reader) followed(ctx context.Context, s *State, said func(context.Context, *State) (string, error)) (
+	*JoinDraft, string, error) {
 	if s.Role == RoleJoin || s.MainPath() < 0 {
 		return nil, "", nil
 	}
-	text, err := r.Text(ctx, s.Content)
+	text, err := said(ctx, s)
 	if err != nil {
 		return nil, "", err
 	}
-	d, err := r.joinDraft(ctx, s, func(ctx context.Context, s *State) (string, error) { return r.Text(ctx, s.Content) })
+	d, err := r.joinDraft(ctx, s, said)
 	return &d, text, err
 }
 

@@ -68,6 +68,34 @@ func TestJoinsSayTheirWords(t *testing.T) {
 	}
 }
 
+// A prompt has the words of older joins unless the step that has them is before; that of a replay has what
+// is recorded.
+func TestPromptsHaveTheWordsOfOlderJoins(t *testing.T) {
+	for asRecorded, pointers := range map[bool]int{false: 1, true: 3} {
+		c, g, _, _, outer := nested(t, true)
+		a, err := c.r.Assemble(t.Context(), outer.Hash, Prompt{Quota: 4000, Steps: g.row.Steps, AsRecorded: asRecorded})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, said := range []string{"X was called.", "X says this."} {
+			if strings.Contains(a.Text, said) == asRecorded {
+				t.Errorf("as recorded %t: %q in\n%s", asRecorded, said, a.Text)
+			}
+		}
+		if n := strings.Count(a.Text, pointer); n != pointers {
+			t.Errorf("as recorded %t: %d pointers, want %d:\n%s", asRecorded, n, pointers, a.Text)
+		}
+		obj, _, err := a.Keep(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.commit([]store.Object{obj}, g.row, g.row.State())
+		if got, err := c.r.Prompt(t.Context(), obj.Hash); err != nil || got != a.Text {
+			t.Errorf("the prompt reads %q: %v", got, err)
+		}
+	}
+}
+
 // An agent may say the very words of the pointer.
 func TestJoinQuotesThePointer(t *testing.T) {
 	c := newChain(t)

@@ -33,9 +33,17 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rend
 	if same && s.rendition != nil {
 		return s.rendition, nil
 	}
-	text, err := r.Text(ctx, s.State.Content)
+	recorded, err := r.Text(ctx, s.State.Content)
 	if err != nil {
 		return nil, err
+	}
+	text, err := r.Said(ctx, s.State)
+	if err != nil {
+		return nil, err
+	}
+	asRecorded := text != recorded && t.prompt.AsRecorded
+	if asRecorded {
+		text, same = recorded, false
 	}
 	meta := ""
 	if !t.prompt.Conversation { // the question of a conversation is always the same
@@ -50,15 +58,21 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rend
 		return nil, err
 	}
 	beside.text = why + beside.text
-	said := render(s.Step, meta, question, beside, whole(text, s.State.Content))
+	piecesOf := func(text string) []piece {
+		if text == recorded {
+			return []piece{whole(text, s.State.Content)}
+		}
+		return changed(recorded, text, s.State.Content)
+	}
+	said := render(s.Step, meta, question, beside, piecesOf(text)...)
 	brief, alone, err := r.briefly(ctx, s.State)
 	if err != nil {
 		return nil, err
 	}
-	if brief != "" {
-		said.brief = render(s.Step, meta, question, beside, changed(text, brief, s.State.Content)...)
+	if brief != "" && !asRecorded {
+		said.brief = render(s.Step, meta, question, beside, piecesOf(brief)...)
 		beside.exports.Chains = append(slices.Clip(beside.exports.Chains), Chain{s.parent(), s.State.Fork})
-		said.alone = render(s.Step, meta, question, beside, changed(text, alone, s.State.Content)...)
+		said.alone = render(s.Step, meta, question, beside, piecesOf(alone)...)
 		said.alone.form = FormBrief
 	}
 	if same && beside.text == "" { // references depend on what else the prompt includes
