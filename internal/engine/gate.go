@@ -38,6 +38,10 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	if g.From, err = e.beforeSummary(ctx, c.Row.Head); err != nil {
 		return fail(err)
 	}
+	if d.Question, err = e.asked(ctx, c, d, g.From); err != nil {
+		return fail(err)
+	}
+	g.Question = d.Question
 	if g.Kind == store.GateApproval {
 		// The approval is for continuing from here, with this question in mind.
 		g, err = approval(g, gate.Action{Type: gate.FlowNode},
@@ -59,6 +63,27 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 		return e.block(ctx, c, gateReason(standing))
 	}
 	return e.passed(ctx, c, d, standing)
+}
+
+// asked returns the question of a gate as it was asked at from before, perhaps by an older release: a person's answer
+// to it counts.
+func (e *Engine) asked(ctx context.Context, c *threadState, d flow.Gate, from dag.Hash) (string, error) {
+	gates, err := e.gatesOf(ctx, c.Row)
+	if err != nil || !slices.ContainsFunc(gates, func(g store.Gate) bool {
+		return g.From == from && g.Question != d.Question
+	}) {
+		return d.Question, err
+	}
+	older := record.New(e.cfg.Reader, e.cfg.Store)
+	older.AsRecorded = true
+	p, _, err := older.Position(ctx, c.Row)
+	if err != nil {
+		return "", err
+	}
+	if then, ok := p.Next().(flow.Gate); ok {
+		return then.Question, nil
+	}
+	return d.Question, nil
 }
 
 // approval returns g as a gate that asks whether one exact action may be taken.

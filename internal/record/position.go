@@ -228,8 +228,8 @@ func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, [
 }
 
 // pathEnd is PathEnd with a text of said.
-func (r *Reader) pathEnd(ctx context.Context, p store.Thread, said func(context.Context, *thread.State) (string, error)) (
-	thread.PathEnd, []thread.Step, error) {
+func (r *Reader) pathEnd(ctx context.Context, p store.Thread,
+	said func(context.Context, *thread.State) (string, error)) (thread.PathEnd, []thread.Step, error) {
 	end := thread.PathEnd{Row: p}
 	var own []thread.Step
 	for s, err := range r.nodes.Walk(ctx, p.Head) {

@@ -321,8 +321,8 @@ func (t *excerpt) fits(said *rendition, pinned bool) bool {
 	return pinned || FitsWhole(t.spent+said.fullSize, t.prompt.Quota)
 }
 
-// fit includes a step in full (a join perhaps in brief) if it fits, otherwise by its meta if that fits in the quota, otherwise
-// not at all.
+// fit includes a step in full (a join perhaps in brief) if it fits, otherwise by its meta if that fits
+// in the quota, otherwise not at all.
 func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
 	form, part, size := said.form, said.full, said.fullSize
 	if !t.fits(said, pinned) {

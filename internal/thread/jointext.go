@@ -57,8 +57,9 @@ func (d JoinDraft) section(p PathEnd, follows bool) string {
 	return text
 }
 
-// Said returns the text of a step for who does not read the step before it: the recorded one, but where a join, or a call
-// that returned one, was recorded with a pointer, it has the words that this points to.
+// Said returns the text of a step for a reader that may not have the step before it: the recorded one,
+// but where a join, or a call that returned one, was recorded with a pointer, it has the words that
+// this points to.
 func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 	text, err := r.Text(ctx, s.Content)
 	if err != nil || !strings.Contains(text, pointer) {
@@ -80,7 +81,9 @@ func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 
 // Points reports whether the text of a step is that of a join that was recorded with a pointer.
 func (r *Reader) Points(ctx context.Context, s *State) (bool, error) {
-	d, text, err := r.followed(ctx, s, func(ctx context.Context, s *State) (string, error) { return r.Text(ctx, s.Content) })
+	d, text, err := r.followed(ctx, s, func(ctx context.Context, s *State) (string, error) {
+		return r.Text(ctx, s.Content)
+	})
 	if err != nil || d == nil {
 		return false, err
 	}
