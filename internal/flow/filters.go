@@ -82,10 +82,7 @@ func standardFilters() filterSet {
 			return decimal(r), nil
 		},
 	})
-	s["capitalize"] = func(s string) string {
-		first, n := utf8.DecodeRuneInString(s)
-		return strings.ToUpper(string(first)[:n]) + strings.ToLower(s[n:])
-	}
+	s["capitalize"] = capitalize
 	for _, name := range []string{"downcase", "upcase"} { // the engine's take an argument
 		fn := s[name].(func(string, string) string)
 		s[name] = func(s string) string { return fn(s, "") }
@@ -297,6 +294,11 @@ func dividedBy(a float64, by any) (any, error) {
 		return a / b, nil
 	}
 	return bindable(math.Floor(a / b)), nil
+}
+
+func capitalize(s string) string {
+	_, n := utf8.DecodeRuneInString(s)
+	return strings.ToUpper(s[:n]) + strings.ToLower(s[n:])
 }
 
 func round(n float64, places func(int) int) float64 {

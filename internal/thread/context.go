@@ -45,9 +45,6 @@ type Prompt struct {
 	// OtherRole means that the session is another role's: it has the conversation, but not this role
 	// and its contract.
 	OtherRole bool
-	// AsRecorded means that joins of before schema 9, and calls that returned one, keep their pointers:
-	// a replay is told what the task was.
-	AsRecorded bool
 	// Questions are the questions that human steps answered, by the step before the answer.
 	Questions map[dag.Hash]string
 }
@@ -57,6 +54,9 @@ type Repeats struct {
 	InRoute  dag.Hash // a step that Route contains in a fuller form, zero for none
 	Told     bool     // Route contains Task
 	Answered bool     // leave out what people said since the last step of an agent: the next prompt has it
+	// AsRecorded means that joins of before schema 9, and calls that returned one, keep their pointers:
+	// a replay is told what the task was.
+	AsRecorded bool
 }
 
 // An Assembled prompt is a text, and what it was assembled from.
