@@ -273,7 +273,7 @@ turns:
 				q = asked
 				return agent.Answer{Approved: approved}, nil
 			}
-			if res = y.works(t, l.agent); !bytes.Contains(res.Output, []byte("unsupported call")) {
+			if res = y.works(t, l.agent); !strings.Contains(string(res.Output), "unsupported call") {
 				break
 			}
 		}
