@@ -73,7 +73,7 @@ func TestJoinsSayTheirWords(t *testing.T) {
 func TestPromptsHaveTheWordsOfOlderJoins(t *testing.T) {
 	for asRecorded, pointers := range map[bool]int{false: 1, true: 3} {
 		c, g, _, _, outer := nested(t, true)
-		a, err := c.r.Assemble(t.Context(), outer.Hash, Prompt{Quota: 4000, Steps: g.row.Steps, AsRecorded: asRecorded})
+		a, err := c.r.Assemble(t.Context(), outer.Hash, Prompt{Quota: 4000, Steps: g.row.Steps, Repeats: Repeats{AsRecorded: asRecorded}})
 		if err != nil {
 			t.Fatal(err)
 		}
