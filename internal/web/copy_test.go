@@ -223,7 +223,7 @@ func TestHostileCopy(t *testing.T) {
 		"md", "txt", "json", "adapter", "cwd", "sandbox", "vendor", "thread", "name"); len(lacks) > 0 {
 		t.Errorf("not shown: %.3000q", lacks)
 	}
-	row := h.run(hostileFlow, s.all("asked"))
+	row := h.run(hostileFlow, s.said("asked"))
 	dir := h.copied(row)
 	h.write(filepath.Join(dir, "shared/reports/r.md"), strings.ReplaceAll(s.all("rep"), "\x00", ""))
 	c, seen := h.openCopy(dir).browse(), shown{}

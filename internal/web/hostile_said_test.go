@@ -112,7 +112,7 @@ func TestHostile(t *testing.T) {
 	seen, c := shown{}, h.controller()
 	for _, s := range sprays(t, maxLeft, 1<<20) {
 		now.Store(&s)
-		row := h.run(hostileFlow, s.all("asked"))
+		row := h.run(hostileFlow, s.said("asked"))
 		dir := task.At(h.dir, row.ID).Path()
 		text := func(s string) string { return strings.ReplaceAll(s, "\x00", "") } // otherwise it is not text
 		h.write(filepath.Join(dir, "shared/reports/r.md"), text(s.all("rep")))
@@ -181,8 +181,8 @@ func TestHostileChat(t *testing.T) {
 	seen := shown{}
 	for _, s := range sprays(t, maxRunningItems/3, 1<<20) {
 		now.Store(&s)
-		row := h.chat(s.all("opened"))
-		b.asks("/api/v1/tasks/"+row.ID+"/resume", string(mustJSON(map[string]string{"text": s.all("tellme")})))
+		row := h.chat(s.said("opened"))
+		b.asks("/api/v1/tasks/"+row.ID+"/resume", string(mustJSON(map[string]string{"text": s.said("tellme")})))
 		<-said
 		eventually(t, "what is being said", func() error {
 			if !strings.Contains(b.get("/chats/"+row.ID).body, fmt.Sprintf(";diff_%d_", s.at+len(s.part)-1)) {

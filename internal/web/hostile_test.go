@@ -85,6 +85,9 @@ func (s spray) each(field string) (out []string) {
 // all returns the payloads as one text.
 func (s spray) all(field string) string { return strings.Join(s.each(field), "\n\n") }
 
+// said returns the payloads as a text that a person can say: one with a NUL is refused.
+func (s spray) said(field string) string { return store.Text(s.all(field)) }
+
 // names returns the payloads as file names.
 func (s spray) names(field string) (out []string) {
 	for _, name := range s.each(field) {
