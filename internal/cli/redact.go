@@ -16,8 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/secret"
 )
 
-// maxRedacted is the length in bytes of the longest text that can be redacted.
-const maxRedacted = 64 << 10
+// maxToRedact is the length in bytes of the longest text that can be redacted.
+const maxToRedact = 64 << 10
 
 func (a *app) redactCmd() *cobra.Command {
 	var yes bool
@@ -42,7 +42,7 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 		Args: exactly(0, "no arguments: the text is read from standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			text, err := a.unwanted()
+			text, err := a.textToRedact()
 			if err != nil {
 				return err
 			}
@@ -66,8 +66,7 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 				redact.Report
 				Files int `json:"files"`
 			}{report, files}, func(out io.Writer) {
-				fmt.Fprintf(out, "redacted %s, %s and %s of %s, and %s\n", count(report.Objects, "object"), count(report.Rows, "row"),
-					count(report.Events, "event"), count(len(report.Tasks), "task"), count(files, "file"))
+				fmt.Fprintf(out, "redacted %s, and %s\n", amount(report), count(files, "file"))
 			})
 		},
 	}
@@ -76,8 +75,8 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 	return cmd
 }
 
-// unwanted reads the text to redact.
-func (a *app) unwanted() (string, error) {
+// textToRedact reads the text to redact.
+func (a *app) textToRedact() (string, error) {
 	var data []byte
 	var err error
 	if isTerminal(a.in) {
@@ -85,14 +84,14 @@ func (a *app) unwanted() (string, error) {
 		data, err = term.ReadPassword(int(a.in.(*os.File).Fd()))
 		fmt.Fprintln(a.err)
 	} else {
-		data, err = io.ReadAll(io.LimitReader(a.in, maxRedacted+2))
+		data, err = io.ReadAll(io.LimitReader(a.in, maxToRedact+2))
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the text to redact: %w", err)
 	}
 	text := strings.TrimSpace(string(data))
-	if n := len(text); n < secret.Least || n > maxRedacted {
-		return "", usagef("the text has %d bytes: want %d to %d, on standard input", n, secret.Least, maxRedacted)
+	if n := len(text); n < secret.Least || n > maxToRedact {
+		return "", usagef("the text has %d bytes: want %d to %d, on standard input", n, secret.Least, maxToRedact)
 	}
 	return text, nil
 }
@@ -103,13 +102,17 @@ func (a *app) confirmRedaction(ctx context.Context, w *workplace, text string) e
 	if err != nil {
 		return err
 	}
-	found := fmt.Sprintf("%s, %s and %s of %s", count(r.Objects, "object"), count(r.Rows, "row"), count(r.Events, "event"),
-		count(len(r.Tasks), "task"))
 	if !isTerminal(a.in) || !isTerminal(os.Stderr) {
-		return usagef("nothing was redacted: %s have the text; confirm with --yes", found)
+		return usagef("nothing was redacted: %s have the text; confirm with --yes", amount(r))
 	}
-	if !a.ask(found + " have the text. Redact them, and the files of tasks and agents?") {
+	if !a.ask(amount(r) + " have the text. Redact them, and the files of tasks and agents?") {
 		return usagef("nothing was redacted")
 	}
 	return nil
+}
+
+// amount says how much has the text.
+func amount(r redact.Report) string {
+	return fmt.Sprintf("%s, %s and %s of %s", count(r.Objects, "object"), count(r.Rows, "row"), count(r.Events, "event"),
+		count(len(r.Tasks), "task"))
 }

@@ -2,7 +2,6 @@ package redact
 
 import (
 	"bytes"
-
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -60,32 +59,35 @@ func find(ctx context.Context, cfg Config) (*found, error) {
 	for _, t := range threads {
 		taskOf[t.ID] = t.Task
 	}
-	for _, step := range []func(context.Context, []store.Thread, map[string]string) error{f.inObjects, f.inRows, f.inEvents} {
-		if err := step(ctx, threads, taskOf); err != nil {
-			return nil, err
-		}
+	if err := f.inObjects(ctx, taskOf); err != nil {
+		return nil, err
+	}
+	if err := f.inRows(ctx, threads, taskOf); err != nil {
+		return nil, err
+	}
+	if err := f.inEvents(ctx); err != nil {
+		return nil, err
 	}
 	return f, nil
 }
 
-// inObjects finds objects, and the tasks that reach them.
-func (f *found) inObjects(ctx context.Context, threads []store.Thread, taskOf map[string]string) error {
-	var mu sync.Mutex
-	refs, has := map[dag.Hash][]dag.Hash{}, map[dag.Hash]bool{}
-	seen := map[dag.Hash]bool{}
+// inObjects finds objects, and the tasks that reach them. taskOf has the tasks of threads.
+func (f *found) inObjects(ctx context.Context, taskOf map[string]string) error {
+	var mu sync.Mutex // guards has and refs while objects are scanned
+	has, refs := map[dag.Hash]bool{}, map[dag.Hash][]dag.Hash{}
 	examine := func(o store.Object) error {
 		clean := f.cleaned(o.Kind, o.Data)
-		bad := !bytes.Equal(clean, o.Data)
+		differs := !bytes.Equal(clean, o.Data)
 		var below []dag.Hash
 		if o.Kind == store.Node {
 			below, _ = dag.RefsOf(o.Data) // a damaged node reaches nothing
-			if bad && !sameNode(o.Data, clean) {
+			if differs && !sameNode(o.Data, clean) {
 				return fmt.Errorf("object %s: %w", o.Hash, ErrName)
 			}
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		seen[o.Hash], has[o.Hash], refs[o.Hash] = true, bad, below
+		has[o.Hash], refs[o.Hash] = differs, below
 		return nil
 	}
 	if err := f.cfg.Store.Scan(ctx, examine); err != nil {
@@ -95,7 +97,10 @@ func (f *found) inObjects(ctx context.Context, threads []store.Thread, taskOf ma
 		if err != nil {
 			return err
 		}
-		if !seen[e.Hash] && e.Kind == store.Node {
+		_, scanned := has[e.Hash]
+		switch {
+		case scanned:
+		case e.Kind == store.Node:
 			kept, err := read(ctx, f.cfg.Store, e.Hash)
 			if err != nil {
 				return err
@@ -104,7 +109,7 @@ func (f *found) inObjects(ctx context.Context, threads []store.Thread, taskOf ma
 			if err := examine(store.Object{Hash: e.Hash, Kind: e.Kind, Data: data}); err != nil {
 				return err
 			}
-		} else if !seen[e.Hash] {
+		default:
 			if has[e.Hash], err = f.inBlob(ctx, e.Hash); err != nil {
 				return err
 			}
@@ -241,7 +246,7 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 const eventPage = 1000
 
 // inEvents finds events.
-func (f *found) inEvents(ctx context.Context, _ []store.Thread, _ map[string]string) error {
+func (f *found) inEvents(ctx context.Context) error {
 	for after := int64(0); ; {
 		page, err := f.cfg.Store.Events(ctx, after, store.EventFilter{Limit: eventPage})
 		if err != nil {

@@ -60,32 +60,25 @@ func (s *Set) load() *forms {
 }
 
 // Bytes returns text without keys. It does not change text, and returns it if there are none.
-func (s *Set) Bytes(text []byte) []byte {
-	f := s.load()
-	if f == nil {
-		return text
-	}
-	out, _ := f.replace(text, true, false)
-	return out
-}
+func (s *Set) Bytes(text []byte) []byte { return s.replaced(text, false) }
+
+// EvenBytes is like Bytes, but keeps the length: each byte of a key but line feeds becomes a *.
+func (s *Set) EvenBytes(text []byte) []byte { return s.replaced(text, true) }
 
 // Text is like Bytes.
 func (s *Set) Text(text string) string {
-	f := s.load()
-	if f == nil {
+	if s.Empty() {
 		return text
 	}
-	out, _ := f.replace([]byte(text), true, false)
-	return string(out)
+	return string(s.replaced([]byte(text), false))
 }
 
-// EvenBytes is like Bytes, but keeps the length: each byte of a key but line feeds becomes a *.
-func (s *Set) EvenBytes(text []byte) []byte {
+func (s *Set) replaced(text []byte, even bool) []byte {
 	f := s.load()
 	if f == nil {
 		return text
 	}
-	out, _ := f.replace(text, true, true)
+	out, _ := f.replace(text, true, even)
 	return out
 }
 

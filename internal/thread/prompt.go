@@ -205,10 +205,11 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 		}
 		b.WriteString(text)
 	}
-	if text := b.String(); dag.SumText(text) != p.SHA256 {
+	text := b.String()
+	if dag.SumText(text) != p.SHA256 {
 		return text, fmt.Errorf("%w %s: %w", errParts, p.SHA256, dag.ErrMalformed)
 	}
-	return b.String(), nil
+	return text, nil
 }
 
 var errParts = errors.New("the parts do not hash to")

@@ -18,10 +18,10 @@ type rows struct {
 	attempts []store.Attempt
 	gates    []store.Gate
 	flows    []store.Flow
-	live     map[string]bool // threads that existed at the beginning, by id; nil: not read
-	complete bool            // every task here has all its rows here
-	answers  bool            // every thread here has all its gates here
-	redacted map[string]dag.Hash
+	live     map[string]bool     // threads that existed at the beginning, by id; nil: not read
+	complete bool                // every task here has all its rows here
+	answers  bool                // every thread here has all its gates here
+	redacted map[string]dag.Hash // gates whose texts were redacted, with the hashes by which steps name their answers
 }
 
 // readRows reads every row that can be read.
