@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/jsonrpc"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // asErr is errors.As for the types of this package.
@@ -196,7 +197,7 @@ func isInside(dir, path string) bool {
 // protected reports whether the file at path is never approved by policy.
 func protected(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
-	return err != nil || agent.Protected(filepath.ToSlash(rel))
+	return err != nil || worktree.Protected(filepath.ToSlash(rel))
 }
 
 // toolAsked is a request to call a tool of an MCP server.

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/plait-run/plait/internal/number"
 )
 
 // Limits of one node. Larger or deeper input is refused before it is parsed
@@ -22,8 +24,6 @@ var (
 	ErrTooLarge = errors.New("larger than 8 MiB")
 	// ErrTooDeep is returned for nesting over MaxDepth.
 	ErrTooDeep = errors.New("nested deeper than 64 levels")
-	// ErrNumber is wrapped by the error for a number that the canonical form would change.
-	ErrNumber = errors.New("cannot be kept exactly; write it as a text")
 )
 
 // Canonical returns raw in the form of RFC 8785: no white space, keys in UTF-16
@@ -78,7 +78,7 @@ func checkValue(raw []byte, maxDepth int) error {
 			return explain(raw, err)
 		}
 		if tok.Kind() == '0' {
-			if _, err := Number(tok.String()); err != nil {
+			if _, err := number.Float(tok.String()); err != nil {
 				return within(dec.StackPointer(), err)
 			}
 		}

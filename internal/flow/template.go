@@ -13,6 +13,8 @@ import (
 
 	"github.com/osteele/liquid/expressions"
 	liquidrender "github.com/osteele/liquid/render"
+
+	"github.com/plait-run/plait/internal/number"
 )
 
 // render fills in a template. If strict, a variable that is not in vars is an error.
@@ -128,7 +130,7 @@ type object map[string]any
 func bindable(v any) any {
 	switch v := v.(type) {
 	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < maxExact {
+		if v == math.Trunc(v) && math.Abs(v) < number.MaxExact {
 			return int(v)
 		}
 	case json.Number:

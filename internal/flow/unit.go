@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/plait-run/plait/internal/number"
 )
 
 // A Duration is a span of time. In YAML it is text such as "2h" or "600ms", or a number of
@@ -65,9 +67,6 @@ func ParseDuration(s string) (Duration, error) {
 // A Size is a number of bytes. In YAML it is text such as "8MiB" or a number; in JSON a number.
 type Size int64
 
-// maxExact is the largest integer that every JSON reader keeps exactly.
-const maxExact = 1 << 53
-
 var sizeText = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB|)$`)
 
 // ParseSize reads the YAML form: "8MiB", "512KiB", "1GiB", "100B" or a number of bytes.
@@ -81,7 +80,7 @@ func ParseSize(s string) (Size, error) {
 		return 0, fmt.Errorf("size %q is out of range", s)
 	}
 	f *= map[string]float64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
-	if f >= maxExact {
+	if f >= number.MaxExact {
 		return 0, fmt.Errorf("size %q is out of range", s)
 	}
 	return Size(f), nil

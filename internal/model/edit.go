@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/worktree"
 )
 
 // edit changes a file. It asks a person if the file is protected, or if there is no wall.
@@ -38,7 +39,7 @@ func (t *conversation) edit(c call, a args) (string, bool, error) {
 	if err := t.event(e); err != nil {
 		return "", false, err
 	}
-	protected := p.tree && agent.Protected(filepath.ToSlash(rel))
+	protected := p.tree && worktree.Protected(filepath.ToSlash(rel))
 	if protected || !t.box.Walled && t.req.Access != agent.Full {
 		text := "change " + a.Path
 		if protected {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/git"
 	"github.com/plait-run/plait/internal/store"
@@ -96,7 +95,7 @@ func (t *Trees) Sides(ctx context.Context, paths []store.Thread) ([]thread.Merge
 			return nil, err
 		}
 		for _, name := range changes {
-			if agent.Protected(name) {
+			if Protected(name) {
 				s.Protected = append(s.Protected, validName(name))
 			}
 		}

@@ -17,7 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/number"
 )
 
 // An Error describes a problem at a position in a document. Lines and columns count from 1.
@@ -185,7 +185,7 @@ func Value(n *yaml.Node, depth int) (any, error) {
 // Scalar returns a scalar as nil, a bool, an int64, a float64 or a string. Numbers are those of YAML 1.2, kept as the
 // record keeps those of JSON. It refuses what is another number in YAML 1.1.
 func Scalar(n *yaml.Node) (any, error) {
-	tag, core := n.ShortTag(), number.MatchString(n.Value)
+	tag, core := n.ShortTag(), coreNumber.MatchString(n.Value)
 	switch tag {
 	case "!!null":
 		return nil, nil
@@ -196,10 +196,10 @@ func Scalar(n *yaml.Node) (any, error) {
 		}
 	case "!!int", "!!float":
 		var i int64
-		if core && n.Decode(&i) == nil && i > -maxExact && i < maxExact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
+		if core && n.Decode(&i) == nil && i > -number.MaxExact && i < number.MaxExact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
 			return i, nil
 		}
-		if f, err := dag.Number(n.Value); core && err == nil {
+		if f, err := number.Float(n.Value); core && err == nil {
 			return f, nil
 		}
 		if !core && strings.ContainsAny(n.Value, "0123456789") {
@@ -215,11 +215,8 @@ func Scalar(n *yaml.Node) (any, error) {
 	return n.Value, nil
 }
 
-// number matches the numbers of YAML 1.2 that are the same in YAML 1.1, or no numbers there.
-var number = regexp.MustCompile(`^(?:[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[[:xdigit:]]+)$`)
-
-// maxExact is where float64 begins to leave out integers.
-const maxExact = 1 << 53
+// coreNumber matches the numbers of YAML 1.2 that are the same in YAML 1.1, or no numbers there.
+var coreNumber = regexp.MustCompile(`^(?:[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[[:xdigit:]]+)$`)
 
 func notKept(n *yaml.Node) *Error {
 	return Errorf(n, "number %s cannot be kept exactly; put it in quotes if it is a text", n.Value)

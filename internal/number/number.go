@@ -1,22 +1,31 @@
-package dag
+// Package number says which numbers of a JSON or YAML text can be kept exactly, and as what. It judges them by their
+// value, never by their spelling.
+package number
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// maxInt is where float64 begins to leave out integers.
-const maxInt = 1 << 53
+// MaxExact is where float64 begins to leave out integers.
+const MaxExact = 1 << 53
 
-// Number returns the float64 that a JSON number becomes in canonical form. What counts is the value, not the
+// maxShown is how many bytes of a number an error shows.
+const maxShown = 80
+
+// ErrInexact is wrapped by the error for a number that would change in value.
+var ErrInexact = errors.New("cannot be kept exactly; write it as a text")
+
+// Float returns the float64 that a JSON number becomes in canonical form. What counts is the value, not the
 // spelling: 1e16 and 10000000000000000 are one number. Below 2^53, fractions are rounded as everywhere in
 // JSON. From there on, where rounding would change whole digits, the canonical form must have exactly the value
-// of text. Otherwise the error wraps ErrNumber, as it does for a number so small that it would become 0.
-func Number(text string) (float64, error) {
+// of text. Otherwise the error wraps ErrInexact, as it does for a number so small that it would become 0.
+func Float(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
-	if size := math.Abs(f); err == nil && size > 0 && size < maxInt {
+	if size := math.Abs(f); err == nil && size > 0 && size < MaxExact {
 		return f, nil
 	}
 	if err == nil {
@@ -26,7 +35,10 @@ func Number(text string) (float64, error) {
 			return f, nil
 		}
 	}
-	return 0, fmt.Errorf("number %s %w", clip(text), ErrNumber)
+	if len(text) > maxShown {
+		text = text[:maxShown] + "…"
+	}
+	return 0, fmt.Errorf("number %s %w", text, ErrInexact)
 }
 
 // decimal returns the digits of a number without sign, leading and trailing zeros, and the exponent of the last
