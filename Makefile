@@ -15,14 +15,14 @@ RACE := -race '-gcflags=modernc.org/...=-race=false'
 FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
 PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
 
-# The real Codex that the tests drive; the version is internal/codex.Version.
+# The real Codex that the tests drive; the version is internal/agent/codex.Version.
 CODEX := 0.169.0
 CODEX_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/codex/$(CODEX)
 
-# And the real Claude Code; the version is internal/claude.Version.
+# And the real Claude Code; the version is internal/agent/claude.Version.
 CLAUDE := 2.1.330
 CLAUDE_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/claude/$(CLAUDE)
-# And the real GitHub Copilot, for the Agent Client Protocol; the version is in internal/acp/kinds.go.
+# And the real GitHub Copilot, for the Agent Client Protocol; the version is in internal/agent/acp/kinds.go.
 COPILOT := 1.0.102
 COPILOT_DIR := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/plait/copilot/$(COPILOT)
 # What looks at every page for what people with assistive technology would stumble over; the version is that of the tests.
@@ -78,16 +78,16 @@ race: ## the program's scripts with the race detector too
 	@$(MAKE) --no-print-directory test RACED=all
 
 test-rooms:
-	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v -e /internal/cli -e /internal/web)
+	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $$($(GO) list ./internal/... | grep -v -e /internal/ui/cli -e /internal/ui/web)
 
 test-program:
-	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/cli ./cmd/... ./tools/...
+	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/ui/cli ./cmd/... ./tools/...
 
 test-web:
-	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/web
+	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/ui/web
 
 test-full:
-	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)|$(PAGES)' ./internal/control ./internal/gc ./internal/verify ./internal/web
+	@$(GO) test -json $(TESTFLAGS) -run '$(FULL)|$(PAGES)' ./internal/app/control ./internal/record/gc ./internal/record/verify ./internal/ui/web
 
 test-record:
 	@cd plaitd && $(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) ./postgres ./s3 ./pgtest ./faults
@@ -126,7 +126,7 @@ setup:
 	  npm install --prefix $(AXE_DIR) --no-save --ignore-scripts --no-audit --no-fund axe-core@$(AXE)
 
 # Agents of the Agent Client Protocol that are too large, or too slow, to be tried at each change: name, package, version.
-# The versions are in internal/acp/kinds.go. Scripts among them are run by a Node of their own.
+# The versions are in internal/agent/acp/kinds.go. Scripts among them are run by a Node of their own.
 AGENTS := opencode:opencode-ai:1.18.33 gemini:@google/gemini-cli:0.61.0 qwen:@qwen-code/qwen-code:0.24.4 \
   kimi:@moonshot-ai/kimi-code:2.1.0 codex-acp:@agentclientprotocol/codex-acp:2.6.0 \
   claude-acp:@agentclientprotocol/claude-agent-acp:0.100.0 node:node:22.23.3
@@ -138,7 +138,7 @@ agents: setup ## the real agents that `make test` leaves out: 1.8 GB, and minute
 	  ls $$dir/node_modules/$${rest%%:*}/package.json >/dev/null 2>&1 || \
 	    npm install --prefix $$dir --no-save --no-audit --no-fund $${rest%%:*}@$${rest##*:}; \
 	done
-	PLAIT_AGENTS=1 $(GO) test -count=1 -v -timeout 60m -run TestAgents ./internal/acp
+	PLAIT_AGENTS=1 $(GO) test -count=1 -v -timeout 60m -run TestAgents ./internal/agent/acp
 
 lint: ## gofmt, go.mod tidy, vet, staticcheck: the cheapest first
 	@out=$$(gofmt -l cmd internal tools plaitd); [ -z "$$out" ] || { echo "not gofmt-ed: $$out"; exit 1; }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/s3"
 )

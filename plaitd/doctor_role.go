@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/internal/ui/cli"
 )
 
 // rights are what a role of the server may do with the record.

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/proc"
+	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

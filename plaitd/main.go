@@ -10,9 +10,9 @@ import (
 	"context"
 	"os"
 
-	"github.com/plait-run/plait/internal/cli"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/cli"
-	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

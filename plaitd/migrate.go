@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/plait-run/plait/internal/cli"
+	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/river"
 )

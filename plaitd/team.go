@@ -14,8 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/cli"
-	"github.com/plait-run/plait/internal/dispatch/local"
+	"github.com/plait-run/plait/internal/engine/dispatch/local"
+	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/river"
 	"github.com/plait-run/plait/plaitd/temporal"

@@ -7,8 +7,8 @@ package main
 import (
 	"os"
 
-	"github.com/plait-run/plait/internal/cli"
-	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/ui/cli"
 )
 
 // release is the name of a released binary, set by the linker.

@@ -25,7 +25,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/secret"
+	"github.com/plait-run/plait/internal/sys/secret"
 )
 
 // An Agent makes one attempt.

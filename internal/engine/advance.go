@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // advance commits what build makes of the thread as it is now: the new state, and the batch without the change

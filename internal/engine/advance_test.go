@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/mem"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/testing/housetest"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 // A stubborn store refuses some batches, like one whose rows differ from what it shows.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // An Agenda is what can be done for a task now, and when to look again.

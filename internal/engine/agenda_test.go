@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // a returns a thread of a task that waits for no one.

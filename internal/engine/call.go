@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A called is the child that a thread waits for when its next step is done by another flow.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // step commits batch B: the attempt becomes the step. If the next decision is clear, it includes the next

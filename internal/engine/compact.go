@@ -8,11 +8,11 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // littleTalk is how many times a conversation must fit into its quota for a session to begin anew without a summary.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // AllowAgain records that a person allows attempts which were cut off, and may have acted, to be repeated. That holds

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // ErrInterrupted as the cause of a cancelled context asks Drive and Step to stop the agent

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/mem"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/testing/housetest"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 const tree = `

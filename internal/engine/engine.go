@@ -35,14 +35,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/lock"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/lock"
 )
 
 // A Store is the part of a store that an engine uses.

@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // started returns the events of a thread that begins to run, none if it already runs.

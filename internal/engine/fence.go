@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // fenced is the store of an engine whose threads are each driven under their own lease. What is committed for

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // An inputTarget is the thread that receives a person's input to a task, and the open question there that the

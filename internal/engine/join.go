@@ -6,12 +6,12 @@ import (
 	"io"
 	"strings"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // join commits the step of a decided join whose paths have all ended, or blocks the thread when the

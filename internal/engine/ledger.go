@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A ledger holds the usage of the threads of tasks. A thread's limits bound it together with its paths and all

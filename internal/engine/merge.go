@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // joinFiles merges the files that the paths of a decided join left into the tree of their thread, keeps the

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // maxAskedDiff is how much of a patch a gate shows a person, in bytes. The branches have the whole patch.

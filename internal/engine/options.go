@@ -8,7 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // limitsOf returns the limits of a thread.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // An ownership is the set of threads that one call may touch. A thread has one owner at a time.

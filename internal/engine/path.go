@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // path returns the row of the n-th thread of a path that begins at the fork, and its first objects. A path

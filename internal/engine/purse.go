@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A purse is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit,

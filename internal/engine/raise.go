@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/gate"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A thread that reached a limit of its task asks whether it may have as much again. The

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/housetest"
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
 // wish asks for a task to be resumed.

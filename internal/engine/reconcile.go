@@ -8,10 +8,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Reconcile does what a task needs that takes neither an agent nor files. It applies wishes, decides and

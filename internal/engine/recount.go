@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // The usage that the workers of a team share. The usage of ended attempts is in their rows; running attempts

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Release ends unfinished attempts at those threads of a task that are not being driven, so that another

@@ -3,7 +3,7 @@ package engine
 import (
 	"testing"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A task is released although a person once allowed an attempt, at an earlier head, to be repeated.

@@ -6,10 +6,10 @@ import (
 	"errors"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Player replays a task: it supplies what is recorded of it. It may be used concurrently.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A report is sent when a goroutine has driven a thread as far as it can. The goroutine's count in the workload

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/lock"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/lock"
 )
 
 // slotEvery is how often a process looks for a free slot of the machine: a process that frees one has no way to

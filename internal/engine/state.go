@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A threadState is what the engine remembers of a thread between steps. The goroutine that drives the thread

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
 // TestPromptTooLong checks that a prompt that does not fit into a node, since an agent said so much, blocks the

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/plait-run/plait/internal/attempt"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/worktree"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // unanswered returns why a thread must wait for a person, or nil. Either a question of an interrupted agent is

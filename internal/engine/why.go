@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // maxTold is how many threads a reason tells of; of more it tells of the first, and how many the others are.

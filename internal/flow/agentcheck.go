@@ -5,7 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/yamldoc"
+	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
 // CheckAgents reports the agents that roles of a flow name but that are not in known. data is the

@@ -146,7 +146,7 @@ func TestFlowSchemaAcceptsWhatIsShipped(t *testing.T) {
 	var files []string
 	for _, glob := range []string{
 		"../../examples/*.yaml", "builtin/*.yaml", "testdata/v1/.workflows/*.yaml", "testdata/v1/.workflows/*/index.yaml",
-		"../../internal/cli/scaffold.yaml",
+		"../ui/cli/scaffold.yaml",
 	} {
 		found, err := filepath.Glob(glob)
 		if err != nil || len(found) == 0 {

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/yamldoc"
+	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
 // An entry is one key of a mapping, its own or merged by "<<".

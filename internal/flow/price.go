@@ -5,7 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/yamldoc"
+	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
 // A Price is what a model's tokens cost, in US dollars per million tokens, which is millionths of

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/yamldoc"
+	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
 // A Source reads files. Names are slash-separated: the name passed to [Load], and names derived

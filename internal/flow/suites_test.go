@@ -16,8 +16,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/yamldoc"
+	"github.com/plait-run/plait/internal/flow/yamldoc"
+	"github.com/plait-run/plait/internal/record/dag"
 )
 
 // The public suites are not part of this repository. docs/flow-format.md says where they are from, and has the figures

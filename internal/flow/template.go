@@ -14,7 +14,7 @@ import (
 	"github.com/osteele/liquid/expressions"
 	liquidrender "github.com/osteele/liquid/render"
 
-	"github.com/plait-run/plait/internal/number"
+	"github.com/plait-run/plait/internal/sys/number"
 )
 
 // render fills in a template. If strict, a variable that is not in vars is an error.

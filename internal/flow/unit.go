@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/number"
+	"github.com/plait-run/plait/internal/sys/number"
 )
 
 // A Duration is a span of time. In YAML it is text such as "2h" or "600ms", or a number of

@@ -3,10 +3,10 @@ package record
 import (
 	"encoding/json"
 
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // callStatus is the $status of a role whose called thread ended with a status, if the role's schema does not

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/housetest"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/mem"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/testing/housetest"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 const flowFile = `version: 1

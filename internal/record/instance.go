@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Instance returns the instance name of a role in a thread, unique in its task: [a-z0-9][a-z0-9-]{0,62}. If

@@ -8,10 +8,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/plait-run/plait/internal/dag"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Position is the state of a thread that determines its next step.

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
 const endings = `version: 1

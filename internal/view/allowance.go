@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // An Allowance is how much of one of its limits a task has used. Max 0 means no limit.

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A Phrasing is a gate's request in plain words.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // TestAsks compares what gates ask with the sentences that people read.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Controller is the progress of a planned task.

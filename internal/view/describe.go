@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // LastActivity returns what each instance did last. newest are events, newest first.

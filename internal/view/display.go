@@ -3,7 +3,7 @@ package view
 import (
 	"cmp"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A DisplayState is the state of a task, or of a part of one, as people see it.

@@ -3,7 +3,7 @@ package view
 import (
 	"testing"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 func TestDisplay(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // An Envelope is the one JSON document that --json prints, and the body of an API response.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A GateFeed follows the gates that match a filter.

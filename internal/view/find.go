@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // Newest names the newest task of the workspace; "last~1" is the one before it.

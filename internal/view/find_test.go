@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 

@@ -9,8 +9,8 @@ import (
 	"path"
 	"syscall"
 
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A GateFilter selects gates.

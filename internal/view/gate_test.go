@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/gate"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
 )
 

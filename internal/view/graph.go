@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Graph is a flow as nodes and edges.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 

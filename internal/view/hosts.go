@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A Host is a machine that runs, or ran, agents of tasks that have not ended.

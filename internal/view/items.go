@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Items decodes an event of type agent.item: the role, and what its agent did. Items of unknown

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // labelsOf returns the label of each thread of a task, which is its place in the task: "api",

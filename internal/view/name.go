@@ -4,7 +4,7 @@ import (
 	"context"
 	"regexp"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Names maps threads to the names that users type; see [Reader.Find]. It reads each task once.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Sentence says what happened in plain words.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // TestEveryEventIsSaid checks that each type of event can be described in words, none of which is JSON.

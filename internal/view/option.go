@@ -1,6 +1,6 @@
 package view
 
-import "github.com/plait-run/plait/internal/store"
+import "github.com/plait-run/plait/internal/record/store"
 
 // What a person can do about something that waits for a person.
 const (

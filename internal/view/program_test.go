@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 func TestProgram(t *testing.T) {

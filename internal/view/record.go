@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/plait-run/plait/internal/event"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A TaskRecord is what the store holds about a task, with lists ordered by id: the source of a

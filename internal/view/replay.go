@@ -1,8 +1,8 @@
 package view
 
 import (
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A Replayed is the result of replaying a task.

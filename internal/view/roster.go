@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // roster returns every instance with an attempt, ordered by the first one.

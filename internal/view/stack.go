@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A Stack is the path from a step up to the top of its task.

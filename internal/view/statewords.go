@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // needsYouWord is DisplayNeedsYou spelled as a command line argument.

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A Step is one step of a thread.

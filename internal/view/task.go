@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // States of a task.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 func TestInstanceStates(t *testing.T) {

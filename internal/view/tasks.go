@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A TaskRow is a task in a list.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // A Timeline is a task along a time axis. It has a lane for each agent and path, with bars for

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // maxTimeline limits the steps of each thread, and the attempts of a task, on its timeline. It

@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A treeReader reads one tree.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/soak"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/soak"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )

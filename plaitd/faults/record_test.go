@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // writers take steps concurrently, each on its own thread and under a lease.

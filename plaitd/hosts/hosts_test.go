@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/internal/testing/soak"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

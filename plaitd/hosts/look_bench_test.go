@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/config"
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/sqlite"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )

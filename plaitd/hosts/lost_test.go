@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )

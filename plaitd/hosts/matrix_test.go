@@ -16,11 +16,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine"
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/soak"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/soak"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

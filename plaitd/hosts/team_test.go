@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

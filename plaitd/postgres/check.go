@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/dag"
+	"github.com/plait-run/plait/internal/record/dag"
 )
 
 // checks are queries whose every result is a line about something wrong.

@@ -3,8 +3,8 @@ package postgres
 import (
 	"slices"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // groupOf combines several changes into one group.

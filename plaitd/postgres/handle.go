@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/proc"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // A handle is a process that has the store open.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 

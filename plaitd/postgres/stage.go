@@ -16,8 +16,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/dag"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // inline is the size up to which a staged blob is kept in its row.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/plait-run/plait/internal/soak"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/storetest"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/soak"
+	"github.com/plait-run/plait/internal/testing/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 	"github.com/plait-run/plait/plaitd/s3"

@@ -29,7 +29,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 )
 
 // Schema is the default schema of the tables.

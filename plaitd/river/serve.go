@@ -16,8 +16,8 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/plait-run/plait/internal/dispatch"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // reconcileArgs is a look at a task.

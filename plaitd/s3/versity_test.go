@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/internal/testing/soak"
 	"github.com/plait-run/plait/plaitd/s3"
 	"github.com/plait-run/plait/plaitd/s3/s3test"
 )

@@ -9,7 +9,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 )
 
 // Names that Temporal stores. Code that would replay a running workflow differently gets new types, and its

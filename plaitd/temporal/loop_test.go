@@ -20,7 +20,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 )
 
 var patient = loop{

@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/plait-run/plait/internal/dispatch"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // Serve polls for what the host can do until ctx ends, and returns once all calls have ended. While Temporal is

@@ -17,8 +17,8 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/plait-run/plait/internal/dispatch"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // works is work done by its functions.

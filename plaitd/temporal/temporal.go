@@ -21,7 +21,7 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
 
-	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 )
 
 // Config says where Temporal is, and how patient the engine is.

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
 )
 
 // Flows with one program: it answers, or it asks first.

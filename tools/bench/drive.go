@@ -6,13 +6,13 @@ import (
 	"os"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/attempt"
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/housetest"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
 // newEngine returns an engine with a single agent for all, and no desks.

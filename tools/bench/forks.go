@@ -7,8 +7,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/store"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // forksAndCalls measures fork+join and a call, relative to steps of one thread in

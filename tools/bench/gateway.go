@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/gateway"
+	"github.com/plait-run/plait/internal/agent/gateway"
 )
 
 // What a model's server streams: an answer in pieces, then its end.

@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/plait-run/plait/internal/store/sqlite"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
 )
 
 func main() {

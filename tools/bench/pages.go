@@ -16,11 +16,11 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 
-	"github.com/plait-run/plait/internal/control"
-	"github.com/plait-run/plait/internal/event"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/task"
-	"github.com/plait-run/plait/internal/web"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/ui/web"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // openPages is how many pages are open while commits are counted.
@@ -46,7 +46,7 @@ func (b *bench) pages(ctx context.Context) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	c := control.New(control.Config{Store: s, Home: dir, Settings: (&player{}).settings(), Agent: (&player{}).agent})
-	srv := web.New(web.Config{Store: s, Control: c, Reader: c.Reader(), Dirs: &task.DirWriter{Store: s, Reader: c.Reader()}})
+	srv := web.New(web.Config{Store: s, Control: c, Reader: c.Reader(), Dirs: &taskdir.DirWriter{Store: s, Reader: c.Reader()}})
 	l, err := web.Listen("127.0.0.1:0")
 	if err != nil {
 		stop()

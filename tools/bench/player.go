@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/config"
-	"github.com/plait-run/plait/internal/control"
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/thread"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A turn is what the role work says, how often in a row, and the name under which the

@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/plait-run/plait/internal/gc"
-	"github.com/plait-run/plait/internal/store"
-	"github.com/plait-run/plait/internal/store/sqlite"
-	"github.com/plait-run/plait/internal/thread"
-	"github.com/plait-run/plait/internal/verify"
+	"github.com/plait-run/plait/internal/record/gc"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/record/verify"
 )
 
 // stored returns the size of a store's files on disk after the log is folded in.

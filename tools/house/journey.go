@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"go/ast"
 	"go/types"
+	"path"
 	"strconv"
 	"strings"
+
+	"github.com/plait-run/plait/internal/testing/rooms"
 )
 
 // A journey is a reader's path through the code, function by function.
@@ -23,7 +26,7 @@ type hop struct {
 	name    string   // room.Function or room.Type.Method
 	apart   bool     // not called, but waiting for news in the record
 	through []string // fields or variables that hold the function, innermost first
-	room    string
+	room    rooms.Room
 	fn      *types.Func
 	body    *ast.BlockStmt
 	info    *types.Info
@@ -135,14 +138,14 @@ func newWalker(h *house) *walker {
 		if !ok {
 			return
 		}
-		name := p.dir + "."
+		name := path.Base(p.dir) + "."
 		if recv := fn.Signature().Recv(); recv != nil {
 			if of := element(recv.Type()); of != nil {
 				name += of.Obj().Name() + "."
 			}
 		}
 		name += fn.Name()
-		w.functions[name] = hop{name: name, room: p.room(), fn: fn, body: f.Body, info: p.info}
+		w.functions[name] = hop{name: name, room: p.room, fn: fn, body: f.Body, info: p.info}
 	})
 	return w
 }
@@ -200,8 +203,6 @@ func (w *walker) follow(j *journey) {
 		h := &j.hops[i]
 		found, ok := w.functions[h.name]
 		if !ok {
-			dir, _, _ := strings.Cut(h.name, ".")
-			h.room = roomOf(dir)
 			wrong(*h, "does not exist")
 		}
 		h.fn, h.body, h.info = found.fn, found.body, found.info
@@ -212,7 +213,7 @@ func (w *walker) follow(j *journey) {
 			continue
 		}
 		if from := j.hops[i-1].room; from != h.room {
-			j.changes = append(j.changes, from+" → "+h.room)
+			j.changes = append(j.changes, from.Name+" → "+h.room.Name)
 		}
 		if !ok || h.apart {
 			continue
@@ -226,7 +227,7 @@ func (w *walker) follow(j *journey) {
 		}
 		if at < 0 {
 			wrong(*h, "is named by no hop before it")
-		} else if from := j.hops[at]; w.above(h.room, from.room) {
+		} else if from := j.hops[at]; above(h.fn.Pkg(), from.fn.Pkg()) {
 			j.up = append(j.up, from.name+" → "+h.name)
 		}
 	}

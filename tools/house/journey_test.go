@@ -50,7 +50,6 @@ func build() *engine.Engine { return engine.New(engine.Config{Make: agent}) }
 
 func agent() {}
 `}})
-	h.doors = map[string][]string{"engine": {"store"}, "cli": {"engine", "store"}}
 	return h
 }
 

@@ -18,7 +18,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 
-	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/record/event"
 )
 
 //go:embed journeys.txt

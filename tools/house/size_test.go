@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/event"
+	"github.com/plait-run/plait/internal/record/event"
+
+	"github.com/plait-run/plait/internal/testing/rooms"
 )
 
 func TestCodeLines(t *testing.T) {
@@ -34,13 +36,17 @@ func TestCodeLines(t *testing.T) {
 }
 
 func TestSizes(t *testing.T) {
-	h := &house{lines: map[string]int{"engine": 5, "control": 7, "dag": 9}}
+	h := &house{lines: map[rooms.Room]int{
+		{Folder: "engine", Name: "engine"}: 5, {Folder: "engine", Name: "gate"}: 6, {Folder: "app", Name: "control"}: 7,
+		{Folder: "record", Name: "dag"}: 9,
+	}}
 	got := map[string]int{}
 	for _, m := range sizes(h) {
 		got[m.what] = m.now
 	}
 	want := map[string]int{
-		"lines of code": 21, "  engine": 5, "  control": 7, "  dag": 9, "engine+control+record+attempt+worktree+notes": 12,
+		"lines of code": 27, "  engine": 11, "    engine": 5, "    gate": 6, "  app": 7, "    control": 7, "  record": 9, "    dag": 9,
+		"engine+app": 18,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -75,7 +81,7 @@ func TestLargeStructs(t *testing.T) {
 		"type Object struct {\n" + fields(maxFields+1, "`json:\"f\"`") + "}\n" +
 		"func f() {\n\ttype local struct {\n" + fields(maxFields+2, "") + "\t}\n}\n"
 	rows := strings.Replace(structs, "package p", "package store", 1)
-	h := build(t, source{"p", []string{structs}}, source{"store", []string{rows}})
+	h := build(t, source{"p", []string{structs}}, source{"record/store", []string{rows}})
 	var names []string
 	m := largeStructs(h)
 	for _, line := range m.list {
@@ -125,9 +131,8 @@ type Unused struct{ D func() }
 
 func TestEventLiterals(t *testing.T) {
 	src := "\n\n// task.ended\nvar a, b, c = \"task.ended\", `task.ended`, \"the task.ended\"\n"
-	h := build(t, source{"event", []string{"package event" + src}}, source{"view", []string{"package view" + src}},
+	h := build(t, source{"record/event", []string{"package event" + src}}, source{"view", []string{"package view; import _ \"record/event\"" + src}},
 		source{"codex", []string{"package codex" + src}})
-	h.doors = map[string][]string{"event": {"store"}, "view": {"event"}, "codex": {"agent"}}
 	m := eventLiterals(h, []string{"task.created", "task.ended"})
 	want := []string{`view/0.go:4 "task.ended"`, "view/0.go:4 `task.ended`"}
 	if diff := cmp.Diff(want, m.list); diff != "" || m.now != 2 {

@@ -18,38 +18,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-)
 
-// program is the room of the command line, which may import every other.
-const program = "cli"
+	"github.com/plait-run/plait/internal/testing/rooms"
+)
 
 // A house is the source of the product.
 type house struct {
 	root     string
 	fset     *token.FileSet
 	packages []*pkg
-	tools    []*ast.File         // searched for event types only
-	lines    map[string]int      // lines of code by room, of all platforms
-	doors    map[string][]string // the rooms that a room may import
+	tools    []*ast.File        // searched for event types only
+	lines    map[rooms.Room]int // lines of code, of all platforms
+	plan     *rooms.Plan
 }
 
 // A pkg is one package as built on this platform.
 type pkg struct {
 	dir   string // below internal; cmd/NAME for a program
+	room  rooms.Room
 	files []*ast.File
 	info  *types.Info
 	types *types.Package
-}
-
-// room returns the room that a package belongs to.
-func (p *pkg) room() string { return roomOf(p.dir) }
-
-func roomOf(dir string) string {
-	if strings.HasPrefix(dir, "cmd/") {
-		return program
-	}
-	room, _, _ := strings.Cut(dir, "/")
-	return room
 }
 
 // at returns the file and line of a node.
@@ -69,10 +58,10 @@ func load(dir string) (*house, error) {
 		return nil, err
 	}
 	h := &house{root: filepath.Dir(strings.TrimSpace(string(mod))), fset: token.NewFileSet()}
-	if h.lines, err = countRooms(h.root); err != nil {
+	if h.plan, err = rooms.Read(h.root); err != nil {
 		return nil, err
 	}
-	if h.doors, err = readDoors(filepath.Join(h.root, "internal", "rooms", "rooms_test.go")); err != nil {
+	if h.lines, err = countRooms(h.root, h.plan); err != nil {
 		return nil, err
 	}
 	if err := h.parseTools(); err != nil {
@@ -156,7 +145,8 @@ func (h *house) loadPackages() error {
 			return err
 		}
 		im.own[listed.ImportPath] = p.types
-		if p.dir = strings.TrimPrefix(filepath.ToSlash(rel), "internal/"); !isSuite(p.dir) {
+		p.dir = strings.TrimPrefix(filepath.ToSlash(rel), "internal/")
+		if p.room = roomOf(h.plan, filepath.ToSlash(rel)); p.room.Folder != suites {
 			h.packages = append(h.packages, p)
 		}
 	}
@@ -197,42 +187,8 @@ func (s *sources) Import(path string) (*types.Package, error) {
 	return s.rest.Import(path)
 }
 
-// isSuite reports whether a directory contains a test suite that other packages run.
-func isSuite(dir string) bool { return strings.HasSuffix(path.Base(dir), "test") }
-
-// readDoors reads the table of which room may import which.
-func readDoors(file string) (map[string][]string, error) {
-	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	var table *ast.CompositeLit
-	ast.Inspect(f, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok && spec.Names[0].Name == "doors" && len(spec.Values) == 1 {
-			table, _ = spec.Values[0].(*ast.CompositeLit)
-		}
-		return table == nil
-	})
-	if table == nil {
-		return nil, fmt.Errorf("%s has no table of doors", file)
-	}
-	doors := map[string][]string{}
-	for _, row := range table.Elts {
-		kv, ok := row.(*ast.KeyValueExpr)
-		if !ok {
-			continue
-		}
-		room := text(kv.Key)
-		doors[room] = nil
-		doors[program] = append(doors[program], room)
-		if to, ok := kv.Value.(*ast.CompositeLit); ok {
-			for _, e := range to.Elts {
-				doors[room] = append(doors[room], text(e))
-			}
-		}
-	}
-	return doors, nil
-}
+// suites is the folder of what is for tests and tools only.
+const suites = "testing"
 
 // text returns the value of a string literal, and "" for any other expression.
 func text(e ast.Expr) string {
@@ -247,29 +203,29 @@ func text(e ast.Expr) string {
 	return s
 }
 
-// above reports whether room a may import room b, directly or through others.
-func (h *house) above(a, b string) bool {
-	seen := map[string]bool{}
-	var reach func(room string) bool
-	reach = func(room string) bool {
-		if seen[room] {
+// above reports whether package a imports package b, directly or through others.
+func above(a, b *types.Package) bool {
+	seen := map[*types.Package]bool{}
+	var reach func(from *types.Package) bool
+	reach = func(from *types.Package) bool {
+		if seen[from] {
 			return false
 		}
-		seen[room] = true
-		return slices.ContainsFunc(h.doors[room], func(to string) bool { return to == b || reach(to) })
+		seen[from] = true
+		return slices.ContainsFunc(from.Imports(), func(to *types.Package) bool { return to == b || reach(to) })
 	}
-	return a != b && reach(a)
+	return reach(a)
 }
 
 // countRooms counts the lines of code of each room, for all platforms.
-func countRooms(root string) (map[string]int, error) {
-	lines := map[string]int{}
+func countRooms(root string, plan *rooms.Plan) (map[rooms.Room]int, error) {
+	lines := map[rooms.Room]int{}
 	for _, top := range []string{"internal", "cmd"} {
 		err := fs.WalkDir(os.DirFS(root), top, func(name string, d fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
-			if d.IsDir() && (d.Name() == "testdata" || isSuite(name)) {
+			if d.IsDir() && (d.Name() == "testdata" || name == "internal/"+suites) {
 				return fs.SkipDir
 			}
 			if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -279,7 +235,7 @@ func countRooms(root string) (map[string]int, error) {
 			if err != nil {
 				return err
 			}
-			lines[roomOf(strings.TrimPrefix(path.Dir(name), "internal/"))] += codeLines(src)
+			lines[roomOf(plan, path.Dir(name))] += codeLines(src)
 			return nil
 		})
 		if err != nil {
@@ -287,4 +243,12 @@ func countRooms(root string) (map[string]int, error) {
 		}
 	}
 	return lines, nil
+}
+
+// roomOf returns the room of a directory of the repository. A program is one of cmd.
+func roomOf(plan *rooms.Plan, dir string) rooms.Room {
+	if name, ok := strings.CutPrefix(dir, "cmd/"); ok {
+		return rooms.Room{Folder: "cmd", Name: name}
+	}
+	return plan.Of(strings.TrimPrefix(dir, "internal/"))
 }

@@ -7,9 +7,12 @@ import (
 	"go/types"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/testing/rooms"
 )
 
 // A source is one package of a small house: its directory, and its files in order.
@@ -22,7 +25,7 @@ type source struct {
 // directory. The file at index i is called i.go.
 func build(t *testing.T, of ...source) *house {
 	t.Helper()
-	h := &house{fset: token.NewFileSet(), lines: map[string]int{}, doors: map[string][]string{}}
+	h := &house{fset: token.NewFileSet(), plan: &rooms.Plan{Rooms: map[string]map[string][]string{}}}
 	im := &sources{own: map[string]*types.Package{}, rest: importer.Default()}
 	for _, s := range of {
 		files := map[string][]byte{}
@@ -34,6 +37,12 @@ func build(t *testing.T, of ...source) *house {
 			t.Fatal(err)
 		}
 		im.own[s.dir] = p.types
+		folder, name, ok := strings.Cut(s.dir, "/")
+		if !ok {
+			name = folder
+		}
+		h.plan.Rooms[folder] = map[string][]string{name: nil}
+		p.room = h.plan.Of(s.dir)
 		h.packages = append(h.packages, p)
 	}
 	return h
@@ -42,14 +51,16 @@ func build(t *testing.T, of ...source) *house {
 func TestCountRooms(t *testing.T) {
 	root := t.TempDir()
 	for name, src := range map[string]string{
-		"cmd/plait/main.go":                "package main\n\nfunc main() {}\n",
-		"internal/store/store.go":          "package store\n",
-		"internal/store/mem/mem.go":        "package mem\n\nvar a int\n",
-		"internal/store/mem/mem_darwin.go": "package mem\n",
-		"internal/store/mem/mem_test.go":   "package mem\n\nvar b int\n",
-		"internal/store/storetest/run.go":  "package storetest\n",
-		"internal/store/testdata/x.go":     "package x\n",
-		"internal/store/README.md":         "store\n",
+		"cmd/plait/main.go":                   "package main\n\nfunc main() {}\n",
+		"internal/engine/engine.go":           "package engine\n",
+		"internal/record/store/store.go":      "package store\n",
+		"internal/record/store/sqlite/x.go":   "package sqlite\n\nvar a int\n",
+		"internal/testing/mem/mem.go":         "package mem\n\nvar a int\n",
+		"internal/testing/mem/mem_darwin.go":  "package mem\n",
+		"internal/testing/mem/mem_test.go":    "package mem\n\nvar b int\n",
+		"internal/testing/storetest/run.go":   "package storetest\n",
+		"internal/record/store/testdata/x.go": "package x\n",
+		"internal/record/store/README.md":     "store\n",
 	} {
 		name = filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -59,38 +70,32 @@ func TestCountRooms(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := countRooms(root)
+	plan := &rooms.Plan{Rooms: map[string]map[string][]string{"record": {"store": nil}, "engine": {"engine": nil}}}
+	got, err := countRooms(root, plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]int{"cli": 2, "store": 4}, got); diff != "" {
+	want := map[rooms.Room]int{{Folder: "cmd", Name: "plait"}: 2, {Folder: "record", Name: "store"}: 3, {Folder: "engine", Name: "engine"}: 1}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
-func TestDoors(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rooms_test.go")
-	src := `package rooms
-var other = map[string][]string{"x": {"y"}}
-var doors = map[string][]string{"dag": {}, "store": {"dag"}, "engine": {"store"}, "agent": {"dag"}}
-`
-	if err := os.WriteFile(file, []byte(src), 0o644); err != nil {
-		t.Fatal(err)
+func TestAbove(t *testing.T) {
+	packages := build(t, source{"dag", []string{"package dag"}}, source{"agent", []string{"package agent"}},
+		source{"store", []string{`package store; import _ "dag"`}}, source{"engine", []string{`package engine; import _ "store"`}}).packages
+	at := map[string]*types.Package{}
+	for _, p := range packages {
+		at[p.dir] = p.types
 	}
-	doors, err := readDoors(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &house{doors: doors}
 	for _, tt := range []struct {
-		a, b  string
-		above bool
+		a, b string
+		want bool
 	}{
-		{"store", "dag", true}, {"engine", "dag", true}, {"cli", "engine", true}, {"dag", "engine", false},
-		{"engine", "agent", false}, {"engine", "engine", false}, {"engine", "cli", false},
+		{"store", "dag", true}, {"engine", "dag", true}, {"dag", "engine", false}, {"engine", "agent", false}, {"engine", "engine", false},
 	} {
-		if got := h.above(tt.a, tt.b); got != tt.above {
-			t.Errorf("%s is above %s: %t, want %t", tt.a, tt.b, got, tt.above)
+		if got := above(at[tt.a], at[tt.b]); got != tt.want {
+			t.Errorf("%s is above %s: %t, want %t", tt.a, tt.b, got, tt.want)
 		}
 	}
 }

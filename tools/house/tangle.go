@@ -14,7 +14,7 @@ import (
 const manyFiles = 8
 
 // maxBack is, by room, how many references may run against the best order of files.
-var maxBack = map[string]int{"engine": 15, "task": 15}
+var maxBack = map[string]int{"engine": 15, "view/taskdir": 15}
 
 // tangles counts, for each room with many files, the references between files that run
 // against the best order found. A room that can be read from one end to the other has

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/internal/testing/soak"
 )
 
 // A trial is a test of a promise, and how many rounds of it to run: in all, and in one run.
@@ -32,14 +32,14 @@ type trial struct {
 
 // trials are the tests to run, the shortest first. docs/promises.md says what each is for.
 var trials = []trial{
-	{"power cuts", "./internal/store/sqlite", "^TestPowerCuts$", 500, 50, ""}, // each on two file systems
-	{"kills of a store", "./internal/store/sqlite", "^TestKill$", 1000, 100, ""},
-	{"kills of a run", "./internal/cli", "^TestKillAnywhere$", 7000, 250, ""}, // a round is a kill, as in the next two
-	{"kills of a team", "./internal/cli", "^TestKillTeam$", 2800, 150, ""},
-	{"kills of a plan", "./internal/cli", "^TestKillPlan$", 200, 20, ""},
-	{"faults of the disk", "./internal/cli", "^TestFaultsOfTheDisk$", 6000, 300, ""},
-	{"collections beside writers", "./internal/gc", "^TestBesideProcesses$", 10000, 1000, ""},
-	{"hostile agents", "./internal/cli", "^TestHostileAgents$", 20, 1, ""},
+	{"power cuts", "./internal/record/store/sqlite", "^TestPowerCuts$", 500, 50, ""}, // each on two file systems
+	{"kills of a store", "./internal/record/store/sqlite", "^TestKill$", 1000, 100, ""},
+	{"kills of a run", "./internal/ui/cli", "^TestKillAnywhere$", 7000, 250, ""}, // a round is a kill, as in the next two
+	{"kills of a team", "./internal/ui/cli", "^TestKillTeam$", 2800, 150, ""},
+	{"kills of a plan", "./internal/ui/cli", "^TestKillPlan$", 200, 20, ""},
+	{"faults of the disk", "./internal/ui/cli", "^TestFaultsOfTheDisk$", 6000, 300, ""},
+	{"collections beside writers", "./internal/record/gc", "^TestBesideProcesses$", 10000, 1000, ""},
+	{"hostile agents", "./internal/ui/cli", "^TestHostileAgents$", 20, 1, ""},
 	{"sequences on Postgres", "./postgres", "^TestStore$", 5000, 1000, "plaitd"},
 	{"sequences on Postgres with a bucket", "./postgres", "^TestStoreWithBucket$", 5000, 1000, "plaitd"},
 	{"faults of the wire", "./faults", "^TestWire$", 50, 10, "plaitd"}, // each harms every message of a commit

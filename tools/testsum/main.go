@@ -1,6 +1,6 @@
 // Command testsum runs shell commands that print the output of go test -json, -p of them at a time in the given
 // order, and summarizes it: a line for each package, the output of what failed or was skipped, the ten slowest
-// packages and tests, the figures that tests reported (see internal/soak), and last how many tests passed, failed
+// packages and tests, the figures that tests reported (see internal/testing/soak), and last how many tests passed, failed
 // and were skipped. It exits 1 if a test or a command failed or no test ran.
 package main
 
@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/internal/testing/soak"
 )
 
 // slowest is how many packages, and how many tests, are listed with their times.

@@ -12,7 +12,7 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/secret"
+	"github.com/plait-run/plait/internal/sys/secret"
 )
 
 // A Listener receives the events of an agent.

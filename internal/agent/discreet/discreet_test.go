@@ -10,7 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/discreet"
-	"github.com/plait-run/plait/internal/secret"
+	"github.com/plait-run/plait/internal/sys/secret"
 )
 
 const held = "sk-VERYSECRET"

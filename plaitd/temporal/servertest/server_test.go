@@ -15,9 +15,9 @@ import (
 	"go.temporal.io/server/temporaltest"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/plait-run/plait/internal/dispatch"
-	"github.com/plait-run/plait/internal/dispatch/dispatchtest"
-	"github.com/plait-run/plait/internal/soak"
+	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/testing/dispatchtest"
+	"github.com/plait-run/plait/internal/testing/soak"
 	"github.com/plait-run/plait/plaitd/temporal"
 )
 

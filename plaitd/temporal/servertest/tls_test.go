@@ -21,7 +21,7 @@ import (
 	server "go.temporal.io/server/temporal"
 	"go.temporal.io/server/temporaltest"
 
-	"github.com/plait-run/plait/internal/dispatch"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/plaitd/temporal"
 )
 

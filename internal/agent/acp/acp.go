@@ -1,0 +1,176 @@
+// Package acp is the agent kind acp: any agent that speaks the Agent Client Protocol, version 1
+// (https://agentclientprotocol.com), on its standard input and output.
+//
+// It turns session updates into events in one normalised form and a Result. The differences
+// between agents are data: see [Kinds]. Laws:
+//
+//   - The modes and options that control approvals are set after each session/new, load and
+//     resume: some agents begin in a mode that approves automatically.
+//   - Its model is reached through a gateway if the agent can be configured for that: the key
+//     stays with Plait.
+//   - Behind a wall (see package sandbox) the role's access is enforced for everything it runs,
+//     and nothing needs approval. Without a wall each command and each change does, and an
+//     agent that does not ask is not started.
+//   - Each byte of its output is in the desk's logs before it is parsed. Unknown messages are
+//     logged and ignored.
+//   - When Run returns, no process of the attempt is left: agents' children have their own
+//     sessions, and are found by their tag.
+//   - The answer is what an agent submits with the tool deliver; see [Deliver].
+//
+// The client's files and terminals are not offered: an agent uses its own, behind the wall.
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/sandbox"
+)
+
+// A Config is the definition of one agent.
+type Config struct {
+	Kind    string   // the name of one of [Kinds], or ""
+	Command []string // the command line of any other agent
+	Model   string
+	Path    string            // the program, or the directory it was installed to; "" looks for it
+	Dir     string            // relative to the request's directory, inside it
+	Env     map[string]string // additional variables
+	Pass    []string          // names of Plait's own variables to pass to it
+	Write   []string          // directories that it may write beyond the role's access: see agent.Request.Granted
+	Network bool              // its commands may use the network
+	// Endpoint is the base URL of its model's API, with the version; "" for its vendor's own.
+	Endpoint string
+}
+
+// A HostConfig configures a Host.
+type HostConfig struct {
+	sandbox.Config
+	// Deliver is the command line that serves [Deliver], to which the files are appended. Nil:
+	// answers are taken from texts.
+	Deliver []string
+	Grace   time.Duration // how long an agent may take to exit, 0: 2.5 s
+}
+
+// A Host is where agents run. It may be used concurrently.
+type Host struct {
+	cfg HostConfig
+	box *sandbox.Host
+
+	mu       sync.Mutex
+	versions map[string]string // by program
+}
+
+// NewHost returns a host. It only checks what walls need.
+func NewHost(cfg HostConfig) *Host {
+	if cfg.Grace == 0 {
+		cfg.Grace = 2500 * time.Millisecond
+	}
+	return &Host{cfg: cfg, box: sandbox.NewHost(cfg.Config), versions: map[string]string{}}
+}
+
+// An Agent runs one agent of the protocol. It may be used concurrently.
+type Agent struct {
+	host *Host
+	cfg  Config
+	kind Kind
+}
+
+var (
+	_ agent.Continuer  = (*Agent)(nil)
+	_ agent.Instructed = (*Agent)(nil)
+	_ agent.Homed      = (*Agent)(nil)
+	_ agent.Shaper     = (*Agent)(nil)
+)
+
+// Agent checks cfg and returns its agent. It is an error if the program is not installed or
+// cannot reach its model, so that this is found before anything starts.
+func (h *Host) Agent(cfg Config) (*Agent, error) {
+	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
+		return nil, fmt.Errorf("acp agent: dir %q leaves the working tree", cfg.Dir)
+	}
+	kind, err := kindOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if _, err = h.Find(context.Background(), kind, cfg.Path); err != nil {
+		return nil, err
+	}
+	if login := h.Login(kind, cfg); !login.OK {
+		return nil, fmt.Errorf("%s: %s", login.Text, login.Do)
+	}
+	return &Agent{h, cfg, kind}, nil
+}
+
+// Continues reports whether the session was opened in the task's home and can be loaded.
+func (a *Agent) Continues(req agent.Request) bool {
+	if req.Session == "" {
+		return false
+	}
+	info, err := os.Stat(a.mark(req.Home, req.Session))
+	return err == nil && a.kept(req.Home, req.Session) && !(a.kind.LoadsLater && info.ModTime().Truncate(time.Minute).Equal(time.Now().Truncate(time.Minute)))
+}
+
+// kept reports whether the agent has saved a session: one that is killed early has not.
+func (a *Agent) kept(home, session string) bool {
+	if a.kind.Kept == "" {
+		return true
+	}
+	name := strings.ReplaceAll(a.kind.Kept, "{id}", session)
+	if !filepath.IsLocal(name) {
+		return false
+	}
+	dir := a.SessionHome(home)
+	files, err := fs.Glob(os.DirFS(dir), name)
+	return err == nil && slices.ContainsFunc(files, func(file string) bool {
+		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(file)))
+		return err == nil && info.Size() > 0
+	})
+}
+
+// Instructions returns nothing: the user's instructions for an agent are not used.
+func (a *Agent) Instructions() string { return "" }
+
+// SessionHome returns the directory of an agent's own state for a task.
+func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "acp-"+a.kind.Name) }
+
+// Shapes reports whether an answer can be submitted with the tool deliver.
+func (a *Agent) Shapes(schema json.RawMessage) bool {
+	_, err := newDelivery(schema)
+	return len(a.host.cfg.Deliver) > 0 && err == nil
+}
+
+// mark returns the file that records that a session was opened in a home.
+func (a *Agent) mark(home, session string) string {
+	return filepath.Join(a.SessionHome(home), "plait-sessions", strings.Map(func(r rune) rune {
+		if r == '/' || r == '\\' || r == 0 {
+			return '_'
+		}
+		return r
+	}, session))
+}
+
+// Run makes one attempt. See [agent.Agent].
+func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	if ctx.Err() != nil {
+		return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "the attempt was cancelled before it began"}
+	}
+	p, err := a.host.Find(ctx, a.kind, a.cfg.Path)
+	if err != nil {
+		return agent.Result{}, agent.Final("%v", err)
+	}
+	s, err := a.setup(p, a.host.Login(a.kind, a.cfg), req)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	defer s.close()
+	return newConversation(s, req, emit).run(ctx)
+}

@@ -1,0 +1,426 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/sys/jsonrpc"
+	"github.com/plait-run/plait/internal/sys/proc"
+)
+
+const (
+	maxLine   = 64 << 20    // bytes of one line; 0.5 MB was seen
+	startTime = time.Minute // until an agent has a session
+	cancelled = time.Second // for the answer to session/cancel
+	version   = 1           // of the protocol
+	maxFailed = 3           // requests to the model in a row
+	maxOpen   = 64          // requests for permission at once
+	maxTools  = 10_000      // tool calls
+)
+
+// A conversation is one attempt in progress.
+type conversation struct {
+	setup *setup
+	req   agent.Request
+	emit  func(agent.Event) error
+	conn  *jsonrpc.Conn
+
+	ctx      context.Context // ends with the attempt's work
+	stop     context.CancelCauseFunc
+	asking   sync.WaitGroup
+	watchdog *agent.Watchdog
+	logging  sync.Mutex // guards the desk's requests, and logErr
+	logErr   error
+
+	mu       sync.Mutex // guards what follows
+	session  string
+	live     bool            // the prompt was sent: earlier updates are history
+	failed   gateway.Failure // of its model, at the end of its turn
+	lines    int             // of the raw log
+	permits  int             // requests for permission that are not answered
+	updates  updateLog
+	reported agent.Usage // by the last event
+	emitErr  error
+}
+
+// An ending is the outcome of an attempt according to the agent.
+type ending struct {
+	stop  string // its stop reason
+	model string
+	usage agent.Usage
+	err   error
+}
+
+func newConversation(s *setup, req agent.Request, emit func(agent.Event) error) *conversation {
+	return &conversation{setup: s, req: req, emit: emit, updates: newUpdateLog(s), watchdog: agent.NewWatchdog(req.Limits)}
+}
+
+// title returns the agent's name, for people.
+func (t *conversation) title() string { return t.setup.agent.kind.Title }
+
+// Sent logs a message to the agent. An error ends the attempt.
+func (t *conversation) Sent(_ jsonrpc.Message, line []byte) {
+	t.logging.Lock()
+	defer t.logging.Unlock()
+	if t.req.Desk.Requests == nil || t.logErr != nil {
+		return
+	}
+	if _, err := t.req.Desk.Requests.Write(append(slices.Clone(line), '\n')); err != nil {
+		t.logErr = fmt.Errorf("keep what %s is told: %w", t.title(), err)
+		t.stop(t.logErr)
+	}
+}
+
+// run starts the agent, sends the prompt, waits for the answer, and ends the agent.
+func (t *conversation) run(ctx context.Context) (agent.Result, error) {
+	t.ctx, t.stop = context.WithCancelCause(ctx)
+	defer t.stop(nil)
+	stdin, in := io.Pipe()
+	t.conn = jsonrpc.New(in, "2.0")
+	go t.conn.Pump()
+	alive, kill := context.WithCancel(context.Background())
+	defer kill()
+	var res proc.Result
+	var runErr error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		defer t.conn.End()
+		res, runErr = proc.Run(alive, proc.Config{
+			Path: t.setup.path, Args: t.setup.args, Dir: t.setup.dir, Env: t.setup.env, Stdin: stdin, Stdout: t.req.Desk.Raw,
+			Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30, Signals: []syscall.Signal{},
+			Grace: t.setup.agent.host.cfg.Grace, Tag: t.req.Tag, Started: func(pid int, start int64) {
+				if t.req.Started != nil {
+					t.req.Started(agent.Process{PID: pid, Start: start})
+				}
+			},
+		})
+		stdin.Close()
+	}()
+	var watching sync.WaitGroup
+	watching.Go(func() { t.watchdog.Watch(t.ctx, t.stop) })
+	watching.Go(t.giveUp)
+	end := t.converse()
+	t.use(end)
+	why := context.Cause(t.ctx)
+	t.stop(nil)
+	t.closeAgent(over, kill)
+	watching.Wait()
+	t.asking.Wait()
+	var se *proc.StartError
+	switch {
+	case t.emitErr != nil:
+		return agent.Result{}, t.emitErr
+	case errors.As(runErr, &se):
+		return agent.Result{}, agent.Final("%s could not be started: %v", t.title(), se)
+	case runErr != nil:
+		return agent.Result{}, fmt.Errorf("run %s: %w", t.title(), runErr)
+	case t.logErr != nil:
+		return agent.Result{}, t.logErr
+	}
+	return t.outcome(ctx, why, end, res)
+}
+
+// errTooMuch is why an attempt ends that would need too much memory.
+var errTooMuch = errors.New("too much at once")
+
+// errFailing is why an attempt ends after repeated failures of the model.
+var errFailing = errors.New("the model fails")
+
+// giveUp ends the attempt after several failed requests in a row: agents retry for minutes, each
+// in its own way.
+func (t *conversation) giveUp() {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for t.setup.failed().Times < maxFailed {
+		select {
+		case <-t.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+	t.stop(errFailing)
+}
+
+// use emits the usage if it has grown.
+func (t *conversation) use(end ending) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if used := t.used(end); used != t.reported {
+		t.reported = used
+		t.send([]agent.Event{{Kind: agent.EventUsage, Usage: &used}})
+	}
+}
+
+// closeAgent ends the agent by closing its input, or by killing everything with its tag.
+func (t *conversation) closeAgent(over <-chan struct{}, kill func()) {
+	t.conn.HangUp()
+	if !t.setup.agent.kind.Stays {
+		select {
+		case <-over:
+		case <-time.After(t.setup.agent.host.cfg.Grace):
+		}
+	}
+	kill()
+	<-over
+}
+
+// converse opens the session and sends the prompt.
+func (t *conversation) converse() (end ending) {
+	starting, done := context.WithTimeout(t.ctx, startTime)
+	defer done()
+	if end.err = t.open(starting); end.err != nil {
+		return end
+	}
+	t.mu.Lock()
+	t.live = true
+	t.mu.Unlock()
+	prompt := t.req.Prompt
+	if t.setup.delivery != nil {
+		prompt += deliverNote
+	}
+	if end = t.prompt(prompt); end.err == nil && end.stop == "end_turn" && t.answerMissing() {
+		more := t.prompt(deliverAgain) // once
+		more.usage = add(end.usage, more.usage, t.setup.agent.kind.Usage)
+		end = more
+	}
+	return end
+}
+
+// answerMissing reports whether a structured answer was required, and was neither submitted nor written
+// as an object.
+func (t *conversation) answerMissing() bool {
+	if t.setup.delivery == nil || t.setup.delivery.submitted() {
+		return false
+	}
+	if answer := t.updates.answer; strings.HasPrefix(answer, "---\n") && strings.Contains(answer, "\n---\n") {
+		return false // front matter, which is checked after the attempt
+	}
+	_, err := frontMatter([]byte(t.updates.answer), "")
+	return err != nil
+}
+
+// An opened session, as reported by the agent.
+type opened struct {
+	SessionID string `json:"sessionId"`
+	Modes     struct {
+		Available []struct {
+			ID string `json:"id"`
+		} `json:"availableModes"`
+	} `json:"modes"`
+	Options []struct {
+		ID string `json:"id"`
+	} `json:"configOptions"`
+	Models struct {
+		Current string `json:"currentModelId"`
+	} `json:"models"`
+}
+
+// open initialises the connection, opens or loads the session, and sets its mode.
+func (t *conversation) open(ctx context.Context) error {
+	var agentIs struct {
+		Version      int `json:"protocolVersion"`
+		Capabilities struct {
+			Load    bool `json:"loadSession"`
+			Session struct {
+				Resume json.RawMessage `json:"resume"`
+			} `json:"sessionCapabilities"`
+		} `json:"agentCapabilities"`
+	}
+	if err := t.conn.Call(ctx, t, "initialize", map[string]any{
+		"protocolVersion": version, "clientCapabilities": map[string]any{},
+		"clientInfo": map[string]any{"name": "plait", "title": "Plait", "version": "1"},
+	}, &agentIs); err != nil {
+		return err
+	}
+	if agentIs.Version != version {
+		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
+	}
+	a := t.setup.agent
+	params := map[string]any{"cwd": t.setup.dir, "mcpServers": t.setup.delivery.servers(a.kind, a.host.cfg.Deliver)}
+	method := "session/new"
+	if t.req.Session != "" {
+		params["sessionId"] = t.req.Session
+		switch {
+		case len(agentIs.Capabilities.Session.Resume) > 0:
+			method = "session/resume"
+		case agentIs.Capabilities.Load:
+			method = "session/load"
+		default:
+			return agent.Final("%s cannot continue a session", t.title())
+		}
+	}
+	var o opened
+	if err := t.conn.Call(ctx, t, method, params, &o); err != nil {
+		return err
+	}
+	if t.req.Session != "" {
+		o.SessionID = t.req.Session
+	}
+	if o.SessionID == "" {
+		return fmt.Errorf("%s opened a session without a name", t.title())
+	}
+	t.mu.Lock()
+	t.session, t.updates.model = o.SessionID, o.Models.Current
+	t.mu.Unlock()
+	if err := t.setMode(ctx, o); err != nil {
+		return err
+	}
+	if err := a.known(t.req, o.SessionID); err != nil {
+		return err
+	}
+	if t.req.Opened != nil {
+		t.req.Opened(o.SessionID)
+	}
+	return nil
+}
+
+// setMode sets how the agent asks for approval. A failure is an error: the agent would decide for
+// itself when to ask.
+func (t *conversation) setMode(ctx context.Context, o opened) error {
+	set := t.setup.setting
+	if set.Mode != "" {
+		if err := t.conn.Call(ctx, t, "session/set_mode", map[string]any{"sessionId": o.SessionID, "modeId": set.Mode}, nil); err != nil {
+			return fmt.Errorf("set the mode %s: %w", set.Mode, err)
+		}
+	}
+	for name, value := range set.Options {
+		if err := t.conn.Call(ctx, t, "session/set_config_option", map[string]any{
+			"sessionId": o.SessionID, "configId": name, "value": value}, nil); err != nil {
+			return fmt.Errorf("set the option %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// prompt sends a prompt and waits for the end of the turn. If the attempt must end, the agent is
+// told to cancel, and has a second to do so.
+func (t *conversation) prompt(text string) (end ending) {
+	var r struct {
+		Stop  string       `json:"stopReason"`
+		Usage *tokenCounts `json:"usage"`
+	}
+	answered := make(chan error, 1)
+	patient, leave := context.WithCancel(context.WithoutCancel(t.ctx))
+	defer leave()
+	go func() {
+		answered <- t.conn.Call(patient, t, "session/prompt", map[string]any{
+			"sessionId": t.session, "prompt": []any{map[string]any{"type": "text", "text": text}}}, &r)
+	}()
+	select {
+	case end.err = <-answered:
+	case <-t.ctx.Done():
+		t.conn.Notify(t, "session/cancel", map[string]any{"sessionId": t.session}) // the response says the rest
+		select {
+		case end.err = <-answered:
+		case <-time.After(cancelled):
+			end.err = context.Cause(t.ctx)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.send(t.updates.flush())
+	t.send(t.updates.refusals())
+	t.failed = t.setup.failed() // without its own requests after the turn
+	end.stop, end.model, end.usage = r.Stop, t.updates.model, t.updates.used
+	if r.Usage != nil {
+		end.usage = r.Usage.usage(t.setup.agent.kind.Usage)
+	}
+	return end
+}
+
+// line handles a line that was logged already.
+func (t *conversation) line(line []byte, cut bool) error {
+	t.watchdog.Active()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines++
+	m, ok := jsonrpc.Read(line)
+	if cut || !ok {
+		return nil
+	}
+	switch {
+	case m.IsResponse():
+		t.conn.Resolve(m)
+	case m.IsRequest():
+		t.answer(m)
+	case m.Method == "session/update" && t.live:
+		t.send(t.updates.update(m.Params, t.lines))
+	}
+	if len(t.updates.tools) > maxTools {
+		t.updates.tools = map[string]*tool{}
+		t.stop(errTooMuch)
+	}
+	t.watchdog.SetTools(len(t.updates.working))
+	return t.emitErr
+}
+
+// send emits events. t.mu is held.
+func (t *conversation) send(events []agent.Event) {
+	for _, e := range events {
+		if t.emitErr == nil {
+			if t.emitErr = t.emit(e); t.emitErr != nil {
+				t.stop(t.emitErr)
+			}
+		}
+	}
+}
+
+// answer answers a request of the agent to its client. t.mu is held.
+func (t *conversation) answer(m jsonrpc.Message) {
+	if m.Method != "session/request_permission" {
+		t.conn.Refuse(t, m.ID, jsonrpc.NoMethod, "not offered: "+m.Method)
+		return
+	}
+	var p permission
+	if json.Unmarshal(m.Params, &p) != nil {
+		t.conn.Refuse(t, m.ID, jsonrpc.InvalidRequest, "this permission cannot be read")
+		return
+	}
+	if t.permits >= maxOpen {
+		t.conn.Refuse(t, m.ID, jsonrpc.InvalidRequest, "too many requests")
+		t.stop(errTooMuch)
+		return
+	}
+	t.permits++
+	t.send(t.updates.flush())
+	events, tool := t.updates.merge(p.Call, t.lines, true)
+	t.send(events)
+	act := tool.action(t.setup.dir)
+	title := tool.title()
+	t.asking.Go(func() {
+		t.permit(m, p, title, act)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.permits--
+	})
+}
+
+// An update is a session update of the agent.
+type update struct {
+	Kind    string          `json:"sessionUpdate"`
+	Entries json.RawMessage `json:"entries"`
+	call
+}
+
+// text returns the text of a content block.
+func text(content json.RawMessage) string {
+	var c struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	if json.Unmarshal(content, &c) != nil {
+		return ""
+	}
+	return strings.ToValidUTF8(c.Text, "\uFFFD")
+}

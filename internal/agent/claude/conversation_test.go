@@ -1,0 +1,91 @@
+package claude
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/sandbox"
+	"github.com/plait-run/plait/internal/testing/agenttest"
+)
+
+// converse makes an attempt with a shell script in the place of Claude Code.
+func converse(t *testing.T, script string, desk agent.Desk, added ...agent.Addition) (agent.Result, error) {
+	t.Helper()
+	more := make(chan agent.Addition, len(added))
+	for _, a := range added {
+		more <- a
+	}
+	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk, Additions: more,
+		Tag: "claude-" + t.Name(), Limits: agent.Limits{Timeout: time.Minute}}
+	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
+	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, session: "s",
+		box: h.box.Box(req, sandbox.Use{})}
+	return newConversation(s, req, func(agent.Event) error { return nil }).run(t.Context())
+}
+
+// TestDiskFull checks that an attempt ends with the error if a log cannot be written.
+func TestDiskFull(t *testing.T) {
+	const answers = `read line; echo '{"type":"result","subtype":"success","result":"done"}'; read line; echo bye`
+	if res, err := converse(t, answers, agent.Desk{Raw: io.Discard, Requests: io.Discard}); err != nil || string(res.Output) != "done" {
+		t.Fatalf("%+v %v", res, err)
+	}
+	for name, desk := range map[string]agent.Desk{
+		"the answer":  {Raw: &agenttest.Disk{}, Requests: io.Discard},
+		"the end":     {Raw: &agenttest.Disk{Room: 1}, Requests: io.Discard},
+		"the request": {Raw: io.Discard, Requests: &agenttest.Disk{}},
+	} {
+		_, err := converse(t, answers, desk)
+		var f *agent.Failure
+		if !errors.Is(err, agenttest.ErrDisk) || errors.As(err, &f) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNoAnswerAfterMessage checks that an answer does not count once the model has received a message after it.
+func TestNoAnswerAfterMessage(t *testing.T) {
+	var delivered bool
+	res, err := converse(t, `read prompt; read message; echo '{"type":"result","subtype":"success","result":"early"}'
+		id=$(echo "$message" | sed 's/.*"uuid":"\([^"]*\)".*/\1/')
+		echo '{"type":"command_lifecycle","command_uuid":"'$id'","state":"started"}'
+		echo '{"type":"assistant","message":{"content":[{"type":"text","text":"I see, so"}]}}'`,
+		agent.Desk{Raw: io.Discard}, agent.Addition{Text: "Wait.", Delivered: func() { delivered = true }})
+	var f *agent.Failure
+	if !errors.As(err, &f) || len(res.Output) > 0 || !delivered {
+		t.Errorf("%q, delivered: %v, %v", res.Output, delivered, err)
+	}
+}
+
+// TestEndings checks that an answer counts only if its turn ended with a word that is known to mean that it is whole.
+func TestEndings(t *testing.T) {
+	for end, whole := range map[string]bool{
+		`"subtype":"success"`:                            true,
+		`"subtype":"success","stop_reason":"end_turn"`:   true,
+		`"subtype":"success","stop_reason":"tool_use"`:   true,
+		`"subtype":"success","stop_reason":"pause_turn"`: false,
+		`"subtype":"success","stop_reason":"error"`:      false,
+		`"subtype":"success","stop_reason":null`:         false,
+		`"subtype":"error_max_turns","is_error":false`:   false,
+		`"subtype":"success","is_error":true`:            false,
+		`"stop_reason":"end_turn"`:                       false,
+	} {
+		res, err := converse(t, `read line; echo '{"type":"result",`+end+`,"result":"The tests pas"}'; read line`, agent.Desk{Raw: io.Discard})
+		var f *agent.Failure
+		if whole && (err != nil || string(res.Output) != "The tests pas") || !whole && (!errors.As(err, &f) || f.Kind != agent.Infra) {
+			t.Errorf("%s: %q, %v", end, res.Output, err)
+		}
+	}
+}
+
+// TestFlood checks that Claude Code is stopped if it makes requests and reads no answers: more than a pipe holds.
+func TestFlood(t *testing.T) {
+	_, err := converse(t, `read line; i=0; while [ $i -lt 2000 ]; do echo '{"type":"control_request","request_id":"x"}'; i=$((i+1)); done; `+
+		`exec sleep 60`, agent.Desk{Raw: io.Discard})
+	var f *agent.Failure
+	if !errors.As(err, &f) || f.Kind != agent.Limit {
+		t.Error(err)
+	}
+}

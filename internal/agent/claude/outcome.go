@@ -1,0 +1,94 @@
+package claude
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/proc"
+)
+
+// outcome returns the result or failure of the attempt.
+func (t *conversation) outcome(ctx context.Context, why error, res proc.Result) (agent.Result, error) {
+	f := &agent.Failure{Kind: agent.Infra, Session: t.setup.session, Model: t.model, Usage: t.used()}
+	fail := func(kind, format string, args ...any) (agent.Result, error) {
+		f.Kind, f.Message = kind, fmt.Sprintf(format, args...)
+		return agent.Result{}, f
+	}
+	if t.turn == "" {
+		f.Session = "" // nothing of it was saved, so it cannot be continued
+	}
+	r := t.result
+	stopped := r == nil || r.IsError // a result after a stop does not count
+	switch {
+	case stopped && ctx.Err() != nil:
+		return fail(agent.Cancelled, "Claude Code was stopped: the attempt was cancelled (%v)", context.Cause(ctx))
+	case stopped && (errors.Is(why, agent.ErrTimeout) || errors.Is(why, agent.ErrIdle)):
+		return fail(agent.TimedOut, "Claude Code %s", t.req.Explain(why))
+	case r == nil && errors.Is(why, errTooMuch):
+		return fail(agent.Limit, "Claude Code was stopped: it had over %d open requests", maxOpen)
+	case r == nil && why != nil && !errors.Is(why, errOver):
+		return agent.Result{}, why // a question could not be asked
+	case r == nil && res.Signal != 0:
+		return fail(agent.Infra, "Claude Code was killed by signal %v before it had answered", res.Signal)
+	case r == nil:
+		return fail(agent.Infra, "Claude Code ended with exit code %d before it had answered", res.Exit)
+	case r.IsError:
+		f.Kind, f.Final, f.Message = kindOf(r)
+		return agent.Result{}, f
+	}
+	text := t.setup.text(cmp.Or(r.Result, t.answer), r.Shaped)
+	if strings.TrimSpace(text) == "" {
+		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
+	}
+	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model, Usage: t.used(),
+		Sandbox: t.setup.box.String() + t.setup.gateway.Bypassed(), Exit: &res.Exit}
+	return out.Clipped(), nil
+}
+
+// kindOf returns the kind of failure for the end of a turn.
+func kindOf(r *result) (kind string, final bool, text string) {
+	text = r.Result
+	if text == "" {
+		text = strings.Join(r.Errors, "; ")
+	}
+	text = "Claude Code: " + agent.Clip(text, 2000)
+	status := 0
+	if r.APIStatus != nil {
+		status = *r.APIStatus
+	}
+	switch status {
+	case 401, 403:
+		return agent.Infra, true, text + "; check ANTHROPIC_API_KEY, or log in with `claude`"
+	case 402:
+		return agent.Limit, true, text
+	case 429:
+		return agent.Limit, false, text
+	case 400, 404, 413:
+		return agent.Infra, true, text
+	}
+	return agent.Infra, false, text
+}
+
+// used returns the usage of the attempt: as counted by the gateway, otherwise as reported by
+// Claude Code.
+func (t *conversation) used() agent.Usage {
+	if t.setup.gateway != nil {
+		u := t.setup.gateway.Used()
+		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
+	}
+	return t.spent
+}
+
+// plus adds the usage of a turn.
+func plus(u agent.Usage, r result) agent.Usage {
+	of := r.Usage
+	u.InputTokens += of.Input + of.Created + of.Cached
+	u.CachedInputTokens += of.Cached
+	u.OutputTokens += of.Output
+	u.ReasoningTokens += of.Details.Thinking
+	return u
+}

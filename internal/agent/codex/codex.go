@@ -1,0 +1,333 @@
+// Package codex is the agent kinds codex and codex-exec: OpenAI's Codex CLI as
+// an agent, through both of its programmable interfaces.
+//
+//	codex       codex app-server: one process serves many attempts; streamed
+//	            items, approvals, steering, forks, reverts
+//	codex-exec  codex exec --json: one process for each attempt, which never asks
+//
+// Given a definition and a Request, it produces events, in one normalised form,
+// and a Result. What is written here about Codex was observed in version
+// [Version]. Laws:
+//
+//   - Codex runs as its native binary, in a private home for each task with our
+//     own configuration: no analytics, no plugins, no sub-agents (they would be
+//     unrecorded), no trust in the project's settings.
+//   - Sandbox and approval policy are sent with every start, resume and fork:
+//     Codex forgets them otherwise. The Result names what Codex says it enforced.
+//   - Each byte of Codex's output is in the desk's logs before it is parsed.
+//     Unknown messages are logged and ignored.
+//   - A turn counts as done when Codex says so and, for codex-exec, exits with 0.
+//     The engine checks whether the answer fits its schema: Codex does not.
+//   - When Run returns, no process of the attempt is left. Concurrent attempts
+//     share a server, which ends with the last of them.
+//   - A model key reaches Codex, but never the commands that Codex runs.
+//
+// The package writes nothing below the workspace but the desk's logs and
+// artifacts, and never answers an approval by itself: questions that no person
+// can answer are refused.
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/shape"
+	"github.com/plait-run/plait/internal/sys/proc"
+)
+
+// Version is the release of Codex that this package is tested with.
+const Version = "0.169.0"
+
+// A Config is the definition of one agent. Its zero value is usable.
+type Config struct {
+	Model  string            // "" is the user's own, or Codex's default
+	Effort string            // reasoning effort
+	Path   string            // the codex program, or the directory it was installed to; "" looks for it
+	Dir    string            // relative to the request's directory, inside it
+	Config map[string]any    // additional settings of Codex, as in its config.toml
+	Env    map[string]string // additional variables for Codex itself
+	Pass   []string          // names of Plait's own variables to pass to it
+	// Sandbox is what its commands may do in addition to the role's access.
+	Sandbox Sandbox
+	// MCP names servers of the user's own configuration that it may use.
+	MCP []string
+	// Global says to include the user's AGENTS.md for all projects.
+	Global bool
+	// Endpoint replaces the user's account and model when set.
+	Endpoint *Endpoint
+	// Replay says that [agent.Request].Traffic answers each request: none is sent, and no account
+	// is needed.
+	Replay bool
+}
+
+// An Endpoint is a model endpoint that speaks the Responses API.
+type Endpoint struct {
+	URL     string // base URL; Codex posts to URL + "/responses"
+	Model   string
+	Catalog []byte // what Codex must know about the model, or nil
+}
+
+// A HostConfig configures a Host.
+type HostConfig struct {
+	Getenv func(string) string // nil: os.Getenv
+	// Hide are directories that agents' commands must not read, if the sandbox can enforce it.
+	// An agent may still read the parts of them that it is given.
+	Hide []string
+	// Cell is around a program that a definition names by its path, before any attempt; nil: none.
+	Cell *proc.Cell
+	// Grace is the time between two signals when stopping a server; zero: 5 s.
+	Grace time.Duration
+	// Startup is how long an app-server may take to answer, and then to begin a turn; zero: 60 s.
+	Startup time.Duration
+}
+
+// A Host is what agents share: installed programs and running servers. It may be used
+// concurrently, and holds no resources while no attempt runs.
+type Host struct {
+	cfg HostConfig
+
+	mu       sync.Mutex
+	programs map[string]Program // by path
+	logins   map[string]Login   // successful ones, by the path of the program
+	servers  map[string]*server // by what attempts must have in common to share one
+}
+
+// NewHost returns a host. It has no side effects.
+func NewHost(cfg HostConfig) *Host {
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	if cfg.Grace == 0 {
+		cfg.Grace = 5 * time.Second
+	}
+	if cfg.Startup == 0 {
+		cfg.Startup = 60 * time.Second
+	}
+	return &Host{cfg: cfg, programs: make(map[string]Program), logins: make(map[string]Login), servers: make(map[string]*server)}
+}
+
+// reservedSettings are the settings that a definition cannot change, because access, approvals
+// and the record depend on them.
+var reservedSettings = []string{
+	"agents", "allow_login_shell", "analytics", "approval_policy", "approvals_reviewer", "check_for_update_on_startup",
+	"default_permissions", "features",
+	"hooks", "notify", "permissions", "plugins", "project_doc_max_bytes", "projects",
+	"sandbox_mode", "sandbox_workspace_write",
+	"shell_environment_policy",
+}
+
+// check validates a definition.
+func (c Config) check() error {
+	if c.Dir != "" && !filepath.IsLocal(c.Dir) {
+		return fmt.Errorf("codex agent: dir %q leaves the working tree", c.Dir)
+	}
+	for key := range c.Config {
+		top, _, _ := strings.Cut(key, ".")
+		if slices.Contains(reservedSettings, top) {
+			return fmt.Errorf("codex agent: config cannot set %s: Plait sets it from the role's access and the "+
+				"task's approvals", key)
+		}
+	}
+	for _, name := range c.Sandbox.Pass {
+		if name == apiKey || name == "OPENAI_API_KEY" {
+			return fmt.Errorf("codex agent: sandbox.pass cannot name %s: commands must not get "+
+				"the model's key", name)
+		}
+	}
+	return nil
+}
+
+// checkServers returns an error if the definition names a server that the user does not have.
+func (c Config) checkServers(mine map[string]any, user string) error {
+	table, _ := mine["mcp_servers"].(map[string]any)
+	for _, name := range c.MCP {
+		if table[name] == nil {
+			return fmt.Errorf("codex agent: mcp names %q, and %s has no [mcp_servers.%s]", name,
+				filepath.Join(user, "config.toml"), name)
+		}
+	}
+	return nil
+}
+
+// An Agent runs Codex through its app-server. It may be used concurrently.
+type Agent struct {
+	host         *Host
+	cfg          Config
+	instructions string // see [agent.Instructed]
+}
+
+// Agent returns the agent of a definition. It is an error if no usable Codex is installed.
+func (h *Host) Agent(cfg Config) (*Agent, error) {
+	told, err := h.ready(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Agent{host: h, cfg: cfg, instructions: told}, nil
+}
+
+// An ExecAgent runs Codex through codex exec. It may be used concurrently.
+type ExecAgent struct {
+	host         *Host
+	cfg          Config
+	instructions string        // see [agent.Instructed]
+	startup      time.Duration // zero: execStartup
+}
+
+// ExecAgent returns the one-shot agent of a definition. It is an error if no usable Codex is
+// installed.
+func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
+	told, err := h.ready(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &ExecAgent{host: h, cfg: cfg, instructions: told}, nil
+}
+
+// ready checks that an agent can be used, and returns the user's instructions for it.
+func (h *Host) ready(cfg Config) (string, error) {
+	if err := cfg.check(); err != nil {
+		return "", err
+	}
+	p, err := h.Find(context.Background(), cfg.Path)
+	if err == nil {
+		_, err = p.Advice()
+	}
+	if err != nil {
+		return "", err
+	}
+	user := userHome(h.cfg.Getenv)
+	mine, err := userSettings(user)
+	if err != nil {
+		return "", err
+	}
+	if err := cfg.checkServers(mine, user); err != nil {
+		return "", err
+	}
+	if cfg.Endpoint == nil && !cfg.Replay {
+		login, err := h.login(context.Background(), p, cfg, mine)
+		if err != nil {
+			return "", err
+		}
+		if !login.OK {
+			return "", fmt.Errorf("Codex cannot reach its model: %s; %s", login.Text, login.Do) //lint:ignore ST1005 a name
+		}
+	}
+	if !cfg.Global {
+		return "", nil
+	}
+	return globalInstructions(user)
+}
+
+var (
+	_ agent.Continuer = (*Agent)(nil)
+	_ agent.Forker    = (*Agent)(nil)
+	_ agent.Shaper    = (*Agent)(nil)
+	_ agent.Homed     = (*Agent)(nil)
+	_ agent.Continuer = (*ExecAgent)(nil)
+	_ agent.Forker    = (*ExecAgent)(nil)
+	_ agent.Shaper    = (*ExecAgent)(nil)
+	_ agent.Homed     = (*ExecAgent)(nil)
+)
+
+// maxPrompt is how many characters Codex takes in a turn.
+const maxPrompt = 1 << 20
+
+// MaxPrompt returns how many characters a prompt may have.
+func (a *Agent) MaxPrompt() int { return maxPrompt }
+
+// MaxPrompt returns how many characters a prompt may have.
+func (a *ExecAgent) MaxPrompt() int { return maxPrompt }
+
+// SessionHome returns the CODEX_HOME of a task.
+func (a *Agent) SessionHome(home string) string { return homeLink(home) }
+
+// SessionHome returns the CODEX_HOME of a task.
+func (a *ExecAgent) SessionHome(home string) string { return homeLink(home) }
+
+// Continues reports whether the session's rollout is in the task's home.
+func (a *Agent) Continues(req agent.Request) bool {
+	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
+}
+
+// Continues reports whether the session's rollout is in the task's home.
+func (a *ExecAgent) Continues(req agent.Request) bool {
+	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
+}
+
+// SessionFiles returns the rollouts that are needed to continue a session.
+func (a *Agent) SessionFiles(home, session string) (string, []string) {
+	return sessionFiles(home, session)
+}
+
+// SessionFiles returns the rollouts that are needed to continue a session.
+func (a *ExecAgent) SessionFiles(home, session string) (string, []string) {
+	return sessionFiles(home, session)
+}
+
+// Forks reports whether the other session's rollout exists and can be copied.
+func (a *Agent) Forks(req agent.Request) bool {
+	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
+}
+
+// Forks reports whether the other session's rollout exists and can be copied.
+func (a *ExecAgent) Forks(req agent.Request) bool {
+	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
+}
+
+// Steers reports true: what people add reaches the current turn.
+func (a *Agent) Steers() bool { return true }
+
+// Shapes reports whether a schema can be put into the strict form that models require.
+func (a *Agent) Shapes(schema json.RawMessage) bool {
+	_, err := shape.Strict(schema)
+	return err == nil
+}
+
+// Shapes reports whether a schema can be put into the strict form that models require.
+func (a *ExecAgent) Shapes(schema json.RawMessage) bool {
+	_, err := shape.Strict(schema)
+	return err == nil
+}
+
+// workdir returns the working directory of the attempt, and makes sure that links do not lead out
+// of the tree.
+func (c Config) workdir(req agent.Request) (string, error) {
+	info, err := os.Stat(req.Dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a directory")
+	}
+	if err != nil {
+		return "", agent.Final("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
+	}
+	if c.Dir == "" || c.Dir == "." {
+		return req.Dir, nil
+	}
+	root, err := filepath.EvalSymlinks(req.Dir)
+	if err != nil {
+		return "", agent.Final("cannot run Codex in %s: %v", req.Dir, err)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Join(req.Dir, c.Dir))
+	if err != nil {
+		return "", agent.Final("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
+	}
+	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
+		return "", agent.Final("dir %q is a link that leaves the working tree: point the agent's dir at a "+
+			"directory inside it", c.Dir)
+	}
+	return dir, nil
+}
+
+// stopFailure returns the failure of an attempt whose context ended.
+func stopFailure(ctx context.Context) *agent.Failure {
+	return &agent.Failure{Kind: agent.Cancelled, Message: "Codex was stopped: the attempt was cancelled (" +
+		context.Cause(ctx).Error() + ")"}
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/yamldoc"
+)
+
+// A Team is how a team's workers know a project, and where they get it from.
+type Team struct {
+	Workspace string // the project's name; "": taken from its Git remote, or else from its directory
+	Remote    string // the Git remote that workers fetch from too: what it has is not uploaded; "": all is uploaded
+
+	Remotes map[string]string // for a worker, by project name: what it fetches from. Only from the user's own file
+	MaxGB   int               // for a worker: how many GB of tasks it keeps; zero: any. Only from the user's own file
+
+	Directories []string // for a worker: those without Git whose tasks it takes. Only from the user's own file
+}
+
+// team reads the key team. What a file does not set keeps its value.
+func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Problem {
+	if val.Kind != yaml.MappingNode {
+		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes, maxGB and directories")
+	}
+	t := s.Team.V
+	list, problems := pairs(file, val)
+	for _, p := range list {
+		switch name := p.Key.Value; name {
+		case "workspace", "remote":
+			if p.Value.Kind != yaml.ScalarNode || p.Value.ShortTag() != "!!str" {
+				problems = append(problems, wrongType(file, p.Value, "team."+name+" must be a name")...)
+			} else if name == "remote" {
+				t.Remote = p.Value.Value
+			} else {
+				t.Workspace = p.Value.Value
+			}
+		case "remotes", "maxGB", "directories":
+			if !own {
+				problems = append(problems, problem(file, "NOT_HERE", yamldoc.Errorf(p.Key,
+					"team.%s belongs to a worker's own configuration, not to a project's", name)))
+				continue
+			}
+			if err := decodeTeam(p.Value, name, &t); err != "" {
+				problems = append(problems, wrongType(file, p.Value, "team."+name+" must be "+err)...)
+			}
+		default:
+			problems = append(problems, problem(file, "UNKNOWN_KEY", yamldoc.Errorf(p.Key,
+				"unknown key %q; there are workspace, remote, remotes, maxGB and directories", name)))
+		}
+	}
+	s.Team = Value[Team]{t, fmt.Sprintf("%s:%d", file, key.Line)}
+	return problems
+}
+
+// decodeTeam reads a key that only a worker's own file may have, or returns what it must be.
+func decodeTeam(n *yaml.Node, name string, t *Team) string {
+	switch name {
+	case "maxGB":
+		number, _ := yamldoc.Scalar(n)
+		gb, ok := number.(int64)
+		if !ok || gb < 0 {
+			return "a number of GB, 0 for any"
+		}
+		t.MaxGB = int(gb)
+		return ""
+	case "directories":
+		t.Directories = nil
+		relative := func(dir string) bool { return !filepath.IsAbs(dir) || filepath.Clean(dir) != dir }
+		if n.Kind != yaml.SequenceNode || n.Decode(&t.Directories) != nil || slices.ContainsFunc(t.Directories, relative) {
+			return "a list of absolute paths, without .. and a / at the end"
+		}
+		return ""
+	}
+	t.Remotes = nil
+	if n.Kind != yaml.MappingNode || n.Decode(&t.Remotes) != nil {
+		return "a mapping of workspaces to URLs"
+	}
+	return ""
+}
+
+// text returns what doctor --config shows: no URLs, since they may contain passwords.
+func (t Team) text() string {
+	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q", t.Workspace, t.Remote,
+		slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB, t.Directories)
+}

@@ -1,0 +1,43 @@
+package attempt
+
+import (
+	"math"
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// TestWorkerOfAnAction: the agent for the role worker also does the work of an action, which replaces
+// that role under another name, and of each kind of attempt at it.
+func TestWorkerOfAnAction(t *testing.T) {
+	h := newHouse(t, "read", nil)
+	h.cfg.Agents.Defined["other"] = flow.Agent{Kind: "do"}
+	worker, ok := flow.BuiltIn(flow.WorkerFlow)
+	if !ok {
+		t.Fatal("there is no flow of workers")
+	}
+	plan := &flow.Plan{Actions: []flow.Action{{ID: "look", Prompt: "look"}}}
+	c := &Thread{}
+	c.Row = store.Thread{ID: h.row.ID, Options: []byte(`{"roles":{"worker":"other"}}`)}
+	c.Def = worker.SpawnedAction(plan, "look")
+	if w, err := h.Worker(c, "look"); err != nil || w.Name != "other" {
+		t.Errorf("the action is done by %q, %v; want other", w.Name, err)
+	}
+}
+
+// TestUsageThatCannotBeRight checks that whatever numbers an agent reports, the step that has them can be kept.
+func TestUsageThatCannotBeRight(t *testing.T) {
+	for _, n := range []int64{-1, 1<<53 + 1, math.MaxInt64, math.MinInt64} {
+		u := agent.Usage{InputTokens: n, CachedInputTokens: n, OutputTokens: n, ReasoningTokens: n}
+		d := thread.NewDetail(1, 2)
+		for range 8 {
+			d.Usage = d.Usage.Add(store.Usage(Agents{Prices: flow.Prices{"m": {Output: 75}}}.priced("m", u)))
+		}
+		if _, err := d.Encode(); err != nil {
+			t.Errorf("%d tokens: %v", n, err)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package attempt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// Bounds on what one attempt may leave.
+const (
+	maxArtifacts     = 64
+	maxArtifactBytes = 64 << 20
+)
+
+// collect keeps the files in the artifacts directory, in name order. It only takes regular files with one link,
+// through root: a symbolic or hard link could name any file of the user's. Other files are named in
+// ans.skipped.
+func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *answer) error {
+	if root == nil {
+		return nil
+	}
+	total := int64(0)
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			// The agent made the file this way; its other files can still be kept.
+			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
+			return fs.SkipDir
+		}
+		if d.IsDir() {
+			return nil
+		}
+		f, info, err := openRegular(root, name, d)
+		if err != nil {
+			ans.skipped = append(ans.skipped, fmt.Sprintf("%s: %v", name, err))
+			return nil
+		}
+		defer f.Close()
+		if total += info.Size(); len(ans.artifacts) == maxArtifacts || total > maxArtifactBytes {
+			return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf(
+				"more was left in $PLAIT_ARTIFACTS than is kept: at most %d files and %d MiB", maxArtifacts,
+				maxArtifactBytes>>20)}
+		}
+		a := thread.Artifact{Name: name, MediaType: mediaType(name), Size: info.Size()}
+		if a.Blob, err = e.keepBytes(ctx, p, f, info.Size(), &ans.objects); err != nil {
+			return fmt.Errorf("keep artifact %s: %w", name, err)
+		}
+		obj, err := thread.NewNode(dag.TypeArtifact, a)
+		if err != nil {
+			return err
+		}
+		ans.objects = append(ans.objects, obj)
+		ans.artifacts = append(ans.artifacts, obj.Hash)
+		ans.names = append(ans.names, name)
+		return nil
+	})
+}
+
+// Schemes of what the field artifacts of an answer can name besides files: a commit of the repository, and an object
+// of the record that the agent was lent.
+const (
+	commitScheme = "commit:"
+	objectScheme = "cas:"
+)
+
+var artifactRef = regexp.MustCompile(`^(?:` + commitScheme + `[0-9a-f]{7,64}|` + objectScheme + `[0-9a-f]{8,64})$`)
+
+// collectRefs keeps the commits and objects that the field artifacts of an answer names, as artifacts with that name.
+// If one is not there, the error is an *agent.Failure.
+func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *answer) error {
+	list, _ := ans.fields["artifacts"].([]any)
+	for _, item := range list {
+		name, _ := item.(string)
+		if !artifactRef.MatchString(name) || slices.Contains(ans.names, name) {
+			continue
+		}
+		a, err := e.referred(ctx, c, p, ans, name)
+		if err == nil && len(ans.artifacts) == maxArtifacts {
+			err = fmt.Errorf("more than %d artifacts", maxArtifacts)
+		}
+		if err != nil {
+			if e.cfg.Player != nil { // what is recorded was there
+				continue
+			}
+			return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("artifacts: %s: %v", name, err)}
+		}
+		obj, err := thread.NewNode(dag.TypeArtifact, a)
+		if err != nil {
+			return err
+		}
+		ans.objects = append(ans.objects, obj)
+		ans.artifacts, ans.names = append(ans.artifacts, obj.Hash), append(ans.names, name)
+	}
+	return nil
+}
+
+// referred returns the artifact for a commit or an object.
+func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answer, name string) (a thread.Artifact,
+	err error) {
+	if commit, ok := strings.CutPrefix(name, commitScheme); ok {
+		id, object, err := e.cfg.Trees.KeepCommit(ctx, c.Row, commit)
+		if errors.Is(err, worktree.ErrNoCommit) {
+			err = worktree.ErrNoCommit
+		}
+		if err != nil {
+			return a, err
+		}
+		object = e.cfg.Host.Secrets.Bytes(object)
+		a = thread.Artifact{Name: commitScheme + id, MediaType: "text/x-git-commit", Size: int64(len(object))}
+		a.Blob, err = e.keepBytes(ctx, p, bytes.NewReader(object), a.Size, &ans.objects)
+		return a, err
+	}
+	begins := strings.TrimPrefix(name, objectScheme)
+	for h := range p.given.lent {
+		if !strings.HasPrefix(h.String(), begins) {
+			continue
+		}
+		if !a.Blob.IsZero() {
+			return a, errors.New("you were lent several objects whose hash begins so")
+		}
+		a.Blob = h
+	}
+	if a.Blob.IsZero() {
+		return a, errors.New("you were lent no such object")
+	}
+	r, entry, err := e.cfg.Store.Open(ctx, a.Blob)
+	if err != nil {
+		return a, err
+	}
+	r.Close()
+	a.Name, a.MediaType, a.Size = objectScheme+a.Blob.String(), "application/json", entry.Size
+	return a, nil
+}
+
+// wholeOutput makes an artifact of an output whose text is only the head. It takes the output's bytes, or the
+// log if the bytes are only the head too.
+func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
+	a := thread.Artifact{
+		Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript,
+	}
+	if !result.Truncated {
+		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(e.cfg.Host.Secrets.Bytes(result.Output)))
+		if err != nil {
+			return nil, fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
+		}
+		a.Blob, a.Size = h, n
+		p.Row.Pins = append(p.Row.Pins, h)
+	}
+	obj, err := thread.NewNode(dag.TypeArtifact, a)
+	return []store.Object{obj}, err
+}
+
+// maxInline is the largest blob that is added to the objects of a batch; larger ones are staged before it.
+const maxInline = 64 << 10
+
+// keepBytes keeps at most size bytes of r as a blob: small ones among objects, others staged and pinned.
+func (e *Runner) keepBytes(ctx context.Context, p *Prepared, r io.Reader, size int64,
+	objects *[]store.Object) (dag.Hash, error) {
+	r = io.LimitReader(r, size)
+	if size > maxInline {
+		h, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
+		p.Row.Pins = append(p.Row.Pins, h)
+		return h, err
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	h := dag.Sum(data)
+	*objects = append(*objects, store.Object{Hash: h, Data: data})
+	return h, nil
+}
+
+// openRegular opens a regular file. It checks the open file, since the name may be exchanged between a check
+// and an open.
+func openRegular(root *os.Root, name string, d fs.DirEntry) (*os.File, fs.FileInfo, error) {
+	if !d.Type().IsRegular() {
+		return nil, nil, errors.New("not a regular file")
+	}
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a regular file")
+	}
+	if err == nil && info.Sys().(*syscall.Stat_t).Nlink != 1 {
+		err = errors.New("has more than one link")
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// mediaType guesses the media type from the name alone, since contents are not trusted.
+func mediaType(name string) string {
+	switch ext := path.Ext(name); ext {
+	case ".md":
+		return "text/markdown; charset=utf-8"
+	case ".log", ".patch", ".diff", ".txt":
+		return "text/plain; charset=utf-8"
+	case ".jsonl":
+		return "application/jsonl"
+	default:
+		if t := mime.TypeByExtension(ext); t != "" {
+			return t
+		}
+	}
+	return "application/octet-stream"
+}

@@ -1,0 +1,161 @@
+package attempt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/dag"
+)
+
+// extract reads the output of an attempt and collects its artifacts. If the output is invalid, the error is an
+// *agent.Failure that tells the agent what to fix.
+func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
+	result agent.Result) (answer, error) {
+	begins := ""
+	if result.Plain {
+		begins = e.beginning(result)
+	}
+	if p.strict {
+		result.Plain = false // a planner's or an action's output has a fixed form
+	}
+	most := int64(c.Limits.MaxOutput)
+	if p.Role.Chat {
+		ans, err := talk(result, most)
+		if err == nil {
+			ans, err = e.discreetAnswer(ans)
+		}
+		if err != nil {
+			return answer{}, err
+		}
+		return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+	}
+	ans, err := parse(result, most, p.Role, p.worker.Text && !p.strict)
+	var odd *badStatus
+	if errors.As(err, &odd) {
+		if odd.answer, err = e.discreetAnswer(odd.answer); err == nil {
+			err = cmp.Or(c.Def.Validate(p.Row.Role, odd.fields), error(odd)) // the schema says which there are
+		}
+	} else if err == nil {
+		ans, err = e.discreetAnswer(ans)
+	}
+	if err != nil {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, err) + begins}
+	}
+	bad := c.Def.Validate(p.Row.Role, ans.fields)
+	if bad != nil && !p.Role.Plan {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, bad) + begins}
+	}
+	if p.Role.Plan {
+		ans.text = planText(ans.fields, ans.text)
+		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, ans.fields, bad)
+		if err != nil {
+			return answer{}, err
+		}
+		if len(wrong) > 0 {
+			bad = flow.PlanError(wrong)
+		}
+	}
+	if said, _ := ans.fields["status"].(string); p.acts() && result.Status == "" && said != "" && said != ans.status {
+		kept, err := e.accepted(ctx, c, p, &ans)
+		if err != nil {
+			return answer{}, err
+		}
+		if !kept {
+			bad = fmt.Errorf("status is %q and $status is %q: they must be the same", said, ans.status)
+		}
+	}
+	if bad != nil {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: bad.Error()}
+	}
+	err = e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+	if err == nil {
+		err = e.collectRefs(context.WithoutCancel(ctx), c, p, &ans)
+	}
+	return ans, err
+}
+
+// accepted reports whether an answer was accepted when it was recorded, by the rules of that time.
+func (e *Runner) accepted(ctx context.Context, c *Thread, p *Prepared, ans *answer) (bool, error) {
+	if e.cfg.Player == nil {
+		return false, nil
+	}
+	return e.cfg.Player.Accepted(ctx, c.Row, p.Row.Role, c.Visits[p.Row.Role], ans.meta, ans.text)
+}
+
+// misfit says what a role returned that its schema refuses. The lines of bad begin with a place, as in "/a/b: ".
+func misfit(role string, bad error) string {
+	if !strings.HasPrefix(bad.Error(), "/") {
+		return bad.Error()
+	}
+	lines := strings.Split(bad.Error(), "\n")
+	for i, line := range lines {
+		at, what, _ := strings.Cut(line, ": ")
+		if key := strings.TrimPrefix(at, "/"); key == "" {
+			lines[i] = "an answer: " + what
+		} else if !strings.Contains(key, "/") {
+			lines[i] = key + ": " + what
+		}
+	}
+	return role + " returned " + strings.Join(lines, "\n")
+}
+
+// beginning returns the first lines of an output, for people who are told that it cannot be used.
+func (e *Runner) beginning(result agent.Result) string {
+	const most, chars = 5, 120
+	head := string(result.Output[:min(len(result.Output), headBytes)])
+	var lines []string
+	for line := range strings.Lines(e.cfg.Host.Secrets.Text(strings.ToValidUTF8(head, "\ufffd"))) {
+		if line = strings.TrimRight(line, " \t\r\n"); line == "" && len(lines) == 0 {
+			continue
+		}
+		if len(lines) == most {
+			break
+		}
+		lines = append(lines, agent.Clip(line, chars))
+	}
+	if len(lines) == 0 {
+		return "\nThe output is empty."
+	}
+	return "\nThe output begins:\n" + strings.Join(lines, "\n")
+}
+
+// parse finds meta and text in an output. The forms are: front matter between
+// "---" lines and a body; one JSON object; and, for agents that may answer so,
+// plain text, whose meta is the status and the exit code. If the output is only a text, it is not looked at.
+func parse(result agent.Result, most int64, role flow.Role, text bool) (answer, error) {
+	most = atMost(most)
+	why := unfit(result, most)
+	if why != nil && !result.Plain {
+		return answer{}, why
+	}
+	ans, err := answer{}, error(nil)
+	if text {
+		ans, err = plain(result, string(result.Output))
+	} else if ans, err = read(string(result.Output), result, role, why); err != nil && result.Plain {
+		err = fmt.Errorf("%w; if the output is only a text, set output: text on the agent", err)
+	}
+	if err == nil && why != nil {
+		ans.text, ans.whole = head([]byte(ans.text), min(most, headBytes)), true
+	}
+	return ans, err
+}
+
+// turn is the reason that a conversation waits.
+const turn = "waits for what the person says next"
+
+// talk makes an answer of what was said in a conversation, without parsing it.
+func talk(result agent.Result, most int64) (answer, error) {
+	most = atMost(most)
+	ans := answer{status: flow.Suspend, text: string(result.Output), whole: unfit(result, most) != nil}
+	if ans.whole {
+		ans.text = head(result.Output, min(most, headBytes))
+	}
+	var err error
+	ans.meta, err = dag.Marshal(map[string]any{"$status": ans.status, "reason": turn})
+	return ans, err
+}

@@ -1,0 +1,235 @@
+package attempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// instructionFiles are the names of files for agents. In each directory only the first one found counts.
+var instructionFiles = [...]string{"AGENTS.override.md", "AGENTS.md"}
+
+// Bounds on instructions.
+const (
+	maxInstructions = 32 << 10 // bytes, for one agent
+	maxLooked       = 20_000   // directory entries to search
+)
+
+// filesSection tells an agent where it finds and leaves files.
+const filesSection = "What you leave in the directory \"$PLAIT_ARTIFACTS\" is kept with your answer, and those who " +
+	"come after you are told of it.\n" +
+	"What you are lent to read lies in the directory \"$PLAIT_CONTEXT\". `\"$PLAIT_BIN\" cas get HASH` prints what " +
+	"else you were\nlent, by the first digits of its hash; `plait` is the same program."
+
+// instruct adds the instructions of the project and the user to the prompt of an agent that follows them, and
+// where files are.
+func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
+	project, err := e.instructions(ctx, c.Row)
+	if err != nil {
+		return err
+	}
+	a, ok := p.worker.Agent.(agent.Instructed)
+	if !ok {
+		return nil
+	}
+	ask.Desk = filesSection
+	if text := a.Instructions(); text != "" {
+		ask.Instructions = append(ask.Instructions, thread.Instructions{Name: "the user's own", Text: text})
+	}
+	at := path.Join(filepath.ToSlash(p.location), p.worker.Dir)
+	ask.Instructions = append(ask.Instructions, project.of(at)...)
+	return nil
+}
+
+// taskInstructions are the instructions that a project had when a task began. Later changes to these files by
+// agents do not count.
+type taskInstructions struct {
+	Place string            `json:"place"` // of the working tree in the project, with slashes
+	Files map[string]string `json:"files"` // by path in the project
+}
+
+// of returns the instructions for an agent at a place in the working tree, from the project's root down.
+func (t taskInstructions) of(location string) []thread.Instructions {
+	dirs := []string{"."}
+	for dir := range strings.SplitSeq(path.Join(t.Place, location), "/") {
+		if dir != "." {
+			dirs = append(dirs, path.Join(dirs[len(dirs)-1], dir))
+		}
+	}
+	var out []thread.Instructions
+	left := maxInstructions
+	for _, dir := range dirs {
+		for _, name := range instructionFiles {
+			file := path.Join(dir, name)
+			text := t.Files[file]
+			if strings.TrimSpace(text) == "" {
+				continue
+			}
+			if len(text) > left {
+				text = strings.ToValidUTF8(text[:left], "")
+			}
+			left -= len(text)
+			if text != "" {
+				out = append(out, thread.Instructions{Name: file, Text: text})
+			}
+			break
+		}
+	}
+	return out
+}
+
+// instructions returns the instructions of a task. It searches for them once, before the first attempt, and
+// keeps them where no agent writes, if there is such a place. A manual fork has the instructions of the task that
+// it comes from.
+func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, known := e.told[row.Task]
+	if known {
+		return t, nil
+	}
+	root, err := e.cfg.Store.Thread(ctx, row.Task)
+	if errors.Is(err, store.ErrNotFound) {
+		root, err = row, nil
+	}
+	if err != nil {
+		return t, err
+	}
+	if e.cfg.Host.Home == "" {
+		t, err = findInstructions(worktree.Of(root))
+	} else {
+		t, err = e.keptInstructions(ctx, root)
+	}
+	if err != nil {
+		return t, fmt.Errorf("read the instructions of task %s: %w", row.Task, err)
+	}
+	if e.told == nil {
+		e.told = make(map[string]taskInstructions)
+	}
+	e.told[row.Task] = t
+	return t, nil
+}
+
+// instructionsFile returns where the instructions of a task are kept: outside its home, which its agents can write.
+func (e *Runner) instructionsFile(task string) string {
+	return filepath.Join(e.cfg.Host.Home, "instructions", task+".json")
+}
+
+// keptInstructions returns the instructions kept for a task, after it has put them there if necessary.
+func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t taskInstructions, err error) {
+	file := e.instructionsFile(root.Task)
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if data, err = e.firstInstructions(ctx, root); err == nil {
+			err = keepInstructions(file, data)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &t)
+	}
+	return t, err
+}
+
+// firstInstructions returns the encoded instructions of a task that has none yet.
+func (e *Runner) firstInstructions(ctx context.Context, root store.Thread) ([]byte, error) {
+	from, ok, err := thread.Origin(ctx, e.cfg.Store, root)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		data, err := os.ReadFile(e.instructionsFile(from.Task))
+		if !errors.Is(err, fs.ErrNotExist) {
+			return data, err
+		}
+	}
+	t, err := findInstructions(worktree.Of(root))
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+func keepInstructions(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
+}
+
+// findInstructions reads the instructions in a working tree, and above it up to the root of its repository. It
+// searches upper directories first, and only a limited number of entries.
+func findInstructions(tree string) (taskInstructions, error) {
+	t := taskInstructions{Place: ".", Files: map[string]string{}}
+	top := tree
+	for dir := tree; ; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			top = dir
+			break
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	root, err := os.OpenRoot(top)
+	if err != nil {
+		return t, nil // the agent that works there will report what is missing
+	}
+	defer root.Close()
+	if rel, err := filepath.Rel(top, tree); err == nil {
+		t.Place = filepath.ToSlash(rel)
+	}
+	for dir := path.Dir(t.Place); t.Place != "."; dir = path.Dir(dir) {
+		t.read(root, dir)
+		if dir == "." {
+			break
+		}
+	}
+	looked := 0
+	for dirs := []string{t.Place}; len(dirs) > 0 && looked < maxLooked; dirs = dirs[1:] {
+		t.read(root, dirs[0])
+		entries, err := fs.ReadDir(root.FS(), dirs[0])
+		if err != nil {
+			continue // skip what cannot be read
+		}
+		looked += len(entries)
+		for _, d := range entries {
+			if d.IsDir() && !strings.HasPrefix(d.Name(), ".") && d.Name() != "node_modules" {
+				dirs = append(dirs, path.Join(dirs[0], d.Name()))
+			}
+		}
+	}
+	return t, nil
+}
+
+// read reads the files of a directory. It does not follow links out of the project.
+func (t taskInstructions) read(root *os.Root, dir string) {
+	for _, name := range instructionFiles {
+		file := path.Join(dir, name)
+		f, err := root.OpenFile(filepath.FromSlash(file), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err == nil && info.Mode().IsRegular() {
+			data, _ := io.ReadAll(io.LimitReader(f, maxInstructions))
+			t.Files[file] = strings.ToValidUTF8(string(data), "\uFFFD")
+		}
+		f.Close()
+	}
+}

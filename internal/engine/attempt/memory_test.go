@@ -1,0 +1,97 @@
+package attempt
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// TestMemory is the law of a session's count: whatever its turns add, the count is what its requests grew by, with the
+// last answer. Without requests it is what was said and heard.
+func TestMemory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seen := rapid.Bool().Draw(t, "requests seen")
+		bare := rapid.IntRange(0, 40_000).Draw(t, "bare")
+		c := &Thread{Position: record.Position{Def: &flow.Definition{}}}
+		var before *thread.Memory
+		held, answer := 0, 0
+		for range rapid.IntRange(1, 12).Draw(t, "turns") {
+			size := func(what string) int { return rapid.IntRange(2, 9000).Draw(t, what) }
+			prompt, tools, next := size("prompt"), size("tools"), size("answer")
+			p := &Prepared{Prompt: &thread.KeptPrompt{Text: "# Your role\n" + strings.Repeat("p", prompt-2)}, talk: 12}
+			p.activity, p.in.memory = &activityRecorder{told: tools}, before
+			first := bare + held + answer + prompt
+			if seen {
+				p.kept.requests = [2]int64{int64(thread.ApproxTokens(first)), int64(thread.ApproxTokens(first + tools))}
+			}
+			m := new(Runner).memory(c, p, agent.Result{Session: "s", Output: []byte(strings.Repeat("a", next-2))})
+			held, answer = held+answer+prompt+tools, next
+			if got, want := int(m.Tokens), thread.ApproxTokens(held+answer); got < want-3 || got > want+40 {
+				t.Fatalf("it holds %d tokens, want about %d", got, want)
+			}
+			before = m
+		}
+	})
+}
+
+func TestMemoryWithoutASession(t *testing.T) {
+	c := &Thread{Position: record.Position{Def: &flow.Definition{}}}
+	if m := new(Runner).memory(c, &Prepared{}, agent.Result{}); m != nil {
+		t.Errorf("%+v", m)
+	}
+}
+
+// TestFreshSessions checks which sessions begin where a prompt would begin.
+func TestFreshSessions(t *testing.T) {
+	at, older, head := dag.SumText("a summary"), dag.SumText("an older one"), dag.SumText("the head")
+	for _, tt := range []struct {
+		name    string
+		summary dag.Hash
+		whole   bool
+		s       session
+		want    bool
+	}{
+		{name: "no summary", s: session{last: head, memory: &thread.Memory{}}, want: true},
+		{name: "older than the summary", summary: at, s: session{last: head, memory: &thread.Memory{}}},
+		{name: "begun with it", summary: at, s: session{last: head, memory: &thread.Memory{Summary: at}}, want: true},
+		{name: "begun with one before", summary: at, s: session{last: head, memory: &thread.Memory{Summary: older}}},
+		{name: "all is wanted", summary: at, whole: true, s: session{last: head, memory: &thread.Memory{}}, want: true},
+		{name: "all is wanted, it has a summary", summary: at, whole: true,
+			s: session{last: head, memory: &thread.Memory{Summary: at}}},
+		{name: "of an older release", s: session{last: head}, want: true},
+		{name: "of an older release, before a summary", summary: at, s: session{last: head}},
+		{name: "its first turn was cut off here", summary: at, s: session{from: head}, want: true},
+		{name: "its first turn was cut off before", summary: at, s: session{from: older}},
+	} {
+		c := &Thread{Position: record.Position{Summary: tt.summary}}
+		if c.Row.Head = head; tt.whole {
+			c.Row.Options = []byte(`{"context":"full","limits":{}}`)
+		}
+		if got := new(Runner).fresh(c, tt.s); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestTold checks when a route says the task itself: not if it has the same words by chance.
+func TestTold(t *testing.T) {
+	for route, want := range map[string]bool{
+		"{{ prompt }}": true, "Do this: {{ prompt }}": true, "{{ prompt | upcase }}": false, "go": false, "go on": false,
+		"{% if prompt == 'go' %}go{% endif %}": false,
+	} {
+		def := &flow.Definition{Roles: map[string]flow.Role{"w": {}},
+			Graph: map[string]map[string]flow.Route{flow.Start: {"new": {Role: "w", Prompt: route}}}}
+		c := &Thread{Position: record.Position{Def: def, Prompt: "go"}}
+		d, ok := c.Next().(flow.Run)
+		if want = want || ok && d.Prompt == "go"; !ok || c.told(d) != want { // then nothing is lost
+			t.Errorf("%s: %v, want %v", route, c.told(d), want)
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package attempt
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// A Prepared is an attempt that is ready to run.
+type Prepared struct {
+	Row     store.Attempt
+	Role    flow.Role
+	Prompt  *thread.KeptPrompt
+	Objects []store.Object // the prompt and its parts
+	Slot    Slot           // held while the agent works, nil: it needs none
+	Left    time.Duration  // time that the task's agents have left, zero: unlimited
+
+	worker   Worker
+	location string // of the agent in the tree, with slashes
+	strict   bool   // each citation in the answer has to resolve
+	summary  bool   // the answer is a summary of the thread
+	tries    tries
+	uses     []thread.ContextUse
+	talk     int // see thread.Assembled
+	given    briefing
+	results  results // of the actions that a planner planned
+	in       conversation
+	kept     leftovers
+	watched
+}
+
+// watched is what runs alongside the agent while it works.
+type watched struct {
+	asks     *asker
+	listens  *listener // nil: the agent cannot hear people
+	news     *news
+	activity *activityRecorder // records what the agent does
+	updating sync.Mutex        // held while the attempt's row is changed
+}
+
+// tries are the attempts at a step: this one, and what is known of the earlier ones.
+type tries struct {
+	n       int    // number of this one, from 1
+	turn    string // see turnOf
+	earlier []store.Attempt
+	note    string // what the agent is told about the last one
+}
+
+// A conversation is the vendor's conversation in which an attempt works.
+type conversation struct {
+	session string         // to continue
+	from    *agent.Branch  // to branch off from
+	lost    dag.Hash       // what a lost session had been told
+	memory  *thread.Memory // of the session before this attempt; nil: it is a new one
+	shaped  bool           // see agent.Request.Shaped
+}
+
+// A briefing is what an attempt is given to read.
+type briefing struct {
+	attachments []agent.Attachment
+	inputs      []input
+	named       thread.Exports // what the prompt says can be read
+	lent        map[dag.Hash]bool
+}
+
+// leftovers are what an attempt leaves besides its answer.
+type leftovers struct {
+	logged   int64      // bytes of the transcript
+	before   string     // git tree, "" if unknown
+	after    string     // git tree
+	files    dag.Hash   // tree node of after
+	session  dag.Hash   // session node
+	evidence []dag.Hash // nodes that go with the step
+	calls    []store.Object
+	refused  bool           // see Refused
+	requests [2]int64       // tokens of the messages in the first and the last request to the model, zero: not seen
+	memory   *thread.Memory // when it is replayed, as recorded
+}
+
+// Prepare prepares the next attempt: its row and its prompt. note is what the agent is told about the previous
+// attempt. With full, compaction marks are ignored. Prepare writes nothing.
+func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string) (p *Prepared, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("thread %s: role %s: %w", c.Row.ID, d.Role, err)
+		}
+	}()
+	role, ok := c.Def.Roles[d.Role]
+	if !ok {
+		return nil, fmt.Errorf("flow %s has no such role", c.Row.Flow)
+	}
+	w, err := e.Worker(c, d.Role)
+	if err != nil {
+		return nil, err
+	}
+	try := len(c.Tries) + 1
+	p = &Prepared{Role: role, worker: w, location: d.Location, strict: c.InPlan(d.Role),
+		in:    conversation{shaped: w.shapes(role)},
+		tries: tries{n: try, turn: turnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
+	route := d.Prompt
+	if note != "" {
+		route += "\n\n" + note
+	}
+	who := describe(d.Role, role)
+	if role.Plan {
+		agents, told, err := e.planning(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		route, who = told+route, who+agents
+	}
+	ask := thread.Prompt{
+		Repeats:  thread.Repeats{InRoute: p.results.join, Told: c.told(d)},
+		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Route: route,
+		Quota: c.quota(), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
+		Conversation: role.Chat,
+	}
+	if c.Def.ActionID() != "" {
+		ask.OmitRoles = c.Def.Plans()
+	}
+	p.Row = e.nextRow(c, d.Role, w)
+	if err := e.chooseSession(ctx, c, p, &ask); err != nil {
+		return nil, err
+	}
+	if err := e.addNotes(ctx, c, p, &ask); err != nil {
+		return nil, err
+	}
+	p.Row.Session = p.in.session
+	if role.Access.Writes() && p.cutOff() {
+		ask.Route += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
+			"at them before you go on."
+	}
+	if p.strict && p.tries.turn != "" {
+		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; "+
+			"those of your turns before keep their ids.", p.tries.turn)
+	}
+	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
+		return nil, err
+	}
+	if err := e.instruct(ctx, c, p, &ask); err != nil {
+		return nil, err
+	}
+	if ask.Questions, err = e.questions(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := e.writePrompt(ctx, c, p, ask); err != nil {
+		return nil, err
+	}
+	p.uses = append(p.lostSession(), p.uses...)
+	return p, nil
+}
+
+// writePrompt puts the prompt of an attempt together. It builds on the thread's previous prompt.
+func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
+	ask.AsRecorded = e.cfg.Record.AsRecorded
+	prompt, err := e.cfg.Record.Nodes().Assemble(ctx, c.Row.Head, ask)
+	if err != nil {
+		return err
+	}
+	var kept store.Object
+	if kept, p.Prompt, err = prompt.Keep(c.Asked); err != nil {
+		return err
+	}
+	p.Objects = append(prompt.Contents, kept)
+	p.uses, p.talk, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Talk, prompt.Exports, p.Prompt.Hash
+	return nil
+}
+
+// questions returns the questions asked at the gates of a task, by the step before the answer. It returns
+// nothing if all steps of the thread are known to be of roles.
+func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string, error) {
+	passed := len(c.Def.Gates) > 0 || c.Def.ActionID() != ""
+	for role := range c.Visits { // an earlier flow may have had gates
+		_, known := c.Def.Roles[role]
+		passed = passed || !known
+	}
+	if !passed {
+		return nil, nil
+	}
+	gates, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Task: c.Row.Task})
+	if err != nil {
+		return nil, err
+	}
+	asked := make(map[dag.Hash]string, len(gates))
+	for _, g := range gates {
+		if g.Source == store.SourceFlow || g.Source == store.SourceWorker {
+			asked[g.From] = g.Question
+		}
+	}
+	return asked, nil
+}
+
+// cutOff reports whether the session that continues remembers work at this step that was cut off.
+func (p *Prepared) cutOff() bool {
+	return p.in.session != "" && slices.ContainsFunc(p.tries.earlier, func(a store.Attempt) bool {
+		return a.Status == store.AttemptInterrupted && a.Session == p.in.session
+	})
+}
+
+// nextRow returns the row of the next attempt of a thread.
+func (e *Runner) nextRow(c *Thread, role string, w Worker) store.Attempt {
+	n := c.Attempts + 1
+	id := thread.AttemptID(c.Row.ID, n)
+	return store.Attempt{
+		ID: id, Thread: c.Row.ID, From: c.Row.Head, Role: role, N: n, Agent: w.Name,
+		Instance: record.Instance(c.Row, c.Def, role), Status: store.AttemptRunning,
+		Tag: id + "-" + strings.ToLower(rand.Text()[:8]), StartedAt: e.now(),
+	}
+}
+
+// Begun returns what batch A writes besides the thread's row.
+func (p *Prepared) Begun(row store.Thread) ([]store.AttemptChange, []store.Event) {
+	var events []store.Event
+	at := func(what event.Payload) {
+		events = append(events, event.OfAttempt(row, p.Row, p.Row.StartedAt, what))
+	}
+	if p.tries.n == 1 {
+		events = append(events, event.Phase(row, p.Role.Plan, p.Row.StartedAt, event.Planning)...)
+		at(event.AgentStarted{Role: p.Row.Role, Agent: p.Row.Agent})
+	}
+	at(event.AttemptStarted{Role: p.Row.Role, Agent: p.Row.Agent, From: p.Row.From, Try: p.tries.n})
+	return []store.AttemptChange{{Row: p.Row}}, events
+}
+
+// Repeatable reports whether an interrupted attempt of role may run again without asking: as its
+// retry.interrupted says, otherwise if the role only reads.
+func Repeatable(role flow.Role) bool {
+	if role.Retry.Interrupted != nil {
+		return *role.Retry.Interrupted
+	}
+	return role.Access == "" || role.Access == flow.Access(agent.Read)
+}

@@ -1,0 +1,160 @@
+package attempt
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// A Thread is what attempts at the steps of a thread need to know about it. It belongs to the driver of the
+// thread.
+type Thread struct {
+	record.Position
+	Options  record.Options // those its task was started with
+	Limits   flow.Limits
+	Budget   func() Budget              // what is left of its limits; nil: unlimited
+	Purse    func(attempt string) Purse // what an attempt spends from; nil: unlimited
+	Asked    *thread.KeptPrompt         // the last prompt of an agent, nil: unknown
+	Attempts int                        // rows so far
+	Tries    []store.Attempt            // attempts at the step after the head
+
+	sessions     map[string]session // by role: the one to continue, or to branch off
+	stepSessions map[string]session // by role: the session of its last step in the chain
+	seen         *activityRecorder  // activities of attempts whose answer could not be used
+	heard        []store.Wish       // input that those attempts heard while they worked
+}
+
+// A Budget is what is left of limits, a thread's own and its callers'; nil means unlimited.
+type Budget struct{ Attempts, Tokens, CostMicroUSD, Millis *int64 }
+
+// Thread reads what attempts need to know about a thread. The caller sets Options, Limits, Budget and Purse.
+func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
+	at, steps, err := e.cfg.Record.Position(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	c := &Thread{Position: *at, sessions: make(map[string]session), stepSessions: make(map[string]session)}
+	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
+	if err != nil {
+		return nil, err
+	}
+	after := make(map[dag.Hash]dag.Hash, len(steps)) // head → the step of this chain made at it
+	for i, s := range slices.Backward(steps) {
+		from, to := row.Start, s.Hash
+		if len(s.State.Ancestors) > 0 {
+			from = s.State.Ancestors[0]
+		}
+		if s.State.Role == thread.RoleInput && i+1 < len(steps) {
+			to = after[s.Hash] // input that the agent heard while it worked comes before its step
+		}
+		after[from] = to
+	}
+	for _, a := range attempts {
+		var step dag.Hash
+		if a.Status == store.AttemptDone {
+			step = after[a.From]
+		}
+		c.Count(a, step)
+	}
+	if err := e.recall(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := e.findSessions(ctx, c, steps); err != nil {
+		return nil, err
+	}
+	c.inheritSessions()
+	if c.heard, err = e.heardBefore(ctx, c); err != nil {
+		return nil, err
+	}
+	if c.Asked, err = e.lastAsked(ctx, steps); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Worker makes the agent for a role in a thread. An action replaces the role of workers, even if a person has
+// chosen an agent for that role.
+func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
+	who := role
+	if c.Def.ActionID() != "" {
+		who = flow.WorkerFlow
+	}
+	return e.cfg.Agents.Worker(c.Row, who, c.Def.Roles[role])
+}
+
+// Clone returns a copy of c, for another head, that can change independently. What earlier attempts did and heard
+// belongs to this head: it has become part of a step, or is told to the next agent.
+func (c *Thread) Clone() Thread {
+	n := *c
+	n.Position, n.sessions, n.stepSessions = c.Position.Clone(), maps.Clone(c.sessions), maps.Clone(c.stepSessions)
+	n.seen, n.heard = nil, nil
+	return n
+}
+
+// Branch returns what is known about a path that begins at the head: what its parent knows.
+func (c *Thread) Branch(path store.Thread) Thread {
+	n := c.Clone()
+	n.Row, n.Attempts, n.Tries = path, 0, nil
+	n.sessions = maps.Clone(c.stepSessions)
+	return n
+}
+
+// Through advances a thread by the steps of a path that it joins, oldest first.
+func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) error {
+	if err := e.findSessions(ctx, c, steps); err != nil {
+		return err
+	}
+	asked, err := e.lastAsked(ctx, steps)
+	if err != nil {
+		return err
+	}
+	if asked != nil {
+		c.Asked = asked
+	}
+	c.inheritSessions()
+	for _, s := range steps {
+		if err := e.cfg.Record.Follow(ctx, &c.Position, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastAsked returns the prompt of the newest step that an agent did, nil if there is none.
+func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*thread.KeptPrompt, error) {
+	for _, s := range slices.Backward(steps) {
+		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
+		if err != nil {
+			return nil, err
+		}
+		if d != nil && !d.Prompt.IsZero() {
+			return e.cfg.Record.Nodes().KeptPrompt(ctx, d.Prompt)
+		}
+	}
+	return nil, nil
+}
+
+// Count counts a recorded attempt, and remembers the step that it became, if any.
+func (c *Thread) Count(a store.Attempt, step dag.Hash) {
+	c.Attempts = max(c.Attempts, a.N)
+	if a.From == c.Row.Head && a.Status != store.AttemptDone && thread.Routed(a.Role) {
+		c.Tries = append(c.Tries, a)
+	}
+	c.remember(a, step)
+}
+
+// Rounds counts the steps that count towards the thread's limit on rounds.
+func (c *Thread) Rounds() (n int) {
+	for role, visits := range c.Visits {
+		if !c.Def.Roles[role].Chat { // a person asks for each of those
+			n += visits
+		}
+	}
+	return n
+}

@@ -1,0 +1,134 @@
+package attempt
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/testing/housetest"
+)
+
+// TestWhatDidNotEndProvesNothing: a command that was declined or interrupted is kept and marked,
+// and no answer may rely on it.
+func TestWhatDidNotEndProvesNothing(t *testing.T) {
+	s, e, row := emitting(t, nil)
+	minus := -1
+	seen := []agent.Event{
+		ran("make", "", 0),
+		{Kind: agent.EventCommand, Phase: "declined", Text: "make install"},
+		{Kind: agent.EventCommand, Phase: "failed", Text: "sleep 600", Output: "so far\n"},
+		{Kind: agent.EventCommand, Phase: "failed", Text: "sleep 700", Exit: &minus}, // from an older record
+		{Kind: agent.EventCommand, Phase: "declined", Text: "make test"}, ran("make test", "ok\n", 0),
+		ran("make check", "ok\n", 0), {Kind: agent.EventCommand, Phase: "declined", Text: "make check"},
+	}
+	ans, err := proving(t, e, row, false, `{"$status":"done"}`, seen...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unfinished []string
+	for i, o := range ans.objects {
+		if o.Kind != store.Node {
+			continue
+		}
+		if err := s.Commit(t.Context(), store.Batch{Objects: ans.objects[i : i+1]}); err != nil {
+			t.Fatal(err)
+		}
+		ev, err := thread.NewReader(s).Evidence(t.Context(), o.Hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Unfinished() {
+			unfinished = append(unfinished, ev.ID+": "+ev.Summary)
+		}
+	}
+	if diff := cmp.Diff([]string{"cmd-2: it was declined and not run", "cmd-3: it was interrupted before it ended",
+		"cmd-4: exit code -1", "cmd-5: it was declined and not run", "cmd-8: it was declined and not run"},
+		unfinished); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	entry := func(command string) string {
+		return `{"$status":"done","evidence":[{"id":"a","kind":"command-execution","title":"t","command":"` + command +
+			`"}]}`
+	}
+	cases := []struct{ name, output, want string }{
+		{"what ended", `{"$status":"done","x":"evidence:cmd-1"}`, ""},
+		{"declined", `{"$status":"done","x":"it was installed, evidence:cmd-2"}`,
+			"evidence:cmd-2 proves nothing: it was declined and not run; say so without citing it"},
+		{"declined, in the text", "---\n$status: done\n---\nevidence:first.cmd-2",
+			"evidence:first.cmd-2 proves nothing"},
+		{"interrupted", `{"$status":"done","x":["evidence:cmd-3"]}`, "evidence:cmd-3 proves nothing: it was interrupted " +
+			"before it ended"},
+		{"interrupted, with an exit code", `{"$status":"done","x":["evidence:cmd-4"]}`, "evidence:cmd-4 proves nothing"},
+		{"both in one", `{"$status":"done","x":"evidence:cmd-2 evidence:cmd-1 evidence:cmd-3"}`,
+			"evidence:cmd-2 proves nothing: it was declined and not run; say so without citing it; " +
+				"evidence:cmd-3 proves"},
+		{"pointed out by its line", entry("make install"), `the command "make install" proves nothing: it ` +
+			`was declined`},
+		{"pointed out by its id", entry("cmd-3"), `the command "cmd-3" proves nothing: it was interrupted`},
+		{"declined, and then run", entry("make test"), ""},
+		{"run, and then declined", entry("make check"), ""},
+	}
+	for _, tt := range cases {
+		for _, strict := range []bool{true, false} {
+			_, err := proving(t, e, row, strict, tt.output, seen...)
+			mustRefuse(t, err, tt.want)
+		}
+	}
+	_, err = proving(t, e, row, true, `{"$status":"done","x":"evidence:cmd-99"}`, seen...)
+	mustRefuse(t, err, "evidence:cmd-99 is cited, but there is no such entry; there is cmd-1, cmd-6, cmd-7")
+
+	// The output of a program, a chat and the inputs of a plan are not refused.
+	for name, tt := range map[string]struct {
+		role   flow.Role
+		plain  bool
+		strict bool
+		output string
+	}{
+		"a program": {flow.Role{}, true, false, "evidence:cmd-2"},
+		"a chat":    {flow.Role{Chat: true}, false, false, "---\n$status: done\n---\nevidence:cmd-2 was declined"},
+		"an input": {flow.Role{Plan: true}, false, true,
+			`{"$status":"planned","actions":[{"id":"a","inputs":["evidence:first.cmd-3"]}]}`},
+	} {
+		ans, err := parse(agent.Result{Output: []byte(tt.output), Plain: tt.plain}, 0, flow.Role{}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "first"}, Role: tt.role,
+			strict: tt.strict, watched: watched{activity: &activityRecorder{}}}
+		for _, ev := range seen {
+			p.activity.record(ev)
+		}
+		if err := e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, housetest.BareDesk{},
+			agent.Result{Plain: tt.plain}, &ans); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	// The same for another's, from the record.
+	for _, added := range ans.proved {
+		ev := event.New(row, 1, added)
+		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]string{"first.cmd-1": "", "first.cmd-6": "",
+		"first.cmd-2": "proves nothing: it was declined", "first.cmd-3": "proves nothing: it was interrupted"} {
+		p := `{"$status":"done","x":"evidence:` + id + `"}`
+		_, err := proving(t, e, row, true, p)
+		mustRefuse(t, err, want)
+	}
+	// An instance without that name means the only one there is, as readers resolve it.
+	other := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "other"}, watched: watched{activity: &activityRecorder{}}}
+	ans, err = parse(agent.Result{Output: []byte("---\n$status: done\n---\nevidence:cmd-2")}, 0, flow.Role{}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRefuse(t, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, other, housetest.BareDesk{},
+		agent.Result{}, &ans), "evidence:cmd-2 proves nothing")
+}

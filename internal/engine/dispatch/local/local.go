@@ -1,0 +1,226 @@
+// Package local is the engine within one process: a queue in memory.
+//
+// It is given tasks to look at, and this process's hosts, whose Work it calls. It knows nothing of other
+// processes: each that has one looks at all tasks itself, and leases keep them apart. So it suits one worker, a
+// few that are patient with each other, and tests.
+package local
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// Config says how patient an engine is.
+type Config struct {
+	Prefer time.Duration // how long a thread waits for its preferred host; zero: 30 s
+	Again  time.Duration // how long after an error a task is looked at again; zero: 1 s
+}
+
+// An Engine is a queue. Make one with New.
+type Engine struct {
+	cfg Config
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced when there may be more to do
+	tasks   map[string]*task
+	drives  map[key]*drive
+}
+
+// A task is a task that will be looked at again.
+type task struct {
+	due   time.Time // zero: when it is poked
+	busy  bool      // being looked at
+	poked bool      // meanwhile
+}
+
+type key struct {
+	task, thread string
+	token        int64
+}
+
+// A drive is a thread that is queued or being driven.
+type drive struct {
+	dispatch.Ready
+	since time.Time
+	busy  bool
+}
+
+// New returns an engine that knows no task.
+func New(cfg Config) *Engine {
+	if cfg.Prefer == 0 {
+		cfg.Prefer = 30 * time.Second
+	}
+	if cfg.Again == 0 {
+		cfg.Again = time.Second
+	}
+	e := &Engine{cfg: cfg, changed: make(chan struct{})}
+	e.Forget()
+	return e
+}
+
+// Forget makes the engine lose all its state. Running drives continue.
+func (e *Engine) Forget() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tasks, e.drives = make(map[string]*task), make(map[key]*drive)
+	e.tell()
+}
+
+// tell wakes all calls of Serve. e.mu is held.
+func (e *Engine) tell() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// Poke announces that there may be something to do for a task.
+func (e *Engine) Poke(_ context.Context, id string) error {
+	e.poke(id, time.Now())
+	return nil
+}
+
+func (e *Engine) poke(id string, at time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.tasks[id]
+	if t == nil {
+		t = &task{}
+		e.tasks[id] = t
+	}
+	if t.busy {
+		t.poked = true
+		return
+	}
+	if t.due.IsZero() || at.Before(t.due) {
+		t.due = at
+		e.tell()
+	}
+}
+
+// Serve calls w until ctx ends, and returns once its calls have.
+func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	calling := context.WithoutCancel(ctx)
+	free := make(chan struct{}, 1) // a slot may have become free
+	busy := 0                      // running drives; guarded by e.mu
+	for {
+		e.mu.Lock()
+		var do func()
+		wait := time.Hour
+		if ctx.Err() == nil {
+			do, wait = e.next(host, host.Slots == 0 || busy < host.Slots, w, calling, func(n int) { busy += n })
+		}
+		changed := e.changed
+		e.mu.Unlock()
+		if do != nil {
+			calls.Go(func() {
+				do()
+				select {
+				case free <- struct{}{}:
+				default:
+				}
+			})
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-changed:
+		case <-free:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// next takes something that a host may do, or returns how long until there may be something. e.mu is held.
+func (e *Engine) next(host dispatch.Host, slot bool, w dispatch.Work, ctx context.Context, count func(int)) (func(), time.Duration) {
+	now, wait := time.Now(), time.Hour
+	for id, t := range e.tasks {
+		if t.busy || t.due.IsZero() {
+			continue
+		}
+		if left := t.due.Sub(now); left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		t.busy, t.poked = true, false
+		return func() { e.reconcile(ctx, id, t, w) }, 0
+	}
+	for k, d := range e.drives {
+		if d.busy || !slot || !host.Has(d.Needs) {
+			continue
+		}
+		if left := d.since.Add(e.cfg.Prefer).Sub(now); d.Host != "" && d.Host != host.ID && left > 0 {
+			wait = min(wait, left)
+			continue
+		}
+		d.busy = true
+		count(1)
+		return func() {
+			err := w.Drive(ctx, k.thread)
+			e.driven(k, d, err, count)
+		}, 0
+	}
+	return nil, wait
+}
+
+// driven records that a drive has returned.
+func (e *Engine) driven(k key, d *drive, err error, count func(int)) {
+	e.mu.Lock()
+	count(-1)
+	if e.drives[k] == d {
+		delete(e.drives, k)
+	}
+	e.mu.Unlock()
+	at := time.Now()
+	var held *store.HeldError
+	if err != nil && !errors.As(err, &held) {
+		at = at.Add(e.cfg.Again)
+	}
+	e.poke(k.task, at)
+}
+
+// reconcile looks at a task, and queues what may be driven.
+func (e *Engine) reconcile(ctx context.Context, id string, t *task, w dispatch.Work) {
+	a, err := w.Reconcile(ctx, id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.tasks[id] != t {
+		return // it was forgotten meanwhile
+	}
+	defer e.tell()
+	t.busy, t.due = false, a.At
+	if t.poked {
+		t.due = time.Now()
+	}
+	if err != nil {
+		t.due = time.Now().Add(e.cfg.Again)
+		return
+	}
+	for k, d := range e.drives { // what is no longer wanted need not wait
+		if k.task == id && !d.busy && (a.Ended || !slices.ContainsFunc(a.Drive, func(r dispatch.Ready) bool {
+			return r.Thread == k.thread && r.Token == k.token
+		})) {
+			delete(e.drives, k)
+		}
+	}
+	if a.Ended {
+		delete(e.tasks, id)
+		return
+	}
+	for _, r := range a.Drive {
+		k := key{id, r.Thread, r.Token}
+		if e.drives[k] == nil {
+			e.drives[k] = &drive{Ready: r, since: time.Now()}
+		}
+	}
+}

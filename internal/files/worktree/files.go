@@ -1,0 +1,174 @@
+package worktree
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/plait-run/plait/internal/files/git"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// maxChain is how many tree nodes may follow one that has everything: to get the files of the last, the
+// bundles of all of them are read.
+const maxChain = 50
+
+// Keep makes the node that records the files of a git tree of row's repository: what changed since the newest
+// step up to head that has such a node. stage keeps bytes as a blob. If nothing changed, there is no new
+// object, and Keep returns the previous node.
+func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head dag.Hash,
+	stage func(io.Reader) (dag.Hash, error)) (node dag.Hash, objects []store.Object, err error) {
+	fail := func(err error) (dag.Hash, []store.Object, error) {
+		return dag.Hash{}, nil, fmt.Errorf("keep the files of thread %s: %w", row.ID, err)
+	}
+	before, err := t.keptAt(ctx, row, head)
+	if err != nil {
+		return fail(err)
+	}
+	var base thread.Files
+	if !before.IsZero() {
+		chain, err := t.chain(ctx, before)
+		if err != nil {
+			return fail(err)
+		}
+		if base = *chain[len(chain)-1]; base.Tree == tree {
+			if err := t.stamp(row, tree); err != nil {
+				return fail(err)
+			}
+			return before, nil, nil
+		}
+		if len(chain) > maxChain {
+			base.Commit = ""
+		}
+	}
+	repo, err := repository(ctx, row)
+	if err != nil {
+		return fail(err)
+	}
+	b, file, err := repo.Bundle(ctx, ref(row.ID, "files"), tree, base.Commit, t.placed(row))
+	if err != nil {
+		return fail(err)
+	}
+	defer file.Close()
+	blob, err := stage(file)
+	if err != nil {
+		return fail(err)
+	}
+	if b.Onto == "" {
+		before = dag.Hash{}
+	}
+	obj, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: tree, Commit: b.Commit, Bundle: blob, Base: before})
+	if err == nil {
+		err = t.stamp(row, tree)
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return obj.Hash, []store.Object{obj}, nil
+}
+
+// chain returns the tree nodes needed for the files of one of them, beginning with one that has everything.
+func (t *Trees) chain(ctx context.Context, h dag.Hash) (chain []*thread.Files, err error) {
+	for !h.IsZero() {
+		f, err := t.cfg.Reader.Files(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		chain, h = append(chain, f), f.Base
+	}
+	slices.Reverse(chain)
+	return chain, nil
+}
+
+// A Pulled is the result of Pull.
+type Pulled struct {
+	Branch string
+	Commit string
+	Tree   string
+	On     string // the commit that the branch begins at; "": the repository lacks the one that the task began on
+}
+
+// Pull makes a branch, in the repository of dir, from the files that the newest step up to head left, using
+// only the record. It checks nothing out, and moves no other branch.
+func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
+	fail := func(err error) (Pulled, error) {
+		return Pulled{}, fmt.Errorf("pull the files of thread %s: %w", row.ID, err)
+	}
+	last, err := t.keptAt(ctx, row, head)
+	if err != nil {
+		return fail(err)
+	}
+	if last.IsZero() {
+		return fail(fmt.Errorf("no files are kept, since the task ran without --keep-files: %w", store.ErrNotFound))
+	}
+	chain, err := t.chain(ctx, last)
+	if err != nil {
+		return fail(err)
+	}
+	repo, err := git.Open(ctx, dir)
+	if err != nil {
+		return fail(err)
+	}
+	for _, f := range chain {
+		onto, err := t.onto(ctx, f)
+		if err == nil && onto != "" && f.Base.IsZero() {
+			var has bool
+			if has, err = repo.Has(ctx, onto); err == nil && !has {
+				err = fmt.Errorf("this repository does not have commit %s, on which the task began; fetch it first: %w", onto,
+					store.ErrNotFound)
+			}
+		}
+		if err == nil {
+			err = t.unbundle(ctx, repo, row, f, onto)
+		}
+		if err != nil {
+			return fail(err)
+		}
+	}
+	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
+	slices.Reverse(chain)
+	if !row.Files.IsZero() {
+		// A task that began with uploaded files started from their commit. If an agent has committed since,
+		// the repository lacks its commit.
+		chain = slices.Insert(chain, 0, chain[len(chain)-1])
+	}
+	for _, f := range chain {
+		if p.On, err = repo.Origin(ctx, f.Commit); err != nil {
+			return fail(err)
+		}
+		if p.On != "" {
+			break
+		}
+	}
+	at := row.CreatedAt
+	for s, err := range t.cfg.Reader.Walk(ctx, head) {
+		if err != nil {
+			return fail(err)
+		}
+		at = s.State.Timestamp
+		break
+	}
+	asOf := ref(row.ID, "pulled")
+	if err := repo.Keep(ctx, asOf, p.Tree, p.On); err != nil {
+		return fail(err)
+	}
+	p.Commit, err = repo.Branch(ctx, p.Branch, p.Tree, asOf, "Files of task "+row.Task+"\n", time.UnixMilli(at))
+	if err != nil {
+		return fail(err)
+	}
+	return p, nil
+}
+
+// unbundle unpacks one bundle into a repository that has the commit it builds on.
+func (t *Trees) unbundle(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {
+	r, _, err := t.cfg.Reader.Objects().Open(ctx, f.Bundle)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return repo.Unbundle(ctx, ref(row.ID, "files"), git.Bundle{Tree: f.Tree, Commit: f.Commit, Onto: onto}, r)
+}

@@ -1,0 +1,383 @@
+package event
+
+import (
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// forms returns every type of event.
+func forms() []form {
+	all := []form{
+		one(TaskCreated{}), one(TaskImported{}), one(TaskUpdated{}), one(ControllerChanged{}),
+		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
+		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}), one(JoinDecided{}),
+		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
+		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
+		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
+	}
+	for _, status := range []store.Status{store.Completed, store.Failed, store.Cancelled} {
+		all = append(all, one(TaskEnded{State: TaskState(status)}))
+	}
+	for _, state := range []store.Status{store.Completed, store.Failed, store.Blocked, store.Cancelled} {
+		all = append(all, one(AgentEnded{State: state}))
+	}
+	all = append(all, one(GateChanged{Change: GateBlocked}))
+	for _, state := range []store.GateState{
+		store.GateApproved, store.GateRejected, store.GateAnswered, store.GateExpired,
+	} {
+		all = append(all, one(GateChanged{Change: Change(state)}))
+	}
+	all = append(all, one(GateChanged{Change: GateUsed}), one(GateChanged{Change: Change(store.GateWithdrawn)}))
+	return all
+}
+
+// TaskCreated reports that a task was created.
+type TaskCreated struct {
+	Flow   string   `json:"flow"`
+	Bundle dag.Hash `json:"bundle"`
+	Start  dag.Hash `json:"start"`
+}
+
+func (TaskCreated) event() string { return "task.created" }
+
+// TaskImported reports that a task and all events before this one were imported from an export or
+// another record.
+type TaskImported struct {
+	From string `json:"from"`
+	By   string `json:"by"`
+}
+
+func (TaskImported) event() string { return "task.imported" }
+
+// States of a task that no thread has. The first two are those of TaskUpdated.
+const (
+	Working       = "working"
+	InputRequired = "input-required"
+	Canceled      = "canceled"
+)
+
+// TaskUpdated reports that a task changed its state, or what was requested of it.
+type TaskUpdated struct {
+	State  string       `json:"state,omitempty"`
+	Wanted store.Wanted `json:"wanted,omitempty"`
+}
+
+func (TaskUpdated) event() string { return "task.updated" }
+
+// TaskEnded reports that a task has ended, and its return code.
+type TaskEnded struct {
+	State   string `json:"-"` // completed, failed or canceled
+	Code    int    `json:"code"`
+	Summary Text   `json:"summary"`
+}
+
+func (p TaskEnded) event() string { return "task." + p.State }
+
+// TaskState returns the State of TaskEnded for the final status of a root thread.
+func TaskState(status store.Status) string {
+	if status == store.Cancelled {
+		return Canceled
+	}
+	return string(status)
+}
+
+// ControllerChanged reports that a thread with plan roles changed its state (seed 004, §5).
+type ControllerChanged struct {
+	State string   `json:"state"`
+	Head  dag.Hash `json:"head"`
+}
+
+func (ControllerChanged) event() string { return "controller.state.changed" }
+
+// Phase returns the event for a new state of a thread with plan roles, none for any other thread.
+func Phase(row store.Thread, plans bool, now int64, state string) []store.Event {
+	if !plans {
+		return nil
+	}
+	return []store.Event{New(row, now, ControllerChanged{State: state, Head: row.Head})}
+}
+
+// States of a thread with plan roles.
+const (
+	Init        = "init"
+	Planning    = "planning"
+	Dispatching = "dispatching"
+	Monitoring  = "monitoring"
+	Joining     = "joining"
+	Blocked     = "blocked"
+	Done        = "done"
+	Failed      = "failed"
+	Cancelled   = "cancelled"
+)
+
+// ThreadStarted reports that a thread runs for the first time.
+type ThreadStarted struct {
+	Flow   string           `json:"flow"`
+	Start  dag.Hash         `json:"start"`
+	Head   dag.Hash         `json:"head"`
+	Kind   store.ThreadKind `json:"kind"`
+	Parent *store.Parent    `json:"parent"`
+}
+
+func (ThreadStarted) event() string { return "thread.started" }
+
+// ThreadForked reports that a thread was split into paths, or was manually forked from another one.
+type ThreadForked struct {
+	Fork    string   `json:"fork,omitempty"`
+	Join    string   `json:"join,omitempty"`
+	Head    dag.Hash `json:"head,omitzero"`
+	Paths   []string `json:"paths,omitempty"`   // ids
+	Threads []string `json:"threads,omitempty"` // of the paths, in the same order
+
+	From string   `json:"from,omitempty"` // of a manual fork: the other thread
+	Step dag.Hash `json:"step,omitzero"`
+	N    int      `json:"n,omitempty"` // of the step, along the chain
+}
+
+func (ThreadForked) event() string { return "thread.forked" }
+
+// ThreadJoined reports that the paths of a thread were joined.
+type ThreadJoined struct {
+	Join      string   `json:"join"`
+	Outcome   string   `json:"outcome"`
+	DecidedBy string   `json:"decidedBy"`
+	Step      dag.Hash `json:"step"`
+	N         int      `json:"n"`
+	// Kept says what the worktrees of paths have that stay, by thread.
+	Kept map[string]string `json:"kept,omitempty"`
+}
+
+func (ThreadJoined) event() string { return "thread.joined" }
+
+// shorter leaves out what the join's step has.
+func (p ThreadJoined) shorter() (Payload, bool) {
+	long := len(p.Kept) > 0
+	p.Kept = nil
+	return p, long
+}
+
+// JoinDecided reports how a join was decided, before its losers have ended.
+type JoinDecided struct {
+	Join      string   `json:"join"`
+	Outcome   string   `json:"outcome"`
+	DecidedBy string   `json:"decidedBy"`
+	Cancel    []string `json:"cancel"` // ids of paths
+}
+
+func (JoinDecided) event() string { return "join.decided" }
+
+// ThreadBlocked reports that a thread cannot continue without a person.
+type ThreadBlocked struct {
+	Kind    store.ReasonKind `json:"kind"`
+	Message Text             `json:"message"`
+}
+
+func (ThreadBlocked) event() string { return "thread.blocked" }
+
+// ThreadResumed reports that a thread runs again.
+type ThreadResumed struct {
+	From store.Status `json:"from"` // its previous status
+	Head dag.Hash     `json:"head"`
+}
+
+func (ThreadResumed) event() string { return "thread.resumed" }
+
+// ThreadCompacted reports that a summary replaces the steps before it.
+type ThreadCompacted struct {
+	Step  dag.Hash `json:"step"`
+	N     int      `json:"n"`
+	Steps int      `json:"steps"`
+	Bytes int      `json:"bytes"`
+	Agent string   `json:"agent"`
+}
+
+func (ThreadCompacted) event() string { return "thread.compacted" }
+
+// ThreadEnded reports that a thread has ended. A path has no return code.
+type ThreadEnded struct {
+	Status  store.Status `json:"status"`
+	Head    dag.Hash     `json:"head"`
+	Code    *int         `json:"code,omitempty"`
+	Summary Text         `json:"summary,omitempty"`
+	Path    string       `json:"path,omitempty"`
+	Join    string       `json:"join,omitempty"`
+}
+
+func (ThreadEnded) event() string { return "thread.ended" }
+
+// ThreadRemoved reports that a task was removed.
+type ThreadRemoved struct{}
+
+func (ThreadRemoved) event() string { return "thread.removed" }
+
+// TaskRedacted reports that a text was taken out of a task: out of how many objects, rows and events. Gates are those
+// whose question, action or answer had it, with the hash by which steps name the answer (thread.ApprovalHash).
+type TaskRedacted struct {
+	By      string              `json:"by"`
+	Reason  Text                `json:"reason"`
+	Objects int                 `json:"objects"`
+	Rows    int                 `json:"rows"`
+	Events  int                 `json:"events"`
+	Gates   map[string]dag.Hash `json:"gates,omitempty"`
+}
+
+func (TaskRedacted) event() string { return "task.redacted" }
+
+// AttemptStarted reports that an attempt at a step begins.
+type AttemptStarted struct {
+	Role  string   `json:"role"`
+	Agent string   `json:"agent"`
+	From  dag.Hash `json:"from"`
+	Try   int      `json:"try"`
+}
+
+func (AttemptStarted) event() string { return "attempt.started" }
+
+// AttemptCompleted reports which step an attempt became.
+type AttemptCompleted struct {
+	Role   string      `json:"role"`
+	Step   dag.Hash    `json:"step"`
+	N      int         `json:"n"`
+	Status string      `json:"status"`
+	Usage  store.Usage `json:"usage"`
+}
+
+func (AttemptCompleted) event() string { return "attempt.completed" }
+
+// AttemptFailed reports why an attempt did not become a step.
+type AttemptFailed struct {
+	Interrupted bool              `json:"-"`
+	Role        string            `json:"role"`
+	Kind        store.FailureKind `json:"kind"`
+	Message     Text              `json:"message"`
+	// Heard lists requests that were passed to the agent while it worked, if its session will be
+	// resumed: no step records them yet.
+	Heard []string `json:"heard,omitempty"`
+}
+
+func (p AttemptFailed) event() string {
+	if p.Interrupted {
+		return "attempt.interrupted"
+	}
+	return "attempt.failed"
+}
+
+// AgentStarted reports that an instance begins its work.
+type AgentStarted struct {
+	Role  string `json:"role"`
+	Agent string `json:"agent"`
+}
+
+func (AgentStarted) event() string { return "agent.started" }
+
+// AgentEnded reports how an instance's work ended: with an output (completed), with a question or
+// waiting for a person (blocked), with an error (failed), or because it is no longer needed
+// (cancelled). A called flow also counts as an instance.
+type AgentEnded struct {
+	State   store.Status     `json:"-"` // completed, failed, blocked or cancelled
+	Role    string           `json:"role"`
+	Status  string           `json:"status,omitempty"` // of its step
+	Kind    store.ReasonKind `json:"kind,omitempty"`   // if there is no step: why
+	Message Text             `json:"message,omitempty"`
+	Child   string           `json:"child,omitempty"`
+	Step    dag.Hash         `json:"step,omitzero"`
+	N       int              `json:"n,omitempty"`
+}
+
+func (p AgentEnded) event() string { return "agent." + string(p.State) }
+
+// AgentItems reports what an agent did. Each item is an agent.Event.
+type AgentItems struct {
+	Role  string            `json:"role"`
+	Items []json.RawMessage `json:"items"`
+}
+
+func (AgentItems) event() string { return "agent.item" }
+
+// ArtifactWritten reports which files an agent left, and why others were not kept.
+type ArtifactWritten struct {
+	Names   []string `json:"names"`
+	Skipped []string `json:"skipped"`
+}
+
+func (ArtifactWritten) event() string { return "artifact.written" }
+
+// EvidenceAdded reports a new entry of evidence.
+type EvidenceAdded struct {
+	ID    string   `json:"id"` // full
+	Kind  string   `json:"kind"`
+	Title string   `json:"title"`
+	Hash  dag.Hash `json:"hash"` // of the node
+}
+
+func (EvidenceAdded) event() string { return "evidence.added" }
+
+// NotesRefused reports that human-notes.md cannot be read.
+type NotesRefused struct {
+	Message Text `json:"message"`
+}
+
+func (NotesRefused) event() string { return "notes.refused" }
+
+// LimitReached reports that a limit stops a thread.
+type LimitReached struct {
+	Limit   string `json:"limit"`
+	Message Text   `json:"message"`
+}
+
+func (LimitReached) event() string { return "limit.reached" }
+
+// NotesRead reports that text was read from human-notes.md.
+type NotesRead struct {
+	From   int64    `json:"from"` // bytes read before
+	To     int64    `json:"to"`   // bytes read now
+	Hash   dag.Hash `json:"hash"` // of the first To bytes
+	Text   string   `json:"text"`
+	Gate   string   `json:"gate"`   // that the text answers, or ""
+	Edited bool     `json:"edited"` // what was read before has been changed
+	More   bool     `json:"more"`   // the text continues in the next event
+	Cut    bool     `json:"cut"`    // there is more to read, which continues this text
+}
+
+func (NotesRead) event() string { return "notes.read" }
+
+// A Change is what happened to a gate: its new state, or one of those below.
+type Change string
+
+// The changes that are not states.
+const (
+	GateBlocked Change = "blocked" // it was opened
+	GateUsed    Change = "used"
+)
+
+// GateChanged reports that a gate was opened (blocked), answered, used or withdrawn, or has expired.
+// When a flow's gate is used, the event names the step.
+type GateChanged struct {
+	Change   Change           `json:"-"`
+	Gate     string           `json:"gate"`
+	Kind     store.GateKind   `json:"kind"`
+	Source   store.GateSource `json:"source"`
+	Node     string           `json:"node"`
+	Question string           `json:"question"` // at most MaxQuestion bytes of it
+	State    store.GateState  `json:"state"`
+	By       string           `json:"by"`
+	Via      store.Via        `json:"via"`
+	Edited   dag.Hash         `json:"edited,omitzero"`  // digest of the action that was approved instead
+	Status   string           `json:"status,omitempty"` // of the step
+	Step     dag.Hash         `json:"step,omitzero"`
+	N        int              `json:"n,omitempty"`
+}
+
+func (p GateChanged) event() string { return "gate." + string(p.Change) }
+
+// shorter cuts the question of a gate.
+func (p GateChanged) shorter() (Payload, bool) {
+	was := p.Question
+	p.Question = Clip(was, len(was)/2)
+	return p, was != ""
+}
+
+// MaxQuestion limits the question in an event, in bytes. The row has all of it.
+const MaxQuestion = 8 << 10

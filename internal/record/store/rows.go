@@ -1,0 +1,401 @@
+package store
+
+import (
+	"encoding/json"
+
+	"github.com/plait-run/plait/internal/record/dag"
+)
+
+// A ThreadKind says why a thread exists.
+type ThreadKind string
+
+// The kinds of threads.
+const (
+	KindRoot   ThreadKind = "root"
+	KindPath   ThreadKind = "path"
+	KindCall   ThreadKind = "call"
+	KindWorker ThreadKind = "worker"
+)
+
+// A Status is how far a thread has come.
+type Status string
+
+// The statuses of threads, as stored. Interrupted is not among them: it is running
+// without an owner, which only the lease can show.
+const (
+	Pending   Status = "pending"
+	Running   Status = "running"
+	Blocked   Status = "blocked"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	Cancelled Status = "cancelled"
+)
+
+// A Wanted is what the owner of a thread is asked to do with it; empty asks nothing.
+type Wanted string
+
+// WantCancel asks the owner to cancel the thread.
+const WantCancel Wanted = "cancel"
+
+// A Thread is the row of one thread: a name for a moving head.
+// Times are Unix milliseconds; zero means not yet.
+type Thread struct {
+	ID         string          `json:"id"`
+	Short      string          `json:"short"` // of a root: what users type; unique if not empty
+	Task       string          `json:"task"`
+	Root       string          `json:"root"`
+	Kind       ThreadKind      `json:"kind"`
+	Bundle     dag.Hash        `json:"bundle"`
+	Flow       string          `json:"flow"`
+	Start      dag.Hash        `json:"start"`
+	Head       dag.Hash        `json:"head"`
+	Status     Status          `json:"status"`
+	Reason     *Reason         `json:"reason"`
+	Wanted     Wanted          `json:"wanted"`
+	Parent     *Parent         `json:"parent"`
+	Path       *Path           `json:"path"`
+	ForkedFrom *ForkedFrom     `json:"forkedFrom"`
+	InFlight   string          `json:"inFlight"` // attempt id
+	Decision   json.RawMessage `json:"decision"`
+	Tree       string          `json:"tree"`      // working tree
+	Workspace  string          `json:"workspace"` // directory the task belongs to
+	Files      dag.Hash        `json:"files"`     // tree node: files the task began with, where no step records them
+	Host       string          `json:"host"`      // where the working tree was last; a hint that may be out of date
+	Options    json.RawMessage `json:"options"`   // what the task was started with; owned by control
+	Steps      int             `json:"steps"`
+	CreatedAt  int64           `json:"createdAt"`
+	UpdatedAt  int64           `json:"updatedAt"`
+	EndedAt    int64           `json:"endedAt"`
+}
+
+// Ended reports whether t can never move again.
+func (t Thread) Ended() bool {
+	return t.Status == Completed || t.Status == Failed || t.Status == Cancelled
+}
+
+// A ReasonKind says what holds a thread up, or what ended it.
+type ReasonKind string
+
+// The kinds of reasons. All but the last two are for blocked threads.
+const (
+	ReasonGate      ReasonKind = "gate"     // a person has to answer or approve
+	ReasonInput     ReasonKind = "input"    // a person has to say how to continue
+	ReasonAttempts  ReasonKind = "attempts" // a step has used up its attempts
+	ReasonLimit     ReasonKind = "limit"    // see Reason.Limit
+	ReasonJoin      ReasonKind = "join"     // a join was not satisfied
+	ReasonChild     ReasonKind = "child"    // a path or a called thread is blocked
+	ReasonConflict  ReasonKind = "conflict" // files of agents cannot be merged without a person
+	ReasonFailed    ReasonKind = "failed"
+	ReasonCancelled ReasonKind = "cancelled"
+)
+
+// A Reason says why a thread is blocked, failed or cancelled.
+type Reason struct {
+	Kind    ReasonKind `json:"kind"`
+	Message string     `json:"message"`
+	Gate    string     `json:"gate,omitempty"`    // the gate that has to be answered
+	Limit   string     `json:"limit,omitempty"`   // which limit
+	Raise   string     `json:"raise,omitempty"`   // what would lift it, as KEY=VALUE of a flow's limits
+	ResetAt int64      `json:"resetAt,omitempty"` // when a vendor's limit ends, Unix ms
+	// Failure is the kind of failure of a step that has used up its attempts, or of a failed path.
+	Failure FailureKind `json:"failure,omitempty"`
+}
+
+// A Parent says whose path or child a thread is, and from which head.
+type Parent struct {
+	Thread string   `json:"thread"`
+	From   dag.Hash `json:"from"`
+}
+
+// A Path places a thread inside a fork.
+type Path struct {
+	Key  string   `json:"key"`
+	ID   string   `json:"id"`
+	Fork dag.Hash `json:"fork"`
+	Join string   `json:"join"`
+	N    int      `json:"n"`
+}
+
+// A ForkedFrom says where a manual fork came from.
+type ForkedFrom struct {
+	Thread string   `json:"thread"`
+	Step   dag.Hash `json:"step"`
+}
+
+// An AttemptStatus is how far an attempt has come.
+type AttemptStatus string
+
+// The statuses of attempts. All but running are final.
+const (
+	AttemptRunning     AttemptStatus = "running"
+	AttemptDone        AttemptStatus = "done"
+	AttemptFailed      AttemptStatus = "failed"
+	AttemptInterrupted AttemptStatus = "interrupted"
+	AttemptCancelled   AttemptStatus = "cancelled"
+	AttemptSuperseded  AttemptStatus = "superseded"
+)
+
+// An Attempt is one try at one step.
+type Attempt struct {
+	ID         string        `json:"id"` // <thread>.<n>
+	Thread     string        `json:"thread"`
+	From       dag.Hash      `json:"from"` // head it starts at: the step's key
+	Role       string        `json:"role"`
+	N          int           `json:"n"`
+	Agent      string        `json:"agent"`
+	Instance   string        `json:"instance"`
+	Prompt     dag.Hash      `json:"prompt"`
+	Status     AttemptStatus `json:"status"`
+	Failure    *Failure      `json:"failure"`
+	Session    string        `json:"session"`
+	Turn       string        `json:"turn"` // of the session, when known
+	PID        int           `json:"pid"`
+	PIDStart   int64         `json:"pidStart"` // clock ticks since boot, from /proc
+	Host       string        `json:"host"`     // the host of the process
+	Boot       string        `json:"boot"`     // which boot of that host
+	Tag        string        `json:"tag"`
+	StartedAt  int64         `json:"startedAt"`
+	EndedAt    int64         `json:"endedAt"`
+	Waited     int64         `json:"waited"` // ms of that time spent waiting for people
+	Usage      Usage         `json:"usage"`
+	Transcript dag.Hash      `json:"transcript"`
+	Stderr     dag.Hash      `json:"stderr"`
+	Pins       []dag.Hash    `json:"pins"`
+	Calls      dag.Hash      `json:"calls"` // calls node: its recorded traffic with a model
+}
+
+// A Use is what one attempt used up.
+type Use struct {
+	Thread    string
+	Attempt   string
+	Status    AttemptStatus
+	StartedAt int64 // Unix ms
+	EndedAt   int64 // Unix ms; zero while it runs
+	Waited    int64 // ms of that time spent waiting for people
+	Usage     Usage
+}
+
+// Use returns what a used up.
+func (a Attempt) Use() Use {
+	return Use{Thread: a.Thread, Attempt: a.ID, Status: a.Status, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		Waited: a.Waited, Usage: a.Usage}
+}
+
+// TaskRows is what a driver needs to know about a task.
+type TaskRows struct {
+	Threads  []Thread         // in id order
+	Running  []Attempt        // by thread, then number
+	Gates    []Gate           // open ones, in id order
+	Wishes   []Wish           // open ones, in id order
+	Counts   map[string]int64 // by name; missing means zero
+	Position int64            // of the last event that the rows reflect
+}
+
+// A Root is a hash that a row names.
+type Root struct {
+	Hash dag.Hash
+	Row  string // "thread", "attempt", "gate", "flow"
+	ID   string
+	// Maybe says that the row holds a string spelled like a hash, which may name an
+	// object or none.
+	Maybe bool
+}
+
+// A FailureKind says what kept an attempt from becoming a step.
+type FailureKind string
+
+// The kinds of failures: those of package agent, as stored.
+const (
+	FailureInfra         FailureKind = "infra"
+	FailureLimit         FailureKind = "limit"
+	FailureRefused       FailureKind = "refused"
+	FailureInvalidOutput FailureKind = "invalid-output"
+	FailureTimeout       FailureKind = "timeout"
+	FailureCancelled     FailureKind = "cancelled"
+	FailureInterrupted   FailureKind = "interrupted"
+)
+
+// The kinds of failures that only paths have, never attempts.
+const (
+	FailureSaid  FailureKind = "failed" // its agent says so, or its end has a nonzero code
+	FailureRoute FailureKind = "route"  // its flow does not say how to continue
+)
+
+// A Failure says why an attempt did not become a step.
+type Failure struct {
+	Kind    FailureKind `json:"kind"`
+	Message string      `json:"message"`
+	ResetAt int64       `json:"resetAt"` // Unix ms; zero if unknown
+}
+
+// Usage is what an attempt used up, in tokens and millionths of a US dollar.
+type Usage struct {
+	InputTokens       int64 `json:"inputTokens"`
+	CachedInputTokens int64 `json:"cachedInputTokens"`
+	OutputTokens      int64 `json:"outputTokens"`
+	ReasoningTokens   int64 `json:"reasoningTokens"`
+	CostMicroUSD      int64 `json:"costMicroUSD"`
+}
+
+// Add returns the sum of u and v.
+func (u Usage) Add(v Usage) Usage {
+	u.InputTokens += v.InputTokens
+	u.CachedInputTokens += v.CachedInputTokens
+	u.OutputTokens += v.OutputTokens
+	u.ReasoningTokens += v.ReasoningTokens
+	u.CostMicroUSD += v.CostMicroUSD
+	return u
+}
+
+// Tokens returns what counts toward a token limit. Cached input is part of
+// input, and reasoning part of output.
+func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
+
+// A GateKind says what a gate asks for.
+type GateKind string
+
+// The kinds of gates.
+const (
+	GateInput    GateKind = "input"    // a question, answered with text
+	GateApproval GateKind = "approval" // an action, approved or rejected
+)
+
+// A GateState is what has become of a gate.
+type GateState string
+
+// The states of gates. All but GateOpen are final.
+const (
+	GateOpen      GateState = "open"
+	GateApproved  GateState = "approved"
+	GateRejected  GateState = "rejected"
+	GateAnswered  GateState = "answered"
+	GateExpired   GateState = "expired" // counts as a no
+	GateWithdrawn GateState = "withdrawn"
+)
+
+// A GateSource says who asks.
+type GateSource string
+
+// The sources of gates.
+const (
+	SourceFlow        GateSource = "flow"
+	SourceWorker      GateSource = "worker"
+	SourceAgent       GateSource = "agent"
+	SourceMerge       GateSource = "merge"
+	SourceLimit       GateSource = "limit"
+	SourceInterrupted GateSource = "interrupted" // an attempt that was cut off and may have acted
+)
+
+// A Grant says how long an approval holds.
+type Grant string
+
+// The grants.
+const (
+	GrantOnce    Grant = "once"
+	GrantSession Grant = "session" // again and again, for the same action in the same thread
+)
+
+// A Via says how an answer or a wish came in.
+type Via string
+
+// The values of Via.
+const (
+	ViaCLI     Via = "cli"
+	ViaWeb     Via = "web"
+	ViaAPI     Via = "api"
+	ViaNotes   Via = "notes"
+	ViaTimeout Via = "timeout" // no answer in time
+	ViaPolicy  Via = "policy"  // by a policy that the task was started with
+	ViaResume  Via = "resume"  // with the command to resume
+	ViaMCP     Via = "mcp"     // through an MCP client
+	ViaReplay  Via = "replay"  // as it was answered in the recording
+)
+
+// A Gate is a place where a person must answer or approve.
+type Gate struct {
+	ID         string          `json:"id"`
+	Kind       GateKind        `json:"kind"`
+	State      GateState       `json:"state"`
+	Source     GateSource      `json:"source"`
+	Task       string          `json:"task"`
+	Thread     string          `json:"thread"`
+	Node       string          `json:"node"`
+	Instance   string          `json:"instance"`
+	Attempt    string          `json:"attempt"`
+	From       dag.Hash        `json:"from"`
+	Question   string          `json:"question"`
+	Options    []string        `json:"options"`
+	Action     json.RawMessage `json:"action"`
+	Digest     dag.Hash        `json:"digest"`
+	Grant      Grant           `json:"grant"`
+	OpenedAt   int64           `json:"openedAt"`
+	ExpiresAt  int64           `json:"expiresAt"`
+	OnTimeout  string          `json:"onTimeout"` // a status that the flow routes
+	AnsweredAt int64           `json:"answeredAt"`
+	By         string          `json:"by"`
+	Via        Via             `json:"via"`
+	Text       string          `json:"text"`
+	UsedAt     int64           `json:"usedAt"`
+	Diff       dag.Hash        `json:"diff"` // blob, kept as long as the gate
+	Ref        string          `json:"instructionsRef"`
+
+	// Edited is the action that was approved instead of Action; nil means Action itself. EditedDigest binds the
+	// approval to it, as Digest binds the question to Action.
+	Edited       json.RawMessage `json:"edited"`
+	EditedDigest dag.Hash        `json:"editedDigest"`
+}
+
+// A WishKind says what a wish asks for.
+type WishKind string
+
+// The kinds of wishes.
+const (
+	WishResume WishKind = "resume" // to continue, with Text as input if there is any
+	WishInput  WishKind = "input"  // to receive Text
+)
+
+// A Wish asks something of the current or next driver of a task. It is open
+// until a driver takes it, which only one does; what it asks for never changes.
+type Wish struct {
+	ID      string          `json:"id"` // a ULID made by its writer: wishes are in this order
+	Task    string          `json:"task"`
+	Thread  string          `json:"thread"`
+	Kind    WishKind        `json:"kind"`
+	Text    string          `json:"text"`
+	Options json.RawMessage `json:"options"` // owned by control
+	By      string          `json:"by"`
+	Via     Via             `json:"via"`
+	At      int64           `json:"at"`
+	TakenAt int64           `json:"takenAt"`
+}
+
+// A Flow is a name in the registry, the bundle it refers to and, in History,
+// the earlier ones, newest first.
+type Flow struct {
+	Name      string    `json:"name"`
+	Hash      dag.Hash  `json:"hash"`
+	Timestamp int64     `json:"timestamp"` // Unix ms
+	History   []Version `json:"history"`
+}
+
+// A Version is what a name referred to before.
+type Version struct {
+	Hash      dag.Hash `json:"hash"`
+	Timestamp int64    `json:"timestamp"`
+}
+
+// MaxEventPayload is the largest payload of an event, in bytes.
+const MaxEventPayload = 16 << 10
+
+// An Event is one line of the journal. Commit sets Pos and Seq.
+type Event struct {
+	Pos      int64           `json:"pos"` // store-wide, from 1, no gaps
+	Seq      int64           `json:"seq"` // per task, from 1, no gaps
+	TS       int64           `json:"ts"`  // Unix ms
+	Type     string          `json:"type"`
+	Task     string          `json:"task"`
+	Thread   string          `json:"thread"`
+	Instance string          `json:"instance"`
+	Attempt  string          `json:"attempt"`
+	Payload  json.RawMessage `json:"payload"`
+}

@@ -1,0 +1,57 @@
+package thread
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// Answers are what people answered at the node that a step follows, each as its [ApprovalHash], in order of the hashes.
+// Details of older versions lack them.
+type Answers struct {
+	Hashes  []dag.Hash
+	Present bool
+}
+
+// MarshalJSON writes the hashes, or null for none.
+func (a Answers) MarshalJSON() ([]byte, error) { return a.append(nil), nil }
+
+func (a Answers) append(b []byte) []byte {
+	if len(a.Hashes) == 0 {
+		return append(b, "null"...)
+	}
+	return dag.AppendHashes(b, a.Hashes)
+}
+
+// UnmarshalJSON reads hashes, or null.
+func (a *Answers) UnmarshalJSON(data []byte) error {
+	a.Present = true
+	return json.Unmarshal(data, &a.Hashes)
+}
+
+// Decided reports whether a person, a policy or the time has answered a gate.
+func Decided(g store.Gate) bool {
+	switch g.State {
+	case store.GateApproved, store.GateRejected, store.GateAnswered, store.GateExpired:
+		return true
+	}
+	return false
+}
+
+// ApprovalHash returns what the step after a gate says of its answer: the SHA-256 of the canonical form of {at, by,
+// digest, editedDigest, gate, grant, text, verdict, via}, where gate is the id, verdict the state, at the time of the
+// answer in Unix ms and text the SHA-256 of the answer's text.
+func ApprovalHash(g store.Gate) dag.Hash {
+	b := strconv.AppendInt([]byte(`{"at":`), g.AnsweredAt, 10)
+	b = text(b, `,"by":`, g.By)
+	b = hash(b, `,"digest":`, g.Digest)
+	b = hash(b, `,"editedDigest":`, g.EditedDigest)
+	b = text(b, `,"gate":`, g.ID)
+	b = text(b, `,"grant":`, string(g.Grant))
+	b = hash(b, `,"text":`, dag.Sum([]byte(g.Text)))
+	b = text(b, `,"verdict":`, string(g.State))
+	b = text(b, `,"via":`, string(g.Via))
+	return dag.Sum(append(b, '}'))
+}

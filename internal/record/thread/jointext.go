@@ -1,0 +1,238 @@
+package thread
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// pointer replaces the text of the path that a join follows: in prompts, which have it in the step
+// before, and in joins of versions before schema 9.
+const pointer = "(main path: see the step before)"
+
+// tooLong replaces that text in prompts that have it nowhere. It is in content.
+func tooLong(content dag.Hash) string {
+	return "(too long for this prompt; " + strings.Replace(getCommand, "HASH", content.Short(), 1) + " prints it)"
+}
+
+// text returns the text of a join that follows the step after: a section for each path that was
+// not cancelled.
+func (d JoinDraft) text(after, fork dag.Hash) string {
+	var b strings.Builder
+	for _, p := range d.Paths {
+		if p.Row.Status == store.Cancelled {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(d.section(p, p.Row.Head == after && after != fork))
+	}
+	return b.String()
+}
+
+// section returns what the text of a join says about a path. The summary of an action is stored
+// nowhere else, so it is always included.
+func (d JoinDraft) section(p PathEnd, follows bool) string {
+	text := "## " + p.Row.Path.ID + "\n"
+	switch f := p.failure(); {
+	case f == nil:
+	case d.Older:
+		text += "\n(failed)\n"
+	default:
+		text += "\n(failed: " + string(f.Kind) + ")\n"
+	}
+	body := strings.TrimSpace(p.Text)
+	if follows && d.Pointing && d.Node != RoleJoin {
+		body = cmp.Or(d.instead, pointer)
+	}
+	if body != "" {
+		text += "\n" + body + "\n"
+	}
+	return text
+}
+
+// Said returns the text of a step for a reader that may not have the step before it: the recorded one,
+// but where a join, or a call that returned one, was recorded with a pointer, it has the words that
+// this points to.
+func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
+	text, err := r.Text(ctx, s.Content)
+	if err != nil || !strings.Contains(text, pointer) {
+		return text, err
+	}
+	switch {
+	case s.Paths != nil && s.Role != RoleJoin:
+		d, err := r.joinDraft(ctx, s, r.Said)
+		return d.text(s.follows(), s.Fork), err
+	case !s.ChildThread.IsZero():
+		last, err := r.lastRouted(ctx, s.ChildThread, dag.Hash{})
+		if err != nil || last.State == nil {
+			return text, err
+		}
+		return r.Said(ctx, last.State)
+	}
+	return text, nil
+}
+
+// Points reports whether the text of a step is that of a join that was recorded with a pointer.
+func (r *Reader) Points(ctx context.Context, s *State) (bool, error) {
+	d, text, err := r.followed(ctx, s, func(ctx context.Context, s *State) (string, error) {
+		return r.Text(ctx, s.Content)
+	})
+	if err != nil || d == nil {
+		return false, err
+	}
+	d.Pointing = true
+	return d.text(s.follows(), s.Fork) == text, nil
+}
+
+// Briefly returns the text of a join without what the step before it has said, "" if the text does
+// not repeat that step.
+func (r *Reader) Briefly(ctx context.Context, s *State) (string, error) {
+	brief, _, err := r.briefly(ctx, s)
+	return brief, err
+}
+
+// briefly is Briefly, and also returns the text for a prompt that does not have the step before.
+func (r *Reader) briefly(ctx context.Context, s *State) (brief, alone string, err error) {
+	d, text, err := r.followed(ctx, s, r.Said)
+	if err != nil || d == nil || d.text(s.follows(), s.Fork) != text {
+		return "", "", err
+	}
+	before, err := r.State(ctx, s.follows())
+	if err != nil || !Routed(before.Role) { // an input, or a summary of what was said
+		return "", "", err
+	}
+	d.Pointing = true
+	brief = d.text(s.follows(), s.Fork)
+	d.instead = tooLong(before.Content)
+	return brief, d.text(s.follows(), s.Fork), nil
+}
+
+// follows returns the node that a join follows.
+func (s *State) follows() dag.Hash {
+	if len(s.Ancestors) == 0 {
+		return s.Fork // a start
+	}
+	return s.Ancestors[0]
+}
+
+// followed returns the draft of a join that follows one of its paths, and its text. said returns the
+// text of a step. It returns nil for any other step.
+func (r *Reader) followed(ctx context.Context, s *State, said func(context.Context, *State) (string, error)) (
+	*JoinDraft, string, error) {
+	if s.Role == RoleJoin || s.MainPath() < 0 {
+		return nil, "", nil
+	}
+	text, err := said(ctx, s)
+	if err != nil {
+		return nil, "", err
+	}
+	d, err := r.joinDraft(ctx, s, said)
+	return &d, text, err
+}
+
+// joinDraft returns what the text of a join is made of. said returns the text of a step.
+func (r *Reader) joinDraft(ctx context.Context, s *State, said func(context.Context, *State) (string, error)) (
+	JoinDraft, error) {
+	d := JoinDraft{Node: s.Role}
+	kinds, older, err := Failures(s.Meta)
+	if err != nil {
+		return d, err
+	}
+	d.Older = older
+	for _, p := range s.Paths {
+		end := PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID},
+			Reason: &store.Reason{Failure: kinds[p.ID]}}}
+		if p.Status != store.Cancelled {
+			last, err := r.lastRouted(ctx, p.Head, s.Fork)
+			if err != nil {
+				return d, fmt.Errorf("read path %s of join %s: %w", p.ID, s.Role, err)
+			}
+			if last.State != nil {
+				if end.Text, err = said(ctx, last.State); err != nil {
+					return d, err
+				}
+			}
+		}
+		d.Paths = append(d.Paths, end)
+	}
+	return d, nil
+}
+
+// lastRouted returns the last routed step at or before head, if it comes after the step until.
+func (r *Reader) lastRouted(ctx context.Context, head, until dag.Hash) (Step, error) {
+	for s, err := range r.Walk(ctx, head) {
+		if err != nil || s.Hash == until {
+			return Step{}, err
+		}
+		if Routed(s.State.Role) {
+			return s, nil
+		}
+	}
+	return Step{}, nil
+}
+
+// failures returns why the paths of a join failed. Its content has only the kinds of failure.
+func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
+	if s.State.Paths == nil {
+		return "", nil
+	}
+	d, err := r.Detail(ctx, s.State.Detail)
+	if err != nil || d == nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, f := range d.Failures {
+		fmt.Fprintf(&b, "Why %s failed (%s): %q\n", f.Path, f.Kind, strings.TrimSpace(f.Message))
+	}
+	return b.String(), nil
+}
+
+// repeats reports whether the step before a join, which is included as brief, is in the prompt or
+// the session in full.
+func (r *Reader) repeats(ctx context.Context, t *excerpt, s Step, brief *rendition) (bool, error) {
+	h := s.parent()
+	if h == t.prompt.Since {
+		return true, nil
+	}
+	before, err := r.at(ctx, h)
+	if err != nil {
+		return false, err
+	}
+	role := before.State.Role
+	pinned := slices.Contains(t.prompt.Pin, role)
+	if h == t.prompt.InRoute || slices.Contains(t.prompt.OmitRoles, role) || (t.summed || !t.omitted.IsZero()) && !pinned {
+		return false, nil
+	}
+	said, err := r.rendered(ctx, t, &cachedStep{Step: before})
+	if err != nil {
+		return false, err
+	}
+	after := *t
+	after.spent += brief.fullSize
+	return after.fits(said, pinned), nil
+}
+
+// changed returns a text that differs in one place from that of a content.
+func changed(was, text string, content dag.Hash) []piece {
+	was, text = strings.TrimRight(was, "\n"), strings.TrimRight(text, "\n")
+	most := min(len(was), len(text))
+	begin, end := 0, 0
+	for begin < most && was[begin] == text[begin] {
+		begin++
+	}
+	for end < most-begin && was[len(was)-1-end] == text[len(text)-1-end] {
+		end++
+	}
+	return []piece{
+		{text: text[:begin], content: content},
+		{text: text[begin : len(text)-end]},
+		{text: text[len(text)-end:], content: content, from: len(was) - end},
+	}
+}

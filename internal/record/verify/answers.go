@@ -1,0 +1,189 @@
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// checkAnswers compares what people answered, as the rows of gates say, with the steps that used it. A step names the
+// answers given at the node it follows, so an answer that was changed or removed later is missing, and one that was
+// added has no step. Steps of older versions name none: of their flows' gates only what the step holds is compared.
+func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*object) error {
+	if !r.answers {
+		return nil
+	}
+	known, rows := map[dag.Hash]bool{}, map[string]store.Thread{}
+	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
+	c.redacted += len(r.redacted)
+	for _, answer := range r.redacted {
+		known[answer] = true
+	}
+	for _, g := range r.gates {
+		known[thread.ApprovalHash(g)] = true
+		if asked[g.Thread] == nil {
+			asked[g.Thread] = map[dag.Hash]bool{}
+		}
+		asked[g.Thread][g.From] = true
+		if r.redacted[g.ID].IsZero() {
+			c.checkBound(g)
+		}
+	}
+	for _, t := range r.threads {
+		rows[t.ID] = t
+	}
+	for _, t := range r.threads {
+		own := func(o *object, d *detail) bool {
+			return strings.HasPrefix(d.attempt, t.ID+".") || asked[t.ID][decisionNode(o.state)]
+		}
+		if ownsAnswers(t, rows) {
+			own = func(*object, *detail) bool { return true }
+		}
+		if err := c.checkNamed(ctx, t, known, own); err != nil {
+			return err
+		}
+	}
+	joins := map[dag.Hash][]*object{}
+	for _, o := range c.objects {
+		if o.reached && o.problem == nil && o.state != nil && o.state.Paths != nil {
+			joins[o.state.Fork] = append(joins[o.state.Fork], o)
+		}
+	}
+	for _, g := range r.gates {
+		if t, ok := rows[g.Thread]; ok && thread.Decided(g) && r.redacted[g.ID].IsZero() {
+			steps := followers(after, g.From)
+			for _, o := range slices.Clone(steps) {
+				steps = append(steps, joins[o.hash]...)
+			}
+			c.checkUsed(t, g, append(steps, joins[g.From]...))
+		}
+	}
+	return nil
+}
+
+// ownsAnswers reports whether all answers that a thread's steps name must be among the gates. A path that a fork took
+// over has steps of the tasks that were forked.
+func ownsAnswers(t store.Thread, rows map[string]store.Thread) bool {
+	if t.Path == nil {
+		return true
+	}
+	root, ok := rows[t.Root]
+	for ok && root.ForkedFrom != nil {
+		if t, ok = rows[root.ForkedFrom.Thread]; ok {
+			root, ok = rows[t.Root]
+		}
+	}
+	return ok
+}
+
+// checkBound compares an action that was approved, and the one that was approved instead, with the digests to which
+// the approval is bound: SHA-256 of {action, thread} in canonical form.
+func (c *check) checkBound(g store.Gate) {
+	for _, x := range []struct {
+		what   string
+		action json.RawMessage
+		digest dag.Hash
+	}{{"action", g.Action, g.Digest}, {"edited action", g.Edited, g.EditedDigest}} {
+		if len(x.action) == 0 || string(x.action) == "null" {
+			continue // a question, which has none
+		}
+		text, err := dag.Marshal(map[string]any{"action": x.action, "thread": g.Thread})
+		if err != nil || dag.Sum(text) != x.digest {
+			c.wrong(x.digest, "gate %s: its %s is not the one that its digest is of", g.ID, x.what)
+		}
+	}
+}
+
+// checkNamed checks that the answers which steps of a thread name are known. own reports whether a step is its own.
+func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Hash]bool,
+	own func(*object, *detail) bool) error {
+	begin := t.Start
+	switch {
+	case t.ForkedFrom != nil:
+		begin = t.ForkedFrom.Step
+	case t.Kind == store.KindPath && t.Path != nil:
+		begin = t.Path.Fork
+	}
+	for h := t.Head; h != begin; {
+		o, ok := c.sound(h)
+		if !ok || o.state == nil {
+			return nil
+		}
+		if d, ok := c.sound(o.state.Detail); ok && d.detail != nil && own(o, d.detail) {
+			for _, answer := range d.detail.answers.Hashes {
+				if known[answer] {
+					continue
+				}
+				if _, err := c.cfg.Store.Thread(ctx, t.ID); errors.Is(err, store.ErrNotFound) {
+					return nil // it was removed meanwhile
+				}
+				c.wrong(o.hash, "state of %s: it was made with an answer that is not in the record now: changed, or removed",
+					o.state.Role)
+			}
+		}
+		h = decisionNode(o.state)
+	}
+	return ctx.Err()
+}
+
+// checkUsed checks that a gate whose answer took effect is named by a step of its thread. steps may follow it.
+func (c *check) checkUsed(t store.Thread, g store.Gate, steps []*object) {
+	var after *object // the step that should name it
+	for _, o := range steps {
+		if on, _ := c.passesThrough(t.Head, o.hash, false); !on && t.Head != o.hash {
+			continue
+		}
+		d, ok := c.sound(o.state.Detail)
+		switch {
+		case !ok || d.detail == nil:
+			return
+		case !d.detail.answers.Present:
+			c.checkHeld(g, o, d.detail)
+			return
+		case slices.Contains(d.detail.answers.Hashes, thread.ApprovalHash(g)):
+			return
+		case after == nil && thread.Routed(o.state.Role):
+			after = o
+		}
+	}
+	// An agent may go on without an answer, and use one for the session at a later step.
+	takes := g.UsedAt != 0 && g.Grant != store.GrantSession || g.Kind == store.GateInput ||
+		g.Source == store.SourceFlow || g.Source == store.SourceWorker
+	if after != nil && takes {
+		c.wrong(after.hash, "state of %s: gate %s was %s before it, and it does not name that answer", after.state.Role, g.ID,
+			g.State)
+	}
+}
+
+// checkHeld compares the answer to a gate of the flow with the step of an older version that holds it.
+func (c *check) checkHeld(g store.Gate, o *object, d *detail) {
+	if g.Source != store.SourceFlow || o.state.Role != g.Node {
+		return
+	}
+	var meta struct {
+		Status string `json:"$status"`
+		Answer string `json:"answer"`
+	}
+	if json.Unmarshal(o.state.Meta, &meta) != nil {
+		return
+	}
+	status := string(g.State)
+	if g.State == store.GateExpired {
+		status = g.OnTimeout
+	}
+	for _, x := range []struct{ what, row, step string }{
+		{"answer", g.Text, meta.Answer}, {"outcome", status, meta.Status}, {"author", g.By, d.by},
+		{"time", fmt.Sprint(g.AnsweredAt), fmt.Sprint(d.to)},
+	} {
+		if x.row != x.step {
+			c.wrong(o.hash, "state of %s: gate %s has another %s than the step that holds it", o.state.Role, g.ID, x.what)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+var wishTests = []test{
+	{"a wish comes back as it was", wishFidelity},
+	{"a wish is taken once", wishTaken},
+	{"of many who take a wish at once one gets it", wishRace},
+	{"wishes are filtered, in order of their ids", wishFilters},
+	{"a batch that loses a wish changes nothing", wishOrNothing},
+	{"wishes go with their task", wishRemoved},
+}
+
+// asks returns a batch that leaves wishes.
+func asks(wishes ...store.Wish) (b store.Batch) {
+	for _, w := range wishes {
+		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
+	}
+	return b
+}
+
+// takes returns a batch that takes a wish.
+func takes(id string, at int64) store.Batch {
+	return store.Batch{Wishes: []store.WishChange{{Row: store.Wish{ID: id, TakenAt: at}, Take: true}}}
+}
+
+// wishes fails the test unless f selects these.
+func (h *home) wishes(f store.WishFilter, want ...store.Wish) {
+	h.Helper()
+	got, err := h.Wishes(h.ctx, f)
+	h.must(err)
+	h.same(got, want)
+}
+
+func fullWish() store.Wish {
+	return store.Wish{
+		ID: "W", Task: "K", Thread: "T", Kind: store.WishResume, Text: "<on>\n é",
+		Options: json.RawMessage(`{ "b": [1] }`), By: "ada", Via: store.ViaWeb, At: 7,
+	}
+}
+
+func wishFidelity(h *home) {
+	full, bare := fullWish(), store.Wish{ID: "X"}
+	h.commit(asks(full, bare))
+	h.wishes(store.WishFilter{}, full, bare)
+	full.Options[0] = 'X' // neither what was given nor what was handed out is shared
+	got, err := h.Wishes(h.ctx, store.WishFilter{})
+	h.must(err)
+	got[0].Options[0] = 'Y'
+	h.wishes(store.WishFilter{}, fullWish(), bare)
+	h.reopen()
+	h.wishes(store.WishFilter{}, fullWish(), bare)
+}
+
+func wishTaken(h *home) {
+	full := fullWish()
+	h.want(h.Commit(h.ctx, takes("W", 8)), store.ErrConflict) // does not exist yet
+	h.commit(asks(full))
+	h.want(h.Commit(h.ctx, asks(full)), store.ErrConflict)
+	for name, b := range map[string]store.Batch{"no id": asks(store.Wish{}), "no time": takes("W", 0)} {
+		if err := h.Commit(h.ctx, b); err == nil || errors.Is(err, store.ErrConflict) {
+			h.Errorf("%s: got %v", name, err)
+		}
+	}
+	h.commit(takes("W", 8))
+	full.TakenAt = 8 // and nothing else changes
+	h.wishes(store.WishFilter{}, full)
+	h.wishes(store.WishFilter{Open: true})
+	for _, b := range []store.Batch{takes("W", 9), asks(fullWish()), takes("other", 8)} {
+		h.want(h.Commit(h.ctx, b), store.ErrConflict)
+	}
+	h.reopen()
+	h.want(h.Commit(h.ctx, takes("W", 9)), store.ErrConflict)
+	h.wishes(store.WishFilter{}, full)
+}
+
+func wishRace(h *home) {
+	handles := []store.Store{h.Store, h.again()}
+	for round := range 10 {
+		w := store.Wish{ID: fmt.Sprint("W", round), Task: "K"}
+		h.commit(asks(w))
+		var won atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				switch err := handles[i%2].Commit(h.ctx, takes(w.ID, int64(i+1))); {
+				case err == nil:
+					if !won.CompareAndSwap(0, int64(i+1)) {
+						h.Errorf("%s was taken twice", w.ID)
+					}
+				case !errors.Is(err, store.ErrConflict):
+					h.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		got, err := h.Wishes(h.ctx, store.WishFilter{})
+		h.must(err)
+		if last := got[len(got)-1]; won.Load() == 0 || last.TakenAt != won.Load() {
+			h.Errorf("%s was taken by %d, its row says %d", w.ID, won.Load(), last.TakenAt)
+		}
+	}
+}
+
+func wishFilters(h *home) {
+	for i := range 6 { // left in another order than that of their ids
+		id := fmt.Sprint("w", (5*i+3)%6)
+		h.commit(asks(store.Wish{ID: id, Task: fmt.Sprint("t", i%2), Thread: fmt.Sprint("th", i%3)}))
+	}
+	h.commit(takes("w0", 1))
+	h.commit(takes("w5", 1))
+	for name, x := range map[string]struct {
+		f    store.WishFilter
+		want string
+	}{
+		"all":    {store.WishFilter{}, "w0w1w2w3w4w5"},
+		"task":   {store.WishFilter{Task: "t0"}, "w1w3w5"},
+		"thread": {store.WishFilter{Thread: "th0"}, "w0w3"},
+		"open":   {store.WishFilter{Open: true}, "w1w2w3w4"},
+		"and":    {store.WishFilter{Task: "t0", Open: true}, "w1w3"},
+		"none":   {store.WishFilter{Task: "t2"}, ""},
+	} {
+		rows, err := h.Wishes(h.ctx, x.f)
+		h.must(err)
+		got := ""
+		for _, w := range rows {
+			got += w.ID
+		}
+		if got != x.want {
+			h.Errorf("%s: got %s, want %s", name, got, x.want)
+		}
+	}
+}
+
+// wishOrNothing takes a wish along with its effects: a batch that loses the wish
+// has no effect, and one whose effects fail has not taken it.
+func wishOrNothing(h *home) {
+	b, t := insert(id(1))
+	b.Wishes = asks(store.Wish{ID: "W", Task: t.ID, Thread: t.ID}).Wishes
+	h.commit(b)
+	moved := t
+	moved.Steps++
+	with := takes("W", 1)
+	with.Threads = []store.ThreadChange{{Row: moved, From: &store.ThreadState{Head: t.Head, Status: store.Failed}}}
+	h.want(h.Commit(h.ctx, with), store.ErrConflict)
+	h.wishes(store.WishFilter{Open: true}, store.Wish{ID: "W", Task: t.ID, Thread: t.ID})
+	h.commit(takes("W", 1))
+	with.Threads[0].From, with.Events = t.State(), []store.Event{{Type: "x", Task: t.ID}}
+	h.want(h.Commit(h.ctx, with), store.ErrConflict)
+	got, err := h.Thread(h.ctx, t.ID)
+	h.must(err)
+	h.same(got, t)
+	h.gapless(0)
+}
+
+func wishRemoved(h *home) {
+	kept := store.Wish{ID: "2", Task: "R2", Thread: "R2"}
+	taken := store.Wish{ID: "3", Task: "R", Thread: "R", TakenAt: 5}
+	h.commit(asks(store.Wish{ID: "1", Task: "R", Thread: "P"}, kept, taken))
+	h.commit(store.Batch{Remove: []string{"R", "nobody"}})
+	h.wishes(store.WishFilter{}, kept)
+	h.want(h.Commit(h.ctx, takes("1", 1)), store.ErrConflict)
+	h.commit(asks(store.Wish{ID: "1", Task: "R"})) // its id is free
+}

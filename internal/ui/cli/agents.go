@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/claude"
+	"github.com/plait-run/plait/internal/agent/codex"
+	"github.com/plait-run/plait/internal/agent/command"
+	"github.com/plait-run/plait/internal/agent/model"
+	"github.com/plait-run/plait/internal/agent/replay"
+	"github.com/plait-run/plait/internal/agent/sandbox"
+	"github.com/plait-run/plait/internal/agent/scripted"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/flow"
+)
+
+// newAgent makes an agent from its definition. A worker refuses a definition as its agent would: what the record has is
+// not corrected by asking again, and people see why.
+func (a *app) newAgent(_ string, def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	err := a.refuses(def, o)
+	if err != nil && a.worker != "" {
+		return agent.Refusing(err), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.makeAgent(def, o)
+}
+
+// refuses returns why a definition asks for what is not for agents, or nil.
+func (a *app) refuses(def flow.Agent, o control.AgentOptions) error {
+	for _, v := range def.Variables() {
+		if !a.withholds(v.Name) {
+			continue
+		}
+		is := "is"
+		if strings.HasSuffix(v.Name, "*") {
+			is = "includes what is"
+		}
+		return fmt.Errorf("%s: %s %s not given to agents: it belongs to %s's access to the record", v.Key, v.Name, is, a.program.Name)
+	}
+	if a.cell != nil && scripted.IsFile(o.Offline) {
+		return fmt.Errorf("--offline: a worker reads no file for it: use one of %s", strings.Join(scripted.Names(), ", "))
+	}
+	return nil
+}
+
+// withholds reports whether a variable, or one that a pattern with * at its end may mean, gives access to the record.
+func (a *app) withholds(name string) bool {
+	begins, pattern := strings.CutSuffix(name, "*")
+	return slices.ContainsFunc(a.program.Withheld, func(withheld string) bool {
+		return strings.HasPrefix(begins, withheld) || pattern && strings.HasPrefix(withheld, begins)
+	})
+}
+
+// makeAgent makes an agent from its definition. It is the only place that knows every kind.
+func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	a.holdSecrets(def)
+	switch def.Kind {
+	case "command":
+		return command.New(command.Config{
+			Command: def.Command, Dir: def.Dir, Env: def.Env, Pass: def.Pass, Exit: def.Exit,
+		})
+	case "replay":
+		if a.cell != nil {
+			return replay.Inside(def.Recording), nil
+		}
+		file := def.Recording
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(o.Workspace, filepath.FromSlash(file))
+		}
+		rec, err := replay.Load(file)
+		if err != nil {
+			return nil, err
+		}
+		return replay.New(rec)
+	case "acp":
+		return a.newACP(def, o)
+	case "claude":
+		return a.newClaude(def, o)
+	case "model":
+		return a.newModel(def, o)
+	case "codex", "codex-exec":
+		cfg := codex.Config{
+			Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
+			MCP: def.MCP, Global: def.Global,
+		}
+		if box := def.Sandbox; box != nil {
+			cfg.Sandbox = codex.Sandbox{Network: box.Network == flow.NetworkOn, Env: box.Env, Pass: box.Pass}
+			cfg.Sandbox.Write = a.places(box.Write)
+		}
+		if cfg.Path != "" && !filepath.IsAbs(cfg.Path) {
+			cfg.Path = filepath.Join(o.Workspace, filepath.FromSlash(cfg.Path))
+		}
+		cfg.Replay = o.Replay
+		if o.Offline != "" {
+			address, err := a.modelAddress(o)
+			if err != nil {
+				return nil, err
+			}
+			cfg.Endpoint = &codex.Endpoint{URL: address, Model: scripted.Model, Catalog: scripted.Catalog()}
+		}
+		host := a.codexHost()
+		if def.Kind == "codex-exec" {
+			return host.ExecAgent(cfg)
+		}
+		return host.Agent(cfg)
+	}
+	return nil, fmt.Errorf("unknown kind %q: use acp, claude, codex, codex-exec, command, model or replay", def.Kind)
+}
+
+// modelAddress returns the address of the models of --offline. For a replay it is an address where nothing
+// listens: the record answers every request.
+func (a *app) modelAddress(o control.AgentOptions) (string, error) {
+	if o.Replay {
+		return "http://127.0.0.1:1/v1", nil
+	}
+	s, err := a.openEndpoint(o.Offline)
+	if err != nil {
+		return "", err
+	}
+	return s.URL(), nil
+}
+
+// newClaude makes an agent that is Claude Code.
+func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	g := a.granted(def, o.Workspace)
+	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: g.path, Dir: def.Dir, Env: g.env, Pass: g.pass, MCP: def.MCP,
+		Write: g.write, Network: g.network}
+	if o.Offline != "" || o.Replay {
+		address, err := a.modelAddress(o)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Endpoint = strings.TrimSuffix(address, "/v1")
+	}
+	host, err := a.claudeHost()
+	if err != nil {
+		return nil, err
+	}
+	return host.Agent(cfg)
+}
+
+// newModel makes an agent that is a model alone.
+func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	g := a.granted(def, o.Workspace)
+	cfg := model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv, MaxTurns: def.MaxTurns, Extra: def.Config,
+		Dir: def.Dir, Env: g.env, Pass: g.pass, Write: g.write, Network: g.network}
+	if o.Offline != "" || o.Replay {
+		address, err := a.modelAddress(o)
+		if err != nil {
+			return nil, err
+		}
+		cfg.URL, cfg.KeyEnv = address, ""
+	}
+	if o.Offline != "" {
+		cfg.Model = scripted.Model
+	}
+	return a.modelHost().Agent(cfg)
+}
+
+// modelHost returns the host through which models are called. It hides the record from their commands.
+func (a *app) modelHost() *model.Host {
+	cfg := sandbox.Config{Getenv: a.secret}
+	if home, err := a.findHome(); err == nil {
+		cfg.Hide = []string{home}
+	}
+	return model.NewHost(model.HostConfig{Config: cfg})
+}
+
+// A grant is what a definition grants to an agent that Plait itself confines.
+type grant struct {
+	path        string
+	env         map[string]string
+	pass, write []string
+	network     bool
+}
+
+// granted returns what a definition grants, including the sandbox as widened by a person.
+func (a *app) granted(def flow.Agent, workspace string) grant {
+	g := grant{path: def.Path, env: map[string]string{}, pass: slices.Clone(def.Pass)}
+	maps.Copy(g.env, def.Env)
+	if box := def.Sandbox; box != nil {
+		g.write, g.network = a.places(box.Write), box.Network == flow.NetworkOn
+		g.pass = append(g.pass, box.Pass...)
+		maps.Copy(g.env, box.Env)
+	}
+	if g.path != "" && !filepath.IsAbs(g.path) {
+		g.path = filepath.Join(workspace, filepath.FromSlash(g.path))
+	}
+	return g
+}
+
+// places returns the paths of a definition, with a leading ~/ expanded.
+func (a *app) places(list []string) []string {
+	var out []string
+	for _, place := range list {
+		if below, ok := strings.CutPrefix(place, "~/"); ok {
+			place = filepath.Join(a.getenv("HOME"), below)
+		}
+		out = append(out, filepath.FromSlash(place))
+	}
+	return out
+}
+
+// claudeHost returns the host of Claude Code, one for all agents.
+func (a *app) claudeHost() (*claude.Host, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.claude == nil {
+		cfg, _, err := a.boxConfig()
+		if err != nil {
+			return nil, err
+		}
+		a.claude = claude.NewHost(claude.HostConfig{Config: cfg})
+	}
+	return a.claude, nil
+}
+
+// codexHost returns the host of Codex, one for all agents.
+func (a *app) codexHost() *codex.Host {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.codex == nil {
+		var hide []string
+		if home, err := a.findHome(); err == nil && a.cell == nil { // a cell hides it, except for the task's own part
+			hide = append(hide, home)
+		}
+		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide, Cell: a.cell})
+	}
+	return a.codex
+}

@@ -1,0 +1,292 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/files/git"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// driven says how a task was driven here.
+type driven struct {
+	interrupted bool
+	took        time.Duration
+	quiet       bool
+}
+
+// ended prints the state of a thread, and sets the exit code accordingly.
+func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven) error {
+	ctx := context.WithoutCancel(cmd.Context())
+	if now, err := w.store.Thread(ctx, row.ID); err == nil {
+		row = now
+	}
+	var below []store.Thread
+	var open []store.Gate
+	if row.Status == store.Blocked {
+		var err error
+		if open, err = w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
+			return err
+		}
+		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task,
+			Statuses: []store.Status{store.Blocked}}); err != nil {
+			return err
+		}
+	}
+	names := w.view().Names()
+	name := names.Of(ctx, row)
+	res := view.NewStanding(row)
+	res.Exit = statusCode(row, below)
+	if d.interrupted && !row.Ended() {
+		res.Status, res.Exit = view.Interrupted, exitInterrupted
+		res.Summary = a.says("interrupted; continue with: " + commandLine(view.ResumeOf(row.ID, nil)))
+	}
+	a.code = res.Exit
+	result, err := w.view().Result(ctx, row)
+	if err != nil {
+		return err
+	}
+	text := result.Text
+	if row.Ended() {
+		res.Summary, res.Result = result.End, result.Text
+	}
+	if row.Reason != nil {
+		for _, g := range open {
+			if g.ID == row.Reason.Gate && g.Kind == store.GateInput {
+				text = g.Question
+			}
+		}
+	}
+	if row.Reason != nil && res.Summary == "" {
+		res.Summary = thread.Plainly(row.Reason.Message)
+	}
+	task, err := w.taskOf(ctx, row)
+	if err != nil {
+		return err
+	}
+	res.Display = task.Displays()[row.ID]
+	return a.print(cmd, res, func(out io.Writer) {
+		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
+			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
+			if strings.TrimSpace(text) == res.Summary && isTerminal(a.out) && isTerminal(a.err) {
+				res.Summary = "" // it was just said
+			}
+		}
+		a.tellEnd(ctx, w, row, task, res, name, d)
+		file, ok := findIn(w.dir, row.Workspace, row.Flow)
+		if !ok {
+			file = "the flow's file"
+		}
+		for _, next := range nextText(row, name, file, open, res.Exit == exitPerson) {
+			fmt.Fprintln(a.err, a.style(a.err).dim("  "+a.says(next)))
+		}
+	})
+}
+
+// taskOf returns the task of a thread, as people see it.
+func (w *workplace) taskOf(ctx context.Context, row store.Thread) (view.Task, error) {
+	root, err := w.store.Thread(ctx, row.Task)
+	if err != nil {
+		return view.Task{}, err
+	}
+	return w.view().Task(ctx, root)
+}
+
+// displays returns the displays of the threads of row's task, by id, as lists of tasks show them.
+func (w *workplace) displays(ctx context.Context, row store.Thread) (displays, error) {
+	if row.ID == "" { // a step, in whatever thread
+		return nil, nil
+	}
+	task, err := w.taskOf(ctx, row)
+	return task.Displays(), err
+}
+
+type displays map[string]view.Display
+
+// of returns the word for a thread's state. For a thread of another task it depends on the status alone.
+func (s displays) of(thread string, status store.Status) string {
+	d, ok := s[thread]
+	if !ok {
+		d = view.NewDisplay(status, nil, nil)
+	}
+	return string(d.State)
+}
+
+// tellEnd prints a thread's state on one line, and below it what it used and which files it changed.
+func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, task view.Task, res view.Standing, name string,
+	d driven) {
+	st := a.style(a.err)
+	why := res.Display.Reason
+	if why == "" || res.Status == view.Interrupted {
+		why = view.OneLine(res.Summary, 300)
+	}
+	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(res.Display.State)), safe(w.view().Names().In(ctx, why)))
+	if d.quiet {
+		return
+	}
+	took := d.took.Round(100 * time.Millisecond)
+	if took > time.Minute {
+		took = took.Round(time.Second)
+	}
+	facts := []string{took.String()}
+	if n := store.Usage(task.Usage).Tokens(); n > 0 {
+		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(task.Usage.CostMicroUSD))
+	}
+	fmt.Fprintln(a.err, st.dim("  "+strings.Join(facts, ", ")))
+	for _, line := range w.changed(ctx, row) {
+		fmt.Fprintln(a.err, "  "+line)
+	}
+}
+
+// maxChanged is how many changed files are listed.
+const maxChanged = 20
+
+// changed lists the files that a thread changed, one a line, as git diff --stat does. It returns
+// nothing if the changes are unknown, or outside a repository.
+func (w *workplace) changed(ctx context.Context, row store.Thread) []string {
+	from, to := "", ""
+	for s, err := range w.control.Reader().Walk(ctx, row.Head) {
+		if err != nil || row.ForkedFrom != nil && s.Hash == row.ForkedFrom.Step {
+			break
+		}
+		d, err := w.control.Reader().Detail(ctx, s.State.Detail)
+		if err != nil || d == nil {
+			continue
+		}
+		before, after := d.TreeBefore, d.TreeAfter
+		if d.Merge != nil && d.Merge.From != "" {
+			before, after = &d.Merge.From, &d.Merge.To
+		}
+		if after != nil && to == "" {
+			to = *after
+		}
+		if before != nil {
+			from = *before
+		}
+	}
+	return w.diffStat(ctx, from, to)
+}
+
+// diffStat lists the differences between two git trees.
+func (w *workplace) diffStat(ctx context.Context, from, to string) []string {
+	if from == "" || to == "" || from == to {
+		return nil
+	}
+	repo, err := git.Open(ctx, w.workspace)
+	if err != nil {
+		return nil
+	}
+	patch, err := repo.Diff(ctx, from, to)
+	if err != nil {
+		return nil
+	}
+	return stat(string(patch))
+}
+
+// stat counts what a patch changes in each file.
+func stat(patch string) []string {
+	type file struct {
+		name           string
+		added, removed int
+	}
+	var files []file
+	inHunk := false
+	for line := range strings.Lines(patch) {
+		line = strings.TrimSuffix(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "diff --git "):
+			files, inHunk = append(files, file{name: view.PatchPath(line)}), false
+		case !inHunk && strings.HasPrefix(line, "rename to ") && len(files) > 0:
+			files[len(files)-1].name = view.GitPath(strings.TrimPrefix(line, "rename to "))
+		case strings.HasPrefix(line, "@@"):
+			inHunk = true
+		case inHunk && strings.HasPrefix(line, "+"):
+			files[len(files)-1].added++
+		case inHunk && strings.HasPrefix(line, "-"):
+			files[len(files)-1].removed++
+		}
+	}
+	wide := 0
+	for _, f := range files {
+		wide = max(wide, len([]rune(safe(f.name))))
+	}
+	var lines []string
+	for i, f := range files {
+		if i == maxChanged {
+			lines = append(lines, fmt.Sprintf("… and %d more", len(files)-i))
+			break
+		}
+		lines = append(lines, fmt.Sprintf("%-*s | +%d -%d", min(wide, 50), safe(f.name), f.added, f.removed))
+	}
+	return lines
+}
+
+// maxAnswers limits how many open gates are spelled out.
+const maxAnswers = 5
+
+// nextText says what a person can do about a thread, called name, that is no longer driven. file is its flow's, open
+// are its task's gates; asks says that something below it waits for a person.
+func nextText(row store.Thread, name, file string, open []store.Gate, asks bool) []string {
+	if row.Ended() {
+		return []string{"see it with: plait show " + name}
+	}
+	if row.Status != store.Blocked {
+		return nil
+	}
+	var kind store.ReasonKind
+	if row.Reason != nil {
+		kind = row.Reason.Kind
+	}
+	resume := view.ResumeOf(row.ID, row.Reason)
+	resume.Name = name
+	with := commandLine(resume)
+	switch {
+	case len(open) > maxAnswers:
+		return []string{"see what is asked with: plait gate list", "then continue with: " + with}
+	case kind == store.ReasonInput && len(open) == 0:
+		return []string{"answer with: " + with}
+	case kind == store.ReasonLimit && len(open) == 0:
+		return []string{"continue with: " + with}
+	case len(open) > 0 && (kind == store.ReasonInput || kind == store.ReasonLimit || kind == store.ReasonGate ||
+		kind == store.ReasonConflict || kind == store.ReasonChild || asks):
+		lines := answersText(open)
+		switch {
+		case kind == store.ReasonLimit:
+			return append(lines, "or set the limit yourself with: "+with)
+		case open[0].Source == store.SourceInterrupted:
+			return append(lines, "or do both at once with: plait resume "+name+" --again")
+		case len(open) > 1:
+			return append(lines, "then continue with: plait resume "+name)
+		}
+		return lines
+	case row.Reason != nil && row.Reason.Failure == store.FailureRoute:
+		return []string{"the task keeps the flow it began with: fix " + safe(file) + ", then start again with: plait run " +
+			safe(row.Flow)}
+	}
+	return []string{"try again with: " + with}
+}
+
+// answersText says how to answer open gates. If there is only one, answering it continues its task.
+func answersText(open []store.Gate) []string {
+	then := ""
+	if len(open) == 1 {
+		then = " --resume"
+	}
+	var lines []string
+	for _, g := range open {
+		with := commandLine(view.AnswersOf(g)[0]) + then
+		if g.Kind == store.GateApproval {
+			lines = append(lines, "look at it with: plait gate show "+g.ID)
+			with += " (or deny)"
+		}
+		lines = append(lines, "answer with: "+with)
+	}
+	return lines
+}

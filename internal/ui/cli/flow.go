@@ -1,0 +1,389 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+func (a *app) flowCmd() *cobra.Command {
+	cmd := group(&cobra.Command{Use: "flow", Short: "List, write, check, draw and register flows"})
+	cmd.AddCommand(a.flowListCmd(), a.flowNewCmd(), a.flowCheckCmd(), a.flowShowCmd(), a.flowGraphCmd(),
+		a.flowAddCmd(), a.flowSchemaCmd(),
+		a.flowRollbackCmd(), a.flowRmCmd())
+	return cmd
+}
+
+// disk reads flow files.
+type disk struct{}
+
+func (disk) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+
+func (a *app) flowCheckCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE…",
+		Short: "Check flow files and report every problem",
+		Long: `Check flow files and report all problems at once, each with its line, column and code. The
+exit code is 2 if there are errors; warnings alone give 0.`,
+		Example: `  plait flow check .plait/flows/review.yaml
+  plait flow check .plait/flows/*.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("plait flow check takes one or more files")
+			}
+			return nil
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			problems := []flow.Problem{}
+			cwd, err := os.Getwd()
+			if err != nil {
+				return err
+			}
+			find := func(dir, name string) (string, bool) { return findIn(cwd, dir, name) }
+			for _, name := range args {
+				file := name
+				if found, ok := find(cwd, name); ok {
+					file = found
+				}
+				kept := func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) }
+				flows, found := flow.LoadAll(disk{}, file, find, kept)
+				if len(flows) > 0 {
+					if _, err := control.Pack(flows[0], flows[1:]...); err != nil {
+						found = append(found, flow.Unpackable(file, err))
+					}
+					unknown, err := a.unknownAgents(flows[0], file)
+					if err != nil {
+						return err
+					}
+					found = append(found, unknown...)
+				}
+				for _, p := range found {
+					if !slices.Contains(problems, p) { // two files may call the same one
+						problems = append(problems, p)
+					}
+				}
+			}
+			failed := flow.Failed(problems)
+			if failed {
+				a.code = exitUsage
+			}
+			data := map[string]any{"valid": !failed, "problems": problems}
+			return a.print(cmd, data, func(out io.Writer) {
+				for _, p := range problems {
+					text := safe(p.String())
+					if p.Warning {
+						text = "warning: " + text
+					}
+					fmt.Fprintln(out, text)
+				}
+				if !failed {
+					fmt.Fprintln(out, "ok")
+				}
+			})
+		},
+	}
+}
+
+// unknownAgents reports the agents that a flow names and that are not configured.
+func (a *app) unknownAgents(def *flow.Definition, file string) ([]flow.Problem, error) {
+	workspace, err := config.Workspace(".")
+	if err != nil {
+		return nil, badUsage{err}
+	}
+	settings, err := config.Load(config.UserFile(), config.ProjectFile(workspace), a.getenv)
+	if err != nil {
+		return nil, err
+	}
+	defined := map[string]flow.Agent{}
+	for name, def := range settings.Agents {
+		defined[name] = def.V
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return flow.CheckAgents(def, file, data, attempt.Agents{Defined: defined}.Names()), nil
+}
+
+// findIn looks up a flow's file from dir. If it is below cwd, its name is relative to cwd.
+func findIn(cwd, dir, name string) (string, bool) {
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(cwd, dir)
+	}
+	file, ok := flow.Find(dir, name, exists)
+	if rel, err := filepath.Rel(cwd, file); ok && err == nil && filepath.IsLocal(rel) {
+		file = rel
+	}
+	return file, ok
+}
+
+// keptFlow looks in the store for a called flow that has no file. The store is not opened before.
+func (a *app) keptFlow(ctx context.Context, name string) ([]*flow.Definition, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	return w.control.Kept(ctx, name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// registryName reports whether plait run can look a name up in the registry.
+func registryName(name string) bool {
+	for i, r := range name {
+		if !unicode.IsLetter(r) && !unicode.IsNumber(r) && (i == 0 || !strings.ContainsRune("._-", r)) {
+			return false
+		}
+	}
+	ext := filepath.Ext(name)
+	return len(name) <= 64 && ext != ".yaml" && ext != ".yml"
+}
+
+func (a *app) flowAddCmd() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "add FLOW",
+		Short: "Add a flow to the registry of this machine",
+		Long: `Add a flow, with the flows that it calls, to the registry, so that it can be run by name from
+any directory. An earlier flow of the same name moves to the history; see plait flow rollback.`,
+		Example: `  plait flow add review.yaml
+  plait flow add review.yaml --name strict-review`,
+		Args: exactly(1, "one flow"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if name != "" && !registryName(name) {
+				return usagef("invalid value %q for --name: use letters, digits, dots, hyphens and underscores, "+
+					"without a file extension", safe(name))
+			}
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			found, err := w.findFlow(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if name == "" {
+				name = found.Bundle.Name
+			}
+			f, err := w.control.Register(cmd.Context(), name, found)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, f, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", safe(f.Name), f.Hash.Short()) })
+		},
+	}
+	cmd.Flags().StringVar(&name, "name", "", "name in the registry (default: the flow's own)")
+	return cmd
+}
+
+// findFlow looks up a flow from the person's current directory.
+func (w *workplace) findFlow(ctx context.Context, name string) (control.Found, error) {
+	found, err := w.control.Find(ctx, w.dir, name)
+	if !errors.Is(err, store.ErrNotFound) {
+		return found, err
+	}
+	if near := w.control.Nearest(ctx, w.dir, name); near != "" {
+		return found, view.Advise(fmt.Errorf("%s; did you mean %s?: %w", notFound(err), safe(near), store.ErrNotFound),
+			"list flows with `plait flow list`")
+	}
+	return found, view.Advise(err, "list flows with `plait flow list`")
+}
+
+// notFound returns the text of err without repeating that something was not found.
+func notFound(err error) string {
+	return strings.TrimSuffix(err.Error(), ": "+store.ErrNotFound.Error())
+}
+
+func (a *app) flowListCmd() *cobra.Command {
+	var quiet bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the flows you can run by name", Args: exactly(0, "no arguments"),
+		Long: `List the flows you can run by name: those of this project (.plait/flows, .workflows), those in
+the registry, and those that come with Plait. If two have the same name, the first is run.`,
+		Example: `  plait flow list
+  plait flow list --jq '.known[] | select(.source == "project") | .name'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			kept, err := w.view().Flows(ctx)
+			if err != nil {
+				return err
+			}
+			known, err := w.control.Flows(ctx, w.dir)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"flows": kept, "known": known}, func(out io.Writer) {
+				st := a.style(out)
+				t := table{head: []string{"FLOW", "FROM", "DESCRIPTION"}, elastic: []int{2}}
+				for _, f := range known {
+					if quiet {
+						fmt.Fprintln(out, safe(f.Name))
+						continue
+					}
+					t.add(safe(f.Name), f.Source, oneLine(f.Description, 200))
+				}
+				if !quiet {
+					t.write(out, st, columns(out))
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print names only")
+	return cmd
+}
+
+func (a *app) flowShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "show FLOW", Short: "Show a flow's roles, routes and versions", Args: exactly(1, "one flow"),
+		Example: `  plait flow show orchestrate
+  plait flow show .plait/flows/review.yaml`,
+		ValidArgsFunction: a.completeFlows,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			found, err := w.findFlow(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			v, err := w.view().Flow(ctx, args[0], found.Bundle, found.Object.Hash)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, v, func(out io.Writer) { writeFlow(out, v) })
+		},
+	}
+}
+
+func writeFlow(out io.Writer, v *view.Flow) {
+	names := slices.DeleteFunc(sortedKeys(v.Flows), func(n string) bool { return n == v.Name })
+	for _, name := range append([]string{v.Name}, names...) {
+		var d flow.Definition
+		if json.Unmarshal(v.Flows[name], &d) != nil {
+			continue
+		}
+		if name == v.Name {
+			fmt.Fprintf(out, "%s  %s\n", safe(d.Name), v.Hash.Short())
+		} else {
+			fmt.Fprintf(out, "\n%s, called\n", safe(d.Name))
+		}
+		if d.Description != "" {
+			fmt.Fprintf(out, "  %s\n", oneLine(d.Description, 200))
+		}
+		fmt.Fprintln(out, "\nroles")
+		for _, r := range sortedKeys(d.Roles) {
+			role := d.Roles[r]
+			fmt.Fprintf(out, "  %-16s %-5s  %s\n", safe(r), role.Access, oneLine(view.DoneBy(role), 80))
+		}
+		writeForks(out, &d)
+		fmt.Fprintln(out, "\nroutes")
+		for _, from := range sortedKeys(d.Graph) {
+			for _, status := range sortedKeys(d.Graph[from]) {
+				fmt.Fprintf(out, "  %-16s %-12s → %s\n", safe(from), safe(status), safe(d.Graph[from][status].Role))
+			}
+		}
+	}
+	if len(v.History) > 0 {
+		fmt.Fprintln(out, "\nearlier versions")
+		for _, old := range v.History {
+			fmt.Fprintf(out, "  %s  %s\n", old.Hash.Short(), time.UnixMilli(old.Timestamp).Format("2006-01-02 15:04:05"))
+		}
+	}
+}
+
+func writeForks(out io.Writer, d *flow.Definition) {
+	if len(d.Forks) > 0 {
+		fmt.Fprintln(out, "\nforks")
+	}
+	for _, name := range sortedKeys(d.Forks) {
+		f := d.Forks[name]
+		fmt.Fprintf(out, "  %-16s %s\n", safe(name), f.Strategy)
+		for _, p := range f.Paths {
+			fmt.Fprintf(out, "    %-14s → %s\n", safe(p.ID), safe(p.Child))
+		}
+		j := d.Joins[f.Join]
+		text := fmt.Sprintf("joined by %s: %s", f.Join, view.JoinNote(j))
+		fmt.Fprintf(out, "    %s, main path %s\n", oneLine(text, 200), safe(j.Main))
+	}
+}
+
+func (a *app) flowRollbackCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rollback NAME [HASH]", Short: "Go back to an earlier version of a registered flow",
+		Long: `Go back to an earlier version of a registered flow: the previous one, or the one whose hash
+begins with HASH. plait flow show lists the versions.`,
+		Example: `  plait flow rollback review
+  plait flow rollback review 9008c3d1`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usagef("plait flow rollback takes a name, and optionally the hash of a version")
+			}
+			return nil
+		},
+		ValidArgsFunction: a.completeRegistry,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			prefix := ""
+			if len(args) == 2 {
+				prefix = args[1]
+			}
+			f, err := w.control.Rollback(cmd.Context(), args[0], prefix)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, f, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", safe(f.Name), f.Hash.Short()) })
+		},
+	}
+}
+
+func (a *app) flowRmCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME", Short: "Remove a flow from the registry",
+		Long:    "Remove a flow from the registry. Tasks that run it are not affected.",
+		Example: "  plait flow rm review",
+		Args:    exactly(1, "one name"), ValidArgsFunction: a.completeRegistry,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w, err := a.open(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			if err := w.control.Unregister(cmd.Context(), args[0]); err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"removed": args[0]},
+				func(out io.Writer) { fmt.Fprintln(out, "removed "+safe(args[0])) })
+		},
+	}
+}

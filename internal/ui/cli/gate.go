@@ -1,0 +1,381 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+func (a *app) gateCmd() *cobra.Command {
+	cmd := group(&cobra.Command{Use: "gate", Short: "List, show, watch and answer questions and approvals"})
+	cmd.AddCommand(a.gateListCmd(), a.gateShowCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.gateAnswerCmd(),
+		a.gateWatchCmd())
+	return cmd
+}
+
+func (w *workplace) book() *gate.Service { return gate.New(gate.Config{Store: w.store}) }
+
+var gateStates = []string{
+	string(store.GateOpen), string(store.GateApproved), string(store.GateRejected),
+	string(store.GateAnswered), string(store.GateExpired), string(store.GateWithdrawn),
+}
+
+func (a *app) gateListCmd() *cobra.Command {
+	var all, quiet bool
+	var state string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List what needs you in this workspace, newest first",
+		Long:  `List the questions and approvals that wait for a person in this workspace, newest first.`,
+		Example: `  plait gate list
+  plait gate list --state approved     # past answers`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if err := oneOf("state", state, gateStates...); err != nil {
+				return err
+			}
+			if state == "" && !all {
+				state = string(store.GateOpen)
+			}
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			gates, err := w.view().Gates(ctx, view.GateFilter{State: store.GateState(state), All: all})
+			if err != nil {
+				return err
+			}
+			slices.Reverse(gates)
+			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) {
+				if quiet {
+					for _, g := range gates {
+						fmt.Fprintln(out, g.ID)
+					}
+					return
+				}
+				a.gateTable(ctx, out, w, gates, store.GateState(state))
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	cmd.Flags().BoolVar(&all, "all", false, "in every workspace and every state")
+	cmd.Flags().StringVar(&state, "state", "", "only in this `state` (default open)")
+	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(gateStates, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates []store.Gate, state store.GateState) {
+	if len(gates) == 0 {
+		if state == store.GateOpen {
+			fmt.Fprintln(out, a.says("no open questions or approvals here; see past answers with: plait gate list --all"))
+			return
+		}
+		fmt.Fprintln(out, "no questions or approvals match")
+		return
+	}
+	st, named := a.style(out), w.view().Names()
+	t := table{head: []string{"ID", "TASK", "OPENED", "ASKED BY", "KIND", "STATE", "QUESTION"}, elastic: []int{1, 3, 6}}
+	for _, g := range gates {
+		shown := string(g.State)
+		if state != "" {
+			shown = "" // all are in the requested state
+		}
+		t.add(g.ID, safe(named.ByID(ctx, g.Thread)), ago(g.OpenedAt), oneLine(cmp.Or(g.Node, string(g.Source)), 30),
+			view.KindWord(g.Kind), shown, oneLine(view.About(g), 120))
+	}
+	t.write(out, st, columns(out))
+	if state == store.GateOpen {
+		fmt.Fprintf(out, a.says("\nLook at one with: plait gate show %s\n"), gates[0].ID)
+	}
+}
+
+func (a *app) gateApproveCmd() *cobra.Command {
+	var session bool
+	var change inputFlags
+	cmd := a.answerCmd(store.GateApproval, func(cmd *cobra.Command, g store.Gate, ans *gate.Answer) (err error) {
+		ans.Approve = true
+		if session {
+			ans.Grant = store.GrantSession
+		}
+		ans.Input, err = a.input(cmd, change, g)
+		return err
+	})
+	cmd.Use, cmd.Short = "approve ID", "Approve an action that an agent asks for"
+	cmd.Long = `Approve exactly the action that is asked for: this command in this directory, or this diff.
+Anything else asks again. The approval holds once, or with --session for the same action in
+the same task. Look first with plait gate show.
+
+With --edit or --input you approve the action with another input: another command, other
+arguments of the tool. The agent carries out exactly what you wrote, once; both are in the
+record. Claude Code and models can be given another input for a command, Claude Code for a
+tool too; other agents can not: deny, and say with -m what to do instead.
+
+ID identifies the approval. On a terminal, ID can also be a task: its pending action is shown,
+and you are asked to confirm.
+
+` + afterAnswer
+	cmd.Example = `  plait approve g-35aeb9441b
+  plait approve g-35aeb9441b --resume     # and continue the task here
+  plait approve g-35aeb9441b --edit       # another command in its place`
+	cmd.Flags().BoolVar(&session, "session", false, "remember for this task")
+	change.add(cmd)
+	return cmd
+}
+
+func (a *app) gateDenyCmd() *cobra.Command {
+	cmd := a.answerCmd(store.GateApproval, func(_ *cobra.Command, _ store.Gate, ans *gate.Answer) error {
+		ans.Reject = true
+		return nil
+	})
+	cmd.Use, cmd.Short = "deny ID", "Deny an action that an agent asks for"
+	cmd.Long = `Deny the action that is asked for. The agent is told, with your message, and continues
+without it. ID identifies the approval; on a terminal it can also be a task.
+
+` + afterAnswer
+	cmd.Example = `  plait deny g-35aeb9441b -m "use the staging server"`
+	return cmd
+}
+
+func (a *app) gateAnswerCmd() *cobra.Command {
+	cmd := a.answerCmd(store.GateInput, func(*cobra.Command, store.Gate, *gate.Answer) error { return nil })
+	cmd.Use, cmd.Short = "answer ID -m TEXT", "Answer a question that an agent asks"
+	cmd.Long = cmd.Short + ".\n\n" + afterAnswer
+	cmd.Example = `  plait answer g-a545474512 -m 8080
+  plait answer g-a545474512 -m @notes.md --resume`
+	return cmd
+}
+
+// afterAnswer is the part of the help of each answer that says what happens then.
+const afterAnswer = `The answer is recorded, and the process that runs the task continues. If none runs it, plait resume
+continues it, or this command with --resume. The page and the full screen need neither: they run
+on, and so can continue it themselves.`
+
+// answerCmd makes a verb that answers gates of one kind; fill fills in the answer.
+func (a *app) answerCmd(
+	kind store.GateKind, fill func(*cobra.Command, store.Gate, *gate.Answer) error,
+) *cobra.Command {
+	var message string
+	var goOn bool
+	cmd := &cobra.Command{
+		Args: exactly(1, "the id of one question or approval"), ValidArgsFunction: a.completeGates(kind),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			text, err := a.text(message)
+			if err != nil {
+				return err
+			}
+			w, g, err := a.openAsked(cmd, args[0], kind)
+			if err != nil {
+				return err
+			}
+			switch {
+			case g.Kind != kind && g.State != store.GateOpen:
+				return &gate.StateError{Gate: g}
+			case g.Kind != kind:
+				return usagef("%s %s", g.ID, wrongKind(g))
+			case kind == store.GateInput && g.State == store.GateOpen && strings.TrimSpace(text) == "":
+				return usagef(`%s is a question; answer it with: plait answer %s -m "…"`, g.ID, g.ID)
+			}
+			ans := gate.Answer{Text: text}
+			if err := fill(cmd, g, &ans); err != nil {
+				return err
+			}
+			if row, free := w.goesOn(ctx, g); goOn && free { // before the answer is recorded
+				if _, err := a.openAgreed(ctx, w, row); err != nil {
+					return err
+				}
+			}
+			g, err = w.answer(ctx, g, ans)
+			if errors.Is(err, gate.ErrInvalid) {
+				return badUsage{err}
+			}
+			if err != nil {
+				return err
+			}
+			if row, free := w.goesOn(ctx, g); goOn && free {
+				return a.resumeAnswered(cmd, w, row, g)
+			}
+			next, driven := w.whatNext(ctx, g)
+			return a.print(cmd, view.NewAnswered(g, driven), func(out io.Writer) {
+				state := g.State
+				if g.Grant == store.GrantSession {
+					state += " for this task"
+				}
+				if g.Edited != nil {
+					state += " with another input"
+				}
+				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
+				if next != "" {
+					fmt.Fprintln(a.err, a.says(next))
+				}
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say: text, `@FILE`, or - for stdin")
+	cmd.Flags().BoolVar(&goOn, "resume", false, "then continue the task here, unless another process runs it")
+	return cmd
+}
+
+// goesOn returns the task of a gate, and reports whether it can be resumed here: it has not ended and no
+// process drives it.
+func (w *workplace) goesOn(ctx context.Context, g store.Gate) (store.Thread, bool) {
+	row, err := w.store.Thread(ctx, g.Task)
+	return row, err == nil && !row.Ended() && !w.view().Driven(ctx, row.ID)
+}
+
+// openAgreed opens the workplace of a task found in w, and makes sure that the person agreed to its commands.
+func (a *app) openAgreed(ctx context.Context, w *workplace, row store.Thread) (*workplace, error) {
+	there, err := a.open(ctx, row.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.consent(there, control.Found{}, false); err != nil {
+		return nil, view.Advise(err, "answer without --resume, then continue with: plait resume %s --trust",
+			w.view().Names().Of(ctx, row))
+	}
+	return there, nil
+}
+
+// resumeAnswered resumes a task found in w, whose gate was just answered.
+func (a *app) resumeAnswered(cmd *cobra.Command, w *workplace, row store.Thread, g store.Gate) error {
+	if !a.json {
+		fmt.Fprintf(a.err, "%s  %s\n", g.ID, g.State)
+	}
+	there, err := a.openAgreed(cmd.Context(), w, row) // its files can have changed in the meantime
+	if err != nil {
+		return err
+	}
+	return a.drive(cmd, there, row, control.Resume{}, driveFlags{})
+}
+
+// answer answers a gate, as it was read, on behalf of the person at the keyboard.
+func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
+	ans.By, ans.Via, ans.Digest = gate.Person(), store.ViaCLI, g.Digest
+	return w.book().Answer(ctx, g.ID, ans)
+}
+
+// openAsked finds the question or approval to be answered, by its id. On a terminal a task's id stands for
+// its only open one, once the person has seen and confirmed it.
+func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (*workplace, store.Gate, error) {
+	ctx := cmd.Context()
+	w, g, err := a.openGate(ctx, typed)
+	if !errors.Is(err, store.ErrNotFound) {
+		return w, g, err
+	}
+	_, row, noTask := a.openTask(ctx, typed)
+	if noTask != nil {
+		return w, g, err // it is neither a gate nor a task
+	}
+	w, openErr := a.open(ctx, "")
+	if openErr != nil {
+		return nil, g, openErr
+	}
+	all, openErr := w.view().Gates(ctx, view.GateFilter{Task: row.ID, State: store.GateOpen})
+	if openErr != nil {
+		return nil, g, openErr
+	}
+	var open []store.Gate
+	for _, g := range all {
+		if g.Kind == kind {
+			open = append(open, g)
+		}
+	}
+	name := w.view().Names().Of(ctx, row)
+	switch {
+	case len(open) == 0:
+		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, view.KindWord(kind), store.ErrNotFound)
+	case len(open) > 1 || a.json || !isTerminal(a.in) || !isTerminal(a.err):
+		var ids []string
+		for _, g := range open {
+			ids = append(ids, g.ID)
+		}
+		return nil, g, view.Advise(usagef("%s is a task: name the %s", safe(typed), view.KindWord(kind)),
+			"open in it: %s", strings.Join(ids, ", "))
+	}
+	g = open[0]
+	diff, err := w.view().GateDiff(ctx, g)
+	if err != nil {
+		return nil, g, err
+	}
+	a.writeGate(a.err, g, name, diff)
+	if !a.ask("Is this what you mean to " + cmd.Name() + "?") {
+		return nil, g, usagef("nothing was answered")
+	}
+	return w, g, nil
+}
+
+// openGate opens the workplace of the current directory and finds the one gate
+// whose id begins with what was typed, in its present state.
+func (a *app) openGate(ctx context.Context, typed string) (*workplace, store.Gate, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, store.Gate{}, err
+	}
+	id, err := w.gateID(ctx, typed)
+	if err != nil {
+		return nil, store.Gate{}, err
+	}
+	g, err := w.view().Gate(ctx, id)
+	return w, g, err
+}
+
+// gateID finds the one gate whose id begins with what was typed, with or without
+// the letter that all ids begin with.
+func (w *workplace) gateID(ctx context.Context, typed string) (string, error) {
+	prefix := "g-" + strings.TrimPrefix(strings.ToLower(typed), "g-")
+	var found []store.Gate
+	if prefix != "g-" {
+		var err error
+		if found, err = w.store.Gates(ctx, store.GateFilter{Prefix: prefix}); err != nil {
+			return "", err
+		}
+	}
+	if len(found) > 0 && found[0].ID == prefix { // the whole id, although others begin with it
+		found = found[:1]
+	}
+	switch len(found) {
+	case 0:
+		return "", view.Advise(fmt.Errorf("no question or approval %q: %w", safe(typed), store.ErrNotFound),
+			"list them with `plait gate list --all`")
+	case 1:
+		return found[0].ID, nil
+	}
+	return "", fmt.Errorf("more than one question or approval begins with %q: give more of the id: %w", safe(typed),
+		store.ErrNotFound)
+}
+
+// completeGates completes ids of open gates of this workspace, of one kind or any.
+func (a *app) completeGates(kind store.GateKind) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		w, err := a.open(background(cmd), "")
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		gates, err := w.view().Gates(background(cmd), view.GateFilter{State: store.GateOpen})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var out []string
+		for _, g := range slices.Backward(gates) {
+			if kind == "" || g.Kind == kind {
+				out = append(out, g.ID+"\t"+oneLine(string(g.Kind)+", "+view.About(g), 60))
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
+)
+
+// where names the thread of a gate, after its task if that is another thread.
+func where(g store.Gate) string {
+	if g.Task == g.Thread {
+		return g.Thread
+	}
+	return g.Task + "/" + g.Thread
+}
+
+// commandLine returns the command line that does what o says.
+func commandLine(o view.Option) string { return taskdir.Command(view.Program{}, o, `"…"`) }
+
+// wrongKind says how a gate must be answered.
+func wrongKind(g store.Gate) string {
+	with := commandLine(view.AnswersOf(g)[0])
+	return wants(g, "is a question; answer it with: "+with, "is an approval; answer it with: "+with+", or deny")
+}
+
+// wants returns text for a question, approval for an approval.
+func wants(g store.Gate, text, approval string) string {
+	if g.Kind == store.GateInput {
+		return text
+	}
+	return approval
+}
+
+// whatNext says what happens after an answer, and reports whether a process drives the task.
+func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
+	row, err := w.store.Thread(ctx, g.Thread)
+	if err != nil {
+		return "", false
+	}
+	if row.Ended() {
+		return fmt.Sprintf("%s is already %s: the answer has no effect", w.view().Names().Of(ctx, row),
+			view.NewDisplay(row.Status, nil, nil).State), false
+	}
+	task := w.view().Names().ByID(ctx, row.Root)
+	if w.view().Driven(ctx, row.Root) {
+		return "task " + task + " continues", true
+	}
+	return "continue with: plait resume " + task, false
+}
+
+// closed says on one line how a gate stopped waiting.
+func closed(g store.Gate) string {
+	text := string(g.State)
+	if g.By != "" {
+		text += " by " + oneLine(g.By, 40)
+	}
+	if g.Via != "" {
+		text += " via " + oneLine(string(g.Via), 20)
+	}
+	if g.Text != "" {
+		text += ": " + oneLine(g.Text, 120)
+	}
+	return text
+}
+
+// asks returns what a gate asks, in lines of up to most characters: the question,
+// and for an approval exactly what would be done.
+func asks(g store.Gate, most int) []string {
+	var lines []string
+	add := func(label, text string) {
+		if text = oneLine(text, most-len(label)); text != "" {
+			lines = append(lines, label+text)
+		}
+	}
+	add("", view.Question(g.Question))
+	var act gate.Action
+	if unmarshal(g.Action, &act) && g.Kind == store.GateApproval {
+		add("command: ", act.Command)
+		add("tool: ", act.Tool)
+		if act.Diff != "" {
+			add("diff: ", diffSummary(act.Diff))
+		}
+		if len(lines) == 0 {
+			add("", act.Type)
+		}
+	}
+	for i, option := range g.Options {
+		if g.Kind == store.GateInput && i < 9 {
+			add("- ", option)
+		}
+	}
+	return lines
+}
+
+// diffSummary counts the changes in a unified diff.
+func diffSummary(diff string) string {
+	added, removed := 0, 0
+	var files []string
+	for line := range strings.Lines(diff) {
+		switch {
+		case strings.HasPrefix(line, "+++ "):
+			files = append(files, strings.TrimPrefix(strings.TrimSpace(line[4:]), "b/"))
+		case strings.HasPrefix(line, "--- "):
+		case strings.HasPrefix(line, "+"):
+			added++
+		case strings.HasPrefix(line, "-"):
+			removed++
+		}
+	}
+	text := fmt.Sprintf("+%d -%d lines", added, removed)
+	if len(files) > 0 {
+		text += " in " + strings.Join(files, ", ")
+	}
+	return text
+}

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/record/gc"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/ui/cli/heap"
+)
+
+func (a *app) gcCmd() *cobra.Command {
+	var dry bool
+	var why string
+	var grace string
+	cmd := &cobra.Command{
+		Use:   "gc",
+		Short: "Delete objects that nothing refers to",
+		Long: `Delete objects that no task, question or registered flow refers to, if they are older than
+the grace period. It is safe while tasks run. It stops without deleting anything if an object
+that is referred to is missing.`,
+		Example: `  plait gc --dry-run
+  plait gc --grace 24h
+  plait gc --why 9008c3d1`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			cfg := gc.Config{Grace: -1}
+			if grace != "" {
+				d, err := time.ParseDuration(grace)
+				if grace == "0" {
+					d, err = 0, nil
+				}
+				if err != nil || d < 0 {
+					return usagef("invalid value %q for --grace: want a duration such as 30m, or 0", safe(grace))
+				}
+				cfg.Grace = d
+			}
+			s, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			cfg.Store = s
+			if why != "" {
+				return a.showWhy(cmd, cfg, why)
+			}
+			heap.UseDefaults()
+			do := gc.Run
+			if dry {
+				do = gc.Plan
+			} else {
+				cfg.Progress = a.progress("marked")
+				home, err := a.findHome()
+				if err == nil {
+					err = control.New(control.Config{Store: s, Home: home}).Tidy(ctx)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			res, err := do(ctx, cfg)
+			var missing *gc.MissingError
+			if errors.As(err, &missing) {
+				return fmt.Errorf("nothing was deleted: %w: %w", store.ErrCorrupt, err)
+			}
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, res, func(out io.Writer) {
+				verb := "deleted"
+				if dry {
+					verb = "would delete"
+				}
+				fmt.Fprintf(out, "%d objects, %d reachable; %s %d (%s); kept %d recent or pinned\n",
+					res.Scanned, res.Reachable, verb, res.Deleted, size(res.Bytes), res.Kept)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print what would be deleted, and delete nothing")
+	cmd.Flags().StringVar(&why, "why", "", "explain why the object with this `hash` is kept")
+	cmd.Flags().StringVar(&grace, "grace", "", "keep objects stored within this `duration` (default 1h)")
+	return cmd
+}
+
+func (a *app) showWhy(cmd *cobra.Command, cfg gc.Config, typed string) error {
+	h, err := findObject(cmd.Context(), cfg.Store, typed)
+	if err != nil {
+		return err
+	}
+	why, err := gc.Why(cmd.Context(), cfg, h)
+	if err != nil {
+		return err
+	}
+	return a.print(cmd, why, func(out io.Writer) {
+		for i, l := range why.Links {
+			if i == 0 {
+				fmt.Fprintf(out, "%s\n", safe(l.What))
+				fmt.Fprintf(out, "  %s\n", l.Hash)
+				continue
+			}
+			fmt.Fprintf(out, "  → %s  %s\n", l.Hash, safe(l.What))
+		}
+		if len(why.Links) == 0 {
+			fmt.Fprintln(out, "nothing refers to it")
+		}
+		if why.Grace != "" {
+			fmt.Fprintln(out, why.Grace)
+		}
+	})
+}
+
+// progress shows the progress of long work on a terminal.
+func (a *app) progress(what string) func(done, total int) {
+	if a.json || !isTerminal(a.err) {
+		return nil
+	}
+	last := time.Now()
+	return func(done, total int) {
+		switch {
+		case done == total:
+			fmt.Fprint(a.err, "\r\x1b[K")
+		case time.Since(last) > 100*time.Millisecond:
+			last = time.Now()
+			fmt.Fprintf(a.err, "\r\x1b[K%d of %d %s", done, total, what)
+		}
+	}
+}
+
+// size formats a number of bytes for display.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,252 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/agent/scripted"
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/ui/tui"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// moves reports whether output to a terminal may be redrawn.
+func (a *app) moves(out io.Writer) bool {
+	return !a.json && !a.plain && isTerminal(out) && a.getenv("TERM") != "dumb"
+}
+
+// screen returns what the terminal shows of a workplace, and what can be done there.
+func (a *app) screen(w *workplace, out io.Writer) tui.Config {
+	cfg := tui.Config{
+		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
+		Person: gate.Person(), Out: out, Program: a.named,
+		Scenarios: append([]string{offlineAuto + "\tthe scenario of the flow, else work"}, scripted.Described()...),
+		Drive: func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error) {
+			there, err := a.open(ctx, row.Workspace)
+			if err != nil {
+				return row, err
+			}
+			if err := a.agreed(there, control.Found{}); err != nil {
+				return row, err
+			}
+			return there.control.Drive(ctx, row.ID, how)
+		},
+		Begin: func(ctx context.Context, name, prompt, offline string) (store.Thread, error) {
+			return a.begin(ctx, w, name, prompt, "", control.Options{Offline: offline})
+		},
+	}
+	if isTerminal(a.in) {
+		cfg.In = a.in
+	}
+	if a.resumeCmd().Flags().Lookup("detach") != nil {
+		cfg.Detach = func(ctx context.Context, task string) error { return w.detach(ctx, task, a.unsafe) }
+	}
+	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list, only solo is offered
+	return cfg
+}
+
+// detach has a separate process continue a task.
+func (w *workplace) detach(ctx context.Context, task string, unsafe bool) error {
+	bin, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("detach: %w", err)
+	}
+	args := []string{"--home", w.home, "resume", "-d", task}
+	if unsafe {
+		args = append(args, "--unsafe-agents")
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, args...)
+	cmd.Dir = w.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("detach: %w: %s", err, oneLine(string(out), 300))
+	}
+	return nil
+}
+
+// begin makes a task of a flow whose commands were agreed to. It asks no one.
+func (a *app) begin(ctx context.Context, w *workplace, name, prompt, tree string, o control.Options,
+) (store.Thread, error) {
+	found, err := w.control.Find(ctx, w.dir, name)
+	if err != nil {
+		return store.Thread{}, err
+	}
+	o.Offline = scenario(o.Offline, found.Bundle.Name)
+	if err := a.agreed(w, found); err != nil {
+		return store.Thread{}, err
+	}
+	if _, err := config.Init(w.workspace, w.home); err != nil {
+		return store.Thread{}, err
+	}
+	return w.control.Begin(ctx, control.Spec{Bundle: found.Bundle, Prompt: prompt, Workspace: w.workspace, Tree: tree,
+		Options: o})
+}
+
+// day is plait without arguments: one screen on a terminal, questions line by line on a simpler
+// terminal, and otherwise the help.
+func (a *app) day(cmd *cobra.Command) error {
+	if a.json || !isTerminal(a.in) || !isTerminal(a.out) {
+		return cmd.Help()
+	}
+	w, err := a.open(cmd.Context(), "")
+	if err != nil {
+		return err
+	}
+	return a.needs(cmd, w, "", false)
+}
+
+// needs shows what needs a person: in the named task, or in a whole workspace.
+func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) error {
+	ctx := cmd.Context()
+	cfg := a.screen(w, a.out)
+	cfg.All = all
+	if a.moves(a.out) {
+		return tui.Screen(ctx, cfg, task)
+	}
+	var under sync.WaitGroup
+	inner, stop := context.WithCancel(ctx)
+	defer under.Wait()
+	defer stop()
+	p := tui.NewPlain(cfg)
+	open, err := cfg.Views.Gates(ctx, view.GateFilter{All: all, Task: task, State: store.GateOpen})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p, "%d open. Ctrl-D ends.\n", len(open))
+	err = p.Ask(ctx, task, func(g store.Gate) {
+		row, free := w.goesOn(inner, g)
+		if !free {
+			return
+		}
+		under.Go(func() {
+			_, err := cfg.Drive(inner, row, control.Resume{Wait: true})
+			tellNotDriven(p, row, err)
+		})
+	})
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
+
+// past has a narrator observe what has happened to a task, and sets pos to the position of the last event.
+func (w *workplace) past(ctx context.Context, task string, tell *narrator, pos *int64) error {
+	return event.Each(ctx, w.store, store.EventFilter{Task: task}, pos, func(ev store.Event) error {
+		tell.Observe(ev)
+		return nil
+	})
+}
+
+// live shows a task on a terminal, and puts its questions to the person.
+func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Run) (tui.End, error) {
+	cfg := a.screen(w, a.err)
+	tell := w.narrator()
+	if row.ID != "" {
+		if err := w.past(ctx, row.Task, tell, &r.After); err != nil {
+			return tui.End{}, err
+		}
+	}
+	r.Task, r.Flow, r.Silent = row.Task, row.Flow, cfg.In == nil || !r.Watch && !r.Resume.Wait
+	cfg.Say = func(ev store.Event) string { return a.stays(tell, ev) }
+	return tui.Live(ctx, cfg, r)
+}
+
+// stays returns the lines of an event that stay on the screen once the live part is gone, "" for none.
+func (a *app) stays(tell *narrator, ev store.Event) string {
+	tell.Observe(ev)
+	switch p := event.Read(ev).(type) {
+	case event.TaskCreated, event.AttemptStarted, event.AgentItems, event.ControllerChanged, event.ThreadBlocked:
+		return "" // the tree shows it
+	case event.AgentEnded:
+		if p.Child == "" {
+			return ""
+		}
+	case event.ThreadEnded:
+		return "" // its last step or the end of the command reports it
+	case event.GateChanged:
+		if p.Change == event.GateBlocked {
+			return "" // it is asked below
+		}
+	}
+	return strings.TrimRight(tell.describe(ev), " ")
+}
+
+// A follower prints a task's events, one a line, while the task is driven: NDJSON, or text.
+type follower struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// follow begins to print the future events of row's task.
+func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &follower{cancel: cancel}
+	tell := w.narrator()
+	tell.ends = true
+	show := func(ev store.Event) error { return tell.line(out, ev) }
+	if a.json && a.jq == nil {
+		show = func(ev store.Event) error { return a.line(ev) }
+	}
+	var after int64
+	w.past(ctx, row.Task, tell, &after) // without it less is told, and the stream reports what is wrong
+	f.done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, after, show) })
+	return f
+}
+
+// stop prints what is left and ends.
+func (f *follower) stop() {
+	f.cancel()
+	f.done.Wait()
+}
+
+// streamEvents passes on events after pos until ctx ends, and then those that
+// already exist. It ends with an error of show.
+func streamEvents(ctx context.Context, s store.Store, filter store.EventFilter, pos int64,
+	show func(store.Event) error) error {
+	for seen := pos; ; {
+		if err := event.Each(context.WithoutCancel(ctx), s, filter, &pos, show); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if last, err := s.Wait(ctx, max(seen, pos)); err == nil {
+			seen = last // beyond other tasks' events, so as not to wake for them again
+		}
+	}
+}
+
+// narrator returns a narrator that can look up what events do not contain.
+func (w *workplace) narrator() *narrator {
+	n := &narrator{Narrator: view.NewNarrator(nil), program: w.named}
+	n.Merged = func(step dag.Hash) string {
+		s, err := w.control.Reader().State(context.Background(), step)
+		if err != nil {
+			return "" // what cannot be read is omitted; verify reports it
+		}
+		d, err := w.control.Reader().Detail(context.Background(), s.Detail)
+		if err != nil || d == nil || d.Merge == nil {
+			return ""
+		}
+		text := d.Merge.String()
+		for _, line := range w.diffStat(context.Background(), d.Merge.From, d.Merge.To) {
+			text += "\n  " + line
+		}
+		return text
+	}
+	names := w.view().Names()
+	n.Named = func(text string) string { return names.In(context.Background(), text) }
+	return n
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A narrator prints what happens, one or more lines for each event.
+type narrator struct {
+	*view.Narrator
+	// ends says that the state of the task itself is reported elsewhere, at its end.
+	ends    bool
+	program view.Program
+}
+
+// line prints an event on one or more lines, or nothing if it is insignificant.
+func (n *narrator) line(out io.Writer, ev store.Event) error {
+	text := n.describe(ev)
+	if text == "" {
+		return nil
+	}
+	at := time.UnixMilli(ev.TS).Format("15:04:05")
+	for line := range strings.SplitSeq(text, "\n") {
+		if _, err := fmt.Fprintf(out, "%s  %s\n", at, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// column pads a name for the beginning of a line.
+func column(name string) string { return fmt.Sprintf("%-14s", name) }
+
+// describe describes an event in lines.
+func (n *narrator) describe(ev store.Event) string {
+	if n.ends && n.Label(ev.Thread) == "" && (event.Is(ev, event.ThreadBlocked{}) || event.Is(ev, event.ThreadEnded{})) {
+		return ""
+	}
+	var lines []string
+	for _, s := range n.Tell(ev) {
+		text := s.Text
+		if s.Detail {
+			text = "  " + text
+		}
+		if s.Who != "" || s.Detail {
+			text = column(s.Who) + " " + text
+		}
+		if s.Asks.ID != "" {
+			text += "  (" + n.program.Says(commandLine(view.AnswersOf(s.Asks)[0])) + ")"
+		}
+		lines = append(lines, text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// questionLine returns a question on one line, without the bullet with which agents begin some.
+func questionLine(text string, most int) string {
+	return view.OneLine(view.Question(text), most)
+}

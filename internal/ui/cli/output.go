@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// errorCodes names the exit codes in JSON.
+var errorCodes = map[int]string{
+	exitFailed: "failed", exitUsage: "usage", exitNotFound: "not-found", exitPerson: "blocked", exitLimit: "limit",
+	exitVerify: "corrupt", exitConflict: "conflict", exitTimeout: "timeout", exitInterrupted: "interrupted",
+}
+
+// print prints data as JSON, or what --jq selects of it, or for people.
+func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error {
+	if !a.json {
+		human(a.out)
+		return nil
+	}
+	a.said = true
+	if a.jq != nil {
+		return a.filtered(data)
+	}
+	return a.line(view.NewEnvelope(verbOf(cmd), data))
+}
+
+// verbOf names a verb: task.show.
+func verbOf(cmd *cobra.Command) string {
+	_, verb, _ := strings.Cut(cmd.CommandPath(), " ")
+	return strings.ReplaceAll(verb, " ", ".")
+}
+
+// line prints one JSON object on a line, or what --jq selects of it.
+func (a *app) line(v any) error {
+	if a.jq != nil {
+		return a.filtered(v)
+	}
+	enc := json.NewEncoder(a.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// finish prints an error and returns the exit code.
+func (a *app) finish(err error) int {
+	if err == nil {
+		return a.code
+	}
+	code := exitCode(err)
+	todo := a.says(a.hint(err))
+	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(err.Error()))}
+	if errors.Is(err, store.ErrNotFound) { // the message already says so
+		text.Message = a.says(notFound(err))
+	}
+	var invalid *flow.InvalidError
+	if errors.As(err, &invalid) {
+		text.Problems = invalid.Problems
+	}
+	if a.json && a.jq == nil && !a.said {
+		a.line(view.NewFailure(text))
+		return code
+	}
+	if a.store != nil {
+		text.Message = (&view.Reader{Store: a.store}).Names().In(context.Background(), text.Message)
+	}
+	fmt.Fprintln(a.err, a.program.Name+": "+safe(text.Message))
+	if todo != "" {
+		fmt.Fprintln(a.err, "  "+safe(todo))
+	}
+	return code
+}
+
+// hint says what to do about an error, unless its text says so.
+func (a *app) hint(err error) string {
+	var held *store.HeldError
+	var advised *view.Advised
+	switch {
+	case errors.As(err, &advised):
+		return advised.Do
+	case errors.As(err, &held):
+		task := a.heldTask(held)
+		return fmt.Sprintf("follow it with `plait logs -f %s`, or stop it with `plait cancel %s`", task, task)
+	case errors.Is(err, store.ErrNewer):
+		return "update Plait, or set PLAIT_HOME to another directory"
+	case errors.Is(err, store.ErrCorrupt):
+		return "run `plait verify` to list all damage; nothing was changed"
+	case errors.Is(err, store.ErrBroken):
+		return "check the disk, then run the command again: it continues from what was saved"
+	}
+	return ""
+}
+
+// heldTask returns what a person types for the task that another process drives.
+func (a *app) heldTask(held *store.HeldError) string {
+	id := held.Name[strings.LastIndexAny(held.Name, " /:")+1:]
+	if a.store != nil {
+		if row, err := a.store.Thread(context.Background(), id); err == nil && row.Short != "" {
+			return row.Short
+		}
+	}
+	return id
+}
+
+// safe makes text from agents and files harmless to a terminal.
+func safe(s string) string { return view.Safe(s) }
+
+// oneLine returns the first line of s, safe and at most n characters long.
+func oneLine(s string, n int) string { return view.FirstLine(s, n) }
+
+// A style colours text if its writer is a terminal and colour was not disabled.
+type style struct{ on bool }
+
+// The values of --color.
+const (
+	colorAuto   = "auto"
+	colorAlways = "always"
+	colorNever  = "never"
+)
+
+var colors = []string{colorAuto, colorAlways, colorNever}
+
+func (a *app) style(w io.Writer) style {
+	switch a.color {
+	case colorAlways:
+		return style{true}
+	case colorNever:
+		return style{false}
+	}
+	return style{isTerminal(w) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"}
+}
+
+func (s style) paint(code, text string) string {
+	if !s.on || text == "" {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s style) bold(t string) string { return s.paint("1", t) }
+func (s style) dim(t string) string  { return s.paint("2", t) }
+
+// state colours a display state, whatever follows it in text.
+func (s style) state(text string) string {
+	for word, code := range stateColors {
+		if strings.HasPrefix(text, string(word)) || strings.HasPrefix(string(word), strings.TrimSuffix(text, "…")) {
+			return s.paint(code, text)
+		}
+	}
+	return text
+}
+
+var stateColors = map[view.DisplayState]string{
+	view.DisplayQueued: "2", view.DisplayRunning: "36", view.DisplayNeedsYou: "33", view.DisplayDone: "32",
+	view.DisplayFailed: "31", view.DisplayCancelled: "2",
+}
+
+func isTerminal(v any) bool {
+	f, ok := v.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// ask asks a question on a terminal, and reports whether the answer is y or yes.
+func (a *app) ask(question string) bool {
+	fmt.Fprint(a.err, question+" [y/N] ")
+	line, err := bufio.NewReader(a.in).ReadString('\n')
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return err == nil && (answer == "y" || answer == "yes")
+}

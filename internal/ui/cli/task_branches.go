@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/app/control"
+)
+
+func (a *app) taskBranchesCmd() *cobra.Command {
+	var prune, force bool
+	cmd := &cobra.Command{
+		Use:   "branches [TASK]",
+		Short: "List or remove the Git branches with agents' changes",
+		Long: `List the Git branches below plait/ in this workspace, or of one task. Each has the changes of
+one agent. Plait removes a branch once it has merged it, so those listed were not merged by
+Plait.
+
+--prune removes the branches that are merged: by Plait, or because another branch contains the
+commit. With --force it removes the others too. A branch that is checked out, or whose task has
+not ended, is never removed.`,
+		Example: `  plait task branches
+  plait task branches --prune`,
+		Args:              atMost(1, "one task"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if force && !prune {
+				return usagef("--force needs --prune")
+			}
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			workspace, task := w.workspace, ""
+			if len(args) > 0 {
+				_, row, err := a.openTask(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				workspace, task = row.Workspace, row.ID
+			}
+			if !prune {
+				list, err := w.control.Branches(ctx, workspace, task)
+				if err != nil {
+					return err
+				}
+				return a.print(cmd, map[string]any{"branches": listed(list)}, func(out io.Writer) { branchTable(out, list) })
+			}
+			gone, kept, err := w.control.PruneBranches(ctx, workspace, task, force)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, map[string]any{"removed": branchNames(gone), "kept": listed(kept)}, func(out io.Writer) {
+				for _, b := range gone {
+					fmt.Fprintf(out, "removed %s (was %s)\n", safe(b.Name), shortCommit(b))
+				}
+				for _, b := range kept {
+					fmt.Fprintf(out, "kept    %s: %s\n", safe(b.Name), whyKept(b, force))
+				}
+				if len(gone)+len(kept) == 0 {
+					fmt.Fprintln(out, "no branches")
+				}
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&prune, "prune", false, "remove merged branches")
+	cmd.Flags().BoolVar(&force, "force", false, "with --prune: also remove branches that are not merged")
+	return cmd
+}
+
+func branchTable(out io.Writer, list []control.Branch) {
+	if len(list) == 0 {
+		fmt.Fprintln(out, "no branches")
+		return
+	}
+	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, "BRANCH\tCOMMIT\tSTATE")
+	for _, b := range list {
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", safe(b.Name), shortCommit(b), branchState(b))
+	}
+	tw.Flush()
+}
+
+func branchState(b control.Branch) string {
+	state := "not merged"
+	if b.Merged {
+		state = "merged"
+	}
+	if b.CheckedOut {
+		state += ", checked out"
+	}
+	return state
+}
+
+// shortCommit returns enough of a commit's name for git.
+func shortCommit(b control.Branch) string { return b.Commit[:min(len(b.Commit), 12)] }
+
+// whyKept says why a branch was not removed.
+func whyKept(b control.Branch, force bool) string {
+	switch {
+	case b.CheckedOut:
+		return "it is checked out"
+	case b.Merged || force:
+		return "its task is not finished, or it has moved"
+	}
+	return "it is not merged; look at it with git log " + safe(b.Name) + ", remove it with --force"
+}
+
+// branchNames returns the names of branches, for JSON.
+func branchNames(list []control.Branch) []string {
+	out := make([]string, len(list))
+	for i, b := range list {
+		out[i] = b.Name
+	}
+	return out
+}
+
+// listed returns a list that JSON never shows as null.
+func listed(list []control.Branch) []control.Branch { return append([]control.Branch{}, list...) }

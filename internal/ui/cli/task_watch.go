@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/ui/tui"
+)
+
+func (a *app) taskWatchCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "watch [TASK]",
+		Short: "Watch a task that another process runs",
+		Long: `Watch a task that another process runs, until the task or that process ends. If stderr is not a terminal, and with --json, earlier events are printed first.
+Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 130 after Ctrl-C.`,
+		Example: `  plait task watch
+  plait task watch k7f2`,
+		Args:              atMost(1, "one task"),
+		ValidArgsFunction: a.completeThreads(store.Pending, store.Running, store.Blocked),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, row, err := a.openTask(ctx, newest(args))
+			if err != nil {
+				return err
+			}
+			if a.moves(a.err) {
+				end, err := a.live(ctx, w, row, tui.Run{Watch: true})
+				if err != nil && ctx.Err() == nil {
+					return err
+				}
+				return a.watched(cmd, w, row, end.Left || ctx.Err() != nil)
+			}
+			stop := a.watchEvents(ctx, w, row)
+			row, err = w.undriven(ctx, row)
+			if err = cmp.Or(err, stop()); err != nil {
+				return err
+			}
+			return a.watched(cmd, w, row, cmd.Context().Err() != nil)
+		},
+	}
+}
+
+// watched prints the state of a watched task. left says that the person stopped watching.
+func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left bool) error {
+	row, err := w.store.Thread(context.WithoutCancel(cmd.Context()), row.ID)
+	switch {
+	case err != nil:
+		return err
+	case left:
+		a.code = exitInterrupted
+		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+w.view().Names().Of(context.WithoutCancel(cmd.Context()), row))
+		return nil
+	}
+	return a.ended(cmd, w, row, driven{
+		interrupted: row.Status == store.Running, took: time.Since(time.UnixMilli(row.CreatedAt)),
+	})
+}
+
+// undriven waits until a task has ended, no process drives it, or ctx ends.
+func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Thread, error) {
+	for pos := int64(0); ; {
+		now, err := w.store.Thread(context.WithoutCancel(ctx), row.ID)
+		if err != nil {
+			return row, err
+		}
+		if row = now; row.Ended() || ctx.Err() != nil || !w.driven(ctx, row.ID) {
+			return row, nil
+		}
+		wait, cancel := context.WithTimeout(ctx, time.Second) // a dying process notifies no one
+		if last, err := w.store.Wait(wait, pos); err == nil {
+			pos = last
+		}
+		cancel()
+	}
+}
+
+// watchEvents reports what happens to a task, from its beginning, until stop is called. stop returns the
+// error that ended it earlier, if any.
+func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func() error) {
+	tell := w.narrator()
+	tell.ends = true
+	show := func(ev store.Event) error { return tell.line(a.err, ev) }
+	if a.json {
+		show = func(ev store.Event) error { return a.line(ev) }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, 0, show) }()
+	return func() error { cancel(); return <-done }
+}

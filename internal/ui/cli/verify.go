@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/verify"
+	"github.com/plait-run/plait/internal/ui/cli/heap"
+)
+
+func (a *app) verifyCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify [THREAD|HASH]",
+		Short: "Verify that no step was altered and nothing is missing",
+		Long: `Hash every object again, follow every reference, and check that steps, threads and flows agree
+with each other, and with what people answered. Without an argument the whole record is checked, with
+its database and the task directories. There are two verdicts: integrity (nothing was altered) and
+completeness (nothing is missing). The exit code is 6 if either fails.
+
+It does not prove events, their times, or answers that no step has used yet, nor notice that the
+newest steps were removed.`,
+		Example: `  plait verify
+  plait verify k7f2`,
+		Args:              atMost(1, "one thread or object"),
+		ValidArgsFunction: a.completeThreads(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
+			heap.UseDefaults()
+			var report verify.Report
+			switch {
+			case len(args) == 0:
+				report, err = verify.All(ctx, cfg)
+			default:
+				row, threadErr := w.threadID(ctx, args[0])
+				if threadErr == nil {
+					report, err = verify.Thread(ctx, cfg, row.ID)
+					break
+				}
+				if !errors.Is(threadErr, store.ErrNotFound) {
+					return threadErr
+				}
+				var h dag.Hash
+				h, err = w.object(ctx, args[0])
+				switch {
+				case err == nil:
+					report, err = verify.Object(ctx, cfg, h)
+				case errors.Is(err, control.ErrUsage) && len(args[0]) >= dag.MinPrefix:
+					err = threadErr // not a hash: an id was meant
+				}
+			}
+			if err != nil {
+				return err
+			}
+			if !report.OK() {
+				a.code = exitVerify
+			}
+			return a.print(cmd, report, func(out io.Writer) {
+				for _, p := range report.Problems {
+					name := p.Hash.String()
+					if name == "" {
+						name = "-"
+					}
+					fmt.Fprintf(out, "%s  %s\n", name, safe(p.What))
+				}
+				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness,
+					report.Objects)
+				if n := report.Redacted; n > 0 {
+					fmt.Fprintf(out, "%d objects and answers were redacted: what they said cannot be checked\n", n)
+				}
+				if n := report.Unchecked; n > 0 {
+					fmt.Fprintf(out, "%d steps of older versions do not record their path: "+
+						"how they were reached is unchecked\n", n)
+				}
+			})
+		},
+	}
+}

@@ -1,0 +1,342 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/diff"
+
+	"github.com/plait-run/plait/internal/agent/scripted"
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// openStore opens the record, once. An agent gets no access: it sees what it was lent.
+func (a *app) openStore(ctx context.Context) (store.Store, error) {
+	if a.store != nil {
+		return a.store, nil
+	}
+	if a.getenv("PLAIT_CONTEXT") != "" || a.getenv("PLAIT_TASK") != "" {
+		return nil, errInside
+	}
+	home, err := a.findHome()
+	if err != nil {
+		return nil, err
+	}
+	workspace, err := config.Workspace(".")
+	if err != nil {
+		return nil, err
+	}
+	if err := apart(workspace, home); err != nil {
+		return nil, err
+	}
+	s, err := a.program.Open(ctx, home)
+	if err != nil && a.program.Doctor != nil { // it is not stored in home
+		return nil, view.Advise(fmt.Errorf("open the record: %w", err), "run %s doctor", a.program.Name)
+	}
+	var cause syscall.Errno
+	if errors.As(err, &cause) && !errors.Is(err, store.ErrBroken) {
+		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, cause),
+			"set PLAIT_HOME to a directory that you can write to")
+	}
+	if errors.Is(err, store.ErrCorrupt) { // verify could not open it either
+		return nil, view.Advise(fmt.Errorf("open the record in %s: %w", home, err),
+			"restore plait.db from a copy, or set PLAIT_HOME to another directory")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the record in %s: %w", home, err)
+	}
+	if inside, err := insideAgent(ctx, s); err != nil || inside {
+		s.Close()
+		return nil, cmp.Or(err, errInside)
+	}
+	a.openLog(home)
+	if a.store, err = a.openPlace(s, home); err != nil {
+		s.Close()
+		return nil, err
+	}
+	a.record = s
+	if layout, ok := s.(interface{ Schema() (found, now int) }); ok && a.log != nil {
+		found, now := layout.Schema()
+		a.log.Info("store opened", "schema", now)
+		if found != 0 && found != now {
+			a.log.Info("store migrated", "from", found, "to", now)
+		}
+	}
+	return a.store, nil
+}
+
+// errInside says that an agent requests what only a person may see or do.
+var errInside = usagef("inside an agent only cas get, cas refs and cas walk work, on the agent's input")
+
+// insideAgent reports whether this process was started by an attempt that the record lists
+// as running, whatever the environment says.
+func insideAgent(ctx context.Context, s store.Store) (bool, error) {
+	if !proc.Marked() {
+		return false, nil
+	}
+	running, err := s.Attempts(ctx, store.AttemptFilter{Status: store.AttemptRunning})
+	return slices.ContainsFunc(running, func(at store.Attempt) bool { return proc.MarkedBy(at.Tag) }), err
+}
+
+// apart makes sure that no record is created where agents can write. An existing one can be read
+// there: a person's home directory is the workspace of what is done in it.
+func apart(workspace, home string) error {
+	if err := config.Outside(workspace, home); err != nil && !exists(filepath.Join(home, "plait.db")) {
+		return badUsage{err}
+	}
+	return nil
+}
+
+func (a *app) findHome() (string, error) {
+	if a.home != "" {
+		return filepath.Abs(a.home)
+	}
+	return config.Home(a.getenv)
+}
+
+// A workplace is what most verbs work with.
+type workplace struct {
+	dir       string // where the person is
+	workspace string
+	home      string
+	settings  *config.Settings
+	store     store.Store
+	control   *control.Controller
+	named     view.Program
+}
+
+// open opens the workplace of the current directory, or of dir.
+func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
+	w := &workplace{named: a.named}
+	var err error
+	if a.placed(dir) {
+		dir = "" // there are no settings there
+	}
+	if w.dir, err = filepath.Abs(dir); err != nil { // for "", the current directory
+		return nil, fmt.Errorf("find the current directory: %w", err)
+	}
+	if w.workspace, err = config.Workspace(w.dir); err != nil {
+		return nil, badUsage{err}
+	}
+	if w.home, err = a.findHome(); err != nil {
+		return nil, err
+	}
+	if err := apart(w.workspace, w.home); err != nil {
+		return nil, err
+	}
+	if w.settings, err = config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
+		return nil, err
+	}
+	if w.store, err = a.openStore(ctx); err != nil {
+		return nil, err
+	}
+	bin, err := os.Executable()
+	if err != nil {
+		bin = ""
+	}
+	cfg := control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
+		Settings: w.settings, Agent: a.newAgent,
+		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Worker: a.worker, Cell: a.cell, Secrets: &a.keys.secrets,
+		Program: a.named}
+	if a.place != nil {
+		cfg.Place = a.place
+		a.listTeam(ctx, w)
+	}
+	w.control = control.New(cfg)
+	return w, nil
+}
+
+// view returns the record as it is shown to people.
+func (w *workplace) view() *view.Reader {
+	return &view.Reader{Store: w.store, Nodes: w.control.Reader(), Workspace: w.workspace}
+}
+
+// openEndpoint starts the scripted model of a scenario, once each. They end with the
+// program.
+func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := a.endpoints[scenario]; s != nil {
+		return s, nil
+	}
+	sc, err := scripted.Load(scenario)
+	if err != nil {
+		return nil, fmt.Errorf("--offline: %w", err)
+	}
+	s, err := scripted.Open(scripted.Config{Scenario: sc})
+	if err != nil {
+		return nil, err
+	}
+	if a.endpoints == nil {
+		a.endpoints = map[string]*scripted.Server{}
+	}
+	a.endpoints[scenario] = s
+	return s, nil
+}
+
+// consent makes sure that the person agreed to the project files that commands
+// are taken from: the configuration's, and the flow's.
+func (a *app) consent(w *workplace, f control.Found, trust bool) error {
+	t, commands, others, err := w.trust(f)
+	if err != nil {
+		return err
+	}
+	changed := t.Check(commands)
+	if len(changed) > 0 && !trust {
+		for _, c := range changed {
+			if !a.json {
+				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
+			}
+		}
+		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+safe(changedFiles(changed))+"?") {
+			return usagef("%s changed since it was last used; look at the change, then allow it with --trust",
+				changedFiles(changed))
+		}
+	}
+	return t.Consent(both(commands, others))
+}
+
+func both(commands, others map[string][]byte) map[string][]byte {
+	all := maps.Clone(commands)
+	maps.Copy(all, others)
+	return all
+}
+
+// trust returns what the person has agreed to so far, the project files that commands are taken from, which are the
+// configuration's and the flow's, and those that have none: if they get some, the person is asked.
+func (w *workplace) trust(f control.Found) (t *config.Trust, commands, others map[string][]byte, err error) {
+	commands, others = map[string][]byte{}, map[string][]byte{}
+	if hasCommands(f) {
+		maps.Copy(commands, f.Files)
+	} else {
+		maps.Copy(others, f.Files)
+	}
+	project := config.ProjectFile(w.workspace)
+	from := []string{w.settings.Setup.From}
+	for _, v := range w.settings.Agents {
+		from = append(from, v.From)
+	}
+	if slices.ContainsFunc(from, func(place string) bool { return strings.HasPrefix(place, project) }) {
+		commands[project] = w.settings.Project
+	} else if w.settings.Project != nil {
+		others[project] = w.settings.Project
+	}
+	t, err = config.OpenTrust(w.home)
+	return t, commands, others, err
+}
+
+func changedFiles(changed []config.Changed) string {
+	var names []string
+	for _, c := range changed {
+		names = append(names, c.File)
+	}
+	return strings.Join(names, ", ")
+}
+
+// hasCommands reports whether a flow's files say what runs, and where keys go.
+func hasCommands(f control.Found) bool {
+	for _, raw := range f.Bundle.Flows {
+		// An agent's command, Codex's program, a model's server and its key, the user's MCP servers, settings and
+		// variables, which can name programs and servers, and whatever widens the sandbox.
+		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"url":"`, `"mcp":[`, `"config":{`, `"env":{`,
+			`"sandbox":{`, `"pass":[`} {
+			if bytes.Contains(raw, []byte(key)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// openThread opens the workplace of the current directory and finds the thread that was
+// typed; see view.Reader.Find.
+func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.Thread, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, store.Thread{}, err
+	}
+	row, err := w.threadID(ctx, typed)
+	return w, row, err
+}
+
+// threadID finds the thread that was typed, and refuses a step.
+func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
+	row, step, err := w.view().Find(ctx, typed)
+	if err == nil && step != "" {
+		err = usagef("%s is a step: a task or a part of one is wanted", safe(typed))
+	}
+	return row, err
+}
+
+// options reads the flags of a verb that continues a thread.
+func (f *driveFlags) options() (control.Options, error) {
+	o := control.Options{
+		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
+		Offline: f.offline, Merge: f.merge, Record: f.record, KeepFiles: f.keep,
+	}
+	err := cmp.Or(oneOf("approve", f.approve, record.ApproveAsk, record.ApproveNever, record.ApproveSandboxed),
+		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))
+	if err != nil {
+		return o, err
+	}
+	if f.expires < 0 {
+		return o, usagef("invalid value %s for --approve-expires: want a duration such as 30m", f.expires)
+	}
+	if o.Offline, err = offlineFlag(f.offline); err != nil {
+		return o, err
+	}
+	for _, s := range f.sets {
+		key, value, ok := strings.Cut(s, "=")
+		role, isAgent := strings.CutSuffix(key, ".agent")
+		if !ok || !isAgent || role == "" || value == "" {
+			return o, usagef("invalid value %q for --set: want ROLE.agent=NAME", safe(s))
+		}
+		o.Roles[role] = value
+	}
+	if len(f.limits) > 0 {
+		if o.Limits, err = flow.ParseLimits(f.limits); err != nil {
+			return o, usagef("--limit: %s", safe(err.Error()))
+		}
+	}
+	o.Limits.MaxConcurrent = cmp.Or(int(f.agents), o.Limits.MaxConcurrent)
+	return o, nil
+}
+
+// offlineFlag reads --offline: an existing scenario, or offlineAuto.
+func offlineFlag(name string) (string, error) {
+	if name == "" || name == offlineAuto {
+		return name, nil
+	}
+	if _, err := scripted.Load(name); err != nil {
+		return "", usagef("--offline: %w", err)
+	}
+	if strings.ContainsAny(name, `/\.`) { // a file: resume may be run elsewhere
+		return filepath.Abs(name)
+	}
+	return name, nil
+}
+
+// sortedKeys returns the keys of a map in order.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,321 @@
+package tui
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// key passes a key to the pane on top.
+func (s *screen) key(k tea.KeyPressMsg) []order {
+	name := k.String()
+	if s.leaving {
+		return s.leave(name)
+	}
+	if name == "ctrl+c" {
+		return s.quit()
+	}
+	s.note = ""
+	switch {
+	case s.confirm != nil:
+		todo, over := s.confirm.key(k)
+		if over {
+			s.confirm = nil
+		}
+		return todo
+	case s.form != nil:
+		todo, back := s.form.key(k)
+		if back {
+			s.form = nil
+		}
+		return todo
+	case s.q != nil:
+		todo, back := s.q.key(k)
+		if back {
+			s.q = nil
+		}
+		return todo
+	case s.step != nil:
+		if name == "esc" || name == "q" {
+			s.step = nil
+			return nil
+		}
+		if at := s.step.step; name == "F" && at != nil {
+			s.confirm = askFork(at.thread, at.n, at.role)
+			return nil
+		}
+		return s.step.key(name)
+	case s.task != nil && s.task.talking:
+		return s.task.inputKey(k)
+	case s.task != nil:
+		return s.taskKey(name)
+	}
+	return s.homeKey(name)
+}
+
+func (s *screen) homeKey(name string) []order {
+	switch name {
+	case "up", "k":
+		s.home.move(-1)
+	case "down", "j":
+		s.home.move(1)
+	case "pgup":
+		s.home.move(3 - s.height)
+	case "pgdown":
+		s.home.move(s.height - 3)
+	case "enter", "right":
+		if g, ok := s.home.gate(s.home.cursor); ok {
+			return s.ask(g.ID)
+		}
+		return s.openTask(s.home.under())
+	case "t":
+		return s.openTask(s.home.under())
+	case "n":
+		s.form = s.blank.again()
+	case "q":
+		return s.quit()
+	}
+	return s.preview()
+}
+
+// openTask opens the pane of a task.
+func (s *screen) openTask(id string) []order {
+	if id == "" {
+		return nil
+	}
+	s.task = newTaskPane(id)
+	if s.beside != nil && s.beside.id == id {
+		s.task = s.beside
+	}
+	s.beside = nil
+	return s.want(id, readTask{id})
+}
+
+func (s *screen) taskKey(name string) []order {
+	p := s.task
+	switch name {
+	case "esc", "left", "q":
+		s.task = nil
+		return s.preview()
+	case "up", "k":
+		p.move(-1)
+	case "down", "j":
+		p.move(1)
+	case "pgup":
+		p.move(3 - s.height)
+	case "pgdown", "space":
+		p.move(s.height - 3)
+	case "enter", "right":
+		return s.openAt(tabOutput, false)
+	case "d":
+		return s.openAt(tabChanges, false)
+	case "p":
+		return s.openAt(tabPrompt, false)
+	case "t", "/":
+		if p.read != nil {
+			p.talking = true
+			p.talk.Focus()
+		}
+	case "r":
+		return s.tryAgain()
+	case "c":
+		s.cancel()
+	case "F":
+		return s.openAt(tabOutput, true)
+	case "s":
+		if p.read != nil && p.read.driving {
+			return []order{stop{p.id}}
+		}
+		s.note = "It does not run in this terminal."
+	case "n":
+		s.form = s.blank.again()
+	}
+	return nil
+}
+
+// tryAgain resumes the task, or retries it if it failed or was cancelled.
+func (s *screen) tryAgain() []order {
+	switch r := s.task.read; {
+	case r == nil:
+	case r.driven && !r.ended(): // a task that has ended is about to be released
+		s.note = "It is running already."
+	case r.task.Status == store.Failed || r.task.Status == store.Cancelled:
+		return []order{retry{s.task.id}}
+	case r.ended():
+		s.note = "It is done: fork one of its steps with F, or add a message with t."
+	default:
+		return []order{continueTask{s.task.id, ""}}
+	}
+	return nil
+}
+
+// cancel asks whether to cancel the task.
+func (s *screen) cancel() {
+	switch r := s.task.read; {
+	case r == nil:
+	case r.ended():
+		s.note = "It has ended already."
+	default:
+		s.confirm = &confirm{text: "Cancel " + r.task.Short + "? Its agents are stopped.", yes: "y cancels it",
+			do: func(string) []order { return []order{cancel{r.task.ID}} }}
+	}
+}
+
+// openAt opens the selected question, or the newest step of the selected agent, to fork it if forks
+// is set.
+func (s *screen) openAt(tab int, forks bool) []order {
+	id, b := s.task.on()
+	switch {
+	case id != "":
+		return s.ask(id)
+	case b.thread == "":
+		s.note = "It has not begun."
+		return nil
+	}
+	s.step = &stepPane{of: readStep{thread: b.thread, role: b.role}, tab: tab, forks: forks}
+	return []order{s.step.of}
+}
+
+// quit ends the screen, but asks first if that would stop a task.
+func (s *screen) quit() []order {
+	if len(s.home.driving) == 0 {
+		return []order{quit{}}
+	}
+	s.leaving = true
+	return nil
+}
+
+// leave handles the answer to leaveQuestion.
+func (s *screen) leave(name string) []order {
+	switch name {
+	case "s", "ctrl+c":
+		return []order{quit{}}
+	case "d":
+		if s.detaches {
+			var todo []order
+			for id := range s.home.driving {
+				todo = append(todo, detach{id})
+			}
+			return append(todo, quit{})
+		}
+	case "esc", "k":
+		s.leaving = false
+	}
+	return nil
+}
+
+// leaveQuestion asks what to do with n tasks that run in this terminal.
+func leaveQuestion(n int, detaches bool) string {
+	keys := "s stop (resume later)"
+	if detaches {
+		keys += " · d detach"
+	}
+	return fmt.Sprintf("%s here. %s · k keep watching", count(n, "task runs", "tasks run"), keys)
+}
+
+// lines renders the screen.
+func (s *screen) lines() []string {
+	body := max(s.height-3, 1)
+	var main []string
+	if s.width < wideAt {
+		main = s.top(s.width, body)
+	} else {
+		main = s.pair(body)
+	}
+	main = main[:min(len(main), body)]
+	for len(main) < body {
+		main = append(main, "")
+	}
+	return append(append([]string{s.head(), ""}, main...), s.foot())
+}
+
+// head renders the title line: the current place, and what needs attention.
+func (s *screen) head() string {
+	running := 0
+	for _, t := range s.home.tasks {
+		if t.Display.State == view.DisplayRunning {
+			running++
+		}
+	}
+	left := bold.Render("plait") + "  " + dim.Render(view.OneLine(s.workspace, 200))
+	right := ""
+	if n := len(s.home.gates); n > 0 {
+		right = asks.Render(count(n, "question", "questions")) + " · "
+	}
+	right += fmt.Sprintf("%d running", running)
+	room := s.width - len([]rune(plain(right))) - 1
+	return fit(pad(left, room)+" "+right, s.width)
+}
+
+// foot renders the result of the last action or, if there is none, the keys.
+func (s *screen) foot() string {
+	switch {
+	case s.confirm != nil:
+		return fit(s.confirm.line(), s.width)
+	case s.leaving:
+		return asks.Render(fit(leaveQuestion(len(s.home.driving), s.detaches), s.width))
+	case s.note != "":
+		return asks.Render(fit(s.note, s.width))
+	}
+	keys := "↑↓ move · Enter open · n new task · q quit"
+	switch {
+	case s.form != nil || s.q != nil:
+		return ""
+	case s.step != nil:
+		keys = "o output · p prompt · f fields · d changes · F fork · [ ] step · Esc back"
+	case s.task != nil && s.task.talking:
+		keys = "Enter sends it to the task · Esc back"
+	case s.task != nil:
+		keys = s.task.availableKeys()
+	}
+	return dim.Render(fit(keys, s.width))
+}
+
+// top renders the active pane.
+func (s *screen) top(width, height int) []string {
+	switch {
+	case s.form != nil:
+		return s.form.lines()
+	case s.q != nil:
+		return s.q.lines()
+	case s.step != nil:
+		return s.step.lines()
+	case s.task != nil:
+		return s.task.lines(s.now, width, height, true)
+	}
+	return s.home.lines(s.now, width, height, true)
+}
+
+// pair renders the active pane next to the one that it was opened from.
+func (s *screen) pair(height int) []string {
+	width, _ := s.pane()
+	var left, right []string
+	switch {
+	case s.task == nil && s.q == nil && s.form == nil:
+		left = s.home.lines(s.now, s.left(), height, true)
+		if s.beside != nil && s.beside.id == s.home.under() {
+			right = s.beside.lines(s.now, width, height, false)
+		}
+	case s.task != nil && (s.q != nil || s.step != nil || s.form != nil):
+		left, right = s.task.lines(s.now, s.left(), height, true), s.top(width, height)
+	default:
+		left, right = s.home.lines(s.now, s.left(), height, false), s.top(width, height)
+	}
+	out := make([]string, height)
+	bar := dim.Render(" │ ")
+	for i := range out {
+		l, r := "", ""
+		if i < len(left) {
+			l = left[i]
+		}
+		if i < len(right) {
+			r = right[i]
+		}
+		out[i] = strings.TrimRight(pad(l, s.left())+bar+fit(r, width), " ")
+	}
+	return out
+}

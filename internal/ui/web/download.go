@@ -1,0 +1,48 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"path"
+
+	"github.com/plait-run/plait/internal/view/taskdir"
+)
+
+// blob serves the object with a given hash as a download.
+func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	data, n, err := s.cfg.Store.Open(r.Context(), h)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	return hand(w, cmp.Or(r.URL.Query().Get("name"), h.String()), n.Size, data)
+}
+
+// taskFile serves a file of a task directory, if the task's page lists it.
+func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	dir, err := taskdir.At(row.Workspace, row.ID).Browse()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return serveDocument(w, r, dir)
+}
+
+// serveDocument serves the file at a path.
+func serveDocument(w http.ResponseWriter, r *http.Request, dir *taskdir.DirReader) error {
+	name := r.PathValue("path")
+	f, n, err := dir.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return hand(w, path.Base(name), n, f)
+}

@@ -1,0 +1,254 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A beginning is a request to start a task.
+type beginning struct {
+	Flow     string `json:"flow"`
+	Prompt   string `json:"prompt"`
+	Agent    string `json:"agent"`
+	Approve  string `json:"approve"`
+	Merge    string `json:"merge"`
+	Limits   string `json:"limits"`   // NAME=VALUE, separated by spaces, commas, semicolons or newlines
+	Record   bool   `json:"record"`   // record model traffic
+	Worktree string `json:"worktree"` // one of this repository's worktrees; "": the workspace
+	Check    bool   `json:"check"`    // validate only
+}
+
+// A preparedTask can be started.
+type preparedTask struct {
+	found control.Found
+	spec  control.Spec
+}
+
+// prepare validates a request to start a task. It has no side effects.
+func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error) {
+	var p preparedTask
+	if strings.TrimSpace(b.Prompt) == "" && !b.Check {
+		return p, badRequest("the prompt is empty: say what the task is")
+	}
+	var err error
+	if p.found, err = s.findFlow(ctx, b.Flow); err != nil {
+		return p, err
+	}
+	for _, of := range []struct {
+		name, value string
+		values      []string
+	}{
+		{"approve", b.Approve, []string{"", "ask", "never", "sandboxed"}},
+		{"merge", b.Merge, []string{"", control.MergeAuto, control.MergeAsk, control.MergeKeep}},
+	} {
+		if !slices.Contains(of.values, of.value) {
+			return p, badRequest("invalid value %q for %s: use %s", of.value, of.name, strings.Join(of.values[1:], ", "))
+		}
+	}
+	if b.Check && b.Agent != "" && !slices.Contains(s.cfg.Agents, b.Agent) { // otherwise Begin reports it
+		return p, badRequest("no agent is called %q: use %s", b.Agent, strings.Join(s.cfg.Agents, ", "))
+	}
+	limits, err := readLimits(b.Limits)
+	if err != nil {
+		return p, err
+	}
+	if b.Worktree != "" && !slices.Contains(worktrees(s.cfg.Workspace), b.Worktree) {
+		return p, badRequest("%q is not a git worktree of this repository", b.Worktree)
+	}
+	p.spec = control.Spec{Bundle: p.found.Bundle, Prompt: b.Prompt, Workspace: s.cfg.Workspace, Tree: b.Worktree,
+		Options: control.Options{Agent: b.Agent, Approve: b.Approve, Merge: b.Merge, Limits: limits, Record: b.Record}}
+	if s.cfg.Offline != nil {
+		p.spec.Options.Offline = s.cfg.Offline(p.found.Bundle.Name)
+	}
+	return p, nil
+}
+
+// readLimits parses NAME=VALUE pairs.
+func readLimits(text string) (flow.Limits, error) {
+	l, err := flow.ParseLimits(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }))
+	if err != nil {
+		return l, badRequest("limits: %s", err)
+	}
+	return l, nil
+}
+
+// beginTask starts a task as plait run does, and drives it here; with check it only validates the
+// request.
+func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
+	var body beginning
+	if err := decodeBody(r, &body); err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(r.Context()) // a task that is created is also recorded in full
+	p, err := s.prepare(ctx, body)
+	if err != nil {
+		return err
+	}
+	if body.Check {
+		warned := []string{}
+		for _, w := range p.found.Problems {
+			warned = append(warned, w.Message)
+		}
+		note, err := s.cfg.Control.InTurn(ctx, p.spec.Bundle, cmp.Or(p.spec.Tree, p.spec.Workspace))
+		if err != nil {
+			return conflict("%v", err)
+		}
+		if note != "" {
+			warned = append(warned, note)
+		}
+		return answer(w, "run.check", map[string]any{"flow": p.found.Bundle.Name, "bundle": p.found.Object.Hash,
+			"warnings": warned, "summary": strings.Join(append([]string{"This task can start."}, warned...), " ")})
+	}
+	if s.cfg.Consent != nil {
+		if err := s.cfg.Consent(p.found); err != nil {
+			return conflict("%v", err)
+		}
+	}
+	return s.beginAndDrive(ctx, w, p.spec)
+}
+
+func (s *Server) beginAndDrive(ctx context.Context, w http.ResponseWriter, spec control.Spec) error {
+	if _, err := config.Init(s.cfg.Workspace, s.cfg.Home); err != nil {
+		return conflict("%v", err)
+	}
+	row, err := s.cfg.Control.Begin(ctx, spec)
+	if err != nil {
+		return err
+	}
+	if err := s.work.drive(row, control.Resume{}); err != nil {
+		return notStarted(row, err)
+	}
+	return answer(w, "run", standingOf(row, "The task has started."))
+}
+
+// A newTask is the page for starting a task.
+type newTask struct {
+	Groups []flowGroup
+	Flow   string // the selected one
+	Prompt string
+	Trees  []string // worktrees to choose from
+}
+
+// newPage shows the form for a new task. The query can fill in flow and prompt.
+func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
+	if s.cfg.ReadOnly {
+		return &problem{http.StatusForbidden, "read_only", "this server only shows; start plait ui without --read-only"}
+	}
+	known, err := s.knownFlows(r.Context())
+	if err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	known = slices.DeleteFunc(known, func(l flowLine) bool { // drop flows that only other flows start
+		return l.From == fromPlait && l.Name == actionFlow && q.Get("flow") != l.Name
+	})
+	body := newTask{Groups: grouped(known), Flow: cmp.Or(q.Get("flow"), "solo"), Prompt: q.Get("prompt"),
+		Trees: worktrees(s.cfg.Workspace)}
+	if !slices.ContainsFunc(known, func(l flowLine) bool { return l.Name == body.Flow }) {
+		body.Groups = append([]flowGroup{{"Chosen", []flowLine{{Name: body.Flow}}}}, body.Groups...)
+	}
+	return s.show(w, r, http.StatusOK, "new", page{Title: "New task", Nav: "new", Follow: "-", Body: body,
+		Crumbs: []crumb{{"Tasks", "/tasks"}, {"New task", ""}}})
+}
+
+// worktrees returns the other git worktrees of the repository at dir. A request can only name one
+// of these, never any other path.
+func worktrees(dir string) []string {
+	var out []string
+	notes, _ := filepath.Glob(filepath.Join(dir, ".git", "worktrees", "*", "gitdir")) // the pattern is valid
+	for _, note := range notes {
+		data, err := os.ReadFile(note)
+		tree := filepath.Dir(strings.TrimSpace(string(data)))
+		if err != nil || len(data) > 4096 || !filepath.IsAbs(tree) {
+			continue
+		}
+		if info, err := os.Stat(tree); err == nil && info.IsDir() {
+			out = append(out, tree)
+		}
+	}
+	return out
+}
+
+// A flowGroup is the flows from one source.
+type flowGroup struct {
+	Name  string
+	Flows []flowLine
+}
+
+// grouped groups flows by source, in order of precedence.
+func grouped(known []flowLine) []flowGroup {
+	out := []flowGroup{{Name: fromProject}, {Name: fromRegistry}, {Name: fromPlait}}
+	for i := range out {
+		for _, l := range known {
+			if l.From == out[i].Name {
+				out[i].Flows = append(out[i].Flows, l)
+			}
+		}
+	}
+	return slices.DeleteFunc(out, func(g flowGroup) bool { return len(g.Flows) == 0 })
+}
+
+// Sources of flows, as shown to users.
+const (
+	fromProject  = "This project"
+	fromRegistry = "Registered"
+	fromPlait    = "Built in"
+)
+
+// flowSources maps control's names of sources to the ones shown.
+var flowSources = map[string]string{control.FromProject: fromProject, control.FromRegistry: fromRegistry,
+	control.FromBuiltIn: fromPlait}
+
+// knownFlows lists the flows that can be started by name, without duplicates.
+func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
+	known, err := s.cfg.Control.Flows(ctx, s.cfg.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.views.Flows(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []flowLine
+	for _, k := range known {
+		line := flowLine{Name: k.Name, Description: k.Description, From: flowSources[k.Source]}
+		switch k.Source {
+		case control.FromProject:
+			f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, k.Name)
+			var invalid *flow.InvalidError
+			switch {
+			case !flow.IsName(k.Name): // it cannot be started by name
+				continue
+			case errors.As(err, &invalid):
+				line.Problems = len(invalid.Problems)
+			case errors.Is(err, store.ErrNotFound): // removed in the meantime
+				continue
+			case err != nil:
+				line.Problems = 1
+			default:
+				line.Hash = f.Object.Hash
+			}
+		case control.FromRegistry:
+			if i := slices.IndexFunc(rows, func(row view.FlowRow) bool { return row.Name == k.Name }); i >= 0 {
+				line.Hash, line.Timestamp, line.Earlier = rows[i].Hash, rows[i].Timestamp, len(rows[i].History)
+			}
+		}
+		out = append(out, line)
+	}
+	return out, nil
+}
+
+// actionFlow is the built-in flow that plans run for each action.
+const actionFlow = "worker"

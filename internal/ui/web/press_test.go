@@ -1,0 +1,106 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// TestOnlyAPressApproves types words next to an approval, with every key that submits a form:
+// nothing is approved or denied. Then it presses the button.
+func TestOnlyAPressApproves(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "do it")
+	g := h.gate(row.ID)
+	b := h.open("").browse()
+	posts := func() []string { return js[[]string](b, "window.posts") }
+	for _, page := range []string{"/", "/tasks/" + row.ID} {
+		b.visit(page)
+		b.shows("Do the thing?")
+		// Everything is sent by fetch, within the key event.
+		js[int](b, `window.posts = [], (() => { const f = fetch; window.fetch = (...a) => { if (a[1] && a[1].method) posts.push(a[0]); return f(...a); }; })(), 1`)
+		b.do(chromedp.Focus(chromedp.CSS("section [name=text]")), chromedp.KeyEvent("no, not that way\r"), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierMeta)))
+		js[int](b, `(() => { const f = document.querySelector("section form"), at = {bubbles: true, cancelable: true};
+			f.dispatchEvent(new SubmitEvent("submit", at)); f.requestSubmit();
+			f.querySelector("button.yes").dispatchEvent(new MouseEvent("click", {...at, detail: 2})); })(), 1`)
+		if got := posts(); len(got) > 0 {
+			t.Fatalf("%s: the keys sent %v", page, got)
+		}
+		if at := js[string](b, "location.pathname + location.search"); at != page {
+			t.Fatalf("the keys led to %s", at)
+		}
+		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateOpen {
+			t.Fatalf("%s: the gate is %s, %v", page, kept.State, err)
+		}
+	}
+	b.do(chromedp.SetValue(chromedp.CSS("section [name=text]"), "this way"), chromedp.Focus(chromedp.CSS("section button.yes")), chromedp.KeyEvent("\r"))
+	b.shows("Which port?")
+	if diff := cmp.Diff([]string{"/api/v1/gates/" + g.ID + "/approve"}, posts()); diff != "" {
+		t.Errorf("what was sent: -want +got\n%s", diff)
+	}
+	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateApproved || kept.Text != "this way" {
+		t.Errorf("the gate is %s with %q, %v", kept.State, kept.Text, err)
+	}
+	// Enter sends the answer that was typed, not the first option.
+	port := h.gate(row.ID)
+	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
+	b.shows("It is done.")
+	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != store.GateAnswered || kept.Text != "443" {
+		t.Errorf("the question is %s with %q, %v", kept.State, kept.Text, err)
+	}
+	h.ends(row.ID, store.Completed)
+}
+
+// TestWordsApproveNothing resumes, with text, a task that waits for an approval.
+func TestWordsApproveNothing(t *testing.T) {
+	h := newHouse(t, gatedAgents())
+	row := h.run(gated, "do it")
+	g := h.gate(row.ID)
+	s := h.open("")
+	for _, words := range []string{"approve", "yes", "plait gate approve " + g.ID} {
+		s.post("/api/v1/tasks/"+row.ID+"/resume", `{"text":"`+words+`"}`)
+		eventually(t, "the end of the resume", func() error {
+			if s.srv.work.drives(row.ID) {
+				return errors.New("it is driven")
+			}
+			return nil
+		})
+		if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateOpen {
+			t.Errorf("%q: the gate is %s, %v", words, kept.State, err)
+		}
+	}
+}
+
+// TestStopBesideWords stops and cancels a task while words for it are typed next to the buttons: they are not sent, and
+// not lost.
+func TestStopBesideWords(t *testing.T) {
+	h := newHouse(t, map[string]scripted{
+		"plan": func(ctx context.Context, _ agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+			<-ctx.Done()
+			return agent.Result{}, ctx.Err()
+		}})
+	row, s := h.begin(gated, "do it"), h.open("")
+	s.asks("/api/v1/tasks/"+row.ID+"/resume", `{}`)
+	b := s.browse()
+	b.visit("/tasks/" + row.ID)
+	b.do(chromedp.SetValue(chromedp.CSS("form.row [name=text]"), "and quickly"),
+		chromedp.Click(chromedp.CSS(`form.row button[data-api$="/stop"]`)))
+	eventually(t, "the stop", func() error {
+		if s.srv.work.drives(row.ID) {
+			return errors.New(js[string](b, `document.querySelector("main .said").innerText`))
+		}
+		return nil
+	})
+	b.shows("Resume")
+	if kept := js[string](b, `document.querySelector("form.row [name=text]").value`); kept != "and quickly" {
+		t.Errorf("after the stop there is %q beside the buttons", kept)
+	}
+	b.do(chromedp.Click(chromedp.CSS(`form.row button[data-api$="/cancel"]`)))
+	h.ends(row.ID, store.Cancelled)
+}

@@ -1,0 +1,354 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// A selection is the selected item of a task: a step, an attempt without a step, or a question.
+type selection struct {
+	Step    *view.WholeStep // or nil
+	Attempt *store.Attempt  // or nil
+	Gate    *view.Gate      // or nil
+
+	Title       string
+	State       view.DisplayState
+	Outcome     string
+	Short       string // the name of the step, as users type it
+	Thread      string // the thread that a fork continues, "" if not known
+	Task, By    string // the instance that made it
+	Took, Agent string
+	shownPrompt
+	Agents []string // agents to choose from for the fork
+	Output *output
+	activity
+	Calls string // URL of its model calls, "" if they are not recorded
+	Alone bool   // shown on a separate page
+	Read  bool
+	whole bool // nothing is shortened
+}
+
+// A shownPrompt is an agent's prompt, possibly shortened for a page.
+type shownPrompt struct {
+	Prompt     *view.Prompt
+	PromptText string
+	PromptCut  bool
+}
+
+// An activity is what was done in a step, apart from its text.
+type activity struct {
+	Files    []changedFile
+	FilesWhy string
+	Evidence []crumb
+	Items    []doneItem
+	Omitted  int // number of items before Items
+	Failures []string
+}
+
+// Key identifies the selected item.
+func (c *selection) Key() string {
+	switch {
+	case c.Step != nil:
+		return "at-" + c.Step.Hash.String()
+	case c.Attempt != nil:
+		return "at-" + c.Attempt.ID
+	}
+	return "at-" + c.Gate.ID
+}
+
+// selectItem reads the selected item of a task: a step by its hash, an attempt or a gate by its id.
+func (s *Server) selectItem(ctx context.Context, row store.Thread, key string) (*selection, error) {
+	switch {
+	case strings.HasPrefix(key, "g-"):
+		return s.selectGate(ctx, row, key)
+	case strings.Contains(key, "."):
+		return s.selectAttempt(ctx, row, key)
+	}
+	h, err := dag.ParseHash(key)
+	if err != nil {
+		return nil, badRequest("%q is not a step, attempt or gate", key)
+	}
+	own, err := s.views.ThreadOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if own.Task != row.Task {
+		own = row // a step from before a manual fork
+	}
+	return s.selectStep(ctx, own, h, false)
+}
+
+// maxPrompt limits how much of a prompt a page shows, in bytes.
+const maxPrompt = 128 << 10
+
+func (c *selection) prompt(text string) {
+	if c.PromptCut = !c.whole && len(text) > maxPrompt; c.PromptCut {
+		text = strings.ToValidUTF8(text[:maxPrompt], "")
+	}
+	c.PromptText = text
+}
+
+// selectStep reads a step. row is the thread whose page it is shown on, or the zero Thread. Long
+// texts are shortened unless whole is set.
+func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, whole bool) (*selection, error) {
+	v, err := s.views.Step(ctx, h, false)
+	if err != nil {
+		return nil, err
+	}
+	c := &selection{Step: v, Title: stepTitle(v.Role), State: view.DisplayDone, Thread: row.ID,
+		Outcome: view.Outcome(v.Role, v.Meta),
+		Task:    row.Task, By: speaker(row), Read: s.cfg.ReadOnly, Agents: s.cfg.Agents, whole: whole}
+	switch {
+	case view.FailedAction(row, v.Role, c.Outcome):
+		c.State = view.DisplayFailed
+	case v.Role == thread.RoleEnd:
+		c.State, c.Outcome = view.NewDisplay(view.EndStatus(c.Outcome), nil, nil).State, ""
+	}
+	if c.Output, err = newOutput(v.Text, v.Meta, c.Task, c.By, v.Plain(), c.whole); err != nil {
+		return nil, err
+	}
+	if row.ID != "" {
+		if c.Short, err = s.stepName(ctx, row, v.N); err != nil {
+			return nil, err
+		}
+	}
+	d := v.Detail
+	if d == nil {
+		return c, nil
+	}
+	c.Took, c.Agent = lasted(d.EndedAt-d.StartedAt), d.Agent
+	for _, f := range d.Failures {
+		c.Failures = append(c.Failures, string(f.Kind)+": "+f.Message)
+	}
+	if !d.Calls.IsZero() || slices.ContainsFunc(d.Attempts, func(a thread.EarlierAttempt) bool { return !a.Calls.IsZero() }) {
+		c.Calls = "/steps/" + h.String() + "/calls"
+		if row.ID != "" {
+			c.Calls += "?thread=" + row.ID
+		}
+	}
+	if !d.Prompt.IsZero() {
+		if c.Prompt, err = s.views.Prompt(ctx, h, h.String()); err != nil {
+			return nil, err
+		}
+		c.prompt(c.Prompt.Text)
+		if err := c.addItems(s.views.AttemptItems(ctx, d.Attempt)); err != nil {
+			return nil, err
+		}
+	}
+	if d.TreeBefore != nil && d.TreeAfter != nil && *d.TreeBefore != *d.TreeAfter && row.ID != "" {
+		c.Files, c.FilesWhy = s.patchBetween(ctx, row, *d.TreeBefore, *d.TreeAfter)
+	} else if d.Merge != nil && d.Merge.From != d.Merge.To && row.ID != "" {
+		c.Files, c.FilesWhy = s.patchBetween(ctx, row, d.Merge.From, d.Merge.To)
+	}
+	for _, h := range d.Evidence {
+		e, err := s.cfg.Reader.Evidence(ctx, h)
+		if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
+			continue // verify reports it
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.Evidence = append(c.Evidence, crumb{cmp.Or(view.OneLine(e.Title, 120), e.Kind),
+			"/tasks/" + c.Task + "?tab=evidence#" + thread.FullID(e.By, e.ID)})
+	}
+	return c, nil
+}
+
+// stepName returns the name of a step, as users type it: "k7f2/3", "k7f2/mend/3".
+func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string, error) {
+	root := row
+	if row.Root != row.ID {
+		var err error
+		if root, err = s.cfg.Store.Thread(ctx, row.Root); err != nil {
+			return "", err
+		}
+	}
+	name := callName(root)
+	if row.Path != nil {
+		name += "/" + row.Path.ID
+	}
+	return fmt.Sprintf("%s/%d", name, n), nil
+}
+
+// stepTitles are the titles of steps that no role of a flow made.
+var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added",
+	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
+
+// stepTitle returns a role as shown to users.
+func stepTitle(role string) string { return cmp.Or(stepTitles[role], role) }
+
+// addItems adds an agent's activity.
+func (c *selection) addItems(items []agent.Event, err error) error {
+	c.Items = doneItems(items)
+	c.Omitted = max(0, len(c.Items)-shownDone)
+	c.Items = c.Items[c.Omitted:]
+	return err
+}
+
+// selectAttempt reads an attempt without a step.
+func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string) (*selection, error) {
+	own, _, _ := strings.Cut(id, ".")
+	list, err := s.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task, Thread: own})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(a store.Attempt) bool { return a.ID == id })
+	if i < 0 {
+		return nil, notFound("task %s has no attempt %q", row.ID, id)
+	}
+	a := list[i]
+	if a.Status == store.AttemptDone { // it was running when the page was rendered
+		if h, err := s.madeBy(ctx, a); err != nil || !h.IsZero() {
+			if err != nil {
+				return nil, err
+			}
+			return s.selectItem(ctx, row, h.String())
+		}
+	}
+	end := a.EndedAt
+	if end == 0 {
+		end = max(a.StartedAt, time.Now().UnixMilli())
+	}
+	lost := a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)
+	open, err := s.cfg.Store.Gates(ctx, store.GateFilter{Thread: own, State: store.GateOpen})
+	if err != nil {
+		return nil, err
+	}
+	asks := slices.ContainsFunc(open, func(g store.Gate) bool { return g.Attempt == a.ID })
+	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost, asks), Task: row.Task, By: a.Instance,
+		Agent: a.Agent, Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
+	if !a.Prompt.IsZero() {
+		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)
+		if err != nil {
+			return nil, err
+		}
+		c.prompt(text)
+	}
+	return c, c.addItems(s.views.AttemptItems(ctx, a.ID))
+}
+
+// madeBy returns the step that an attempt made, or the zero hash.
+func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) {
+	row, err := s.cfg.Store.Thread(ctx, a.Thread)
+	if err != nil {
+		return dag.Hash{}, err
+	}
+	for st, err := range s.cfg.Reader.Walk(ctx, row.Head) {
+		if err != nil {
+			return dag.Hash{}, err
+		}
+		if st.State.Role == a.Role && (len(st.State.Ancestors) > 0 && st.State.Ancestors[0] == a.From ||
+			len(st.State.Ancestors) == 0 && st.State.Start == a.From) {
+			return st.Hash, nil
+		}
+	}
+	return dag.Hash{}, nil
+}
+
+// selectGate reads a question or an approval, whether open or not. Open ones are answered at the top
+// of the page.
+func (s *Server) selectGate(ctx context.Context, row store.Thread, id string) (*selection, error) {
+	v, err := s.views.Task(ctx, row)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(v.Gates, func(g view.Gate) bool { return g.ID == id })
+	if i < 0 {
+		return nil, notFound("task %s has no gate %q", row.ID, id)
+	}
+	g := v.Gates[i]
+	c := &selection{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task,
+		By: g.AskedBy(), Read: s.cfg.ReadOnly}
+	if g.Kind == store.GateApproval {
+		c.Title = "Approval"
+	}
+	kept, err := s.views.Gate(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if c.Output, err = newOutput(kept.Text, nil, c.Task, c.By, false, c.whole); err != nil {
+		return nil, err
+	}
+	end := int64(g.AnsweredAt)
+	if g.State == store.GateOpen {
+		c.State, end = view.DisplayNeedsYou, time.Now().UnixMilli()
+	}
+	if end > 0 {
+		c.Took = lasted(end - int64(g.OpenedAt))
+	}
+	return c, nil
+}
+
+// A doneItem is one thing that an agent did, as a step's page shows it.
+type doneItem struct {
+	agent.Event
+	N    int
+	Long bool
+}
+
+// shownDone limits the activity that a step's page shows: the newest items.
+const shownDone = 500
+
+// doneItems returns an agent's activity, without items that have only begun.
+func doneItems(items []agent.Event) []doneItem {
+	var out []doneItem
+	for _, it := range items {
+		if it.Phase != "started" && it.Phase != "updated" && it.Kind != agent.EventUsage {
+			out = append(out, doneItem{it, len(out), len(it.Text)+len(it.Output) > 2000})
+		}
+	}
+	return out
+}
+
+func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	h, err := hash(r)
+	if err != nil {
+		return err
+	}
+	var row store.Thread
+	if id := r.URL.Query().Get("thread"); id != "" {
+		if id, err = thread.ParseID(id); err != nil {
+			return badRequest("%v", err)
+		}
+		row, err = s.cfg.Store.Thread(ctx, id)
+	} else {
+		row, err = s.views.ThreadOf(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
+	c, err := s.selectStep(ctx, row, h, true)
+	if err != nil {
+		return err
+	}
+	c.Alone = true
+	p := page{Title: c.Title, Nav: "tasks", Follow: "-", Body: c}
+	if row.ID != "" {
+		if p.Crumbs, err = s.breadcrumb(ctx, row); err != nil {
+			return err
+		}
+		p.Crumbs[len(p.Crumbs)-1].Link = stepLink(row.ID, c.Step.N)
+		p.Crumbs = append(p.Crumbs, crumb{"step " + strconv.Itoa(c.Step.N), ""})
+	}
+	return s.show(w, r, http.StatusOK, "step", p)
+}
+
+// attemptN returns the name of an attempt: "attempt 2".
+func attemptN(id string) string {
+	_, n, _ := strings.Cut(id, ".")
+	return "attempt " + n
+}

@@ -1,0 +1,338 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view"
+)
+
+// Sizes of a timeline, in px. Positions in time are shares of its width, so that it fits any width.
+const (
+	laneTall  = 30
+	barTall   = 14
+	maxIndent = 6
+)
+
+// A strip is a timeline laid out for a page, without markup.
+type strip struct {
+	Height  int
+	Lanes   []stripLane
+	Lines   []stripLine
+	Items   []stripItem // lane by lane, in time order
+	Ticks   []stripTick
+	Cuts    []stripTick
+	Live    bool
+	Cut     bool
+	Summary string // for screen readers
+}
+
+// A stripLane is the label of a lane.
+type stripLane struct {
+	Name, Title, Link string
+	State             view.DisplayState
+	Indent            int
+	Took              string
+	Tokens            int64
+	Cost              int64 // in millionths of a dollar, 0 if no price is known
+	Items             []stripItem
+}
+
+// A stripLine is a line of a lane, or between two.
+type stripLine struct {
+	Class  string
+	X1, X2 string
+	Y1, Y2 int
+}
+
+// A stripItem is a bar or a mark that can be selected.
+type stripItem struct {
+	Key, Link string
+	Class     string
+	Shape     string // bar, dot, ring, box, diamond
+	X, W, End string
+	Y         int // of its middle
+	Top       int // of a bar
+	Tall      int
+	Lane      int
+	Label     string // inside a bar
+	Words     string // full description
+	Waits     []stripWait
+	Chosen    bool
+	Hatched   bool
+	at        int64
+}
+
+type stripWait struct{ X, W string }
+
+type stripTick struct{ X, W, Text string }
+
+func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
+
+// rowMiddle returns the vertical position of a lane's line.
+func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
+
+// drawTimeline lays out a timeline. titles are additional descriptions of threads; chosen is the key
+// of the selected item.
+func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) strip {
+	d := strip{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
+	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
+	wide := func(from, to int64) string { return percent(tl.Axis.Place(to) - tl.Axis.Place(from)) }
+	for i, l := range tl.Lanes {
+		lane := stripLane{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread,
+			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens(),
+			Cost: l.Usage.CostMicroUSD}
+		if len(l.Bars) > 0 {
+			lane.Took = lasted(l.Work())
+		}
+		y := rowMiddle(i)
+		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
+		for _, b := range l.Bars {
+			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
+				W: wide(b.From, b.To), End: at(b.To), Y: y, Top: y - barTall/2, Tall: barTall,
+				Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
+				Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b), at: b.From}
+			if !b.Step.IsZero() {
+				item.Key = b.Step.String()
+			}
+			switch share := tl.Axis.Place(b.To) - tl.Axis.Place(b.From); {
+			case share < 0.03:
+				item.Label = ""
+			case share < 0.12:
+				item.Class += " narrow"
+			}
+			for _, w := range b.Waits {
+				item.Waits = append(item.Waits, stripWait{at(w.From), wide(w.From, w.To)})
+			}
+			lane.Items = append(lane.Items, item)
+		}
+		for _, m := range l.Marks {
+			item := stripItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m),
+				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), at: m.At}
+			if m.Gate != "" && m.Until > m.At {
+				item.Waits = []stripWait{{at(m.At), wide(m.At, m.Until)}}
+			}
+			lane.Items = append(lane.Items, item)
+		}
+		slices.SortStableFunc(lane.Items, func(a, b stripItem) int { return cmp.Compare(a.at, b.at) })
+		for k := range lane.Items {
+			one := &lane.Items[k]
+			one.Link = "/tasks/" + tl.Task + "?at=" + one.Key + "#chosen"
+			one.Chosen = one.Key == chosen
+		}
+		d.Items, d.Lanes = append(d.Items, lane.Items...), append(d.Lanes, lane)
+	}
+	d.links(tl, at)
+	d.axis(tl)
+	d.Summary = fmt.Sprintf("Timeline of %s: %d attempts, questions and other steps, in %s of agents and paths.",
+		lasted(tl.To-tl.From), len(d.Items), countOf(len(d.Lanes), "lane"))
+	return d
+}
+
+// links draws the lines between lanes, without duplicates.
+func (d *strip) links(tl view.Timeline, at func(int64) string) {
+	seen := map[stripLine]int{}
+	for _, l := range tl.Links {
+		line := stripLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To)}
+		key := line
+		key.Y2 = 0
+		if i, ok := seen[key]; ok {
+			d.Lines[i].Y2 = max(d.Lines[i].Y2, line.Y2)
+			continue
+		}
+		seen[key] = len(d.Lines)
+		d.Lines = append(d.Lines, line)
+	}
+}
+
+// shownTicks is the approximate number of labelled times on an axis.
+const shownTicks = 7
+
+// shortestSaid is the shortest wait, in ms, whose length is labelled.
+const shortestSaid = 500
+
+func (d *strip) axis(tl view.Timeline) {
+	var said []float64 // where the length of a wait is labelled
+	for _, p := range tl.Axis.Pieces {
+		if !p.Cut {
+			continue
+		}
+		cut := stripTick{X: percent(p.At), W: percent(p.Width)}
+		if p.To-p.From >= shortestSaid {
+			cut.Text = lasted(p.To - p.From)
+			said = append(said, p.At+p.Width/2)
+		}
+		d.Cuts = append(d.Cuts, cut)
+	}
+	for _, t := range tl.Axis.Ticks(shownTicks) {
+		if !slices.ContainsFunc(said, func(at float64) bool { return math.Abs(at-t.At) < 0.6/shownTicks }) {
+			d.Ticks = append(d.Ticks, stripTick{X: percent(t.At), Text: clock(t.Since)})
+		}
+	}
+}
+
+// clock formats a time on an axis that begins at 0.
+func clock(ms int64) string {
+	t := time.Duration(ms) * time.Millisecond
+	switch {
+	case ms < 10_000 && ms%1000 != 0:
+		return strings.TrimRight(fmt.Sprintf("%.3f", t.Seconds()), "0") + " s"
+	case ms < 60_000:
+		return fmt.Sprintf("%d s", ms/1000)
+	case t < time.Hour:
+		return fmt.Sprintf("%d:%02d", int(t.Minutes()), int(t.Seconds())%60)
+	}
+	return fmt.Sprintf("%d:%02d h", int(t.Hours()), int(t.Minutes())%60)
+}
+
+// lasted formats a duration in ms for display.
+func lasted(ms int64) string {
+	t := time.Duration(max(ms, 0)) * time.Millisecond
+	switch {
+	case ms < 100:
+		return fmt.Sprintf("%d ms", ms)
+	case t < 10*time.Second:
+		return fmt.Sprintf("%.1f s", t.Seconds())
+	case t < time.Minute:
+		return fmt.Sprintf("%d s", int(t.Seconds()))
+	case t < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(t.Minutes()), int(t.Seconds())%60)
+	case t < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(t.Hours()), int(t.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(t.Hours())/24)
+}
+
+// laneState returns the state of a lane's agent or path.
+func laneState(l view.TimelineLane) view.DisplayState {
+	for _, m := range l.Marks {
+		if m.State == store.GateOpen {
+			return view.DisplayNeedsYou
+		}
+	}
+	if n := len(l.Bars); n > 0 && l.ID != l.Thread { // one of several agents
+		return l.Bars[n-1].State
+	}
+	return view.NewDisplay(l.Status, nil, nil).State
+}
+
+// waits reports whether the agent of a bar waits for a person.
+func waits(b view.Bar) bool { return b.State == view.DisplayNeedsYou && !b.Lost }
+
+// barClass returns the CSS class of a bar.
+func barClass(b view.Bar) string {
+	if waits(b) {
+		return string(b.Status) + " waiting"
+	}
+	return string(barStatus(b))
+}
+
+// barStatus returns the status of a bar for display.
+func barStatus(b view.Bar) store.AttemptStatus {
+	switch {
+	case b.Lost:
+		return store.AttemptInterrupted
+	case b.State == view.DisplayFailed && b.Status == store.AttemptDone:
+		return store.AttemptFailed // its answer says so
+	}
+	return b.Status
+}
+
+// barLabel returns the text in a bar: the role, or the outcome if the lane is already named after the role.
+func barLabel(l view.TimelineLane, b view.Bar) string {
+	if b.Role != l.Name {
+		return b.Role
+	}
+	return b.Outcome
+}
+
+// barStates describe the outcomes of attempts.
+var barStates = map[store.AttemptStatus]string{store.AttemptRunning: "running", store.AttemptDone: "done",
+	store.AttemptFailed: "failed", store.AttemptInterrupted: "interrupted", store.AttemptCancelled: "cancelled",
+	store.AttemptSuperseded: "replaced"}
+
+func barWords(l view.TimelineLane, b view.Bar) string {
+	parts := []string{l.Name}
+	if b.Role != l.Name {
+		parts = append(parts, b.Role)
+	}
+	if b.N > 0 {
+		parts = append(parts, fmt.Sprintf("step %d", b.N))
+	}
+	state := barStates[barStatus(b)]
+	if waits(b) {
+		state = gateStates[store.GateOpen]
+	}
+	if parts = append(parts, state); b.Outcome != "" && b.Outcome != state {
+		parts = append(parts, b.Outcome)
+	}
+	parts = append(parts, lasted(b.To-b.From))
+	if b.Failure != nil {
+		parts = append(parts, view.OneLine(b.Failure.Message, 120))
+	}
+	return strings.Join(parts, ", ")
+}
+
+var markShapes = map[string]string{view.MarkStep: "dot", view.MarkInput: "dot", view.MarkJoin: "ring",
+	view.MarkCall:    "ring",
+	view.MarkSummary: "box", view.MarkEnd: "box", view.MarkQuestion: "diamond", view.MarkApproval: "diamond"}
+
+func markClass(m view.Mark) string {
+	switch {
+	case m.Gate != "":
+		return "gate " + string(m.State)
+	case m.Kind == view.MarkEnd:
+		return "end " + string(view.EndStatus(m.Outcome))
+	}
+	return m.Kind
+}
+
+// gateStates describe the states of questions.
+var gateStates = map[store.GateState]string{store.GateOpen: "waits for you", store.GateApproved: "approved",
+	store.GateRejected: "denied", store.GateAnswered: "answered", store.GateExpired: "expired",
+	store.GateWithdrawn: "withdrawn"}
+
+func markWords(l view.TimelineLane, m view.Mark) string {
+	parts := []string{l.Name}
+	switch m.Kind {
+	case view.MarkQuestion, view.MarkApproval:
+		parts = append(parts, m.Kind+" "+gateStates[m.State])
+		if m.Until > m.At {
+			parts = append(parts, "after "+lasted(m.Until-m.At))
+		}
+		parts = append(parts, view.OneLine(view.Question(m.Question), 120))
+	case view.MarkEnd:
+		parts = append(parts, "end", string(view.EndStatus(m.Outcome)))
+	case view.MarkJoin:
+		parts = append(parts, "join")
+	case view.MarkInput:
+		parts = append(parts, "what you added")
+	case view.MarkSummary:
+		parts = append(parts, "a summary of the conversation")
+	default:
+		parts = append(parts, m.Role)
+	}
+	if m.N > 0 {
+		parts = append(parts, fmt.Sprintf("step %d", m.N))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// showTimeline returns the timeline of a task.
+func (s *Server) showTimeline(w http.ResponseWriter, r *http.Request) error {
+	row, err := s.taskRow(r)
+	if err != nil {
+		return err
+	}
+	v, err := s.views.Timeline(r.Context(), row, time.Now())
+	if err != nil {
+		return err
+	}
+	return answer(w, "task.timeline", v)
+}

@@ -1,0 +1,146 @@
+package taskdir
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+func lineRange(from, to int) string {
+	if from == to {
+		return fmt.Sprint(from)
+	}
+	return fmt.Sprintf("%d-%d", from, to)
+}
+
+func exited(code int) string { return fmt.Sprintf(" (exit %d)", code) }
+
+// visible returns text without characters that a terminal would interpret.
+func visible(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, string(utf8.RuneError)), "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) || r == '\u00a0' || r == '\u3000' {
+			return r
+		}
+		return utf8.RuneError
+	}, s)
+}
+
+// escapeHTML returns a line of Markdown with HTML escaped.
+func escapeHTML(line string) string {
+	var b strings.Builder
+	for i := 0; i < len(line); i++ {
+		if line[i] == '<' && i+1 < len(line) {
+			if c := line[i+1]; c == '/' || c == '!' || c == '?' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+				b.WriteString("&lt;") // a backslash could follow another one
+				continue
+			}
+		}
+		b.WriteByte(line[i])
+	}
+	return b.String()
+}
+
+// quote returns text as a Markdown quotation that it cannot leave.
+func quote(s string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(strings.TrimSpace(visible(s)), "\n") {
+		b.WriteString(strings.TrimRight("> "+escapeHTML(line), " ") + "\n")
+	}
+	return b.String()
+}
+
+// verbatim returns text as a code block, with a fence that does not occur in it.
+func verbatim(s, lang string) string {
+	s = strings.TrimRight(visible(s), "\n")
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + lang + "\n" + s + "\n" + fence + "\n"
+}
+
+// document returns an agent's Markdown for use as part of another document: nothing that it
+// leaves open affects what follows.
+func document(s string) string {
+	lines := strings.Split(strings.TrimSpace(visible(s)), "\n")
+	var b strings.Builder
+	open := fence{}
+	for i, line := range lines {
+		f, ok := fenceOf(line)
+		switch {
+		case open.n > 0:
+			if ok && f.closes(open) {
+				open = fence{}
+			}
+		case ok && (f.indent == 0 || f.ends(lines[i+1:])):
+			open = f
+		case ok:
+			line = line[:f.indent] + `\` + line[f.indent:] // it may still be open at the end
+		default:
+			line = escapeHTML(line)
+		}
+		if ok && open.n == 0 {
+			line = escapeHTML(line)
+		}
+		b.WriteString(line + "\n")
+	}
+	if open.n > 0 {
+		b.WriteString(strings.Repeat(open.char, open.n) + "\n")
+	}
+	return b.String()
+}
+
+// A fence begins or ends a code block.
+type fence struct {
+	indent, n int
+	char      string
+	bare      bool // nothing follows it
+}
+
+func fenceOf(line string) (fence, bool) {
+	rest := strings.TrimLeft(line, " ")
+	f := fence{indent: len(line) - len(rest)}
+	for _, f.char = range []string{"`", "~"} {
+		after := strings.TrimLeft(rest, f.char)
+		if f.n = len(rest) - len(after); f.n < 3 {
+			continue
+		}
+		f.bare = strings.Trim(after, " \t") == ""
+		return f, f.indent <= 3 && (f.char == "~" || !strings.Contains(after, "`"))
+	}
+	return fence{}, false
+}
+
+func (f fence) closes(open fence) bool { return f.bare && f.char == open.char && f.n >= open.n }
+
+// ends reports whether a code block that begins with f is certain to end within lines. In a list,
+// a line that is indented less also ends it.
+func (f fence) ends(lines []string) bool {
+	for _, line := range lines {
+		if strings.Trim(line, " \t") == "" {
+			continue
+		}
+		if len(line)-len(strings.TrimLeft(line, " ")) < f.indent {
+			return false
+		}
+		if c, ok := fenceOf(line); ok && c.closes(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// took formats a duration given in milliseconds.
+func took(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	switch {
+	case ms <= 0:
+		return ""
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
