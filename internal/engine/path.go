@@ -99,7 +99,7 @@ func (e *Engine) completeAtJoin(next *threadState, batch *store.Batch) bool {
 // fork made inside a path, for which no thread waits.
 func (e *Engine) atJoin(ctx context.Context, c *threadState, d flow.AtJoin) (store.Thread, error) {
 	if c.Row.Kind != store.KindPath {
-		return e.end(ctx, c, flow.End{Summary: d.Summary()})
+		return e.end(ctx, c, flow.End{Summary: d.Summary()}, nil)
 	}
 	return e.endPath(ctx, c, store.Completed, nil)
 }

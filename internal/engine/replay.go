@@ -42,7 +42,7 @@ func (e *Engine) replayed(ctx context.Context, row store.Thread) (store.Thread, 
 	case cue.End == store.Failed:
 		c, now, loadErr := e.load(keep, row.ID, row.Head)
 		if row, err = now, loadErr; c != nil {
-			row, err = e.endPath(keep, c, store.Failed, &cue.Why)
+			row, err = e.fail(keep, c, cue.Why)
 		}
 	default:
 		return row, false, nil

@@ -38,10 +38,9 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	switch d := decision.(type) {
 	case flow.End:
 		if c.Row.Kind == store.KindPath { // only an action of a plan ends by itself
-			return at(e.endPath(ctx, c, store.Failed,
-				&store.Reason{Kind: store.ReasonFailed, Failure: store.FailureSaid, Message: d.Summary}))
+			return at(e.fail(ctx, c, store.Reason{Failure: store.FailureSaid, Message: d.Summary}))
 		}
-		return at(e.end(ctx, c, d))
+		return at(e.end(ctx, c, d, nil))
 	case flow.Blocked:
 		why := store.Reason{Kind: blockedKind(d.Kind), Message: d.Reason}
 		if why.Kind == store.ReasonAttempts {
@@ -65,9 +64,6 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 // at returns the position of a thread that does not wait for another.
 func at(row store.Thread, err error) (Position, error) { return Position{Thread: row}, err }
 
-// cancelled is the end of a thread that was cancelled.
-var cancelled = flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
-
 // Cancel ends a thread as cancelled, whatever its position, and returns its row. The caller first cancels what
 // is below it.
 func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
@@ -90,7 +86,9 @@ func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
 		if err := e.dropNext(ctx, c); err != nil {
 			return store.Thread{}, err
 		}
-		if row, err = e.end(ctx, c, cancelled); err != nil || row.Ended() {
+		cancelled := flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
+		why := &store.Reason{Kind: store.ReasonCancelled, Message: cancelled.Summary}
+		if row, err = e.end(ctx, c, cancelled, why); err != nil || row.Ended() {
 			return row, err
 		}
 	}
@@ -126,11 +124,12 @@ func blockedKind(kind string) store.ReasonKind {
 	return store.ReasonAttempts
 }
 
-// end commits the thread's last step. A path has no last step: only its row records that it was cancelled.
-func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thread, error) {
+// end commits the thread's last step; why is nil if the flow ends there. A path has no last step: only its row
+// records how it ended.
+func (e *Engine) end(ctx context.Context, c *threadState, d flow.End, why *store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	if c.Row.Kind == store.KindPath {
-		return e.endPath(ctx, c, store.Cancelled, &store.Reason{Kind: store.ReasonCancelled, Message: d.Summary})
+		return e.endPath(ctx, c, thread.EndStatus(d.Code), why)
 	}
 	_, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
@@ -138,9 +137,10 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		b := store.Batch{Objects: ch.Objects}
-		if ch.Row.Status == store.Cancelled {
-			b.Events = c.outcome(row, store.Cancelled, store.Reason{Kind: store.ReasonCancelled, Message: d.Summary}, now)
+		b, said := store.Batch{Objects: ch.Objects}, d.Summary
+		if why != nil {
+			b.Events, said = c.outcome(row, ch.Row.Status, *why, now), why.Message
+			ch.Row.Reason = &store.Reason{Kind: why.Kind, Failure: why.Failure, Message: store.Text(said)}
 		}
 		ended := event.Done
 		switch d.Code {
@@ -152,7 +152,7 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 		}
 		b.Events = append(b.Events, event.Phase(row, len(c.Def.Plans()) > 0, now, ended)...)
 		b.Events = append(b.Events, event.New(row, now, event.ThreadEnded{
-			Status: ch.Row.Status, Head: ch.Row.Head, Code: &d.Code, Summary: event.Text(d.Summary),
+			Status: ch.Row.Status, Head: ch.Row.Head, Code: &d.Code, Summary: event.Text(said),
 		}))
 		if row.Kind == store.KindRoot {
 			b.Events = append(b.Events, event.New(row, now, event.TaskEnded{
@@ -165,13 +165,20 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End) (store.Thr
 	return c.Row, err
 }
 
-// block commits that the thread cannot continue without a person. A path that is out of attempts has failed
-// instead: its join decides what that means.
+// fail commits that a path or a spawned action has failed: the join decides what that means. The last step of an
+// action does not have the message, which may differ between runs; the row and the join's detail do.
+func (e *Engine) fail(ctx context.Context, c *threadState, why store.Reason) (store.Thread, error) {
+	why.Kind = store.ReasonFailed
+	return e.end(ctx, c, flow.End{Code: 1, Summary: thread.EndFailed + string(why.Failure)}, &why)
+}
+
+// block commits that the thread cannot continue without a person. If it is out of attempts and a join waits for it,
+// it has failed instead.
 func (e *Engine) block(ctx context.Context, c *threadState, why store.Reason) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
-	if c.Row.Kind == store.KindPath && why.Kind == store.ReasonAttempts {
-		return e.endPath(ctx, c, store.Failed, &store.Reason{Kind: store.ReasonFailed,
-			Failure: cmp.Or(why.Failure, store.FailureInfra), Message: why.Message})
+	if why.Kind == store.ReasonAttempts && (c.Row.Kind == store.KindPath || c.Row.Kind == store.KindWorker) {
+		why.Failure = cmp.Or(why.Failure, store.FailureInfra)
+		return e.fail(ctx, c, why)
 	}
 	return e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
 		state := store.Blocked

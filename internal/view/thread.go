@@ -120,15 +120,19 @@ func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.L
 	return v, lineage, nil
 }
 
-// trying returns the attempts at the step after a thread's head.
+// trying returns the attempts at the step after a thread's head, or at the one that it ended without.
 func (b *Reader) trying(ctx context.Context, row store.Thread) ([]store.Attempt, error) {
-	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: row.Head})
+	from, err := b.Nodes.BeforeEnd(ctx, row.Head)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: from})
 	if err != nil {
 		return nil, err
 	}
 	out := []store.Attempt{}
 	for _, at := range attempts {
-		if at.From == row.Head && at.Status != store.AttemptDone { // an empty filter would select all
+		if at.From == from && at.Status != store.AttemptDone { // an empty filter would select all
 			out = append(out, at)
 		}
 	}

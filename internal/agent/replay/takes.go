@@ -131,6 +131,9 @@ func (s *script) below(ctx context.Context, name string, step thread.Step, at ma
 			return err
 		}
 		end := spot{path, len(steps)}
+		if ended(steps) {
+			end.steps-- // it failed before
+		}
 		if f, ok := failures[p.ID]; ok {
 			s.failed(end, p.Thread, f)
 		} else if p.Status == store.Cancelled && !ended(steps) {

@@ -59,7 +59,7 @@ func TestPlantedInTheRepository(t *testing.T) {
 		"alternates": {
 			do: func(v *villain) { v.write(own(v, "objects/info/alternates"), filepath.Join(v.out, "objects")+"\n") }},
 		"a broken config": {do: func(v *villain) { v.write(own(v, "config"), "[core\n") },
-			status: store.Blocked, reason: "child"},
+			status: store.Blocked, reason: "join"},
 		"HEAD moves":                 {do: func(v *villain) { v.git(v.h.dir, "checkout", "-q", "--orphan", "other") }},
 		"the index is gone":          {do: func(v *villain) { os.Remove(own(v, "index")) }},
 		"the other's snapshot moves": ref(func(v *villain) string { return "refs/plait/" + two(v) + "/attempt-1" }),
@@ -87,7 +87,7 @@ func TestPlantedInTheRepository(t *testing.T) {
 			v.git(v.h.dir, "pack-refs", "--all")
 		}, status: store.Blocked, reason: "attempts", after: mended("update-ref", "-d", "refs/heads/plait")},
 		"the reference is a link": {do: func(v *villain) { v.link(v.out, own(v, "refs/plait/"+two(v))) },
-			status: store.Blocked, reason: "child"},
+			status: store.Blocked, reason: "join"},
 	})
 }
 
@@ -101,12 +101,12 @@ func mended(args ...string) func(*villain, store.Thread) {
 	}
 }
 
-// neverAgain checks that no agent is started in a directory that is not its own.
+// neverAgain checks that no agent is started in a directory that is not its own: the action starts over elsewhere.
 func neverAgain(v *villain, row store.Thread) {
 	row = v.h.drive(v.h.controller(), row.ID, Resume{})
-	wantStatus(v.t, row, store.Blocked, "child")
-	if v.h.runs["one"] != 1 {
-		v.t.Errorf("one ran %d times", v.h.runs["one"])
+	wantStatus(v.t, row, store.Completed, "")
+	if again := v.h.below(row)["one+"]; again.Status != store.Completed || again.Tree == v.tree {
+		v.t.Errorf("the second try of one is %s in %s", again.Status, again.Tree)
 	}
 }
 
@@ -202,14 +202,14 @@ func TestHostileWorktrees(t *testing.T) {
 		}},
 		".git is a repository": {do: func(v *villain) { os.Remove(in(v, ".git")); v.git(v.tree, "init", "-q") }},
 		"its tree is gone": {do: func(v *villain) { os.RemoveAll(v.tree) }, status: store.Blocked,
-			reason: "child"},
+			reason: "join"},
 		"its tree is a link": {do: func(v *villain) { v.link(v.h.dir, v.tree) }, status: store.Blocked,
-			reason: "child", after: neverAgain},
+			reason: "join", after: neverAgain},
 		"its tree is the other's": {do: func(v *villain) { v.link(v.sibling, v.tree) }, status: store.Blocked,
-			reason: "child", after: neverAgain},
-		"its tree is a FIFO": {do: func(v *villain) { fifo(v.t, v.tree) }, status: store.Blocked, reason: "child"},
+			reason: "join", after: neverAgain},
+		"its tree is a FIFO": {do: func(v *villain) { fifo(v.t, v.tree) }, status: store.Blocked, reason: "join"},
 		"its tree is a file": {do: func(v *villain) { v.write(v.tree, "x") }, status: store.Blocked,
-			reason: "child"},
+			reason: "join"},
 		"a FIFO inside":         {do: func(v *villain) { fifo(v.t, in(v, "pipe")) }},
 		"a FIFO for .gitignore": {do: func(v *villain) { v.write(in(v, "d/x"), "x"); fifo(v.t, in(v, "d/pipe")) }},
 		"the person's files": {do: func(v *villain) { v.h.file("a", "by one\n") },

@@ -131,9 +131,9 @@ func TestUselessWorkers(t *testing.T) {
 			})
 			c := h.controller()
 			row := h.drive(c, h.orchestrate(c).ID, Resume{})
-			wantStatus(t, row, store.Blocked, "child")
+			wantStatus(t, row, store.Blocked, "join")
 			bad := h.below(row)["bad"]
-			wantStatus(t, bad, store.Blocked, "attempts")
+			wantStatus(t, bad, store.Failed, "")
 			if h.runs["bad"] != 3 || h.below(row)["good"].Status != store.Completed {
 				t.Errorf("bad ran %d times, good is %s", h.runs["bad"], h.below(row)["good"].Status)
 			}

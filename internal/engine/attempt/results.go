@@ -132,13 +132,13 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 		r.Why = "" // the summary has it
 	}
 	instance := p.ID
-	var from, to int64
+	var first, last int64
 	used := func(u store.Usage, begun, ended int64) {
 		r.Tokens += u.Tokens()
-		if from == 0 || begun < from {
-			from = begun
+		if first == 0 || begun < first {
+			first = begun
 		}
-		to = max(to, ended)
+		last = max(last, ended)
 	}
 	for _, s := range slices.Backward(steps) {
 		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
@@ -155,17 +155,21 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 	if files, err = e.filesOf(ctx, r, steps); err != nil {
 		return nil, err
 	}
-	tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.Thread, From: p.Head})
+	from, err := e.cfg.Record.Nodes().BeforeEnd(ctx, p.Head)
+	if err != nil {
+		return nil, err
+	}
+	tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.Thread, From: from})
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range tries {
-		if a.From == p.Head && a.Status != store.AttemptDone {
+		if a.From == from && a.Status != store.AttemptDone {
 			used(a.Usage, a.StartedAt, a.EndedAt)
 			r.Agent = a.Agent
 		}
 	}
-	r.Seconds = float64(to-from) / 1000
+	r.Seconds = float64(last-first) / 1000
 	if len(end.Meta) > 0 {
 		r.File = "result-" + p.ID + ".json"
 		files = append(files, input{file: r.File, data: end.Meta})

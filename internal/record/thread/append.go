@@ -163,6 +163,9 @@ const (
 	CodeCancelled = 130
 )
 
+// EndFailed begins the summary of a spawned action that ran out of attempts. The kind of the last failure follows.
+const EndFailed = "failed: "
+
 // EndMeta returns the meta of an __end__ step.
 func EndMeta(code int, summary string) json.RawMessage {
 	b := fmt.Appendf(nil, `{"returnCode":%d,"summary":`, code)

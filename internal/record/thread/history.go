@@ -153,6 +153,18 @@ func (r *Reader) StartOf(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	return s.State.Start, nil
 }
 
+// BeforeEnd returns the head that a thread had before its end: the last one that attempts were made at.
+func (r *Reader) BeforeEnd(ctx context.Context, head dag.Hash) (dag.Hash, error) {
+	s, err := r.at(ctx, head)
+	switch {
+	case err != nil || s.State == nil || s.State.Role != RoleEnd:
+		return head, err
+	case len(s.State.Ancestors) == 0:
+		return s.State.Start, nil
+	}
+	return s.parent(), nil
+}
+
 // Find returns the step of the chain at head that name refers to: a number along the chain (0 is
 // the start, 1 the first step) or a prefix of a hash. number is the step's position; the State of
 // step 0 is nil.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -81,7 +82,8 @@ func (c *check) checkRoutes(ctx context.Context, states []*object) error {
 }
 
 // checkRoute returns the ways in which o contradicts its flow's graph. It skips steps
-// that no flow leads to: inputs, compactions, the end of a cancelled thread.
+// that no flow leads to: inputs, compactions, the end of a cancelled thread, and that of a spawned action which
+// ran out of attempts.
 func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 	s := o.state
 	def := c.defs[s.Start]
@@ -99,7 +101,9 @@ func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 		return nil, nil
 	}
 	if s.Role == thread.RoleEnd {
-		if end, ok := endOf(s); !ok || end.Code == thread.CodeCancelled {
+		end, ok := endOf(s)
+		failed := end.Code == 1 && strings.HasPrefix(end.Summary, thread.EndFailed) && def.ActionID() != ""
+		if !ok || end.Code == thread.CodeCancelled || failed {
 			return nil, nil
 		}
 	}
