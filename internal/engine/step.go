@@ -64,8 +64,8 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 // at returns the position of a thread that does not wait for another.
 func at(row store.Thread, err error) (Position, error) { return Position{Thread: row}, err }
 
-// Cancel ends a thread as cancelled, whatever its position, and returns its row. The caller first cancels what
-// is below it.
+// Cancel ends a thread as cancelled, whatever its position, and returns its row, whose reason stays if it is one for
+// that. The caller first cancels what is below it.
 func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	for {
@@ -87,7 +87,10 @@ func (e *Engine) Cancel(ctx context.Context, id string) (store.Thread, error) {
 			return store.Thread{}, err
 		}
 		cancelled := flow.End{Code: thread.CodeCancelled, Summary: "cancelled"}
-		why := &store.Reason{Kind: store.ReasonCancelled, Message: cancelled.Summary}
+		why := row.Reason
+		if why == nil || why.Kind != store.ReasonCancelled {
+			why = &store.Reason{Kind: store.ReasonCancelled, Message: cancelled.Summary}
+		}
 		if row, err = e.end(ctx, c, cancelled, why); err != nil || row.Ended() {
 			return row, err
 		}

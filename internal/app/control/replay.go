@@ -40,6 +40,14 @@ type Replayed struct {
 // Same reports whether the outcome is the recorded one.
 func (r Replayed) Same() bool { return r.Digest == r.Then }
 
+// String says how the outcome compares with the recorded one.
+func (r Replayed) String() string {
+	if r.Same() {
+		return "replayed: same outcome digest"
+	}
+	return fmt.Sprintf("replayed: step %d differs: %s", r.Step, r.Why)
+}
+
 // Replay makes a task that replays another one. With programs, programs run again. It checks that the task can
 // be replayed before it makes anything.
 func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Replay, error) {
@@ -164,7 +172,14 @@ func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 		done.Why = off.Error()
 	}
 	if err == nil && !row.Ended() { // it cannot be resumed
-		done.Row, err = r.c.Cancel(keep, row.ID)
+		why := &store.Reason{Kind: store.ReasonCancelled, Message: done.String()}
+		if done.Same() {
+			why.Message += "; " + called(r.Of) + " has not ended"
+			if of := r.Of.Reason; of != nil {
+				why.Message += ": " + thread.Plainly(of.Message)
+			}
+		}
+		done.Row, err = r.c.cancel(keep, row.ID, why)
 	}
 	return done, err
 }

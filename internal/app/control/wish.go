@@ -19,6 +19,11 @@ import (
 // Cancel requests that a task be cancelled. If a process drives the task, that process cancels it; otherwise
 // Cancel does so itself, and the returned row has ended.
 func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error) {
+	return c.cancel(ctx, id, nil)
+}
+
+// cancel is Cancel for a reason that people see, nil for none.
+func (c *Controller) cancel(ctx context.Context, id string, why *store.Reason) (store.Thread, error) {
 	for {
 		row, err := c.cfg.Store.Thread(ctx, id)
 		if err != nil {
@@ -36,8 +41,9 @@ func (c *Controller) Cancel(ctx context.Context, id string) (store.Thread, error
 			row.UpdatedAt = c.cfg.Now().UnixMilli()
 			if row.Status == store.Blocked {
 				// The engine ends only running threads.
-				row.Status, row.Reason = store.Running, nil
+				row.Status = store.Running
 			}
+			row.Reason = why
 			err := c.cfg.Store.Commit(ctx, store.Batch{
 				Threads: []store.ThreadChange{{Row: row, From: was.State()}},
 				Events:  []store.Event{event.New(row, row.UpdatedAt, event.TaskUpdated{Wanted: store.WantCancel})},

@@ -100,10 +100,9 @@ func (a *app) replay(cmd *cobra.Command, w *workplace, r *control.Replay, quiet 
 		v.Drifts = append(v.Drifts, view.ReplayDrift{Role: d.Role, Step: d.Step, Call: d.Call, Where: d.Where,
 			Then: d.Then, Now: d.Now})
 	}
-	v.Summary = "replayed: same outcome digest"
+	v.Summary = done.String()
 	if !v.Same {
 		a.code = exitVerify
-		v.Summary = fmt.Sprintf("replayed: step %d differs: %s", v.Step, v.Why)
 	}
 	v.Exit = a.code
 	return a.print(cmd, v, func(out io.Writer) {
