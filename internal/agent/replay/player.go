@@ -185,8 +185,8 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 	return made, req, err
 }
 
-// prompt returns the prompt of a step as it was recorded if an older release made it of the same parts,
-// otherwise the one of req.
+// prompt returns the prompt of a step as it was recorded if an older release made it of the same parts, otherwise the
+// one of req. A planner may name the agents that it was recorded with: a replay needs no account, and could use more.
 func (p *Player) prompt(ctx context.Context, t Take, req agent.Request) (string, error) {
 	if t.Detail.Prompt.IsZero() {
 		return req.Prompt, nil
@@ -200,10 +200,11 @@ func (p *Player) prompt(ctx context.Context, t Take, req agent.Request) (string,
 		return "", err
 	}
 	task, err := p.cfg.Nodes.Text(ctx, start.Prompt)
-	if err == nil && thread.OlderForm(then, req.Prompt, task) {
+	now := thread.WithAgents(req.Prompt, then)
+	if err == nil && thread.OlderForm(then, now, task) {
 		return then, nil
 	}
-	return req.Prompt, err
+	return now, err
 }
 
 func unrecorded(format string, args ...any) error {

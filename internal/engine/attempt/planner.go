@@ -49,7 +49,7 @@ func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
 	role := def.Roles[flow.WorkerFlow]
 	standard, _ := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
 	var b strings.Builder
-	b.WriteString("\nAgents that actions may name:\n")
+	b.WriteString(thread.NamedAgents)
 	seen := map[string]bool{}
 	for _, name := range e.cfg.Agents.Names() {
 		role.Agent = &flow.AgentRef{Name: name}

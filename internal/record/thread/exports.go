@@ -172,6 +172,27 @@ func OlderForm(then, now, task string) bool {
 	return then != now && (before+after == kept.String() || then == kept.String())
 }
 
+// NamedAgents begins the part of a planner's prompt that lists the agents it may name, one a line.
+const NamedAgents = "\nAgents that actions may name:\n"
+
+// WithAgents returns the prompt now with the agents that the prompt then lists.
+func WithAgents(now, then string) string {
+	_, list, listed := strings.Cut(then, NamedAgents)
+	before, after, lists := strings.Cut(now, NamedAgents)
+	if !listed || !lists {
+		return now
+	}
+	return before + NamedAgents + list[:len(list)-len(afterList(list))] + afterList(after)
+}
+
+// afterList returns what follows the items of a list at the beginning of a text.
+func afterList(text string) string {
+	for strings.HasPrefix(text, "- ") {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text
+}
+
 // quoted quotes a name if it would not be safe on a line of a prompt.
 func quoted(name string) string {
 	if q := strconv.Quote(name); q != `"`+name+`"` {
