@@ -1,9 +1,13 @@
 package control
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/soak"
 )
@@ -92,5 +96,74 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 		if !states[s] {
 			t.Errorf("the controller never died when it was %s", s)
 		}
+	}
+}
+
+func TestFailedActions(t *testing.T) {
+	h := newHouse(t, map[string]scripted{
+		"planner": plans(actions("", act("good", ""), act("bad", ""), act("after", `, "dependsOn": ["bad"]`)), finish),
+		"good":    output("success", "fine"),
+		"bad":     output("failed", "no way"),
+		"after":   output("success", "then"),
+	})
+	c := h.controller()
+	row := h.drive(c, h.orchestrate(c).ID, Resume{})
+	wantStatus(t, row, store.Blocked, "join")
+	if got := h.below(row); got["good"].Status != store.Completed || got["bad"].Status != store.Failed ||
+		got["after"].Status != store.Cancelled {
+		t.Errorf("good %s, bad %s, after %s", got["good"].Status, got["bad"].Status, got["after"].Status)
+	}
+	h.agents["bad"] = output("success", "now")
+	row = h.drive(c, row.ID, Resume{})
+	wantStatus(t, row, store.Completed, "")
+	if h.runs["good"] != 1 || h.runs["bad"] != 2 || h.runs["after"] != 1 {
+		t.Errorf("runs: %v", h.runs)
+	}
+}
+
+// An action that is out of attempts has failed, spawned or forked alike: the planner hears why if it wants to, what
+// depends on it is cancelled, and the join's rule counts it.
+func TestFailedJoinPlansAgain(t *testing.T) {
+	refuses := func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+		return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "I will not"}
+	}
+	for name, tt := range map[string]struct {
+		bad           scripted
+		mode, failure string
+		said          string
+	}{
+		"spawned, says so": {output("failed", "no way"), "spawn", "failed", "no way"},
+		"forked, says so":  {output("failed", "no way"), "fork", "failed", "no way"},
+		"spawned, refuses": {refuses, "spawn", "refused", ""},
+		"forked, refuses":  {refuses, "fork", "refused", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told string
+			h := newHouse(t, map[string]scripted{"bad": tt.bad, "good": output("success", "fine")})
+			mode := fmt.Sprintf(`, "mode": %q`, tt.mode)
+			h.agents["planner"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+				error) {
+				told = req.Prompt
+				return plans(actions(`, "onFailed": "plan"`, act("bad", mode), act("after", `, "dependsOn": ["bad"]`)),
+					actions(`, "join": {"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 1, "losers": "wait"}`,
+						act("good", ""), strings.Replace(act("bad", mode), "bad", "bad-2", 1)), finish)(ctx, req, emit)
+			}
+			h.agents["bad-2"] = tt.bad
+			c := h.controller()
+			row := h.drive(c, h.orchestrate(c).ID, Resume{})
+			wantStatus(t, row, store.Completed, "")
+			if got := h.below(row); got["bad"].Status != store.Failed || got["bad-2"].Status != store.Failed ||
+				got["after"].Status != store.Cancelled || h.runs["planner"] != 3 {
+				t.Errorf("bad %s, bad-2 %s, after %s, runs: %v", got["bad"].Status, got["bad-2"].Status,
+					got["after"].Status, h.runs)
+			}
+			i := slices.IndexFunc(toldOf(t, told), func(a map[string]any) bool { return a["id"] == "bad-2" })
+			if i < 0 {
+				t.Fatalf("the planner is told:\n%s", told)
+			}
+			if bad := toldOf(t, told)[i]; bad["failure"] != tt.failure || bad["summary"] != tt.said || bad["agent"] == nil {
+				t.Errorf("the planner is told %v", bad)
+			}
+		})
 	}
 }
