@@ -1,12 +1,16 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/files/git"
 )
 
 // globbed returns a pattern for names of files as a regular expression. In it * and ? match no slash, ** matches any
@@ -64,8 +68,9 @@ func globbed(pattern string, braces bool) (*regexp.Regexp, error) {
 
 // ignored has the rules of the .gitignore files on the way to where a search is.
 type ignored struct {
-	rules []rule
-	off   bool
+	rules   []rule
+	off     bool
+	tracked map[string]bool // files that Git tracks although rules match them, and their directories; nil: not known yet
 }
 
 // A rule is one line of a .gitignore.
@@ -90,13 +95,38 @@ func (g *ignored) begin(root *os.Root, from string) {
 	}
 }
 
-// enter reads the rules of a directory, and forgets those of directories that it is not in.
-func (g *ignored) enter(root *os.Root, dir string) {
+// enter reads the rules of a directory, and forgets those of directories that it is not in. If it is ignored itself,
+// so is all that is in it.
+func (g *ignored) enter(root *os.Root, dir string, itself bool) {
 	for n := len(g.rules); n > 0 && !within(dir, g.rules[n-1].dir); n-- {
 		g.rules = g.rules[:n-1]
 	}
-	if dir != "." {
+	switch {
+	case itself:
+		g.rules = append(g.rules, rule{dir: dir, path: everything, base: true})
+	case dir != ".":
 		g.add(root, path.Join(dir, ".gitignore"), dir)
+	}
+}
+
+var everything = regexp.MustCompile(``)
+
+// know finds out what Git tracks of a working tree. Without Git it tracks nothing.
+func (g *ignored) know(ctx context.Context, tree string) {
+	g.tracked = map[string]bool{}
+	repo, err := git.Open(ctx, tree)
+	if err != nil {
+		return
+	}
+	files, _ := repo.Exempt(ctx) // as many as it tells
+	for _, file := range files {
+		rel, err := filepath.Rel(tree, filepath.Join(repo.Root(), file))
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		for rel = filepath.ToSlash(rel); rel != "." && !g.tracked[rel]; rel = path.Dir(rel) {
+			g.tracked[rel] = true
+		}
 	}
 }
 
@@ -114,7 +144,7 @@ func (g *ignored) add(root *os.Root, file, dir string) {
 	if err != nil {
 		return
 	}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(strings.TrimPrefix(string(data), byteOrderMark)) {
 		line = strings.TrimRight(line, " \t\r\n")
 		if line == "" || line[0] == '#' {
 			continue

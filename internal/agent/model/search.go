@@ -25,12 +25,24 @@ type search struct {
 	byPath bool           // names are paths
 
 	ignore  ignored
-	skipped []string // what Git ignores
+	skipped [len(reasons)][]string // what was not searched
 	found   []string
 	size    int   // of found
 	seen    int   // files
 	read    int64 // bytes of files
 }
+
+// Reasons not to search something, as a model is told.
+var reasons = [...]string{"Git ignores it", "it cannot be read", fmt.Sprintf("it has over %d MiB", maxFile>>20),
+	"it is UTF-16", "it is no text"}
+
+const (
+	byGit = iota
+	unreadable
+	large
+	wide
+	otherData
+)
 
 // search returns the lines that match a pattern, or without a pattern the names of files.
 func (f *files) search(ctx context.Context, pattern, dir, name string) (string, error) {
@@ -58,8 +70,8 @@ func (f *files) search(ctx context.Context, pattern, dir, name string) (string, 
 		s.ignore.begin(s.place.root, s.from)
 	}
 	err = s.walk(ctx)
-	if err == nil && s.seen == 0 && len(s.skipped) > 0 && s.from != "." { // the path leads to what is ignored
-		s.skipped, s.ignore.off = nil, true
+	if err == nil && s.seen == 0 && len(s.skipped[byGit]) > 0 && s.from != "." { // the path leads to what is ignored
+		s.skipped[byGit], s.ignore.off = nil, true
 		err = s.walk(ctx)
 	}
 	if err != nil {
@@ -73,13 +85,19 @@ func (f *files) search(ctx context.Context, pattern, dir, name string) (string, 
 	case full:
 		s.found = append(s.found[:min(len(s.found), maxMatches)], "[there may be more: search for less]")
 	}
-	if n := len(s.skipped); n > 0 {
+	for why, names := range s.skipped {
+		if len(names) == 0 {
+			continue
+		}
 		more := ""
-		if n > 3 {
+		if n := len(names); n > 3 {
 			more = fmt.Sprintf(" and %d more", n-3)
 		}
-		s.found = append(s.found, fmt.Sprintf("[not searched, since Git ignores it: %s%s; give it as path to search it]",
-			strings.Join(s.skipped[:min(n, 3)], ", "), more))
+		if why == byGit {
+			more += "; give it as path to search it"
+		}
+		s.found = append(s.found, fmt.Sprintf("[not searched, since %s: %s%s]", reasons[why],
+			strings.Join(names[:min(len(names), 3)], ", "), more))
 	}
 	return strings.Join(s.found, "\n"), nil
 }
@@ -101,17 +119,24 @@ func (s *search) visit(ctx context.Context, file string, d fs.DirEntry, err erro
 		return ctx.Err()
 	case err != nil && d == nil:
 		return err
-	case err != nil:
-		return nil //nolint:nilerr // what cannot be read is passed over
+	case err != nil: // a directory that cannot be read is passed over
+		s.skip(unreadable, file+"/")
+		return nil
 	case d.IsDir() && (d.Name() == ".git" || ours(file) && !ours(s.from)):
 		return fs.SkipDir
 	case ours(file) && !ours(s.from):
 		return nil
-	case s.place.tree && file != s.from && s.ignore.matches(file, d.IsDir()):
-		return s.skip(file, d)
+	}
+	ignored := s.place.tree && file != s.from && s.ignore.matches(file, d.IsDir())
+	if ignored && s.ignore.tracked == nil {
+		s.ignore.know(ctx, s.place.dir)
+	}
+	switch {
+	case ignored && !s.ignore.tracked[file]:
+		return s.pass(file, d)
 	case d.IsDir():
 		if s.place.tree {
-			s.ignore.enter(s.place.root, file)
+			s.ignore.enter(s.place.root, file, ignored)
 		}
 		return nil
 	case !d.Type().IsRegular() || !s.named(file):
@@ -140,17 +165,25 @@ func ours(file string) bool {
 	return at >= 0 && at+1 < len(parts) && slices.Contains([]string{"tasks", "worktrees", ".gitignore"}, parts[at+1])
 }
 
-// skip passes over what Git ignores, but notes it.
-func (s *search) skip(file string, d fs.DirEntry) error {
-	shown := s.files.shown(s.place, file)
-	if !d.IsDir() {
-		if s.named(file) {
-			s.skipped = append(s.skipped, shown)
-		}
-		return nil
+// pass passes over what Git ignores.
+func (s *search) pass(file string, d fs.DirEntry) error {
+	if d.IsDir() {
+		s.skip(byGit, file+"/")
+		return fs.SkipDir
 	}
-	s.skipped = append(s.skipped, shown+"/")
-	return fs.SkipDir
+	if s.named(file) {
+		s.skip(byGit, file)
+	}
+	return nil
+}
+
+// skip notes that something is not searched.
+func (s *search) skip(why int, file string) {
+	shown := s.files.shown(s.place, file)
+	if strings.HasSuffix(file, "/") {
+		shown += "/"
+	}
+	s.skipped[why] = append(s.skipped[why], shown)
 }
 
 // named reports whether a file has a name that is searched for. A path may be relative to the directory that is searched
@@ -176,13 +209,23 @@ func (s *search) match(file string) {
 		return
 	}
 	info, err := s.place.root.Stat(file)
-	if err != nil || info.Size() > maxFile {
+	if err == nil && info.Size() > maxFile {
+		s.skip(large, file)
 		return
 	}
 	data, err := s.place.root.ReadFile(file)
-	if err != nil || binary(data) {
+	switch {
+	case err != nil:
+		s.skip(unreadable, file)
+		return
+	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
+		s.skip(wide, file)
+		return
+	case binary(data):
+		s.skip(otherData, file)
 		return
 	}
+	data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,5 +78,68 @@ func TestSearch(t *testing.T) {
 		if fault, fails := strings.CutPrefix(c.want, "! "); got != c.want && !(fails && strings.Contains(got, fault)) {
 			t.Errorf("search %q in %q for names %q:\n%s, want\n%s", c.pattern, c.path, c.name, got, c.want)
 		}
+	}
+}
+
+// TestSearchTracked checks that what Git tracks is searched although a .gitignore names it.
+func TestSearchTracked(t *testing.T) {
+	top := t.TempDir()
+	run := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", append([]string{"-C", top}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	write := func(name, text string) {
+		t.Helper()
+		name = filepath.Join(top, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"work/.env", "work/out/kept/a.go", "work/out/b.go", "work/src/c.go", "work/src/gen/d.go"} {
+		write(name, "needle\n")
+	}
+	run("init", "-q")
+	run("add", "work/.env", "work/out/kept/a.go", "work/src/c.go")
+	write("work/.gitignore", "\uFEFF.env\nout/\ngen\n")
+	write("work/out/kept/.gitignore", "!*.txt\n")
+	write("work/out/kept/x.txt", "needle\n")
+	dir := filepath.Join(top, "work")
+	f, err := openFiles(agent.Request{Dir: dir}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	got, err := f.search(t.Context(), "needle", "", "")
+	const want = ".env:1:needle\nout/kept/a.go:1:needle\nsrc/c.go:1:needle\n" +
+		"[not searched, since Git ignores it: out/b.go, out/kept/.gitignore, out/kept/x.txt and 1 more; give it as path to search it]"
+	if err != nil || got != want {
+		t.Errorf("found\n%s, %v, want\n%s", got, err, want)
+	}
+}
+
+// TestNotSearched checks that a search says what it passes over, and that a byte order mark hides no line.
+func TestNotSearched(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"large.csv": "needle\n" + strings.Repeat("x", maxFile), "le.txt": "\xff\xfen\x00\n\x00",
+		"be.txt": "\xfe\xff\x00n", "logo.png": "\x89PNG\x00needle", "marked.cs": "\uFEFFneedle\nneedle\n", "empty": ""} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := openFiles(agent.Request{Dir: dir}, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	got, err := f.search(t.Context(), "^needle", "", "")
+	const want = "marked.cs:1:needle\nmarked.cs:2:needle\n[not searched, since it has over 8 MiB: large.csv]\n" +
+		"[not searched, since it is UTF-16: be.txt, le.txt]\n[not searched, since it is no text: logo.png]"
+	if err != nil || got != want {
+		t.Errorf("found\n%s, %v, want\n%s", got, err, want)
+	}
+	if got, err = f.search(t.Context(), "needle", "", "*.cs"); err != nil || strings.Contains(got, "not searched") {
+		t.Errorf("found\n%s, %v", got, err)
 	}
 }

@@ -139,6 +139,20 @@ func (r *Repo) Takes(ctx context.Context, file string) (bool, error) {
 	return len(out) == 0, err
 }
 
+// Exempt returns the tracked files of the work tree that an ignore file names: git does not ignore them.
+func (r *Repo) Exempt(ctx context.Context) ([]string, error) {
+	s, err := r.begin(r.root)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	if err := copyIndex(filepath.Join(r.gitdir, "index"), s.index()); err != nil {
+		return nil, err
+	}
+	out, err := s.run(ctx, nil, "ls-files", "-z", "--cached", "--ignored", "--exclude-standard")
+	return slices.Collect(records(out)), err
+}
+
 // inSubmodule adds what is left in the directory of a submodule at path, of which the index has the commit want.
 func (s *session) inSubmodule(ctx context.Context, at, want, prefix string, c Caches, l *Leftovers) error {
 	v := survey{root: s.cwd, real: map[string]bool{}}
