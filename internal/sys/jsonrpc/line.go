@@ -56,34 +56,37 @@ func parse(line []byte) (rpc.Message, *refusal) {
 	case result || failed:
 		return response(line), nil
 	}
-	return nil, invalid("", "the message has no method")
+	return nil, invalid(spelling(m["id"]), "the message has no method")
+}
+
+// spelling returns an id as it is spelled, "" if it is neither a text nor a number.
+func spelling(id jsontext.Value) string {
+	if kind := id.Kind(); kind != '"' && kind != '0' {
+		return ""
+	}
+	return string(id)
 }
 
 // request returns a request or a notification.
 func request(m map[string]jsontext.Value) (rpc.Message, *refusal) {
 	var version, method string
-	id, params := m["id"], m["params"]
-	kind := id.Kind()
-	spelling := string(id)
-	if kind != '"' && kind != '0' {
-		spelling = ""
-	}
+	id, params := spelling(m["id"]), m["params"]
 	switch {
 	case json.Unmarshal(m["method"], &method) != nil || m["method"].Kind() != '"':
-		return nil, invalid(spelling, "method is not a text")
+		return nil, invalid(id, "method is not a text")
 	case json.Unmarshal(m["jsonrpc"], &version) != nil || version != "2.0":
-		return nil, invalid(spelling, `jsonrpc is not "2.0"`)
+		return nil, invalid(id, `jsonrpc is not "2.0"`)
 	case params != nil && !strings.ContainsRune("{[n", rune(params.Kind())):
-		return nil, invalid(spelling, "params is not an object")
-	case id != nil && spelling == "" && !(kind == 'n' && strings.HasPrefix(method, "notifications/")):
+		return nil, invalid(id, "params is not an object")
+	case m["id"] != nil && id == "" && !(m["id"].Kind() == 'n' && strings.HasPrefix(method, "notifications/")):
 		return nil, invalid("", "id is neither a text nor a number")
 	}
 	r := &rpc.Request{Method: method}
 	if params.Kind() != 'n' {
 		r.Params = json.RawMessage(params)
 	}
-	if spelling != "" {
-		r.ID, _ = rpc.MakeID(spelling)
+	if id != "" {
+		r.ID, _ = rpc.MakeID(id)
 	}
 	r.Params = within(r.Params, quoted, "_meta", "progressToken")
 	if method == "notifications/cancelled" {
