@@ -1,8 +1,13 @@
 package model
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
 )
@@ -89,38 +94,45 @@ type args struct {
 	Reason  string  `json:"reason"`
 }
 
-// arguments parses the arguments of a call, nil if they are not an object.
-func arguments(text string) *args {
-	var a args
-	if text == "" {
-		return &a
+// arguments parses the arguments of a call. The error is for the model.
+func (t tool) arguments(text string) (a args, err error) {
+	text = cmp.Or(strings.TrimSpace(text), "{}")
+	var given map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &given) != nil || given == nil {
+		return a, errors.New("the arguments are not a JSON object")
 	}
-	trimmed := bytes.TrimSpace([]byte(text))
-	if len(trimmed) == 0 || trimmed[0] != '{' || json.Unmarshal(trimmed, &a) != nil {
-		return nil
+	var names []string
+	for _, p := range t.params {
+		names = append(names, p.name)
 	}
-	return &a
+	for _, name := range slices.Sorted(maps.Keys(given)) { // in any case, as for json.Unmarshal
+		if !slices.ContainsFunc(names, func(known string) bool { return strings.EqualFold(known, name) }) {
+			return a, fmt.Errorf("%s has no argument %q: there are %s", t.name, agent.Clip(name, 100), strings.Join(names, ", "))
+		}
+	}
+	if err := decode([]byte(text), &a); err != nil {
+		return a, fmt.Errorf("the arguments cannot be read: %w", err)
+	}
+	return a, nil
 }
 
 // use runs a tool and returns the result for the model.
 func (t *conversation) use(c call) (text string, wrong bool, err error) {
-	a := arguments(c.Args)
-	known := false
-	for _, offered := range t.allowedTools() {
-		known = known || offered.name == c.Name
-	}
-	switch {
-	case !known:
+	tools := t.allowedTools()
+	at := slices.IndexFunc(tools, func(offered tool) bool { return offered.name == c.Name })
+	if at < 0 {
 		return t.invalidCall(c, "There is no tool "+c.Name+" here.")
-	case a == nil:
-		return t.invalidCall(c, "The arguments are not a JSON object of the form that the tool has.")
+	}
+	a, err := tools[at].arguments(c.Args)
+	if err != nil {
+		return t.invalidCall(c, err.Error())
 	}
 	a.Path = t.files.path(a.Path)
 	switch c.Name {
 	case runTool.name:
-		return t.runCommand(c, *a)
+		return t.runCommand(c, a)
 	case editTool.name:
-		return t.edit(c, *a)
+		return t.edit(c, a)
 	}
 	e := agent.Event{Kind: agent.EventTool, ID: c.ID, Phase: "started", Text: c.Name, Detail: json.RawMessage(c.Args),
 		Line: t.log.line()}

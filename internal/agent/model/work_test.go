@@ -161,6 +161,11 @@ func TestFiles(t *testing.T) {
 		"edit in a loop":   {"edit", object{"path": "loop", "new": "b"}, "too many links", "", "", false},
 		"edit a fine link": {"edit", object{"path": "fine", "new": "b"}, "is changed", "d/new.txt", "b", false},
 		"no tool":          {"fly", object{}, "no tool fly", "", "", false},
+		"misspelled":       {"search", object{"pattrn": "t"}, `search has no argument \"pattrn\": there are pattern, path, name`, "", "", false},
+		"misspelled too":   {"edit", object{"path": "a.txt", "new": "b", "odl": "one"}, `no argument \"odl\"`, "a.txt", "one\ntwo\nthree\n", false},
+		"another's":        {"read", object{"path": "a.txt", "timeout": 1}, `there are path, from, lines`, "", "", false},
+		"in capitals":      {"read", object{"Path": "a.txt"}, `one\ntwo\nthree\n`, "", "", false},
+		"a wrong type":     {"read", object{"path": "a.txt", "from": "2"}, `from is of the JSON type string`, "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, calls(c.tool, c.args), says("done"))
