@@ -228,7 +228,7 @@ func (t taskInstructions) read(root *os.Root, dir string) {
 		info, err := f.Stat()
 		if err == nil && info.Mode().IsRegular() {
 			data, _ := io.ReadAll(io.LimitReader(f, maxInstructions))
-			t.Files[file] = strings.ToValidUTF8(string(data), "\uFFFD")
+			t.Files[file] = strings.ToValidUTF8(strings.TrimPrefix(string(data), bom), "\uFFFD")
 		}
 		f.Close()
 	}

@@ -30,7 +30,7 @@ func TestFindInstructions(t *testing.T) {
 	outside, top := t.TempDir(), t.TempDir()
 	put(t, outside, map[string]string{"secret": "a secret"})
 	put(t, top, map[string]string{
-		".git/HEAD": "", "AGENTS.md": "of the repository", "work/AGENTS.md": "of the tree", "work/a/b/AGENTS.md": "deep",
+		".git/HEAD": "", "AGENTS.md": "of the repository", "work/AGENTS.md": "\uFEFFof the tree", "work/a/b/AGENTS.md": "deep",
 		"work/a/AGENTS.md": "not this", "work/a/AGENTS.override.md": "in its place", "work/empty/AGENTS.md": " \n",
 		"work/large/AGENTS.md": strings.Repeat("x", maxInstructions+1), "work/CLAUDE.md": "linked",
 		"work/.hidden/AGENTS.md": "hidden", "else/AGENTS.md": "beside",

@@ -54,7 +54,7 @@ func (a *app) input(cmd *cobra.Command, f inputFlags, g store.Gate) (json.RawMes
 	if err != nil {
 		return nil, usagef("read the input: %w", err)
 	}
-	if data = bytes.TrimSpace(data); !json.Valid(data) {
+	if data = bytes.TrimSpace(bytes.TrimPrefix(data, []byte(byteOrderMark))); !json.Valid(data) {
 		return nil, usagef("the input is not JSON: nothing was approved")
 	}
 	return data, nil

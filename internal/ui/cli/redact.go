@@ -89,7 +89,7 @@ func (a *app) textToRedact() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the text to redact: %w", err)
 	}
-	text := strings.TrimSpace(string(data))
+	text := strings.TrimSpace(strings.TrimPrefix(string(data), byteOrderMark))
 	if n := len(text); n < secret.Least || n > maxToRedact {
 		return "", usagef("the text has %d bytes: want %d to %d, on standard input", n, secret.Least, maxToRedact)
 	}

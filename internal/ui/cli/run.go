@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -84,12 +85,16 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 }
 
+// byteOrderMark begins texts of some editors, and is no part of them.
+const byteOrderMark = "\uFEFF"
+
 // text returns the prompt that a flag specifies.
 func (a *app) text(flag string) (string, error) {
 	read := func(data []byte, err error) (string, error) {
 		if err != nil {
 			return "", usagef("read prompt: %w", err)
 		}
+		data = bytes.TrimPrefix(data, []byte(byteOrderMark))
 		if !store.IsText(string(data)) {
 			return "", usagef("read prompt: not UTF-8 text, or it has a NUL")
 		}
