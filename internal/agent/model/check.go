@@ -48,6 +48,9 @@ func (h *Host) Check(ctx context.Context, s Server) error {
 		return fmt.Errorf("ask %s: %w", s.URL.Host, serverErrorOf(res.StatusCode, body))
 	case res.StatusCode != http.StatusOK:
 		return nil
+	case webPage.Match(body):
+		return fmt.Errorf("ask %s: %w; check url: (with its version, such as /v1) of the agent", s.URL.Host,
+			serverErrorOf(res.StatusCode, body))
 	}
 	var list struct {
 		Data []struct {

@@ -99,9 +99,12 @@ func events(r io.Reader, f func(data []byte) error) error {
 	for {
 		switch c, _, err := from.ReadRune(); {
 		case err == io.EOF:
-			return nil
+			return &serverError{status: http.StatusOK, text: "answers 200 OK with nothing"}
 		case err != nil:
 			return err
+		case c == '<':
+			text, _ := io.ReadAll(io.LimitReader(from, maxRefusal)) // as much as there is
+			return serverErrorOf(http.StatusOK, append([]byte{'<'}, text...))
 		case unicode.IsSpace(c) || c == '\uFEFF':
 			continue
 		case c == '{':

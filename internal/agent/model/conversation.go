@@ -291,7 +291,7 @@ func (t *conversation) adapt(q *query, why *serverError) string {
 	if !why.unfit() {
 		return ""
 	}
-	change := q.without(why.whole, dialectOf(t.agent.server))
+	change := q.without(why.said, dialectOf(t.agent.server))
 	if change == nil {
 		if q.schema == nil {
 			return ""

@@ -40,6 +40,17 @@ func TestFailures(t *testing.T) {
 		"not there":   {status(404, `{"error":"model 'm' not found"}`), agent.Infra, true, true, 1, "model 'm' not found; check url"},
 		"wrong":       {status(400, "what?"), agent.Infra, true, false, 1, "answers 400 Bad Request: what?"},
 		"too many":    {status(429, "{}", "Retry-After", "2"), agent.Limit, false, true, maxTries, "429"},
+		"a page": {status(200, "<!DOCTYPE html>\n<html><head><title>Open WebUI</title></head></html>"), agent.Infra, true, true, 1,
+			`answers 200 OK: a page instead of an answer, "Open WebUI"; check url`}, // openclaw/openclaw#84697
+		"a page for 403": {status(403, "<html><title>Blocked</title>"), agent.Infra, true, true, 1, `"Blocked"; check url`},
+		"empty":          {status(200, " \n"), agent.Infra, false, true, maxTries, "answers 200 OK with nothing; check url"},
+		"XML":            {status(200, "<?xml version='1.0'?><Error>no</Error>"), agent.Infra, true, true, 1, "<Error>no</Error>; check url"},
+		"moderated": {status(403, `{"code":"The caller does not have permission","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_X, API key ID: x"}`),
+			agent.Refused, false, false, 1, "Failed check: SAFETY_CHECK_TYPE_X, API key ID: x; it declined"}, // theopenco/llmgateway#1785
+		"moderated too": {status(403, `{"error":{"code":403,"message":"x requires moderation. Your input was flagged","metadata":{"flagged_input":"the key"}}}`),
+			agent.Refused, false, false, 1, "flagged; it declined"},
+		"filtered":    {status(400, `{"error":{"code":"content_filter","message":"The prompt was filtered"}}`), agent.Refused, false, false, 1, "filtered; it declined"},
+		"no access":   {status(403, `{"error":{"message":"you have no access to this model"}}`), agent.Infra, true, true, 1, "no access to this model; it wants a key"},
 		"much later":  {status(429, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "429"},
 		"down longer": {status(503, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "503"},
 		"no money":    {status(402, "{}"), agent.Limit, false, true, 1, "402"},
@@ -259,5 +270,20 @@ func TestCheckKeepsTheKey(t *testing.T) {
 	err = newHost(t, nil).Check(t.Context(), Server{URL: at, API: Messages, Model: "m", key: "secret"})
 	if err != nil || asked > 0 {
 		t.Errorf("%v; the other server was asked %d times", err, asked)
+	}
+}
+
+// TestCheckOfAPage checks that a web page is told from a server that does not list its models.
+func TestCheckOfAPage(t *testing.T) {
+	for body, want := range map[string]string{"not here": "", " <html><title>UI</title>": `a page instead of an answer, "UI"; check url:`} {
+		server := httptest.NewServer(status(200, body))
+		at, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = newHost(t, nil).Check(t.Context(), Server{URL: at, Model: "m"})
+		if server.Close(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", body, err, want)
+		}
 	}
 }

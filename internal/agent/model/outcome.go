@@ -81,19 +81,22 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 		if why.after > 0 {
 			f.ResetAt = time.Now().Add(why.after)
 		}
-	case why.status == http.StatusUnauthorized || why.status == http.StatusForbidden:
+	case why.moderated():
+		f.Kind = agent.Refused
+		f.Message += "; it declined what is said in the conversation: the next attempt begins a new one"
+	case why.status == http.StatusUnauthorized || why.status == http.StatusForbidden && !why.page:
 		f.Final = true
 		if s.KeyEnv == "" {
 			f.Message += "; it wants a key: name the variable that has it by keyEnv: in the agent's definition"
 		} else {
 			f.Message += "; check the key in " + s.KeyEnv
 		}
-	case why.unfit() && toolless.MatchString(why.whole):
+	case why.unfit() && toolless.MatchString(why.said):
 		f.Final = true
 		f.Message += "; if the model has no tools, name another by model:, or set config: {tools: null} in the agent's " +
 			"definition to ask it without"
-	case why.status == http.StatusNotFound:
-		f.Final = true
+	case why.status == http.StatusNotFound || why.status == http.StatusForbidden || why.status == http.StatusOK:
+		f.Final = !why.retryable()
 		f.Message += "; check url: (with its version, such as /v1), api: and model: of the agent"
 	case why.forGood() && t.session.answered():
 		f.Message += "; the next attempt begins a new conversation"

@@ -1,10 +1,13 @@
 package model
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +21,8 @@ type serverError struct {
 	status int // 0: there was no response
 	code   string
 	text   string
-	whole  string        // the beginning of the server's own words, with all it says
+	said   string        // all that the server says itself, one text a line: see [words]
+	page   bool          // it is a web page
 	after  time.Duration // when to retry, if the server says so
 }
 
@@ -29,8 +33,9 @@ func (e *serverError) retryable() bool {
 	if e.code == gateway.Refused || e.code == gateway.Untrusted {
 		return false // there is no server, or it may be another one
 	}
-	passing := e.status == 0 || e.status == http.StatusRequestTimeout || e.status == http.StatusTooManyRequests ||
-		e.status >= 500 && e.status != http.StatusNotImplemented && e.status != http.StatusHTTPVersionNotSupported
+	empty := e.status == http.StatusOK && e.said == "" && !e.page
+	passing := e.status == 0 || empty || e.status == http.StatusRequestTimeout ||
+		e.status == http.StatusTooManyRequests || e.status >= 500 && e.status != http.StatusNotImplemented && e.status != http.StatusHTTPVersionNotSupported
 	return passing && !e.contextExceeded()
 }
 
@@ -60,11 +65,14 @@ var (
 	overflowOnce = regexp.MustCompile(`(?i)request too large|tokens must be reduced`)
 	// money are the words of servers that do not answer 402 when they want to be paid.
 	money = regexp.MustCompile(`(?i)credit balance|insufficient.(balance|credit|fund|quota)|arrear|out of credit`)
+	// moderation are the words of servers that refuse what is said in a request: OpenRouter, xAI, Azure, DashScope.
+	moderation = regexp.MustCompile(`(?i)moderat|content.?(filter|policy|safety|management|violat|exists.risk)|` +
+		`usage (guidelines|polic)|safety.?check|(input|prompt|content).{0,20} flagged|inappropriate content|data_inspection`)
 )
 
 // contextExceeded reports whether the conversation does not fit into the model's context, or into a request.
 func (e *serverError) contextExceeded() bool {
-	switch said := e.code + " " + e.whole; e.status {
+	switch said := e.code + " " + e.said; e.status {
 	case http.StatusRequestEntityTooLarge:
 		return true
 	case http.StatusTooManyRequests: // it is larger than what is allowed in a minute
@@ -77,15 +85,25 @@ func (e *serverError) contextExceeded() bool {
 
 // unpaid reports whether the server wants money.
 func (e *serverError) unpaid() bool {
-	rejected := e.status == http.StatusBadRequest || e.status == http.StatusForbidden
-	return e.status == http.StatusPaymentRequired || rejected && money.MatchString(e.whole)
+	return e.status == http.StatusPaymentRequired || e.rejected() && money.MatchString(e.said)
+}
+
+// moderated reports whether the server refuses what is said in the request.
+func (e *serverError) moderated() bool {
+	return e.rejected() && !e.contextExceeded() && moderation.MatchString(e.said)
+}
+
+func (e *serverError) rejected() bool {
+	return e.status == http.StatusBadRequest || e.status == http.StatusForbidden
 }
 
 // forGood reports whether the server refuses the conversation, or anything else that is in the request, now and
 // later. Other statuses are about its address, the key or the load.
 func (e *serverError) forGood() bool {
 	switch e.status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusProxyAuthRequired:
+	case http.StatusForbidden:
+		return e.moderated()
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusProxyAuthRequired:
 		return false
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return true
@@ -96,7 +114,7 @@ func (e *serverError) forGood() bool {
 // unfit reports whether the server may accept the same conversation in a different request.
 func (e *serverError) unfit() bool {
 	maybe := e.status == http.StatusNotFound || e.status == http.StatusInternalServerError
-	return (maybe || e.forGood()) && (!e.contextExceeded() || answerMost(e.whole) > 0) && !e.ours()
+	return (maybe || e.forGood()) && (!e.contextExceeded() || answerMost(e.said) > 0) && !e.moderated() && !e.ours()
 }
 
 // refusedError is the form of an error, alone or in a stream.
@@ -113,9 +131,54 @@ func (e refusedError) failed() bool {
 	return true
 }
 
+var (
+	// telling are the fields of an error in which servers say what is wrong. Others can repeat the request.
+	telling = regexp.MustCompile(`(?i)(errors?|message|msg|code|type|status|param|details?|loc|reason|metadata|raw|` +
+		`description)$`)
+	// repeated is what a message can repeat of a request, as vLLM's does.
+	repeated = regexp.MustCompile(`(?:'input': |input_value=).*`)
+	// webPage matches a page, with its title.
+	webPage = regexp.MustCompile(`(?is)^[\s\x{FEFF}]*<(?:!doctype|!--|html|head|body)` +
+		`(?:.*?<title[^>]*>\s*([^<]*?)\s*</title>)?`)
+)
+
+// words adds the texts to said that a server says itself: only what is said in them counts, since the rest of an error
+// can have the words of the conversation.
+func words(of any, said *strings.Builder) {
+	switch of := of.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			if telling.MatchString(name) {
+				words(of[name], said)
+			}
+		}
+	case []any:
+		for _, one := range of {
+			words(one, said)
+		}
+	case string:
+		var inner map[string]any // of another server
+		if json.Unmarshal([]byte(of), &inner) == nil {
+			words(inner, said)
+			return
+		}
+		fmt.Fprintf(said, "\"%s\"\n", repeated.ReplaceAllString(of, ""))
+	}
+}
+
 // serverErrorOf parses an error of a server in any of the known forms.
 func serverErrorOf(status int, body []byte) *serverError {
-	e := &serverError{status: status, whole: agent.Clip(string(body), 4000)}
+	e := &serverError{status: status}
+	var form any
+	if json.Unmarshal(body, &form) != nil {
+		form = string(bytes.TrimSpace(body))
+	}
+	title := webPage.FindSubmatch(body)
+	if e.page = title != nil; !e.page && form != "" {
+		var said strings.Builder
+		words(form, &said)
+		e.said = agent.Clip(said.String(), 4000)
+	}
 	var outer refusedError
 	var inner struct {
 		Type    string `json:"type"`
@@ -124,6 +187,11 @@ func serverErrorOf(status int, body []byte) *serverError {
 	}
 	var text string
 	switch {
+	case e.page:
+		text = "a page instead of an answer"
+		if len(title[1]) > 0 {
+			text += fmt.Sprintf(", %.200q", title[1])
+		}
 	case json.Unmarshal(body, &outer) != nil || len(outer.Error) == 0:
 		text = string(body)
 	case json.Unmarshal(outer.Error, &inner) == nil:

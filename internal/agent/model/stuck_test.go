@@ -89,6 +89,12 @@ func TestTooLong(t *testing.T) {
 		"no such key":       {401, agent.Infra, true},
 		"overloaded":        {529, agent.Infra, true},
 		"I cannot say why.": {400, agent.Infra, false},
+		// What is repeated of the conversation does not count.
+		`{"detail":[{"type":"missing","loc":["body","x"],"msg":"Field required","input":{"content":"the context length"}}]}`:                    {422, agent.Infra, false},
+		`{"message":"1 validation error:\n  {'type': 'x', 'loc': ('body', 'x'), 'msg': 'no', 'input': 'prompt is too long'}\n","code":400}`:     {400, agent.Infra, false}, // vllm-project/vllm#54684
+		`{"error":{"message":"no"},"body":{"messages":[{"content":"your credit balance"}]}}`:                                                    {400, agent.Infra, false},
+		`{"error":{"message":"no such key","metadata":{"input":"content moderation"}}}`:                                                         {403, agent.Infra, true},
+		`{"error":{"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long\"},\"input\":\"x\"}"}}}`: {400, agent.Limit, false},
 	} {
 		l := newLab(t, calls("read", object{"path": "a.txt"}), status(want.code, says))
 		_, err := l.run()
