@@ -167,3 +167,38 @@ func TestACorrectedAnswerKeepsItsArtifacts(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedArtifacts checks that an action which names files as artifacts that are not there is asked again, and told
+// why, and that files and directories count however they are written.
+func TestNamedArtifacts(t *testing.T) {
+	const first = `"/x/artifacts/found.md", "$PLAIT_ARTIFACTS/more/", "./more/data.json", `
+	var told []string
+	h := newHouse(t, map[string]scripted{"planner": plans(actions("", act("one", "")), finish)})
+	h.agents["one"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		_, fault, _ := strings.Cut(req.Prompt, "could not be used: ")
+		told = append(told, fault)
+		dir := req.Desk.Artifacts
+		names := first + `"report.md"`
+		os.MkdirAll(filepath.Join(dir, "more"), 0o755)
+		for _, file := range []string{"found.md", "more/data.json"} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte("x"), 0o600); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		switch len(told) {
+		case 2:
+			if err := os.Symlink("found.md", filepath.Join(dir, "report.md")); err != nil {
+				return agent.Result{}, err
+			}
+		case 3:
+			names = strings.TrimSuffix(first, ", ")
+		}
+		return say(`{"status": "success", "summary": "Done.", "artifacts": [`+names+`]}`)(ctx, req, emit)
+	}
+	c := h.controller()
+	wantStatus(t, h.drive(c, h.orchestrate(c).ID, Resume{}), store.Completed, "")
+	if len(told) != 3 || !strings.HasPrefix(told[1], `artifacts: "report.md" is not in $PLAIT_ARTIFACTS: leave it there`) ||
+		!strings.HasPrefix(told[2], `artifacts: "report.md" was not kept: not a regular file`) {
+		t.Errorf("told %q", told)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -81,12 +82,20 @@ const (
 var artifactRef = regexp.MustCompile(`^(?:` + commitScheme + `[0-9a-f]{7,64}|` + objectScheme + `[0-9a-f]{8,64})$`)
 
 // collectRefs keeps the commits and objects that the field artifacts of an answer names, as artifacts with that name.
-// If one is not there, the error is an *agent.Failure.
+// If one is not there, the error is an *agent.Failure. So it is if a file is not there that an action of a plan names:
+// in other answers the field can have another meaning.
 func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *answer) error {
 	list, _ := ans.fields["artifacts"].([]any)
 	for _, item := range list {
 		name, _ := item.(string)
-		if !artifactRef.MatchString(name) || slices.Contains(ans.names, name) {
+		if !artifactRef.MatchString(name) {
+			if why := ans.missing(name); why != "" && p.acts() && e.cfg.Player == nil {
+				return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("artifacts: %q %s",
+					event.Brief(name), why)}
+			}
+			continue
+		}
+		if slices.Contains(ans.names, name) {
 			continue
 		}
 		a, err := e.referred(ctx, c, p, ans, name)
@@ -107,6 +116,28 @@ func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *a
 		ans.artifacts, ans.names = append(ans.artifacts, obj.Hash), append(ans.names, name)
 	}
 	return nil
+}
+
+// missing says why a file or directory that an answer names as an artifact is none, "" if it is one. The name may
+// begin with a path of the artifacts directory.
+func (a *answer) missing(name string) string {
+	name = "/" + strings.TrimSuffix(name, "/")
+	if slices.ContainsFunc(a.names, func(left string) bool {
+		for ; left != "."; left = path.Dir(left) { // a directory has no entry of its own
+			if strings.HasSuffix(name, "/"+left) {
+				return true
+			}
+		}
+		return false
+	}) {
+		return ""
+	}
+	for _, skipped := range a.skipped {
+		if file, why, _ := strings.Cut(skipped, ": "); strings.HasSuffix(name, "/"+file) {
+			return "was not kept: " + why
+		}
+	}
+	return "is not in $PLAIT_ARTIFACTS: leave it there, or do not name it"
 }
 
 // referred returns the artifact for a commit or an object.
