@@ -257,7 +257,8 @@ func (t *conversation) open(ctx context.Context) error {
 		case agentIs.Capabilities.Load:
 			method = "session/load"
 		default:
-			return agent.Final("%s cannot continue a session", t.title())
+			return &agent.Failure{Kind: agent.Infra,
+				Message: t.title() + " cannot continue a session; the next attempt begins a new conversation"}
 		}
 	}
 	var o opened

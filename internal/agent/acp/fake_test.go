@@ -98,12 +98,19 @@ func (f *fakeAgent) serve(m jsonrpc.Message) int {
 		}
 		f.say(`{"jsonrpc":"2.0","id":%s,"result":null}`, m.ID)
 	case "session/prompt":
+		if f.mode == "full" {
+			f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"the prompt is too long"}}`, m.ID)
+			break
+		}
 		if code := f.prompt(); code >= 0 {
 			return code
 		}
 		stop := "end_turn"
-		if f.mode == "paused" {
+		switch f.mode {
+		case "paused":
 			stop = "pause_turn"
+		case "refusal", "max_tokens":
+			stop = f.mode
 		}
 		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"%s"}}`, m.ID, stop)
 	}

@@ -218,7 +218,7 @@ func TestModelFails(t *testing.T) {
 }
 
 // routed runs an agent with a gateway for the Messages API.
-func routed(t *testing.T, l *lab) *agenttest.Try {
+func routed(t *testing.T, l *lab, session ...string) *agenttest.Try {
 	t.Helper()
 	a, err := l.host.Agent(l.cfg)
 	if err != nil {
@@ -226,8 +226,33 @@ func routed(t *testing.T, l *lab) *agenttest.Try {
 	}
 	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
 	y := l.Request("it")
+	y.Req.Session = strings.Join(session, "")
 	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
 	return y
+}
+
+// TestRefusedForGood checks that a session that cannot be continued is begun anew: at once if the model's server refuses
+// it, otherwise after two attempts without an answer.
+func TestRefusedForGood(t *testing.T) {
+	if f := routed(t, fake(t, "model", "I look around."), "s1").Fails(t, agent.Infra); f.Session != "" || f.Final ||
+		!strings.Contains(f.Message, "begins a new conversation") {
+		t.Errorf("%+v", f)
+	}
+	for mode, kind := range map[string]string{"full": agent.Infra, "nothing": agent.InvalidOutput, "refusal": agent.Refused,
+		"max_tokens": agent.Limit, "early": agent.Infra, "paused": agent.Infra} {
+		for try, want := range map[int]string{1: "s1", 2: ""} {
+			text := map[string]string{"refusal": "No", "max_tokens": "I see", "paused": "I see"}[mode]
+			l := fake(t, mode, text)
+			y := l.Request("it")
+			y.Req.Session, y.Req.Try = "s1", try
+			if mode == "paused" {
+				want = "s1" // the model has answered
+			}
+			if f := l.run(t.Context(), y).Fails(t, kind); f.Session != want || f.Final {
+				t.Errorf("%s, attempt %d: %+v", mode, try, f)
+			}
+		}
+	}
 }
 
 // TestModelFailedUnsaid checks that a turn that ends normally has no answer if the model's last response failed.

@@ -15,6 +15,34 @@ import (
 
 // outcome returns the result or failure of the attempt.
 func (t *conversation) outcome(ctx context.Context, why error, end ending, res proc.Result) (agent.Result, error) {
+	out, err := t.result(ctx, why, end, res)
+	var f *agent.Failure
+	if errors.As(err, &f) && t.refused(f, end) {
+		f.Session = ""
+		if t.req.Session != "" || f.Usage.OutputTokens > 0 { // not only the prompt
+			f.Final = false
+			f.Message += "; the next attempt begins a new conversation"
+		}
+	}
+	return out, err
+}
+
+// refused reports whether the conversation cannot be continued: the model's server refuses it, or two attempts had no
+// answer, for another reason than the key or a limit.
+func (t *conversation) refused(f *agent.Failure, end ending) bool {
+	switch t.failed.Status {
+	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return f.Kind == agent.Infra
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusNotFound,
+		http.StatusTooManyRequests:
+		return false
+	}
+	answered := t.updates.responses > 0 && end.stop != "refusal" && end.stop != "max_tokens" || len(t.updates.tools) > 0
+	return !answered && t.req.Session != "" && t.req.Try > 1 && f.Kind != agent.Cancelled && !f.Final
+}
+
+// result returns the result or failure as the agent reports it.
+func (t *conversation) result(ctx context.Context, why error, end ending, res proc.Result) (agent.Result, error) {
 	f := &agent.Failure{Kind: agent.Infra, Session: t.session, Model: t.model(end), Usage: t.used(end)}
 	fail := func(kind, format string, args ...any) (agent.Result, error) {
 		f.Kind, f.Message = kind, t.title()+" "+fmt.Sprintf(format, args...)

@@ -1,6 +1,7 @@
 package claude
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"testing"
@@ -14,15 +15,21 @@ import (
 // converse makes an attempt with a shell script in the place of Claude Code.
 func converse(t *testing.T, script string, desk agent.Desk, added ...agent.Addition) (agent.Result, error) {
 	t.Helper()
+	return converseIn(t, t.TempDir(), script, agent.Request{Desk: desk}, added...)
+}
+
+// converseIn makes an attempt with a home.
+func converseIn(t *testing.T, home, script string, req agent.Request, added ...agent.Addition) (agent.Result, error) {
+	t.Helper()
 	more := make(chan agent.Addition, len(added))
 	for _, a := range added {
 		more <- a
 	}
-	req := agent.Request{Prompt: "Do it.", Dir: t.TempDir(), Access: agent.Full, Desk: desk, Additions: more,
-		Tag: "claude-" + t.Name(), Limits: agent.Limits{Timeout: time.Minute}}
+	req.Prompt, req.Dir, req.Access, req.Additions = "Do it.", t.TempDir(), agent.Full, more
+	req.Tag, req.Limits = "claude-"+t.Name(), agent.Limits{Timeout: time.Minute}
 	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
-	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, session: "s",
-		box: h.box.Box(req, sandbox.Use{})}
+	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, home: home,
+		session: cmp.Or(req.Session, "s"), box: h.box.Box(req, sandbox.Use{})}
 	return newConversation(s, req, func(agent.Event) error { return nil }).run(t.Context())
 }
 
@@ -87,5 +94,44 @@ func TestFlood(t *testing.T) {
 	var f *agent.Failure
 	if !errors.As(err, &f) || f.Kind != agent.Limit {
 		t.Error(err)
+	}
+}
+
+// TestRefusedForGood checks that a conversation that the server refuses is begun anew by the next attempt, and that
+// other failures do not end it. A branch then leaves a session that cannot be continued.
+func TestRefusedForGood(t *testing.T) {
+	const asks, said = `read line; `, `echo '{"type":"assistant","uuid":"u","message":{"content":[{"type":"text","text":"I"}]}}'; `
+	ends := func(status string) string {
+		return `echo '{"type":"result","subtype":"success","is_error":true,"result":"no","api_error_status":` + status + `}'; read line`
+	}
+	branch := &agent.Branch{Session: "other"}
+	for name, c := range map[string]struct {
+		script  string
+		req     agent.Request
+		session string
+		final   bool
+	}{
+		"a new one":               {asks + ends("400"), agent.Request{}, "", true},
+		"after an answer":         {asks + said + ends("413"), agent.Request{}, "", false},
+		"continued":               {asks + ends("400"), agent.Request{Session: "s1"}, "", false},
+		"continued, and answered": {asks + said + ends("400"), agent.Request{Session: "s1"}, "", false},
+		"a limit":                 {asks + said + ends("429"), agent.Request{Session: "s1"}, "s1", false},
+		"the key":                 {asks + said + ends("403"), agent.Request{Session: "s1"}, "s1", true},
+		"a branch":                {asks + ends("400"), agent.Request{From: branch}, "s", false},
+		"a branch, once":          {asks + ends("null"), agent.Request{From: branch, Place: agent.Place{Try: 1}}, "", false},
+		"a branch, twice":         {asks + ends("null"), agent.Request{From: branch, Place: agent.Place{Try: 2}}, "s", false},
+		"a branch, and a limit":   {asks + ends("429"), agent.Request{From: branch, Place: agent.Place{Try: 2}}, "", false},
+	} {
+		home := t.TempDir()
+		write(t, home, "projects/p/s.jsonl")
+		c.req.Desk.Raw = io.Discard
+		_, err := converseIn(t, home, c.script, c.req)
+		var f *agent.Failure
+		if !errors.As(err, &f) || f.Session != c.session || f.Final != c.final {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if left := findSession(home, "s") != ""; left == (c.session == "s") {
+			t.Errorf("%s: the session can be continued: %t", name, left)
+		}
 	}
 }

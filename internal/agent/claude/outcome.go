@@ -13,6 +13,46 @@ import (
 
 // outcome returns the result or failure of the attempt.
 func (t *conversation) outcome(ctx context.Context, why error, res proc.Result) (agent.Result, error) {
+	out, err := t.ended(ctx, why, res)
+	var f *agent.Failure
+	if errors.As(err, &f) && t.refused(f) {
+		t.giveUp(f)
+	}
+	return out, err
+}
+
+// refused reports whether the conversation cannot be continued: the server refuses it, or a branch had no answer in two
+// attempts, for another reason than the key or a limit.
+func (t *conversation) refused(f *agent.Failure) bool {
+	switch {
+	case f.Kind == agent.Cancelled:
+		return false
+	case t.result != nil && t.result.APIStatus != nil:
+		switch *t.result.APIStatus {
+		case 400, 413:
+			return true
+		case 401, 402, 403, 404, 429:
+			return false
+		}
+	}
+	return t.turn == "" && t.req.From != nil && t.req.Try > 1
+}
+
+// giveUp makes the next attempt begin a new conversation.
+func (t *conversation) giveUp(f *agent.Failure) {
+	if t.turn == "" && t.req.Session == "" && t.req.From == nil {
+		return // there is none but the prompt
+	}
+	f.Final, f.Session = false, ""
+	f.Message += "; the next attempt begins a new conversation"
+	if t.req.From != nil { // the same would be branched off again, unless there is a session that cannot be continued
+		f.Session = t.setup.session
+		t.setup.forget()
+	}
+}
+
+// ended returns the result or failure as Claude Code reports it.
+func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (agent.Result, error) {
 	f := &agent.Failure{Kind: agent.Infra, Session: t.setup.session, Model: t.model, Usage: t.used()}
 	fail := func(kind, format string, args ...any) (agent.Result, error) {
 		f.Kind, f.Message = kind, fmt.Sprintf(format, args...)

@@ -44,6 +44,18 @@ func findSession(home, session string) string {
 	return found[0]
 }
 
+// forget removes the session of the attempt. If that fails it is refused once more.
+func (s *setup) forget() {
+	file, err := filepath.Rel(s.home, findSession(s.home, s.session))
+	if err != nil {
+		return
+	}
+	if root, err := os.OpenRoot(s.home); err == nil {
+		root.Remove(file)
+		root.Close()
+	}
+}
+
 // sessionArgs returns the arguments for the session of the attempt.
 func (s *setup) sessionArgs(req agent.Request) []string {
 	if s.session = req.Session; s.session != "" {
