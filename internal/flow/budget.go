@@ -34,7 +34,10 @@ type budget struct {
 
 	seen   int // bytes of text in the value that is being read
 	chosen any // the value of the innermost case that is still compared
-	out    bytes.Buffer
+	scope  map[string]any
+	// evaluate returns the value of an expression, nil if it has none.
+	evaluate func(src string) any
+	out      bytes.Buffer
 }
 
 func newBudget() *budget {

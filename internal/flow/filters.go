@@ -30,12 +30,6 @@ func standardFilters() filterSet {
 	s := filterSet{}
 	filters.AddStandardFilters(s)
 	maps.Copy(s, filterSet{
-		opText: func(v any) any {
-			if v == nil {
-				return nil
-			}
-			return plainText(v)
-		},
 		opEqual:          equal,
 		opNotEqual:       func(a, b any) bool { return !equal(a, b) },
 		opLess:           values.Less,
@@ -43,7 +37,6 @@ func standardFilters() filterSet {
 		opLessOrEqual:    func(a, b any) bool { return values.Less(a, b) || equal(a, b) },
 		opGreaterOrEqual: func(a, b any) bool { return values.Less(b, a) || equal(a, b) },
 		opContains:       contains,
-		opEach:           each,
 		"json":           jsonText,
 		"inspect":        jsonText,
 		"where":          where,
@@ -112,6 +105,7 @@ func (b *budget) filters() filterSet {
 	s := maps.Clone(standard)
 	maps.Copy(s, filterSet{
 		opRange: b.rangeOf,
+		opEach:  b.each,
 		opRound: b.round,
 		opCase: func(v any) bool {
 			b.chosen = v

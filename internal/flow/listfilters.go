@@ -58,6 +58,42 @@ func each(v any) []any {
 	return l
 }
 
+// each is the filter of what a loop iterates over, with the loop's modifiers. As in Liquid, "reversed" applies to what
+// offset and limit leave, and these do not apply to a text.
+func (b *budget) each(v, offset, limit any, reversed bool) ([]any, error) {
+	l := each(v)
+	from, err := modifier("offset", offset, len(l))
+	if err != nil {
+		return nil, err
+	}
+	n, err := modifier("limit", limit, len(l))
+	if err != nil {
+		return nil, err
+	}
+	if _, isText := v.(string); !isText {
+		begin := max(from, 0)
+		l = l[begin:max(begin, min(from+n, len(l)))]
+	}
+	if !reversed {
+		return l, nil
+	}
+	if err := b.step(len(l) * elementSteps); err != nil {
+		return nil, err
+	}
+	l = slices.Clone(l)
+	slices.Reverse(l)
+	return l, nil
+}
+
+// modifier returns the value of a loop's modifier, at most the given number either way.
+func modifier(name string, v any, most int) (int, error) {
+	n, ok := integer(v)
+	if !ok {
+		return 0, fmt.Errorf("%s: %s is not a whole number", name, clip(jsonText(v)))
+	}
+	return max(min(n, most), -most), nil
+}
+
 func entries(m map[string]any) []any {
 	l := make([]any, 0, len(m))
 	for _, k := range slices.Sorted(maps.Keys(m)) {

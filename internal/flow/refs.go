@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ type ref struct {
 
 // A segment is one link of a path: a property, an index, or something known only at rendering.
 type segment struct {
-	name    string
+	name    string // if it is dynamic, the expression in the brackets
 	index   bool
 	dynamic bool
 }
@@ -62,6 +63,7 @@ type refScanner struct {
 // An openIndex is a "[" without its "]".
 type openIndex struct {
 	chain int      // the chain that the index belongs to, -1 for none
+	begin int      // of what is in it
 	key   *segment // nil unless the index begins with a literal
 }
 
@@ -87,7 +89,7 @@ func (s *refScanner) token() bool {
 	case isLetter(c):
 		s.word()
 	case c == '[':
-		s.stack = append(s.stack, openIndex{chain: s.chain})
+		s.stack = append(s.stack, openIndex{chain: s.chain, begin: s.at + 1})
 		s.step(1, -1, c)
 	case c == ']':
 		s.step(1, s.closeIndex(), c)
@@ -153,12 +155,61 @@ func (s *refScanner) closeIndex() int {
 	if open.chain < 0 {
 		return -1
 	}
-	key := segment{dynamic: true}
+	key := segment{name: s.expr[open.begin:s.at], dynamic: true}
 	if open.key != nil {
 		key = *open.key
 	}
 	s.refs[open.chain].path = append(s.refs[open.chain].path, key)
 	return open.chain
+}
+
+// absent reports whether r leads to no variable, field or element at all, rather than to one that is null.
+func (b *budget) absent(r ref) bool {
+	v, ok := b.scope[r.name]
+	for _, g := range r.path {
+		var key any = g.name
+		switch {
+		case g.dynamic:
+			key = b.evaluate(g.name)
+		case g.index:
+			key, _ = strconv.Atoi(g.name)
+		}
+		v, ok = follow(v, key)
+	}
+	return !ok
+}
+
+// follow returns a field or an element of v, and whether there is one. Every list has a first and a last element, as
+// the filters of these names have a result.
+func follow(v, key any) (next any, ok bool) {
+	switch v := v.(type) {
+	case object:
+		name, _ := key.(string)
+		next, ok = v[name]
+		return next, ok
+	case map[string]any: // forloop
+		return follow(object(v), key)
+	}
+	l, ok := list(v)
+	if !ok {
+		return nil, false
+	}
+	switch key {
+	case "first":
+		return item(l, 0), true
+	case "last":
+		return item(l, -1), true
+	case "size":
+		return len(l), true
+	}
+	i, ok := key.(int)
+	if i < 0 {
+		i += len(l)
+	}
+	if !ok || i < 0 || i >= len(l) {
+		return nil, false
+	}
+	return l[i], true
 }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,15 +43,32 @@ func (t *template) render(vars map[string]any, strict bool, b *budget) (out stri
 	}()
 	config := meteredGrammar
 	config.Config.Config = expressions.NewConfig()
+	b.evaluate = func(src string) any {
+		x, err := expressions.Parse(meteredExpression("", src))
+		if err != nil {
+			return nil
+		}
+		v, _ := x.Evaluate(expressions.NewContext(b.scope, config.Config.Config))
+		return v
+	}
 	for name, fn := range b.filters() {
 		config.AddFilter(name, fn)
 	}
-	config.StrictVariables = strict
+	config.AddFilter(opText, b.metered(opText, func(v any, i int) (any, error) {
+		switch {
+		case v != nil:
+			return plainText(v), nil
+		case strict && slices.ContainsFunc(t.printed[i], b.absent):
+			return nil, errors.New("undefined variable")
+		}
+		return nil, nil
+	}))
 	bindings := make(map[string]any, len(vars)+2)
 	for k, v := range vars {
 		bindings[k] = bindable(v)
 	}
 	bindings[string(emptyWord)], bindings[string(blankWord)] = emptyWord, blankWord
+	bindings[budgetKey] = b
 	if err := liquidrender.Render(t.root, b, bindings, config); err != nil {
 		return "", t.explain(err)
 	}

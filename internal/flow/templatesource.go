@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/osteele/liquid/expressions"
 	"github.com/osteele/liquid/parser"
 	liquidrender "github.com/osteele/liquid/render"
 	"github.com/osteele/liquid/tags"
+
+	"github.com/plait-run/plait/internal/sys/number"
 )
 
 // Filters that templates get when they are compiled, and cannot name themselves.
@@ -29,6 +32,7 @@ const (
 	opWhen           = opPrefix + "when"
 	opEach           = opPrefix + "each"  // of what a loop iterates over
 	opRound          = opPrefix + "round" // and a tag at the beginning of each loop's body
+	opScope          = opPrefix + "scope" // only a tag, before everything else
 )
 
 var operators = map[string]string{
@@ -67,15 +71,25 @@ func newMeteredGrammar() liquidrender.Config {
 			return err
 		}, err
 	})
+	c.AddTag(opScope, func(string) (func(io.Writer, liquidrender.Context) error, error) {
+		return func(_ io.Writer, ctx liquidrender.Context) error {
+			ctx.Get(budgetKey).(*budget).scope = ctx.Bindings()
+			return nil
+		}, nil
+	})
 	return c
 }
 
 // A template is compiled.
 type template struct {
-	root   liquidrender.Node
-	lines  int
-	tokens map[int]parser.Token // by the line that they have in the metered source
+	root    liquidrender.Node
+	lines   int
+	tokens  map[int]parser.Token // by the line that they have in the metered source
+	printed [][]ref              // what each {{ }} refers to
 }
+
+// budgetKey is the binding of the budget. No template can name it.
+const budgetKey = "the budget"
 
 // templateName makes the engine report the innermost line of an error.
 const templateName = "template"
@@ -124,6 +138,7 @@ func (t *template) metered(src string) (out string, err *templateError) {
 		line += strings.Count(part, "\n")
 		parts = append(parts, part)
 	}
+	add(parser.Token{}, "{% "+opScope+"\n%}")
 	eachToken(src, func(k parser.Token) {
 		if err != nil {
 			return
@@ -142,7 +157,11 @@ func (t *template) metered(src string) (out string, err *templateError) {
 		case depth > maxBlocks:
 			err = &templateError{k.SourceLoc.LineNo, fmt.Sprintf("blocks are nested more than %d deep", maxBlocks)}
 		}
-		add(k, meteredToken(k))
+		add(k, meteredToken(k, len(t.printed)))
+		if k.Type == parser.ObjTokenType {
+			refs, _ := references(k.Args)
+			t.printed = append(t.printed, refs)
+		}
 		switch {
 		case isTag && (k.Name == "for" || k.Name == "tablerow"):
 			loops = append(loops, loop{len(parts), size})
@@ -160,12 +179,12 @@ var blocks = map[string]bool{
 	"if": true, "unless": true, "case": true, "for": true, "tablerow": true, "capture": true,
 }
 
-// meteredToken returns the metered source of one token.
-func meteredToken(k parser.Token) string {
+// meteredToken returns the metered source of one token. printed counts the {{ }} before it.
+func meteredToken(k parser.Token, printed int) string {
 	args := k.Args
 	switch {
 	case k.Type == parser.ObjTokenType:
-		args = "(" + meteredExpression("", args) + ") | " + opText
+		args = fmt.Sprintf("(%s) | %s: %d", meteredExpression("", args), opText, printed)
 	case k.Type != parser.TagTokenType || strings.HasSuffix(k.Name, "raw") || strings.HasSuffix(k.Name, "comment"):
 		return k.Source
 	case k.Name == "case":
@@ -189,9 +208,12 @@ func meteredToken(k parser.Token) string {
 var lexeme = regexp.MustCompile(`"[^"]*"|'[^']*'|-?\d+(?:\.\d+)?|\.?[A-Za-z_][\w-]*\??:?|\.\.|[=!<>]=|(?s:.)`)
 
 // meteredExpression replaces operators by filters, and groups "and" and "or" from the right, as
-// Liquid does. It adds filters to what a loop iterates over, and to the values of a "when".
+// Liquid does. It adds filters to what a loop iterates over, and to the values of a "when". The filter of a loop has
+// the loop's modifiers as arguments: the engine would apply "reversed" first, Liquid applies it last.
 func meteredExpression(tag, src string) string {
-	var b strings.Builder
+	all := &strings.Builder{}
+	b := all
+	modifiers := map[string]*strings.Builder{}
 	owed := []int{0}                                          // parentheses to close, by the depth of brackets
 	loop, operand := tag == "for" || tag == "tablerow", false // operand: the word before ends one
 	iterated := false                                         // between "in" and the loop's modifiers
@@ -213,7 +235,8 @@ func meteredExpression(tag, src string) string {
 		case w == "in" && loop:
 			loop, iterated, operand = false, true, false
 		case iterated && operand && isLetter(w[0]) && top == 0:
-			w, iterated = "| "+opEach+" "+w, false
+			b, operand = &strings.Builder{}, w == "reversed"
+			modifiers[w], w = b, ""
 		case strings.TrimSpace(w) != "":
 			operand = w != "|" && w != "," && !strings.HasSuffix(w, ":")
 		}
@@ -221,9 +244,19 @@ func meteredExpression(tag, src string) string {
 	}
 	b.WriteString(strings.Repeat(")", owed[0]))
 	if iterated {
-		b.WriteString(" | " + opEach)
+		value := func(modifier string, otherwise int) string {
+			if b := modifiers[modifier]; b != nil {
+				return b.String()
+			}
+			return strconv.Itoa(otherwise)
+		}
+		fmt.Fprintf(all, " | %s: %s, %s, %t", opEach, value("offset:", 0), value("limit:", number.MaxExact),
+			modifiers["reversed"] != nil)
+		if b := modifiers["cols:"]; b != nil {
+			all.WriteString(" cols: " + b.String())
+		}
 	}
-	return b.String()
+	return all.String()
 }
 
 // eachToken calls f with the tokens of src in order. The content of raw blocks is passed as text.
