@@ -42,7 +42,7 @@ var structural = []string{
 }
 
 // unknowable matches the messages of structural problems that no schema can detect.
-var unknowable = regexp.MustCompile(`below 2\^53|without leading zeros|cannot be kept exactly|is outside the working tree|they belong together one by one|` +
+var unknowable = regexp.MustCompile(`below 2\^53|without leading zeros|cannot be kept exactly|is out of range|is outside the working tree|they belong together one by one|` +
 	`which is not a role|it needs onTimeout|leads to a gate`)
 
 // schemaAgrees checks that the schema of flow files accepts a valid file, and refuses one whose form is

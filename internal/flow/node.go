@@ -232,35 +232,46 @@ func (r *reader) boolean(n *yaml.Node, what string) (v, ok bool) {
 	return false, false
 }
 
-// count reads an integer of 0 or more.
+// count reads an integer of 0 or more. As in JSON Schema, 1.0 and 1e3 are integers.
 func (r *reader) count(n *yaml.Node, what string) (v int64, ok bool) {
 	rn := resolve(n)
 	if isNull(rn) || isBroken(rn) {
 		return 0, false
 	}
-	if rn.ShortTag() != "!!int" {
+	value, err := scalar(rn)
+	f, isFloat := value.(float64)
+	v, ok = value.(int64)
+	switch {
+	case err != nil:
+		r.report(n, codeBadLimit, "%s: %v", what, err)
+	case !ok && !isFloat:
 		r.report(n, codeWrongType, "%s must be a whole number, not %s", what, kindOf(rn))
-		return 0, false
+	case isFloat && f != math.Trunc(f):
+		r.report(n, codeWrongType, "%s must be a whole number, not %s", what, rn.Value)
+	case isFloat || v < 0 || v > math.MaxInt:
+		r.report(n, codeBadLimit, "%s must be from 0 to 2^53-1, not %s", what, rn.Value)
+	default:
+		return v, true
 	}
-	number, _ := yamldoc.Scalar(rn)
-	v, ok = number.(int64)
-	if !ok || v < 0 || v > math.MaxInt {
-		r.report(n, codeBadLimit, `%s must be from 0 to 2^53-1, without leading zeros and "_", not %s`, what, rn.Value)
-		return 0, false
+	return 0, false
+}
+
+// scalar returns the value of a scalar where a number may be: an integer below 2^53 as an int64, however it is written.
+func scalar(n *yaml.Node) (any, error) {
+	v, err := yamldoc.Scalar(n)
+	if err != nil {
+		return nil, fmt.Errorf(`%s cannot be used: write a number below 2^53, without leading zeros, "_" and "0b"`, n.Value)
 	}
-	return v, true
+	if v == 0.0 {
+		v = int64(0) // -0 and 0.0
+	}
+	return v, nil
 }
 
 // numeral returns the text of a scalar; that of a number as people write it.
 func numeral(n *yaml.Node) (string, error) {
-	if tag := n.ShortTag(); tag != "!!int" && tag != "!!float" {
-		return n.Value, nil
-	}
-	v, err := yamldoc.Scalar(n)
-	if bad := new(yamldoc.Error); errors.As(err, &bad) {
-		return "", errors.New(bad.Message)
-	}
-	return fmt.Sprint(v), err
+	v, err := scalar(n)
+	return plainText(v), err
 }
 
 func (r *reader) duration(n *yaml.Node, what string) Duration {

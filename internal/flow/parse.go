@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
 // Load reads the file through src and parses it.
@@ -152,7 +150,7 @@ func decode(r *reader, root *yaml.Node) *draft {
 
 func (d *draft) version(n *yaml.Node) {
 	rn := resolve(n)
-	if v, err := yamldoc.Scalar(rn); err != nil || rn.ShortTag() != "!!int" || v != int64(1) {
+	if v, err := scalar(rn); err != nil || v != int64(1) {
 		if !isBroken(rn) {
 			d.report(n, codeBadVersion, "unknown version: this Plait reads version: 1")
 		}

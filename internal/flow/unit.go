@@ -2,6 +2,7 @@ package flow
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
@@ -16,7 +17,7 @@ import (
 // seconds; in JSON it is Go's text form.
 type Duration time.Duration
 
-// maxDuration keeps sums of durations far from overflow.
+// maxDuration keeps sums of durations far from overflow. It is 876000h.
 const maxDuration = Duration(100 * 365 * 24 * time.Hour)
 
 func (d Duration) String() string { return time.Duration(d).String() }
@@ -38,28 +39,29 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+var durationText = regexp.MustCompile(`^[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+$`)
+
 // ParseDuration reads the YAML form: "2h", "600ms", or a number of seconds such as "90" or "0.5".
 func ParseDuration(s string) (Duration, error) {
 	s = strings.TrimSpace(s)
-	var d Duration
-	if f, err := strconv.ParseFloat(s, 64); err == nil {
-		ns := f * float64(time.Second)
-		if math.IsNaN(ns) || math.Abs(ns) > float64(maxDuration) {
-			return 0, fmt.Errorf("duration %q is out of range", s)
+	d := maxDuration + 1
+	switch f, err := strconv.ParseFloat(s, 64); {
+	case (err == nil || errors.Is(err, strconv.ErrRange)) && !math.IsNaN(f):
+		if math.Abs(f) <= time.Duration(maxDuration).Seconds() {
+			d = Duration(math.Round(f * float64(time.Second)))
 		}
-		d = Duration(math.Round(ns))
-	} else {
-		t, err := time.ParseDuration(s)
-		if err != nil {
+	default:
+		if t, err := time.ParseDuration(s); err == nil {
+			d = Duration(t)
+		} else if !durationText.MatchString(s) { // otherwise it is too much for time.Duration
 			return 0, fmt.Errorf("%q is not a duration: write 90s, 20m, 2h or a number of seconds", s)
 		}
-		d = Duration(t)
 	}
-	if d < 0 {
+	switch {
+	case d != 0 && strings.HasPrefix(s, "-"):
 		return 0, fmt.Errorf("duration %q is negative", s)
-	}
-	if d > maxDuration {
-		return 0, fmt.Errorf("duration %q is out of range", s)
+	case d > maxDuration:
+		return 0, fmt.Errorf("duration %q is out of range: the most is 876000h", s)
 	}
 	return d, nil
 }
@@ -77,11 +79,11 @@ func ParseSize(s string) (Size, error) {
 	}
 	f, err := strconv.ParseFloat(m[1], 64)
 	if err != nil {
-		return 0, fmt.Errorf("size %q is out of range", s)
+		return 0, fmt.Errorf("size %q is out of range: it must be below 2^53 bytes", s)
 	}
 	f *= map[string]float64{"": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[m[2]]
 	if f >= number.MaxExact {
-		return 0, fmt.Errorf("size %q is out of range", s)
+		return 0, fmt.Errorf("size %q is out of range: it must be below 2^53 bytes", s)
 	}
 	return Size(f), nil
 }

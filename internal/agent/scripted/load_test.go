@@ -19,6 +19,7 @@ func TestLoadErrors(t *testing.T) {
 		{"two documents", "turns: [{steps: [{silent: true}]}]\n---\na: b", "a second document begins here"},
 		{"unknown when", "turns:\n- when: {like: [x]}\n  steps: []",
 			`x.yaml:2: unknown key "like"; known are contains, context, nth, schema`},
+		{"another number in YAML 1.1", "turns:\n- when: {nth: 010}\n  steps: []", "x.yaml:2: want a whole number from 1"},
 		{"nth 0", "turns:\n- when: {nth: 0}\n  steps: []", "x.yaml:2: want a whole number from 1"},
 		{"unknown item", "turns:\n- steps:\n  - items:\n    - shout: x",
 			`x.yaml:4: unknown key "shout"; known are answer, call, patch, reason, run, say, wait`},

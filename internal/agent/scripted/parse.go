@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -101,11 +100,12 @@ func textField(into *string) reader {
 
 func number(into *int, least, most int) reader {
 	return func(n *yaml.Node) error {
-		v, err := strconv.Atoi(n.Value)
-		if n.Kind != yaml.ScalarNode || err != nil || v < least || v > most {
+		v, err := yamldoc.Scalar(n)
+		i, ok := v.(int64)
+		if err != nil || !ok || i < int64(least) || i > int64(most) {
 			return wrong(n, "want a whole number from %d to %d", least, most)
 		}
-		*into = v
+		*into = int(i)
 		return nil
 	}
 }
