@@ -1,15 +1,12 @@
 package flow
 
 import (
-	"bytes"
-	"errors"
 	"path"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -147,7 +144,9 @@ func checkSchemas(d *draft) {
 			case reported[key] || !open && !bad || open && (a.open || a.vague || r.schema.work > maxWork):
 				continue
 			case bad:
-				d.report(at, codeOneOfStatus, "$status must be fixed to text")
+				value, where := r.schema.badStatus(a)
+				d.report(d.child(r.schemaNode, where), codeOneOfStatus, "%s cannot be a $status of role %s: write a text "+
+					"that is not empty, such as done", brief(value), r.name)
 			case a.branch != nil:
 				d.report(at, codeOneOfStatus, "this variant of role %s does not fix $status: add $status: {const: …}",
 					r.name)
@@ -157,35 +156,6 @@ func checkSchemas(d *draft) {
 			}
 			reported[key] = true
 		}
-	}
-}
-
-func (d *draft) badSchema(r *roleSite, err error) {
-	var invalid *jsonschema.SchemaValidationError
-	var ve *jsonschema.ValidationError
-	if errors.As(err, &invalid) && errors.As(invalid.Err, &ve) {
-		schema, _ := jsonschema.UnmarshalJSON(bytes.NewReader(d.def.Roles[r.name].Frontmatter))
-		seen := map[*yaml.Node]bool{}
-		walkCauses(ve, func(leaf *jsonschema.ValidationError) {
-			at := d.child(r.schemaNode, leaf.InstanceLocation)
-			if len(seen) < 8 && !seen[at] {
-				seen[at] = true
-				d.report(at, codeBadSchema, "the schema of role %s is not valid at %s", r.name, leaves(leaf, schema)[0])
-			}
-		})
-		return
-	}
-	msg := strings.ReplaceAll(err.Error(), schemaURL, "")
-	d.report(r.schemaNode, codeBadSchema, "the schema of role %s does not compile: %s", r.name, msg)
-}
-
-func walkCauses(e *jsonschema.ValidationError, f func(*jsonschema.ValidationError)) {
-	if len(e.Causes) == 0 {
-		f(e)
-		return
-	}
-	for _, c := range e.Causes {
-		walkCauses(c, f)
 	}
 }
 
@@ -334,9 +304,12 @@ func checkStatuses(d *draft) {
 			}
 		}
 		for _, rs := range n.routes {
-			if !open && rs.status != Suspend && !slices.Contains(want, rs.status) && !slices.Contains(may, rs.status) {
-				d.report(rs.key, codeExtraRoute, "role %s never returns %q; it has %s", r.name, rs.status,
-					strings.Join(unique(want, may), ", "))
+			if all := unique(want, may); !open && rs.status != Suspend && !slices.Contains(all, rs.status) {
+				has := strings.Join(all, ", ")
+				if has == "" {
+					has = "none, since its schema accepts no output"
+				}
+				d.report(rs.key, codeExtraRoute, "role %s never returns %q; it has %s", r.name, rs.status, has)
 			}
 		}
 	}

@@ -99,11 +99,11 @@ func TestChecks(t *testing.T) {
 		{"variant without status", 4, "  a: {frontmatter: {oneOf: [{properties: {$status: {const: ok}}}, " +
 			"{properties: {x: {}}}]}}", "4:67 ONEOF_STATUS"},
 		{"status no text", 4, "  a: {frontmatter: {oneOf: [{properties: {$status: {const: 1}}}]}}",
-			"4:29 ONEOF_STATUS"},
+			"4:60 ONEOF_STATUS"},
 		{"flat without status", 4, "  a: {frontmatter: {properties: {x: {}}}}", "4:7 ONEOF_STATUS warning"},
 		{"bad schema", 4, "  a: {frontmatter: {properties: {$status: {const: ok}, x: {type: strin}}}}",
 			"4:66 BAD_SCHEMA"},
-		{"schema elsewhere", 4, "  a: {frontmatter: {$ref: \"file:///etc/passwd\"}}", "4:20 BAD_SCHEMA"},
+		{"schema elsewhere", 4, "  a: {frontmatter: {$ref: \"file:///etc/passwd\"}}", "4:27 BAD_SCHEMA"},
 		{"reserved property", 4, "  a: {frontmatter: {properties: {$status: {const: ok}, _body: {}}}}",
 			"4:56 RESERVED_PROPERTY"},
 		{"no prompt", 6, "  $START: {new: {role: a}}", "6:17 PROMPT_MISSING"},

@@ -221,6 +221,8 @@ roles:
         p: {type: string, pattern: "^x", maxLength: 200}
         in: {type: object, properties: {list: {type: array, items: {type: string, minLength: 2}, minItems: 1}}}
         never: false
+        names: {propertyNames: {pattern: "^[a-z]+$"}, type: object}
+        nameless: {propertyNames: false}
       required: [$status]
 graph:
   $START: {new: {role: r, prompt: p}}
@@ -230,6 +232,8 @@ graph:
 	for _, tt := range []struct{ meta, want string }{
 		{`{"$status": ""}`, `/$status: ""; it must be "more" or "enough"`},
 		{`{"$status": "more", "n": "x"}`, `/n: "x"; it must be of type null or integer`},
+		{`{"$status": "more", "names": {"ok": 1, "A1": 2}}`, `key "A1"; it must match the pattern ^[a-z]+$`},
+		{`{"$status": "more", "nameless": {"a": 1}}`, `key "a" is not allowed`},
 		{`{"$status": "more", "n": 2}`, `/n: 2; minimum: got 2, want 3`},
 		{`{"$status": "more", "c": 1}`, `/c: 1; it must be {"a":1}`},
 		{`{"$status": "more", "c": {"a": [1, 2]}}`, `/c: {"a":[1,2]}; it must be {"a":1}`},

@@ -149,7 +149,7 @@ func TestReadPlanRefuses(t *testing.T) {
 		{"full access", planned(of(`, "access": "full"`), ""),
 			`/actions/0/access: "full" is neither read nor write`, 0},
 		{"a schema that is none", planned(of(`, "outputSchema": {"type": "nothing"}`), ""),
-			"/actions/0/outputSchema: ", 0},
+			"/actions/0/outputSchema: not valid at /type: \"nothing\"; it must be", 0},
 		{"a schema that refers elsewhere", planned(of(`, "outputSchema": {"$ref": "https://example.com/x"}`), ""),
 			"/actions/0/outputSchema: ", 0},
 		{"a schema that fits no worker's", planned(of(`, "outputSchema": {"$id": "flow:///frontmatter.json"}`), ""),

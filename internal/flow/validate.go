@@ -48,9 +48,13 @@ func compileSchema(data json.RawMessage) (*jsonschema.Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
 	if err := c.AddResource(schemaURL, doc); err != nil {
-		return nil, err
+		return nil, explainSchema(err, doc)
 	}
-	return c.Compile(schemaURL)
+	s, err := c.Compile(schemaURL)
+	if err != nil {
+		return nil, explainSchema(err, doc)
+	}
+	return s, nil
 }
 
 // Validate checks that meta is a valid output of role. A suspended step, {$status: "$SUSPEND",
@@ -109,10 +113,22 @@ func (d *Definition) Validate(role string, meta map[string]any) error {
 // keeps those of the variant that $status selects: errors of other variants do not help, nor do
 // properties that are only disallowed because no variant matches.
 func leaves(e *jsonschema.ValidationError, doc any) []string {
-	if len(e.Causes) == 0 {
-		return []string{"/" + strings.Join(e.InstanceLocation, "/") + ": " + misfit(e, doc)}
-	}
+	at := "/" + strings.Join(e.InstanceLocation, "/")
 	var out []string
+	if k, ok := e.ErrorKind.(*kind.PropertyNames); ok { // the place is not reliable: the validator overwrites it
+		for _, c := range e.Causes {
+			for _, line := range leaves(c, k.Property) {
+				out = append(out, "key "+strings.TrimPrefix(line, "/: "))
+			}
+		}
+		if len(out) == 0 {
+			out = []string{"key " + brief(k.Property) + " is not allowed"}
+		}
+		return out
+	}
+	if len(e.Causes) == 0 {
+		return []string{at + ": " + misfit(e, doc)}
+	}
 	if choice(e) {
 		for _, c := range e.Causes {
 			if !wrongStatus(c) {
@@ -166,6 +182,9 @@ func misfit(e *jsonschema.ValidationError, doc any) string {
 	case *kind.Pattern:
 		return fmt.Sprintf("%s; it must match the pattern %s", got, what.Want)
 	case *kind.Format:
+		if pattern, ok := what.Got.(string); ok && what.Want == "regex" {
+			return got + "; " + badPattern(pattern)
+		}
 		return fmt.Sprintf("%s; it must be a valid %s", got, what.Want)
 	}
 	_, msg, ok := strings.Cut(e.Error(), "': ")
