@@ -56,7 +56,7 @@ Below the list are the commands that answer what needs you.`,
 		Args: atMost(1, "one text to search titles for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			err := cmp.Or(oneOf("state", strings.ReplaceAll(f.Word, " ", "-"), taskStandings...), notNegative(f.Limit))
+			err := cmp.Or(oneOf("state", strings.ReplaceAll(f.Word, " ", "-"), taskStandings...), notNegative("limit", f.Limit))
 			if err != nil {
 				return err
 			}

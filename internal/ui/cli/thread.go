@@ -39,7 +39,8 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			err := cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...), notNegative(f.Limit))
+			err := cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...),
+				notNegative("limit", f.Limit))
 			if err != nil {
 				return err
 			}
@@ -173,7 +174,8 @@ position to continue from, empty at the beginning of the task.`,
 			if followOn && (before != 0 || limit != 0) {
 				return usagef("--follow cannot be used with --before or -n")
 			}
-			if err := notNegative(limit); err != nil {
+			if err := cmp.Or(notNegative("limit", limit), notNegative("before", before),
+				notNegative("after", after)); err != nil {
 				return err
 			}
 			w, row, err := a.openThread(ctx, newest(args))

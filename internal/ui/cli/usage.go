@@ -126,10 +126,10 @@ func oneOf(flag, value string, values ...string) error {
 	return usagef("invalid value %q for --%s: use %s%s", safe(value), flag, either(values), like)
 }
 
-// notNegative refuses a negative value of -n.
-func notNegative(n int) error {
+// notNegative refuses a negative value of a flag.
+func notNegative[N int | int64](flag string, n N) error {
 	if n < 0 {
-		return usagef("invalid value %d for --limit: want 0 or more", n)
+		return usagef("invalid value %d for --%s: want 0 or more", n, flag)
 	}
 	return nil
 }

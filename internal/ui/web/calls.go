@@ -1,6 +1,7 @@
 package web
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -52,11 +53,9 @@ func (s *Server) calls(r *http.Request) (*view.Calls, dag.Hash, error) {
 	if err != nil {
 		return nil, h, err
 	}
-	one := 0
-	if n := r.URL.Query().Get("call"); n != "" {
-		if one, err = strconv.Atoi(n); err != nil || one < 1 {
-			return nil, h, badRequest("call is a number from 1, not %q", n)
-		}
+	one, err := number(r, "call", 0, 1, math.MaxInt32)
+	if err != nil {
+		return nil, h, err
 	}
 	v, err := s.views.Calls(r.Context(), h, h.String(), one)
 	return v, h, err

@@ -89,7 +89,7 @@ func (s *Server) from(r *http.Request) (int64, error) {
 	}
 	pos, err := strconv.ParseInt(said, 10, 64)
 	if err != nil || pos < 0 {
-		return 0, badRequest("a position is a number, not %q", said)
+		return 0, badRequest("a position is a number from 0, not %q", said)
 	}
 	return min(pos, now), nil
 }

@@ -15,7 +15,7 @@ var (
 	titleField  = field{Name: "q", Type: "string", About: "only tasks whose title has this"}
 	beforeField = field{Name: "before", Type: "string",
 		About: "only tasks older than this one: the next value of a response"}
-	manyField  = field{Name: "n", Type: "integer", About: "at most this many, up to 1000; 100 by default"}
+	manyField  = field{Name: "n", Type: "integer", About: "at most this many, from 1 to 1000; 100 by default"}
 	afterField = field{Name: "after", Type: "string", About: "an older name of before"}
 	limitField = field{Name: "limit", Type: "integer", About: "at most this many"}
 	nameField  = field{Name: "name", Type: "string", About: "what to call it"}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"html/template"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,13 +52,12 @@ func taskFilter(r *http.Request) (f view.TaskFilter, err error) {
 			return f, badRequest("%v", err)
 		}
 	}
-	if f.Limit, err = number(r, "limit", shownTasks, 1, math.MaxInt32); err != nil {
+	if f.Limit, err = number(r, "limit", shownTasks, 1, maxTasks); err != nil {
 		return f, err
 	}
-	if f.Limit, err = number(r, "n", f.Limit, 1, math.MaxInt32); err != nil {
+	if f.Limit, err = number(r, "n", f.Limit, 1, maxTasks); err != nil {
 		return f, err
 	}
-	f.Limit = min(f.Limit, maxTasks)
 	f.All, err = boolParam(r, "all")
 	return f, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -80,11 +81,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 // window returns the number of the first step to show, and of the first steps of the pages before and
 // after, 0 for none.
 func window(r *http.Request, steps int) (from, older, newer int, err error) {
-	from = max(1, steps-shownSteps+1)
-	if said := r.URL.Query().Get("from"); said != "" {
-		if from, err = strconv.Atoi(said); err != nil || from < 1 {
-			return 0, 0, 0, badRequest("a step is a number from 1, not %q", said)
-		}
+	if from, err = number(r, "from", max(1, steps-shownSteps+1), 1, math.MaxInt32); err != nil {
+		return 0, 0, 0, err
 	}
 	if from > 1 {
 		older = max(1, min(from, steps+1)-shownSteps)
@@ -176,10 +174,11 @@ func (s *Server) breadcrumb(ctx context.Context, row store.Thread) ([]crumb, err
 
 // number parses a query parameter as a number from least to most. It returns fallback if there is none.
 func number(r *http.Request, name string, fallback, least, most int) (int, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
+	q := r.URL.Query()
+	if !q.Has(name) {
 		return fallback, nil
 	}
+	text := q.Get(name)
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least || n > most {
 		return 0, badRequest("%s is a number from %d to %d, not %q", name, least, most, text)
