@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,13 +39,16 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		}
 		p.Slot = slot
 		out, fail, err := e.attempt(ctx, c, p)
-		slot.Release()
 		if err == nil {
 			err = e.readOptions(context.WithoutCancel(ctx), c)
 		}
 		asked = asked || p.Asked()
-		if err == nil && fail == nil {
+		done := err == nil && fail == nil
+		if done {
 			row, err = e.step(ctx, c, p, out)
+		}
+		slot.Release() // what the attempt used is in the record, where the next one reads it
+		if done {
 			if asked && err == nil && row.Head != from { // the step was made without these answers
 				err = e.attempts.Withdraw(context.WithoutCancel(ctx), row, from)
 			}
@@ -61,7 +65,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
-			if _, err := e.recount(context.WithoutCancel(ctx), c.Row); err != nil {
+			if err := e.bound(context.WithoutCancel(ctx), c); err != nil {
 				return c.Row, err
 			}
 			if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
@@ -116,21 +120,11 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 			}
 		}
 	}
-	counts, err := e.recount(context.WithoutCancel(ctx), c.Row)
-	if err != nil {
+	if err := e.bound(context.WithoutCancel(ctx), c); err != nil {
 		return nil, c.Row, err
 	}
-	c.counts = counts
 	now := e.now()
-	why := outOfRounds(c)
-	switch {
-	case why != nil:
-	case e.cfg.Shared && c.next != nil: // the record already counts it
-		why = c.account.exhausted(now)
-	default:
-		why = c.account.take(now)
-	}
-	if why != nil {
+	if why := cmp.Or(outOfRounds(c), c.account.exhausted(now)); why != nil {
 		if err := e.dropNext(context.WithoutCancel(ctx), c); err != nil {
 			return nil, store.Thread{}, err
 		}
@@ -140,23 +134,18 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	p := c.next
 	c.next = nil
 	if p != nil {
-		c.account.settle(now)
 		p.Row.StartedAt = now
 		return p, c.Row, nil
 	}
 	if ctx.Err() != nil {
-		c.account.giveBack(now)
 		row, err := e.stopped(ctx, c)
 		return nil, row, err
 	}
-	p, err = e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note)
+	p, err := e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note)
 	begun := false
 	if err == nil {
 		p.Row.StartedAt = now
 		begun, err = e.begin(ctx, c, p)
-	}
-	if !begun {
-		c.account.giveBack(now)
 	}
 	switch {
 	case errors.Is(err, dag.ErrTooLarge): // what agents say is in the prompt
@@ -190,9 +179,6 @@ func outOfRounds(c *threadState) *store.Reason {
 // begin commits batch A. It reports false when the thread has moved or is no longer wanted; the caller then
 // returns the row, and is called again.
 func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared) (bool, error) {
-	if e.cfg.Shared { // from then on the record counts it
-		c.account.settle(p.Row.StartedAt)
-	}
 	wanted := c.Row.Wanted
 	begun, err := e.advance(context.WithoutCancel(ctx), c, func(row store.Thread) (*threadState, store.Batch, error) {
 		if row.Wanted != wanted {
@@ -205,7 +191,7 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		}
 		attempts, events := p.Begun(row)
 		batch.Attempts, batch.Events = attempts, append(batch.Events, events...)
-		e.counted(c, &batch)
+		c.account.counted(row.Task, &batch)
 		if err := e.useConsent(context.WithoutCancel(ctx), c, &batch); err != nil {
 			return nil, batch, err
 		}
@@ -214,7 +200,7 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		return next, batch, nil
 	})
 	if !begun {
-		if e.others(context.WithoutCancel(ctx), c) { // the batch is not at fault
+		if e.outdated(context.WithoutCancel(ctx), c.Row.Task, c.account) { // the batch is not at fault
 			e.conflicts.forget(c.Row.ID)
 		}
 		e.forget(c.Row.ID)
@@ -223,11 +209,10 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		}
 		return false, err
 	}
-	c.account.settle(p.Row.StartedAt)
 	return true, nil
 }
 
-// attempt runs a prepared attempt, and counts what it used.
+// attempt runs a prepared attempt.
 func (e *Engine) attempt(ctx context.Context, c *threadState, p *attempt.Prepared) (*attempt.Outcome, *agent.Failure,
 	error) {
 	p.Left = c.account.left(e.now())
@@ -240,7 +225,5 @@ func (e *Engine) attempt(ctx context.Context, c *threadState, p *attempt.Prepare
 	}
 	log.Info("attempt ended", "status", p.Row.Status, "failure", kind, "ms", p.Row.EndedAt-p.Row.StartedAt,
 		"tokens", p.Row.Usage.InputTokens+p.Row.Usage.OutputTokens)
-	c.account.spent(p.Row, c.purse)
-	c.purse = nil
 	return out, fail, err
 }

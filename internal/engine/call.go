@@ -44,7 +44,7 @@ func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Positio
 // returns the caller's events.
 func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
 	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
-	if _, err := e.recount(ctx, c.Row); err != nil {
+	if err := e.bound(ctx, c); err != nil {
 		return store.Thread{}, err
 	}
 	if why := cmp.Or(outOfRounds(c), c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {
@@ -101,9 +101,6 @@ func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (calle
 // returned commits the caller's step once its child has ended, or blocks the caller when the child did
 // not complete and the flow has no route for that.
 func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.Thread, error) {
-	if _, err := e.recount(ctx, c.Row); err != nil {
-		return store.Thread{}, err
-	}
 	draft, status, err := e.returnedStep(ctx, c, w)
 	if err != nil {
 		return store.Thread{}, err
@@ -142,12 +139,9 @@ func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (dr
 		Detail: thread.NewDetail(child.CreatedAt, child.EndedAt),
 	}
 	draft.Detail.Agent = w.Flow
-	for i := 1; i <= w.n; i++ { // the earlier ones did not complete, but had a cost too
-		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, w.Role, i))
-		if err != nil {
-			return draft, "", err
-		}
-		draft.Detail.Usage = draft.Detail.Usage.Add(used)
+	// The earlier tries did not complete, but had a cost too.
+	if draft.Detail.Usage, err = e.usage(ctx, c.Row.Task, c.tries(w.Role, w.n)); err != nil {
+		return draft, "", err
 	}
 	var last *thread.State
 	for s, err := range e.cfg.Reader.Walk(ctx, child.Head) {

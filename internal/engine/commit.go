@@ -79,12 +79,11 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 	if e.draining.Load() || e.cfg.Player != nil { // a replay may do something else first
 		return
 	}
-	if next.Row.Wanted != "" || e.cfg.Shared && next.account.limited(limitsAttempts) {
-		return // an attempt that others begin would make this commit fail
+	if next.Row.Wanted != "" || next.account.limited(limitsAny) {
+		return // what is left is read first
 	}
 	d, ok := next.Next().(flow.Run)
-	if !ok || outOfRounds(next) != nil || next.account.exhausted(e.now()) != nil ||
-		!attempt.Repeatable(next.Def.Roles[d.Role]) {
+	if !ok || outOfRounds(next) != nil || !attempt.Repeatable(next.Def.Roles[d.Role]) {
 		return
 	}
 	if needs, err := e.needsSummary(ctx, next, d.Role); err != nil || needs {

@@ -164,23 +164,9 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 // compact has an agent write a summary, and commits it as a step.
 func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) (store.Thread, error) {
 	keep := context.WithoutCancel(ctx)
-	if _, err := e.recount(keep, c.Row); err != nil {
-		return store.Thread{}, err
-	}
-	now := e.now()
-	if why := c.account.take(now); why != nil {
-		return store.Thread{}, &agent.Failure{Kind: agent.Limit, Message: why.Message, Final: true}
-	}
-	p, err := e.attempts.PrepareSummary(keep, &c.Thread, w)
+	p, err := e.beginSummary(keep, c, w)
 	if err != nil {
 		return store.Thread{}, err
-	}
-	p.Row.StartedAt = now
-	c.account.settle(now)
-	attempts, events := p.Begun(c.Row)
-	err = e.cfg.Store.Commit(keep, store.Batch{Objects: p.Objects, Attempts: attempts, Events: events})
-	if err != nil {
-		return store.Thread{}, fmt.Errorf("compact thread %s: %w", c.Row.ID, err)
 	}
 	c.Attempts, c.Asked = p.Row.N, p.Prompt
 	out, fail, err := e.attempt(ctx, c, p)
@@ -194,6 +180,34 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 		return c.Row, err
 	}
 	return e.step(ctx, c, p, out)
+}
+
+// beginSummary commits batch A of an attempt at a summary.
+func (e *Engine) beginSummary(ctx context.Context, c *threadState, w attempt.Worker) (*attempt.Prepared, error) {
+	for {
+		if err := e.bound(ctx, c); err != nil {
+			return nil, err
+		}
+		now := e.now()
+		if why := c.account.exhausted(now); why != nil {
+			return nil, &agent.Failure{Kind: agent.Limit, Message: why.Message, Final: true}
+		}
+		p, err := e.attempts.PrepareSummary(ctx, &c.Thread, w)
+		if err != nil {
+			return nil, err
+		}
+		p.Row.StartedAt = now
+		batch := store.Batch{Objects: p.Objects}
+		batch.Attempts, batch.Events = p.Begun(c.Row)
+		c.account.counted(c.Row.Task, &batch)
+		err = e.cfg.Store.Commit(ctx, batch)
+		if err == nil {
+			return p, nil
+		}
+		if !errors.Is(err, store.ErrConflict) || !e.outdated(ctx, c.Row.Task, c.account) {
+			return nil, fmt.Errorf("compact thread %s: %w", c.Row.ID, err)
+		}
+	}
 }
 
 // needsSummary reports whether the next prompt for role should begin with a summary. The agent must be able to write

@@ -90,7 +90,6 @@ type Engine struct {
 	attempts *attempt.Runner
 	record   *record.Reader
 
-	ledger    ledger
 	conflicts conflicts
 	work      *workload
 	slots     slots
@@ -129,7 +128,7 @@ func New(cfg Config) *Engine {
 		owned:  make(map[string]bool), clean: make(map[string]bool),
 		ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
-		ledger: ledger{accounts: make(map[string]*account)}, conflicts: conflicts{seen: make(map[string]conflict)},
+		conflicts: conflicts{seen: make(map[string]conflict)},
 	}
 	e.record.AsRecorded = cfg.Player != nil
 	e.slots = slots{engine: e, tasks: make(map[string]*taskSlots), writers: make(map[string]*treeLock)}

@@ -73,18 +73,14 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.
 			follow, between = &f.threads[i], own
 		}
 	}
-	if _, err := e.recount(ctx, c.Row); err != nil {
-		return thread.Change{}, nil, err
-	}
+	var paths []string // with those that they continue
 	for _, p := range f.threads {
-		if follow != nil && p.ID == follow.ID {
-			continue // its steps have the same text
+		if follow == nil || p.ID != follow.ID { // its steps have the same text
+			paths = append(paths, c.tries(p.Path.ID, p.Path.N)...)
 		}
-		used, err := e.pathUsage(ctx, c, p)
-		if err != nil {
-			return thread.Change{}, nil, err
-		}
-		draft.Usage = draft.Usage.Add(used)
+	}
+	if draft.Usage, err = e.usage(ctx, c.Row.Task, paths); err != nil {
+		return thread.Change{}, nil, err
 	}
 	row := c.Row
 	row.Status, row.Reason, row.Decision, row.InFlight = store.Running, nil, nil, ""
@@ -124,19 +120,6 @@ func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Me
 
 // joinPin is the name of the pin on what is staged for a thread's join, until the join is committed.
 func joinPin(row store.Thread) string { return row.ID + ".join" }
-
-// pathUsage returns the usage of a path, of the threads it continues, and of all that they called.
-func (e *Engine) pathUsage(ctx context.Context, c *threadState, p store.Thread) (store.Usage, error) {
-	var all store.Usage
-	for n := 1; n <= p.Path.N; n++ {
-		used, err := e.usage(ctx, thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, p.Path.ID, n))
-		if err != nil {
-			return all, fmt.Errorf("read path %s: %w", p.ID, err)
-		}
-		all = all.Add(used)
-	}
-	return all, nil
-}
 
 // blockAtJoin blocks a thread whose flow has no route for the outcome of its join.
 func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {

@@ -50,8 +50,13 @@ func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over recor
 	}
 	for _, t := range batch.Threads {
 		e.forget(t.Row.ID)
+		limits, err := e.limitsOf(ctx, t.Row)
+		if err != nil {
+			return fmt.Errorf("read the limits of thread %s: %w", t.Row.ID, err)
+		}
+		e.slots.limit(t.Row.ID, limits.MaxConcurrent)
 	}
-	return e.applyLimits(ctx, batch.Threads)
+	return nil
 }
 
 // readOptions takes over options that were given to the thread while it was driven. Commits of its row do not

@@ -2,81 +2,87 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A purse is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit,
-// since its usage is known only once it is answered. Several concurrent requests cannot each exceed it: if
-// what they have reserved may reach the limit, the next one waits for them.
+// A purse is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit, since
+// its usage is known only once it is answered. Several concurrent requests cannot each exceed it: if what they have
+// reserved may reach the limit, the next one waits for them.
 type purse struct {
-	account *account
-	now     func() int64
-	spent   store.Usage // guarded by the ledger
+	engine  *Engine
+	row     store.Thread
+	attempt string
+	limited atomic.Bool // tokens or cost were limited when something was last reserved
 }
+
+const (
+	// spentEvery is how often a request that waits for others looks what they have used: that sends no event.
+	spentEvery = 250 * time.Millisecond
+	// spendPatience is how long counting what a request used may take.
+	spendPatience = 30 * time.Second
+)
 
 // Reserve reserves u, or returns the limit that is used up.
 func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, error) {
-	l := p.account.ledger
 	for {
-		l.mu.Lock()
-		why := p.account.exceeded(p.now(), true)
-		wait := why == nil && p.account.crowded(u)
-		if why == nil && !wait {
-			p.account.hold(u)
+		a, err := p.engine.account(ctx, p.row)
+		if err != nil {
+			return nil, err
 		}
-		if wait && l.spent == nil {
-			l.spent = make(chan struct{})
+		if p.limited.Store(a.limited(limitsUsage)); !p.limited.Load() {
+			return nil, nil
 		}
-		spent := l.spent
-		l.mu.Unlock()
-		if !wait {
+		if why := a.exceeded(p.engine.now(), true); why != nil {
 			return why, nil
 		}
-		select {
-		case <-spent:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if a.crowded(u) {
+			select {
+			case <-time.After(spentEvery):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			continue
+		}
+		reserved := store.Count{Task: p.row.Task, Name: reservedCount, Add: 1, Most: a.counts[reservedCount] + 1}
+		err = p.engine.cfg.Store.Commit(ctx, store.Batch{Counts: append(p.counts(heldTokensOf, heldCostOf, 1, u), reserved)})
+		if !errors.Is(err, store.ErrConflict) {
+			return nil, err
 		}
 	}
 }
 
-// Spend replaces the amount reserved for a request by the usage of that request.
+// Spend replaces the amount reserved for a request by the usage of that request. If the record is unavailable for
+// long, the attempt is lost, and the usage in its row counts.
 func (p *purse) Spend(reserved, used store.Usage) {
-	l := p.account.ledger
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	p.account.hold(negative(reserved))
-	p.spent = p.spent.Add(used)
-	for a := p.account; a != nil; a = a.above {
-		a.open = a.open.Add(used)
+	if !p.limited.Load() {
+		return
 	}
-	l.tell()
-}
-
-// close takes back what the attempt spent, since its usage is counted as a whole once it has ended. The
-// ledger's mutex is held.
-func (p *purse) close() {
-	for a := p.account; a != nil; a = a.above {
-		a.open = a.open.Add(negative(p.spent))
-	}
-	p.spent = store.Usage{}
-	p.account.ledger.tell()
-}
-
-// tell wakes all who wait for a change in what is spent.
-func (l *ledger) tell() {
-	if l.spent != nil {
-		close(l.spent)
-		l.spent = nil
+	ctx, cancel := context.WithTimeout(context.Background(), spendPatience)
+	defer cancel()
+	err := p.engine.cfg.Store.Commit(ctx, store.Batch{Counts: append(p.counts(heldTokensOf, heldCostOf, -1, reserved),
+		p.counts(tokensOf, costOf, 1, used)...)})
+	if err != nil {
+		p.engine.cfg.Log.Warn("count what was used", "attempt", p.attempt, "error", err)
 	}
 }
 
-// hold reserves u in the account and in those above it.
-func (a *account) hold(u store.Usage) {
-	for ; a != nil; a = a.above {
-		a.held = a.held.Add(u)
+// counts returns the changes that add u, times a sign, to two counts of the attempt.
+func (p *purse) counts(tokens, cost string, sign int64, u store.Usage) (changes []store.Count) {
+	for _, c := range []store.Count{
+		{Name: tokens, Add: sign * u.Tokens()},
+		{Name: cost, Add: sign * u.CostMicroUSD},
+	} {
+		if c.Add != 0 {
+			c.Task, c.Name, c.Most = p.row.Task, c.Name+p.attempt, math.MaxInt64
+			changes = append(changes, c)
+		}
 	}
+	return changes
 }
 
 // crowded reports whether requests under way may leave less than u.
@@ -90,11 +96,4 @@ func (a *account) crowded(u store.Usage) bool {
 		}
 	}
 	return false
-}
-
-func negative(u store.Usage) store.Usage {
-	return store.Usage{
-		InputTokens: -u.InputTokens, CachedInputTokens: -u.CachedInputTokens, OutputTokens: -u.OutputTokens,
-		ReasoningTokens: -u.ReasoningTokens, CostMicroUSD: -u.CostMicroUSD,
-	}
 }

@@ -65,11 +65,6 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 			if err != nil {
 				return
 			}
-			if n.state != nil {
-				if err = e.bound(ctx, n.state); err != nil {
-					return
-				}
-			}
 			if err = act(ctx, n); errors.Is(err, store.ErrConflict) {
 				err = nil // it has moved, and the next pass looks at it
 			}
@@ -131,7 +126,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		row.Status == store.Blocked && row.Reason != nil && row.Reason.Kind != store.ReasonChild {
 		return n, nil // it waits for no other thread
 	}
-	c, now, err := e.stateAt(ctx, row.ID, row.Head)
+	c, now, err := e.load(ctx, row.ID, row.Head)
 	if err != nil {
 		return nil, err
 	}

@@ -14,47 +14,27 @@ import (
 // owns it, and rebuilds it from the record when the head has moved meanwhile.
 type threadState struct {
 	attempt.Thread
-	account   *account           // nil until something is spent, or may be: see bound
-	purse     *purse             // of the attempt under way
-	counts    map[string]int64   // of the task, when its usage was last read
+	account   *account           // as last read: see bound
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
 	noSummary bool               // an agent could not summarise the conversation
 	spawned   map[string]spawned // by path or role
 }
 
-// load returns the state of a thread at from, with what it may use. If the thread is elsewhere by now, load
-// returns only the row.
-func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
-	c, row, err := e.stateAt(ctx, id, from)
-	if err == nil && c != nil {
-		err = e.bound(ctx, c)
+// bound reads what a thread may use from now on.
+func (e *Engine) bound(ctx context.Context, c *threadState) error {
+	a, err := e.account(ctx, c.Row)
+	if err != nil {
+		return err
 	}
-	return c, row, err
-}
-
-// bound reads what a thread may use. The first call for a task reads the whole task.
-func (e *Engine) bound(ctx context.Context, c *threadState) (err error) {
-	if c.Budget != nil {
-		return nil
-	}
-	if c.account == nil {
-		if c.account, err = e.account(ctx, c.Row); err != nil {
-			return err
-		}
-	}
-	c.Budget = func() attempt.Budget { return c.account.budget(e.now()) }
-	c.Purse = func(id string) attempt.Purse {
-		if e.cfg.Shared {
-			return &sharedPurse{engine: e, account: c.account, row: c.Row, attempt: id}
-		}
-		c.purse = &purse{account: c.account, now: e.now}
-		return c.purse
-	}
+	c.account = a
+	c.Budget = func() attempt.Budget { return a.budget(e.now()) }
+	row := c.Row
+	c.Purse = func(id string) attempt.Purse { return &purse{engine: e, row: row, attempt: id} }
 	return nil
 }
 
-// stateAt is load without what the thread may use.
-func (e *Engine) stateAt(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
+// load returns the state of a thread at from. If the thread is elsewhere by now, load returns only the row.
+func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
 	e.mu.Lock()
 	c := e.states[id]
 	e.mu.Unlock()
@@ -103,8 +83,7 @@ func (e *Engine) seedPath(c *threadState, path store.Thread) {
 	if record.Action(path) != "" {
 		return // it runs another definition
 	}
-	n := threadState{Thread: c.Branch(path), account: c.account, noSummary: c.noSummary}
-	n.Budget, n.Purse = nil, nil // the path has its own: see bound
+	n := threadState{Thread: c.Branch(path), noSummary: c.noSummary}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.seeds[path.ID] = &n

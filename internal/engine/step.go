@@ -104,9 +104,7 @@ func (e *Engine) dropNext(ctx context.Context, c *threadState) error {
 	if p == nil {
 		return nil
 	}
-	err := e.attempts.Drop(ctx, &c.Thread, p)
-	c.account.spent(p.Row, nil)
-	return err
+	return e.attempts.Drop(ctx, &c.Thread, p)
 }
 
 // blockAt blocks a thread at a head, unless it has moved on.

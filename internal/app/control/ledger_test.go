@@ -2,7 +2,6 @@ package control
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,25 +166,35 @@ func TestLimitsHoldAfterTheWaitForASlot(t *testing.T) {
 // An attempt that was recorded along with the step before it, but may not begin because
 // a limit has been reached since, has ended too.
 func TestALimitEndsWhatHasNotBegun(t *testing.T) {
-	agents := surveyAgents()
-	rode, dbDone := make(chan struct{}), make(chan struct{})
-	h := newHouse(t, agents)
+	h := newHouse(t, surveyAgents())
 	inner := h.store
-	var ride, ends sync.Once
+	limits := 0
 	h.store = noticed{Store: inner, before: func(b store.Batch) {
 		for _, a := range b.Attempts {
-			if a.Row.Role == "more" && a.From == "" {
-				ride.Do(func() { close(rode) })
-				<-dbDone
+			if a.Row.Role != "more" || a.From != "" {
+				continue
 			}
-			if a.Row.Role == "db" && a.Row.Status == store.AttemptDone {
-				ends.Do(func() { close(dbDone) })
+			if limits++; limits > 1 {
+				return
+			}
+			path, err := inner.Thread(t.Context(), a.Row.Thread)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			root, err := inner.Thread(t.Context(), path.Root)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			next := root // a person limits the task
+			next.Options = []byte(`{"limits":{"maxTokens":1}}`)
+			if err := inner.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: next, From: root.State()}}}); err != nil {
+				t.Error(err)
 			}
 		}
 	}}
-	agents["db"], agents["ui"] = after(rode, agents["db"]), after(dbDone, agents["ui"])
-	// plan and api use 24 tokens, db makes it 36.
-	row := h.run(limited(survey, "maxTokens: 30"))
+	row := h.run(survey)
 	wantStatus(t, row, store.Blocked, "child")
 	a := h.below(row)["a"]
 	wantStatus(t, a, store.Blocked, "limit")

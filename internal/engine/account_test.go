@@ -152,6 +152,9 @@ func TestPursesOfSharedTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, _, err := e.load(ctx, row.ID, row.Head)
+		if err == nil {
+			err = e.bound(ctx, c)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,11 +189,11 @@ func TestPursesOfSharedTask(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := engines[0].recount(ctx, row); err != nil {
+	a, err := engines[0].account(ctx, row)
+	if err != nil {
 		t.Fatal(err)
 	}
-	c, _, _ := engines[0].load(ctx, row.ID, row.Head)
-	if why := c.account.exhausted(10); why == nil || why.Limit != "tokens" {
+	if why := a.exhausted(10); why == nil || why.Limit != "tokens" {
 		t.Errorf("what a dead worker spent is forgotten: %+v", why)
 	}
 }
