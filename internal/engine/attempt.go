@@ -47,11 +47,11 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if done {
 			row, err = e.step(ctx, c, p, out)
 		}
-		slot.Release() // what the attempt used is in the record, where the next one reads it
+		slot.Release()                                       // what the attempt used is in the record, where the next one reads it
+		if done && asked && err == nil && row.Head != from { // the step was made without these answers
+			err = e.attempts.Withdraw(context.WithoutCancel(ctx), row, from)
+		}
 		if done {
-			if asked && err == nil && row.Head != from { // the step was made without these answers
-				err = e.attempts.Withdraw(context.WithoutCancel(ctx), row, from)
-			}
 			return row, err
 		}
 		if err != nil {
@@ -65,14 +65,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
-			if err := e.bound(context.WithoutCancel(ctx), c); err != nil {
-				return c.Row, err
-			}
-			if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
-				return e.block(ctx, c, *why) // our limit, not the vendor's
-			}
-			return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: fail.Message,
-				ResetAt: attempt.Millis(fail.ResetAt)})
+			return e.overLimit(ctx, c, p, fail)
 		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
 			corrections++
 			note = "Your last answer could not be used: " + fail.Message +
@@ -99,6 +92,18 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 			return c.Row, err // before it starts, the agent is told what people said meanwhile
 		}
 	}
+}
+
+// overLimit blocks a thread whose agent stopped at a limit: ours, or its vendor's.
+func (e *Engine) overLimit(ctx context.Context, c *threadState, p *attempt.Prepared, fail *agent.Failure) (store.Thread, error) {
+	if err := e.bound(context.WithoutCancel(ctx), c); err != nil {
+		return c.Row, err
+	}
+	if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
+		return e.block(ctx, c, *why)
+	}
+	return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: fail.Message,
+		ResetAt: attempt.Millis(fail.ResetAt)})
 }
 
 // nextAttempt returns the next attempt, under the current options and with its batch A committed. If there is none

@@ -33,8 +33,8 @@ func interrupted(ctx context.Context) bool {
 // the cause.
 func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	record := context.WithoutCancel(ctx)
-	held := &ownership{engine: e}
-	defer held.release()
+	owner := &ownership{engine: e}
+	defer owner.release()
 	row, err := e.cfg.Store.Thread(record, id)
 	if err != nil {
 		return row, fmt.Errorf("drive thread %s: %w", id, err)
@@ -43,24 +43,24 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		return row, nil
 	}
 	e.looks.Lock() // a look releases the thread soon, but until then it seems to have a driver
-	mine := held.take(id)
+	mine := owner.take(id)
 	e.looks.Unlock()
 	if !mine {
 		return row, nil
 	}
-	ctx, release, err := e.lease(ctx, id)
-	if release == nil || err != nil {
+	held, err := e.cfg.Claim.take(record, id)
+	if held == nil || err != nil {
 		return row, err
 	}
-	defer release()
-	record = context.WithoutCancel(ctx)
-	if e.cfg.Shared {
+	e, ctx, done := e.under(ctx, held)
+	defer done()
+	if !held.alone {
 		e.forget(id)
 	}
 	if row, err = e.cfg.Store.Thread(record, id); err != nil || row.Ended() {
 		return row, err
 	}
-	clean := e.isClean(row)
+	clean := e.isClean(row, held)
 	if !clean {
 		rows := []store.Thread{row}
 		if err := e.recover(record, rows); err != nil {
@@ -87,7 +87,9 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	for {
 		row = at.Thread
 		switch {
-		case row.Ended() || at.Waits || row.Wanted == store.WantCancel:
+		case row.Ended():
+			return row, e.withdrawAtEnd(record, row)
+		case at.Waits || row.Wanted == store.WantCancel:
 			return row, nil
 		case row.Status == store.Blocked:
 			return row, e.askLimit(record, row)
@@ -120,13 +122,13 @@ func (e *Engine) before(ctx context.Context, row store.Thread) (now store.Thread
 
 // isClean reports whether no attempt at a thread can be unfinished: the thread has not begun, or this engine
 // has looked and the thread has not been blocked since.
-func (e *Engine) isClean(row store.Thread) bool {
+func (e *Engine) isClean(row store.Thread, h *held) bool {
 	if row.Status == store.Pending && (row.Path == nil || row.Path.N < 2) {
 		return true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !e.cfg.Shared && e.clean[row.ID] && row.Status == store.Running && row.InFlight == ""
+	return h.alone && e.clean[row.ID] && row.Status == store.Running && row.InFlight == ""
 }
 
 // setClean records whether no attempt at a thread is unfinished. A thread that resumes after it was blocked

@@ -110,7 +110,7 @@ func townWith(t *testing.T, lines string, fault mem.Fault) *town {
 
 // shared returns the configuration of an engine whose threads others drive too.
 func shared(s Store, a agent.Agent) Config {
-	return Config{Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{}, Agents: doing(a), Shared: true,
+	return Config{Store: s, Reader: thread.NewReader(s), Desks: housetest.BareDesks{}, Agents: doing(a), Claim: ThreadClaim{s},
 		Backoff: time.Microsecond}
 }
 

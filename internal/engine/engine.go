@@ -75,9 +75,7 @@ type Config struct {
 	// Patience is how long an agent that waits for an answer is kept, if Wait is set; after that, the answer
 	// begins a new turn. Zero: forever.
 	Patience time.Duration
-	// Shared means that others drive threads of the same task, and each thread is driven under its own lease.
-	// Otherwise the caller holds the lease of the task.
-	Shared bool
+	Claim    Claim // the right to drive threads; nil: a TaskClaim
 	// Worker names this machine in the rows of threads whose trees are here, so that others leave them to it.
 	// "": it has no name.
 	Worker string
@@ -88,8 +86,13 @@ type Engine struct {
 	cfg      Config
 	gates    *gate.Service
 	attempts *attempt.Runner
-	record   *record.Reader
+	*memory
+}
 
+// memory is what the calls of an engine share.
+type memory struct {
+	record    *record.Reader
+	counts    Store // what was used is counted whoever drives the thread by now
 	conflicts conflicts
 	work      *workload
 	slots     slots
@@ -119,24 +122,30 @@ func New(cfg Config) *Engine {
 	if cfg.Trees == nil {
 		cfg.Trees = worktree.New(worktree.Config{Store: cfg.Store, Reader: cfg.Reader})
 	}
-	if cfg.Shared {
-		cfg.Store = fenced{cfg.Store}
+	if cfg.Claim == nil {
+		cfg.Claim = TaskClaim{}
 	}
-	e := &Engine{
-		cfg: cfg, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), work: newWorkload(),
-		record: record.New(cfg.Reader, cfg.Store),
-		owned:  make(map[string]bool), clean: make(map[string]bool),
+	e := &Engine{cfg: cfg, memory: &memory{
+		record: record.New(cfg.Reader, cfg.Store), counts: cfg.Store, work: newWorkload(),
+		owned: make(map[string]bool), clean: make(map[string]bool),
 		ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
 		conflicts: conflicts{seen: make(map[string]conflict)},
-	}
+	}}
 	e.record.AsRecorded = cfg.Player != nil
 	e.slots = slots{engine: e, tasks: make(map[string]*taskSlots), writers: make(map[string]*treeLock)}
-	e.attempts = attempt.New(attempt.Config{
-		Store: cfg.Store, Record: e.record, Gates: e.gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
+	return e.with(cfg.Store)
+}
+
+// with returns the engine with another store, to which all of its parts commit.
+func (e *Engine) with(s Store) *Engine {
+	cfg := e.cfg
+	cfg.Store = s
+	gates := gate.New(gate.Config{Store: s, Now: cfg.Now})
+	return &Engine{cfg: cfg, memory: e.memory, gates: gates, attempts: attempt.New(attempt.Config{
+		Store: s, Record: e.record, Gates: gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
 		Host: cfg.Host, Player: cfg.Player, Now: cfg.Now,
-	})
-	return e
+	})}
 }
 
 // Drain makes Drive return ErrInterrupted after the current step, so that another engine can continue.

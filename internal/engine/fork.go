@@ -222,9 +222,6 @@ func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]
 			if found[i] = known; !known.row.Ended() {
 				ids = append(ids, known.row.ID)
 			}
-			if !e.cfg.Shared { // nobody else makes another
-				continue
-			}
 		}
 		look = append(look, i)
 		ids = append(ids, id(i, found[i].n+1), id(i, found[i].n+2))

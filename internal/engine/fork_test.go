@@ -86,7 +86,7 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 				}
 			}
 		})
-	}}, Reader: thread.NewReader(s), Shared: true, Now: func() time.Time { return time.UnixMilli(1) }})
+	}}, Reader: thread.NewReader(s), Claim: ThreadClaim{s}, Now: func() time.Time { return time.UnixMilli(1) }})
 	if _, err := other.Reconcile(ctx, row.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +135,8 @@ func TestDriveWaitsForALook(t *testing.T) {
 		t.Fatalf("%d paths, %v", len(paths), err)
 	}
 	e := engine()
-	e.cfg.Shared = true
 	driven := make(chan error, 1)
-	e.cfg.Store = looked{e.cfg.Store, sync.OnceFunc(func() {
+	e.cfg.Claim = ThreadClaim{looked{s, sync.OnceFunc(func() {
 		go func() {
 			_, err := e.Drive(ctx, paths[0].ID)
 			driven <- err
@@ -147,7 +146,7 @@ func TestDriveWaitsForALook(t *testing.T) {
 			driven <- err
 		case <-time.After(200 * time.Millisecond):
 		}
-	})}
+	})}}
 	if _, err := e.Reconcile(ctx, row.ID); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -34,24 +33,22 @@ func (o *ownership) take(id string) bool {
 // free takes the threads that have not ended, and returns those that are not being driven.
 func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]bool, error) {
 	free := make(map[string]bool, len(rows))
-	var names []string // of leases
+	var ids []string
 	for _, row := range rows {
 		if !row.Ended() && o.take(row.ID) {
 			free[row.ID] = true
-			names = append(names, store.ThreadLease(row.ID))
+			ids = append(ids, row.ID)
 		}
 	}
-	if !o.engine.cfg.Shared || len(names) == 0 {
+	if len(ids) == 0 {
 		return free, nil
 	}
-	owners, err := o.engine.cfg.Store.Holders(ctx, names)
+	driven, err := o.engine.cfg.Claim.driven(ctx, ids)
 	if err != nil {
-		return nil, fmt.Errorf("look who drives threads: %w", err)
+		return nil, err
 	}
-	for id := range free {
-		if _, held := owners[store.ThreadLease(id)]; held {
-			delete(free, id)
-		}
+	for id := range driven {
+		delete(free, id)
 	}
 	return free, nil
 }

@@ -134,9 +134,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		n.row, n.driven = now, true // it has moved since the rows were read: an event follows
 		return n, nil
 	}
-	if e.cfg.Shared { // others may have decided meanwhile
-		c.Row = row
-	}
+	c.Row = row // others may have decided meanwhile
 	n.state = c
 	var below []store.Thread
 	switch d := c.Next().(type) {
@@ -294,16 +292,17 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 // cancelOne ends one thread as cancelled, along with an attempt left by an owner that died. It reports false if
 // someone has just begun to drive the thread.
 func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) {
-	if e.cfg.Shared && row.Status != store.Pending {
-		under, release, err := e.lease(ctx, row.ID)
-		if release == nil || err != nil {
+	if row.Status != store.Pending {
+		held, err := e.cfg.Claim.take(ctx, row.ID)
+		if held == nil || err != nil {
 			return false, err
 		}
-		defer release()
-		ctx = context.WithoutCancel(under)
-		if err := e.recover(ctx, []store.Thread{row}); err != nil {
+		under, _, done := e.under(ctx, held)
+		defer done()
+		if err := under.recover(ctx, []store.Thread{row}); err != nil {
 			return false, err
 		}
+		e = under
 	}
 	row, err := e.Cancel(ctx, row.ID)
 	if err == nil {

@@ -60,9 +60,6 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 		err = context.Cause(work)
 	}
 	root, readErr := e.cfg.Store.Thread(record, task)
-	if err == nil && readErr == nil && root.Ended() {
-		err = e.withdrawOf(record, root)
-	}
 	return root, errors.Join(err, readErr)
 }
 

@@ -83,15 +83,11 @@ func (t *taskSlots) wake() {
 	t.freed = make(chan struct{})
 }
 
-// leases returns the names of the leases of which each agent holds one where others drive threads of the task
-// too, or none if their number is not limited.
-func (t *taskSlots) leases() (names []string) {
+// limited returns how many agents may work at once; 0: any number.
+func (t *taskSlots) limited() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.most {
-		names = append(names, fmt.Sprintf("slot-%s-%d", t.root.ID, i+1))
-	}
-	return names
+	return t.most
 }
 
 // of returns the slots of a thread's task.
@@ -99,9 +95,6 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tasks[row.Root]
-	if t != nil && !s.engine.cfg.Shared { // others may have changed the limit
-		return t, nil
-	}
 	root, err := s.engine.cfg.Store.Thread(ctx, row.Root)
 	if err != nil {
 		return nil, err
@@ -202,31 +195,28 @@ func (s *slot) Pause() {
 		s.lease.Release()
 		s.lease = nil
 	}
-	if s.counted {
-		s.task.leave()
-		s.counted = false
-	}
 	if s.turn != nil {
 		s.turn.Release()
 		s.turn = nil
+	}
+	if s.counted { // the next one finds the turn free
+		s.task.leave()
+		s.counted = false
 	}
 }
 
 // Resume waits until the agent may continue.
 func (s *slot) Resume(ctx context.Context) error {
-	switch shared := s.engine.cfg.Shared; {
-	case s.task == nil:
-	case shared && s.turn == nil:
-		turn, err := s.ofTask(ctx, s.task.root)
-		if err != nil {
-			return err
-		}
-		s.turn = turn
-	case !shared && !s.counted:
+	if s.task != nil && !s.counted {
 		if err := s.task.enter(ctx); err != nil {
 			return err
 		}
 		s.counted = true
+		turn, err := s.ofTask(ctx, s.task)
+		if err != nil {
+			return err
+		}
+		s.turn = turn
 	}
 	if s.engine.cfg.Machine > 0 && s.lease == nil {
 		lease, err := s.onMachine(ctx)
@@ -263,29 +253,26 @@ func (s *slots) writer(tree string) *treeLock {
 // turnEvery is how often a process asks the store for a free slot of a task.
 const turnEvery = 250 * time.Millisecond
 
-// ofTask waits for one of the slots of a task that several hosts drive. It returns nil if their number is not limited,
-// which may change meanwhile.
-func (s *slots) ofTask(ctx context.Context, root store.Thread) (store.Lease, error) {
+// ofTask waits for a turn among all processes that drive a task. It returns nil if no others do, or their agents are
+// not limited, which may change meanwhile.
+func (s *slots) ofTask(ctx context.Context, t *taskSlots) (store.Lease, error) {
 	for {
-		t, err := s.of(context.WithoutCancel(ctx), root)
-		if err != nil {
-			return nil, err
-		}
-		names := t.leases()
-		if len(names) == 0 {
+		most := t.limited()
+		if most == 0 {
 			return nil, nil
 		}
-		for i, first := 0, rand.IntN(len(names)); i < len(names); i++ {
-			lease, err := s.engine.cfg.Store.Acquire(context.WithoutCancel(ctx), names[(first+i)%len(names)])
-			var held *store.HeldError
-			if !errors.As(err, &held) {
-				return lease, err
-			}
+		turn, err := s.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, most)
+		var held *store.HeldError
+		if !errors.As(err, &held) {
+			return turn, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(turnEvery):
+		}
+		if t, err = s.of(context.WithoutCancel(ctx), t.root); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -99,6 +99,14 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 		last.Role, standing.ID)}, nil
 }
 
+// withdrawAtEnd withdraws the open gates of a task that has ended, given one of its threads.
+func (e *Engine) withdrawAtEnd(ctx context.Context, row store.Thread) error {
+	if row.ID != row.Root {
+		return nil
+	}
+	return e.withdrawOf(ctx, row)
+}
+
 // withdrawOf withdraws the open gates of a thread that has ended.
 func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})

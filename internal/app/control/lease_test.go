@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/app/people/notes"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -146,4 +147,24 @@ func replaceOptions(t *testing.T, row store.Thread, on string) json.RawMessage {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// An answer in the notes of a task is refused once another process has the task's lease.
+func TestNotesUnderALease(t *testing.T) {
+	var said []string
+	h := newAsked(t, &said)
+	row := h.begin(h.soon(), asked)
+	wantStatus(t, h.drive(h.soon(), row.ID, Resume{}), store.Blocked, "gate")
+	h.jot("8080\n")
+	s := h.store.(*mem.Store)
+	lease, err := s.Acquire(t.Context(), row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.store = overtaken{s, s.Share(), row.ID}
+	c := h.soon().under(lease)
+	notes.Read(t.Context(), c.notesOf(row))
+	if g := h.gates(row.ID, 1)[0]; g.State != store.GateOpen {
+		t.Errorf("the question is %s", g.State)
+	}
 }

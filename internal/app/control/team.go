@@ -34,7 +34,7 @@ const teamPatience = 5 * time.Minute
 // machine at once; zero: as many as the person's settings allow.
 func (c *Controller) teamEngine(machine int) *engine.Engine {
 	cfg := c.engineConfig(true)
-	cfg.Shared, cfg.Patience = true, teamPatience
+	cfg.Claim, cfg.Patience = engine.ThreadClaim{Store: c.cfg.Store}, teamPatience
 	if machine > 0 {
 		cfg.Machine = machine
 	}

@@ -134,7 +134,7 @@ func (m *team) worker(name, dir string) *worker {
 	reader := thread.NewReader(w.store)
 	w.trees = worktree.New(worktree.Config{Store: w.store, Reader: reader, Place: w.place, Setup: m.setup})
 	w.engine = engine.New(engine.Config{
-		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees, Shared: true, Backoff: time.Microsecond,
+		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees, Claim: engine.ThreadClaim{Store: w.store}, Backoff: time.Microsecond,
 		Agents: m.cast(name), Host: attempt.Host{Name: name, Boot: "1"}, Worker: name,
 	})
 	return w

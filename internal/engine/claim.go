@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// A Claim is a right to drive threads: a [TaskClaim] or a [ThreadClaim].
+type Claim interface {
+	// take takes the right to drive a thread. It returns nil if another process has it.
+	take(ctx context.Context, thread string) (*held, error)
+
+	// driven returns which of the threads other processes drive.
+	driven(ctx context.Context, threads []string) (map[string]bool, error)
+
+	// turn takes one of so many turns that all processes which drive a task share. It returns nil if no others do, and a
+	// *store.HeldError if none is free.
+	turn(ctx context.Context, task string, most int) (store.Lease, error)
+}
+
+// A TaskClaim is the right to drive a whole task. The caller holds the task's lease, and the store that the engine has
+// is under it.
+type TaskClaim struct{}
+
+func (TaskClaim) take(context.Context, string) (*held, error) { return &held{alone: true}, nil }
+
+func (TaskClaim) driven(context.Context, []string) (map[string]bool, error) { return nil, nil }
+
+func (TaskClaim) turn(context.Context, string, int) (store.Lease, error) { return nil, nil }
+
+// A ThreadClaim is the right to drive any thread of a task that others drive too: each is driven under its own lease.
+type ThreadClaim struct{ Store store.Leases }
+
+func (c ThreadClaim) take(ctx context.Context, thread string) (*held, error) {
+	lease, err := c.Store.Acquire(ctx, store.ThreadLease(thread))
+	var other *store.HeldError
+	if errors.As(err, &other) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("drive thread %s: %w", thread, err)
+	}
+	return &held{lease: lease}, nil
+}
+
+func (c ThreadClaim) driven(ctx context.Context, threads []string) (map[string]bool, error) {
+	names := make([]string, len(threads))
+	for i, id := range threads {
+		names[i] = store.ThreadLease(id)
+	}
+	owners, err := c.Store.Holders(ctx, names)
+	if err != nil {
+		return nil, fmt.Errorf("look who drives threads: %w", err)
+	}
+	driven := make(map[string]bool, len(owners))
+	for i, id := range threads {
+		if _, ok := owners[names[i]]; ok {
+			driven[id] = true
+		}
+	}
+	return driven, nil
+}
+
+func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease store.Lease, err error) {
+	for i, first := 0, rand.IntN(most); i < most; i++ {
+		lease, err = c.Store.Acquire(ctx, fmt.Sprintf("slot-%s-%d", task, (first+i)%most+1))
+		var other *store.HeldError
+		if !errors.As(err, &other) {
+			return lease, err
+		}
+	}
+	return nil, err
+}
+
+// held is the right to drive one thread.
+type held struct {
+	lease store.Lease // of the thread; nil: the caller holds that of the task
+	alone bool        // nobody else drives the thread while the engine exists
+}
+
+// under returns the engine for work under a right to drive a thread, and the context for it, which ends when the right
+// is lost. What the engine commits then is refused once another process has the right. done gives it back.
+func (e *Engine) under(ctx context.Context, h *held) (held *Engine, work context.Context, done func()) {
+	if h.lease == nil {
+		return e, ctx, func() {}
+	}
+	work, end := WhileHeld(ctx, h.lease)
+	return e.with(fenced{e.cfg.Store, h.lease.Fence()}), work, func() {
+		end()
+		h.lease.Release()
+	}
+}
+
+// fenced is a store each of whose batches carries a fence.
+type fenced struct {
+	Store
+	fence store.Fence
+}
+
+func (f fenced) Commit(ctx context.Context, b store.Batch) error {
+	b.Under = append(slices.Clip(b.Under), f.fence)
+	return f.Store.Commit(ctx, b)
+}
+
+// errLost is the cause of a context whose lease was lost.
+var errLost = fmt.Errorf("%w: %w", ErrInterrupted, store.ErrFenced)
+
+// WhileHeld returns a context that ends with ctx, and with ErrInterrupted and store.ErrFenced as the cause when
+// the lease is lost: agents are stopped before another process can run them. done ends it.
+func WhileHeld(ctx context.Context, l store.Lease) (held context.Context, done func()) {
+	held, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-l.Lost():
+			cancel(errLost)
+		case <-held.Done():
+		}
+	}()
+	return held, func() { cancel(nil) }
+}
