@@ -53,7 +53,7 @@ func TestPaths(t *testing.T) {
 	if res := s.get("/tasks/" + row.ID + "/files/shared/reports/a.md"); res.code != http.StatusOK || res.body != "# A report" {
 		t.Fatalf("the report: %d %s", res.code, res.body)
 	}
-	for name, to := range map[string]string{"abs": filepath.Join(h.dir, "secret"), "up": "../../sys/secret", "beside": "../secret"} {
+	for name, to := range map[string]string{"abs": filepath.Join(h.dir, "secret"), "up": "../../secret", "beside": "../secret"} {
 		if err := os.Symlink(to, filepath.Join(reports, name)); err != nil {
 			t.Fatal(err)
 		}
