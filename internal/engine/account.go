@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -109,24 +110,61 @@ func (e *Engine) tally(ctx context.Context, id string, task store.TaskRows, acco
 	return nil
 }
 
-// usage returns what was used by threads of a task and everything below them.
-func (e *Engine) usage(ctx context.Context, task string, threads []string) (store.Usage, error) {
-	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: task})
-	accounts := map[string]*account{}
-	for _, id := range threads {
-		accounts[id] = &account{}
+// usage returns what attempts at threads of a task, and at all below them, have used.
+func (e *Engine) usage(ctx context.Context, task string, threads []string) (all store.Usage, err error) {
+	if len(threads) == 0 {
+		return all, nil
 	}
+	ids, err := e.below(ctx, task, threads)
+	var attempts []store.Attempt
 	if err == nil {
-		err = e.tally(ctx, task, store.TaskRows{Threads: rows}, accounts)
-	}
-	var all store.Usage
-	for _, a := range accounts {
-		all = all.Add(a.used)
+		attempts, err = e.cfg.Store.Attempts(ctx, store.AttemptFilter{Threads: ids})
 	}
 	if err != nil {
-		err = fmt.Errorf("read what task %s has used: %w", task, err)
+		return all, fmt.Errorf("read what task %s has used: %w", task, err)
 	}
-	return all, err
+	for _, a := range attempts {
+		all = all.Add(a.Usage)
+	}
+	return all, nil
+}
+
+// below returns threads of a task and all below them. Who drives the task alone reads it once: afterwards, all that are
+// made are made here.
+func (e *Engine) below(ctx context.Context, task string, ids []string) ([]string, error) {
+	e.mu.Lock()
+	known := e.cfg.Claim.alone() && e.known[task]
+	e.mu.Unlock()
+	var rows []store.Thread
+	if !known {
+		var err error
+		if rows, err = e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: task}); err != nil {
+			return nil, err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.known[task] = true
+	for _, t := range rows {
+		e.children.add(t)
+	}
+	for i := 0; i < len(ids); i++ {
+		ids = slices.AppendSeq(ids, maps.Keys(e.children[ids[i]]))
+	}
+	return ids, nil
+}
+
+// children are the threads that were made by others, by the ids of those.
+type children map[string]map[string]bool
+
+func (c children) add(t store.Thread) {
+	if t.Parent == nil {
+		return
+	}
+	if c[t.Parent.Thread] == nil {
+		c[t.Parent.Thread] = map[string]bool{}
+	}
+	c[t.Parent.Thread][t.ID] = true
 }
 
 // tries returns the ids of the threads that were made at a thread's head for a path or a role.

@@ -33,6 +33,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 		}
 		if moved {
 			e.conflicts.forget(from.ID)
+			e.made(batch.Threads)
 			*c = *next
 			return true, nil
 		}
@@ -40,6 +41,17 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 		if !wished || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
 			e.forget(from.ID)
 			return false, nil
+		}
+	}
+}
+
+// made remembers the threads that a batch made.
+func (e *Engine) made(rows []store.ThreadChange) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range rows {
+		if t.From == nil {
+			e.children.add(t.Row)
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 
 // A Claim is a right to drive threads: a [TaskClaim] or a [ThreadClaim].
 type Claim interface {
+	// alone reports whether nobody else drives threads of the task while the engine exists.
+	alone() bool
+
 	// take takes the right to drive a thread. It returns nil if another process has it.
 	take(ctx context.Context, thread string) (*held, error)
 
@@ -27,7 +30,9 @@ type Claim interface {
 // is under it.
 type TaskClaim struct{}
 
-func (TaskClaim) take(context.Context, string) (*held, error) { return &held{alone: true}, nil }
+func (TaskClaim) alone() bool { return true }
+
+func (TaskClaim) take(context.Context, string) (*held, error) { return &held{}, nil }
 
 func (TaskClaim) driven(context.Context, []string) (map[string]bool, error) { return nil, nil }
 
@@ -35,6 +40,8 @@ func (TaskClaim) turn(context.Context, string, int) (store.Lease, error) { retur
 
 // A ThreadClaim is the right to drive any thread of a task that others drive too: each is driven under its own lease.
 type ThreadClaim struct{ Store store.Leases }
+
+func (ThreadClaim) alone() bool { return false }
 
 func (c ThreadClaim) take(ctx context.Context, thread string) (*held, error) {
 	lease, err := c.Store.Acquire(ctx, store.ThreadLease(thread))
@@ -80,7 +87,6 @@ func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease sto
 // held is the right to drive one thread.
 type held struct {
 	lease store.Lease // of the thread; nil: the caller holds that of the task
-	alone bool        // nobody else drives the thread while the engine exists
 }
 
 // under returns the engine for work under a right to drive a thread, and the context for it, which ends when the right

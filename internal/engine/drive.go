@@ -54,13 +54,13 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	}
 	e, ctx, done := e.under(ctx, held)
 	defer done()
-	if !held.alone {
+	if !e.cfg.Claim.alone() {
 		e.forget(id)
 	}
 	if row, err = e.cfg.Store.Thread(record, id); err != nil || row.Ended() {
 		return row, err
 	}
-	clean := e.isClean(row, held)
+	clean := e.isClean(row)
 	if !clean {
 		rows := []store.Thread{row}
 		if err := e.recover(record, rows); err != nil {
@@ -122,13 +122,13 @@ func (e *Engine) before(ctx context.Context, row store.Thread) (now store.Thread
 
 // isClean reports whether no attempt at a thread can be unfinished: the thread has not begun, or this engine
 // has looked and the thread has not been blocked since.
-func (e *Engine) isClean(row store.Thread, h *held) bool {
+func (e *Engine) isClean(row store.Thread) bool {
 	if row.Status == store.Pending && (row.Path == nil || row.Path.N < 2) {
 		return true
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return h.alone && e.clean[row.ID] && row.Status == store.Running && row.InFlight == ""
+	return e.cfg.Claim.alone() && e.clean[row.ID] && row.Status == store.Running && row.InFlight == ""
 }
 
 // setClean records whether no attempt at a thread is unfinished. A thread that resumes after it was blocked

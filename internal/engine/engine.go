@@ -106,6 +106,8 @@ type memory struct {
 	ends   map[string]deadline     // of the joins that threads wait for
 	states map[string]*threadState // by thread
 	seeds  map[string]*threadState // of paths that have not begun
+	known  map[string]bool         // tasks all of whose threads were read
+	children
 }
 
 // New returns an engine; it touches nothing.
@@ -130,6 +132,7 @@ func New(cfg Config) *Engine {
 		owned: make(map[string]bool), clean: make(map[string]bool),
 		ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),
+		known: make(map[string]bool), children: make(children),
 		conflicts: conflicts{seen: make(map[string]conflict)},
 	}}
 	e.record.AsRecorded = cfg.Player != nil

@@ -210,6 +210,7 @@ func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Att
 		q.and("thread IN (SELECT id FROM plait.threads WHERE task = ?)", f.Task)
 	}
 	match(&q, "thread", f.Thread)
+	among(&q, "thread", f.Threads)
 	q.matchHash("origin", f.From)
 	match(&q, "status", f.Status)
 	q.whole = !q.where

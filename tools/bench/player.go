@@ -118,7 +118,7 @@ func (p *player) settings() *config.Settings {
 // bundle returns the flow that is played, and the one that it calls.
 func (p *player) bundle() (thread.Bundle, error) {
 	p.took = make(map[string][]sample)
-	limits := flow.Limits{MaxRounds: 1e8, MaxAttempts: 1e8, MaxConcurrent: p.paths, MaxDepth: 4}
+	limits := flow.Limits{MaxRounds: 1e8, MaxConcurrent: p.paths, MaxDepth: 4}
 	main := &flow.Definition{
 		Version: 1, Name: "bench", Limits: limits, Context: flow.Context{Tokens: 1000},
 		Roles: map[string]flow.Role{"work": {Description: "works"}, "sub": {Flow: "called"}},

@@ -118,10 +118,11 @@ type ThreadFilter struct {
 // An AttemptFilter selects attempts; empty fields select all. Order is by
 // thread, then by number.
 type AttemptFilter struct {
-	Task   string
-	Thread string
-	From   dag.Hash
-	Status AttemptStatus
+	Task    string
+	Thread  string
+	Threads []string // any of these
+	From    dag.Hash
+	Status  AttemptStatus
 }
 
 // A GateFilter selects gates; empty fields select all.

@@ -80,6 +80,7 @@ func (s *Store) Attempts(ctx context.Context, f store.AttemptFilter) (rows []sto
 	err = s.reading(ctx, OpAttempts, func(c *contents) error {
 		for _, a := range c.attempts {
 			if matches(f.Task, c.threads[a.Thread].Task) && matches(f.Thread, a.Thread) &&
+				(len(f.Threads) == 0 || slices.Contains(f.Threads, a.Thread)) &&
 				matches(f.From, a.From) && matches(f.Status, a.Status) {
 				rows = append(rows, cloneAttempt(a))
 			}

@@ -211,13 +211,14 @@ func attemptFilters(h *home) {
 		f    store.AttemptFilter
 		want []string
 	}{
-		"all":    {store.AttemptFilter{}, []string{"A.1", "B.9", "B.10", "C.1"}},
-		"task":   {store.AttemptFilter{Task: "K"}, []string{"A.1", "B.9", "B.10"}},
-		"thread": {store.AttemptFilter{Thread: "B"}, []string{"B.9", "B.10"}},
-		"from":   {store.AttemptFilter{From: hs[1]}, []string{"A.1", "C.1"}},
-		"status": {store.AttemptFilter{Status: store.AttemptDone}, []string{"A.1", "B.10"}},
-		"and":    {store.AttemptFilter{Task: "K", From: hs[0], Status: store.AttemptFailed}, []string{"B.9"}},
-		"none":   {store.AttemptFilter{Task: "M"}, nil},
+		"all":     {store.AttemptFilter{}, []string{"A.1", "B.9", "B.10", "C.1"}},
+		"task":    {store.AttemptFilter{Task: "K"}, []string{"A.1", "B.9", "B.10"}},
+		"thread":  {store.AttemptFilter{Thread: "B"}, []string{"B.9", "B.10"}},
+		"threads": {store.AttemptFilter{Threads: []string{"C", "B", "nobody"}}, []string{"B.9", "B.10", "C.1"}},
+		"from":    {store.AttemptFilter{From: hs[1]}, []string{"A.1", "C.1"}},
+		"status":  {store.AttemptFilter{Status: store.AttemptDone}, []string{"A.1", "B.10"}},
+		"and":     {store.AttemptFilter{Task: "K", From: hs[0], Status: store.AttemptFailed}, []string{"B.9"}},
+		"none":    {store.AttemptFilter{Task: "M"}, nil},
 	} {
 		rows, err := h.Attempts(h.ctx, x.f)
 		h.must(err)

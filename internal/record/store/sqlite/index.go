@@ -192,6 +192,10 @@ func (r reads) Attempts(ctx context.Context, f store.AttemptFilter) ([]store.Att
 		q.and("thread IN (SELECT id FROM threads WHERE task = ?)", f.Task)
 	}
 	match(&q, "thread", f.Thread)
+	if len(f.Threads) > 0 {
+		ids, _ := json.Marshal(f.Threads)
+		q.and("thread IN (SELECT value FROM json_each(?))", string(ids))
+	}
 	q.matchHash("origin", f.From)
 	match(&q, "status", f.Status)
 	q.end(" ORDER BY thread, n, id", 0)
