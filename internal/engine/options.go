@@ -20,9 +20,12 @@ func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, e
 	return record.Limits(row, def, e.cfg.Limits)
 }
 
-// setOptions gives the threads of a task that have not ended further options, and uses the gates that allow
-// them.
-func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options, let ...store.Gate) error {
+// setOptions gives the threads of a task that have not ended further options, and uses the gates that raise
+// limits. A limit that is higher already stays: as the options of a task count for all its threads, the lower limit
+// of one would stop the others.
+func (e *Engine) setOptions(
+	ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits, let ...store.Gate,
+) error {
 	if over.Empty() && len(let) == 0 {
 		return nil
 	}
@@ -41,6 +44,17 @@ func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over recor
 		next, err := e.WithOptions(ctx, row, over)
 		if err != nil {
 			return err
+		}
+		if raised != (flow.Limits{}) {
+			now, err := e.limitsOf(ctx, next)
+			if err != nil {
+				return err
+			}
+			own := over
+			own.Limits = over.Limits.With(raised.Above(now))
+			if next, err = e.WithOptions(ctx, row, own); err != nil {
+				return err
+			}
 		}
 		next.UpdatedAt = e.now()
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next, From: row.State()})

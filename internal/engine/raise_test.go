@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -41,6 +43,40 @@ func (d diesOfUse) Commit(ctx context.Context, b store.Batch) error {
 		}
 	}
 	return d.Store.Commit(ctx, b)
+}
+
+// Allowing a limit to be exceeded lets the task continue, however far it went beyond it, and lowers no other limit.
+func TestRaisedBeyondUse(t *testing.T) {
+	text := strings.Replace(housetest.TwoSteps("read"), "name: test\n", "name: test\nlimits: {maxTokens: 50}\n", 1)
+	s, engine, row := setUpFlow(t, text, func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		res, err := finish(ctx, req, emit)
+		res.Usage = agent.Usage{InputTokens: 325}
+		return res, err
+	})
+	ctx := t.Context()
+	now, err := engine().Run(ctx, row.ID)
+	if err != nil || now.Status != store.Blocked || now.Reason.Raise != "maxTokens=650" {
+		t.Fatalf("%+v, %v", now, err)
+	}
+	gates := gate.New(gate.Config{Store: s})
+	open, err := gates.Gates(ctx, store.GateFilter{Task: row.ID, State: store.GateOpen})
+	if err != nil || len(open) != 1 || !strings.Contains(open[0].Question, "Continue with maxTokens=650?") {
+		t.Fatalf("%+v, %v", open, err)
+	}
+	if _, err := gates.Answer(ctx, open[0].ID, gate.Answer{Approve: true, By: "p", Via: store.ViaCLI}); err != nil {
+		t.Fatal(err)
+	}
+	wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxAttempts: 7}}})
+	if _, err = engine().Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	if now, err = engine().Run(ctx, row.ID); err != nil || now.Status != store.Completed {
+		t.Errorf("%+v, %v", now, err)
+	}
+	o, err := record.OptionsOf(now)
+	if want := (flow.Limits{MaxTokens: 650, MaxAttempts: 7}); err != nil || o.Limits != want {
+		t.Errorf("limits %+v, %v; want %+v", o.Limits, err, want)
+	}
 }
 
 // A limit that a person allows to be exceeded is doubled once, even if Plait is killed meanwhile.

@@ -62,6 +62,21 @@ func (l Limits) Cap(by Limits) Limits {
 	})
 }
 
+// Max returns the higher of each limit of l and by.
+func (l Limits) Max(by Limits) Limits {
+	return l.each(by, func(a, b int64) int64 { return max(a, b) })
+}
+
+// Above returns the limits of l that are higher than those of by.
+func (l Limits) Above(by Limits) Limits {
+	return l.each(by, func(a, b int64) int64 {
+		if b == 0 || a <= b {
+			return 0
+		}
+		return a
+	})
+}
+
 func (l Limits) each(b Limits, pick func(a, b int64) int64) Limits {
 	return Limits{
 		MaxRounds:       int(pick(int64(l.MaxRounds), int64(b.MaxRounds))),

@@ -173,12 +173,17 @@ func phraseMerge(g store.Gate, params map[string]json.RawMessage) Phrasing {
 
 // phraseLimit phrases a limit that a task reached.
 func phraseLimit(g store.Gate, params map[string]json.RawMessage) Phrasing {
-	var limit, why string
-	json.Unmarshal(params["limit"], &limit)
+	var why, raise string
 	json.Unmarshal(params["why"], &why)
+	json.Unmarshal(params["raise"], &raise)
 	why = strings.TrimSuffix(OneLine(cmp.Or(why, g.Question), maxAsked), ".")
-	return Phrasing{Headline: fmt.Sprintf("Limit reached: %s. Allow as much again?", why),
-		Yes: cmp.Or(limit, "the limit") + " is doubled and the task continues", No: "the task stays where it is"}
+	out := Phrasing{Headline: fmt.Sprintf("Limit reached: %s. Allow as much again?", why), // of older records
+		Yes: "the limit is raised and the task continues", No: "the task stays where it is"}
+	if raise = OneLine(raise, maxAsked); raise != "" {
+		out.Headline = fmt.Sprintf("Limit reached: %s. Continue with %s?", why, raise)
+		out.Yes = "the task continues with " + raise
+	}
+	return out
 }
 
 // Question returns a question as it is shown: a list with a single item loses its bullet.

@@ -45,6 +45,8 @@ func TestAsks(t *testing.T) {
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceInterrupted, Node: "mend"}, `"mend" was interrupted and may have changed files. Run it again?`, "Look at what it did first: its attempt and its files are on the task's page."},
 		{store.Gate{Kind: store.GateApproval, Source: store.SourceLimit, Action: action(gate.Action{Type: gate.Raise, Params: json.RawMessage(`{"limit":"maxTokens","why":"100 of 90 tokens used"}`)})},
 			"Limit reached: 100 of 90 tokens used. Allow as much again?", ""},
+		{store.Gate{Kind: store.GateApproval, Source: store.SourceLimit, Action: action(gate.Action{Type: gate.Raise, Params: json.RawMessage(`{"limit":"tokens","why":"325 of 90 tokens used","raise":"maxTokens=650"}`)})},
+			"Limit reached: 325 of 90 tokens used. Continue with maxTokens=650?", ""},
 		{merge(`{"sides":[{"path":"a","branch":"plait/x/a"},{"path":"b","branch":"plait/x/b"}],"conflicts":{"b":["sum.go"]},"overlaps":{"sum.go":["a","b"]}}`),
 			"Merge conflict in sum.go between a and b", ""},
 		{merge(`{"sides":[{"path":"x"},{"path":"z"},{"path":"y"},{"path":"g"}],"conflicts":{"y":["m.go"]},"overlaps":{"m.go":["x","y","g"],"new.txt":["z","y"]}}`),
