@@ -2,6 +2,7 @@ package view_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/plait-run/plait/internal/record/store"
@@ -62,5 +63,22 @@ func TestFind(t *testing.T) {
 		if row, _, err := b.Find(t.Context(), typed); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%q: got %s, %v; want nothing", typed, row.ID, err)
 		}
+	}
+	r.call(outer, "digger")
+	r.call(outer, "digger")
+	r.path(root, "7")
+	rows, err := r.store.Threads(t.Context(), store.ThreadFilter{Task: root.row.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows {
+		name := b.Names().Of(t.Context(), row)
+		if found, _, err := b.Find(t.Context(), name); err != nil || found.ID != row.ID {
+			t.Errorf("%s has the name %s, which finds %s, %v", row.ID, name, found.ID, err)
+		}
+	}
+	at := "in " + child.row.ID + ", plait/" + root.row.ID + "/y, .plait/tasks/" + root.row.ID + "/final.md"
+	if got, want := b.Names().In(t.Context(), at), strings.Replace(at, child.row.ID, "k7f2/developer-flow", 1); got != want {
+		t.Errorf("ids become %q, want %q", got, want)
 	}
 }

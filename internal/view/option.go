@@ -77,7 +77,7 @@ func (r TaskRecord) resume(t store.Thread, why *store.Reason) Option {
 	case t.ID == r.Root.ID:
 		o.Name = r.Root.Short
 	default:
-		o.Name = r.Root.Short + "/" + labelsOf(r.Threads)[t.ID]
+		o.Name = r.Root.Short + "/" + partNames(r.Threads)[t.ID]
 	}
 	return o
 }

@@ -139,7 +139,11 @@ func displayOf(row store.Thread, status store.Status, why *Reason, question *Gat
 
 // display returns how to show a thread of the task.
 func (r TaskRecord) display(t store.Thread, question *Gate) Display {
-	d := displayOf(t, r.status(t), reason(t), question)
+	why := reason(t)
+	if why != nil {
+		why.Message = r.nameIDs(why.Message)
+	}
+	d := displayOf(t, r.status(t), why, question)
 	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && OnTeam(t) {
 		return Display{DisplayNeedsYou, unserved}
 	}

@@ -262,6 +262,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine
 			}
 			l := ThreadLine{ThreadRow: ThreadRow{t, stands.of(ctx, t)}}
 			l.Display = displayOf(t, l.Status, reason(t), asked[t.ID])
+			l.Display.Reason = names.In(ctx, l.Display.Reason)
 			if f.Flow != "" && t.Flow != f.Flow ||
 				f.Status != "" && string(l.Status) != f.Status && !isDisplayed(f.Status, l.Display) {
 				continue

@@ -246,7 +246,6 @@ func (w *workplace) narrator() *narrator {
 		}
 		return text
 	}
-	names := w.view().Names()
-	n.Named = func(text string) string { return names.In(context.Background(), text) }
+	n.Named = func(text string) string { return w.view().Names().In(context.Background(), text) } // parts are added
 	return n
 }

@@ -364,7 +364,10 @@ imported task runs commands of its flow only with --trust.`,
 func (a *app) recorded(cmd *cobra.Command, row store.Thread, r *control.RecordedError) error {
 	v := view.NewStanding(row)
 	v.Recorded, v.Summary = true, r.Held.Error()+"; your text is passed to the agent at work if possible, else before the next step"
-	return a.print(cmd, v, func(out io.Writer) { fmt.Fprintln(out, "recorded: "+safe(v.Summary)) })
+	return a.print(cmd, v, func(out io.Writer) {
+		names := (&view.Reader{Store: a.store}).Names()
+		fmt.Fprintln(out, "recorded: "+safe(names.In(cmd.Context(), v.Summary)))
+	})
 }
 
 func (a *app) cancelCmd() *cobra.Command {

@@ -68,12 +68,14 @@ its model, if the task was started with --record; --call N prints one of these r
 			if err != nil {
 				return err
 			}
-			name := w.view().Names().Of(cmd.Context(), what.Row)
+			names := w.view().Names()
 			states, err := w.displays(cmd.Context(), what.Row)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, name, v, states, whole, expand) })
+			return a.print(cmd, v, func(out io.Writer) {
+				a.writeThread(out, func(text string) string { return safe(names.In(cmd.Context(), text)) }, v, states, whole, expand)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")

@@ -13,13 +13,15 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// writeThread prints the thread called name for people.
-func (a *app) writeThread(out io.Writer, name string, v *view.Thread, states displays, whole, expand bool) {
+// writeThread prints a thread for people. named replaces the ids of threads by what users type for them.
+func (a *app) writeThread(
+	out io.Writer, named func(string) string, v *view.Thread, states displays, whole, expand bool,
+) {
 	st := a.style(out)
-	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(safe(name)), safe(v.Flow), st.state(states.of(v.ID, v.Status)),
+	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(named(v.ID)), safe(v.Flow), st.state(states.of(v.ID, v.Status)),
 		st.dim(v.ID))
 	if v.Reason != nil && v.Reason.Message != "" {
-		fmt.Fprintf(out, "  %s\n", oneLine(thread.Plainly(v.Reason.Message), 400))
+		fmt.Fprintf(out, "  %s\n", oneLine(named(thread.Plainly(v.Reason.Message)), 400))
 	}
 	fmt.Fprintf(out, "  prompt     %s\n", oneLine(v.Prompt, 100))
 	fmt.Fprintf(out, "  workspace  %s\n", safe(v.Workspace))
@@ -28,10 +30,10 @@ func (a *app) writeThread(out io.Writer, name string, v *view.Thread, states dis
 			safe(v.Path.Join))
 	}
 	if v.Parent != nil {
-		fmt.Fprintf(out, "  parent     %s at %s\n", v.Parent.Thread, v.Parent.From.Short())
+		fmt.Fprintf(out, "  parent     %s at %s\n", named(v.Parent.Thread), v.Parent.From.Short())
 	}
 	if v.ForkedFrom != nil {
-		fmt.Fprintf(out, "  forked     from %s at %s\n", v.ForkedFrom.Thread, v.ForkedFrom.Step.Short())
+		fmt.Fprintf(out, "  forked     from %s at %s\n", named(v.ForkedFrom.Thread), v.ForkedFrom.Step.Short())
 	}
 	if !v.ParentState.IsZero() {
 		fmt.Fprintf(out, "  called     from %s, depth %d\n", v.ParentState.Short(), v.Depth)

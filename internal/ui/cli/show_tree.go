@@ -24,17 +24,17 @@ func (a *app) showTree(cmd *cobra.Command, w *workplace, what view.Subject, dept
 	}
 	return a.print(cmd, v, func(out io.Writer) {
 		names := w.view().Names()
-		t := treeText{a.style(out), states, func(id string) string { return safe(names.ByID(cmd.Context(), id)) }}
+		t := treeText{a.style(out), states, func(text string) string { return safe(names.In(cmd.Context(), text)) }}
 		fmt.Fprintln(out, t.title(v))
 		printer{out, t.st}.branches("", t.branches(v.Steps, v.Loose, v.Cut))
 	})
 }
 
-// A treeText turns a tree into lines. named returns what users type for a thread.
+// A treeText turns a tree into lines. named replaces the ids of threads by what users type for them.
 type treeText struct {
 	st     style
 	states displays
-	named  func(id string) string
+	named  func(text string) string
 }
 
 // title returns the line of a thread.
@@ -48,7 +48,7 @@ func (t treeText) title(v *view.Tree) string {
 	if v.Status != "" {
 		words = append(words, t.st.state(t.states.of(v.ID, v.Status)))
 	}
-	words = append(words, why(v.Status, v.Reason))
+	words = append(words, t.why(v.Status, v.Reason))
 	if v.ID != "" {
 		words = append(words, t.named(v.ID))
 	}
@@ -56,11 +56,11 @@ func (t treeText) title(v *view.Tree) string {
 }
 
 // why says why a path or thread did not complete.
-func why(status store.Status, reason *store.Reason) string {
+func (t treeText) why(status store.Status, reason *store.Reason) string {
 	if reason == nil || status == store.Completed {
 		return ""
 	}
-	return oneLine(reason.Message, 80)
+	return oneLine(t.named(reason.Message), 80)
 }
 
 // A branch is a line of the tree with the lines below it.
@@ -78,7 +78,7 @@ func (t treeText) branches(steps []view.TreeStep, loose []view.Tree, cut bool) [
 		}
 		for _, p := range s.Paths {
 			line := strings.TrimRight(fmt.Sprintf("path %s  %s  %s", safe(p.ID), t.st.state(t.states.of(p.Thread, p.Status)),
-				why(p.Status, p.Reason)), " ") + "  " + t.named(p.Thread)
+				t.why(p.Status, p.Reason)), " ") + "  " + t.named(p.Thread)
 			if p.Main {
 				line += t.st.dim("  main: its steps are above")
 			}

@@ -47,6 +47,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		By           string // the instance that makes its steps
 		Ended        bool
 		Said         string // why this server stopped working on the task
+		Why          string // why it is blocked, has failed or was cancelled
 	}{By: speaker(row), Ended: row.Ended(), Said: s.work.lastError(row.Root), V: v, Name: threadName(row), Count: row.Steps,
 		Older: older, Newer: newer, Statuses: map[int]string{}}
 	for _, st := range v.Steps {
@@ -63,6 +64,9 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	if body.Display, err = s.display(ctx, row); err != nil {
 		return err
+	}
+	if v.Reason != nil {
+		body.Why = s.views.Names().In(ctx, v.Reason.Message)
 	}
 	body.Took = took(row.CreatedAt, end)
 	if row.ForkedFrom != nil {

@@ -157,6 +157,6 @@ func (w *watcher) send(ctx context.Context, what string, at int64, reason string
 	}
 	w.sender.Send(Notification{
 		Schema: Schema, Event: what, Task: row.ID, Short: row.Short, Title: title, Flow: row.Flow,
-		Reason: view.OneLine(reason, maxReason), Question: q, Workspace: row.Workspace, At: at,
+		Reason: view.OneLine(w.reader.Names().In(ctx, reason), maxReason), Question: q, Workspace: row.Workspace, At: at,
 	})
 }
