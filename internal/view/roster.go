@@ -105,7 +105,7 @@ func (r TaskRecord) instance(t store.Thread, last store.Attempt, asks bool) stor
 // AttemptState returns the state of an attempt. lost says that no process drives it, asks that it waits for a person.
 func AttemptState(a store.Attempt, lost, asks bool) DisplayState {
 	switch {
-	case lost, asks && a.Status == store.AttemptRunning:
+	case lost, asks: // it may have ended while it waited
 		return DisplayNeedsYou
 	case a.Status == store.AttemptRunning:
 		return DisplayRunning

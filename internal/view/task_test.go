@@ -148,3 +148,20 @@ func TestAnswersOf(t *testing.T) {
 		}
 	}
 }
+
+func TestAttemptStates(t *testing.T) {
+	for _, c := range []struct {
+		status     store.AttemptStatus
+		lost, asks bool
+		want       DisplayState
+	}{
+		{store.AttemptRunning, false, false, DisplayRunning}, {store.AttemptRunning, true, false, DisplayNeedsYou},
+		{store.AttemptRunning, false, true, DisplayNeedsYou}, {store.AttemptInterrupted, false, true, DisplayNeedsYou},
+		{store.AttemptInterrupted, false, false, DisplayFailed}, {store.AttemptDone, false, false, DisplayDone},
+		{store.AttemptSuperseded, false, false, DisplayCancelled},
+	} {
+		if got := AttemptState(store.Attempt{Status: c.status}, c.lost, c.asks); got != c.want {
+			t.Errorf("%s, lost %t, asks %t: state %s, want %s", c.status, c.lost, c.asks, got, c.want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package thread
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,6 +78,51 @@ func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 		return r.Said(ctx, last.State)
 	}
 	return text, nil
+}
+
+// Shown returns the text of a step as Said does, and reports whether it is to be shown as it is rather than as
+// Markdown. plain says that of a step that an agent did. A call has the text of another step, and in a join what is
+// plain becomes a code block.
+func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.RawMessage) bool) (
+	text string, asIs bool, err error) {
+	if text, err = r.Said(ctx, s); err != nil {
+		return "", false, err
+	}
+	switch {
+	case !s.ChildThread.IsZero():
+		last, err := r.lastRouted(ctx, s.ChildThread, dag.Hash{})
+		if err != nil || last.State == nil {
+			return text, false, err
+		}
+		if said, err := r.Said(ctx, last.State); err != nil || said != text {
+			return text, false, err
+		}
+		return r.Shown(ctx, last.State, plain)
+	case s.Paths != nil:
+		d, err := r.joinDraft(ctx, s, r.Said)
+		if err != nil || d.text(s.follows(), s.Fork) != text {
+			return text, false, err
+		}
+		d, err = r.joinDraft(ctx, s, func(ctx context.Context, s *State) (string, error) {
+			said, asIs, err := r.Shown(ctx, s, plain)
+			if asIs && strings.TrimSpace(said) != "" {
+				said = codeBlock(said)
+			}
+			return said, err
+		})
+		return d.text(s.follows(), s.Fork), false, err
+	}
+	d, err := r.Detail(ctx, s.Detail)
+	return text, err == nil && plain(d, s.Meta), err
+}
+
+// codeBlock returns a text as a code block of Markdown.
+func codeBlock(text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + strings.TrimRight(text, "\n") + "\n" + fence
 }
 
 // Points reports whether the text of a step is that of a join that was recorded with a pointer.

@@ -68,6 +68,31 @@ func TestJoinsSayTheirWords(t *testing.T) {
 	}
 }
 
+// What programs printed is no Markdown, in a join and in a call that returned one either.
+func TestJoinsShowPrograms(t *testing.T) {
+	for _, pointing := range []bool{false, true} {
+		c, _, call, _, outer := nested(t, pointing)
+		for _, tt := range []struct {
+			name string
+			step Step
+			says string
+		}{
+			{"call", call, "## x\n\n```\nX was called.\n```\n\n## y\n\n```\nY says this.\n```\n"},
+			{"outer", outer, "## a\n\n```\nA says this.\n```\n\n## b\n\n## x\n\n```\nX says this.\n```\n\n## y\n\n```\nY says this.\n```\n"},
+		} {
+			got, asIs, err := c.r.Shown(t.Context(), tt.step.State, func(*Detail, json.RawMessage) bool { return true })
+			if err != nil || got != tt.says || asIs {
+				t.Errorf("pointing %t: the %s is shown as %q (as it is: %t), want %q: %v", pointing, tt.name, got, asIs, tt.says, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{"  a\nb\n": "```\n  a\nb\n```", "```\nx\n```": "````\n```\nx\n```\n````"} {
+		if got := codeBlock(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
 // A prompt has the words of older joins unless the step that has them is before; that of a replay has what
 // is recorded.
 func TestPromptsHaveTheWordsOfOlderJoins(t *testing.T) {

@@ -117,7 +117,11 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	case v.Role == thread.RoleEnd:
 		c.State, c.Outcome = view.NewDisplay(view.EndStatus(c.Outcome), nil, nil).State, ""
 	}
-	if c.Output, err = newOutput(v.Text, v.Meta, c.Task, c.By, v.Plain(), c.whole); err != nil {
+	said, err := s.said(ctx, v.Step)
+	if err != nil {
+		return nil, err
+	}
+	if c.Output, err = newOutput(said.Text, v.Meta, c.Task, c.By, said.Plain, c.whole); err != nil {
 		return nil, err
 	}
 	if row.ID != "" {
@@ -165,6 +169,25 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 			"/tasks/" + c.Task + "?tab=evidence#" + thread.FullID(e.By, e.ID)})
 	}
 	return c, nil
+}
+
+// A said is the text of a step, as pages show it.
+type said struct {
+	Text  string
+	Plain bool // it is not Markdown
+}
+
+// said returns how to show the text of a step.
+func (s *Server) said(ctx context.Context, step view.Step) (said, error) {
+	if step.Paths == nil && step.ChildThread.IsZero() {
+		return said{step.Text, step.Plain()}, nil
+	}
+	state, err := s.cfg.Reader.State(ctx, step.Hash)
+	if err != nil {
+		return said{}, err
+	}
+	text, plain, err := s.cfg.Reader.Shown(ctx, state, view.Plain)
+	return said{text, plain}, err
 }
 
 // stepName returns the name of a step, as users type it: "k7f2/3", "k7f2/mend/3".

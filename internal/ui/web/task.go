@@ -337,11 +337,11 @@ func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) 
 	if r.Own {
 		return newOutput(r.Text, []byte("{}"), row.Task, speaker(row), false, false)
 	}
-	detail, err := s.cfg.Reader.Detail(ctx, r.Step.Detail)
+	text, plain, err := s.cfg.Reader.Shown(ctx, r.Step, view.Plain)
 	if err != nil {
 		return nil, err
 	}
-	return newOutput(r.Text, r.Step.Meta, row.Task, speaker(row), view.Plain(detail, r.Step.Meta), false)
+	return newOutput(text, r.Step.Meta, row.Task, speaker(row), plain, false)
 }
 
 // exportTask serves a task as a ZIP file, which it completes before it sends anything.

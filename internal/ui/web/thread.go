@@ -43,16 +43,20 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Took         string
 		Display      view.Display
 		Statuses     map[int]string
+		Texts        map[int]said
 		From         crumb  // what it was forked from
 		By           string // the instance that makes its steps
 		Ended        bool
 		Said         string // why this server stopped working on the task
 		Why          string // why it is blocked, has failed or was cancelled
 	}{By: speaker(row), Ended: row.Ended(), Said: s.work.lastError(row.Root), V: v, Name: threadName(row), Count: row.Steps,
-		Older: older, Newer: newer, Statuses: map[int]string{}}
+		Older: older, Newer: newer, Statuses: map[int]string{}, Texts: map[int]said{}}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)
 		body.Statuses[st.N] = view.Outcome(st.Role, st.Meta)
+		if body.Texts[st.N], err = s.said(ctx, st); err != nil {
+			return err
+		}
 	}
 	body.Whole = len(v.Steps) == row.Steps
 	end := row.EndedAt
