@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +29,7 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	// wanted. Notify, unlike Ignore, is not inherited by agents.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	r.Wait = a.waits(f)
-	began, quiet := time.Now(), f.quiet
+	quiet := f.quiet
 	var end store.Thread
 	var err error
 	left := false
@@ -52,7 +51,7 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	if left {
 		return a.leftTalk(end)
 	}
-	return a.driven(cmd, w, row, end, err, driven{took: time.Since(began), quiet: quiet})
+	return a.driven(cmd, w, row, end, err, driven{quiet: quiet})
 }
 
 // driven prints how the driving of row ended.
@@ -88,7 +87,6 @@ func (a *app) driven(cmd *cobra.Command, w *workplace, row, end store.Thread, er
 
 // driveLive drives a task under its live view, and prints how it ended.
 func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r control.Resume) error {
-	began := time.Now()
 	end, err := a.live(cmd.Context(), w, row, tui.Run{Resume: r})
 	if end.Row.ID == "" {
 		end.Row = row
@@ -106,7 +104,7 @@ func (a *app) driveLive(cmd *cobra.Command, w *workplace, row store.Thread, r co
 	case err != nil && end.Err == nil:
 		end.Err = err
 	}
-	return a.driven(cmd, w, row, end.Row, end.Err, driven{took: time.Since(began)})
+	return a.driven(cmd, w, row, end.Row, end.Err, driven{})
 }
 
 // notDetached reports that a task was stopped for a background process that did not continue it.

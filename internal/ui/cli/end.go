@@ -18,7 +18,6 @@ import (
 // driven says how a task was driven here.
 type driven struct {
 	interrupted bool
-	took        time.Duration
 	quiet       bool
 }
 
@@ -67,11 +66,11 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	if row.Reason != nil && res.Summary == "" {
 		res.Summary = thread.Plainly(row.Reason.Message)
 	}
-	task, err := w.taskOf(ctx, row)
+	rec, err := w.view().TaskRecord(ctx, row.Task, !row.Ended() && w.view().Driven(ctx, row.Task))
 	if err != nil {
 		return err
 	}
-	res.Display = task.Displays()[row.ID]
+	res.Display = rec.Task().Displays()[row.ID]
 	return a.print(cmd, res, func(out io.Writer) {
 		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
 			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
@@ -79,7 +78,7 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 				res.Summary = "" // it was just said
 			}
 		}
-		a.tellEnd(ctx, w, row, task, res, name, d)
+		a.tellEnd(ctx, w, row, rec, res, name, d)
 		file, ok := findIn(w.dir, row.Workspace, row.Flow)
 		if !ok {
 			file = "the flow's file"
@@ -120,8 +119,8 @@ func (s displays) of(thread string, status store.Status) string {
 }
 
 // tellEnd prints a thread's state on one line, and below it what it used and which files it changed.
-func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, task view.Task, res view.Standing, name string,
-	d driven) {
+func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, rec view.TaskRecord, res view.Standing,
+	name string, d driven) {
 	st := a.style(a.err)
 	why := res.Display.Reason
 	if why == "" || res.Status == view.Interrupted {
@@ -131,18 +130,24 @@ func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, task 
 	if d.quiet {
 		return
 	}
-	took := d.took.Round(100 * time.Millisecond)
-	if took > time.Minute {
-		took = took.Round(time.Second)
-	}
-	facts := []string{took.String()}
-	if n := store.Usage(task.Usage).Tokens(); n > 0 {
-		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(task.Usage.CostMicroUSD))
+	took, used := rec.Times(time.Now()), store.Usage(rec.Task().Usage)
+	facts := []string{lasted(took.Elapsed) + " elapsed", lasted(took.Work) + " work"}
+	if n := used.Tokens(); n > 0 {
+		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(used.CostMicroUSD))
 	}
 	fmt.Fprintln(a.err, st.dim("  "+strings.Join(facts, ", ")))
 	for _, line := range w.changed(ctx, row) {
 		fmt.Fprintln(a.err, "  "+line)
 	}
+}
+
+// lasted formats a duration in ms.
+func lasted(ms int64) string {
+	took := (time.Duration(ms) * time.Millisecond).Round(100 * time.Millisecond)
+	if took > time.Minute {
+		took = took.Round(time.Second)
+	}
+	return took.String()
 }
 
 // maxChanged is how many changed files are listed.

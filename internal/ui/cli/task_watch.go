@@ -56,9 +56,7 @@ func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left b
 		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+w.view().Names().Of(context.WithoutCancel(cmd.Context()), row))
 		return nil
 	}
-	return a.ended(cmd, w, row, driven{
-		interrupted: row.Status == store.Running, took: time.Since(time.UnixMilli(row.CreatedAt)),
-	})
+	return a.ended(cmd, w, row, driven{interrupted: row.Status == store.Running})
 }
 
 // undriven waits until a task has ended, no process drives it, or ctx ends.
