@@ -44,11 +44,11 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 		ans, err = e.discreetAnswer(ans)
 	}
 	if err != nil {
-		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, err) + begins}
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, err, false) + begins}
 	}
 	bad := c.Def.Validate(p.Row.Role, ans.fields)
 	if bad != nil && !p.Role.Plan {
-		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, bad) + begins}
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, bad, ans.assumed) + begins}
 	}
 	if p.Role.Plan {
 		ans.text = planText(ans.fields, ans.text)
@@ -88,16 +88,20 @@ func (e *Runner) accepted(ctx context.Context, c *Thread, p *Prepared, ans *answ
 }
 
 // misfit says what a role returned that its schema refuses. The lines of bad begin with a place, as in "/a/b: ".
-func misfit(role string, bad error) string {
+// assumed says that its output has no $status.
+func misfit(role string, bad error, assumed bool) string {
 	if !strings.HasPrefix(bad.Error(), "/") {
 		return bad.Error()
 	}
 	lines := strings.Split(bad.Error(), "\n")
 	for i, line := range lines {
 		at, what, _ := strings.Cut(line, ": ")
-		if key := strings.TrimPrefix(at, "/"); key == "" {
+		switch key := strings.TrimPrefix(at, "/"); {
+		case key == "":
 			lines[i] = "an answer: " + what
-		} else if !strings.Contains(key, "/") {
+		case key == "$status" && assumed:
+			lines[i] = "no $status, which is taken for " + what
+		case !strings.Contains(key, "/"):
 			lines[i] = key + ": " + what
 		}
 	}

@@ -24,6 +24,7 @@ type answer struct {
 	meta      json.RawMessage // canonical
 	fields    map[string]any  // of meta; nil: the output was not parsed
 	status    string
+	assumed   bool // the output has no status
 	text      string
 	whole     bool // text is only the head: the whole output becomes an artifact
 	artifacts []dag.Hash
@@ -47,7 +48,7 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 	if err := json.Unmarshal(canon, &fields); err != nil {
 		return answer{}, err
 	}
-	status := result.Status
+	status, assumed := result.Status, false
 	if s, ok := fields["$status"]; ok && status == "" {
 		if status, _ = s.(string); status == "" {
 			return answer{}, &badStatus{answer{meta: canon, fields: fields}}
@@ -65,7 +66,7 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 		if !result.Plain {
 			return answer{}, errors.New("$status is missing")
 		}
-		status = "done"
+		status, assumed = "done", true
 	}
 	if deep(fields, maxMetaDepth) {
 		return answer{}, fmt.Errorf("the fields are nested deeper than %d levels", maxMetaDepth)
@@ -80,7 +81,7 @@ func withStatus(canon json.RawMessage, text string, result agent.Result, plans b
 			return answer{}, err
 		}
 	}
-	return answer{meta: canon, fields: fields, status: status, text: text}, nil
+	return answer{meta: canon, fields: fields, status: status, assumed: assumed, text: text}, nil
 }
 
 // badStatus is the error for an answer whose $status is not a text, or empty.

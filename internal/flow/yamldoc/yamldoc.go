@@ -158,6 +158,9 @@ func Value(n *yaml.Node, depth int) (any, error) {
 			if p.Key.Kind != yaml.ScalarNode || p.Key.Anchor != "" || IsMerge(p.Key) {
 				return nil, Errorf(p.Key, "keys must be plain text, without references")
 			}
+			if p.Key.Value == "" && p.Key.ShortTag() == "!!null" {
+				return nil, Errorf(p.Key, "the name before the colon is missing")
+			}
 			v, err := Value(p.Value, depth-1)
 			if bad := new(Error); p.Value.Kind == yaml.ScalarNode && errors.As(err, &bad) {
 				bad.Message = fmt.Sprintf("%q: %s", p.Key.Value, bad.Message)
