@@ -237,7 +237,7 @@ func (n *Narrator) joined(ev store.Event, p event.ThreadJoined) string {
 		}
 		return fmt.Sprintf("all %d agents finished", parts)
 	}
-	text := eventText(p.Join) + ": " + number(parts, "path") + " " + eventText(p.Outcome)
+	text := eventText(p.Join) + ": " + eventText(p.Outcome) + " (" + number(parts, "path") + ")" // failed ones, too
 	if p.DecidedBy != "" {
 		text += ", decided by " + eventText(p.DecidedBy)
 	}

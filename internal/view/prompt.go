@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -66,6 +67,19 @@ func (b *Reader) Prompt(ctx context.Context, head dag.Hash, step string) (*Promp
 		return nil, err
 	}
 	for _, u := range uses {
+		if u.Form == thread.FormFull { // of a join perhaps without what the step before it said
+			st, err := r.State(ctx, u.Step)
+			if err != nil {
+				return nil, err
+			}
+			brief, err := r.Briefly(ctx, st)
+			if err != nil {
+				return nil, err
+			}
+			if brief != "" && strings.Contains(v.Text, strings.TrimRight(brief, "\n")) {
+				u.Form, u.Bytes = thread.FormBrief, len(brief)
+			}
+		}
 		v.Context = append(v.Context, Use{u.Step, u.Form, u.N, u.Role, u.Bytes, thread.ApproxTokens(u.Bytes)})
 	}
 	return v, nil

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +124,11 @@ func (a *app) examine(ctx context.Context) []Finding {
 		return slices.Concat(out, a.examinePlace(ctx, home), a.examineAgents(ctx))
 	}
 	s, err := a.openStore(ctx)
-	say("record", err, "opens", "run plait verify once it opens; a newer record needs a newer Plait")
+	todo := "run plait verify once it opens; a newer record needs a newer Plait"
+	if a.program.Doctor == nil {
+		todo = cmp.Or(a.hint(err), todo)
+	}
+	say("record", err, "opens", todo)
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}

@@ -64,7 +64,7 @@ func TestNarration(t *testing.T) {
 		`x              done: read\x1b[2J`,
 		"y              needs you: waits",
 		`ask            needs you: Which port? Now  (plaitd answer g-1 -m "…")`,
-		"seen: 2 paths joined", "the files of a are merged", "the files of b are on branch x, not merged",
+		"seen: joined (2 paths)", "the files of a are merged", "the files of b are on branch x, not merged",
 		"planner started 3 agents: a, b, c",
 		"all 3 agents finished", "the files of a are merged", "the files of b are on branch x, not merged",
 	}

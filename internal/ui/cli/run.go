@@ -356,7 +356,8 @@ imported task runs commands of its flow only with --trust.`,
 	f.addOn(cmd, a, "default: whoever ran them before")
 	cmd.Flags().BoolVar(&again, "again", false,
 		"repeat the attempts that are interrupted now, although they may have changed something")
-	cmd.Flags().StringVar(&contextForm, "context", "", "what agents are told of the conversation from now on: `full`, all of it, or summary")
+	cmd.Flags().StringVar(&contextForm, "context", "",
+		"what agents are told of the conversation from now on: `full`, without its summaries, or summary")
 	return cmd
 }
 

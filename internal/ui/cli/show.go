@@ -69,13 +69,12 @@ its model, if the task was started with --record; --call N prints one of these r
 				return err
 			}
 			names := w.view().Names()
+			named := func(text string) string { return safe(names.In(cmd.Context(), text)) }
 			states, err := w.displays(cmd.Context(), what.Row)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, v, func(out io.Writer) {
-				a.writeThread(out, func(text string) string { return safe(names.In(cmd.Context(), text)) }, v, states, whole, expand)
-			})
+			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, named, v, states, whole, expand) })
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")
