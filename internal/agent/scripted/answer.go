@@ -17,13 +17,14 @@ const (
 	formWords     = "one JSON object, with nothing around it, that fits " + contractWords
 )
 
-// text returns the answer to a request.
-func (f final) text(r *Request) string {
+// text returns the answer to a request. The error says where the request wants more of it than a scripted model can
+// make.
+func (f final) text(r *Request) (string, error) {
 	switch {
 	case f.json != nil:
-		return string(encode(quoteAll(f.json, r)))
+		return string(encode(quoteAll(f.json, r))), nil
 	case !f.auto:
-		return quote(f.said, r)
+		return quote(f.said, r), nil
 	}
 	said := f.said
 	if said == "" {
@@ -36,17 +37,22 @@ func (f final) text(r *Request) string {
 		schema = findSchema(r.Context)
 	}
 	if schema != nil {
-		return string(encode(instance(schema, with, said)))
+		v, err := instance(schema, with, said)
+		return string(encode(v)), err
 	}
 	front := map[string]any{"$status": "done"}
 	if schema = findSchema(r.Context); schema != nil {
-		if m, ok := instance(schema, with, said).(map[string]any); ok {
+		v, err := instance(schema, with, said)
+		if err != nil {
+			return "", err
+		}
+		if m, ok := v.(map[string]any); ok {
 			front = m
 		}
 	} else {
 		maps.Copy(front, with)
 	}
-	return frontMatter(front) + "\n" + said + "\n"
+	return frontMatter(front) + "\n" + said + "\n", nil
 }
 
 // findSchema finds the schema in the latest text that has one.

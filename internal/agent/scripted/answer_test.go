@@ -39,30 +39,28 @@ var schemas = []struct{ name, schema, want string }{
 		`"s":{"type":"string","minLength":20}},"type":"array","items":{"$ref":"#/$defs/n"},"minItems":2}`, ""},
 	{"no end", `{"$defs":{"n":{"type":"object","properties":{"next":{"anyOf":[{"$ref":"#/$defs/n"},` +
 		`{"type":"null"}]}},"required":["next"]}},"$ref":"#/$defs/n"}`, `{"next":null}`},
-	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]},` +
-		`{"properties":{"a":{"minimum":7}}},{"properties":{"b":{"type":"boolean"}},"required":["b"]}]}`,
-		`{"a":7,"b":true}`},
-	{"if then", `{"type":"object","properties":{"$status":{"enum":["done","failed"]},"why":{"type":"string"}},` +
-		`"required":["$status"],"if":{"properties":{"$status":{"const":"done"}}},"then":{"required":["why"]}}`,
-		`{"$status":"done","why":"Scripted why."}`},
-	{"only the second way fits", `{"type":"object","properties":{"v":{"anyOf":[{"type":"string"},` +
-		`{"type":"integer"}]}},"required":["v"],"not":{"properties":{"v":{"type":"string"}}}}`, `{"v":0}`},
-	{"lists", `{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["x","y","z"]},"minItems":3,` +
-		`"uniqueItems":true},"none":{"type":"array"},"pair":{"type":"array","prefixItems":[{"const":1},` +
-		`{"type":"boolean"}],"minItems":2}},"required":["tags","none","pair"]}`,
-		`{"none":[],"pair":[1,true],"tags":["x","y","z"]}`},
-	{"unique numbers", `{"type":"array","items":{"type":"integer"},"minItems":4,"uniqueItems":true}`, `[0,1,2,3]`},
+	{"lists", `{"type":"object","properties":{"tags":{"type":"array","items":{"enum":["x","y"]},"minItems":2},` +
+		`"none":{"type":"array"}},"required":["tags","none"]}`, `{"none":[],"tags":["x","x"]}`},
 	{"numbers", `{"type":"object","properties":{"a":{"type":"integer","minimum":2.5},"b":{"type":"number",` +
-		`"exclusiveMinimum":0,"exclusiveMaximum":1},"c":{"type":"integer","maximum":-3},"d":{"type":"integer",` +
-		`"minimum":7,"multipleOf":5}},"required":["a","b","c","d"]}`, `{"a":3,"b":0.5,"c":-3,"d":10}`},
-	{"texts", `{"type":"object","properties":{"s":{"type":"string","minLength":3,"maxLength":5},"d":{"type":"string",` +
-		`"format":"date-time"},"p":{"type":"string","pattern":"^v[0-9]+\\.[0-9]+(-rc)?$"},"h":{"type":"string",` +
-		`"pattern":"^[0-9a-f]{40}$"}},"required":["s","d","p","h"]}`, ""},
-	{"undeclared", `{"type":"object","required":["x"],"additionalProperties":{"type":"integer"},"minProperties":3}`,
-		`{"field1":0,"field2":0,"x":0}`},
+		`"minimum":0.5,"maximum":1},"c":{"type":"integer","maximum":-3}},"required":["a","b","c"]}`,
+		`{"a":3,"b":0.5,"c":-3}`},
+	{"texts", `{"type":"object","properties":{"s":{"type":"string","minLength":3,"maxLength":5},"l":{"type":"string",` +
+		`"minLength":20}},"required":["s","l"]}`, `{"l":"Scripted l..........","s":"Scrip"}`},
+	{"undeclared", `{"type":"object","required":["x"],"additionalProperties":{"type":"integer"}}`,
+		`{"x":0}`},
 	{"no type", `{"properties":{"a":{"minimum":1},"b":{"items":{}}},"required":["a","b"]}`, `{"a":1,"b":[]}`},
 	{"anything", `true`, ""},
 	{"an empty schema", `{}`, ""},
+}
+
+// exotic are requested shapes for which no answer can be made, with where it is said not to fit.
+var exotic = []struct{ name, schema, want string }{
+	{"pattern", `{"type":"object","properties":{"v":{"type":"string","pattern":"^v[0-9]$"}},"required":["v"]}`,
+		"at '/v': 'Scripted v.' does not match pattern '^v[0-9]$'"},
+	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}]}`, "at '': 'allOf' failed; at '': got string, want object"},
+	{"unique", `{"type":"array","items":{"type":"integer"},"minItems":2,"uniqueItems":true}`, "at '': items at 0 and 1 are equal"},
+	{"no end", `{"$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"required":["next"]}},` +
+		`"$ref":"#/$defs/n"}`, "got null, want object"},
 }
 
 // fitting fails the test unless the value fits the schema.
@@ -85,11 +83,41 @@ func fitting(t *testing.T, schema string, value any) {
 	}
 }
 
+// said returns the text of an answer that can be made.
+func said(t *testing.T, f final, r *Request) string {
+	t.Helper()
+	text, err := f.text(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestExotic checks that a request is refused with the places that no answer fits, unless the scenario has them.
+func TestExotic(t *testing.T) {
+	sc := mustParse(t, "turns: [{steps: [{items: [{answer: auto}]}]}]")
+	for _, tc := range exotic {
+		t.Run(tc.name, func(t *testing.T) {
+			r := request(t, `"x"`)
+			r.Schema = json.RawMessage(tc.schema)
+			got := respond(sc, r, never)
+			if got.status != http.StatusBadRequest || !strings.Contains(got.body, tc.want) ||
+				!strings.Contains(got.body, "cannot make an answer for this schema") || len(got.events) > 0 {
+				t.Errorf("%d %s, want %s", got.status, got.body, tc.want)
+			}
+		})
+	}
+	r := &Request{Schema: json.RawMessage(exotic[0].schema)}
+	if got := said(t, final{auto: true, with: map[string]any{"v": "v1"}}, r); got != `{"v":"v1"}` {
+		t.Errorf("with a value that fits: %s", got)
+	}
+}
+
 func TestAuto(t *testing.T) {
 	f := final{auto: true, said: "the text", with: map[string]any{"summary": "given", "unknown": true}}
 	for _, tc := range schemas {
 		t.Run(tc.name, func(t *testing.T) {
-			got := f.text(&Request{Schema: json.RawMessage(tc.schema)})
+			got := said(t, f, &Request{Schema: json.RawMessage(tc.schema)})
 			value, err := jsonschema.UnmarshalJSON(strings.NewReader(got))
 			if err != nil {
 				t.Fatalf("%q: %v", got, err)
@@ -131,7 +159,7 @@ func TestContract(t *testing.T) {
 			prompt := "You are it.\n\nThe fields must fit\nthis JSON Schema:\n\n" + pretty.String() +
 				"\n\nIf you cannot go on without a person, …"
 			fields, body := frontOf(t,
-				f.text(&Request{Context: []string{"this JSON Schema: {\"const\":1}", prompt, "go on"}}))
+				said(t, f, &Request{Context: []string{"this JSON Schema: {\"const\":1}", prompt, "go on"}}))
 			if body != "\nthe text\n" {
 				t.Errorf("body %q", body)
 			}
@@ -144,7 +172,7 @@ func TestContract(t *testing.T) {
 		})
 	}
 	t.Run("none", func(t *testing.T) {
-		got := f.text(&Request{Context: []string{"hello; this JSON Schema: is missing"}})
+		got := said(t, f, &Request{Context: []string{"hello; this JSON Schema: is missing"}})
 		if want := "---\n$status: done\nsummary: given\n---\n\nthe text\n"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -184,7 +212,7 @@ func TestBuiltins(t *testing.T) {
 				continue
 			}
 			for _, tc := range schemas {
-				got := last[len(last)-1].answer.text(&Request{Schema: json.RawMessage(tc.schema),
+				got := said(t, last[len(last)-1].answer, &Request{Schema: json.RawMessage(tc.schema),
 					Outputs: []string{"one", "two"}})
 				value, err := jsonschema.UnmarshalJSON(strings.NewReader(got))
 				if err != nil {

@@ -43,7 +43,7 @@ func FuzzLoad(f *testing.F) {
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(`{"input":[` + agents + hello + out + `],"text":{"format":{"type":"json_schema",` +
 		`"schema":{"type":"object","properties":{"$status":{"enum":["a"]}}}}}}`))
-	for _, tc := range schemas {
+	for _, tc := range slices.Concat(schemas, exotic) {
 		f.Add([]byte(`{"input":"SCENARIO=prose","text":{"format":{"type":"json_schema","schema":` + tc.schema + `}}}`))
 		f.Add(encode(object{"input": "this JSON Schema:\n" + tc.schema}))
 	}
@@ -95,16 +95,19 @@ func wellFormed(t *testing.T, r reply) {
 	}
 }
 
-// FuzzSchema checks that the answer for any schema is JSON.
+// FuzzSchema checks that the answer for any schema is JSON, or an error.
 func FuzzSchema(f *testing.F) {
-	for _, tc := range schemas {
+	for _, tc := range slices.Concat(schemas, exotic) {
 		f.Add([]byte(tc.schema))
 	}
 	f.Fuzz(func(t *testing.T, schema []byte) {
 		if !json.Valid(schema) {
 			return
 		}
-		got := final{auto: true, said: "x", with: map[string]any{"a": 1.0}}.text(&Request{Schema: schema})
+		got, err := final{auto: true, said: "x", with: map[string]any{"a": 1.0}}.text(&Request{Schema: schema})
+		if err != nil {
+			return
+		}
 		if _, err := jsonschema.UnmarshalJSON(strings.NewReader(got)); err != nil {
 			t.Errorf("%q for %s: %v", got, schema, err)
 		}

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -18,185 +18,183 @@ import (
 var statuses = []string{"done", "ok", "approved", "passed", "success", "finished", "complete", "completed"}
 
 const (
-	maxTries = 200    // ways through the alternatives of a schema
-	maxWork  = 20_000 // values made for one request
-	maxDeep  = 40
-	maxItems = 64
+	maxValues  = 2000    // made for one schema, since some schemas have no end
+	maxLetters = 1 << 16 // of a text
 )
 
-// instance makes a small value that fits a schema. It has the required fields, the fields of with that the schema
-// defines, and said as "$body". If no attempt yields a value that fits, instance returns the first one.
-func instance(schema json.RawMessage, with map[string]any, said string) any {
+// instance makes a small value for a schema. It has the required fields, the fields of with that the schema defines,
+// and said as "$body"; if with does not fit, it has none of its fields. Of alternatives the likeliest is made, and of
+// restrictions only bounds are kept: the error says where the value does not fit.
+func instance(schema json.RawMessage, with map[string]any, said string) (any, error) {
 	var root any
-	if json.Unmarshal(schema, &root) != nil {
-		return nil
+	if err := json.Unmarshal(schema, &root); err != nil {
+		return nil, err
 	}
-	fits := validator(schema)
-	work := maxWork
-	var first any
-	for i, fields := range []map[string]any{with, nil} {
-		c := &chooser{}
-		for try := range maxTries {
-			b := &builder{root: root, with: fields, said: said, choose: c, work: &work}
-			v := b.value(root, "", 0)
-			if try == 0 && i == 0 {
-				first = v
-			}
-			if fits(v) {
-				return v
-			}
-			if !c.next() || work <= 0 {
-				break
-			}
+	value := func(with map[string]any) any {
+		b := builder{root: root, with: with, said: said, left: maxValues}
+		return b.value(root, "", true)
+	}
+	check := validator(schema)
+	v := value(with)
+	err := check(v)
+	if err != nil {
+		if bare := value(nil); check(bare) == nil {
+			return bare, nil
 		}
 	}
-	return first
+	return v, err
 }
 
-// validator returns a function that reports whether a value fits the schema. Any value
-// fits a schema that cannot be read.
-func validator(schema json.RawMessage) func(any) bool {
+// validator returns a function that says where a value does not fit the schema. Any value fits a schema that cannot
+// be read.
+func validator(schema json.RawMessage) func(any) error {
 	const url = "mem:///schema"
+	anything := func(any) error { return nil }
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
-		return func(any) bool { return true }
+		return anything
 	}
 	c := jsonschema.NewCompiler()
-	c.UseLoader(noLoader{})
+	c.UseLoader(jsonschema.SchemeURLLoader{}) // a schema cannot refer to other documents
 	if c.AddResource(url, doc) != nil {
-		return func(any) bool { return true }
+		return anything
 	}
 	s, err := c.Compile(url)
 	if err != nil {
-		return func(any) bool { return true }
+		return anything
 	}
-	return func(v any) bool { return s.Validate(v) == nil }
-}
-
-// noLoader loads nothing, since a schema must not refer to other documents.
-type noLoader struct{}
-
-func (noLoader) Load(string) (any, error) {
-	return nil, errors.New("a schema may not refer to another document")
-}
-
-// A chooser picks alternatives, different ones in each round.
-type chooser struct {
-	at   int
-	took []int // at each place, the alternative taken
-	of   []int // and the number of alternatives
-}
-
-func (c *chooser) pick(n int) int {
-	if n < 2 {
-		return 0
-	}
-	if c.at == len(c.took) {
-		c.took, c.of = append(c.took, 0), append(c.of, n)
-	}
-	c.at++
-	return min(c.took[c.at-1], n-1)
-}
-
-// next moves to the next combination, and reports whether there was one.
-func (c *chooser) next() bool {
-	c.took, c.of, c.at = c.took[:c.at], c.of[:c.at], 0
-	for i := len(c.took) - 1; i >= 0; i-- {
-		if c.took[i]+1 < c.of[i] {
-			c.took[i]++
-			c.took, c.of = c.took[:i+1], c.of[:i+1]
-			return true
+	return func(v any) error {
+		err := s.Validate(v)
+		if err == nil {
+			return nil
 		}
+		var places []string
+		for _, line := range strings.Split(err.Error(), "\n")[1:] { // the first one only names the schema
+			places = append(places, strings.TrimLeft(line, " -"))
+		}
+		return errors.New("the scripted model cannot make an answer for this schema: " + strings.Join(places, "; "))
 	}
-	return false
 }
 
 // A builder makes one value.
 type builder struct {
-	root   any
-	with   map[string]any
-	said   string
-	choose *chooser
-	work   *int
+	root any
+	with map[string]any
+	said string
+	left int // how many more values it may make
 }
 
-// value makes a value for the schema of the property name.
-func (b *builder) value(schema any, name string, depth int) any {
-	*b.work--
-	if *b.work <= 0 || depth > maxDeep {
+// value makes a value for the schema of the property name. top is the whole answer.
+func (b *builder) value(schema any, name string, top bool) any {
+	if b.left--; b.left < 0 {
 		return nil
 	}
-	s := b.flat(schema)
+	s, _ := schema.(map[string]any)
+	if ref, ok := s["$ref"].(string); ok {
+		return b.value(b.resolve(ref), name, top)
+	}
+	for _, key := range []string{"oneOf", "anyOf"} {
+		if ways, _ := s[key].([]any); len(ways) > 0 {
+			return b.value(b.likeliest(s, key, ways), name, top)
+		}
+	}
 	if v, ok := s["const"]; ok {
 		return v
 	}
-	if list, ok := s["enum"].([]any); ok && len(list) > 0 {
-		list = slices.Clone(list)
+	if list, _ := s["enum"].([]any); len(list) > 0 {
 		if name == "$status" {
-			slices.SortStableFunc(list, func(x, y any) int { return cmp.Compare(rank(x), rank(y)) })
+			return slices.MinFunc(list, func(x, y any) int { return cmp.Compare(rank(x), rank(y)) })
 		}
-		return list[b.choose.pick(len(list))]
+		return list[0]
 	}
-	switch b.typeOf(s, name) {
+	switch typeOf(s, name) {
 	case "null":
 		return nil
 	case "boolean":
-		return []any{true, false}[b.choose.pick(2)]
+		return true
 	case "integer":
-		return numeric(s, true)
+		return math.Ceil(bounded(s))
 	case "number":
-		return numeric(s, false)
+		return bounded(s)
 	case "array":
-		return b.array(s, name, depth)
+		return b.array(s, name)
 	case "object":
-		return b.object(s, depth)
+		return b.object(s, top)
 	}
-	if name == "$body" {
+	switch name {
+	case "$body":
 		return b.said
-	}
-	if name == "$status" {
+	case "$status":
 		return fitText(s, statuses[0])
 	}
 	return fitText(s, sentence(name))
 }
 
-// typeOf chooses a type, null first: in a required field, null means no value.
-func (b *builder) typeOf(s map[string]any, name string) string {
+// resolve follows a reference within the document.
+func (b *builder) resolve(ref string) any {
+	rest, ok := strings.CutPrefix(ref, "#")
+	if !ok {
+		return nil
+	}
+	at := b.root
+	for _, p := range strings.Split(rest, "/")[1:] {
+		fields, _ := at.(map[string]any)
+		at = fields[strings.NewReplacer("~1", "/", "~0", "~").Replace(p)]
+	}
+	return at
+}
+
+// likeliest returns the schema with the best alternative of key, whose keywords replace those beside it: null, which
+// means no value, or the one with the best status.
+func (b *builder) likeliest(s map[string]any, key string, ways []any) any {
+	rankOf := func(way any) int {
+		s, _ := way.(map[string]any)
+		if ref, ok := s["$ref"].(string); ok {
+			s, _ = b.resolve(ref).(map[string]any)
+		}
+		if s["type"] == "null" {
+			return -1
+		}
+		properties, _ := s["properties"].(map[string]any)
+		status, _ := properties["$status"].(map[string]any)
+		best := rank(status["const"])
+		list, _ := status["enum"].([]any)
+		for _, v := range list {
+			best = min(best, rank(v))
+		}
+		return best
+	}
+	way, _ := slices.MinFunc(ways, func(x, y any) int { return cmp.Compare(rankOf(x), rankOf(y)) }).(map[string]any)
+	whole := maps.Clone(s)
+	delete(whole, key)
+	maps.Copy(whole, way)
+	return whole
+}
+
+// typeOf returns the type of a schema's values, null if it may be: in a required field, null means no value.
+func typeOf(s map[string]any, name string) string {
 	switch t := s["type"].(type) {
 	case string:
 		return t
 	case []any:
-		var types []string
-		for _, x := range t {
-			if x, ok := x.(string); ok {
-				types = append(types, x)
-			}
+		if slices.Contains(t, any("null")) && !strings.HasPrefix(name, "$") {
+			return "null"
 		}
-		slices.SortStableFunc(types, func(x, y string) int { return cmp.Compare(nullRank(x, name), nullRank(y, name)) })
-		if len(types) > 0 {
-			return types[b.choose.pick(len(types))]
+		for _, x := range t {
+			if x, ok := x.(string); ok && x != "null" {
+				return x
+			}
 		}
 	}
 	for _, hint := range []struct{ key, is string }{
-		{"properties", "object"}, {"required", "object"}, {"items", "array"}, {"prefixItems", "array"},
-		{"minItems", "array"},
-		{"minimum", "number"}, {"exclusiveMinimum", "number"}, {"multipleOf", "number"}, {"maximum", "number"},
+		{"properties", "object"}, {"required", "object"}, {"items", "array"}, {"minItems", "array"},
+		{"minimum", "number"}, {"maximum", "number"},
 	} {
 		if _, ok := s[hint.key]; ok {
 			return hint.is
 		}
 	}
 	return "string"
-}
-
-func nullRank(t, name string) int {
-	switch {
-	case t != "null":
-		return 1
-	case strings.HasPrefix(name, "$"):
-		return 2
-	}
-	return 0
 }
 
 // rank orders statuses: those that mean success come first.
@@ -209,134 +207,67 @@ func rank(v any) int {
 	return len(statuses)
 }
 
-func (b *builder) object(s map[string]any, depth int) any {
+func (b *builder) object(s map[string]any, top bool) any {
 	properties, _ := s["properties"].(map[string]any)
-	out := map[string]any{}
-	put := func(name string) {
-		if _, there := out[name]; there {
-			return
+	names, _ := s["required"].([]any)
+	if top {
+		for _, name := range slices.Sorted(maps.Keys(properties)) {
+			if _, given := b.with[name]; given || name == "$status" || name == "$body" {
+				names = append(slices.Clip(names), name)
+			}
 		}
-		if v, ok := b.with[name]; ok && depth == 0 {
+	}
+	out := map[string]any{}
+	for _, name := range names {
+		name, _ := name.(string)
+		if v, given := b.with[name]; given && top {
 			out[name] = v
-			return
+			continue
 		}
 		schema, declared := properties[name]
 		if !declared {
 			schema = s["additionalProperties"]
 		}
-		out[name] = b.value(schema, name, depth+1)
-	}
-	names := slices.Sorted(maps.Keys(properties))
-	if depth == 0 {
-		for _, name := range names {
-			if _, given := b.with[name]; given || name == "$status" || name == "$body" {
-				put(name)
-			}
-		}
-	}
-	required, _ := s["required"].([]any)
-	for _, name := range required {
-		if name, ok := name.(string); ok {
-			put(name)
-		}
-	}
-	least := count(s["minProperties"])
-	for _, name := range names {
-		if len(out) < least {
-			put(name)
-		}
-	}
-	for i := 1; len(out) < least && i <= maxItems; i++ {
-		put("field" + strconv.Itoa(i))
+		out[name] = b.value(schema, name, false)
 	}
 	return out
 }
 
-func (b *builder) array(s map[string]any, name string, depth int) any {
+func (b *builder) array(s map[string]any, name string) any {
 	out := []any{}
-	least := count(s["minItems"])
-	if _, ok := s["contains"]; ok {
-		least = max(least, 1)
-	}
-	prefix, _ := s["prefixItems"].([]any)
-	for i := range least {
-		schema := s["items"]
-		if i < len(prefix) {
-			schema = prefix[i]
-		} else if c, ok := s["contains"]; ok && i == len(prefix) {
-			schema = c
-		}
-		v := b.value(schema, name, depth+1)
-		if s["uniqueItems"] == true &&
-			slices.ContainsFunc(out, func(x any) bool { return bytes.Equal(encode(x), encode(v)) }) {
-			v = b.distinct(schema, v, i)
-		}
-		out = append(out, v)
+	least, _ := s["minItems"].(float64)
+	for float64(len(out)) < least && b.left > 0 {
+		out = append(out, b.value(s["items"], name, false))
 	}
 	return out
 }
 
-// distinct changes a value so that it differs from those already in a list.
-func (b *builder) distinct(schema, v any, i int) any {
-	switch v := v.(type) {
-	case float64:
-		return v + float64(i)
-	case bool:
-		return !v
-	case string:
-		if list, ok := b.flat(schema)["enum"].([]any); ok && i < len(list) {
-			return list[i]
-		}
-		return v + " " + strconv.Itoa(i+1)
+// bounded returns the number nearest to 0 within the bounds of a schema.
+func bounded(s map[string]any) float64 {
+	v := 0.0
+	if low, ok := s["minimum"].(float64); ok {
+		v = max(v, low)
+	}
+	if high, ok := s["maximum"].(float64); ok {
+		v = min(v, high)
 	}
 	return v
 }
 
-// count reads a lower bound, limited to maxItems.
-func count(v any) int {
-	n, _ := v.(float64)
-	return int(min(max(n, 0), maxItems))
-}
-
-// numeric returns the number nearest to 0 that simple bounds allow.
-func numeric(s map[string]any, integer bool) any {
-	v, unit := 0.0, 1.0
-	multiple, _ := s["multipleOf"].(float64)
-	if multiple > 0 {
-		unit = multiple
+// fitText gives a text a length that a schema allows.
+func fitText(s map[string]any, text string) string {
+	if least, ok := s["minLength"].(float64); ok {
+		short := int(min(least, maxLetters)) - utf8.RuneCountInString(text)
+		text += strings.Repeat(".", max(short, 0))
 	}
-	if low, ok := s["minimum"].(float64); ok && v < low {
-		v = math.Ceil(low/unit) * unit
-		if !integer && multiple <= 0 {
-			v = low
-		}
+	if most, ok := s["maxLength"].(float64); ok && most >= 0 && most < float64(utf8.RuneCountInString(text)) {
+		text = string([]rune(text)[:int(most)])
 	}
-	if low, ok := s["exclusiveMinimum"].(float64); ok && v <= low {
-		v = (math.Floor(low/unit) + 1) * unit
-	}
-	if high, ok := s["maximum"].(float64); ok && v > high {
-		v = math.Floor(high/unit) * unit
-		if !integer && multiple <= 0 {
-			v = high
-		}
-	}
-	if high, ok := s["exclusiveMaximum"].(float64); ok && v >= high {
-		v = (math.Ceil(high/unit) - 1) * unit
-		if low, ok := s["exclusiveMinimum"].(float64); ok && v <= low && !integer {
-			v = (low + high) / 2
-		}
-	}
-	return v
+	return text
 }
 
 // sentence returns a text for the named field.
 func sentence(name string) string {
-	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool {
-		return c == '_' || c == '-' || c == '$' ||
-			c == '.'
-	}), " ")
-	if words == "" {
-		words = "text"
-	}
-	return "Scripted " + words + "."
+	words := strings.Join(strings.FieldsFunc(name, func(c rune) bool { return strings.ContainsRune("_-$.", c) }), " ")
+	return "Scripted " + cmp.Or(words, "text") + "."
 }

@@ -52,13 +52,16 @@ func structured(body []byte) (form json.RawMessage, plain map[string]string) {
 }
 
 // answer gives an answer, with structuredTool if the request offers it and the answer is structured.
-func (r *Request) answer(s dialect, f final, callID string) {
-	said := f.text(r)
+func (r *Request) answer(s dialect, f final, callID string) error {
+	said, err := f.text(r)
+	if err != nil {
+		return err
+	}
 	var fields object
 	_, plain := structured(r.Body)
 	if plain == nil || !f.auto && f.json == nil || json.Unmarshal([]byte(said), &fields) != nil {
 		s.message(said)
-		return
+		return nil
 	}
 	given := object{}
 	for name, value := range fields {
@@ -68,4 +71,5 @@ func (r *Request) answer(s dialect, f final, callID string) {
 		given[name] = value
 	}
 	s.call("", structuredTool, given, callID)
+	return nil
 }

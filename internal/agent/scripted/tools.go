@@ -52,7 +52,8 @@ func (r *Request) shell(args object, otherwise string) (string, any) {
 		return otherwise, object{"command": args["cmd"], "description": "Run a command"}
 	}
 	t := r.tools[at]
-	return t.Name, instance(t.Parameters, with, "")
+	call, _ := instance(t.Parameters, with, "") // the agent says what is wrong with it
+	return t.Name, call
 }
 
 // change returns the call that makes the change of a patch: with a tool that replaces a text, if there is one

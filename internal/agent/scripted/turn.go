@@ -42,7 +42,8 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 		s.begin(usual)
 		said := "Scripted"
 		if r.Schema != nil {
-			said = string(encode(instance(r.Schema, nil, said)))
+			v, _ := instance(r.Schema, nil, said) // the agent does without it if it does not fit
+			said = string(encode(v))
 		}
 		s.message(said)
 		s.completed(usual)
@@ -64,6 +65,7 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 	out := reply{scenario: sc.name, turn: at + 1, step: n + 1, status: http.StatusOK, slow: st.slow}
 	id := fmt.Sprintf("resp_%d_%d", len(r.Prompts), n+1)
 	s := r.stream(id)
+	var err error
 	switch {
 	case r.running.ask(s):
 	case st.fail != nil && fails(key, st.fail.times):
@@ -78,17 +80,22 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 		s.failed(st.broken.code, st.broken.message)
 	case st.cut != nil && fails(key, st.cut.times):
 		s.begin(st.usage)
-		before := write(s, id, st.items, r)
+		var before int
+		before, err = write(s, id, st.items, r)
 		s.cutTo(before + (len(s.made())-before+1)/2)
 		out.end = cut
 	default:
 		s.begin(st.usage)
-		write(s, id, st.items, r)
+		_, err = write(s, id, st.items, r)
 		if st.incomplete != "" {
 			s.incomplete(st.incomplete, st.usage)
 		} else {
 			s.completed(st.usage)
 		}
+	}
+	if err != nil {
+		out.status, out.body = http.StatusBadRequest, errorBody(http.StatusBadRequest, err.Error())
+		return out
 	}
 	out.events = s.made()
 	return out
@@ -182,8 +189,9 @@ func (r *Request) stream(id string) dialect {
 	return &stream{id: id}
 }
 
-// write streams items into the response id, and returns the index of the last item's first event.
-func write(s dialect, id string, items []item, r *Request) (last int) {
+// write streams items into the response id, and returns the index of the last item's first event. The error says which
+// answer cannot be made.
+func write(s dialect, id string, items []item, r *Request) (last int, err error) {
 	for i, it := range items {
 		last = len(s.made())
 		callID := fmt.Sprintf("call_%s_%d", strings.TrimPrefix(id, "resp_"), i+1)
@@ -205,10 +213,12 @@ func write(s dialect, id string, items []item, r *Request) (last int) {
 		case call:
 			s.call(it.namespace, it.name, quoteAll(it.value, r), callID)
 		case answer:
-			r.answer(s, it.answer, callID)
+			if err := r.answer(s, it.answer, callID); err != nil {
+				return 0, err
+			}
 		}
 	}
-	return last
+	return last, nil
 }
 
 var quotes = regexp.MustCompile(`\{\{(?:output ([0-9]{1,6})|prompt (.+?))\}\}`)
