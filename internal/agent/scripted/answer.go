@@ -21,17 +21,17 @@ const (
 // make.
 func (f final) text(r *Request) (string, error) {
 	switch {
-	case f.json != nil:
-		return string(encode(quoteAll(f.json, r))), nil
-	case !f.auto:
-		return quote(f.said, r), nil
+	case f.JSON != nil:
+		return string(encode(quoteAll(*f.JSON, r))), nil
+	case !f.Auto:
+		return quote(f.Text, r), nil
 	}
-	said := f.said
+	said := f.Text
 	if said == "" {
 		said = scriptedText
 	}
 	said = quote(said, r)
-	with, _ := quoteAll(f.with, r).(map[string]any)
+	with, _ := quoteAll(f.With, r).(map[string]any)
 	schema := r.Schema
 	if schema == nil && slices.ContainsFunc(r.Context, func(t string) bool { return strings.Contains(t, formWords) }) {
 		schema = findSchema(r.Context)

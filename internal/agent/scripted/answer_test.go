@@ -108,13 +108,13 @@ func TestExotic(t *testing.T) {
 		})
 	}
 	r := &Request{Schema: json.RawMessage(exotic[0].schema)}
-	if got := said(t, final{auto: true, with: map[string]any{"v": "v1"}}, r); got != `{"v":"v1"}` {
+	if got := said(t, final{Auto: true, With: map[string]any{"v": "v1"}}, r); got != `{"v":"v1"}` {
 		t.Errorf("with a value that fits: %s", got)
 	}
 }
 
 func TestAuto(t *testing.T) {
-	f := final{auto: true, said: "the text", with: map[string]any{"summary": "given", "unknown": true}}
+	f := final{Auto: true, Text: "the text", With: map[string]any{"summary": "given", "unknown": true}}
 	for _, tc := range schemas {
 		t.Run(tc.name, func(t *testing.T) {
 			got := said(t, f, &Request{Schema: json.RawMessage(tc.schema)})
@@ -146,7 +146,7 @@ func frontOf(t *testing.T, text string) (map[string]any, string) {
 }
 
 func TestContract(t *testing.T) {
-	f := final{auto: true, said: "the text", with: map[string]any{"summary": "given"}}
+	f := final{Auto: true, Text: "the text", With: map[string]any{"summary": "given"}}
 	for _, tc := range schemas {
 		if !strings.Contains(tc.want, "{") || strings.HasPrefix(tc.want, "[") {
 			continue
@@ -203,16 +203,16 @@ func TestBuiltins(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		if sc.name != name || sc.about == "" || strings.Contains(sc.about, "\n") {
-			t.Errorf("%s: name %q, about %q", name, sc.name, sc.about)
+		if sc.name != name || sc.About == "" || strings.Contains(sc.About, "\n") {
+			t.Errorf("%s: name %q, about %q", name, sc.name, sc.About)
 		}
-		for _, tn := range sc.turns {
-			last := tn.steps[len(tn.steps)-1].items
-			if len(last) == 0 || !last[len(last)-1].answer.auto {
+		for _, tn := range sc.Turns {
+			last := tn.Steps[len(tn.Steps)-1].Items
+			if len(last) == 0 || !last[len(last)-1].Answer.Auto {
 				continue
 			}
 			for _, tc := range schemas {
-				got := said(t, last[len(last)-1].answer, &Request{Schema: json.RawMessage(tc.schema),
+				got := said(t, *last[len(last)-1].Answer, &Request{Schema: json.RawMessage(tc.schema),
 					Outputs: []string{"one", "two"}})
 				value, err := jsonschema.UnmarshalJSON(strings.NewReader(got))
 				if err != nil {

@@ -145,9 +145,9 @@ func (s *chatStream) incomplete(reason string, u usage) {
 
 func (s *chatStream) end(finish string, u usage) {
 	count := object{
-		"prompt_tokens": u.input, "completion_tokens": u.output, "total_tokens": u.input + u.output,
-		"prompt_tokens_details":     object{"cached_tokens": u.cached},
-		"completion_tokens_details": object{"reasoning_tokens": u.reasoning},
+		"prompt_tokens": u.Input, "completion_tokens": u.Output, "total_tokens": u.Input + u.Output,
+		"prompt_tokens_details":     object{"cached_tokens": u.Cached},
+		"completion_tokens_details": object{"reasoning_tokens": u.Reasoning},
 	}
 	if s.request.whole {
 		message := object{"role": "assistant", "content": s.said.String()}

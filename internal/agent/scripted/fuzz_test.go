@@ -104,7 +104,7 @@ func FuzzSchema(f *testing.F) {
 		if !json.Valid(schema) {
 			return
 		}
-		got, err := final{auto: true, said: "x", with: map[string]any{"a": 1.0}}.text(&Request{Schema: schema})
+		got, err := final{Auto: true, Text: "x", With: map[string]any{"a": 1.0}}.text(&Request{Schema: schema})
 		if err != nil {
 			return
 		}

@@ -121,8 +121,8 @@ func (s *geminiStream) response(parts []any, finish string, u *usage) object {
 	}
 	out := object{"responseId": s.id, "modelVersion": s.request.Model, "candidates": []any{candidate}}
 	if u != nil {
-		out["usageMetadata"] = object{"promptTokenCount": u.input, "cachedContentTokenCount": u.cached,
-			"candidatesTokenCount": u.output - u.reasoning, "thoughtsTokenCount": u.reasoning, "totalTokenCount": u.input + u.output}
+		out["usageMetadata"] = object{"promptTokenCount": u.Input, "cachedContentTokenCount": u.Cached,
+			"candidatesTokenCount": u.Output - u.Reasoning, "thoughtsTokenCount": u.Reasoning, "totalTokenCount": u.Input + u.Output}
 	}
 	return out
 }

@@ -68,7 +68,7 @@ func TestLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	sc, err := Load(file)
-	if err != nil || sc.about != "mine" || sc.name != file {
+	if err != nil || sc.About != "mine" || sc.name != file {
 		t.Errorf("%+v, %v", sc, err)
 	}
 	if _, err := Load("nosuch"); err == nil || !strings.Contains(err.Error(), `"nosuch"`) ||

@@ -123,7 +123,7 @@ func (s *messageStream) emit(name string, slow bool, fields object) {
 func (s *messageStream) begin(u usage) {
 	s.emit("message_start", false, object{"message": object{
 		"id": s.id, "type": "message", "role": "assistant", "model": s.model, "content": []any{}, "stop_reason": nil,
-		"stop_sequence": nil, "usage": object{"input_tokens": u.input - u.cached, "cache_read_input_tokens": u.cached,
+		"stop_sequence": nil, "usage": object{"input_tokens": u.Input - u.Cached, "cache_read_input_tokens": u.Cached,
 			"cache_creation_input_tokens": 0, "output_tokens": 1},
 	}})
 }
@@ -177,7 +177,7 @@ func (s *messageStream) incomplete(reason string, u usage) {
 
 func (s *messageStream) end(reason string, u usage) {
 	s.emit("message_delta", false, object{"delta": object{"stop_reason": reason, "stop_sequence": nil},
-		"usage": object{"output_tokens": u.output}})
+		"usage": object{"output_tokens": u.Output}})
 	s.emit("message_stop", false, object{})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,9 @@ import (
 	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
+// maxNesting bounds the nesting of values in a scenario.
+const maxNesting = 100
+
 // parse reads a scenario. Errors refer to it as file.
 func parse(name, file string, data []byte) (*Scenario, error) {
 	s := &Scenario{name: name}
@@ -21,7 +25,10 @@ func parse(name, file string, data []byte) (*Scenario, error) {
 		return nil, fmt.Errorf("read scenario %s: it is empty", file)
 	}
 	if err == nil {
-		err = readScenario(s, top)
+		err = readFields(top, &s.script)
+	}
+	if err == nil && len(s.Turns) == 0 {
+		err = wrong(top, "turns are missing")
 	}
 	var bad *yamldoc.Error
 	if errors.As(err, &bad) {
@@ -30,76 +37,58 @@ func parse(name, file string, data []byte) (*Scenario, error) {
 	return s, nil
 }
 
-func readScenario(s *Scenario, top *yaml.Node) error {
-	err := fields(top, map[string]reader{
-		"about": textField(&s.about),
-		"turns": list(&s.turns, readTurn),
-	})
-	if err == nil && len(s.turns) == 0 {
-		err = wrong(top, "turns are missing")
-	}
-	return err
-}
-
 func wrong(n *yaml.Node, format string, args ...any) error { return yamldoc.Errorf(n, format, args...) }
 
-// A reader reads a value from a node.
-type reader func(*yaml.Node) error
-
-// fields reads a mapping that has only known keys.
-func fields(n *yaml.Node, known map[string]reader) error {
+// readFields reads a mapping into a struct. The yaml tags of its fields are the keys that there may be.
+func readFields(n *yaml.Node, into any) error {
+	v := reflect.ValueOf(into).Elem()
+	at := map[string]int{}
+	for i := range v.NumField() {
+		if key := v.Type().Field(i).Tag.Get("yaml"); key != "" {
+			at[key] = i
+		}
+	}
+	known := strings.Join(slices.Sorted(maps.Keys(at)), ", ")
 	if n.Kind != yaml.MappingNode {
-		return wrong(n, "want keys and values: %s", names(known))
+		return wrong(n, "want keys and values: %s", known)
 	}
 	pairs, bad := yamldoc.Pairs(n)
 	if len(bad) > 0 {
 		return bad[0]
 	}
 	for _, p := range pairs {
-		read, ok := known[p.Key.Value]
+		i, ok := at[p.Key.Value]
 		if !ok || p.Key.Kind != yaml.ScalarNode {
-			return wrong(p.Key, "unknown key %q; known are %s", p.Key.Value, names(known))
+			return wrong(p.Key, "unknown key %q; known are %s", p.Key.Value, known)
 		}
-		if err := read(p.Value); err != nil {
+		if err := readValue(p.Value, v.Field(i).Addr().Interface(), v.Type().Field(i).Tag); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func names(known map[string]reader) string {
-	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
-}
-
-func list[T any](into *[]T, read func(*yaml.Node) (T, error)) reader {
-	return func(n *yaml.Node) error {
-		if n.Kind != yaml.SequenceNode {
-			return wrong(n, "want a list")
+// readValue reads a value. The tag of a whole number has its range.
+func readValue(n *yaml.Node, into any, tag reflect.StructTag) error {
+	scalar := n.Kind == yaml.ScalarNode
+	switch into := into.(type) {
+	case interface{ read(*yaml.Node) error }:
+		return into.read(n)
+	case *string:
+		if !scalar || n.ShortTag() == "!!null" {
+			return wrong(n, "want a text")
 		}
-		for _, c := range n.Content {
-			v, err := read(c)
-			if err != nil {
-				return err
-			}
-			*into = append(*into, v)
-		}
+		*into = n.Value
 		return nil
-	}
-}
-
-func readText(n *yaml.Node) (string, error) {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		return "", wrong(n, "want a text")
-	}
-	return n.Value, nil
-}
-
-func textField(into *string) reader {
-	return func(n *yaml.Node) (err error) { *into, err = readText(n); return err }
-}
-
-func number(into *int, least, most int) reader {
-	return func(n *yaml.Node) error {
+	case *bool:
+		if !scalar || n.Value != "true" && n.Value != "false" {
+			return wrong(n, "want true or false")
+		}
+		*into = n.Value == "true"
+		return nil
+	case *int:
+		var least, most int
+		fmt.Sscanf(tag.Get("range"), "%d-%d", &least, &most)
 		v, err := yamldoc.Scalar(n)
 		i, ok := v.(int64)
 		if err != nil || !ok || i < int64(least) || i > int64(most) {
@@ -107,49 +96,18 @@ func number(into *int, least, most int) reader {
 		}
 		*into = int(i)
 		return nil
-	}
-}
-
-func boolean(into *bool) reader {
-	return func(n *yaml.Node) error {
-		if n.Kind != yaml.ScalarNode || n.Value != "true" && n.Value != "false" {
-			return wrong(n, "want true or false")
-		}
-		*into = n.Value == "true"
-		return nil
-	}
-}
-
-func duration(into *time.Duration) reader {
-	return func(n *yaml.Node) error {
+	case *time.Duration:
 		d, err := time.ParseDuration(n.Value)
-		if n.Kind != yaml.ScalarNode || err != nil || d < 0 || d > time.Hour {
+		if !scalar || err != nil || d < 0 || d > time.Hour {
 			return wrong(n, "want a duration of at most an hour, like 50ms")
 		}
 		*into = d
 		return nil
-	}
-}
-
-func textMap(into *map[string]string) reader {
-	return func(n *yaml.Node) error {
-		var values map[string]any
-		if err := anyMap(&values)(n); err != nil {
-			return err
-		}
-		*into = make(map[string]string, len(values))
-		for k, v := range values {
-			(*into)[k] = fmt.Sprint(v)
-		}
-		return nil
-	}
-}
-
-// maxNesting bounds the nesting of values in a scenario.
-const maxNesting = 100
-
-func anyMap(into *map[string]any) reader {
-	return func(n *yaml.Node) error {
+	case *any:
+		v, err := yamldoc.Value(n, maxNesting)
+		*into = v
+		return err
+	case *map[string]any:
 		v, err := yamldoc.Value(n, maxNesting)
 		if err != nil {
 			return err
@@ -161,4 +119,27 @@ func anyMap(into *map[string]any) reader {
 		*into = m
 		return nil
 	}
+	return readComposite(n, into)
+}
+
+// readComposite reads a struct, a list, or what a pointer points to.
+func readComposite(n *yaml.Node, into any) error {
+	v := reflect.ValueOf(into).Elem()
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return readValue(n, v.Interface(), "")
+	case reflect.Slice:
+		if n.Kind != yaml.SequenceNode {
+			return wrong(n, "want a list")
+		}
+		v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+		for i, c := range n.Content {
+			if err := readValue(c, v.Index(i).Addr().Interface(), ""); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return readFields(n, into)
 }

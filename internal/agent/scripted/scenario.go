@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 )
 
 // A Scenario is the script that the model follows. It never changes once loaded.
@@ -46,93 +45,8 @@ import (
 // output since the prompt, and {{prompt REGEXP}} by the match in the prompt: the last group
 // of the expression, or the whole match if it has no groups.
 type Scenario struct {
-	name  string // the name of a built-in, or the path of a file
-	about string // a one-line description
-	turns []turn
-}
-
-// A turn answers one prompt in steps, one for each request that it leads to.
-type turn struct {
-	when  when
-	steps []step
-}
-
-// A when selects the prompts that a turn answers. Unset fields match every prompt.
-type when struct {
-	contains []string // in the last prompt
-	context  []string // in any text that is not the model's
-	schema   *bool    // whether an answer of a given shape is requested
-	nth      int      // of the prompts, from 1
-}
-
-// A step is one response, or a fault instead.
-type step struct {
-	items      []item
-	usage      usage
-	slow       time.Duration
-	fail       *httpError
-	cut        *fault
-	broken     *brokenError
-	silent     bool
-	incomplete string // the reason
-}
-
-// A fault happens the given number of times, or always if times is 0.
-type fault struct{ times int }
-
-type httpError struct {
-	fault
-	status  int
-	body    string
-	headers map[string]string
-}
-
-type brokenError struct {
-	fault
-	code, message string
-}
-
-// failure returns the step's fault, nil if it has none.
-func (st step) failure() *fault {
-	switch {
-	case st.fail != nil:
-		return &st.fail.fault
-	case st.cut != nil:
-		return st.cut
-	case st.broken != nil:
-		return &st.broken.fault
-	}
-	return nil
-}
-
-type kind int
-
-const (
-	reason kind = iota
-	say
-	run
-	wait
-	patch
-	call
-	answer
-)
-
-// An item is one thing that the model says or asks for.
-type item struct {
-	kind            kind
-	text            string // of reason, say and patch
-	namespace, name string // of call
-	value           any    // arguments of run and call
-	output          int    // of wait: which output came from the command, from 1
-	answer          final
-}
-
-// final is the answer that ends a turn.
-type final struct {
-	said string         // verbatim
-	json any            // as JSON, if set
-	auto bool           // in the requested form: said is its text, with its fields
-	with map[string]any // of auto
+	name string // the name of a built-in, or the path of a file
+	script
 }
 
 //go:embed scenarios/*.yaml
@@ -161,7 +75,7 @@ func Described() []string {
 	names := Names()
 	for i, name := range names {
 		if s, err := Load(name); err == nil {
-			names[i] += "\t" + s.about
+			names[i] += "\t" + s.About
 		}
 	}
 	return names

@@ -143,10 +143,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.response(w, r)
 	case "/v1/messages/count_tokens":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(encode(object{"input_tokens": usual.input}))
+		_, _ = w.Write(encode(object{"input_tokens": usual.Input}))
 	case "count tokens":
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(encode(object{"totalTokens": usual.input}))
+		_, _ = w.Write(encode(object{"totalTokens": usual.Input}))
 	case "/api/hello": // Claude Code checks that the server is up
 	case "/v1/models":
 		w.Header().Set("Content-Type", "application/json")
@@ -244,7 +244,7 @@ func (s *Server) pause(r *http.Request, d time.Duration) bool {
 func sendError(w http.ResponseWriter, out reply) {
 	w.Header().Set("Content-Type", "application/json")
 	for name, value := range out.header {
-		w.Header().Set(name, value)
+		w.Header().Set(name, fmt.Sprint(value))
 	}
 	w.WriteHeader(out.status)
 	_, _ = io.WriteString(w, out.body)

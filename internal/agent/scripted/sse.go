@@ -124,16 +124,13 @@ func (s *stream) failed(code, message string) {
 		object{"response": object{"id": s.id, "status": "failed", "error": object{"code": code, "message": message}}})
 }
 
-// usage is the usage that a response reports, in tokens.
-type usage struct{ input, cached, output, reasoning int }
-
 func (u usage) object() object {
 	return object{
-		"input_tokens":          u.input,
-		"input_tokens_details":  object{"cached_tokens": u.cached},
-		"output_tokens":         u.output,
-		"output_tokens_details": object{"reasoning_tokens": u.reasoning},
-		"total_tokens":          u.input + u.output,
+		"input_tokens":          u.Input,
+		"input_tokens_details":  object{"cached_tokens": u.Cached},
+		"output_tokens":         u.Output,
+		"output_tokens_details": object{"reasoning_tokens": u.Reasoning},
+		"total_tokens":          u.Input + u.Output,
 	}
 }
 

@@ -59,7 +59,7 @@ func (r *Request) answer(s dialect, f final, callID string) error {
 	}
 	var fields object
 	_, plain := structured(r.Body)
-	if plain == nil || !f.auto && f.json == nil || json.Unmarshal([]byte(said), &fields) != nil {
+	if plain == nil || !f.Auto && f.JSON == nil || json.Unmarshal([]byte(said), &fields) != nil {
 		s.message(said)
 		return nil
 	}

@@ -24,9 +24,9 @@ type reply struct {
 	scenario   string
 	turn, step int // places in the scenario, from 1; 0: none matched
 	status     int
-	header     map[string]string // of an error
-	body       string            // of an error
-	events     []event           // when status is 200
+	header     map[string]any // of an error
+	body       string         // of an error
+	events     []event        // when status is 200
 	end        ending
 	slow       time.Duration
 }
@@ -54,43 +54,43 @@ func respond(sc *Scenario, r *Request, fails func(key string, times int) bool) r
 			sc = other
 		}
 	}
-	at := slices.IndexFunc(sc.turns, func(t turn) bool { return t.when.matches(r) })
+	at := slices.IndexFunc(sc.Turns, func(t turn) bool { return t.When.matches(r) })
 	if at < 0 {
 		return failure(sc.name, http.StatusBadRequest, fmt.Sprintf("scenario %s has no turn for this prompt", sc.name))
 	}
-	t := sc.turns[at]
+	t := sc.Turns[at]
 	n := t.stepAfter(len(r.Outputs))
-	st := t.steps[n]
+	st := t.Steps[n]
 	key := fmt.Sprintf("%s\x00%s\x00%d\x00%d", r.Thread, sc.name, at, n)
-	out := reply{scenario: sc.name, turn: at + 1, step: n + 1, status: http.StatusOK, slow: st.slow}
+	out := reply{scenario: sc.name, turn: at + 1, step: n + 1, status: http.StatusOK, slow: st.Slow}
 	id := fmt.Sprintf("resp_%d_%d", len(r.Prompts), n+1)
 	s := r.stream(id)
 	var err error
 	switch {
 	case r.running.ask(s):
-	case st.fail != nil && fails(key, st.fail.times):
-		out.status, out.header, out.body = st.fail.status, st.fail.headers, st.fail.body
+	case st.Fail != nil && fails(key, st.Fail.Times):
+		out.status, out.header, out.body = st.Fail.Status, st.Fail.Headers, st.Fail.Body
 		if out.body == "" {
-			out.body = errorBody(st.fail.status, "the scenario "+sc.name+" wants this error")
+			out.body = errorBody(st.Fail.Status, "the scenario "+sc.name+" wants this error")
 		}
-	case st.silent:
+	case st.Silent:
 		out.end = silent
-	case st.broken != nil && fails(key, st.broken.times):
-		s.begin(st.usage)
-		s.failed(st.broken.code, st.broken.message)
-	case st.cut != nil && fails(key, st.cut.times):
-		s.begin(st.usage)
+	case st.Broken != nil && fails(key, st.Broken.Times):
+		s.begin(st.Usage)
+		s.failed(st.Broken.Code, st.Broken.Message)
+	case st.Cut.on && fails(key, st.Cut.Times):
+		s.begin(st.Usage)
 		var before int
-		before, err = write(s, id, st.items, r)
+		before, err = write(s, id, st.Items, r)
 		s.cutTo(before + (len(s.made())-before+1)/2)
 		out.end = cut
 	default:
-		s.begin(st.usage)
-		_, err = write(s, id, st.items, r)
-		if st.incomplete != "" {
-			s.incomplete(st.incomplete, st.usage)
+		s.begin(st.Usage)
+		_, err = write(s, id, st.Items, r)
+		if st.Incomplete != "" {
+			s.incomplete(st.Incomplete, st.Usage)
 		} else {
-			s.completed(st.usage)
+			s.completed(st.Usage)
 		}
 	}
 	if err != nil {
@@ -114,47 +114,46 @@ func errorBody(status int, message string) string {
 
 // matches reports whether r meets all conditions of w.
 func (w when) matches(r *Request) bool {
-	for _, text := range w.contains {
+	for _, text := range w.Contains {
 		if !strings.Contains(r.Prompt(), text) {
 			return false
 		}
 	}
-	for _, text := range w.context {
+	for _, text := range w.Context {
 		if !slices.ContainsFunc(r.Context, func(c string) bool { return strings.Contains(c, text) }) {
 			return false
 		}
 	}
-	if w.schema != nil && *w.schema != (r.Schema != nil) {
+	if w.Schema != nil && *w.Schema != (r.Schema != nil) {
 		return false
 	}
-	return w.nth == 0 || w.nth == len(r.Prompts)
+	return w.Nth == 0 || w.Nth == len(r.Prompts)
 }
 
 // stepAfter returns the index of the step that follows a number of tool outputs: the first whose calls do not
 // all have outputs. A step without calls is the last.
 func (t turn) stepAfter(outputs int) int {
-	for i, st := range t.steps {
+	for i, st := range t.Steps {
 		calls := st.calls()
 		if calls == 0 || outputs < calls {
 			return i
 		}
 		outputs -= calls
 	}
-	return len(t.steps) - 1
+	return len(t.Steps) - 1
 }
 
 // calls returns how many tool outputs a step leads to, 0 if the turn ends with it.
 func (st step) calls() int {
-	if st.silent || st.incomplete != "" {
+	if st.Silent || st.Incomplete != "" {
 		return 0
 	}
-	if f := st.failure(); f != nil && f.times == 0 {
+	if times, fails := st.failure(); fails && times == 0 {
 		return 0
 	}
 	n := 0
-	for _, it := range st.items {
-		switch it.kind {
-		case run, wait, patch, call:
+	for _, it := range st.Items {
+		if it.Run != nil || it.Wait > 0 || it.Patch != nil || it.Call != nil {
 			n++
 		}
 	}
@@ -195,25 +194,25 @@ func write(s dialect, id string, items []item, r *Request) (last int, err error)
 	for i, it := range items {
 		last = len(s.made())
 		callID := fmt.Sprintf("call_%s_%d", strings.TrimPrefix(id, "resp_"), i+1)
-		switch it.kind {
-		case reason:
-			s.reasoning(it.text)
-		case say:
-			s.message(quote(it.text, r))
-		case run:
-			s.call("", "exec_command", quoteAll(it.value, r), callID)
-		case wait:
+		switch {
+		case it.Reason != nil:
+			s.reasoning(*it.Reason)
+		case it.Say != nil:
+			s.message(quote(*it.Say, r))
+		case it.Run != nil:
+			s.call("", "exec_command", quoteAll(it.Run.arguments(), r), callID)
+		case it.Wait > 0:
 			session := 0
-			if it.output <= len(r.sessions) {
-				session = r.sessions[it.output-1]
+			if it.Wait <= len(r.sessions) {
+				session = r.sessions[it.Wait-1]
 			}
 			waitFor(s, session, callID)
-		case patch:
-			s.custom("apply_patch", quote(it.text, r), callID)
-		case call:
-			s.call(it.namespace, it.name, quoteAll(it.value, r), callID)
-		case answer:
-			if err := r.answer(s, it.answer, callID); err != nil {
+		case it.Patch != nil:
+			s.custom("apply_patch", quote(*it.Patch, r), callID)
+		case it.Call != nil:
+			s.call(it.Call.Namespace, it.Call.Name, quoteAll(it.Call.Arguments, r), callID)
+		case it.Answer != nil:
+			if err := r.answer(s, *it.Answer, callID); err != nil {
 				return 0, err
 			}
 		}
