@@ -63,10 +63,9 @@ func decodeChat(header http.Header, body []byte) (*Request, error) {
 
 // A chatStream collects one response of the Chat Completions API: chunks of it, or all of it as one object.
 type chatStream struct {
+	sent
 	id      string
-	model   string
 	request *Request
-	events  []event
 
 	// The whole response so far.
 	said, thought strings.Builder
@@ -75,14 +74,16 @@ type chatStream struct {
 
 // chunk streams one change of the answer.
 func (s *chatStream) chunk(slow bool, delta object, finish any) {
-	s.emit(slow, object{"choices": []any{object{"index": 0, "delta": delta, "finish_reason": finish}}})
+	s.put(slow, object{"choices": []any{object{"index": 0, "delta": delta, "finish_reason": finish}}})
 }
 
-func (s *chatStream) emit(slow bool, fields object) {
+// put streams a chunk.
+func (s *chatStream) put(slow bool, fields object) {
 	if s.request.whole {
 		return
 	}
-	fields["id"], fields["object"], fields["created"], fields["model"] = s.id, "chat.completion.chunk", created, s.model
+	fields["id"], fields["object"] = s.id, "chat.completion.chunk"
+	fields["created"], fields["model"] = created, s.request.Model
 	s.events = append(s.events, event{data: encode(fields), slow: slow})
 }
 
@@ -123,11 +124,6 @@ func (s *chatStream) call(namespace, name string, arguments any, callID string) 
 	}
 }
 
-func (s *chatStream) custom(_, input, callID string) {
-	name, arguments := s.request.change(input)
-	s.call("", name, arguments, callID)
-}
-
 func (s *chatStream) completed(u usage) {
 	if len(s.calls) > 0 {
 		s.end("tool_calls", u)
@@ -157,13 +153,13 @@ func (s *chatStream) end(finish string, u usage) {
 		if len(s.calls) > 0 {
 			message["tool_calls"] = s.calls
 		}
-		s.alone(object{"id": s.id, "object": "chat.completion", "created": created, "model": s.model, "usage": count,
+		s.alone(object{"id": s.id, "object": "chat.completion", "created": created, "model": s.request.Model, "usage": count,
 			"choices": []any{object{"index": 0, "message": message, "finish_reason": finish}}})
 		return
 	}
 	s.chunk(false, object{}, finish)
 	if s.request.counted {
-		s.emit(false, object{"choices": []any{}, "usage": count})
+		s.put(false, object{"choices": []any{}, "usage": count})
 	}
 	s.events = append(s.events, event{data: []byte("[DONE]")})
 }
@@ -181,6 +177,3 @@ func (s *chatStream) failed(code, message string) {
 func (s *chatStream) alone(v object) {
 	s.events = append(s.events, event{data: append(encode(v), '\n'), alone: true})
 }
-
-func (s *chatStream) made() []event    { return s.events }
-func (s *chatStream) cutTo(events int) { s.events = s.events[:events] }

@@ -108,9 +108,9 @@ func (r *Request) addContent(c content) {
 
 // A geminiStream collects one response of the Gemini API: chunks of it, or all of it as one object.
 type geminiStream struct {
+	sent
 	id      string
 	request *Request
-	events  []event
 	parts   []any // of the whole response
 }
 
@@ -156,11 +156,6 @@ func (s *geminiStream) call(namespace, name string, arguments any, callID string
 	s.part(false, object{"functionCall": object{"id": callID, "name": name, "args": arguments}})
 }
 
-func (s *geminiStream) custom(_, input, callID string) {
-	name, arguments := s.request.change(input)
-	s.call("", name, arguments, callID)
-}
-
 func (s *geminiStream) completed(u usage) { s.end("STOP", u) }
 
 func (s *geminiStream) incomplete(reason string, u usage) {
@@ -182,6 +177,3 @@ func (s *geminiStream) failed(code, message string) {
 	broken := encode(object{"error": object{"code": http.StatusInternalServerError, "status": code, "message": message}})
 	s.events = append(s.events, event{data: broken, alone: s.request.whole})
 }
-
-func (s *geminiStream) made() []event    { return s.events }
-func (s *geminiStream) cutTo(events int) { s.events = s.events[:events] }

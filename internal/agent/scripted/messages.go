@@ -49,80 +49,59 @@ func decodeMessages(header http.Header, body []byte) (*Request, error) {
 			r.addUser(m.Content)
 		}
 	}
-	if form, _ := structured(body); form != nil {
-		r.Schema = form
+	for _, t := range r.tools {
+		if t.Name == structuredTool {
+			r.Schema, r.plain = structured(t.Parameters)
+		}
 	}
 	return r, nil
 }
 
-// addUser adds a message of a user: a prompt, or outputs of tools.
+// addUser adds a message of a user: a prompt, or outputs of tools. A text next to an output is no prompt.
 func (r *Request) addUser(content json.RawMessage) {
-	var list []struct {
+	type part struct {
 		Type    string          `json:"type"`
 		Text    string          `json:"text"`
 		Content json.RawMessage `json:"content"`
 	}
+	var list []part
 	if json.Unmarshal(content, &list) != nil {
-		list = append(list, struct {
-			Type    string          `json:"type"`
-			Text    string          `json:"text"`
-			Content json.RawMessage `json:"content"`
-		}{Type: "text", Text: text(content)})
+		list = []part{{Type: "text", Text: text(content)}}
 	}
 	var asked []string
-	for _, part := range list {
+	answered := false
+	for _, p := range list {
 		switch {
-		case part.Type == "tool_result":
-			r.Outputs = append(r.Outputs, strings.TrimSpace(text(part.Content)))
+		case p.Type == "tool_result":
+			answered = true
+			r.Outputs = append(r.Outputs, strings.TrimSpace(text(p.Content)))
 			r.sessions = append(r.sessions, 0)
-		case part.Type != "text":
-		case strings.HasPrefix(strings.TrimSpace(part.Text), "<system-reminder>"): // sent by the program itself
-			r.Context = append(r.Context, part.Text)
+		case p.Type != "text":
+		case strings.HasPrefix(strings.TrimSpace(p.Text), "<system-reminder>"): // sent by the program itself
+			r.Context = append(r.Context, p.Text)
 		default:
-			r.Context = append(r.Context, part.Text)
-			asked = append(asked, part.Text)
+			r.Context = append(r.Context, p.Text)
+			asked = append(asked, p.Text)
 		}
 	}
-	if len(asked) > 0 && !hasResult(content) {
+	if len(asked) > 0 && !answered {
 		r.Prompts = append(r.Prompts, strings.Join(asked, "\n"))
 		r.Outputs, r.sessions = nil, nil
 	}
 }
 
-// hasResult reports whether a message has a tool's output: a text next to it is not a new prompt.
-func hasResult(content json.RawMessage) bool {
-	var list []struct {
-		Type string `json:"type"`
-	}
-	if json.Unmarshal(content, &list) != nil {
-		return false
-	}
-	for _, part := range list {
-		if part.Type == "tool_result" {
-			return true
-		}
-	}
-	return false
-}
-
-// A messageStream collects the events of one response of the Messages API.
+// A messageStream collects one response of the Messages API.
 type messageStream struct {
+	sent
 	id      string
-	model   string
 	request *Request
-	events  []event
 	blocks  int
 	tools   bool // a tool was called
 }
 
-func (s *messageStream) emit(name string, slow bool, fields object) {
-	fields["type"] = name
-	s.events = append(s.events, event{name: name, data: encode(fields), slow: slow})
-}
-
 func (s *messageStream) begin(u usage) {
 	s.emit("message_start", false, object{"message": object{
-		"id": s.id, "type": "message", "role": "assistant", "model": s.model, "content": []any{}, "stop_reason": nil,
+		"id": s.id, "type": "message", "role": "assistant", "model": s.request.Model, "content": []any{}, "stop_reason": nil,
 		"stop_sequence": nil, "usage": object{"input_tokens": u.Input - u.Cached, "cache_read_input_tokens": u.Cached,
 			"cache_creation_input_tokens": 0, "output_tokens": 1},
 	}})
@@ -154,12 +133,6 @@ func (s *messageStream) call(namespace, name string, arguments any, callID strin
 		"partial_json", string(encode(arguments)))
 }
 
-// custom applies a patch, for which Claude Code has no tool.
-func (s *messageStream) custom(_, input, callID string) {
-	name, arguments := s.request.change(input)
-	s.call("", name, arguments, callID)
-}
-
 func (s *messageStream) completed(u usage) {
 	reason := "end_turn"
 	if s.tools {
@@ -184,9 +157,6 @@ func (s *messageStream) end(reason string, u usage) {
 func (s *messageStream) failed(code, message string) {
 	s.emit("error", false, object{"error": object{"type": code, "message": message}})
 }
-
-func (s *messageStream) made() []event    { return s.events }
-func (s *messageStream) cutTo(events int) { s.events = s.events[:events] }
 
 // unified converts a patch of apply_patch to a unified diff. The hunks of such a patch have no line numbers: git
 // locates them by their lines.

@@ -22,6 +22,7 @@ type Request struct {
 	sessions []int // by output: the session of a command that still runs, or 0
 	running  running
 	tools    []tool
+	plain    map[string]string // names of the schema's properties in structuredTool; nil without it
 	api      api
 	whole    bool // answer with one object, not a stream
 	counted  bool // report usage in the stream

@@ -29,20 +29,24 @@ func (e event) bytes() []byte {
 
 type object = map[string]any
 
-// A stream collects the events of one response.
-type stream struct {
-	id     string // of the response, and the prefix of its items' ids
-	events []event
-	items  int
-}
+// A sent is the events of one response so far.
+type sent struct{ events []event }
 
-func (s *stream) emit(name string, slow bool, fields object) {
+func (s *sent) made() []event    { return s.events }
+func (s *sent) cutTo(events int) { s.events = s.events[:events] }
+
+// emit adds an event that repeats its name.
+func (s *sent) emit(name string, slow bool, fields object) {
 	fields["type"] = name
 	s.events = append(s.events, event{name: name, data: encode(fields), slow: slow})
 }
 
-func (s *stream) made() []event    { return s.events }
-func (s *stream) cutTo(events int) { s.events = s.events[:events] }
+// A stream collects one response of the Responses API.
+type stream struct {
+	sent
+	id    string // of the response, and the prefix of its items' ids
+	items int
+}
 
 func (s *stream) begin(usage) {
 	s.emit("response.created", false, object{"response": object{"id": s.id, "status": "in_progress"}})
@@ -77,21 +81,17 @@ func (s *stream) reasoning(text string) {
 	s.done(item(object{"type": "summary_text", "text": text}))
 }
 
-// call calls a function tool, in a namespace unless that is "".
+// call calls a function tool, in a namespace unless that is "", or a tool whose input is plain text.
 func (s *stream) call(namespace, name string, arguments any, callID string) {
-	item := object{"type": "function_call", "id": s.itemID(), "name": name, "arguments": string(encode(arguments)),
-		"call_id": callID}
+	item := object{"type": "function_call", "id": s.itemID(), "name": name, "call_id": callID}
+	if input, ok := arguments.(string); ok {
+		item["type"], item["input"], item["status"] = "custom_tool_call", input, "completed"
+	} else {
+		item["arguments"] = string(encode(arguments))
+	}
 	if namespace != "" {
 		item["namespace"] = namespace
 	}
-	s.added(item)
-	s.done(item)
-}
-
-// custom calls a tool whose input is plain text.
-func (s *stream) custom(name, input, callID string) {
-	item := object{"type": "custom_tool_call", "id": s.itemID(), "name": name, "input": input, "call_id": callID,
-		"status": "completed"}
 	s.added(item)
 	s.done(item)
 }

@@ -19,6 +19,9 @@ var shells = []string{"bash", "shell", "run", "exec_command", "run_command", "ru
 // asOffered returns a tool call with the name and arguments of the tool that the agent offers. shell is the name to
 // use for commands if the agent offers no known tool for them.
 func (r *Request) asOffered(namespace, name string, arguments any, shell string) (string, any) {
+	if patch, ok := arguments.(string); ok {
+		name, arguments = r.change(patch)
+	}
 	args, _ := arguments.(object)
 	switch {
 	case name == "exec_command":

@@ -165,8 +165,7 @@ type dialect interface {
 	begin(usage)
 	message(text string)
 	reasoning(text string)
-	call(namespace, name string, arguments any, callID string)
-	custom(name, input, callID string)
+	call(namespace, name string, arguments any, callID string) // arguments are an object, or of apply_patch a text
 	completed(usage)
 	incomplete(reason string, u usage)
 	failed(code, message string)
@@ -179,11 +178,11 @@ type dialect interface {
 func (r *Request) stream(id string) dialect {
 	switch r.api {
 	case messagesAPI:
-		return &messageStream{id: "msg_" + id, model: r.Model, request: r}
+		return &messageStream{id: "msg_" + id, request: r}
 	case geminiAPI:
 		return &geminiStream{id: id, request: r}
 	case chatAPI:
-		return &chatStream{id: "chatcmpl-" + strings.TrimPrefix(id, "resp_"), model: r.Model, request: r}
+		return &chatStream{id: "chatcmpl-" + strings.TrimPrefix(id, "resp_"), request: r}
 	}
 	return &stream{id: id}
 }
@@ -208,7 +207,7 @@ func write(s dialect, id string, items []item, r *Request) (last int, err error)
 			}
 			waitFor(s, session, callID)
 		case it.Patch != nil:
-			s.custom("apply_patch", quote(*it.Patch, r), callID)
+			s.call("", "apply_patch", quote(*it.Patch, r), callID)
 		case it.Call != nil:
 			s.call(it.Call.Namespace, it.Call.Name, quoteAll(it.Call.Arguments, r), callID)
 		case it.Answer != nil:
