@@ -40,10 +40,10 @@ import (
 //	    broken: {code: text, message: text, times: 2}
 //	    incomplete: max_output_tokens
 //
-// A command without yield_ms is waited for as long as it takes. A fault with times happens that many times in a thread; after that the items are served. In
-// say, run, call, patch and answer, {{output 1}} is replaced by the text of the first tool
-// output since the prompt, and {{prompt REGEXP}} by the match in the prompt: the last group
-// of the expression, or the whole match if it has no groups.
+// A command without yield_ms is waited for as long as it takes. A fault with times happens that many times in a
+// thread; after that the items are served. In say, run, call, patch and answer, {{output 1}} is replaced by the text
+// of the first tool output since the prompt, and {{prompt REGEXP}} by the match in the prompt: the last group of the
+// expression, or the whole match if it has no groups.
 type Scenario struct {
 	name string // the name of a built-in, or the path of a file
 	script
