@@ -34,14 +34,13 @@ func runs(script, more string) string {
 // TestWorkerIsolates has agents on a worker look, one channel at a time, for what the worker has. The worker is not root,
 // and has the role that migrate --worker grants.
 func TestWorkerIsolates(t *testing.T) {
-	w := isolate(t)
+	w := isolate(t, "apart")
 	t.Run("agents", func(t *testing.T) { w.agents(t) })
 	t.Run("a row", func(t *testing.T) { w.rows(t) })
 	t.Run("directories that agents must not see", func(t *testing.T) {
-		config := filepath.Join(w.home, ".config", "plait", "config.yaml")
 		for _, dir := range []string{filepath.Join(w.home, ".ssh"), w.dir, "/", w.places} {
-			w.must(os.WriteFile(config, []byte("team: {directories: ["+dir+"]}\n"), 0o644))
-			worker := w.worker("--name", "second")
+			w.must(os.WriteFile(w.config, []byte("team: {directories: ["+dir+"]}\n"), 0o644))
+			worker := w.worker(w.apart, "--name", "second")
 			out, _ := worker.CombinedOutput()
 			if worker.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "team.directories: "+dir+": agents must not see") {
 				t.Errorf("%s: exit %d: %s", dir, worker.ProcessState.ExitCode(), out)
@@ -58,17 +57,6 @@ func (w *isolated) agents(t *testing.T) {
 			t.Errorf("a canary is seen:\n%s", out)
 		}
 	}
-	t.Run("what it sees", func(t *testing.T) {
-		t.Parallel()
-		script := `cat /proc/*/environ; env; ls -aR ` + w.home + ` 2>&1; cat ` + w.home + `/.ssh/* ` + w.home + `/store;
-			for i in 3 4 5 6 7 8 9; do cat /proc/self/fd/$i <&$i; done; cat ` + w.places + `/mirrors/*/packed; id -u; echo that is all`
-		out := w.run(t, w.work, asks(runs(script, "")))
-		clean(t, out)
-		if !strings.Contains(out, "that is all") || !strings.Contains(out, "published") || strings.Contains(out, "PLAIT_STORE") ||
-			strings.Contains(out, "other.git") {
-			t.Errorf("the agent says:\n%s", out)
-		}
-	})
 	var sent atomic.Int64 // requests with a canary
 	server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		for _, value := range r.Header {
@@ -105,7 +93,7 @@ func (w *isolated) agents(t *testing.T) {
 		})
 	}
 	for name, dir := range map[string]string{
-		"keys": filepath.Join(w.home, ".ssh"), "logins": filepath.Join(w.home, ".codex"), "configuration": filepath.Join(w.home, ".config", "plait"),
+		"keys": filepath.Join(w.home, ".ssh"), "logins": filepath.Join(w.home, ".codex"), "configuration": filepath.Dir(w.config),
 		"places": w.places, "another task": filepath.Join(w.places, "tasks", "work", other),
 	} {
 		t.Run("in the directory of "+name, func(t *testing.T) {
@@ -123,7 +111,7 @@ func (w *isolated) agents(t *testing.T) {
 	}
 	t.Run("in a directory that it takes", func(t *testing.T) {
 		t.Parallel()
-		if out := w.run(t, w.open, asks(runs("echo in $PWD; echo was here > was-here; cat "+w.home+"/store", ""))); !strings.Contains(out, "in "+w.open) {
+		if out := w.run(t, w.open, asks(runs("echo in $PWD; echo was here > was-here; cat "+w.store, ""))); !strings.Contains(out, "in "+w.open) {
 			t.Errorf("the person sees:\n%s", out)
 		}
 		if got, err := os.ReadFile(filepath.Join(w.open, "was-here")); string(got) != "was here\n" {
@@ -132,8 +120,8 @@ func (w *isolated) agents(t *testing.T) {
 	})
 	t.Run("a program before the attempt", func(t *testing.T) {
 		t.Parallel()
-		leak, evil := filepath.Join(w.dir, "leak"), filepath.Join(w.dir, "evil")
-		w.must(os.WriteFile(evil, []byte("#!/bin/sh\necho 2.1.330\n[ $HOME = "+w.home+" ] && cat $HOME/store > "+leak+"\n:\n"), 0o755))
+		leak, evil := filepath.Join(w.home, "leak"), filepath.Join(w.dir, "evil")
+		w.must(os.WriteFile(evil, []byte("#!/bin/sh\necho 2.1.330\n[ $HOME = "+w.home+" ] && cat "+w.store+" > "+leak+"\n:\n"), 0o755))
 		out := w.run(t, w.work, asks("{kind: claude, path: "+evil+", env: {ANTHROPIC_API_KEY: any}}"))
 		clean(t, out)
 		if got, err := os.ReadFile(leak); err == nil {
@@ -144,7 +132,7 @@ func (w *isolated) agents(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(w.home, ".ssh", "recording.json")
 		w.must(os.WriteFile(file, []byte(`{"attempts": [{"role": "one", "output": "`+w.canary+`", "plain": true, "status": "done"}]}`), 0o644))
-		w.own(file)
+		w.own(file, w.user)
 		out := w.run(t, w.work, asks("{kind: replay, recording: "+file+"}"))
 		clean(t, out)
 		if !strings.Contains(out, "read recording") {
@@ -155,7 +143,7 @@ func (w *isolated) agents(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(w.home, ".ssh", "scenario.yaml")
 		w.must(os.WriteFile(file, []byte("about: x\nturns: [{steps: [{items: [{answer: "+w.canary+"}]}]}]\n"), 0o644))
-		w.own(file)
+		w.own(file, w.user)
 		out := w.run(t, w.work, asks("{kind: model}"), "--offline="+file)
 		clean(t, out)
 		if !strings.Contains(out, "a worker reads no file for it") {
