@@ -17,6 +17,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -187,6 +188,11 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	}
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
 	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam
+	if s.Options.KeepFiles && s.Upload == nil {
+		if err := worktree.Whole(ctx, cmp.Or(s.Tree, s.Workspace)); err != nil {
+			return store.Thread{}, usage("the files of steps cannot be kept: %w", err)
+		}
+	}
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
 		return store.Thread{}, err

@@ -128,6 +128,35 @@ func (s *session) clearMissing(ctx context.Context, tree string) error {
 	return nil
 }
 
+// Whole returns an error if the repository is a partial clone that lacks files of the commit of HEAD: without them, no
+// bundle can be made.
+func (r *Repo) Whole(ctx context.Context) error {
+	if !r.isPartial() {
+		return nil
+	}
+	s, err := r.begin(noTree)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	head, err := s.head(ctx)
+	if err != nil || head == "" {
+		return err
+	}
+	listed, err := s.run(ctx, nil, "ls-tree", "-r", "-z", head)
+	if err != nil {
+		return err
+	}
+	missing, err := s.missing(ctx, listed)
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf(lacks, "files of its commit")
+	}
+	return err
+}
+
+// lacks says that a partial clone lacks something, and what to do.
+const lacks = "a partial clone lacks %s, and plait fetches nothing: get it with: git fetch --refetch --no-filter"
+
 // lacking matches what git says about an object that is not there.
 var lacking = regexp.MustCompile(`(?i)unable to read|missing (blob|tree|object)|(bad|invalid|not a valid) object|could not (read|get)|not found`)
 
@@ -136,6 +165,5 @@ func (r *Repo) reason(complaint string) string {
 	if !r.isPartial() || !lacking.MatchString(complaint) {
 		return complaint
 	}
-	return "a partial clone lacks what this needs, and plait fetches nothing: get it with: git fetch --refetch --no-filter (" +
-		complaint + ")"
+	return fmt.Sprintf(lacks, "what this needs") + " (" + complaint + ")"
 }

@@ -140,6 +140,7 @@ func TestPartialReasons(t *testing.T) {
 			return err
 		},
 		"apply": func() error { return r.Apply(ctx, now, old) },
+		"whole": func() error { return r.Whole(ctx) },
 	}
 	for name, do := range needs {
 		err := do()

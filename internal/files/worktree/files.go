@@ -103,7 +103,7 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		return fail(err)
 	}
 	if last.IsZero() {
-		return fail(fmt.Errorf("no files are kept, since the task ran without --keep-files: %w", store.ErrNotFound))
+		return fail(fmt.Errorf("no files are kept: the task ran without --keep-files or without Git: %w", store.ErrNotFound))
 	}
 	chain, err := t.chain(ctx, last)
 	if err != nil {

@@ -49,6 +49,9 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 	if err != nil {
 		return fail(err)
 	}
+	if err := repo.Whole(ctx); err != nil {
+		return fail(fmt.Errorf("%w: %w", ErrUpload, err))
+	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		up.Inside, err = filepath.Rel(repo.Root(), real)

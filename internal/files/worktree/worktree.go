@@ -65,6 +65,15 @@ func UnderGit(ctx context.Context, dir string) (bool, error) {
 	return err == nil, nil
 }
 
+// Whole returns an error if a directory is in a git repository whose files cannot be recorded, since it lacks some.
+func Whole(ctx context.Context, dir string) error {
+	repo, err := git.Open(ctx, dir)
+	if err != nil {
+		return nil // then no files are recorded
+	}
+	return repo.Whole(ctx)
+}
+
 // Before returns the name of the snapshot before a thread's n-th attempt.
 func Before(n int) string { return fmt.Sprintf("attempt-%d", n) }
 
