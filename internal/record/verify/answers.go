@@ -23,8 +23,10 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 	known, rows := map[dag.Hash]bool{}, map[string]store.Thread{}
 	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
 	c.redacted += len(r.redacted)
-	for _, answer := range r.redacted {
-		known[answer] = true
+	for _, answers := range r.redacted {
+		for _, answer := range answers {
+			known[answer] = true
+		}
 	}
 	for _, g := range r.gates {
 		known[thread.ApprovalHash(g)] = true
@@ -32,7 +34,7 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 			asked[g.Thread] = map[dag.Hash]bool{}
 		}
 		asked[g.Thread][g.From] = true
-		if r.redacted[g.ID].IsZero() {
+		if len(r.redacted[g.ID]) == 0 {
 			c.checkBound(g)
 		}
 	}
@@ -57,7 +59,7 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 		}
 	}
 	for _, g := range r.gates {
-		if t, ok := rows[g.Thread]; ok && thread.Decided(g) && r.redacted[g.ID].IsZero() {
+		if t, ok := rows[g.Thread]; ok && thread.Decided(g) && len(r.redacted[g.ID]) == 0 {
 			steps := followers(after, g.From)
 			for _, o := range slices.Clone(steps) {
 				steps = append(steps, joins[o.hash]...)

@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -18,10 +17,10 @@ type rows struct {
 	attempts []store.Attempt
 	gates    []store.Gate
 	flows    []store.Flow
-	live     map[string]bool     // threads that existed at the beginning, by id; nil: not read
-	complete bool                // every task here has all its rows here
-	answers  bool                // every thread here has all its gates here
-	redacted map[string]dag.Hash // gates whose texts were redacted, with the hashes by which steps name their answers
+	live     map[string]bool       // threads that existed at the beginning, by id; nil: not read
+	complete bool                  // every task here has all its rows here
+	answers  bool                  // every thread here has all its gates here
+	redacted map[string][]dag.Hash // gates whose texts were redacted, with the hashes by which steps name their answers
 }
 
 // readRows reads every row that can be read.
@@ -58,13 +57,15 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 }
 
 // redactedGates returns the gates of a task, or of all, whose texts were redacted, with the hashes by which steps name
-// their answers.
-func (c *check) redactedGates(ctx context.Context, task string) (map[string]dag.Hash, error) {
+// their answers: one for each time.
+func (c *check) redactedGates(ctx context.Context, task string) (map[string][]dag.Hash, error) {
 	events, err := c.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: event.Types(event.TaskRedacted{})})
-	gates := map[string]dag.Hash{}
+	gates := map[string][]dag.Hash{}
 	for _, e := range events {
 		if p, ok := event.Read(e).(event.TaskRedacted); ok {
-			maps.Copy(gates, p.Gates)
+			for id, answer := range p.Gates {
+				gates[id] = append(gates[id], answer)
+			}
 		}
 	}
 	return gates, err
