@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"syscall"
 
 	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -86,7 +88,21 @@ func (b *Reader) GateDiff(ctx context.Context, g store.Gate) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the diff of gate %s: %w", g.ID, err)
 	}
-	return string(o.Data), nil
+	diff, _ := store.Unredacted(o.Data)
+	return string(diff), nil
+}
+
+// Redacted reports whether a text was redacted in a gate: then its digests are of what it was.
+func (b *Reader) Redacted(ctx context.Context, g store.Gate) (bool, error) {
+	events, err := b.Store.Events(ctx, 0, store.EventFilter{Task: g.Task, Types: event.Types(event.TaskRedacted{})})
+	if err != nil {
+		return false, fmt.Errorf("read what was redacted in gate %s: %w", g.ID, err)
+	}
+	return slices.ContainsFunc(events, func(e store.Event) bool {
+		p, _ := event.Read(e).(event.TaskRedacted)
+		_, had := p.Gates[g.ID]
+		return had
+	}), nil
 }
 
 // Asker returns who asks: role and instance.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ type found struct {
 	objects []store.Entry // in hash order
 	batch   store.Batch   // rows and events without it
 	tasks   map[string]*counts
+	asked   []string // gates that are asked again
 	rows    int
 	events  int
 }
@@ -35,7 +37,7 @@ type counts struct {
 }
 
 func (f *found) report() Report {
-	return Report{Tasks: slices.Sorted(maps.Keys(f.tasks)), Objects: len(f.objects), Rows: f.rows, Events: f.events}
+	return Report{Tasks: slices.Sorted(maps.Keys(f.tasks)), Objects: len(f.objects), Rows: f.rows, Events: f.events, Asked: f.asked}
 }
 
 // task returns the counts of a task.
@@ -209,6 +211,10 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 	if err != nil {
 		return err
 	}
+	heads := make(map[string]dag.Hash, len(threads))
+	for _, t := range threads {
+		heads[t.ID] = t.Head
+	}
 	for _, g := range gates {
 		is, had, err := same(f.set, g, func(g *store.Gate) []string {
 			return []string{g.ID, g.Task, g.Thread, g.Node, g.Instance, g.Attempt, g.By, g.OnTimeout}
@@ -217,9 +223,7 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 			return fmt.Errorf("gate %s: %w", g.ID, err)
 		}
 		if had {
-			if is.State == store.GateOpen { // what is asked is not the same any more: it is asked again
-				is.State, is.AnsweredAt, is.Text = store.GateWithdrawn, f.cfg.Now().UnixMilli(), "a text in it was redacted"
-			}
+			is = f.asks(g, is, heads[g.Thread])
 			f.batch.Gates = append(f.batch.Gates, store.GateChange{Row: is, From: g.State, UsedAt: g.UsedAt})
 			count(g.Task)
 			f.task(g.Task).gates[g.ID] = thread.ApprovalHash(g)
@@ -240,6 +244,24 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 		}
 	}
 	return nil
+}
+
+// asks returns is, a gate that was g, of a thread with a head. What it asks is not the same any more, so an answer that
+// would still take effect is not one to it: it is asked again.
+func (f *found) asks(g, is store.Gate, head dag.Hash) store.Gate {
+	answered := is
+	answered.Text = g.Text
+	holds := g.State == store.GateApproved && g.Grant == store.GrantSession
+	switch {
+	case reflect.DeepEqual(answered, g) || g.State == store.GateWithdrawn: // only the answer had the text
+	case holds && g.UsedAt != 0:
+		is.Grant = store.GrantOnce
+	case g.State == store.GateOpen || holds || g.UsedAt == 0 && g.From == head:
+		f.asked = append(f.asked, g.ID)
+		is.State, is.AnsweredAt, is.Text = store.GateWithdrawn, f.cfg.Now().UnixMilli(), "a text in it was redacted"
+		is.By, is.Via, is.Grant, is.Edited, is.EditedDigest = "", "", "", nil, dag.Hash{}
+	}
+	return is
 }
 
 // eventPage is how many events are read at a time.

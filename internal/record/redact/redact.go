@@ -8,6 +8,7 @@
 //     reference and proof around it holds.
 //   - Each task that had it says so in an event: who, why, how much, and which answers can no longer be compared.
 //   - What the record is built on, such as an id or a name of a role, is not replaced: then nothing is.
+//   - What was asked with it, and is open or has an answer that no step has used, is asked again.
 //   - No task that is being driven is changed.
 //
 // It never keeps the text or its hash, and reads no files: see Files for those.
@@ -48,6 +49,7 @@ type Report struct {
 	Objects int      `json:"objects"`
 	Rows    int      `json:"rows"` // of threads, attempts, gates and wishes
 	Events  int      `json:"events"`
+	Asked   []string `json:"asked"` // gates that are asked again when their tasks continue
 }
 
 // ErrName says that the record is built on the text.

@@ -158,3 +158,38 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 }
+
+// TestAsked checks that what was asked with the text is asked again unless a step has used the answer, and that an
+// answer with the text stays one.
+func TestAsked(t *testing.T) {
+	s, head := record(t)
+	action := json.RawMessage(`{"command":"echo ` + unwanted + `"}`)
+	for id, x := range map[string]struct {
+		was   store.Gate
+		state store.GateState
+		grant store.Grant
+	}{
+		"open":         {store.Gate{State: store.GateOpen, Action: action}, store.GateWithdrawn, ""},
+		"approved":     {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, Action: action}, store.GateWithdrawn, ""},
+		"edited":       {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, Edited: action}, store.GateWithdrawn, ""},
+		"for the task": {store.Gate{State: store.GateApproved, Grant: store.GrantSession, Action: action}, store.GateWithdrawn, ""},
+		"answered":     {store.Gate{State: store.GateAnswered, From: head, Question: unwanted}, store.GateWithdrawn, ""},
+		"the answer":   {store.Gate{State: store.GateAnswered, From: head, Text: unwanted}, store.GateAnswered, ""},
+		"used":         {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, UsedAt: 1, Action: action}, store.GateApproved, store.GrantOnce},
+		"used, for it": {store.Gate{State: store.GateApproved, Grant: store.GrantSession, UsedAt: 1, Action: action}, store.GateApproved, store.GrantOnce},
+		"a step's":     {store.Gate{State: store.GateAnswered, Question: unwanted}, store.GateAnswered, ""},
+	} {
+		x.was.ID, x.was.Task, x.was.Thread = id, "A", "A"
+		if err := s.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: x.was}}}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := redact.Run(t.Context(), config(s))
+		is, getErr := s.Gate(t.Context(), id)
+		if err != nil || getErr != nil || is.State != x.state || is.Grant != x.grant {
+			t.Errorf("%s: %v, %v: it is %s %s, want %s %s", id, err, getErr, is.State, is.Grant, x.state, x.grant)
+		}
+		if again := strings.Join(r.Asked, ""); again != "" != (x.state == store.GateWithdrawn) {
+			t.Errorf("%s: asked again: %q", id, again)
+		}
+	}
+}

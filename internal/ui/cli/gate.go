@@ -309,7 +309,7 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	if err != nil {
 		return nil, g, err
 	}
-	a.writeGate(a.err, g, name, diff)
+	a.writeGate(a.err, g, name, diff, false)
 	if !a.ask("Is this what you mean to " + cmd.Name() + "?") {
 		return nil, g, usagef("nothing was answered")
 	}

@@ -31,18 +31,22 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			redacted, err := w.view().Redacted(ctx, g)
+			if err != nil {
+				return err
+			}
 			name := w.view().Names().ByID(ctx, g.Thread)
 			if root, err := w.store.Thread(ctx, g.Task); err == nil && control.Team(root) {
 				g.Ref = "" // no process reads it
 			}
-			return a.print(cmd, view.GateRow(g), func(out io.Writer) { a.writeGate(out, g, name, diff) })
+			return a.print(cmd, view.GateRow(g), func(out io.Writer) { a.writeGate(out, g, name, diff, redacted) })
 		},
 	}
 }
 
 // writeGate prints all of a gate of the thread called name. Text from agents never begins a line: it could
 // be mistaken for Plait's own.
-func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
+func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string, redacted bool) {
 	line := func(label, text string) {
 		text = safe(text)
 		switch {
@@ -107,9 +111,15 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 		}
 		line("or write", g.Ref)
 	}
+	differs := func(what string) string {
+		if redacted {
+			return ", of " + what + " before a text in it was redacted"
+		}
+		return ", which does NOT match " + what
+	}
 	digest := g.Digest.String()
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
-		digest += ", which does NOT match the action"
+		digest += differs("the action")
 	}
 	line("digest", digest)
 	if g.Edited == nil {
@@ -118,7 +128,7 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string) {
 	line("approved", string(g.Edited))
 	digest = g.EditedDigest.String()
 	if _, _, err := gate.Carries(g); err != nil {
-		digest += ", which does NOT match what was approved"
+		digest += differs("what was approved")
 	}
 	line("bound to", digest)
 }

@@ -32,7 +32,8 @@ Asterisks take its place.
 
 Hashes stay, so threads hold together, and tasks can still be shown, forked and resumed. plait verify
 counts what was redacted, and each task says in its events who did it, and why. Tasks that have the
-text must not be running.
+text must not be running. A question or an approval with the text is asked again if it is open, or if
+no step has used its answer yet.
 
 Git repositories, worktrees, files kept with --keep-files, backups, exports, other machines and model
 providers are not searched. The same text, recorded again, stays redacted where nothing else changed.
@@ -67,6 +68,9 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 				Files int `json:"files"`
 			}{report, files}, func(out io.Writer) {
 				fmt.Fprintf(out, "redacted %s, and %s\n", amount(report), count(files, "file"))
+				if len(report.Asked) > 0 {
+					fmt.Fprintf(out, "asked again when their tasks are resumed: %s\n", strings.Join(report.Asked, ", "))
+				}
 			})
 		},
 	}
