@@ -1,20 +1,19 @@
 package agent
 
 import (
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
 // ReplaceIn writes a file below root, and its directories. What has that name is replaced, never opened or followed:
 // programs behind a wall can write in an agent's home, and may have put a link or a FIFO there.
 func ReplaceIn(root *os.Root, name string, from io.Reader) error {
-	dir := filepath.Dir(name)
-	if err := root.MkdirAll(dir, 0o700); err != nil {
+	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
 	if info, err := root.Lstat(name); err == nil && info.IsDir() {
@@ -22,19 +21,10 @@ func ReplaceIn(root *os.Root, name string, from io.Reader) error {
 			return err
 		}
 	}
-	part := filepath.Join(dir, ".new-"+rand.Text()) // attempts that start concurrently write the same name
-	f, err := root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
+	return atomicfile.ReplaceIn(root, name, 0o600, func(f *os.File) error {
+		_, err := io.Copy(f, from)
 		return err
-	}
-	_, err = io.Copy(f, from)
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = root.Rename(part, name)
-	}
-	if err != nil {
-		root.Remove(part)
-	}
-	return err
+	})
 }
 
 // OpenIn opens a regular file below root for reading, see [ReplaceIn]. It does not wait for the writer of a FIFO.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 	"github.com/plait-run/plait/internal/sys/jsonrpc"
 )
 
@@ -263,7 +264,7 @@ func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out 
 		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			answer, err := d.take(r.Params.Arguments)
 			if err == nil {
-				err = replace(handed, answer)
+				err = atomicfile.Write(handed, answer, 0o600)
 			}
 			said := "Your answer was taken. End your turn."
 			if err != nil {
@@ -272,12 +273,4 @@ func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out 
 			return &sdk.CallToolResult{IsError: err != nil, Content: []sdk.Content{&sdk.TextContent{Text: said}}}, nil
 		})
 	return s.Run(ctx, &jsonrpc.Transport{In: in, Out: out})
-}
-
-// replace writes a file atomically.
-func replace(file string, data []byte) error {
-	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
-		return fmt.Errorf("keep the answer: %w", err)
-	}
-	return os.Rename(file+".new", file)
 }
