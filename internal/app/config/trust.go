@@ -12,6 +12,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 	"github.com/plait-run/plait/internal/sys/lock"
 )
 
@@ -117,19 +118,10 @@ func (t *Trust) add(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(t.home, ".trusted-*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Sync(), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), t.file())
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
+	return atomicfile.Replace(t.file(), 0o600, func(f *os.File) error {
+		_, err := f.Write(data)
+		return errors.Join(err, f.Sync())
+	})
 }
 
 func (t *Trust) file() string { return filepath.Join(t.home, "trusted.json") }

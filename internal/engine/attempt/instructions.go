@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
 // instructionFiles are the names of files for agents. In each directory only the first one found counts.
@@ -166,10 +167,7 @@ func keepInstructions(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	if err := os.WriteFile(file+".new", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(file+".new", file)
+	return atomicfile.Write(file, data, 0o600)
 }
 
 // findInstructions reads the instructions in a working tree, and above it up to the root of its repository. It
