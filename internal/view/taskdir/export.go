@@ -18,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -190,8 +191,8 @@ func (p *packer) directory(d Dir) error {
 			return skip(name, "cannot be read")
 		case e.IsDir():
 			return nil
-		case strings.HasPrefix(path.Base(name), ".") && strings.HasSuffix(name, newSuffix):
-			return nil // a temporary file
+		case atomicfile.IsTemp(path.Base(name)):
+			return nil
 		case !utf8.ValidString(name) || strings.ContainsAny(name, `\:`):
 			return skip(name, "its name is not safe everywhere")
 		case e.Type()&fs.ModeSymlink != 0:

@@ -2,15 +2,15 @@ package taskdir
 
 import (
 	"bytes"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"strings"
 	"syscall"
+
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
 // errNotPlain is the error for a link, a pipe, or a file with several links in place of a file
@@ -89,35 +89,14 @@ func draw(root *os.Root, name string, data []byte) error {
 	return replace(root, name, data)
 }
 
-// newSuffix ends the names of temporary files.
-const newSuffix = ".new"
-
-// replace writes a file through a temporary one and a rename. The temporary name is random, so
-// that no two processes write the same file and no other program can create it first.
+// replace writes a file as a whole. It is not synced, since it can be drawn again.
 func replace(root *os.Root, name string, data []byte) error {
-	return replaceBy(root, name, func(w io.Writer) error { _, err := w.Write(data); return err })
+	return replaceBy(root, name, func(f *os.File) error { _, err := f.Write(data); return err })
 }
 
 // replaceBy is like replace, for data that write writes.
-func replaceBy(root *os.Root, name string, write func(io.Writer) error) error {
-	return replaceWhen(root, name, write, func() bool { return true })
-}
-
-// replaceWhen is like replaceBy, but renames only if still reports true just before.
-func replaceWhen(root *os.Root, name string, write func(io.Writer) error, still func() bool) error {
-	tmp := path.Join(path.Dir(name), "."+path.Base(name)+"-"+strings.ToLower(rand.Text()[:10])+newSuffix)
-	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	err = write(f)
-	if err = errors.Join(err, f.Close()); err == nil && still() {
-		if err = root.Rename(tmp, name); err == nil {
-			return nil
-		}
-	}
-	root.Remove(tmp)
-	if err != nil {
+func replaceBy(root *os.Root, name string, write func(*os.File) error) error {
+	if err := atomicfile.ReplaceIn(root, name, 0o644, write); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
@@ -130,7 +109,7 @@ func sweep(root *os.Root, dir string) {
 		return
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), newSuffix) {
+		if atomicfile.IsTemp(e.Name()) {
 			root.Remove(path.Join(dir, e.Name()))
 		}
 	}

@@ -164,8 +164,8 @@ func (c *comparison) agrees() bool {
 func rewriteEvents(ctx context.Context, journal store.Journal, root *os.Root, task string,
 	see func(store.Event)) (journalState, error) {
 	var done journalState
-	err := replaceBy(root, eventsFile, func(w io.Writer) (err error) {
-		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(w), see)
+	err := replaceBy(root, eventsFile, func(f *os.File) (err error) {
+		done.pos, err = eachLine(ctx, journal, task, 0, writeTo(f), see)
 		return err
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -26,6 +25,9 @@ const (
 // maxBoard limits the size of a state board whose other parts are kept, in bytes.
 const maxBoard = 4 << 20
 
+// errSaved means that a person saved the state board while it was drawn.
+var errSaved = errors.New("saved meanwhile")
+
 // drawBoard redraws the block of state-board.md. The rest of the file is kept, byte for byte.
 func drawBoard(root *os.Root, block string) error {
 	for range 3 {
@@ -38,15 +40,16 @@ func drawBoard(root *os.Root, block string) error {
 		if !missing && bytes.Equal(text, old) {
 			return nil
 		}
-		drawn := true
-		write := func(w io.Writer) error { _, err := w.Write(text); return err }
-		err = replaceWhen(root, boardFile, write, func() bool {
-			// A person may have saved it in the meantime.
-			info, err := root.Lstat(boardFile)
-			drawn = missing || err == nil && stampOf(info) == was
-			return drawn
+		err = replaceBy(root, boardFile, func(f *os.File) error {
+			if _, err := f.Write(text); err != nil {
+				return err
+			}
+			if info, err := root.Lstat(boardFile); !missing && (err != nil || stampOf(info) != was) {
+				return errSaved
+			}
+			return nil
 		})
-		if err != nil || drawn {
+		if !errors.Is(err, errSaved) {
 			return err
 		}
 	}

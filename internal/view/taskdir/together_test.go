@@ -70,7 +70,7 @@ func TestDrawnWhileAgentsWork(t *testing.T) {
 		t.Error("events.jsonl does not say what the journal says")
 	}
 	for _, dir := range []string{".", "shared", "agents/plan"} {
-		names, err := filepath.Glob(filepath.Join(w.path(dir), ".*"+newSuffix))
+		names, err := filepath.Glob(filepath.Join(w.path(dir), ".*.new"))
 		if err != nil || len(names) > 0 {
 			t.Errorf("left over: %v, %v", names, err)
 		}
