@@ -2,11 +2,9 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
 func (a *app) flowSchemaCmd() *cobra.Command {
@@ -48,16 +47,6 @@ Without NAME, list the names. plait flow new and plait init write the schema of 
 // writeFlowSchema writes the schema of flow files to where the first line of a new flow points the editor,
 // replacing an older one, and returns the file.
 func writeFlowSchema(workspace string) (file string, err error) {
-	dir := filepath.Join(workspace, ".plait")
-	file = filepath.Join(dir, "flow.schema.json")
-	tmp, err := os.CreateTemp(dir, ".flow.schema.*") // agents may have left a link at file
-	if err != nil {
-		return "", err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(flow.Schemas()["flow"])
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
-		return "", err
-	}
-	return file, os.Rename(tmp.Name(), file)
+	file = filepath.Join(workspace, ".plait", "flow.schema.json")
+	return file, atomicfile.Write(file, flow.Schemas()["flow"], 0o644) // agents may have left a link at file
 }

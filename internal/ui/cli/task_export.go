@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -71,24 +72,17 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 	return cmd
 }
 
-// writeNew writes a file that did not exist, wholly or not at all, and returns its
-// size.
-func writeNew(file string, write func(io.Writer) error) (int64, error) {
-	tmp, err := os.CreateTemp(filepath.Dir(file), ".plait-export-*")
-	if errors.Is(err, fs.ErrNotExist) {
+// writeNew writes a file that did not exist, wholly or not at all, and returns its size.
+func writeNew(file string, write func(io.Writer) error) (size int64, err error) {
+	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
 		return 0, usagef("%s: no such directory", safe(filepath.Dir(file)))
 	}
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(tmp.Name())
-	err = write(tmp)
-	var size int64
-	if info, statErr := tmp.Stat(); statErr == nil {
-		size = info.Size()
-	}
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return 0, err
-	}
-	return size, os.Rename(tmp.Name(), file)
+	err = atomicfile.Replace(file, 0o600, func(f *os.File) error {
+		if err := write(f); err != nil {
+			return err
+		}
+		size, err = f.Seek(0, io.SeekCurrent)
+		return errors.Join(err, f.Sync())
+	})
+	return size, err
 }

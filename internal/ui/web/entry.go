@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
 // entryPath is where other processes of the same user request a one-time URL from a server. A GET
@@ -39,19 +41,7 @@ func announce(home string, r Running) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := os.CreateTemp(home, ".ui.json-*") // 0600
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if closing := f.Close(); err == nil {
-		err = closing
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), runFile(home))
-	}
-	if err != nil {
+	if err := atomicfile.Write(runFile(home), data, 0o600); err != nil {
 		return nil, fmt.Errorf("announce the page: %w", err)
 	}
 	return func() {
