@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // MaxExact is where float64 begins to leave out integers.
@@ -22,23 +24,20 @@ var ErrInexact = errors.New("cannot be kept exactly; write it as a text")
 // Float returns the float64 that a JSON number becomes in canonical form. What counts is the value, not the
 // spelling: 1e16 and 10000000000000000 are one number. Below 2^53, fractions are rounded as everywhere in
 // JSON. From there on, where rounding would change whole digits, the canonical form must have exactly the value
-// of text. Otherwise the error wraps ErrInexact, as it does for a number so small that it would become 0.
-func Float(text string) (float64, error) {
-	f, err := strconv.ParseFloat(text, 64)
+// of s. Otherwise the error wraps ErrInexact, as it does for a number so small that it would become 0.
+func Float(s string) (float64, error) {
+	f, err := strconv.ParseFloat(s, 64)
 	if size := math.Abs(f); err == nil && size > 0 && size < MaxExact {
 		return f, nil
 	}
 	if err == nil {
-		digits, exponent := decimal(text)
+		digits, exponent := decimal(s)
 		kept, keptExponent := decimal(strconv.FormatFloat(f, 'e', -1, 64))
 		if digits == kept && exponent == keptExponent {
 			return f, nil
 		}
 	}
-	if len(text) > maxShown {
-		text = text[:maxShown] + "…"
-	}
-	return 0, fmt.Errorf("number %s %w", text, ErrInexact)
+	return 0, fmt.Errorf("number %s %w", text.Clip(s, maxShown), ErrInexact)
 }
 
 // decimal returns the digits of a number without sign, leading and trailing zeros, and the exponent of the last
