@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Step is a step as routing sees it: its role, meta and text. The step of a join also has Paths.
@@ -173,13 +175,10 @@ const maxSaid = 4 << 10
 // of its output, unless the output was a single JSON object.
 func suspendQuestion(role, reason, body string) string {
 	body = strings.TrimSpace(body)
-	switch {
-	case body == "", strings.HasPrefix(body, "{") && json.Valid([]byte(body)):
+	if body == "" || strings.HasPrefix(body, "{") && json.Valid([]byte(body)) {
 		return firstNonBlank(reason, role+" waits for a person, and does not say for what.")
-	case len(body) > maxSaid:
-		body = strings.ToValidUTF8(body[:maxSaid], "") + "…"
 	}
-	return joinParagraphs(reason, body)
+	return joinParagraphs(reason, text.Clip(body, maxSaid))
 }
 
 // A row is a row of the graph: the target of a status of a node, and what its templates see.

@@ -16,6 +16,7 @@ import (
 	liquidrender "github.com/osteele/liquid/render"
 
 	"github.com/plait-run/plait/internal/sys/number"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // render fills in a template. If strict, a variable that is not in vars is an error.
@@ -99,14 +100,8 @@ func (t *template) explain(err liquidrender.Error) error {
 	return errors.New(text)
 }
 
-// clip shortens what a message quotes.
-func clip(s string) string {
-	const most = 200
-	if r := []rune(s[:min(len(s), 4*most)]); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
+// clip shortens what a message quotes to 200 characters.
+func clip(s string) string { return text.Shorten(s, 201) }
 
 // plainText returns a value as text for a prompt.
 func plainText(v any) string {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 type compiled struct {
@@ -213,14 +215,7 @@ func valueAt(doc any, at []string) any {
 }
 
 // brief returns the beginning of the JSON of a value.
-func brief(v any) string {
-	const most = 80
-	text := jsonText(v)
-	if chars := []rune(text); len(chars) > most {
-		return string(chars[:most-1]) + "…"
-	}
-	return text
-}
+func brief(v any) string { return text.Shorten(jsonText(v), 80) }
 
 func mustBe(want []any) string {
 	const most = 20
