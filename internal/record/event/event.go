@@ -13,9 +13,9 @@ package event
 import (
 	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Payload is the content of an event. Its Go type determines the event's type.
@@ -140,18 +140,12 @@ func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal(Clip(string(t)
 // Brief cuts a text to MaxText.
 func Brief(s string) string { return Clip(store.Text(s), MaxText) }
 
-// Clip cuts s to at most n bytes at a character boundary. A text that was cut ends with an
-// ellipsis.
+// Clip cuts s to at most n bytes at a character boundary. A text that was cut ends with an ellipsis, which [text.Clip]
+// does not count.
 func Clip(s string, n int) string {
 	const mark = "…"
 	if len(s) <= n {
 		return s
 	}
-	if n -= len(mark); n <= 0 {
-		return ""
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + mark
+	return text.Head(s, n-len(mark)) + mark
 }
