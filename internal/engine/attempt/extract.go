@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // extract reads the output of an attempt and collects its artifacts. If the output is invalid, the error is an
@@ -120,7 +121,7 @@ func (e *Runner) beginning(result agent.Result) string {
 		if len(lines) == most {
 			break
 		}
-		lines = append(lines, agent.Clip(line, chars))
+		lines = append(lines, text.Clip(line, chars))
 	}
 	if len(lines) == 0 {
 		return "\nThe output is empty."

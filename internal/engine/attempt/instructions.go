@@ -18,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/atomicfile"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // instructionFiles are the names of files for agents. In each directory only the first one found counts.
@@ -75,16 +76,14 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 	for _, dir := range dirs {
 		for _, name := range instructionFiles {
 			file := path.Join(dir, name)
-			text := t.Files[file]
-			if strings.TrimSpace(text) == "" {
+			words := t.Files[file]
+			if strings.TrimSpace(words) == "" {
 				continue
 			}
-			if len(text) > left {
-				text = strings.ToValidUTF8(text[:left], "")
-			}
-			left -= len(text)
-			if text != "" {
-				out = append(out, thread.Instructions{Name: file, Text: text})
+			words = text.Head(words, left)
+			left -= len(words)
+			if words != "" {
+				out = append(out, thread.Instructions{Name: file, Text: words})
 			}
 			break
 		}

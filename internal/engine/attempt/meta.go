@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // headBytes is how much of an output becomes a text when the whole cannot.
@@ -92,7 +93,7 @@ func (e *badStatus) Error() string {
 	if err != nil {
 		return err.Error()
 	}
-	return "/$status: " + agent.Clip(string(data), 80) + "; it must be a text that is not empty"
+	return "/$status: " + text.Clip(string(data), 80) + "; it must be a text that is not empty"
 }
 
 // deep reports whether v is nested deeper than most levels.
@@ -166,16 +167,5 @@ func jsonSize(b []byte) int {
 
 // head returns the first bytes of out as text. It cuts between characters, and replaces what is not UTF-8.
 func head(out []byte, most int64) string {
-	if int64(len(out)) > most {
-		out = out[:most]
-		for i := 1; i <= utf8.UTFMax && i <= len(out); i++ {
-			if r := out[len(out)-i]; utf8.RuneStart(r) {
-				if !utf8.FullRune(out[len(out)-i:]) {
-					out = out[:len(out)-i]
-				}
-				break
-			}
-		}
-	}
-	return strings.ToValidUTF8(string(out), "\uFFFD")
+	return strings.ToValidUTF8(string(text.Head(out, int(most))), "\uFFFD")
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // newsEvery is the least time between two agent.item events of an attempt: watchers need no more, and each
@@ -73,9 +73,7 @@ const (
 // bounded returns an event cut to the size that the journal accepts.
 func bounded(ev agent.Event) agent.Event {
 	ev.Text, ev.Asked = event.Brief(ev.Text), event.Brief(ev.Asked)
-	if over := len(ev.Output) - maxOutput; over > 0 {
-		ev.Output = "…" + strings.ToValidUTF8(ev.Output[over:], "")
-	}
+	ev.Output = text.Tail(ev.Output, maxOutput)
 	if len(ev.Files) > maxFiles {
 		ev.Files = ev.Files[:maxFiles:maxFiles]
 	}
@@ -85,9 +83,7 @@ func bounded(ev agent.Event) agent.Event {
 	ev.Files = slices.Clone(ev.Files)
 	for i := range ev.Files {
 		f := &ev.Files[i]
-		if f.Path = event.Brief(f.Path); len(f.Diff) > maxDiff {
-			f.Diff = strings.ToValidUTF8(f.Diff[:maxDiff], "") + "…"
-		}
+		f.Path, f.Diff = event.Brief(f.Path), text.Clip(f.Diff, maxDiff)
 	}
 	return ev
 }

@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Bounds on what a planner is told about an action. The files in its context directory have the whole.
@@ -94,7 +94,7 @@ func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 			Artifacts: []resultFile{}}
 		for _, f := range detail.Failures {
 			if f.Path == p.ID {
-				r.Failure, r.Why = f.Kind, agent.Clip(f.Message, maxResult)
+				r.Failure, r.Why = f.Kind, text.Clip(f.Message, maxResult)
 			}
 		}
 		files, err := e.fill(ctx, c, &r, join.State.Fork, p)
@@ -194,7 +194,7 @@ func (r *actionResult) says(end thread.PathEnd) {
 	clipped := func(list []string) []string {
 		out := make([]string, len(list))
 		for i, s := range list {
-			out[i] = agent.Clip(s, maxLine)
+			out[i] = text.Clip(s, maxLine)
 		}
 		return out
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxSubmitted is how many entries an answer may submit.
@@ -184,7 +185,7 @@ func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.
 
 // oneLine makes a title from a text: its first line, without control characters.
 func oneLine(s string) string {
-	const most = 200
+	const most = 201
 	s, _, more := strings.Cut(strings.TrimSpace(s), "\n")
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {
@@ -193,11 +194,8 @@ func oneLine(s string) string {
 		return r
 	}, strings.ToValidUTF8(s, "\ufffd"))
 	s = strings.TrimSpace(s)
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
+	if short := text.Shorten(s, most); short != s || !more {
+		return short
 	}
-	if more {
-		s += " …"
-	}
-	return s
+	return s + " …"
 }
