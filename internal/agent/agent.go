@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/sys/secret"
@@ -375,14 +374,4 @@ type refusing struct{ reason error }
 
 func (r refusing) Run(context.Context, Request, func(Event) error) (Result, error) {
 	return Result{}, &Failure{Kind: Refused, Final: true, Message: r.reason.Error()}
-}
-
-// Clip makes valid UTF-8 of arbitrary bytes, for messages and events: at most limit bytes and an
-// ellipsis.
-func Clip(s string, limit int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

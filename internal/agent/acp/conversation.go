@@ -414,8 +414,8 @@ type update struct {
 	call
 }
 
-// text returns the text of a content block.
-func text(content json.RawMessage) string {
+// textOf returns the text of a content block.
+func textOf(content json.RawMessage) string {
 	var c struct {
 		Type string `json:"type"`
 		Text string `json:"text"`

@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/sys/atomicfile"
 	"github.com/plait-run/plait/internal/sys/jsonrpc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Names for submitting an answer.
@@ -268,7 +269,7 @@ func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out 
 			}
 			said := "Your answer was taken. End your turn."
 			if err != nil {
-				said = "Your answer was not taken: " + agent.Clip(err.Error(), 2000)
+				said = "Your answer was not taken: " + text.Clip(err.Error(), 2000)
 			}
 			return &sdk.CallToolResult{IsError: err != nil, Content: []sdk.Content{&sdk.TextContent{Text: said}}}, nil
 		})

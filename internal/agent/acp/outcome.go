@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sys/jsonrpc"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // outcome returns the result or failure of the attempt.
@@ -69,7 +70,7 @@ func (t *conversation) result(ctx context.Context, why error, end ending, res pr
 		}
 		kind := t.failureKind(f)
 		f.Final = f.Final || said.Code == authRequired
-		return fail(kind, "says: %s%s", agent.Clip(end.err.Error(), 2000), t.advice(said))
+		return fail(kind, "says: %s%s", text.Clip(end.err.Error(), 2000), t.advice(said))
 	case errors.Is(end.err, jsonrpc.ErrFull):
 		return fail(agent.Limit, "was stopped: it does not read its input")
 	case errors.Is(end.err, jsonrpc.ErrGone) && res.Signal != 0:
@@ -102,18 +103,18 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 	case empty && t.updates.denied != "":
 		return fail(agent.Refused, "ended its turn because it was not permitted: %s", t.updates.denied)
 	case empty && t.updates.modelError != "":
-		return fail(t.failureKind(f), "says: %s", agent.Clip(t.updates.modelError, 2000))
+		return fail(t.failureKind(f), "says: %s", text.Clip(t.updates.modelError, 2000))
 	case empty && t.failed.Times > 0:
 		return fail(t.failureKind(f), "ended its turn without an answer: its model failed: %s", t.status())
 	case t.failed.Times > 0 && !handed: // its last text is older, or explains the failure
 		return fail(t.failureKind(f), "ended its turn though its model failed (%s): %s", t.status(),
-			agent.Clip(strings.TrimSpace(string(output)), 2000))
+			text.Clip(strings.TrimSpace(string(output)), 2000))
 	case end.stop == "refusal":
 		return fail(agent.Refused, "refused the prompt")
 	case end.stop == "max_tokens", end.stop == "max_turn_requests":
 		return fail(agent.Limit, "was stopped by a limit of its own: %s", end.stop)
 	case end.stop != "end_turn":
-		return fail(agent.Infra, "ended its turn by itself: %s", cmp.Or(agent.Clip(end.stop, 100), "it gave no reason"))
+		return fail(agent.Infra, "ended its turn by itself: %s", cmp.Or(text.Clip(end.stop, 100), "it gave no reason"))
 	case empty:
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
@@ -155,7 +156,7 @@ const authRequired = -32000
 // advice says what to do about an error.
 func (t *conversation) advice(e *jsonrpc.Error) string {
 	if len(e.Data) > 0 && string(e.Data) != "null" {
-		return " (" + agent.Clip(string(e.Data), 500) + ")"
+		return " (" + text.Clip(string(e.Data), 500) + ")"
 	}
 	if e.Code == authRequired {
 		return "; " + t.setup.agent.host.Login(t.setup.agent.kind, Config{}).Do

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A call is what an agent reports about a tool call. Missing fields leave earlier values
@@ -109,7 +110,7 @@ func (u *tool) known() bool {
 }
 
 // title returns the name of a tool, for people.
-func (u *tool) title() string { return agent.Clip(cmp.Or(u.Title, u.Name, u.Kind, "a tool"), 500) }
+func (u *tool) title() string { return text.Clip(cmp.Or(u.Title, u.Name, u.Kind, "a tool"), 500) }
 
 // edits reports whether a tool changes files.
 func (u *tool) edits() bool { return u.Kind == "edit" || u.Kind == "delete" || u.Kind == "move" }
@@ -204,7 +205,7 @@ func (u *tool) output() string {
 	var b strings.Builder
 	for _, p := range u.parts() {
 		if p.Type == "content" {
-			b.WriteString(text(p.Content))
+			b.WriteString(textOf(p.Content))
 		}
 	}
 	if b.Len() == 0 && len(u.Output) > 0 {
@@ -223,11 +224,7 @@ func (u *tool) output() string {
 			b.Write(u.Output)
 		}
 	}
-	s := b.String()
-	if len(s) > maxOutput {
-		s = "…" + strings.ToValidUTF8(s[len(s)-maxOutput:], "")
-	}
-	return s
+	return text.Tail(b.String(), maxOutput)
 }
 
 // exit returns the exit code of a command, nil if not known: from a field of its output, otherwise

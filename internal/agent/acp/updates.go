@@ -49,7 +49,7 @@ func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 		if json.Unmarshal(u.Meta, &meta) == nil && meta.Usage != nil && n.kind.Usage == InChunks {
 			n.used = add(n.used, meta.Usage.usage(n.kind.Usage), n.kind.Usage)
 		}
-		said := text(u.Content)
+		said := textOf(u.Content)
 		if n.kind.Notice != nil && n.kind.Notice.MatchString(said) {
 			return nil
 		}
@@ -65,7 +65,7 @@ func (n *updateLog) update(params json.RawMessage, line int) []agent.Event {
 		}
 		return n.say(&n.message, &n.thought, agent.EventMessage, said)
 	case "agent_thought_chunk":
-		return n.say(&n.thought, &n.message, agent.EventThought, text(u.Content))
+		return n.say(&n.thought, &n.message, agent.EventThought, textOf(u.Content))
 	case "tool_call", "tool_call_update":
 		events := n.flush()
 		more, _ := n.merge(u.call, line, u.Kind == "tool_call")

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A message is one line of Claude Code's output.
@@ -137,7 +138,7 @@ func (t *conversation) handle(m message) {
 			t.event(agent.Event{Kind: agent.EventMessage, Phase: "completed", Text: t.setup.body(given)})
 		}
 		if word := m.broken(); word != "" && !m.IsError {
-			m.IsError, m.Result = true, "the turn ended with "+agent.Clip(word, 100)
+			m.IsError, m.Result = true, "the turn ended with "+text.Clip(word, 100)
 		}
 		t.end(m.result)
 	}

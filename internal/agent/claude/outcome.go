@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // outcome returns the result or failure of the attempt.
@@ -90,27 +91,27 @@ func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (a
 }
 
 // kindOf returns the kind of failure for the end of a turn.
-func kindOf(r *result) (kind string, final bool, text string) {
-	text = r.Result
-	if text == "" {
-		text = strings.Join(r.Errors, "; ")
+func kindOf(r *result) (kind string, final bool, said string) {
+	said = r.Result
+	if said == "" {
+		said = strings.Join(r.Errors, "; ")
 	}
-	text = "Claude Code: " + agent.Clip(text, 2000)
+	said = "Claude Code: " + text.Clip(said, 2000)
 	status := 0
 	if r.APIStatus != nil {
 		status = *r.APIStatus
 	}
 	switch status {
 	case 401, 403:
-		return agent.Infra, true, text + "; check ANTHROPIC_API_KEY, or log in with `claude`"
+		return agent.Infra, true, said + "; check ANTHROPIC_API_KEY, or log in with `claude`"
 	case 402:
-		return agent.Limit, true, text
+		return agent.Limit, true, said
 	case 429:
-		return agent.Limit, false, text
+		return agent.Limit, false, said
 	case 400, 404, 413:
-		return agent.Infra, true, text
+		return agent.Infra, true, said
 	}
-	return agent.Infra, false, text
+	return agent.Infra, false, said
 }
 
 // used returns the usage of the attempt: as counted by the gateway, otherwise as reported by

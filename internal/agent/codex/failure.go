@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxVendorText limits the part of a message that quotes Codex, in bytes.
@@ -272,15 +273,15 @@ func firstError(stderr string) string {
 var logPrefix = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(?:ERROR|WARN|INFO)\s+\S+:\s*`)
 
 // vendorText returns what Codex said as one line of at most maxVendorText bytes.
-func vendorText(text string) string {
-	text = strings.Map(func(r rune) rune {
+func vendorText(s string) string {
+	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(text, "\uFFFD"))
-	text = strings.Join(strings.Fields(text), " ")
-	return strings.TrimRight(agent.Clip(text, maxVendorText), ".")
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	s = strings.Join(strings.Fields(s), " ")
+	return strings.TrimRight(text.Clip(s, maxVendorText), ".")
 }
 
 var (

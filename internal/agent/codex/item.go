@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxItemOutput is how much of a command's output an event contains, in bytes: its end.
@@ -132,17 +133,8 @@ func (it item) tool() string {
 // isSet reports whether raw is a JSON value other than null.
 func isSet(raw json.RawMessage) bool { return len(raw) > 0 && !bytes.Equal(raw, []byte("null")) }
 
-// tail returns the end of an output, cut between characters.
-func tail(s string) string {
-	if len(s) <= maxItemOutput {
-		return s
-	}
-	s = s[len(s)-maxItemOutput:]
-	for len(s) > 0 && s[0]&0xC0 == 0x80 {
-		s = s[1:]
-	}
-	return "…" + s
-}
+// tail returns the end of an output.
+func tail(s string) string { return text.Tail(s, maxItemOutput) }
 
 // runs reports whether an item that was started runs until it is completed: a
 // command or a tool, not a text.

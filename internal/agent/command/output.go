@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 const (
@@ -70,7 +71,7 @@ func (t *tail) suffix() string {
 	if len(line) == 0 {
 		return ""
 	}
-	return ": " + agent.Clip(string(bytes.TrimSpace(line)), maxProgress)
+	return ": " + text.Clip(string(bytes.TrimSpace(line)), maxProgress)
 }
 
 // A progress emits the agent's events. It emits at most one line of output per
@@ -139,7 +140,7 @@ func (p *progress) onTimer() {
 // release emits the waiting line. mu is held.
 func (p *progress) release() {
 	if p.waiting {
-		p.send(agent.Event{Kind: agent.EventProgress, Text: agent.Clip(p.text, maxText)})
+		p.send(agent.Event{Kind: agent.EventProgress, Text: text.Clip(p.text, maxText)})
 		p.waiting, p.sent = false, time.Now()
 	}
 }

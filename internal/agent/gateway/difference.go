@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // How much is shown of a difference and of the text before it, in bytes.
@@ -59,7 +59,7 @@ func difference(then, now any) Drift {
 			return Drift{Then: shown(a, from), Now: shown(b, from)}
 		}
 	}
-	return Drift{Then: agent.Clip(string(encoded(then)), maxShown), Now: agent.Clip(string(encoded(now)), maxShown)}
+	return Drift{Then: text.Clip(string(encoded(then)), maxShown), Now: text.Clip(string(encoded(now)), maxShown)}
 }
 
 // rank sorts fields that determine others first: another model has other limits too.
@@ -84,7 +84,7 @@ func shown(s string, from int) string {
 	if from > 0 {
 		before = "…"
 	}
-	return strconv.Quote(before + agent.Clip(s[from:], maxShown))
+	return strconv.Quote(before + text.Clip(s[from:], maxShown))
 }
 
 // likeness returns the length of the common prefix of two encoded values.

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // checkTime is how long a server may take to list its models.
@@ -66,5 +66,5 @@ func (h *Host) Check(ctx context.Context, s Server) error {
 		}
 	}
 	return fmt.Errorf("%s has no model %q; it has %s and %d others", s.URL.Host, s.Model,
-		agent.Clip(list.Data[0].ID, 100), len(list.Data)-1)
+		text.Clip(list.Data[0].ID, 100), len(list.Data)-1)
 }

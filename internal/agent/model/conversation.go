@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/sandbox"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxSilence is how long a model's server may be silent during a request, unless a limit is set.
@@ -262,7 +263,7 @@ func (t *conversation) ask(q query) (reply, error) {
 			return s, &agent.Failure{Kind: agent.Limit,
 				Message: "the model had no room to end its answer (its limit of tokens for one answer)"}
 		case err == nil && s.refused:
-			return s, &agent.Failure{Kind: agent.Refused, Message: "the model declined: " + agent.Clip(string(s.text), 2000)}
+			return s, &agent.Failure{Kind: agent.Refused, Message: "the model declined: " + text.Clip(string(s.text), 2000)}
 		case err == nil:
 			return s, nil
 		case !errors.As(err, &why):

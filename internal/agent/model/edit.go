@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // edit changes a file. It asks a person if the file is protected, or if there is no wall.
@@ -29,7 +30,7 @@ func (t *conversation) edit(c call, a args) (string, bool, error) {
 	}
 	if err != nil {
 		return err.Error(), true, t.ended(c, err.Error(), agent.Event{Kind: agent.EventFile, Phase: "failed",
-			Files: []agent.File{{Path: agent.Clip(a.Path, 1000), Change: "update"}}})
+			Files: []agent.File{{Path: text.Clip(a.Path, 1000), Change: "update"}}})
 	}
 	file := agent.File{Path: a.Path, Change: "update", Diff: hunks(string(was), now)}
 	if was == nil {

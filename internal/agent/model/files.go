@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Limits on what a model is shown at once.
@@ -164,7 +165,7 @@ func (f *files) read(name string, from, lines int) (string, error) {
 	var b strings.Builder
 	at := from - 1
 	for ; at < len(all) && at < from-1+lines && b.Len() < maxShown; at++ {
-		b.WriteString(agent.Clip(string(all[at]), maxShown))
+		b.WriteString(text.Clip(string(all[at]), maxShown))
 	}
 	switch {
 	case len(all) > 0 && from > len(all):

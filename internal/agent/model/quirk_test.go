@@ -127,7 +127,7 @@ func (l *lab) begun(entries []entry) string {
 
 func field(name string) func(request) bool { return func(r request) bool { return r.has(name) } }
 
-func text(part string) func(request) bool {
+func sends(part string) func(request) bool {
 	return func(r request) bool { return strings.Contains(r.raw, part) }
 }
 
@@ -212,7 +212,7 @@ var quirks = []quirk{
 		says: `{"error":{"message":"litellm.UnsupportedParamsError: anthropic does not support parameters: ['seed'], for model=x","code":"400"}}`},
 	{name: "a field, quoted by a gateway: BeehiveInnovations/pal-mcp-server#134", config: map[string]any{"top_k": 7}, when: field("top_k"), status: 400, more: 1,
 		says: `{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"{\"error\":{\"message\":\"top_k: Extra inputs are not permitted\"}}"}}}`},
-	{name: "cache_control: earendil-works/pi#7938", api: Messages, when: text(`"cache_control"`), status: 400, more: 1,
+	{name: "cache_control: earendil-works/pi#7938", api: Messages, when: sends(`"cache_control"`), status: 400, more: 1,
 		says: `{"type":"error","error":{"type":"invalid_request_error","message":"messages.0.content.0.text.cache_control: Extra inputs are not permitted"}}`},
 
 	// Messages by the system.
@@ -241,7 +241,7 @@ var quirks = []quirk{
 	{name: "thoughts wanted, in other words: QwenLM/qwen-code#3724", api: Chat, when: later(false), status: 400, more: 1,
 		says: "The `reasoning_content` in the thinking mode must be passed back to the API."},
 	{name: "thoughts refused", api: Chat, when: later(true), status: 400, says: "reasoning_content is not allowed"},
-	{name: "a signature: tombii/better-ccflare#52", api: Messages, when: text(`"signature"`), status: 400, more: 1,
+	{name: "a signature: tombii/better-ccflare#52", api: Messages, when: sends(`"signature"`), status: 400, more: 1,
 		says: "{\"error\":{\"message\":\"messages.1.content.0: Invalid `signature` in `thinking` block\"}}", before: ended(func(e []entry) []entry {
 			e[1].Kept = append(e[1].Kept, []byte(`{"type":"thinking","thinking":"Hm.","signature":"of another server"}`))
 			return e

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A serverError says why the model gave no answer.
@@ -177,7 +177,7 @@ func serverErrorOf(status int, body []byte) *serverError {
 	if e.page = title != nil; !e.page && form != "" {
 		var said strings.Builder
 		words(form, &said)
-		e.said = agent.Clip(said.String(), 4000)
+		e.said = text.Clip(said.String(), 4000)
 	}
 	var outer refusedError
 	var inner struct {
@@ -185,29 +185,29 @@ func serverErrorOf(status int, body []byte) *serverError {
 		Code    any    `json:"code"`
 		Message string `json:"message"`
 	}
-	var text string
+	var told string
 	switch {
 	case e.page:
-		text = "a page instead of an answer"
+		told = "a page instead of an answer"
 		if len(title[1]) > 0 {
-			text += fmt.Sprintf(", %.200q", title[1])
+			told += fmt.Sprintf(", %.200q", title[1])
 		}
 	case json.Unmarshal(body, &outer) != nil || len(outer.Error) == 0:
-		text = string(body)
+		told = string(body)
 	case json.Unmarshal(outer.Error, &inner) == nil:
-		text = inner.Message
-	case json.Unmarshal(outer.Error, &text) != nil:
-		text = string(outer.Error)
+		told = inner.Message
+	case json.Unmarshal(outer.Error, &told) != nil:
+		told = string(outer.Error)
 	}
 	e.code = inner.Type
 	if code, ok := inner.Code.(string); ok && code != "" {
 		e.code = code
 	}
-	e.text = "says: " + agent.Clip(text, 2000)
-	if of, gateways := strings.CutPrefix(text, "the model's server "); gateways && inner.Type == "plait_gateway" {
+	e.text = "says: " + text.Clip(told, 2000)
+	if of, gateways := strings.CutPrefix(told, "the model's server "); gateways && inner.Type == "plait_gateway" {
 		e.text = of // about the server, which did not respond
 	} else if status != 0 {
-		e.text = fmt.Sprintf("answers %d %s: %s", status, http.StatusText(status), agent.Clip(text, 2000))
+		e.text = fmt.Sprintf("answers %d %s: %s", status, http.StatusText(status), text.Clip(told, 2000))
 	}
 	return e
 }

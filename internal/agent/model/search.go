@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A search is one call of the tool: the project's files, without Plait's own directories and without what Git ignores
@@ -230,7 +230,7 @@ func (s *search) match(file string) {
 	for line := range bytes.Lines(data) {
 		n++
 		if line = bytes.TrimRight(line, "\r\n"); s.lines.Match(line) {
-			s.found = append(s.found, fmt.Sprintf("%s:%d:%s", shown, n, agent.Clip(string(line), maxMatch)))
+			s.found = append(s.found, fmt.Sprintf("%s:%d:%s", shown, n, text.Clip(string(line), maxMatch)))
 		}
 		if len(s.found) >= maxMatches {
 			return

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A tool is one that the model may call.
@@ -95,22 +96,22 @@ type args struct {
 }
 
 // arguments parses the arguments of a call. The error is for the model.
-func (t tool) arguments(text string) (a args, err error) {
-	text = cmp.Or(strings.TrimSpace(text), "{}")
-	var given map[string]json.RawMessage
-	if json.Unmarshal([]byte(text), &given) != nil || given == nil {
+func (t tool) arguments(given string) (a args, err error) {
+	given = cmp.Or(strings.TrimSpace(given), "{}")
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(given), &fields) != nil || fields == nil {
 		return a, errors.New("the arguments are not a JSON object")
 	}
 	var names []string
 	for _, p := range t.params {
 		names = append(names, p.name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(given)) { // in any case, as for json.Unmarshal
+	for _, name := range slices.Sorted(maps.Keys(fields)) { // in any case, as for json.Unmarshal
 		if !slices.ContainsFunc(names, func(known string) bool { return strings.EqualFold(known, name) }) {
-			return a, fmt.Errorf("%s has no argument %q: there are %s", t.name, agent.Clip(name, 100), strings.Join(names, ", "))
+			return a, fmt.Errorf("%s has no argument %q: there are %s", t.name, text.Clip(name, 100), strings.Join(names, ", "))
 		}
 	}
-	if err := decode([]byte(text), &a); err != nil {
+	if err := decode([]byte(given), &a); err != nil {
 		return a, fmt.Errorf("the arguments cannot be read: %w", err)
 	}
 	return a, nil
@@ -153,7 +154,7 @@ func (t *conversation) use(c call) (text string, wrong bool, err error) {
 
 // invalidCall answers an invalid call.
 func (t *conversation) invalidCall(c call, why string) (string, bool, error) {
-	return why, true, t.ended(c, why, agent.Event{Kind: agent.EventTool, Phase: "failed", Text: agent.Clip(c.Name, 200)})
+	return why, true, t.ended(c, why, agent.Event{Kind: agent.EventTool, Phase: "failed", Text: text.Clip(c.Name, 200)})
 }
 
 // ended logs the result of a call, and emits its event.

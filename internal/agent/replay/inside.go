@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxRecording is the most that a recording read inside may have, in bytes.
@@ -44,9 +45,9 @@ func (i inside) read(ctx context.Context, req agent.Request) ([]byte, error) {
 		return nil, agent.Final("read recording: %v", err)
 	}
 	path, args := req.CommandLine(cat, []string{"--", i.file}, agent.Needs{})
-	var text, said bytes.Buffer
+	var out, said bytes.Buffer
 	res, err := proc.Run(ctx, proc.Config{Path: path, Args: args, Dir: req.Dir, Env: env, Tag: req.Tag, Wall: req.Timeout,
-		Stdout: &text, Stderr: &said, MaxBytes: maxRecording})
+		Stdout: &out, Stderr: &said, MaxBytes: maxRecording})
 	var start *proc.StartError
 	switch {
 	case errors.As(err, &start):
@@ -58,7 +59,7 @@ func (i inside) read(ctx context.Context, req agent.Request) ([]byte, error) {
 	case res.Reason != "":
 		return nil, agent.Final("read recording %s: stopped: %s", i.file, res.Reason)
 	case res.Exit != 0:
-		return nil, agent.Final("read recording: %s", strings.TrimSpace(agent.Clip(said.String(), 300)))
+		return nil, agent.Final("read recording: %s", strings.TrimSpace(text.Clip(said.String(), 300)))
 	}
-	return text.Bytes(), nil
+	return out.Bytes(), nil
 }

@@ -116,7 +116,7 @@ func (l *Lab) Run(ctx context.Context, a agent.Agent, y *Try) *Try {
 
 // Log returns what is known about an attempt, for a test that failed.
 func (y *Try) Log() string {
-	return fmt.Sprintf("%v\n%s\n%+v\n%s\n%s", y.Err, y.Res.Output, y.Events, agent.Clip(y.Raw.String(), 20000), agent.Clip(y.Stderr.String(), 4000))
+	return fmt.Sprintf("%v\n%s\n%+v\n%.20000s\n%.4000s", y.Err, y.Res.Output, y.Events, y.Raw.String(), y.Stderr.String())
 }
 
 // Fails returns the failure that the attempt must have ended with.
