@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/sys/proc"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // desktop are the variables with which a program finds the person's screen. It gets these and the
@@ -53,11 +53,11 @@ func variables(n Notification) []string {
 	const most = 1000
 	return []string{
 		"PLAIT_NOTIFY_EVENT=" + n.Event, "PLAIT_NOTIFY_TASK=" + n.Task, "PLAIT_NOTIFY_SHORT=" + n.Short,
-		"PLAIT_NOTIFY_TITLE=" + view.OneLine(n.Title, most), "PLAIT_NOTIFY_FLOW=" + n.Flow,
-		"PLAIT_NOTIFY_REASON=" + view.OneLine(n.Reason, most),
+		"PLAIT_NOTIFY_TITLE=" + text.OneLine(n.Title, most), "PLAIT_NOTIFY_FLOW=" + n.Flow,
+		"PLAIT_NOTIFY_REASON=" + text.OneLine(n.Reason, most),
 		"PLAIT_NOTIFY_QUESTION_ID=" + q.ID, "PLAIT_NOTIFY_QUESTION_KIND=" + string(q.Kind),
-		"PLAIT_NOTIFY_QUESTION=" + view.OneLine(q.Text, most),
-		"PLAIT_NOTIFY_WORKSPACE=" + view.OneLine(n.Workspace, most),
+		"PLAIT_NOTIFY_QUESTION=" + text.OneLine(q.Text, most),
+		"PLAIT_NOTIFY_WORKSPACE=" + text.OneLine(n.Workspace, most),
 	}
 }
 

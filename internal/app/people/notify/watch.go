@@ -8,6 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -157,6 +158,6 @@ func (w *watcher) send(ctx context.Context, what string, at int64, reason string
 	}
 	w.sender.Send(Notification{
 		Schema: Schema, Event: what, Task: row.ID, Short: row.Short, Title: title, Flow: row.Flow,
-		Reason: view.OneLine(w.reader.Names().In(ctx, reason), maxReason), Question: q, Workspace: row.Workspace, At: at,
+		Reason: text.OneLine(w.reader.Names().In(ctx, reason), maxReason), Question: q, Workspace: row.Workspace, At: at,
 	})
 }
