@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -160,7 +161,7 @@ func (s *Server) ensureDriven(ctx context.Context, root store.Thread, gate strin
 // client returns the name of the calling program.
 func client(req *sdk.CallToolRequest) string {
 	if p := req.Session.InitializeParams(); p != nil && p.ClientInfo != nil {
-		return "model in " + view.OneLine(p.ClientInfo.Name, 60)
+		return "model in " + text.OneLine(p.ClientInfo.Name, 60)
 	}
 	return ""
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -100,7 +100,7 @@ func (s *Server) steps(ctx context.Context, root store.Thread, from int, v *read
 		return err
 	}
 	for _, st := range steps {
-		v.Steps = append(v.Steps, stepLine{st.N, st.Role, view.Outcome(st.Role, st.Meta), view.OneLine(st.Text, maxBegin)})
+		v.Steps = append(v.Steps, stepLine{st.N, st.Role, view.Outcome(st.Role, st.Meta), text.OneLine(st.Text, maxBegin)})
 	}
 	if last := from + len(steps); len(steps) == maxLines && last <= root.Steps {
 		v.Next = last
@@ -133,8 +133,8 @@ func (s *Server) evidence(ctx context.Context, root store.Thread, from int, v *r
 			break
 		}
 		e := entries[i]
-		v.Evidence = append(v.Evidence, evidenceLine{e.ID, e.Kind, view.OneLine(e.Title, maxBegin),
-			view.OneLine(e.Summary, maxBegin), !e.Unfinished && e.Broken == ""})
+		v.Evidence = append(v.Evidence, evidenceLine{e.ID, e.Kind, text.OneLine(e.Title, maxBegin),
+			text.OneLine(e.Summary, maxBegin), !e.Unfinished && e.Broken == ""})
 	}
 	return nil
 }
@@ -147,13 +147,10 @@ func fields(meta json.RawMessage) any {
 }
 
 // cut shortens a text and marks the cut.
-func cut(text string) string {
-	if len(text) <= maxText {
-		return text
+func cut(s string) string {
+	head := text.Head(s, maxText)
+	if len(head) == len(s) {
+		return s
 	}
-	n := maxText
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return strings.TrimRight(text[:n], "\n") + fmt.Sprintf("\n\n[%d of %d bytes]", n, len(text))
+	return strings.TrimRight(head, "\n") + fmt.Sprintf("\n\n[%d of %d bytes]", len(head), len(s))
 }

@@ -8,6 +8,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -63,9 +64,9 @@ func pad(s string, n int) string {
 	return s + strings.Repeat(" ", max(n-ansi.StringWidth(s), 0))
 }
 
-// text wraps an agent's text or a file to n columns, made safe for a terminal.
-func text(s string, n int) []string {
-	s = strings.ReplaceAll(view.Safe(strings.TrimRight(s, "\n")), "\t", "    ")
+// wrapText wraps an agent's text or a file to n columns, made safe for a terminal.
+func wrapText(s string, n int) []string {
+	s = strings.ReplaceAll(text.Safe(strings.TrimRight(s, "\n")), "\t", "    ")
 	if s == "" {
 		return nil
 	}
@@ -73,7 +74,7 @@ func text(s string, n int) []string {
 }
 
 // line returns an agent's text on one line.
-func line(s string, n int) string { return fit(view.OneLine(s, max(n, 1)), n) }
+func line(s string, n int) string { return fit(text.OneLine(s, max(n, 1)), n) }
 
 // elapsed formats a duration in ms: 0:07, 12:30, 1:02:03.
 func elapsed(ms int64) string {
@@ -114,12 +115,4 @@ func cost(tokens, micro int64) string {
 		return fmt.Sprintf("%.0fk tok", float64(tokens)/1000)
 	}
 	return fmt.Sprintf("%.1fM tok", float64(tokens)/1e6)
-}
-
-// count formats a number of things.
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

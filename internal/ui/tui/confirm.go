@@ -7,7 +7,7 @@ import (
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A confirm is a line that asks before something is done, either for a yes or for a text, which may
@@ -22,7 +22,7 @@ type confirm struct {
 
 // askFork asks for the text of a fork.
 func askFork(thread string, n int, role string) *confirm {
-	c := &confirm{text: fmt.Sprintf("Fork after step %d (%s):", n, view.OneLine(role, 20)), asks: true,
+	c := &confirm{text: fmt.Sprintf("Fork after step %d (%s):", n, text.OneLine(role, 20)), asks: true,
 		more: newLine("more input (optional) · Enter forks · Esc cancels"),
 		do:   func(more string) []order { return []order{fork{thread, n, more}} }}
 	c.more.Focus()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -133,9 +134,9 @@ func (h *home) gateLine(g store.Gate, now time.Time, width int) string {
 		sign = asks.Render("! ")
 	}
 	row := h.row(g.Task)
-	tail := fmt.Sprintf("%s · %s  %4s", view.OneLine(g.Node, 20), row.Short, age(now.Sub(time.UnixMilli(g.OpenedAt))))
+	tail := fmt.Sprintf("%s · %s  %4s", text.OneLine(g.Node, 20), row.Short, age(now.Sub(time.UnixMilli(g.OpenedAt))))
 	if width >= 140 {
-		tail = view.OneLine(row.Title, 50) + " · " + tail
+		tail = text.OneLine(row.Title, 50) + " · " + tail
 	}
 	room := max(width-len([]rune(tail))-6, 16)
 	return fit("  "+sign+pad(line((&question{gateCard: gateCard{gate: g}}).headline(), room), room)+"  "+dim.Render(tail), width)
@@ -148,7 +149,7 @@ func taskLine(t view.TaskRow, here bool, now time.Time, width int) string {
 	state := stateStyle(t.Display.State).Render(pad(string(t.Display.State), 9))
 	head := "  " + pad(t.Short, 6) + " " + mark(t.Display.State) + " " + state + " "
 	room := width - 21 - len(tail) - 1
-	title, why := view.OneLine(t.Title, 200), t.Display.Reason
+	title, why := text.OneLine(t.Title, 200), t.Display.Reason
 	if here {
 		why = strings.TrimSuffix("runs here · "+why, " · ")
 	}

@@ -7,6 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -214,7 +215,11 @@ func leaveQuestion(n int, detaches bool) string {
 	if detaches {
 		keys += " · d detach"
 	}
-	return fmt.Sprintf("%s here. %s · k keep watching", count(n, "task runs", "tasks run"), keys)
+	verb := "run"
+	if n == 1 {
+		verb = "runs"
+	}
+	return fmt.Sprintf("%s %s here. %s · k keep watching", text.Count(n, "task"), verb, keys)
 }
 
 // lines renders the screen.
@@ -241,10 +246,10 @@ func (s *screen) head() string {
 			running++
 		}
 	}
-	left := bold.Render("plait") + "  " + dim.Render(view.OneLine(s.workspace, 200))
+	left := bold.Render("plait") + "  " + dim.Render(text.OneLine(s.workspace, 200))
 	right := ""
 	if n := len(s.home.gates); n > 0 {
-		right = asks.Render(count(n, "question", "questions")) + " · "
+		right = asks.Render(text.Count(n, "question")) + " · "
 	}
 	right += fmt.Sprintf("%d running", running)
 	room := s.width - len([]rune(plain(right))) - 1

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Run describes how to show one task below the scrollback.
@@ -115,7 +115,7 @@ func (l *live) take(msg any) []order {
 		return l.answered(m)
 	case begun:
 		if m.err != nil {
-			l.note = view.OneLine(m.err.Error(), 300)
+			l.note = text.OneLine(m.err.Error(), 300)
 			l.refused()
 			return nil
 		}
@@ -132,7 +132,7 @@ func (l *live) take(msg any) []order {
 	case did: // what was said was passed on or refused, or the task was stopped: it is not driven here
 		l.note, l.working = m.what, false
 		if m.err != nil {
-			l.note = view.OneLine(m.err.Error(), 300)
+			l.note = text.OneLine(m.err.Error(), 300)
 			l.refused()
 		}
 		l.saying = ""
@@ -189,7 +189,7 @@ func (l *live) takeTask(m taskRead) []order {
 		todo = l.look()
 	}
 	if m.err != nil {
-		l.note = view.OneLine(m.err.Error(), 300)
+		l.note = text.OneLine(m.err.Error(), 300)
 		return todo
 	}
 	l.read = &m
@@ -259,7 +259,7 @@ func (l *live) next() []order {
 func (l *live) answered(m answered) []order {
 	if m.err != nil {
 		if l.q != nil {
-			l.q.sent, l.q.gone = false, view.OneLine(m.err.Error(), 200)
+			l.q.sent, l.q.gone = false, text.OneLine(m.err.Error(), 200)
 		}
 		return l.look()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -148,13 +149,13 @@ func (p *Plain) Ask(ctx context.Context, task string, done func(store.Gate)) err
 			g, err := p.answer(ctx, shown, l)
 			switch {
 			case errors.Is(err, gate.ErrInvalid):
-				fmt.Fprintln(p, view.Safe(err.Error()))
+				fmt.Fprintln(p, text.Safe(err.Error()))
 				p.askFor(shown)
 				continue
 			case err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound):
 				return err
 			case err != nil:
-				fmt.Fprintln(p, view.Safe(err.Error()))
+				fmt.Fprintln(p, text.Safe(err.Error()))
 			case g.ID == "":
 				continue // nothing was decided
 			default:

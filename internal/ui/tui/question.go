@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -83,7 +84,7 @@ func (q *question) headline() string {
 // body returns everything that must be seen before an answer.
 func (q *question) body() []string {
 	var out []string
-	for _, l := range text(q.headline(), q.width) {
+	for _, l := range wrapText(q.headline(), q.width) {
 		out = append(out, bold.Render(l))
 	}
 	kind := "asks"
@@ -91,13 +92,13 @@ func (q *question) body() []string {
 		kind = "asks for approval"
 	}
 	by := fmt.Sprintf("%s %s · task %s %s · %s", view.Asker(q.gate), kind, q.task, q.title,
-		since(q.now, q.gate.OpenedAt))
+		text.Ago(q.gate.OpenedAt, q.now))
 	if q.gate.ExpiresAt != 0 {
-		by += ", expires " + view.In(q.gate.ExpiresAt, q.now)
+		by += ", expires " + text.In(q.gate.ExpiresAt, q.now)
 	}
 	out = append(out, dim.Render(line(by, q.width)))
 	add := func(label, s string) {
-		for i, l := range text(s, q.width-10) {
+		for i, l := range wrapText(s, q.width-10) {
 			if i > 0 {
 				label = ""
 			}
@@ -137,7 +138,7 @@ func (q *question) body() []string {
 // patch returns a diff as lines, with additions and deletions in colour.
 func patch(diff string, n int) []string {
 	var out []string
-	for _, l := range text(diff, n) {
+	for _, l := range wrapText(diff, n) {
 		switch {
 		case strings.HasPrefix(l, "+"):
 			l = good.Render(l)
@@ -279,12 +280,4 @@ func (q *question) check(open []store.Gate) {
 	if !q.sent && q.gone == "" {
 		q.gone = "It needs no answer any more: answered elsewhere, or withdrawn."
 	}
-}
-
-// since formats how long ago a time in Unix milliseconds was.
-func since(now time.Time, ms int64) string {
-	if a := age(now.Sub(time.UnixMilli(ms))); a != "now" {
-		return a + " ago"
-	}
-	return "just now"
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A screen is the full screen: the home list, a task on top of it, and on top of that a question, a
@@ -67,7 +67,7 @@ func (s *screen) take(msg any) []order {
 		return s.look()
 	case overview:
 		if m.err != nil {
-			s.note = "the record cannot be read: " + view.OneLine(m.err.Error(), 200)
+			s.note = "the record cannot be read: " + text.OneLine(m.err.Error(), 200)
 		} else {
 			s.home.take(m)
 			if s.leaving && len(m.driving) == 0 {
@@ -99,7 +99,7 @@ func (s *screen) take(msg any) []order {
 		return s.begun(m)
 	case driven:
 		if m.err != nil && !harmless(m.err) {
-			s.note = "task " + m.row.Short + " stopped: " + view.OneLine(m.err.Error(), 200)
+			s.note = "task " + m.row.Short + " stopped: " + text.OneLine(m.err.Error(), 200)
 		}
 		s.settle(errors.Is(m.err, control.ErrUsage))
 		return s.look()
@@ -111,7 +111,7 @@ func (s *screen) take(msg any) []order {
 	case did:
 		s.note = m.what
 		if m.err != nil {
-			s.note = view.OneLine(m.err.Error(), 200)
+			s.note = text.OneLine(m.err.Error(), 200)
 		}
 		s.settle(m.err != nil)
 		return s.look()
@@ -186,7 +186,7 @@ func (s *screen) read(what string, o order) []order {
 func (s *screen) takeTask(m taskRead) []order {
 	todo := s.read(m.id, readTask{m.id})
 	if m.err != nil {
-		s.note = view.OneLine(m.err.Error(), 200)
+		s.note = text.OneLine(m.err.Error(), 200)
 		return todo
 	}
 	switch {
@@ -213,7 +213,7 @@ func gatesOf(all []gateCard) []store.Gate {
 // open shows a question that a person asked to see.
 func (s *screen) open(m gateRead) []order {
 	if m.err != nil {
-		s.note = view.OneLine(m.err.Error(), 200)
+		s.note = text.OneLine(m.err.Error(), 200)
 		return nil
 	}
 	if s.q == nil || s.q.gate.ID != m.gate.ID {
@@ -236,9 +236,9 @@ func (s *screen) ask(id string) []order {
 func (s *screen) answered(m answered) []order {
 	if m.err != nil {
 		if s.q != nil {
-			s.q.sent, s.q.gone = false, view.OneLine(m.err.Error(), 200)
+			s.q.sent, s.q.gone = false, text.OneLine(m.err.Error(), 200)
 		} else {
-			s.note = view.OneLine(m.err.Error(), 200)
+			s.note = text.OneLine(m.err.Error(), 200)
 		}
 		return s.look()
 	}
@@ -257,10 +257,10 @@ var decided = map[store.GateState]string{store.GateAnswered: "answered", store.G
 func (s *screen) begun(m begun) []order {
 	switch {
 	case m.err != nil && s.form != nil:
-		s.form.sent, s.form.note = false, view.OneLine(m.err.Error(), 300)
+		s.form.sent, s.form.note = false, text.OneLine(m.err.Error(), 300)
 		return nil
 	case m.err != nil:
-		s.note = view.OneLine(m.err.Error(), 300)
+		s.note = text.OneLine(m.err.Error(), 300)
 		return nil
 	}
 	s.form, s.step, s.note = nil, nil, cmp.Or(m.said, "started "+m.row.Short)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // The tabs of a step pane.
@@ -46,14 +46,14 @@ func (p *stepPane) body() []string {
 	var out []string
 	switch p.tab {
 	case tabOutput:
-		out = text(p.step.output, p.width)
+		out = wrapText(p.step.output, p.width)
 	case tabPrompt:
-		out = text(p.step.prompt, p.width)
+		out = wrapText(p.step.prompt, p.width)
 	case tabFields:
-		out = text(p.step.fields, p.width)
+		out = wrapText(p.step.fields, p.width)
 	case tabChanges:
 		if p.step.diff == "" {
-			return text(p.step.noDiff, p.width)
+			return wrapText(p.step.noDiff, p.width)
 		}
 		return patch(p.step.diff, p.width)
 	}
@@ -72,10 +72,10 @@ func (p *stepPane) lines() []string {
 		return []string{dim.Render("reading …")}
 	}
 	s := p.step
-	head := fmt.Sprintf("%s  step %d of %d", bold.Render(view.OneLine(s.role, 40)), s.n, s.of)
+	head := fmt.Sprintf("%s  step %d of %d", bold.Render(text.OneLine(s.role, 40)), s.n, s.of)
 	for _, part := range []string{s.status, s.agent, cost(s.tokens, s.micro)} {
 		if part != "" {
-			head += dim.Render(" · ") + view.OneLine(part, 40)
+			head += dim.Render(" · ") + text.OneLine(part, 40)
 		}
 	}
 	if !s.ended.IsZero() && !s.began.IsZero() {
@@ -143,7 +143,7 @@ func (p *stepPane) take(r stepRead) {
 		return
 	}
 	if r.err != nil {
-		p.gone = view.OneLine(r.err.Error(), 200)
+		p.gone = text.OneLine(r.err.Error(), 200)
 		return
 	}
 	p.step, p.gone = &r.step, ""

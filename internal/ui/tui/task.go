@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -139,10 +140,10 @@ func (r *taskRead) head(now time.Time, width int) []string {
 		parts = append(parts, "runs in another process")
 	}
 	if t.Display.Reason != "" {
-		parts = append(parts, view.OneLine(t.Display.Reason, 200))
+		parts = append(parts, text.OneLine(t.Display.Reason, 200))
 	}
 	return []string{
-		fit(bold.Render(t.Short)+"  "+view.OneLine(t.Title, 200)+dim.Render("  "+t.Flow), width),
+		fit(bold.Render(t.Short)+"  "+text.OneLine(t.Title, 200)+dim.Render("  "+t.Flow), width),
 		fit(strings.Join(parts, dim.Render(" · ")), width),
 	}
 }
@@ -212,7 +213,7 @@ func (p *taskPane) said(width int) []string {
 		return out
 	}
 	if p.read.ended() && strings.TrimSpace(p.read.result) != "" {
-		return append([]string{"", bold.Render("RESULT")}, text(p.read.result, width)...)
+		return append([]string{"", bold.Render("RESULT")}, wrapText(p.read.result, width)...)
 	}
 	return nil
 }
@@ -220,7 +221,7 @@ func (p *taskPane) said(width int) []string {
 // turnLines renders a turn of a conversation.
 func turnLines(t turn, width int) []string {
 	var out []string
-	for i, l := range text(t.text, width-2) {
+	for i, l := range wrapText(t.text, width-2) {
 		lead := "  "
 		if t.person && i == 0 {
 			lead = "› "
@@ -240,7 +241,7 @@ func askLine(a gateCard, width int) string {
 	if q.approval() {
 		sign = "! "
 	}
-	tail := "  " + view.OneLine(a.gate.Node, 24)
+	tail := "  " + text.OneLine(a.gate.Node, 24)
 	room := max(width-len([]rune(tail))-4, 16)
 	return fit("  "+asks.Render(sign+pad(line(q.headline(), room), room))+dim.Render(tail), width)
 }

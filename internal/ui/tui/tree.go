@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -176,14 +177,14 @@ func (b branch) line(work int64, n, names, agents, costs int) string {
 	if b.by != "" {
 		took = elapsed(work)
 	}
-	head := dim.Render(b.guide) + mark(b.state) + " " + view.OneLine(b.name, 80)
+	head := dim.Render(b.guide) + mark(b.state) + " " + text.OneLine(b.name, 80)
 	head = pad(head, names+2)
 	tail := strings.Repeat(" ", max(7-len(took), 1)) + took
 	if costs > 0 {
 		tail = pad("", costs-len(cost(b.tokens, b.micro))) + cost(b.tokens, b.micro) + tail
 	}
 	if agents > 0 {
-		head += "  " + dim.Render(pad(view.OneLine(b.agent, 80), agents))
+		head += "  " + dim.Render(pad(text.OneLine(b.agent, 80), agents))
 	}
 	room := n - ansi.StringWidth(head) - len(tail) - 3
 	if room < 8 {
