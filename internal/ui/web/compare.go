@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -113,8 +114,8 @@ func (s *Server) comparePage(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) fillPick(ctx context.Context, p *pick, tasks []view.TaskRow) error {
 	found := false
 	for _, t := range tasks {
-		text := fmt.Sprintf("%s · %s · %s", view.Shorten(cmp.Or(t.Title, "(no title)"), 70), t.Short, t.Display.State)
-		p.Tasks = append(p.Tasks, option{t.ID, text, t.ID == p.Chosen})
+		label := fmt.Sprintf("%s · %s · %s", text.Shorten(cmp.Or(t.Title, "(no title)"), 70), t.Short, t.Display.State)
+		p.Tasks = append(p.Tasks, option{t.ID, label, t.ID == p.Chosen})
 		if t.ID == p.Chosen {
 			found, p.Title = true, t.Title
 		}
@@ -127,15 +128,15 @@ func (s *Server) fillPick(ctx context.Context, p *pick, tasks []view.TaskRow) er
 		return err
 	}
 	if !found {
-		text := "step " + of.Head.Short()
+		label := "step " + of.Head.Short()
 		if of.Row.ID != "" {
 			title, err := s.views.Title(ctx, of.Row)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
-			p.Title, text = title, fmt.Sprintf("%s · part of a task", view.Shorten(title, 70))
+			p.Title, label = title, fmt.Sprintf("%s · part of a task", text.Shorten(title, 70))
 		}
-		p.Tasks = append([]option{{p.Chosen, text, true}}, p.Tasks...)
+		p.Tasks = append([]option{{p.Chosen, label, true}}, p.Tasks...)
 	}
 	if of.Row.ID == "" || of.Row.Steps == 0 {
 		p.At = ""

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -100,8 +101,8 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 	var l layout
 	at := map[string]int{}
 	for _, n := range g.Nodes {
-		b := node{GraphNode: n, H: nodeTall, Text: view.FirstLine(n.Label, maxText),
-			Sub: view.FirstLine(madeBy(n), maxText+4), Link: link(n)}
+		b := node{GraphNode: n, H: nodeTall, Text: text.FirstLine(n.Label, maxText),
+			Sub: text.FirstLine(madeBy(n), maxText+4), Link: link(n)}
 		if b.Sub == "" {
 			b.H = dotTall
 		}
@@ -135,11 +136,11 @@ func draw(g *view.Graph, link func(view.GraphNode) string) drawing {
 		return d
 	}
 	for i, w := range l.edges {
-		text := strings.Join(all[i], ", ")
+		label := strings.Join(all[i], ", ")
 		from, to := g.Nodes[w.from], g.Nodes[w.to]
-		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+text, ": ")
-		d.Lines[i].Label = view.FirstLine(text, maxLabel)
-		if text == "" {
+		d.Lines[i].Title = strings.TrimSuffix(from.Label+" → "+to.Label+": "+label, ": ")
+		d.Lines[i].Label = text.FirstLine(label, maxLabel)
+		if label == "" {
 			continue
 		}
 		if w.from == w.to {

@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -122,33 +123,33 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, code int, name str
 
 // visible escapes characters that are invisible or change the direction of text. Pages themselves
 // have none.
-func visible(html string) string { return view.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
+func visible(html string) string { return text.Safe(strings.ReplaceAll(html, "\r\n", "\n")) }
 
 // templateFuncs are the functions that templates can use.
 var templateFuncs = template.FuncMap{
 	"ago":        ago,
-	"in":         view.In,
+	"in":         text.In,
 	"ms":         func(ms int64) time.Time { return time.UnixMilli(ms) },
 	"time":       func(t view.Time) time.Time { return time.UnixMilli(int64(t)) },
 	"short":      short,
-	"tokens":     func(u store.Usage) string { return count(u.InputTokens + u.OutputTokens) },
-	"count":      count,
-	"dollars":    dollars,
+	"tokens":     func(u store.Usage) string { return text.Number(u.InputTokens + u.OutputTokens) },
+	"count":      text.Number,
+	"dollars":    text.Dollars,
 	"took":       took,
 	"line":       line,
-	"clip":       func(n int, text string) string { return event.Clip(text, n) },
+	"clip":       func(n int, s string) string { return text.Clip(s, n) },
 	"lower":      strings.ToLower,
-	"bytes":      size,
+	"bytes":      text.Size,
 	"pretty":     pretty,
 	"diffLines":  diffLines,
 	"utterance":  utterance,
-	"many":       countOf,
+	"many":       text.Count,
 	"ticked":     withCode,
 	"titled":     stepTitle,
 	"word":       word,
 	"class":      func(d view.DisplayState) string { return strings.ReplaceAll(string(d), " ", "-") },
 	"tasks":      func(now time.Time, rows []view.TaskRow) taskTable { return taskTable{rows, now} },
-	"count64":    func(n int) string { return count(int64(n)) },
+	"count64":    func(n int) string { return text.Number(int64(n)) },
 	"tokenSum":   func(u view.Usage) int64 { return u.InputTokens + u.OutputTokens },
 	"attemptN":   attemptN,
 	"shownFiles": shownFiles,
@@ -184,20 +185,10 @@ func withCode(text string) template.HTML {
 
 // ago formats how long ago t was.
 func ago(now, t time.Time) string {
-	if t.IsZero() || t.Unix() <= 0 {
+	if t.Unix() <= 0 {
 		return "–"
 	}
-	switch d := now.Sub(t); {
-	case d < 10*time.Second:
-		return "just now"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s ago", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
-	}
-	return t.Format("2006-01-02")
+	return text.Ago(t.UnixMilli(), now)
 }
 
 // took formats the time between two times in ms.
@@ -205,7 +196,7 @@ func took(from, to int64) string {
 	if from == 0 || to == 0 {
 		return "–"
 	}
-	return lasted(to - from)
+	return text.Took(to - from)
 }
 
 // short shortens a hash or an id for display.
@@ -225,33 +216,11 @@ func short(v any) string {
 	return fmt.Sprint(v)
 }
 
-// count formats a number in groups of three digits.
-func count(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + " " + text[i:]
-	}
-	return text
-}
-
-// dollars formats millionths of a dollar, to a hundredth of a cent.
-func dollars(micro int64) string { return fmt.Sprintf("$%.4f", float64(micro)/1e6) }
-
-func size(n int64) string {
-	switch {
-	case n < 10_000:
-		return fmt.Sprintf("%d B", n)
-	case n < 10_000_000:
-		return fmt.Sprintf("%d kB", n/1000)
-	}
-	return fmt.Sprintf("%d MB", n/1_000_000)
-}
-
-// line returns the first line of a text that is not blank, at most n characters long.
-func line(n int, text string) string {
-	for l := range strings.Lines(text) {
+// line returns the first line of s that is not blank, at most n characters long.
+func line(n int, s string) string {
+	for l := range strings.Lines(s) {
 		if l = strings.TrimSpace(l); l != "" {
-			return view.Shorten(l, n)
+			return text.Shorten(l, n)
 		}
 	}
 	return ""
@@ -289,14 +258,6 @@ func utterance(text, task, by string, plain bool) (template.HTML, error) {
 	}
 	html, err := prose([]byte(text), cite)
 	return `<div class="prose">` + html + "</div>", err
-}
-
-// countOf formats a count with its noun.
-func countOf(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return count(int64(n)) + " " + what
 }
 
 // indentedSize estimates the length of a JSON text once indented: deep nesting makes it grow.

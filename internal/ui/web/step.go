@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -133,7 +134,7 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	if d == nil {
 		return c, nil
 	}
-	c.Took, c.Agent = lasted(d.EndedAt-d.StartedAt), d.Agent
+	c.Took, c.Agent = text.Took(d.EndedAt-d.StartedAt), d.Agent
 	for _, f := range d.Failures {
 		c.Failures = append(c.Failures, string(f.Kind)+": "+f.Message)
 	}
@@ -165,7 +166,7 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 		if err != nil {
 			return nil, err
 		}
-		c.Evidence = append(c.Evidence, crumb{cmp.Or(view.OneLine(e.Title, 120), e.Kind),
+		c.Evidence = append(c.Evidence, crumb{cmp.Or(text.OneLine(e.Title, 120), e.Kind),
 			"/tasks/" + c.Task + "?tab=evidence#" + thread.FullID(e.By, e.ID)})
 	}
 	return c, nil
@@ -252,7 +253,7 @@ func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string)
 	}
 	asks := slices.ContainsFunc(open, func(g store.Gate) bool { return g.Attempt == a.ID })
 	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost, asks), Task: row.Task, By: a.Instance,
-		Agent: a.Agent, Took: lasted(end - a.StartedAt), Read: s.cfg.ReadOnly}
+		Agent: a.Agent, Took: text.Took(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
 		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)
 		if err != nil {
@@ -310,7 +311,7 @@ func (s *Server) selectGate(ctx context.Context, row store.Thread, id string) (*
 		c.State, end = view.DisplayNeedsYou, time.Now().UnixMilli()
 	}
 	if end > 0 {
-		c.Took = lasted(end - int64(g.OpenedAt))
+		c.Took = text.Took(end - int64(g.OpenedAt))
 	}
 	return c, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -95,7 +96,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
 	took := rec.Times(now)
-	body.Elapsed, body.Work = lasted(took.Elapsed), lasted(took.Work)
+	body.Elapsed, body.Work = text.Took(took.Elapsed), text.Took(took.Work)
 	body.Said = s.cfg.Program.Says(s.work.lastError(row.ID))
 	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
@@ -137,13 +138,14 @@ func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread,
 		return err
 	}
 	if a := allowed.Tokens; a.Max > 0 {
-		body.Left = append(body.Left, fmt.Sprintf("%s of %s tokens left", count(max(0, a.Max-a.Used)), count(a.Max)))
+		left := text.Number(max(0, a.Max-a.Used))
+		body.Left = append(body.Left, fmt.Sprintf("%s of %s tokens left", left, text.Number(a.Max)))
 	}
 	if a := allowed.Cost; a.Max > 0 {
-		body.Left = append(body.Left, fmt.Sprintf("%s of %s left", dollars(max(0, a.Max-a.Used)), dollars(a.Max)))
+		body.Left = append(body.Left, fmt.Sprintf("%s of %s left", text.Dollars(max(0, a.Max-a.Used)), text.Dollars(a.Max)))
 	}
 	if a := allowed.Time; a.Max > 0 {
-		body.Left = append(body.Left, fmt.Sprintf("%s of %s of work left", lasted(max(0, a.Max-a.Used)), lasted(a.Max)))
+		body.Left = append(body.Left, fmt.Sprintf("%s of %s of work left", text.Took(max(0, a.Max-a.Used)), text.Took(a.Max)))
 	}
 	return nil
 }
@@ -238,7 +240,7 @@ func (s *Server) running(ctx context.Context, tl view.Timeline) ([]runningAgent,
 		for _, b := range l.Bars {
 			if b.Status == store.AttemptRunning {
 				link := "/tasks/" + tl.Task + "?at=" + b.Attempt + "#chosen"
-				out = append(out, runningAgent{l.Name, link, lasted(b.To - b.From), said[l.Instance], waits(b)})
+				out = append(out, runningAgent{l.Name, link, text.Took(b.To - b.From), said[l.Instance], waits(b)})
 			}
 		}
 	}

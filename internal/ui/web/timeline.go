@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -89,7 +90,7 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens(),
 			Cost: l.Usage.CostMicroUSD}
 		if len(l.Bars) > 0 {
-			lane.Took = lasted(l.Work())
+			lane.Took = text.Took(l.Work())
 		}
 		y := rowMiddle(i)
 		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
@@ -131,7 +132,7 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 	d.links(tl, at)
 	d.axis(tl)
 	d.Summary = fmt.Sprintf("Timeline of %s: %d attempts, questions and other steps, in %s of agents and paths.",
-		lasted(tl.To-tl.From), len(d.Items), countOf(len(d.Lanes), "lane"))
+		text.Took(tl.To-tl.From), len(d.Items), text.Count(len(d.Lanes), "lane"))
 	return d
 }
 
@@ -165,7 +166,7 @@ func (d *strip) axis(tl view.Timeline) {
 		}
 		cut := stripTick{X: percent(p.At), W: percent(p.Width)}
 		if p.To-p.From >= shortestSaid {
-			cut.Text = lasted(p.To - p.From)
+			cut.Text = text.Took(p.To - p.From)
 			said = append(said, p.At+p.Width/2)
 		}
 		d.Cuts = append(d.Cuts, cut)
@@ -189,24 +190,6 @@ func clock(ms int64) string {
 		return fmt.Sprintf("%d:%02d", int(t.Minutes()), int(t.Seconds())%60)
 	}
 	return fmt.Sprintf("%d:%02d h", int(t.Hours()), int(t.Minutes())%60)
-}
-
-// lasted formats a duration in ms for display.
-func lasted(ms int64) string {
-	t := time.Duration(max(ms, 0)) * time.Millisecond
-	switch {
-	case ms < 100:
-		return fmt.Sprintf("%d ms", ms)
-	case t < 10*time.Second:
-		return fmt.Sprintf("%.1f s", t.Seconds())
-	case t < time.Minute:
-		return fmt.Sprintf("%d s", int(t.Seconds()))
-	case t < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(t.Minutes()), int(t.Seconds())%60)
-	case t < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(t.Hours()), int(t.Minutes())%60)
-	}
-	return fmt.Sprintf("%d days", int(t.Hours())/24)
 }
 
 // laneState returns the state of a lane's agent or path.
@@ -272,9 +255,9 @@ func barWords(l view.TimelineLane, b view.Bar) string {
 	if parts = append(parts, state); b.Outcome != "" && b.Outcome != state {
 		parts = append(parts, b.Outcome)
 	}
-	parts = append(parts, lasted(b.To-b.From))
+	parts = append(parts, text.Took(b.To-b.From))
 	if b.Failure != nil {
-		parts = append(parts, view.OneLine(b.Failure.Message, 120))
+		parts = append(parts, text.OneLine(b.Failure.Message, 120))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -304,9 +287,9 @@ func markWords(l view.TimelineLane, m view.Mark) string {
 	case view.MarkQuestion, view.MarkApproval:
 		parts = append(parts, m.Kind+" "+gateStates[m.State])
 		if m.Until > m.At {
-			parts = append(parts, "after "+lasted(m.Until-m.At))
+			parts = append(parts, "after "+text.Took(m.Until-m.At))
 		}
-		parts = append(parts, view.OneLine(view.Question(m.Question), 120))
+		parts = append(parts, text.OneLine(view.Question(m.Question), 120))
 	case view.MarkEnd:
 		parts = append(parts, "end", string(view.EndStatus(m.Outcome)))
 	case view.MarkJoin:
