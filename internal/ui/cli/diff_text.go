@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -23,9 +24,9 @@ func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 		if side.t.ID != "" {
 			about = fmt.Sprintf("%s  %s  %s", st.bold(side.t.Short), safe(side.t.Flow), st.state(string(side.t.Display.State)))
 		}
-		fmt.Fprintf(out, "%s  %s  %s  head %s\n", side.name, about, count(side.t.Steps, "step"), side.t.Head.Short())
+		fmt.Fprintf(out, "%s  %s  %s  head %s\n", side.name, about, text.Count(side.t.Steps, "step"), side.t.Head.Short())
 	}
-	common := count(v.Common.N, "step") + " in common"
+	common := text.Count(v.Common.N, "step") + " in common"
 	switch {
 	case v.Common.Hash.IsZero():
 		common = "nothing in common: another flow, another prompt or another caller"
@@ -41,7 +42,7 @@ func (a *app) writeDiff(out io.Writer, v *view.Diff, whole bool) {
 			same++
 		}
 		if same > 0 {
-			fmt.Fprintf(out, "\n%s\n", st.dim(fmt.Sprintf("=    %s with the same content", count(same, "step"))))
+			fmt.Fprintf(out, "\n%s\n", st.dim(fmt.Sprintf("=    %s with the same content", text.Count(same, "step"))))
 			i += same
 			continue
 		}
@@ -136,7 +137,7 @@ func writeTextDiff(out io.Writer, st style, p *view.DiffPair, whole bool) {
 			return
 		}
 		if !whole {
-			line = view.Shorten(line, 140)
+			line = text.Shorten(line, 140)
 		}
 		switch {
 		case strings.HasPrefix(line, "+"):

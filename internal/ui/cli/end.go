@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/files/git"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -124,14 +125,14 @@ func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, rec v
 	st := a.style(a.err)
 	why := res.Display.Reason
 	if why == "" || res.Status == view.Interrupted {
-		why = view.OneLine(res.Summary, 300)
+		why = text.OneLine(res.Summary, 300)
 	}
 	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(res.Display.State)), safe(w.view().Names().In(ctx, why)))
 	if d.quiet {
 		return
 	}
 	took, used := rec.Times(time.Now()), store.Usage(rec.Task().Usage)
-	facts := []string{lasted(took.Elapsed) + " elapsed", lasted(took.Work) + " work"}
+	facts := []string{text.Took(took.Elapsed) + " elapsed", text.Took(took.Work) + " work"}
 	if n := used.Tokens(); n > 0 {
 		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(used.CostMicroUSD))
 	}
@@ -139,15 +140,6 @@ func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, rec v
 	for _, line := range w.changed(ctx, row) {
 		fmt.Fprintln(a.err, "  "+line)
 	}
-}
-
-// lasted formats a duration in ms.
-func lasted(ms int64) string {
-	took := (time.Duration(ms) * time.Millisecond).Round(100 * time.Millisecond)
-	if took > time.Minute {
-		took = took.Round(time.Second)
-	}
-	return took.String()
 }
 
 // maxChanged is how many changed files are listed.

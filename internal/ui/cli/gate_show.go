@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -76,7 +77,7 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string, redacted
 	if g.ExpiresAt != 0 {
 		at := clock(g.ExpiresAt)
 		if g.State == store.GateOpen {
-			at += ", " + view.In(g.ExpiresAt, time.Now())
+			at += ", " + text.In(g.ExpiresAt, time.Now())
 		}
 		line("expires", at+onTimeout(g))
 	}

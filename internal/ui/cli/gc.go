@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/gc"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/cli/heap"
 )
 
@@ -77,7 +78,7 @@ that is referred to is missing.`,
 					verb = "would delete"
 				}
 				fmt.Fprintf(out, "%d objects, %d reachable; %s %d (%s); kept %d recent or pinned\n",
-					res.Scanned, res.Reachable, verb, res.Deleted, size(res.Bytes), res.Kept)
+					res.Scanned, res.Reachable, verb, res.Deleted, text.Size(res.Bytes), res.Kept)
 			})
 		},
 	}
@@ -129,17 +130,4 @@ func (a *app) progress(what string) func(done, total int) {
 			fmt.Fprintf(a.err, "\r\x1b[K%d of %d %s", done, total, what)
 		}
 	}
-}
-
-// size formats a number of bytes for display.
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }

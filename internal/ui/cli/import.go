@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/record/transfer"
 	"github.com/plait-run/plait/internal/record/verify"
 	"github.com/plait-run/plait/internal/sys/lock"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/cli/heap"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -200,7 +201,7 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 			fmt.Fprintf(a.err, "not %s: %s: %s\n", done, safe(it.ID), safe(it.Why))
 		}
 		fmt.Fprintf(out, "%d tasks %s, %d already there, %d refused; %d objects, %s\n", count[transfer.Imported], done,
-			count[transfer.There], len(res.Refused()), res.Objects, size(res.Bytes))
+			count[transfer.There], len(res.Refused()), res.Objects, text.Size(res.Bytes))
 	})
 }
 

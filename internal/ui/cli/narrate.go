@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -60,6 +61,6 @@ func (n *narrator) describe(ev store.Event) string {
 }
 
 // questionLine returns a question on one line, without the bullet with which agents begin some.
-func questionLine(text string, most int) string {
-	return view.OneLine(view.Question(text), most)
+func questionLine(asked string, most int) string {
+	return text.OneLine(view.Question(asked), most)
 }

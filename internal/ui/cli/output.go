@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -114,10 +115,10 @@ func (a *app) heldTask(held *store.HeldError) string {
 }
 
 // safe makes text from agents and files harmless to a terminal.
-func safe(s string) string { return view.Safe(s) }
+func safe(s string) string { return text.Safe(s) }
 
 // oneLine returns the first line of s, safe and at most n characters long.
-func oneLine(s string, n int) string { return view.FirstLine(s, n) }
+func oneLine(s string, n int) string { return text.FirstLine(s, n) }
 
 // A style colours text if its writer is a terminal and colour was not disabled.
 type style struct{ on bool }

@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/redact"
 	"github.com/plait-run/plait/internal/sys/secret"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // maxToRedact is the length in bytes of the longest text that can be redacted.
@@ -43,7 +44,7 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 		Args: exactly(0, "no arguments: the text is read from standard input"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			text, err := a.textToRedact()
+			words, err := a.textToRedact()
 			if err != nil {
 				return err
 			}
@@ -52,11 +53,11 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 				return err
 			}
 			if !yes {
-				if err := a.confirmRedaction(ctx, w, text); err != nil {
+				if err := a.confirmRedaction(ctx, w, words); err != nil {
 					return err
 				}
 			}
-			report, files, err := w.control.Redact(ctx, text, gate.Person(), reason)
+			report, files, err := w.control.Redact(ctx, words, gate.Person(), reason)
 			if errors.Is(err, redact.ErrName) {
 				err = badUsage{err}
 			}
@@ -67,7 +68,7 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 				redact.Report
 				Files int `json:"files"`
 			}{report, files}, func(out io.Writer) {
-				fmt.Fprintf(out, "redacted %s, and %s\n", amount(report), count(files, "file"))
+				fmt.Fprintf(out, "redacted %s, and %s\n", amount(report), text.Count(files, "file"))
 				if len(report.Asked) > 0 {
 					fmt.Fprintf(out, "asked again when their tasks are resumed: %s\n", strings.Join(report.Asked, ", "))
 				}
@@ -117,6 +118,6 @@ func (a *app) confirmRedaction(ctx context.Context, w *workplace, text string) e
 
 // amount says how much has the text.
 func amount(r redact.Report) string {
-	return fmt.Sprintf("%s, %s and %s of %s", count(r.Objects, "object"), count(r.Rows, "row"), count(r.Events, "event"),
-		count(len(r.Tasks), "task"))
+	return fmt.Sprintf("%s, %s and %s of %s", text.Count(r.Objects, "object"), text.Count(r.Rows, "row"),
+		text.Count(r.Events, "event"), text.Count(len(r.Tasks), "task"))
 }

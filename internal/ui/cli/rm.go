@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -133,7 +134,7 @@ func (a *app) confirmRemoval(ctx context.Context, w *workplace, rows []store.Thr
 	what := fmt.Sprintf("%d tasks and their directories", len(rows))
 	if len(rows) == 1 {
 		what = fmt.Sprintf("%s (%s, %s) and its directory", w.view().Names().Of(ctx, rows[0]), safe(rows[0].Flow),
-			count(rows[0].Steps, "step"))
+			text.Count(rows[0].Steps, "step"))
 	}
 	if len(lines) > 0 {
 		what += ", and what could not be merged:\n  " + strings.Join(lines, "\n  ")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -166,7 +167,7 @@ func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool
 		a.writeStep(out, st, &v.Step, true)
 		if v.Covered > 0 && !expand {
 			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("summarises %s before it (--expand lists them)",
-				count(v.Covered, "step"))))
+				text.Count(v.Covered, "step"))))
 		}
 		fmt.Fprintf(out, "\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s\n",
 			safe(string(v.Meta)), v.Content.Short(), v.DetailHash.Short(), v.Start.Short())

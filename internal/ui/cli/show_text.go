@@ -6,10 +6,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -45,14 +45,14 @@ func (a *app) writeThread(
 	}
 	fmt.Fprintf(out, "\n  %3d  %-16s %s\n", 0, "start", st.dim(v.Start.Short()))
 	if v.Next > 0 {
-		fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s before these (--before %d)", count(v.Next-1, "step"),
+		fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s before these (--before %d)", text.Count(v.Next-1, "step"),
 			v.Next)))
 	}
 	for i := range v.Steps {
 		if i < v.Summarised && !expand {
 			if i == 0 {
 				fmt.Fprintf(out, "\n  %s\n", st.dim(fmt.Sprintf("  …  %s, summarised (--expand shows what they said)",
-					count(v.Summarised, "step"))))
+					text.Count(v.Summarised, "step"))))
 			}
 			continue
 		}
@@ -90,18 +90,10 @@ func roleIn(role, path string) string {
 	return safe(role) + " [" + safe(path) + "]"
 }
 
-// count returns a number with its noun.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 	extra := ""
 	if d := s.Detail; d != nil && d.Agent != "" {
-		extra = fmt.Sprintf("%s, %s", safe(d.Agent), time.Duration(d.EndedAt-d.StartedAt)*time.Millisecond)
+		extra = safe(d.Agent) + ", " + text.Took(d.EndedAt-d.StartedAt)
 		if s.Attempts > 1 {
 			extra += fmt.Sprintf(", %d attempts", s.Attempts)
 		}
@@ -128,7 +120,7 @@ func (a *app) writeStep(out io.Writer, st style, s *view.Step, whole bool) {
 			break
 		}
 		if !whole {
-			line = view.Shorten(line, 140)
+			line = text.Shorten(line, 140)
 		}
 		fmt.Fprintf(out, "       %s\n", line)
 	}
@@ -225,5 +217,5 @@ func dollars(micro int64) string {
 	if micro == 0 {
 		return "cost unknown"
 	}
-	return fmt.Sprintf("$%.4f", float64(micro)/1e6)
+	return text.Dollars(micro)
 }

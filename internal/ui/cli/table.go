@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A table is a list printed for people: columns as wide as their contents. If the terminal is too
@@ -86,7 +86,7 @@ func (t *table) line(out io.Writer, widths []int, cells []string, paint func(int
 		if widths[i] == 0 {
 			continue
 		}
-		cell = view.Shorten(cell, widths[i])
+		cell = text.Shorten(cell, widths[i])
 		b.WriteString(strings.Repeat(" ", pad))
 		b.WriteString(paint(i, cell))
 		pad = widths[i] - utf8.RuneCountInString(cell) + columnGap

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -66,7 +67,7 @@ func (a *app) writeTask(out io.Writer, v *taskdir.PrintedTask, changed []string,
 			line("goal", oneLine(c.Goal, 200))
 		}
 		if c.Total > 0 {
-			line("plan", fmt.Sprintf("%d of %s done", c.Done, count(c.Total, "action")))
+			line("plan", fmt.Sprintf("%d of %s done", c.Done, text.Count(c.Total, "action")))
 		}
 	}
 	line("continue", v.GoOn)

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -140,19 +141,8 @@ func part(t store.Thread) string {
 	return t.Flow
 }
 
-// ago formats a time for display.
-func ago(ms int64) string {
-	t := time.UnixMilli(ms)
-	switch d := time.Since(t); {
-	case d < time.Minute:
-		return "just now"
-	case d < time.Hour:
-		return fmt.Sprintf("%d min ago", int(d.Minutes()))
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%d h ago", int(d.Hours()))
-	}
-	return t.Format("2006-01-02 15:04")
-}
+// ago formats a time in Unix ms.
+func ago(ms int64) string { return text.Ago(ms, time.Now()) }
 
 func (a *app) threadLogCmd() *cobra.Command {
 	var followOn bool
