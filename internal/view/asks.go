@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Phrasing is a gate's request in plain words.
@@ -71,7 +72,7 @@ func PhrasingOf(g store.Gate) Phrasing {
 func phraseAction(g store.Gate, act gate.Action, who string) Phrasing {
 	out := Phrasing{Body: Question(g.Question)}
 	code := func(before, what, after string) Phrasing {
-		out.Headline, out.Code, out.After = before, OneLine(what, maxAskedCode), after
+		out.Headline, out.Code, out.After = before, text.OneLine(what, maxAskedCode), after
 		return out
 	}
 	switch {
@@ -176,10 +177,10 @@ func phraseLimit(g store.Gate, params map[string]json.RawMessage) Phrasing {
 	var why, raise string
 	json.Unmarshal(params["why"], &why)
 	json.Unmarshal(params["raise"], &raise)
-	why = strings.TrimSuffix(OneLine(cmp.Or(why, g.Question), maxAsked), ".")
+	why = strings.TrimSuffix(text.OneLine(cmp.Or(why, g.Question), maxAsked), ".")
 	out := Phrasing{Headline: fmt.Sprintf("Limit reached: %s. Allow as much again?", why), // of older records
 		Yes: "the limit is raised and the task continues", No: "the task stays where it is"}
-	if raise = OneLine(raise, maxAsked); raise != "" {
+	if raise = text.OneLine(raise, maxAsked); raise != "" {
 		out.Headline = fmt.Sprintf("Limit reached: %s. Continue with %s?", why, raise)
 		out.Yes = "the task continues with " + raise
 	}
@@ -198,12 +199,12 @@ func Question(text string) string {
 }
 
 // cutQuestion returns the first line of a question, and the rest.
-func cutQuestion(text string) (first, rest string) {
-	text = Question(text)
-	first, rest, _ = strings.Cut(text, "\n")
+func cutQuestion(s string) (first, rest string) {
+	s = Question(s)
+	first, rest, _ = strings.Cut(s, "\n")
 	first = strings.TrimSpace(first)
-	if short := OneLine(first, maxAsked); short != strings.Join(strings.Fields(first), " ") {
-		return short, text // the headline is shortened, so the body has all of it
+	if short := text.OneLine(first, maxAsked); short != strings.Join(strings.Fields(first), " ") {
+		return short, s // the headline is shortened, so the body has all of it
 	}
 	return strings.Join(strings.Fields(first), " "), strings.TrimSpace(rest)
 }

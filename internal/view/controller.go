@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Controller is the progress of a planned task.
@@ -55,7 +56,7 @@ func (r TaskRecord) controller() *Controller {
 		break
 	}
 	if at := r.newestPlan(); at != nil {
-		c.Goal, c.Round, c.Total = OneLine(at.Plan.SessionGoal, 500), at.N, len(at.Plan.Actions)
+		c.Goal, c.Round, c.Total = text.OneLine(at.Plan.SessionGoal, 500), at.N, len(at.Plan.Actions)
 		threads := ActionThreads(r.Threads, at.Step.Hash)
 		for _, a := range at.Plan.Actions {
 			tries := threads[a.ID]
@@ -106,7 +107,7 @@ func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 				above = labels[t.Parent.Thread] + "/"
 			}
 			m.Action = true
-			m.ID, m.Title = above+a.ID, cmp.Or(OneLine(a.Title, MaxTitle), a.ID)
+			m.ID, m.Title = above+a.ID, cmp.Or(text.OneLine(a.Title, MaxTitle), a.ID)
 			for _, dep := range a.DependsOn {
 				m.DependsOn = append(m.DependsOn, above+dep)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // LastActivity returns what each instance did last. newest are events, newest first.
@@ -31,8 +32,8 @@ func LastActivity(newest []store.Event) map[string]string {
 // Describe describes one thing that an agent did, or returns "" if it is not worth mentioning: the
 // beginning of a text, or a program that is the agent itself.
 func Describe(it agent.Event) string {
-	text := onOneLine(it)
-	if text == "---" {
+	line := onOneLine(it)
+	if line == "---" {
 		return "" // the delimiter of front matter
 	}
 	switch it.Kind {
@@ -40,21 +41,21 @@ func Describe(it agent.Event) string {
 		if it.Phase == "started" || it.Phase == "updated" && it.Kind != agent.EventPlan {
 			return ""
 		}
-		if it.Kind == agent.EventMessage && (strings.HasPrefix(text, "{") ||
+		if it.Kind == agent.EventMessage && (strings.HasPrefix(line, "{") ||
 			strings.HasPrefix(strings.TrimSpace(it.Text), "---")) {
 			return "" // the answer: its result is reported as the step
 		}
-		return text
+		return line
 	case agent.EventCommand:
 		switch {
 		case it.ID == "" || it.Phase == "updated":
 			return ""
 		case it.Phase == "started":
-			return "$ " + text
+			return "$ " + line
 		case it.Exit != nil && *it.Exit != 0:
-			return fmt.Sprintf("✗ exit %d: %s", *it.Exit, text)
+			return fmt.Sprintf("✗ exit %d: %s", *it.Exit, line)
 		case it.Phase == "failed" || it.Phase == "declined":
-			return "✗ " + it.Phase + ": " + text
+			return "✗ " + it.Phase + ": " + line
 		}
 		return ""
 	case agent.EventFile:
@@ -62,7 +63,7 @@ func Describe(it agent.Event) string {
 		for _, f := range it.Files {
 			names = append(names, f.Change+" "+f.Path)
 		}
-		list := FirstLine(strings.Join(names, ", "), 160)
+		list := text.FirstLine(strings.Join(names, ", "), 160)
 		switch it.Phase {
 		case "completed":
 			return "± " + list
@@ -73,18 +74,18 @@ func Describe(it agent.Event) string {
 	case agent.EventTool:
 		switch it.Phase {
 		case "started":
-			return "→ " + text
+			return "→ " + line
 		case "failed", "declined":
-			return "✗ " + it.Phase + ": " + text
+			return "✗ " + it.Phase + ": " + line
 		}
 		return ""
 	case agent.EventError:
 		if it.WillRetry {
-			return "! " + text + " (tries again)"
+			return "! " + line + " (tries again)"
 		}
-		return "! " + text
+		return "! " + line
 	}
-	return text
+	return line
 }
 
 // shellWrapper is how agents start the shell that runs a command.
@@ -101,14 +102,14 @@ func onOneLine(it agent.Event) string {
 				command = strings.ReplaceAll(command[1:n-1], `'\''`, `'`)
 			}
 		}
-		return FirstLine(command, 120)
+		return text.FirstLine(command, 120)
 	}
-	text, _, _ := strings.Cut(strings.TrimSpace(it.Text), "\n")
-	if heading, ok := strings.CutPrefix(text, "**"); ok && strings.HasSuffix(heading, "**") {
-		return FirstLine(strings.TrimSuffix(heading, "**"), 120)
+	first, _, _ := strings.Cut(strings.TrimSpace(it.Text), "\n")
+	if heading, ok := strings.CutPrefix(first, "**"); ok && strings.HasSuffix(heading, "**") {
+		return text.FirstLine(strings.TrimSuffix(heading, "**"), 120)
 	}
 	if it.Kind == agent.EventMessage || it.Kind == agent.EventThought {
-		return FirstLine(strings.ReplaceAll(it.Text, "**", ""), 120)
+		return text.FirstLine(strings.ReplaceAll(it.Text, "**", ""), 120)
 	}
-	return FirstLine(it.Text, 120)
+	return text.FirstLine(it.Text, 120)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A DisplayState is the state of a task, or of a part of one, as people see it.
@@ -30,13 +31,13 @@ type Display struct {
 func NewDisplay(status store.Status, why *Reason, question *Gate) Display {
 	d := Display{State: displayStates[status]}
 	if why != nil {
-		d.Reason = OneLine(why.Message, maxDisplayReason)
+		d.Reason = text.OneLine(why.Message, maxDisplayReason)
 	}
 	switch {
 	case status == Interrupted:
 		d = Display{DisplayNeedsYou, "interrupted: resume it"}
 	case question != nil && (status == store.Running || status == store.Blocked || status == store.Pending):
-		d = Display{DisplayNeedsYou, OneLine(cmp.Or(question.Headline, Question(question.Question)), maxDisplayReason)}
+		d = Display{DisplayNeedsYou, text.OneLine(cmp.Or(question.Headline, Question(question.Question)), maxDisplayReason)}
 	case status == store.Blocked && why != nil && needsPerson[why.Kind]:
 		d.State = DisplayNeedsYou
 	}

@@ -1,9 +1,6 @@
 package view
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Times are how long a task took, or has taken until now, in ms.
 type Times struct {
@@ -44,21 +41,4 @@ func length(list []Stretch) (ms int64) {
 		ms += s.To - s.From
 	}
 	return ms
-}
-
-// In says how long it is until a time in the future, in Unix ms: "in 2d 23h".
-func In(at int64, now time.Time) string {
-	left := time.UnixMilli(at).Sub(now)
-	days, hours, minutes := int(left.Hours())/24, int(left.Hours())%24, int(left.Minutes())%60
-	switch {
-	case left <= 0:
-		return "now"
-	case days > 0:
-		return fmt.Sprintf("in %dd %dh", days, hours)
-	case hours > 0:
-		return fmt.Sprintf("in %dh %dm", hours, minutes)
-	case minutes > 0:
-		return fmt.Sprintf("in %dm", minutes)
-	}
-	return fmt.Sprintf("in %ds", int(left.Seconds()))
 }

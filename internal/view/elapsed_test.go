@@ -42,16 +42,3 @@ func TestTimes(t *testing.T) {
 		}
 	}
 }
-
-func TestIn(t *testing.T) {
-	now := time.UnixMilli(1_800_000_000_000)
-	for want, left := range map[string]time.Duration{
-		"now": -time.Hour, "in 0s": time.Millisecond, "in 59s": time.Minute - 1, "in 1m": 119 * time.Second,
-		"in 1h 0m": time.Hour, "in 23h 59m": 24*time.Hour - time.Second, "in 1d 0h": 24 * time.Hour,
-		"in 2d 23h": 72*time.Hour - time.Minute,
-	} {
-		if got := view.In(now.Add(left).UnixMilli(), now); got != want {
-			t.Errorf("%s from now is %q, want %q", left, got, want)
-		}
-	}
-}

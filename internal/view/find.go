@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Newest names the newest task of the workspace; "last~1" is the one before it.
@@ -84,14 +85,15 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 	case len(rows) == 1:
 		return rows[0], nil
 	case len(rows) > 1:
-		return row, fmt.Errorf("more than one task or part begins with %q: give more of the id: %w", Safe(typed),
+		return row, fmt.Errorf("more than one task or part begins with %q: give more of the id: %w", text.Safe(typed),
 			store.ErrNotFound)
 	}
 	if len(typed) < minPrefix {
-		return row, Advise(fmt.Errorf("no task %q: the beginning of an id takes %d characters or more: %w", Safe(typed), minPrefix,
-			store.ErrNotFound), "list tasks with `plait ls --all`")
+		return row, Advise(fmt.Errorf("no task %q: the beginning of an id takes %d characters or more: %w", text.Safe(typed),
+			minPrefix, store.ErrNotFound), "list tasks with `plait ls --all`")
 	}
-	return row, Advise(fmt.Errorf("no task %q: %w", Safe(typed), store.ErrNotFound), "list tasks with `plait ls --all`")
+	return row, Advise(fmt.Errorf("no task %q: %w", text.Safe(typed), store.ErrNotFound),
+		"list tasks with `plait ls --all`")
 }
 
 // findPart returns the newest part of row's task, at or below row, that is called name. A part whose
@@ -139,10 +141,11 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 		return found[back], nil
 	}
 	if len(found) > 0 {
-		return store.Thread{}, fmt.Errorf("task %s has only %d parts called %s: %w", row.Short, len(found), Safe(name),
+		return store.Thread{}, fmt.Errorf("task %s has only %d parts called %s: %w", row.Short, len(found), text.Safe(name),
 			store.ErrNotFound)
 	}
-	return store.Thread{}, Advise(fmt.Errorf("task %s has no part %q: %w", shortOf(row), Safe(name), store.ErrNotFound),
+	return store.Thread{}, Advise(fmt.Errorf("task %s has no part %q: %w", shortOf(row), text.Safe(name),
+		store.ErrNotFound),
 		"list its parts with `plait show %s`", shortOf(row))
 }
 
@@ -153,7 +156,7 @@ func counted(typed string) (name string, back int, err error) {
 		return typed, 0, nil
 	}
 	if back, err = strconv.Atoi(n); err != nil || back < 0 || back > 1<<20 {
-		return "", 0, fmt.Errorf("%q: after ~ comes how many to go back: %w", Safe(typed), store.ErrNotFound)
+		return "", 0, fmt.Errorf("%q: after ~ comes how many to go back: %w", text.Safe(typed), store.ErrNotFound)
 	}
 	return name, back, nil
 }

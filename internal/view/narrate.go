@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Sentence says what happened in plain words.
@@ -56,12 +57,12 @@ func (n *Narrator) Observe(ev store.Event) {
 		for i, id := range p.Threads {
 			n.Acts[id] = p.Join == thread.RoleJoin
 			if i < len(p.Paths) {
-				n.labels[id] = under(ev.Thread, FirstLine(p.Paths[i], 40))
+				n.labels[id] = under(ev.Thread, text.FirstLine(p.Paths[i], 40))
 			}
 		}
 	case event.ThreadStarted:
 		if p.Parent != nil && p.Kind == store.KindCall {
-			n.labels[ev.Thread] = under(p.Parent.Thread, FirstLine(p.Flow, 40))
+			n.labels[ev.Thread] = under(p.Parent.Thread, text.FirstLine(p.Flow, 40))
 		}
 	}
 }
@@ -98,7 +99,7 @@ func (n *Narrator) Tell(ev store.Event) []Sentence {
 
 // name returns who an event of a role is about.
 func (n *Narrator) name(ev store.Event, role string) string {
-	role = FirstLine(role, 40)
+	role = text.FirstLine(role, 40)
 	switch label := n.labels[ev.Thread]; {
 	case label == "":
 		return role
@@ -276,7 +277,7 @@ func (n *Narrator) gate(ev store.Event, p event.GateChanged) Sentence {
 		}
 		return Sentence{}
 	case event.GateBlocked:
-		s.Text = "needs you: " + OneLine(Question(string(p.Question)), 160)
+		s.Text = "needs you: " + text.OneLine(Question(string(p.Question)), 160)
 		s.Asks = store.Gate{ID: p.Gate, Kind: p.Kind}
 		return s
 	}
@@ -305,17 +306,14 @@ func KindWord(kind store.GateKind) string {
 }
 
 // eventText returns one line of a text from an event.
-func eventText[S ~string](text S) string { return FirstLine(string(text), 160) }
+func eventText[S ~string](s S) string { return text.FirstLine(string(s), 160) }
 
-// number formats a count with its noun.
+// number formats a count with its noun. A count of 0 is not known.
 func number(n int, what string) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "the " + what + "s"
-	case 1:
-		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return text.Count(n, what)
 }
 
 // files describes how a join merged the files of its paths.
@@ -325,8 +323,8 @@ func (n *Narrator) files(ev store.Event, step dag.Hash) []Sentence {
 	}
 	var out []Sentence
 	for line := range strings.Lines(n.Merged(step)) {
-		text := FirstLine(strings.TrimPrefix(line, "- "), 200)
-		out = append(out, Sentence{Who: n.labels[ev.Thread], Text: text, Detail: true})
+		line = text.FirstLine(strings.TrimPrefix(line, "- "), 200)
+		out = append(out, Sentence{Who: n.labels[ev.Thread], Text: line, Detail: true})
 	}
 	return out
 }

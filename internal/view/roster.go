@@ -7,6 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // roster returns every instance with an attempt, ordered by the first one.
@@ -37,7 +38,7 @@ func (r TaskRecord) roster(labels map[string]string) []Member {
 		}
 		t := threads[last.Thread]
 		if a, ok := r.actionOf(t); ok && a.ID == last.Role {
-			m.Action, m.Title = a.ID, OneLine(a.Title, MaxTitle)
+			m.Action, m.Title = a.ID, text.OneLine(a.Title, MaxTitle)
 		}
 		if (m.Action != "" || r.acts == last.Role && t.ID == r.Root.ID) && m.State == store.Completed && r.lastOf(last) {
 			m.State = r.status(t) // the agent has answered; what its answer means is how the action stands

@@ -9,6 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // States of a task.
@@ -217,7 +218,7 @@ const MaxTitle = 200
 // titleOf returns the first line of a prompt that is not blank, or the flow if there is none.
 func titleOf(prompt string, root store.Thread) string {
 	for line := range strings.Lines(prompt) {
-		if t := OneLine(line, MaxTitle); t != "" {
+		if t := text.OneLine(line, MaxTitle); t != "" {
 			return t
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Tree is a thread with everything below it.
@@ -84,7 +85,7 @@ func Outcome(role string, meta json.RawMessage) string {
 		return fmt.Sprintf(endOutcome, m["returnCode"])
 	}
 	status, _ := m["$status"].(string)
-	return FirstLine(status, maxOutcome)
+	return text.FirstLine(status, maxOutcome)
 }
 
 const endOutcome = "code %v"

@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -149,9 +150,9 @@ func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt,
 		Summary string `json:"summary"`
 	}
 	json.Unmarshal(s.Meta, &meta) // a summary that is not a text is ignored
-	f.Status, f.Summary = meta.Status, view.Shorten(meta.Summary, maxSummary+1)
+	f.Status, f.Summary = meta.Status, text.Shorten(meta.Summary, maxSummary+1)
 	if f.Summary == "" {
-		f.Summary = view.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
+		f.Summary = text.Shorten(strings.TrimSpace(c.Text), maxSummary+1)
 	}
 	if acts := row.Path != nil && row.Path.Join == thread.RoleJoin && row.Path.ID == s.Role; acts {
 		f.final = returned(s.Meta, c.Text)

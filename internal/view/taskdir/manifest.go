@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Limits on attachments: how many there are, and bytes of each and of the manifest.
@@ -43,7 +43,7 @@ var attachmentID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 // agent. An invalid entry is not attached, and its line says why.
 func (d Dir) Attachments(tree string) []agent.Attachment {
 	wrong := func(what error) []agent.Attachment {
-		return []agent.Attachment{{Line: manifestFile + " is not used: " + view.OneLine(what.Error(), 300)}}
+		return []agent.Attachment{{Line: manifestFile + " is not used: " + text.OneLine(what.Error(), 300)}}
 	}
 	root, err := d.openExisting()
 	if err != nil {
@@ -88,10 +88,10 @@ func (d Dir) Attachments(tree string) []agent.Attachment {
 			a, err = e.attach(files)
 		}
 		if err != nil {
-			a = agent.Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", view.OneLine(named(e.ID, i), 80),
-				view.OneLine(err.Error(), 200))}
+			a = agent.Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", text.OneLine(named(e.ID, i), 80),
+				text.OneLine(err.Error(), 200))}
 		} else if e.Reason != "" {
-			a.Line += ", because " + view.OneLine(e.Reason, 300)
+			a.Line += ", because " + text.OneLine(e.Reason, 300)
 		}
 		seen[e.ID] = true
 		if a.Name != "" {
@@ -143,7 +143,7 @@ func (e entry) attach(files *os.Root) (agent.Attachment, error) {
 	if !info.Mode().IsRegular() {
 		return a, fmt.Errorf("%s is %w", e.Path, errNotPlain)
 	}
-	a.Line += view.OneLine(filepath.ToSlash(e.Path), 300)
+	a.Line += text.OneLine(filepath.ToSlash(e.Path), 300)
 	if e.Range == nil {
 		a.Line += " in the working tree" // the agent can read it there
 		return a, nil

@@ -3,9 +3,10 @@ package taskdir
 import (
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func lineRange(from, to int) string {
@@ -133,14 +134,10 @@ func (f fence) ends(lines []string) bool {
 	return false
 }
 
-// took formats a duration given in milliseconds.
+// took formats a duration in ms, "" if it is not known.
 func took(ms int64) string {
-	d := time.Duration(ms) * time.Millisecond
-	switch {
-	case ms <= 0:
+	if ms <= 0 {
 		return ""
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
 	}
-	return d.Round(time.Second).String()
+	return text.Took(ms)
 }

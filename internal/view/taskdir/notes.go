@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Limits on a person's notes, in bytes: of the file, and of what is read at once.
@@ -170,12 +171,7 @@ func cutAt(data []byte, most int) int {
 	if i := bytes.LastIndexByte(data[:most], '\n'); i >= most/2 {
 		return i + 1
 	}
-	for n := most; n > most-utf8.UTFMax; n-- {
-		if utf8.RuneStart(data[n]) {
-			return n
-		}
-	}
-	return most
+	return len(text.Head(data, most))
 }
 
 // Blank reports whether there is nothing but white space.
@@ -325,24 +321,20 @@ func (n News) readings(k NotesState, gate, raw string, end int64) []event.NotesR
 // payload.
 const maxReading = store.MaxEventPayload - 1<<10
 
-// pieces cuts text into pieces whose JSON has at most most bytes. It returns at least one.
-func pieces(text string, most int) []string {
+// pieces cuts s into pieces whose JSON has at most most bytes. It returns at least one.
+func pieces(s string, most int) []string {
 	var out []string
 	for {
-		piece := text
+		piece := s
 		for {
 			data, err := json.Marshal(piece)
 			if err != nil || len(data) <= most || len(piece) <= utf8.UTFMax {
 				break
 			}
-			cut := min(len(piece)-1, max(len(piece)*most/len(data), utf8.UTFMax))
-			for cut > 0 && !utf8.RuneStart(piece[cut]) {
-				cut--
-			}
-			piece = piece[:cut]
+			piece = text.Head(piece, min(len(piece)-1, max(len(piece)*most/len(data), utf8.UTFMax)))
 		}
-		out, text = append(out, piece), text[len(piece):]
-		if text == "" {
+		out, s = append(out, piece), s[len(piece):]
+		if s == "" {
 			return out
 		}
 	}

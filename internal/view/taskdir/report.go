@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -134,7 +135,7 @@ func scalar(v any) string {
 	if !ok {
 		return fmt.Sprint(v)
 	}
-	switch s = view.OneLine(s, 2000); strings.ToLower(s) {
+	switch s = text.OneLine(s, 2000); strings.ToLower(s) {
 	case "null", "true", "false", "yes", "no", "on", "off":
 	default:
 		if plainScalar.MatchString(s) {
@@ -187,7 +188,7 @@ func (a ActionSummary) text() string {
 	p := &page{}
 	p.line("\n## %s: %s\n", a.ID, cell(cmp.Or(a.Title, string(a.Status)), view.MaxTitle))
 	p.line("%s, %s, %s, access %s; %s, %d tokens%s", a.Status, cell(a.Agent, 40), a.Mode, a.Access,
-		attempts(a.Attempts), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
+		text.Count(a.Attempts, "attempt"), a.Tokens, comma(took(a.EndedAt-a.StartedAt)))
 	if len(a.DependsOn) > 0 {
 		p.line("after %s", strings.Join(a.DependsOn, ", "))
 	}
@@ -227,7 +228,7 @@ func (a ActionSummary) text() string {
 		if !f.Merged {
 			state = "not merged"
 		}
-		p.line("\nFiles: %s, on branch `%s`", state, strings.ReplaceAll(view.OneLine(f.Branch, 300), "`", "'"))
+		p.line("\nFiles: %s, on branch `%s`", state, strings.ReplaceAll(text.OneLine(f.Branch, 300), "`", "'"))
 		for _, name := range f.Conflicts {
 			p.line("- conflicts in %s", cell(name, 300))
 		}
@@ -246,13 +247,6 @@ func failureOf(kind string) string {
 		return ""
 	}
 	return kind + ": "
-}
-
-func attempts(n int) string {
-	if n == 1 {
-		return "1 attempt"
-	}
-	return fmt.Sprintf("%d attempts", n)
 }
 
 func comma(s string) string {
@@ -350,7 +344,7 @@ func placeOf(task, id, label string) string {
 			return r + 'a' - 'A'
 		}
 		return '-'
-	}, view.Shorten(label, 80))
+	}, text.Shorten(label, 80))
 	if slug = strings.Trim(slug, "-"); slug != "" {
 		slug += "-"
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -115,9 +116,9 @@ func (d *activity) add(said event.AgentItems) {
 		switch {
 		case it.Phase == "updated" && it.Kind != "plan":
 		case it.Text != "":
-			d.last = view.OneLine(it.Text, 200)
+			d.last = text.OneLine(it.Text, 200)
 		case len(it.Files) > 0:
-			d.last = "changes " + view.OneLine(it.Files[0].Path, 150)
+			d.last = "changes " + text.OneLine(it.Files[0].Path, 150)
 		}
 	}
 }
@@ -241,7 +242,7 @@ func actionRows(v view.Task) []actionRow {
 // cell makes text from agents safe in a table cell: one line, with Markdown escaped.
 func cell(s string, most int) string {
 	var b strings.Builder
-	for _, r := range view.OneLine(s, most) {
+	for _, r := range text.OneLine(s, most) {
 		switch r {
 		case '|', '[', ']', '<', '>', '*', '_', '`', '\\':
 			b.WriteByte('\\')
