@@ -245,6 +245,18 @@ func (r *reader) config(n *yaml.Node) map[string]any {
 	return m
 }
 
+// DefinesAgents reports whether d itself says how an agent is run or what its sandbox allows, instead of leaving that to
+// the configuration. What a definition says of an agent starts a program, leads it elsewhere (env, config, mcp), or
+// sends a key to a server (url, keyEnv), so any agent defined inline counts, whatever its keys.
+func (d *Definition) DefinesAgents() bool {
+	for _, role := range d.Roles {
+		if role.Sandbox != nil || role.Agent != nil && role.Agent.Inline != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // A Variable is a variable of the environment that an agent's definition names.
 type Variable struct {
 	Key  string // where: "pass"

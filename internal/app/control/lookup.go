@@ -25,6 +25,9 @@ type Found struct {
 	Object   store.Object      // the bundle's node
 	Files    map[string][]byte // project files it was read from, including those of called flows, by absolute path
 	Problems []flow.Problem    // warnings
+
+	// DefinesAgents means that Files say how agents are run; see [flow.Definition.DefinesAgents].
+	DefinesAgents bool
 }
 
 // Find looks a flow up by name: a path; the project's flows from dir upward; the registry; a hash prefix of a
@@ -41,6 +44,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 		}
 		f, err := Pack(flows[0], flows[1:]...)
 		f.Files, f.Problems = files, problems
+		f.DefinesAgents = slices.ContainsFunc(flows, (*flow.Definition).DefinesAgents)
 		return f, err
 	}
 	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" || name == "." || name == ".." {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -221,7 +220,7 @@ func both(commands, others map[string][]byte) map[string][]byte {
 // configuration's and the flow's, and those that have none: if they get some, the person is asked.
 func (w *workplace) trust(f control.Found) (t *config.Trust, commands, others map[string][]byte, err error) {
 	commands, others = map[string][]byte{}, map[string][]byte{}
-	if hasCommands(f) {
+	if f.DefinesAgents {
 		maps.Copy(commands, f.Files)
 	} else {
 		maps.Copy(others, f.Files)
@@ -246,21 +245,6 @@ func changedFiles(changed []config.Changed) string {
 		names = append(names, c.File)
 	}
 	return strings.Join(names, ", ")
-}
-
-// hasCommands reports whether a flow's files say what runs, and where keys go.
-func hasCommands(f control.Found) bool {
-	for _, raw := range f.Bundle.Flows {
-		// An agent's command, Codex's program, a model's server and its key, the user's MCP servers, settings and
-		// variables, which can name programs and servers, and whatever widens the sandbox.
-		for _, key := range []string{`"command":[`, `"path":"`, `"keyEnv":"`, `"url":"`, `"mcp":[`, `"config":{`, `"env":{`,
-			`"sandbox":{`, `"pass":[`} {
-			if bytes.Contains(raw, []byte(key)) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // openThread opens the workplace of the current directory and finds the thread that was
