@@ -149,5 +149,5 @@ func mayRepeat(row store.Thread, last store.Attempt) (store.Gate, error) {
 
 // cutOff reports whether an attempt was interrupted while its agent worked.
 func cutOff(a store.Attempt) bool {
-	return a.Status == store.AttemptInterrupted && a.Failure != nil && a.Failure.Message != attempt.NotBegun
+	return a.Status == store.AttemptInterrupted && a.Failure != nil && !attempt.NotBegun(*a.Failure)
 }

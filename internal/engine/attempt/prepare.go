@@ -31,6 +31,7 @@ type Prepared struct {
 	location string // of the agent in the tree, with slashes
 	strict   bool   // each citation in the answer has to resolve
 	summary  bool   // the answer is a summary of the thread
+	begun    bool   // its agent may have started
 	tries    tries
 	uses     []thread.ContextUse
 	talk     int // see thread.Assembled

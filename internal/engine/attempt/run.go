@@ -20,11 +20,18 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// NotBegun is the failure message of an attempt that was recorded but whose agent never started. Such an
-// attempt may be run again without asking.
-const NotBegun = "stopped before it began"
+// notBegunMessage is the failure message of an attempt that was recorded but whose agent never started.
+const notBegunMessage = "stopped before it began"
 
-func notBegun() *agent.Failure { return &agent.Failure{Kind: agent.Cancelled, Message: NotBegun} }
+func notBegun() *agent.Failure {
+	return &agent.Failure{Kind: agent.Cancelled, Message: notBegunMessage}
+}
+
+// NotBegun reports whether an interrupted attempt failed before its agent started. Such an attempt may be run again
+// without asking.
+func NotBegun(f store.Failure) bool {
+	return f.NotBegun || f.Message == notBegunMessage // rows of releases before there was the field have only the message
+}
 
 // treeFailure returns the failure of an attempt whose working tree cannot be used. An agent can cause that.
 func treeFailure(ctx context.Context, err error) *agent.Failure {
@@ -84,6 +91,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	p.activity.begin(p.Row.ID, p.tries.turn)
 	seen := e.traffic(c, p)
 	req.Traffic = seen
+	p.begun = true
 	result, err := e.work(ctx, end, c, p, req, desk.Artifacts(), &session)
 	err = seen.close(&result, err)
 	if newsErr := p.news.close(); newsErr != nil {
@@ -267,8 +275,8 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 	case interrupted:
 		p.Row.Status, p.Row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted
 		switch {
-		case desk == nil:
-			p.Row.Failure.Message = NotBegun
+		case !p.begun:
+			p.Row.Failure.NotBegun, p.Row.Failure.Message = true, notBegunMessage
 		case p.Unattended() != nil:
 			p.Row.Failure.Message = "stopped: it waited for an answer, and the run does not wait for people"
 		}

@@ -226,6 +226,8 @@ type Failure struct {
 	Kind    FailureKind `json:"kind"`
 	Message string      `json:"message"`
 	ResetAt int64       `json:"resetAt"` // Unix ms; zero if unknown
+	// NotBegun means that the attempt's agent never started. Nodes do not have it, nor do rows of releases before it.
+	NotBegun bool `json:"notBegun,omitempty"`
 }
 
 // Usage is what an attempt used up, in tokens and millionths of a US dollar.
