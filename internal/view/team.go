@@ -64,6 +64,7 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 		return err
 	}
 	r.awaits = map[string]string{}
+	task, taskLost := "", false // of the first that is not driven, or the first whose worker was lost
 	for _, t := range r.leaves() {
 		if _, driven := drivers[store.ThreadLease(t.ID)]; driven {
 			continue
@@ -76,10 +77,14 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 		for _, e := range newest {
 			heard = max(heard, e.TS)
 		}
-		r.awaits[t.ID] = r.waitsFor(t, o.Needs, Time(heard))
+		why, lost := r.waitsFor(t, o.Needs, Time(heard))
+		r.awaits[t.ID] = why
+		if task == "" || lost && !taskLost {
+			task, taskLost = why, lost
+		}
 	}
 	if len(drivers) == 0 {
-		r.awaits[r.Root.ID] = r.waitsAll()
+		r.awaits[r.Root.ID] = task
 	}
 	return nil
 }
@@ -101,8 +106,9 @@ func (r TaskRecord) leaves() (leaves []store.Thread) {
 	return leaves
 }
 
-// waitsFor says what a thread without a driver waits for. heard is the time of its last sign of life.
-func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) string {
+// waitsFor says what a thread without a driver waits for, and whether the worker that had it was lost. heard is the time
+// of its last sign of life.
+func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) (why string, lost bool) {
 	worker := "waiting for a worker"
 	if len(needs) > 0 {
 		worker += " with " + strings.Join(needs, ", ")
@@ -112,21 +118,11 @@ func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) string 
 			continue
 		}
 		if a.Host == "" {
-			return worker + ": the one that had it was lost, last heard of " + heard.String()
+			return worker + ": the one that had it was lost, last heard of " + heard.String(), true
 		}
-		return worker + ": " + a.Host + " was lost, last heard of " + heard.String()
+		return worker + ": " + a.Host + " was lost, last heard of " + heard.String(), true
 	}
-	return worker + " since " + heard.String()
-}
-
-// waitsAll says what a task waits for when none of its threads is driven: lost work is reported first.
-func (r TaskRecord) waitsAll() (why string) {
-	for _, t := range r.Threads {
-		if w := r.awaits[t.ID]; why == "" || strings.Contains(w, " lost, ") && !strings.Contains(why, " lost, ") {
-			why = w
-		}
-	}
-	return why
+	return worker + " since " + heard.String(), false
 }
 
 // displayOf is NewDisplay for a thread of a task.
