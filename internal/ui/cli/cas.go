@@ -20,6 +20,11 @@ func (a *app) casCmd() *cobra.Command {
 	return cmd
 }
 
+// An ambiguousHash is the error if the hashes of several objects begin with what was typed.
+type ambiguousHash struct{ error }
+
+func (e ambiguousHash) Unwrap() error { return e.error }
+
 // object finds the one object whose hash begins with what was typed.
 func (w *workplace) object(ctx context.Context, typed string) (dag.Hash, error) {
 	return findObject(ctx, w.store, typed)
@@ -48,7 +53,7 @@ func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, e
 	for _, h := range found {
 		names = append(names, h.String()[:min(len(typed)+6, 64)])
 	}
-	return dag.Hash{}, usagef("%s is not unique: %s", typed, strings.Join(names, ", "))
+	return dag.Hash{}, ambiguousHash{usagef("%s is not unique: %s", typed, strings.Join(names, ", "))}
 }
 
 // objects returns what cas get and walk read: the store or, inside an agent,

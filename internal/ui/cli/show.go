@@ -139,7 +139,7 @@ func (w *workplace) shown(ctx context.Context, typed string) (view.Subject, erro
 	switch {
 	case stepErr == nil:
 		return view.Subject{Head: h}, nil
-	case strings.Contains(stepErr.Error(), "not unique"):
+	case errors.As(stepErr, new(ambiguousHash)):
 		return view.Subject{}, stepErr
 	}
 	return view.Subject{}, err
