@@ -6,6 +6,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -36,7 +37,7 @@ func TestUsageThatCannotBeRight(t *testing.T) {
 		for range 8 {
 			d.Usage = d.Usage.Add(store.Usage(Agents{Prices: flow.Prices{"m": {Output: 75}}}.priced("m", u)))
 		}
-		if _, err := d.Encode(); err != nil {
+		if _, err := thread.NewNode(dag.TypeDetail, d); err != nil {
 			t.Errorf("%d tokens: %v", n, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // BenchmarkDecode measures the strict decoding of a 2 KB node, the unit of
-// verification. make bench compares encoding with its goal.
+// verification. make bench measures encoding.
 func BenchmarkDecode(b *testing.B) {
 	data, err := Encode(TypeState, map[string]any{"start": Sum(nil), "content": Sum([]byte("c")),
 		"meta": map[string]any{"$status": "done", "note": strings.Repeat("x", 1500)}})

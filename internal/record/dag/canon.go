@@ -154,8 +154,8 @@ func word(s string) uint64 {
 		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 }
 
-// AppendHashes appends hs as a JSON array.
-func AppendHashes(b []byte, hs []Hash) []byte {
+// appendHashes appends hs as a JSON array.
+func appendHashes(b []byte, hs []Hash) []byte {
 	b = append(b, '[')
 	for i, h := range hs {
 		if i > 0 {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+
+	"github.com/go-json-experiment/json"
 )
 
 // The node types. A thread is a chain of states from a start; the rest hangs
@@ -34,6 +36,10 @@ type Node struct {
 	Refs    []Hash // derived; application code reads the payload instead
 }
 
+// Unmarshal decodes the payload into v, a pointer. Fields that the payload lacks stay as they are in v;
+// those that v lacks are ignored.
+func (n Node) Unmarshal(v any) error { return json.Unmarshal(n.Payload, v) }
+
 // Encode returns the node's canonical bytes. It marshals payload with
 // encoding/json, brings it into canonical form and derives the refs. For
 // content, use EncodeContent.
@@ -46,39 +52,34 @@ func Encode(typ string, payload any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode %s node: %w", typ, err)
 	}
-	return Close(append(Open(len(p)+67*len(refs)), p...), typ, refs)
+	return encode(typ, p, refs)
 }
 
 // EncodeContent returns the bytes of a content node: a text, and the hashes of
 // its artifacts in the order given, without duplicates.
 func EncodeContent(text string, artifacts []Hash) ([]byte, error) {
-	b := Open(len(text) + len(text)/16 + 67*len(artifacts))
-	return Close(AppendString(b, text), TypeContent, unique(artifacts))
-}
-
-// Open begins a node; the caller appends its payload, in canonical form, and
-// [Close] ends it. They are for codecs, checked against Encode, of nodes that
-// are written far too often to be parsed again on the way out.
-func Open(room int) []byte {
-	return append(make([]byte, 0, room+40), begin...)
+	p := AppendString(make([]byte, 0, len(text)+len(text)/16+2), text)
+	return encode(TypeContent, p, unique(artifacts))
 }
 
 const begin = `{"payload":`
 
-// Close ends a node that Open began: b holds it up to the end of the payload. Every node is made
-// here, so a payload that [Decode] would refuse is refused here: once it is stored, nothing that
-// refers to it can be read or continued. The refs are those that the payload derives.
-func Close(b []byte, typ string, refs []Hash) ([]byte, error) {
+// encode returns the bytes of a node. Every node is made here, so a payload that [Decode] would refuse
+// is refused here: once it is stored, nothing that refers to it can be read or continued. The refs are
+// those that the payload derives.
+func encode(typ string, payload []byte, refs []Hash) ([]byte, error) {
+	b := make([]byte, 0, len(payload)+67*len(refs)+len(typ)+40)
+	b = append(append(b, begin...), payload...)
 	s := scanner{data: b, at: len(begin)}
 	if !s.value(1) || s.at != len(b) {
-		err := checkValue(b[len(begin):], MaxDepth-1)
+		err := checkValue(payload, MaxDepth-1)
 		if err == nil {
 			err = errNotCanonical
 		}
 		return nil, fmt.Errorf("encode %s node: %w", typ, err)
 	}
 	b = append(b, `,"refs":`...)
-	b = AppendHashes(b, refs)
+	b = appendHashes(b, refs)
 	b = append(b, `,"type":"`...)
 	b = append(b, typ...)
 	b = append(b, `"}`...)
@@ -115,7 +116,7 @@ func decode(data []byte) (Node, error) {
 	return n, checkRefs(n)
 }
 
-// node reads a node in the one spelling that Close writes.
+// node reads a node in the one spelling that encode writes.
 func (s *scanner) node() (n Node, ok bool) {
 	if !s.take(begin) || !s.value(1) {
 		return n, false

@@ -93,7 +93,7 @@ func TestFieldsThatDifferInCase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data, err := Close(append(Open(0), payload...), tt.typ, nil)
+			data, err := encode(tt.typ, payload, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +306,7 @@ func TestCloseRefusesWhatCannotBeDecoded(t *testing.T) {
 		{"a rest", `{}{}`, "after the value"},
 		{"nothing", ``, "no value"},
 	} {
-		data, err := Close(append(Open(0), tt.payload...), TypeFlow, nil)
+		data, err := encode(TypeFlow, []byte(tt.payload), nil)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %q, %v, want an error about %q", tt.name, data, err, tt.want)
 		}

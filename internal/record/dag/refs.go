@@ -37,7 +37,7 @@ func deriveRefs(typ string, payload []byte) ([]Hash, error) {
 	}
 	// Collected once, since each path looks up one of them.
 	fields := make([]field, 0, 32)
-	err := Members(payload, func(name, value []byte) error {
+	err := members(payload, func(name, value []byte) error {
 		fields = append(fields, field{name, value})
 		return nil
 	})
@@ -70,7 +70,7 @@ func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) 
 	case string(value) == "null":
 		return refs, nil
 	case list:
-		err := Items(value, func(item []byte) (err error) {
+		err := items(value, func(item []byte) (err error) {
 			refs, err = collect(refs, item, path, false)
 			return err
 		})
@@ -83,7 +83,7 @@ func collect(refs []Hash, value []byte, path string, list bool) ([]Hash, error) 
 	names, several := strings.CutPrefix(path, "{")
 	if !several {
 		name, rest, list := splitName(path)
-		err := Members(value, func(key, value []byte) error {
+		err := members(value, func(key, value []byte) error {
 			found, err := named(key, name)
 			if found {
 				refs, err = collect(refs, value, rest, list)

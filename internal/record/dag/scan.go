@@ -231,13 +231,13 @@ func Unquote(raw []byte) (string, error) {
 	return string(text), err
 }
 
-// errNotObject is returned by Members for anything but an object.
+// errNotObject is returned by members for anything but an object.
 var errNotObject = errors.New("want an object")
 
-// Members calls do with each key of a canonical object, as written between its quotes, and its
+// members calls do with each key of a canonical object, as written between its quotes, and its
 // value; an error from do ends the loop and is returned. Anything that is not canonical may be
-// misread: Members is for the payloads of decoded nodes.
-func Members(object []byte, do func(key, value []byte) error) error {
+// misread: members is for the payloads of decoded nodes.
+func members(object []byte, do func(key, value []byte) error) error {
 	if len(object) == 0 || object[0] != '{' {
 		return errNotObject
 	}
@@ -257,8 +257,8 @@ func Members(object []byte, do func(key, value []byte) error) error {
 	return nil
 }
 
-// Items is Members for the items of a list.
-func Items(list []byte, do func(item []byte) error) error {
+// items is members for the items of a list.
+func items(list []byte, do func(item []byte) error) error {
 	if len(list) == 0 || list[0] != '[' {
 		return errors.New("want a list")
 	}

@@ -187,8 +187,8 @@ func sameNode(data, clean []byte) bool {
 	if was.Type != dag.TypeState {
 		return true
 	}
-	a, errA := thread.DecodeState(was)
-	b, errB := thread.DecodeState(is)
+	var a, b thread.State
+	errA, errB := was.Unmarshal(&a), is.Unmarshal(&b)
 	return errA != nil || errB == nil && a.Role == b.Role && status(a.Meta) == status(b.Meta)
 }
 

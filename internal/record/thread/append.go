@@ -1,8 +1,10 @@
 package thread
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -121,6 +123,9 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 	fail := func(err error) (Change, error) {
 		return Change{}, fmt.Errorf("append %s to thread %s: %w", d.Role, row.ID, err)
 	}
+	if canon, err := dag.Canonical(d.Meta); err != nil || canon[0] != '{' || !bytes.Equal(canon, d.Meta) {
+		return fail(errors.New("meta is not an object in canonical form"))
+	}
 	content, err := NewContent(d.Text, d.Artifacts)
 	if err != nil {
 		return fail(err)
@@ -135,19 +140,17 @@ func Append(row store.Thread, tip Tip, d Draft) (Change, error) {
 		s.Compact = content.Hash
 	}
 	if d.Detail != nil {
-		data, err := d.Detail.Encode()
+		detail, err := NewNode(dag.TypeDetail, d.Detail)
 		if err != nil {
 			return fail(err)
 		}
-		detail := object(data)
 		s.Detail = detail.Hash
 		objects = append(objects, detail)
 	}
-	data, err := s.Encode()
+	state, err := NewNode(dag.TypeState, s)
 	if err != nil {
 		return fail(err)
 	}
-	state := object(data)
 	row.Head, row.UpdatedAt = state.Hash, d.At
 	row.Steps++
 	return Change{

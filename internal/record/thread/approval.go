@@ -16,13 +16,11 @@ type Answers struct {
 }
 
 // MarshalJSON writes the hashes, or null for none.
-func (a Answers) MarshalJSON() ([]byte, error) { return a.append(nil), nil }
-
-func (a Answers) append(b []byte) []byte {
+func (a Answers) MarshalJSON() ([]byte, error) {
 	if len(a.Hashes) == 0 {
-		return append(b, "null"...)
+		return []byte("null"), nil
 	}
-	return dag.AppendHashes(b, a.Hashes)
+	return json.Marshal(a.Hashes)
 }
 
 // UnmarshalJSON reads hashes, or null.
@@ -55,3 +53,6 @@ func ApprovalHash(g store.Gate) dag.Hash {
 	b = text(b, `,"via":`, string(g.Via))
 	return dag.Sum(append(b, '}'))
 }
+
+func text(b []byte, key, s string) []byte          { return dag.AppendString(append(b, key...), s) }
+func hash(b []byte, key string, h dag.Hash) []byte { return h.Append(append(b, key...)) }

@@ -230,7 +230,7 @@ func (r *Reader) callsNodes(ctx context.Context, h dag.Hash) (nodes []*Calls, er
 		default:
 			return nil, fmt.Errorf("%s before it is of type %s: %w", h.Short(), n.Type, dag.ErrMalformed)
 		}
-		if err := decodePayload(n, c); err != nil {
+		if err := n.Unmarshal(c); err != nil {
 			return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 		}
 		nodes, h = append(nodes, c), c.Prev

@@ -258,6 +258,15 @@ func TestDigestLeavesOutTimeAndSummaries(t *testing.T) {
 	}
 }
 
+// A step whose meta is not as it must be stored is refused.
+func TestMetaIsACanonicalObject(t *testing.T) {
+	for _, meta := range []string{``, `null`, `[]`, `{"b":1,"a":2}`, `{"a": 1}`, `{"a":1}}`} {
+		if _, err := Append(store.Thread{}, Tip{IsStart: true}, Draft{Role: "work", Meta: json.RawMessage(meta)}); err == nil {
+			t.Errorf("a step has the meta %q", meta)
+		}
+	}
+}
+
 func TestDerivedIDsAreStable(t *testing.T) {
 	h := dag.Sum([]byte("head"))
 	id := DerivedID(1_700_000_000_000, "01J", h, "api", 0)

@@ -1,7 +1,6 @@
 package thread
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -30,13 +29,11 @@ type Name struct {
 func Named(id string) Name { return Name{id, true} }
 
 // MarshalJSON writes the id, or null.
-func (n Name) MarshalJSON() ([]byte, error) { return n.append(nil), nil }
-
-func (n Name) append(b []byte) []byte {
+func (n Name) MarshalJSON() ([]byte, error) {
 	if n.ID == "" {
-		return append(b, "null"...)
+		return []byte("null"), nil
 	}
-	return dag.AppendString(b, n.ID)
+	return json.Marshal(n.ID)
 }
 
 // UnmarshalJSON reads an id, or null.
@@ -227,10 +224,4 @@ func NewContent(text string, artifacts []dag.Hash) (store.Object, error) {
 		return store.Object{}, err
 	}
 	return object(data), nil
-}
-
-// decodePayload decodes a payload into v. Missing fields of older nodes stay null; unknown fields
-// of newer ones are ignored.
-func decodePayload(n dag.Node, v any) error {
-	return json.NewDecoder(bytes.NewReader(n.Payload)).Decode(v)
 }

@@ -79,7 +79,7 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 	if before != nil && before.Links >= MaxLinks {
 		before = nil
 	}
-	node := PromptNode{SHA256: dag.SumText(a.Text), Size: int64(len(a.Text))}
+	node := PromptNode{SHA256: dag.SumText(a.Text), Size: int64(len(a.Text)), Parts: []Part{}}
 	kept := &KeptPrompt{Text: a.Text, built: true}
 	spans, heads := a.spans(before)
 	kept.heads = heads
@@ -93,11 +93,10 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 		}
 		node.Parts = append(node.Parts, part)
 	}
-	data, err := node.Encode()
+	obj, err := NewNode(dag.TypePrompt, node)
 	if err != nil {
 		return store.Object{}, nil, err
 	}
-	obj := object(data)
 	kept.Hash = obj.Hash
 	return obj, kept, nil
 }
@@ -254,7 +253,7 @@ func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPr
 		return nil, fmt.Errorf("it builds on more than %d others: %w", MaxLinks, store.ErrCorrupt)
 	}
 	var p PromptNode
-	if err := decodePayload(n, &p); err != nil {
+	if err := n.Unmarshal(&p); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	kept := &KeptPrompt{Hash: h, built: true, redacted: obj.Redacted}

@@ -99,12 +99,13 @@ func (r *Reader) decode(h dag.Hash, n dag.Node) (any, error) {
 	switch n.Type {
 	case dag.TypeStart:
 		v = new(Start)
-		err = decodePayload(n, v)
+		err = n.Unmarshal(v)
 	case dag.TypeState:
-		v, err = DecodeState(n)
+		v = new(State)
+		err = n.Unmarshal(v)
 	case dag.TypeFlow:
 		v = new(Bundle)
-		err = decodePayload(n, v)
+		err = n.Unmarshal(v)
 	case dag.TypeContent:
 		c := &Content{Artifacts: n.Refs}
 		c.Text, err = dag.Unquote(n.Payload)
@@ -232,7 +233,7 @@ func decodeAs[T any](ctx context.Context, r *Reader, h dag.Hash, typ string) (*T
 		return nil, fmt.Errorf("read %s %s: it is a %s node: %w", typ, h.Short(), n.Type, store.ErrNotFound)
 	}
 	v := new(T)
-	if err := decodePayload(n, v); err != nil {
+	if err := n.Unmarshal(v); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", typ, h.Short(), err)
 	}
 	return v, nil

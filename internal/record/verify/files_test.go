@@ -90,9 +90,8 @@ func TestEditedSession(t *testing.T) {
 // checkDetail verifies a detail: want is part of the only problem, "" for none.
 func checkDetail(t *testing.T, w *world, name string, detail *thread.Detail, want string) {
 	t.Helper()
-	data, err := detail.Encode()
+	node, err := thread.NewNode(dag.TypeDetail, detail)
 	w.must(err)
-	node := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
 	w.commit(store.Batch{Objects: []store.Object{node}})
 	r, err := verify.Object(ctx, verify.Config{Store: w.s}, node.Hash)
 	w.must(err)

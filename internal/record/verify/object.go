@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -291,9 +290,8 @@ func (o *object) decode(n dag.Node) error {
 	var v any
 	switch n.Type {
 	case dag.TypeState:
-		var err error
-		o.state, err = thread.DecodeState(n)
-		return err
+		o.state = new(thread.State)
+		v = o.state
 	case dag.TypeStart:
 		o.start = new(thread.Start)
 		v = o.start
@@ -311,7 +309,7 @@ func (o *object) decode(n dag.Node) error {
 		return nil
 	case dag.TypeDetail:
 		var d thread.Detail
-		if err := json.Unmarshal(n.Payload, &d); err != nil {
+		if err := n.Unmarshal(&d); err != nil {
 			return err
 		}
 		o.detail = &detail{attempt: d.Attempt, to: d.EndedAt, answers: d.Approvals, prompt: d.Prompt,
@@ -333,7 +331,7 @@ func (o *object) decode(n dag.Node) error {
 		v = o.prompt
 	case dag.TypeCalls:
 		var c thread.Calls
-		if err := json.Unmarshal(n.Payload, &c); err != nil {
+		if err := n.Unmarshal(&c); err != nil {
 			return err
 		}
 		o.calls = &calls{c.Prev}
@@ -346,14 +344,14 @@ func (o *object) decode(n dag.Node) error {
 		v = o.carried
 	case dag.TypeArtifact:
 		var a thread.Artifact
-		if err := json.Unmarshal(n.Payload, &a); err != nil {
+		if err := n.Unmarshal(&a); err != nil {
 			return err
 		}
 		o.artifact = &artifact{a.Blob, a.Size}
 		return nil
 	case dag.TypeEvidence:
 		var e thread.Evidence
-		if err := json.Unmarshal(n.Payload, &e); err != nil {
+		if err := n.Unmarshal(&e); err != nil {
 			return err
 		}
 		o.instance, o.evidence = e.By, &evidence{artifacts: e.ArtifactRefs}
@@ -364,5 +362,5 @@ func (o *object) decode(n dag.Node) error {
 		}
 		return nil
 	}
-	return json.Unmarshal(n.Payload, v)
+	return n.Unmarshal(v)
 }

@@ -220,9 +220,8 @@ func (w *world) next(row store.Thread, role, stat, text string) *thread.State {
 // force commits a step without checking it, and moves row to it.
 func (w *world) force(row store.Thread, s *thread.State) store.Thread {
 	w.Helper()
-	data, err := s.Encode()
+	o, err := thread.NewNode(dag.TypeState, s)
 	w.must(err)
-	o := store.Object{Hash: dag.Sum(data), Kind: store.Node, Data: data}
 	was := row
 	row.Head = o.Hash
 	row.Steps++
@@ -322,13 +321,13 @@ func (w *world) fork(row store.Thread) (paths []store.Thread, join *thread.State
 // joined commits a join of paths at row's head.
 func (w *world) joined(row store.Thread, join *thread.State) store.Thread {
 	w.Helper()
-	data, err := join.Encode()
+	o, err := thread.NewNode(dag.TypeState, join)
 	w.must(err)
 	was := row
-	row.Head = dag.Sum(data)
+	row.Head = o.Hash
 	row.Steps += 2 // the path's step and the join itself
 	w.commit(store.Batch{
-		Objects: []store.Object{{Hash: row.Head, Kind: store.Node, Data: data}},
+		Objects: []store.Object{o},
 		Threads: []store.ThreadChange{{Row: row, From: was.State()}},
 	})
 	return row
