@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -222,10 +223,10 @@ func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) 
 	if err != nil || !w.Summarises {
 		return false, nil
 	}
-	talk := thread.ApproxTokens(c.Talk)
+	talk := prompt.ApproxTokens(c.Talk)
 	held, continues, err := e.attempts.Held(ctx, &c.Thread, role, w)
 	if continues {
-		whole := thread.FitsWhole(c.Framed, c.Def.Context.Tokens)
+		whole := prompt.FitsWhole(c.Framed, c.Def.Context.Tokens)
 		return !whole || c.Crowded(held) && c.Crowded(littleTalk*talk), err
 	}
 	return c.Crowded(talk), err

@@ -1,7 +1,6 @@
 package record
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -28,7 +28,7 @@ type Position struct {
 	Depth    int            // of the start
 	Caller   dag.Hash       // the caller's head, zero for a thread that was not called
 	Parent   string         // what a prompt says about the caller
-	Lent     thread.Exports // what a prompt says the agent can read of the caller
+	Lent     prompt.Exports // what a prompt says the agent can read of the caller
 	Talk     int            // bytes of the conversation since the last summary, and of the summary
 	Framed   int            // bytes of it in a prompt
 	Summary  dag.Hash       // the step of the last summary, zero for none
@@ -58,7 +58,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	}
 	p.Task, p.Depth, p.Caller = start.Prompt, start.Depth, start.ParentState
 	if !p.Caller.IsZero() && def.ActionID() == "" {
-		if p.Parent, p.Lent, err = r.nodes.Caller(ctx, p.Caller, r.said); err != nil {
+		if p.Parent, p.Lent, err = prompt.Caller(ctx, r.nodes, p.Caller, r.said); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -108,16 +108,19 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 		return err
 	}
 	if !slices.Contains(p.Def.Context.Pin, s.State.Role) {
-		brief, err := r.nodes.Briefly(ctx, s.State)
+		said := len(step.Body)
+		brief, err := r.nodes.Brief(ctx, s.State)
 		if err != nil {
 			return err
 		}
-		said := len(cmp.Or(brief, step.Body))
+		if brief != nil {
+			said = len(brief.Text(""))
+		}
 		if !s.State.Compact.IsZero() {
 			p.Talk, p.Framed, p.Summary, p.Summed = 0, 0, s.Hash, len(step.Body)
 		}
 		p.Talk += said
-		p.Framed += said + thread.FrameBytes(s)
+		p.Framed += said + prompt.FrameBytes(s)
 	}
 	_, gate := p.Def.Gates[s.State.Role]
 	switch {

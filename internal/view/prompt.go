@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -54,15 +55,15 @@ func (b *Reader) Prompt(ctx context.Context, head dag.Hash, step string) (*Promp
 		return nil, fmt.Errorf("step %d %w", n, ErrNoPrompt)
 	}
 	v := &Prompt{Step: s.Hash, N: n, Role: s.State.Role, Prompt: d.Prompt, Context: []Use{}}
-	if v.Text, err = r.Prompt(ctx, d.Prompt); err != nil {
+	if v.Text, err = prompt.Read(ctx, r, d.Prompt); err != nil {
 		return nil, err
 	}
-	v.Bytes, v.Tokens = len(v.Text), thread.ApproxTokens(len(v.Text))
+	v.Bytes, v.Tokens = len(v.Text), prompt.ApproxTokens(len(v.Text))
 	steps, err := r.Steps(ctx, s.Hash)
 	if err != nil {
 		return nil, err
 	}
-	uses, err := r.Uses(ctx, steps, d.Context)
+	uses, err := prompt.Uses(ctx, r, steps, d.Context)
 	if err != nil {
 		return nil, err
 	}
@@ -72,15 +73,17 @@ func (b *Reader) Prompt(ctx context.Context, head dag.Hash, step string) (*Promp
 			if err != nil {
 				return nil, err
 			}
-			brief, err := r.Briefly(ctx, st)
+			brief, err := r.Brief(ctx, st)
 			if err != nil {
 				return nil, err
 			}
-			if brief != "" && strings.Contains(v.Text, strings.TrimRight(brief, "\n")) {
-				u.Form, u.Bytes = thread.FormBrief, len(brief)
+			if brief != nil {
+				if words := brief.Text(""); strings.Contains(v.Text, strings.TrimRight(words, "\n")) {
+					u.Form, u.Bytes = thread.FormBrief, len(words)
+				}
 			}
 		}
-		v.Context = append(v.Context, Use{u.Step, u.Form, u.N, u.Role, u.Bytes, thread.ApproxTokens(u.Bytes)})
+		v.Context = append(v.Context, Use{u.Step, u.Form, u.N, u.Role, u.Bytes, prompt.ApproxTokens(u.Bytes)})
 	}
 	return v, nil
 }

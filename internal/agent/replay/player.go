@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -151,7 +152,7 @@ func (p *Player) Play(ctx context.Context, row store.Thread, a agent.Agent, req 
 		}
 	}
 	if !again && (isProgram || !t.Detail.Calls.IsZero()) {
-		told, err := p.cfg.Nodes.Prompt(ctx, t.Detail.Prompt)
+		told, err := prompt.Read(ctx, p.cfg.Nodes, t.Detail.Prompt)
 		if err != nil {
 			return nil, req, err
 		}
@@ -191,7 +192,7 @@ func (p *Player) prompt(ctx context.Context, t Take, req agent.Request) (string,
 	if t.Detail.Prompt.IsZero() {
 		return req.Prompt, nil
 	}
-	then, err := p.cfg.Nodes.Prompt(ctx, t.Detail.Prompt)
+	then, err := prompt.Read(ctx, p.cfg.Nodes, t.Detail.Prompt)
 	if err != nil {
 		return "", err
 	}
@@ -200,8 +201,8 @@ func (p *Player) prompt(ctx context.Context, t Take, req agent.Request) (string,
 		return "", err
 	}
 	task, err := p.cfg.Nodes.Text(ctx, start.Prompt)
-	now := thread.WithAgents(req.Prompt, then)
-	if err == nil && thread.OlderForm(then, now, task) {
+	now := prompt.WithAgents(req.Prompt, then)
+	if err == nil && prompt.OlderForm(then, now, task) {
 		return then, nil
 	}
 	return now, err

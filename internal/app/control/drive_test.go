@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/testing/mem"
@@ -386,7 +387,7 @@ func TestPromptIsKeptExactly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := r.Prompt(t.Context(), d.Prompt)
+		text, err := prompt.Read(t.Context(), r, d.Prompt)
 		if err != nil || text != sent[d.Attempt] {
 			t.Errorf("%s: the prompt on record is not the one sent (%v)", s.State.Role, err)
 		}

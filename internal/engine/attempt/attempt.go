@@ -32,6 +32,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/proc"
@@ -103,8 +104,9 @@ type Recorded interface {
 
 // A Runner makes attempts. Methods may be called concurrently, for different threads.
 type Runner struct {
-	cfg   Config
-	notes noteBook
+	cfg     Config
+	notes   noteBook
+	prompts *prompt.Assembler
 
 	mu       sync.Mutex
 	evidence map[string]*evidenceIndex   // by task
@@ -112,7 +114,9 @@ type Runner struct {
 }
 
 // New returns a runner; it touches nothing.
-func New(cfg Config) *Runner { return &Runner{cfg: cfg} }
+func New(cfg Config) *Runner {
+	return &Runner{cfg: cfg, prompts: prompt.NewAssembler(cfg.Record.Nodes())}
+}
 
 func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }
 

@@ -8,13 +8,14 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // Bounds on what an attempt is lent to read beyond what its prompt names.
 const (
-	maxLentSteps   = 4 * thread.MaxExported
+	maxLentSteps   = 4 * prompt.MaxExported
 	maxLentObjects = 32 << 20 // bytes
 	maxLentFiles   = 256
 	maxLentBytes   = 32 << 20 // of files
@@ -70,7 +71,7 @@ func (e *Runner) exportContext(ctx context.Context, c *Thread, p *Prepared, desk
 		var err error
 		switch u.Form {
 		case thread.FormOmitted, thread.FormSummary, thread.FormSession: // its earlier turns named files that were removed
-			err = l.chain(ctx, thread.Chain{To: u.To}, thread.MaxExported)
+			err = l.chain(ctx, prompt.Chain{To: u.To}, prompt.MaxExported)
 		case thread.FormMeta:
 			err = l.meta(ctx, u)
 		}
@@ -100,7 +101,7 @@ func (l *lender) named(ctx context.Context, c *Thread, p *Prepared) error {
 		}
 	}
 	for _, chain := range append(p.given.named.Chains, c.Lent.Chains...) {
-		if err := l.chain(ctx, chain, thread.MaxExported); err != nil {
+		if err := l.chain(ctx, chain, prompt.MaxExported); err != nil {
 			return err
 		}
 	}
@@ -132,7 +133,7 @@ func (l *lender) callers(ctx context.Context, c *Thread) error {
 			err = l.node(ctx, at, start.Prompt)
 		}
 		if err == nil && !h.IsZero() {
-			err = l.chain(ctx, thread.Chain{To: h}, thread.MaxExported)
+			err = l.chain(ctx, prompt.Chain{To: h}, prompt.MaxExported)
 		}
 		if err != nil || h.IsZero() {
 			return err
@@ -148,7 +149,7 @@ func (l *lender) callers(ctx context.Context, c *Thread) error {
 }
 
 // chain exports the newest steps of a chain, at most that many, and what they called and joined.
-func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error {
+func (l *lender) chain(ctx context.Context, chain prompt.Chain, most int) error {
 	for s, err := range l.cfg.Record.Nodes().Walk(ctx, chain.To) {
 		if err != nil {
 			return err
@@ -160,7 +161,7 @@ func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error 
 			return err
 		}
 		if h := s.State.ChildThread; !h.IsZero() {
-			if err := l.chain(ctx, thread.Chain{To: h}, most); err != nil {
+			if err := l.chain(ctx, prompt.Chain{To: h}, most); err != nil {
 				return err
 			}
 		}
@@ -168,7 +169,7 @@ func (l *lender) chain(ctx context.Context, chain thread.Chain, most int) error 
 			if p.Head == s.State.Ancestors[0] {
 				continue // its steps follow
 			}
-			if err := l.chain(ctx, thread.Chain{To: p.Head, After: s.State.Fork}, most); err != nil {
+			if err := l.chain(ctx, prompt.Chain{To: p.Head, After: s.State.Fork}, most); err != nil {
 				return err
 			}
 		}
@@ -196,7 +197,7 @@ func (l *lender) step(ctx context.Context, s thread.Step) error {
 		}
 		if err == nil && l.files < maxLentFiles && l.bytes+a.Size <= maxLentBytes {
 			l.files, l.bytes = l.files+1, l.bytes+a.Size
-			err = l.file(ctx, thread.ExportedFile{Path: thread.ExportName(s.Hash, h, a.Name), Artifact: h, Blob: a.Blob})
+			err = l.file(ctx, prompt.ExportedFile{Path: prompt.ExportName(s.Hash, h, a.Name), Artifact: h, Blob: a.Blob})
 		}
 		if err != nil {
 			return err
@@ -227,7 +228,7 @@ func (l *lender) node(ctx context.Context, hashes ...dag.Hash) error {
 }
 
 // file exports the bytes of an artifact, as a file named by its path and one named by its hash.
-func (l *lender) file(ctx context.Context, f thread.ExportedFile) error {
+func (l *lender) file(ctx context.Context, f prompt.ExportedFile) error {
 	if l.paths[f.Path] {
 		return nil
 	}

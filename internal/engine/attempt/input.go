@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -27,12 +28,12 @@ type input struct {
 	line  string
 	data  []byte
 	blob  dag.Hash // unless zero, the file holds the beginning of this blob instead of data
-	files []thread.ExportedFile
+	files []prompt.ExportedFile
 }
 
 // has adds an artifact as a file in the directory dir.
 func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
-	f := thread.ExportedFile{Path: dir + "/" + thread.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
+	f := prompt.ExportedFile{Path: dir + "/" + prompt.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
 	in.files = append(in.files, f)
 	in.line += fmt.Sprintf("\n  (the file %q, %s, %d bytes, is \"$PLAIT_CONTEXT/%s\", artifact:%s)", a.Name,
 		a.MediaType, a.Size, f.Path, h)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/atomicfile"
@@ -38,7 +39,7 @@ const filesSection = "What you leave in the directory \"$PLAIT_ARTIFACTS\" is ke
 
 // instruct adds the instructions of the project and the user to the prompt of an agent that follows them, and
 // where files are.
-func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
+func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *prompt.Draft) error {
 	project, err := e.instructions(ctx, c.Row)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *thre
 	}
 	ask.Desk = filesSection
 	if text := a.Instructions(); text != "" {
-		ask.Instructions = append(ask.Instructions, thread.Instructions{Name: "the user's own", Text: text})
+		ask.Instructions = append(ask.Instructions, prompt.Instructions{Name: "the user's own", Text: text})
 	}
 	at := path.Join(filepath.ToSlash(p.location), p.worker.Dir)
 	ask.Instructions = append(ask.Instructions, project.of(at)...)
@@ -64,14 +65,14 @@ type taskInstructions struct {
 }
 
 // of returns the instructions for an agent at a place in the working tree, from the project's root down.
-func (t taskInstructions) of(location string) []thread.Instructions {
+func (t taskInstructions) of(location string) []prompt.Instructions {
 	dirs := []string{"."}
 	for dir := range strings.SplitSeq(path.Join(t.Place, location), "/") {
 		if dir != "." {
 			dirs = append(dirs, path.Join(dirs[len(dirs)-1], dir))
 		}
 	}
-	var out []thread.Instructions
+	var out []prompt.Instructions
 	left := maxInstructions
 	for _, dir := range dirs {
 		for _, name := range instructionFiles {
@@ -83,7 +84,7 @@ func (t taskInstructions) of(location string) []thread.Instructions {
 			words = text.Head(words, left)
 			left -= len(words)
 			if words != "" {
-				out = append(out, thread.Instructions{Name: file, Text: words})
+				out = append(out, prompt.Instructions{Name: file, Text: words})
 			}
 			break
 		}

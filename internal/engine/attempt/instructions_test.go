@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // put makes files below a directory.
@@ -50,14 +50,14 @@ func TestFindInstructions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	both := []thread.Instructions{{Name: "AGENTS.md", Text: "of the repository"}, {Name: "work/AGENTS.md", Text: "of the tree"}}
-	and := func(name, text string) []thread.Instructions {
-		return append(both[:2:2], thread.Instructions{Name: name, Text: text})
+	both := []prompt.Instructions{{Name: "AGENTS.md", Text: "of the repository"}, {Name: "work/AGENTS.md", Text: "of the tree"}}
+	and := func(name, text string) []prompt.Instructions {
+		return append(both[:2:2], prompt.Instructions{Name: name, Text: text})
 	}
-	for location, want := range map[string][]thread.Instructions{
+	for location, want := range map[string][]prompt.Instructions{
 		"": both, ".": both, "none": both, "empty": both, "out": both,
 		"a":     and("work/a/AGENTS.override.md", "in its place"),
-		"a/b":   append(and("work/a/AGENTS.override.md", "in its place"), thread.Instructions{Name: "work/a/b/AGENTS.md", Text: "deep"}),
+		"a/b":   append(and("work/a/AGENTS.override.md", "in its place"), prompt.Instructions{Name: "work/a/b/AGENTS.md", Text: "deep"}),
 		"in":    and("work/in/AGENTS.md", "linked"),
 		"large": and("work/large/AGENTS.md", strings.Repeat("x", maxInstructions-len("of the repositoryof the tree"))),
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -25,7 +26,7 @@ func (c *Thread) quota() int {
 	if c.beginning().IsZero() {
 		return c.Def.Context.Tokens
 	}
-	return max(c.Def.Context.Tokens-thread.ApproxTokens(c.Summed), 0)
+	return max(c.Def.Context.Tokens-prompt.ApproxTokens(c.Summed), 0)
 }
 
 // told reports whether the route to a role says the task: with another task it would say that one.
@@ -68,7 +69,7 @@ func (e *Runner) held(ctx context.Context, c *Thread, s session) (int, error) {
 	case s.memory == nil && e.cfg.Player != nil:
 		return 0, nil
 	case s.memory == nil:
-		return thread.ApproxTokens(c.Talk), nil
+		return prompt.ApproxTokens(c.Talk), nil
 	}
 	bytes, newest := 0, true
 	for step, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
@@ -87,7 +88,7 @@ func (e *Runner) held(ctx context.Context, c *Thread, s session) (int, error) {
 		}
 		bytes += len(text)
 	}
-	return int(s.memory.Tokens) + thread.ApproxTokens(bytes), nil
+	return int(s.memory.Tokens) + prompt.ApproxTokens(bytes), nil
 }
 
 // Held is like held, for the session that an agent would continue for a role. It reports false if there is none.
@@ -151,7 +152,7 @@ func (e *Runner) memory(c *Thread, p *Prepared, result agent.Result) *thread.Mem
 		m.Tokens = max(last-m.Bare, 0) + quotedTokens(string(result.Output))
 		return &m
 	}
-	m.Tokens += told + int64(thread.ApproxTokens(p.activity.told)) +
+	m.Tokens += told + int64(prompt.ApproxTokens(p.activity.told)) +
 		max(quotedTokens(string(result.Output)), result.Usage.OutputTokens)
 	return &m
 }
@@ -159,5 +160,5 @@ func (e *Runner) memory(c *Thread, p *Prepared, result agent.Result) *thread.Mem
 // quotedTokens estimates the tokens of a text in a request.
 func quotedTokens(text string) int64 {
 	quoted, _ := json.Marshal(text) // every string can be
-	return int64(thread.ApproxTokens(len(quoted)))
+	return int64(prompt.ApproxTokens(len(quoted)))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -24,16 +25,16 @@ func TestMemory(t *testing.T) {
 		held, answer := 0, 0
 		for range rapid.IntRange(1, 12).Draw(t, "turns") {
 			size := func(what string) int { return rapid.IntRange(2, 9000).Draw(t, what) }
-			prompt, tools, next := size("prompt"), size("tools"), size("answer")
-			p := &Prepared{Prompt: &thread.KeptPrompt{Text: "# Your role\n" + strings.Repeat("p", prompt-2)}, talk: 12}
+			sent, tools, next := size("prompt"), size("tools"), size("answer")
+			p := &Prepared{Prompt: &prompt.Kept{Text: "# Your role\n" + strings.Repeat("p", sent-2)}, talk: 12}
 			p.activity, p.in.memory = &activityRecorder{told: tools}, before
-			first := bare + held + answer + prompt
+			first := bare + held + answer + sent
 			if seen {
-				p.kept.requests = [2]int64{int64(thread.ApproxTokens(first)), int64(thread.ApproxTokens(first + tools))}
+				p.kept.requests = [2]int64{int64(prompt.ApproxTokens(first)), int64(prompt.ApproxTokens(first + tools))}
 			}
 			m := new(Runner).memory(c, p, agent.Result{Session: "s", Output: []byte(strings.Repeat("a", next-2))})
-			held, answer = held+answer+prompt+tools, next
-			if got, want := int(m.Tokens), thread.ApproxTokens(held+answer); got < want-3 || got > want+40 {
+			held, answer = held+answer+sent+tools, next
+			if got, want := int(m.Tokens), prompt.ApproxTokens(held+answer); got < want-3 || got > want+40 {
 				t.Fatalf("it holds %d tokens, want about %d", got, want)
 			}
 			before = m

@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // toldNotes is how many bytes of notes a prompt repeats: the newest notes.
@@ -126,7 +126,7 @@ func quoted(text string) string {
 // addNotes adds people's notes, and the files that every agent receives, to a prompt. A continued session
 // already knows the notes it was told. The files are handed over each time, since the context directory is
 // emptied.
-func (e *Runner) addNotes(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
+func (e *Runner) addNotes(ctx context.Context, c *Thread, p *Prepared, ask *prompt.Draft) error {
 	after := ""
 	if !ask.Since.IsZero() {
 		after = c.sessions[p.Row.Role].told

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -49,7 +50,7 @@ func (e *Runner) agentsText(ctx context.Context, c *Thread) (string, error) {
 	role := def.Roles[flow.WorkerFlow]
 	standard, _ := e.cfg.Agents.Worker(c.Row, flow.WorkerFlow, role)
 	var b strings.Builder
-	b.WriteString(thread.NamedAgents)
+	b.WriteString(prompt.NamedAgents)
 	seen := map[string]bool{}
 	for _, name := range e.cfg.Agents.Names() {
 		role.Agent = &flow.AgentRef{Name: name}

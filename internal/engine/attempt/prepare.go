@@ -14,6 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -22,7 +23,7 @@ import (
 type Prepared struct {
 	Row     store.Attempt
 	Role    flow.Role
-	Prompt  *thread.KeptPrompt
+	Prompt  *prompt.Kept
 	Objects []store.Object // the prompt and its parts
 	Slot    Slot           // held while the agent works, nil: it needs none
 	Left    time.Duration  // time that the task's agents have left, zero: unlimited
@@ -34,7 +35,7 @@ type Prepared struct {
 	begun    bool   // its agent may have started
 	tries    tries
 	uses     []thread.ContextUse
-	talk     int // see thread.Assembled
+	talk     int // see prompt.Assembled
 	given    briefing
 	results  results // of the actions that a planner planned
 	in       conversation
@@ -72,7 +73,7 @@ type conversation struct {
 type briefing struct {
 	attachments []agent.Attachment
 	inputs      []input
-	named       thread.Exports // what the prompt says can be read
+	named       prompt.Exports // what the prompt says can be read
 	lent        map[dag.Hash]bool
 }
 
@@ -122,8 +123,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		}
 		route, who = told+route, who+agents
 	}
-	ask := thread.Prompt{
-		Repeats:  thread.Repeats{InRoute: p.results.join, Told: c.told(d)},
+	ask := prompt.Draft{
+		Repeats:  prompt.Repeats{InRoute: p.results.join, Told: c.told(d)},
 		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Route: route,
 		Quota: c.quota(), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
@@ -165,18 +166,18 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 }
 
 // writePrompt puts the prompt of an attempt together. It builds on the thread's previous prompt.
-func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask thread.Prompt) error {
+func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask prompt.Draft) error {
 	ask.AsRecorded = e.cfg.Record.AsRecorded
-	prompt, err := e.cfg.Record.Nodes().Assemble(ctx, c.Row.Head, ask)
+	assembled, err := e.prompts.Assemble(ctx, c.Row.Head, ask)
 	if err != nil {
 		return err
 	}
 	var kept store.Object
-	if kept, p.Prompt, err = prompt.Keep(c.Asked); err != nil {
+	if kept, p.Prompt, err = assembled.Keep(c.Asked); err != nil {
 		return err
 	}
-	p.Objects = append(prompt.Contents, kept)
-	p.uses, p.talk, p.given.named, p.Row.Prompt = prompt.Uses, prompt.Talk, prompt.Exports, p.Prompt.Hash
+	p.Objects = append(assembled.Contents, kept)
+	p.uses, p.talk, p.given.named, p.Row.Prompt = assembled.Uses, assembled.Talk, assembled.Exports, p.Prompt.Hash
 	return nil
 }
 

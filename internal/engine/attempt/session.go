@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -133,7 +134,7 @@ func (c *Thread) inheritSessions() {
 // chooseSession decides in which session an attempt works: the instance's own, a branch of one that it
 // inherited, or a new one. The record notes when a session is lost and the prompt has to repeat all that the
 // session knew.
-func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask *thread.Prompt) error {
+func (e *Runner) chooseSession(ctx context.Context, c *Thread, p *Prepared, ask *prompt.Draft) error {
 	s, ok := c.sessions[p.Row.Role]
 	if !ok {
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -32,12 +33,12 @@ var summariser = flow.Role{
 func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
 	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
 	p.Row = e.nextRow(c, thread.RoleCompact, w)
-	err := e.writePrompt(ctx, c, p, thread.Prompt{
+	err := e.writePrompt(ctx, c, p, prompt.Draft{
 		Contract: fmt.Sprintf("Answer with the summary alone, as plain text or Markdown, in at most %d words.",
 			max(c.Def.Context.Tokens/5, 1)),
 		Role: describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,
-		Repeats: thread.Repeats{Answered: true},
+		Repeats: prompt.Repeats{Answered: true},
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +
 			"summary: do not repeat them.",
 	})
@@ -53,7 +54,7 @@ func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, ou
 	if text == "" {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: "the summary is empty or not UTF-8 text"}
 	}
-	if quota := c.Def.Context.Tokens; !thread.FitsWhole(len(text)+summaryFrame, quota) {
+	if quota := c.Def.Context.Tokens; !prompt.FitsWhole(len(text)+summaryFrame, quota) {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("the summary has %d bytes: too much for a "+
 			"context of %d tokens", len(text), quota)}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -20,7 +21,7 @@ type Thread struct {
 	Limits   flow.Limits
 	Budget   func() Budget              // what is left of its limits; nil: unlimited
 	Purse    func(attempt string) Purse // what an attempt spends from; nil: unlimited
-	Asked    *thread.KeptPrompt         // the last prompt of an agent, nil: unknown
+	Asked    *prompt.Kept               // the last prompt of an agent, nil: unknown
 	Attempts int                        // rows so far
 	Tries    []store.Attempt            // attempts at the step after the head
 
@@ -127,14 +128,14 @@ func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) er
 }
 
 // lastAsked returns the prompt of the newest step that an agent did, nil if there is none.
-func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*thread.KeptPrompt, error) {
+func (e *Runner) lastAsked(ctx context.Context, steps []thread.Step) (*prompt.Kept, error) {
 	for _, s := range slices.Backward(steps) {
 		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
 		if err != nil {
 			return nil, err
 		}
 		if d != nil && !d.Prompt.IsZero() {
-			return e.cfg.Record.Nodes().KeptPrompt(ctx, d.Prompt)
+			return prompt.ReadKept(ctx, e.cfg.Record.Nodes(), d.Prompt)
 		}
 	}
 	return nil, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -149,7 +150,7 @@ func (t *traffic) requests() (of [2]int64) {
 	most := 0
 	for _, s := range t.sizes {
 		if s.most > most {
-			most, of = s.most, [2]int64{int64(thread.ApproxTokens(s.first)), int64(thread.ApproxTokens(s.last))}
+			most, of = s.most, [2]int64{int64(prompt.ApproxTokens(s.first)), int64(prompt.ApproxTokens(s.last))}
 		}
 	}
 	return of

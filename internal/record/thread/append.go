@@ -66,7 +66,7 @@ type Tip struct {
 
 // Tip reads the end of the chain at head.
 func (r *Reader) Tip(ctx context.Context, head dag.Hash) (Tip, error) {
-	s, err := r.at(ctx, head)
+	s, err := r.At(ctx, head)
 	if err != nil {
 		return Tip{}, err
 	}

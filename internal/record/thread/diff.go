@@ -38,7 +38,7 @@ type NumberedStep struct {
 func (r *Reader) Length(ctx context.Context, head dag.Hash) (int, error) {
 	n := 0
 	for h := head; ; {
-		s, err := r.at(ctx, h)
+		s, err := r.At(ctx, h)
 		if err != nil {
 			return 0, fmt.Errorf("measure chain of %s: %w", head.Short(), err)
 		}
@@ -111,7 +111,7 @@ type backward struct {
 }
 
 func (w *backward) back(ctx context.Context) error {
-	s, err := w.r.at(ctx, w.at)
+	s, err := w.r.At(ctx, w.at)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (w *backward) back(ctx context.Context) error {
 	}
 	w.seen[w.at] = len(w.steps)
 	w.steps = append(w.steps, s)
-	if w.at = s.parent(); w.at.IsZero() {
+	if w.at = s.Parent(); w.at.IsZero() {
 		w.at = s.State.Start
 	}
 	return nil

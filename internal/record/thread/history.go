@@ -29,7 +29,7 @@ func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[St
 	return func(yield func(Step, error) bool) {
 		read := read
 		for h := head; !h.IsZero(); {
-			s, err := r.at(ctx, h)
+			s, err := r.At(ctx, h)
 			if err != nil {
 				yield(Step{}, err)
 				return
@@ -37,7 +37,7 @@ func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[St
 			if s.State == nil || !yield(s, nil) {
 				return
 			}
-			if h = s.parent(); !r.cached(h) {
+			if h = s.Parent(); !r.cached(h) {
 				ahead := min(max(1, read/3), len(s.State.Ancestors))
 				r.fetch(ctx, s.State.Ancestors[:ahead])
 				read += ahead
@@ -46,8 +46,8 @@ func (r *Reader) walk(ctx context.Context, head dag.Hash, read int) iter.Seq2[St
 	}
 }
 
-// at returns the step under h; its State is nil when h is a start.
-func (r *Reader) at(ctx context.Context, h dag.Hash) (Step, error) {
+// At returns the step under h; its State is nil when h is a start.
+func (r *Reader) At(ctx context.Context, h dag.Hash) (Step, error) {
 	v, err := r.load(ctx, h)
 	if err != nil {
 		return Step{}, err
@@ -61,7 +61,8 @@ func (r *Reader) at(ctx context.Context, h dag.Hash) (Step, error) {
 	return Step{}, fmt.Errorf("read step %s: the object is not a step: %w", h.Short(), store.ErrNotFound)
 }
 
-func (s Step) parent() dag.Hash {
+// Parent returns the step before s, zero for the first one.
+func (s Step) Parent() dag.Hash {
 	if len(s.State.Ancestors) == 0 {
 		return dag.Hash{}
 	}
@@ -107,7 +108,7 @@ func (r *Reader) WithTexts(ctx context.Context, steps []Step) iter.Seq[Step] {
 // Window steps. ok is false if the chain is shorter.
 func (r *Reader) Back(ctx context.Context, head dag.Hash, n int) (s Step, ok bool, err error) {
 	for h := head; ; {
-		s, err := r.at(ctx, h)
+		s, err := r.At(ctx, h)
 		if err != nil || s.State == nil {
 			return Step{}, false, err
 		}
@@ -143,7 +144,7 @@ func (r *Reader) Page(ctx context.Context, head dag.Hash, skip, limit int) ([]St
 
 // StartOf returns the hash of the start of the chain at head.
 func (r *Reader) StartOf(ctx context.Context, head dag.Hash) (dag.Hash, error) {
-	s, err := r.at(ctx, head)
+	s, err := r.At(ctx, head)
 	if err != nil {
 		return dag.Hash{}, err
 	}
@@ -155,14 +156,14 @@ func (r *Reader) StartOf(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 
 // BeforeEnd returns the head that a thread had before its end: the last one that attempts were made at.
 func (r *Reader) BeforeEnd(ctx context.Context, head dag.Hash) (dag.Hash, error) {
-	s, err := r.at(ctx, head)
+	s, err := r.At(ctx, head)
 	switch {
 	case err != nil || s.State == nil || s.State.Role != RoleEnd:
 		return head, err
 	case len(s.State.Ancestors) == 0:
 		return s.State.Start, nil
 	}
-	return s.parent(), nil
+	return s.Parent(), nil
 }
 
 // Find returns the step of the chain at head that name refers to: a number along the chain (0 is

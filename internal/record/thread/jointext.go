@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -15,11 +14,6 @@ import (
 // pointer replaces the text of the path that a join follows: in prompts, which have it in the step
 // before, and in joins of versions before schema 9.
 const pointer = "(main path: see the step before)"
-
-// tooLong replaces that text in prompts that have it nowhere. It is in content.
-func tooLong(content dag.Hash) string {
-	return "(too long for this prompt; " + strings.Replace(getCommand, "HASH", content.Short(), 1) + " prints it)"
-}
 
 // text returns the text of a join that follows the step after: a section for each path that was
 // not cancelled.
@@ -137,27 +131,34 @@ func (r *Reader) Points(ctx context.Context, s *State) (bool, error) {
 	return d.text(s.follows(), s.Fork) == text, nil
 }
 
-// Briefly returns the text of a join without what the step before it has said, "" if the text does
-// not repeat that step.
-func (r *Reader) Briefly(ctx context.Context, s *State) (string, error) {
-	brief, _, err := r.briefly(ctx, s)
-	return brief, err
+// A Brief is a join whose text repeats what the step before it said, for a reader that has that step.
+type Brief struct {
+	Before *State // the step before
+
+	join  *State
+	draft JoinDraft
 }
 
-// briefly is Briefly, and also returns the text for a prompt that does not have the step before.
-func (r *Reader) briefly(ctx context.Context, s *State) (brief, alone string, err error) {
+// Text returns the text of the join with other words instead of those that it repeats, "" for a
+// pointer to the step before.
+func (b *Brief) Text(instead string) string {
+	d := b.draft
+	d.Pointing, d.instead = true, instead
+	return d.text(b.join.follows(), b.join.Fork)
+}
+
+// Brief returns the join s without what the step before it said, nil if s is no join or its text does
+// not repeat that step.
+func (r *Reader) Brief(ctx context.Context, s *State) (*Brief, error) {
 	d, text, err := r.followed(ctx, s, r.Said)
 	if err != nil || d == nil || d.text(s.follows(), s.Fork) != text {
-		return "", "", err
+		return nil, err
 	}
 	before, err := r.State(ctx, s.follows())
 	if err != nil || !Routed(before.Role) { // an input, or a summary of what was said
-		return "", "", err
+		return nil, err
 	}
-	d.Pointing = true
-	brief = d.text(s.follows(), s.Fork)
-	d.instead = tooLong(before.Content)
-	return brief, d.text(s.follows(), s.Fork), nil
+	return &Brief{Before: before, join: s, draft: *d}, nil
 }
 
 // follows returns the node that a join follows.
@@ -222,63 +223,4 @@ func (r *Reader) lastRouted(ctx context.Context, head, until dag.Hash) (Step, er
 		}
 	}
 	return Step{}, nil
-}
-
-// failures returns why the paths of a join failed. Its content has only the kinds of failure.
-func (r *Reader) failures(ctx context.Context, s Step) (string, error) {
-	if s.State.Paths == nil {
-		return "", nil
-	}
-	d, err := r.Detail(ctx, s.State.Detail)
-	if err != nil || d == nil {
-		return "", err
-	}
-	var b strings.Builder
-	for _, f := range d.Failures {
-		fmt.Fprintf(&b, "Why %s failed (%s): %q\n", f.Path, f.Kind, strings.TrimSpace(f.Message))
-	}
-	return b.String(), nil
-}
-
-// repeats reports whether the step before a join, which is included as brief, is in the prompt or
-// the session in full.
-func (r *Reader) repeats(ctx context.Context, t *excerpt, s Step, brief *rendition) (bool, error) {
-	h := s.parent()
-	if h == t.prompt.Since {
-		return true, nil
-	}
-	before, err := r.at(ctx, h)
-	if err != nil {
-		return false, err
-	}
-	role := before.State.Role
-	pinned := slices.Contains(t.prompt.Pin, role)
-	if h == t.prompt.InRoute || slices.Contains(t.prompt.OmitRoles, role) || (t.summed || !t.omitted.IsZero()) && !pinned {
-		return false, nil
-	}
-	said, err := r.rendered(ctx, t, &cachedStep{Step: before})
-	if err != nil {
-		return false, err
-	}
-	after := *t
-	after.spent += brief.fullSize
-	return after.fits(said, pinned), nil
-}
-
-// changed returns a text that differs in one place from that of a content.
-func changed(was, text string, content dag.Hash) []piece {
-	was, text = strings.TrimRight(was, "\n"), strings.TrimRight(text, "\n")
-	most := min(len(was), len(text))
-	begin, end := 0, 0
-	for begin < most && was[begin] == text[begin] {
-		begin++
-	}
-	for end < most-begin && was[len(was)-1-end] == text[len(text)-1-end] {
-		end++
-	}
-	return []piece{
-		{text: text[:begin], content: content},
-		{text: text[begin : len(text)-end]},
-		{text: text[len(text)-end:], content: content, from: len(was) - end},
-	}
 }

@@ -1,13 +1,9 @@
 package thread
 
 import (
-	"cmp"
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/plait-run/plait/internal/record/store"
 )
 
 // nested grows a thread that calls another one and then forks into a and b. The called thread and b
@@ -93,34 +89,6 @@ func TestJoinsShowPrograms(t *testing.T) {
 	}
 }
 
-// A prompt has the words of older joins unless the step that has them is before; that of a replay has what
-// is recorded.
-func TestPromptsHaveTheWordsOfOlderJoins(t *testing.T) {
-	for asRecorded, pointers := range map[bool]int{false: 1, true: 3} {
-		c, g, _, _, outer := nested(t, true)
-		a, err := c.r.Assemble(t.Context(), outer.Hash, Prompt{Quota: 4000, Steps: g.row.Steps, Repeats: Repeats{AsRecorded: asRecorded}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, said := range []string{"X was called.", "X says this."} {
-			if strings.Contains(a.Text, said) == asRecorded {
-				t.Errorf("as recorded %t: %q in\n%s", asRecorded, said, a.Text)
-			}
-		}
-		if n := strings.Count(a.Text, pointer); n != pointers {
-			t.Errorf("as recorded %t: %d pointers, want %d:\n%s", asRecorded, n, pointers, a.Text)
-		}
-		obj, _, err := a.Keep(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.commit([]store.Object{obj}, g.row, g.row.State())
-		if got, err := c.r.Prompt(t.Context(), obj.Hash); err != nil || got != a.Text {
-			t.Errorf("the prompt reads %q: %v", got, err)
-		}
-	}
-}
-
 // An agent may say the very words of the pointer.
 func TestJoinQuotesThePointer(t *testing.T) {
 	c := newChain(t)
@@ -132,116 +100,5 @@ func TestJoinQuotesThePointer(t *testing.T) {
 	want := "## a\n\nA says this.\n\n## b\n\nIt reads:\n\n## a\n\n" + pointer + "\n"
 	if got, err := c.r.Said(t.Context(), j.State); err != nil || got != want {
 		t.Errorf("the join says %q, want %q: %v", got, want, err)
-	}
-}
-
-// A prompt has what the main path said once: in its step, or where that is not in the prompt, in
-// the join.
-func TestPromptsHaveTheMainPathOnce(t *testing.T) {
-	long := strings.TrimSpace(strings.Repeat("long ", 100))
-	for _, tt := range []struct {
-		name  string
-		main  string // what the main path says
-		edit  func(p *Prompt, main, fork Step)
-		after bool // the main path's step is summarised
-		times int
-		want  string // the section of the main path in the join
-		form  string // of the join; "": in full
-	}{
-		{name: "in full", main: "A says this.", times: 1, want: pointer},
-		{name: "in the session", main: "A says this.",
-			edit: func(p *Prompt, main, _ Step) { p.Since = main.Hash }, want: pointer},
-		{name: "in a session from before the fork", main: "A says this.",
-			edit: func(p *Prompt, _, fork Step) { p.Since = fork.Hash }, times: 1, want: pointer},
-		{name: "its role is left out", main: "A says this.",
-			edit: func(p *Prompt, _, _ Step) { p.OmitRoles = []string{"first"} }, times: 1, want: "A says this."},
-		{name: "the route has its step", main: "A says this.",
-			edit: func(p *Prompt, main, _ Step) { p.InRoute = main.Hash }, times: 1, want: "A says this."},
-		{name: "it was summarised", main: "A says this.", after: true, times: 1, want: "A says this."},
-		{name: "its step does not fit, but the join does", main: long,
-			edit: func(p *Prompt, _, _ Step) { p.Quota = 297 }, times: 1, want: long},
-		{name: "it fits nowhere", main: long,
-			edit: func(p *Prompt, _, _ Step) { p.Quota = 150 }, form: FormBrief},
-		{name: "it is pinned", main: long,
-			edit: func(p *Prompt, _, _ Step) { p.Quota, p.Pin = 150, []string{"first"} }, times: 1, want: pointer},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c := newChain(t)
-			g := c.root()
-			fork := c.step(g, Draft{Role: "plan", Text: "Planned."})
-			paths := c.fork(g, "b", "a")
-			c.step(paths[0], Draft{Role: "second", Text: "B says this."})
-			main := c.step(paths[1], Draft{Role: "first", Text: tt.main})
-			if tt.after {
-				c.step(paths[1], Draft{Role: RoleCompact, Text: "In short.", Compact: true})
-			}
-			c.join(g, paths[1], paths...)
-			if tt.form == FormBrief {
-				tt.want = tooLong(main.State.Content)
-			}
-			c.row = g.row
-			p := Prompt{Route: "go on", Quota: 4000, Steps: g.row.Steps}
-			if tt.edit != nil {
-				tt.edit(&p, main, fork)
-			}
-			a, err := c.r.Assemble(t.Context(), c.row.Head, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			uses, err := c.r.Uses(t.Context(), nil, a.Uses)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, last := a.Text, uses[len(uses)-1]
-			if last.Form != cmp.Or(tt.form, FormFull) || tt.form != "" && last.Bytes > len(text) {
-				t.Errorf("a prompt of %d bytes lists the join as %s with %d bytes", len(text), last.Form, last.Bytes)
-			}
-			if lent := slices.Contains(a.Exports.Chains, Chain{main.Hash, fork.Hash}); lent != (tt.form != "") {
-				t.Errorf("the steps of the main path can be read: %t", lent)
-			}
-			if n := strings.Count(text, tt.main); n != tt.times {
-				t.Errorf("the prompt has the main path's text %d times, want %d:\n%s", n, tt.times, text)
-			}
-			if want := "## b\n\nB says this.\n\n## a\n\n" + tt.want + "\n--- end"; !strings.Contains(text, want) {
-				t.Errorf("the join has no %q:\n%s", want, text)
-			}
-		})
-	}
-}
-
-// What a prompt has of a join refers to the join's content, before and after what it leaves out.
-func TestBriefJoinsAreReferences(t *testing.T) {
-	c := newChain(t)
-	g := c.root()
-	paths := c.fork(g, "a", "b", "c")
-	texts := []string{strings.Repeat("a ", 500), strings.Repeat("b ", 500), strings.Repeat("c ", 500)}
-	for i, p := range paths {
-		c.step(p, Draft{Role: "worker", Text: texts[i]})
-	}
-	j := c.join(g, paths[1], paths...)
-	a, err := c.r.Assemble(t.Context(), j.Hash, Prompt{Quota: 4000, Steps: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	obj, _, err := a.Keep(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.commit([]store.Object{obj}, g.row, g.row.State())
-	if got, err := c.r.Prompt(t.Context(), obj.Hash); err != nil || got != a.Text {
-		t.Errorf("the prompt reads %q: %v", got, err)
-	}
-	var node struct{ Payload PromptNode }
-	if err := json.Unmarshal(obj.Data, &node); err != nil {
-		t.Fatal(err)
-	}
-	refs := 0
-	for _, part := range node.Payload.Parts {
-		if part.Content == j.State.Content {
-			refs++
-		}
-	}
-	if refs != 2 || len(obj.Data) > 2000 {
-		t.Errorf("%d parts of the join in %d bytes:\n%s", refs, len(obj.Data), obj.Data)
 	}
 }

@@ -1,12 +1,10 @@
 package thread
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -133,32 +131,5 @@ func TestSummarised(t *testing.T) {
 	c.grow(1)
 	if got := Summarised(c.steps); got != 6 {
 		t.Errorf("the newest summary stands for %d steps, want 6", got)
-	}
-}
-
-func TestUses(t *testing.T) {
-	c := newChain(t).grow(2)
-	c.add(Draft{Role: RoleCompact, Text: "all in short", Compact: true})
-	c.grow(1)
-	uses := []ContextUse{
-		{c.steps[0].Hash, c.steps[0].Hash, FormOmitted}, {c.steps[1].Hash, c.steps[1].Hash, FormMeta},
-		{c.steps[2].Hash, c.steps[2].Hash, FormSummary}, {c.steps[3].Hash, c.steps[3].Hash, FormFull},
-	}
-	got, err := c.r.Uses(t.Context(), c.steps[2:], uses)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []Use{
-		{uses[0].To, 0, "worker", FormOmitted, 0},
-		{uses[1].To, 0, "worker", FormMeta, len(json.RawMessage(`{"$status":"done"}`))},
-		{uses[2].To, 1, RoleCompact, FormSummary, len("all in short")},
-		{uses[3].To, 2, "worker", FormFull, len("text 4")},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
-	}
-	gone := dag.Sum([]byte("gone"))
-	if _, err := c.r.Uses(t.Context(), nil, []ContextUse{{gone, gone, FormFull}}); err == nil {
-		t.Error("a step that is not there was used")
 	}
 }

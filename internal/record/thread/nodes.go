@@ -104,7 +104,7 @@ type Detail struct {
 	Attempts   []EarlierAttempt `json:"attempts"` // earlier attempts, which failed
 	StartedAt  int64            `json:"startedAt"`
 	EndedAt    int64            `json:"endedAt"`
-	Prompt     dag.Hash         `json:"prompt"` // the prompt as sent; see Reader.Prompt
+	Prompt     dag.Hash         `json:"prompt"` // the prompt as sent: a prompt node, in older records a content
 	Context    []ContextUse     `json:"context"`
 	Usage      store.Usage      `json:"usage"` // of all attempts
 	Transcript dag.Hash         `json:"transcript"`

@@ -18,8 +18,6 @@ type Reader struct {
 	nodes map[dag.Hash]any // *Start, *State, *Content, *Bundle
 	old   map[dag.Hash]any // the previous generation; what is read again moves to nodes
 	bytes int              // held by nodes
-
-	promptCache
 }
 
 // cacheBytes limits each generation of a Reader's cache, roughly.
@@ -40,10 +38,11 @@ func (r *Reader) Node(ctx context.Context, h dag.Hash) (dag.Node, error) {
 	if err != nil {
 		return dag.Node{}, fmt.Errorf("read node %s: %w", h.Short(), err)
 	}
-	return nodeOf(obj)
+	return NodeOf(obj)
 }
 
-func nodeOf(obj store.Object) (dag.Node, error) {
+// NodeOf returns the decoded node of an object, as [Reader.Node] does.
+func NodeOf(obj store.Object) (dag.Node, error) {
 	h := obj.Hash
 	if obj.Kind != store.Node {
 		return dag.Node{}, fmt.Errorf("read node %s: it is a blob: %w", h.Short(), store.ErrNotFound)
@@ -86,7 +85,7 @@ func (r *Reader) fetch(ctx context.Context, hs []dag.Hash) {
 		return
 	}
 	for _, obj := range all {
-		if n, err := nodeOf(obj); err == nil {
+		if n, err := NodeOf(obj); err == nil {
 			r.decode(obj.Hash, n)
 		}
 	}

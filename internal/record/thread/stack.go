@@ -26,7 +26,7 @@ func (r *Reader) Stack(ctx context.Context, h dag.Hash) ([]Frame, error) {
 	var frames []Frame
 	below := -1 // depth of the chain below, -1: none yet
 	for at := h; ; {
-		s, err := r.at(ctx, at)
+		s, err := r.At(ctx, at)
 		if err != nil {
 			return fail(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/testing/mem"
@@ -45,7 +46,7 @@ func published(t *testing.T, kind string) []vector {
 	return out
 }
 
-// codecs are the payloads of the types that this package gives meaning to.
+// codecs are the payloads of the types, that of a prompt in the room above.
 var codecs = map[string]func() any{
 	dag.TypeArtifact: func() any { return new(thread.Artifact) },
 	dag.TypeStart:    func() any { return new(thread.Start) },
@@ -53,7 +54,7 @@ var codecs = map[string]func() any{
 	dag.TypeFlow:     func() any { return new(thread.Bundle) },
 	dag.TypeDetail:   func() any { return new(thread.Detail) },
 	dag.TypeEvidence: func() any { return new(thread.Evidence) },
-	dag.TypePrompt:   func() any { return new(thread.PromptNode) },
+	dag.TypePrompt:   func() any { return new(prompt.Node) },
 	dag.TypeCalls:    func() any { return new(thread.Calls) },
 	dag.TypeTree:     func() any { return new(thread.Files) },
 	dag.TypeSession:  func() any { return new(thread.Session) },

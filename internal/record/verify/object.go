@@ -15,6 +15,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -39,7 +40,7 @@ type payload struct {
 	bundle   *bundle
 	text     *string // of a content, if cached
 	detail   *detail
-	prompt   *thread.PromptNode
+	prompt   *prompt.Node
 	calls    *calls
 	files    *thread.Files
 	carried  *thread.Session
@@ -327,7 +328,7 @@ func (o *object) decode(n dag.Node) error {
 		o.instance = d.Instance
 		return nil
 	case dag.TypePrompt:
-		o.prompt = new(thread.PromptNode)
+		o.prompt = new(prompt.Node)
 		v = o.prompt
 	case dag.TypeCalls:
 		var c thread.Calls

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/record/dag"
-	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/record/prompt"
 )
 
 // errUnsound reports that a part of a prompt is damaged, which is reported for that part.
@@ -48,8 +48,8 @@ type promptBuilder struct {
 
 // build returns the text of a prompt. above is the length of the chain of prompts that build on it.
 func (p *promptBuilder) build(ctx context.Context, o *object, above int) (promptText, error) {
-	if above > thread.MaxLinks {
-		return promptText{}, fmt.Errorf("it builds on more than %d others: %w", thread.MaxLinks, dag.ErrMalformed)
+	if above > prompt.MaxLinks {
+		return promptText{}, fmt.Errorf("it builds on more than %d others: %w", prompt.MaxLinks, dag.ErrMalformed)
 	}
 	if known, ok := p.cache[o.hash]; ok {
 		return known, nil
@@ -78,8 +78,8 @@ func (p *promptBuilder) build(ctx context.Context, o *object, above int) (prompt
 	if err != nil {
 		return promptText{}, err
 	}
-	if made.links > thread.MaxLinks {
-		p.wrong(o.hash, "prompt: builds on %d others, at most %d may", made.links, thread.MaxLinks)
+	if made.links > prompt.MaxLinks {
+		p.wrong(o.hash, "prompt: builds on %d others, at most %d may", made.links, prompt.MaxLinks)
 	}
 	p.checked[o.hash] = true
 	if p.bytes += len(made.text); p.bytes > maxTexts {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
@@ -255,7 +256,7 @@ func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string)
 	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost, asks), Task: row.Task, By: a.Instance,
 		Agent: a.Agent, Took: text.Took(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
-		text, err := s.cfg.Reader.Prompt(ctx, a.Prompt)
+		text, err := prompt.Read(ctx, s.cfg.Reader, a.Prompt)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"context"
@@ -6,11 +6,12 @@ import (
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// promptCache caches what prompts are made of: nearly everything in a prompt was in the previous
+// cache has what prompts are made of: nearly everything in a prompt was in the previous
 // prompt of its thread. It is dropped as a whole when full.
-type promptCache struct {
+type cache struct {
 	renditions     map[dag.Hash]*rendition   // by step
 	renditionBytes int                       // bytes of renditions
 	chains         map[dag.Hash][]cachedStep // by head: the steps up to it, oldest first
@@ -27,44 +28,44 @@ const (
 
 // A cachedStep is a step, and its rendition if that is always the same.
 type cachedStep struct {
-	Step
+	thread.Step
 	rendition *rendition
 }
 
-// dropPromptCache drops the cache. It is called with r.mu held.
-func (r *Reader) dropPromptCache() { r.promptCache = promptCache{resets: r.resets + 1} }
+// drop drops the cache. It is called with a.mu held.
+func (a *Assembler) drop() { a.cache = cache{resets: a.resets + 1} }
 
 // cachedRendition returns the cached rendition of a step, or nil.
-func (r *Reader) cachedRendition(step dag.Hash) *rendition {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.renditions[step]
+func (a *Assembler) cachedRendition(step dag.Hash) *rendition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.renditions[step]
 }
 
-func (r *Reader) cacheRendition(step dag.Hash, said *rendition) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (a *Assembler) cacheRendition(step dag.Hash, said *rendition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	size := said.fullSize + said.metaSize
 	if said.brief != nil {
 		size += said.brief.fullSize + said.alone.fullSize
 	}
-	if r.renditionBytes+size > maxRenditionBytes {
-		r.dropPromptCache()
+	if a.renditionBytes+size > maxRenditionBytes {
+		a.drop()
 	}
-	if r.renditions == nil {
-		r.renditions = make(map[dag.Hash]*rendition)
+	if a.renditions == nil {
+		a.renditions = make(map[dag.Hash]*rendition)
 	}
-	r.renditions[step] = said
-	r.renditionBytes += size
+	a.renditions[step] = said
+	a.renditionBytes += size
 }
 
-// walkCached is like Walk, for a prompt. It caches what it yields, for prompts at head and at the
+// walkCached is like [thread.Reader.Walk], for a prompt. It caches what it yields, for prompts at head and at the
 // step after it.
-func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cachedStep, error] {
+func (a *Assembler) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cachedStep, error] {
 	return func(yield func(*cachedStep, error) bool) {
-		steps, times := r.takeChain(head)
+		steps, times := a.takeChain(head)
 		if steps == nil {
-			s, err := r.at(ctx, head)
+			s, err := a.nodes.At(ctx, head)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -72,7 +73,7 @@ func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cache
 			if s.State == nil {
 				return
 			}
-			steps, times = r.takeChain(s.parent())
+			steps, times = a.takeChain(s.Parent())
 			steps = append(steps, cachedStep{Step: s})
 		}
 		from := len(steps)
@@ -83,7 +84,7 @@ func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cache
 				slices.Reverse(older)
 				steps = append(older, steps...)
 			}
-			r.keepChain(head, steps, times)
+			a.keepChain(head, steps, times)
 		}()
 		for from > 0 {
 			from--
@@ -91,7 +92,7 @@ func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cache
 				return
 			}
 		}
-		for s, err := range r.Walk(ctx, steps[0].parent()) {
+		for s, err := range a.nodes.Walk(ctx, steps[0].Parent()) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -108,29 +109,29 @@ func (r *Reader) walkCached(ctx context.Context, head dag.Hash) iter.Seq2[*cache
 
 // takeChain removes the cached steps up to head and returns them, and how often the cache was
 // dropped.
-func (r *Reader) takeChain(head dag.Hash) ([]cachedStep, int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	steps := r.chains[head]
-	delete(r.chains, head)
-	r.promptCache.chainSteps -= len(steps)
-	return steps, r.resets
+func (a *Assembler) takeChain(head dag.Hash) ([]cachedStep, int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	steps := a.chains[head]
+	delete(a.chains, head)
+	a.chainSteps -= len(steps)
+	return steps, a.resets
 }
 
 // keepChain caches the steps up to head, unless the cache was dropped since they were taken.
-func (r *Reader) keepChain(head dag.Hash, steps []cachedStep, times int) {
+func (a *Assembler) keepChain(head dag.Hash, steps []cachedStep, times int) {
 	steps = steps[max(0, len(steps)-maxChainSteps):]
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if times != r.resets {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if times != a.resets {
 		return
 	}
-	if r.promptCache.chainSteps+len(steps) > maxCachedSteps {
-		r.dropPromptCache()
+	if a.chainSteps+len(steps) > maxCachedSteps {
+		a.drop()
 	}
-	if r.chains == nil {
-		r.chains = make(map[dag.Hash][]cachedStep)
+	if a.chains == nil {
+		a.chains = make(map[dag.Hash][]cachedStep)
 	}
-	r.promptCache.chainSteps += len(steps) - len(r.chains[head])
-	r.chains[head] = steps
+	a.chainSteps += len(steps) - len(a.chains[head])
+	a.chains[head] = steps
 }

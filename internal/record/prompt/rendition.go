@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A rendition is the forms in which a step can be included.
@@ -21,39 +22,39 @@ type rendition struct {
 
 // rendered returns the rendition of a step. It is cached if it is always the same, because every
 // prompt asks for it again.
-func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rendition, error) {
+func (a *Assembler) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rendition, error) {
 	question := ""
-	if len(s.State.Ancestors) > 0 && len(t.prompt.Questions) > 0 {
-		question = t.prompt.Questions[s.State.Ancestors[0]]
+	if len(s.State.Ancestors) > 0 && len(t.draft.Questions) > 0 {
+		question = t.draft.Questions[s.State.Ancestors[0]]
 	}
-	same := !t.prompt.Conversation && question == ""
+	same := !t.draft.Conversation && question == ""
 	if same && s.rendition == nil {
-		s.rendition = r.cachedRendition(s.Hash)
+		s.rendition = a.cachedRendition(s.Hash)
 	}
 	if same && s.rendition != nil {
 		return s.rendition, nil
 	}
-	recorded, err := r.Text(ctx, s.State.Content)
+	recorded, err := a.nodes.Text(ctx, s.State.Content)
 	if err != nil {
 		return nil, err
 	}
-	text, err := r.Said(ctx, s.State)
+	text, err := a.nodes.Said(ctx, s.State)
 	if err != nil {
 		return nil, err
 	}
-	asRecorded := text != recorded && t.prompt.AsRecorded
+	asRecorded := text != recorded && t.draft.AsRecorded
 	if asRecorded {
 		text, same = recorded, false
 	}
 	meta := ""
-	if !t.prompt.Conversation { // the question of a conversation is always the same
+	if !t.draft.Conversation { // the question of a conversation is always the same
 		meta = missingMeta(s.Step, text)
 	}
-	beside, err := r.references(ctx, t.exports, s.Step)
+	beside, err := refer(ctx, a.nodes, t.exports, s.Step)
 	if err != nil {
 		return nil, err
 	}
-	why, err := r.failures(ctx, s.Step)
+	why, err := failures(ctx, a.nodes, s.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -65,24 +66,24 @@ func (r *Reader) rendered(ctx context.Context, t *excerpt, s *cachedStep) (*rend
 		return changed(recorded, text, s.State.Content)
 	}
 	said := render(s.Step, meta, question, beside, piecesOf(text)...)
-	brief, alone, err := r.briefly(ctx, s.State)
+	brief, err := a.nodes.Brief(ctx, s.State)
 	if err != nil {
 		return nil, err
 	}
-	if brief != "" && !asRecorded {
-		said.brief = render(s.Step, meta, question, beside, piecesOf(brief)...)
-		beside.exports.Chains = append(slices.Clip(beside.exports.Chains), Chain{s.parent(), s.State.Fork})
-		said.alone = render(s.Step, meta, question, beside, piecesOf(alone)...)
-		said.alone.form = FormBrief
+	if brief != nil && !asRecorded {
+		said.brief = render(s.Step, meta, question, beside, piecesOf(brief.Text(""))...)
+		beside.exports.Chains = append(slices.Clip(beside.exports.Chains), Chain{s.Parent(), s.State.Fork})
+		said.alone = render(s.Step, meta, question, beside, piecesOf(withoutMain(brief))...)
+		said.alone.form = thread.FormBrief
 	}
 	if same && beside.text == "" { // references depend on what else the prompt includes
 		s.rendition = said
-		r.cacheRendition(s.Hash, said)
+		a.cacheRendition(s.Hash, said)
 	}
 	return said, nil
 }
 
-func render(s Step, meta, question string, beside references, text ...piece) *rendition {
+func render(s thread.Step, meta, question string, beside references, text ...piece) *rendition {
 	name, before := s.Hash.Short(), ""
 	full := fence(s, "", text...)
 	if len(text) == 1 && strings.TrimSpace(text[0].text) == "" {
@@ -94,7 +95,7 @@ func render(s Step, meta, question string, beside references, text ...piece) *re
 	if meta != "" {
 		before += "meta of " + name + ": " + meta + "\n"
 	}
-	said := &rendition{form: FormFull, full: joined(withText(full, before+beside.text)), references: beside}
+	said := &rendition{form: thread.FormFull, full: joined(withText(full, before+beside.text)), references: beside}
 	said.meta = joined(withText(fence(s, "meta only", whole(string(s.State.Meta), dag.Hash{})), beside.text))
 	said.fullSize, said.metaSize = length(said.full), length(said.meta)
 	return said
@@ -139,9 +140,9 @@ const fenceHead = "--- step "
 func FitsWhole(bytes, quota int) bool { return bytes <= quota*bytesPerToken*3/4 }
 
 // FrameBytes returns about how many bytes a prompt has around the text of a step.
-func FrameBytes(s Step) int {
+func FrameBytes(s thread.Step) int {
 	n := 80 // its fence
-	if s.State.Role != RoleInput {
+	if s.State.Role != thread.RoleInput {
 		n += 28 + len(s.State.Meta)
 	}
 	return n
@@ -149,7 +150,7 @@ func FrameBytes(s Step) int {
 
 // fence wraps the content of a step. The fence carries the step's own hash, which its text cannot
 // contain, so the text cannot close the fence.
-func fence(s Step, form string, text ...piece) []piece {
+func fence(s thread.Step, form string, text ...piece) []piece {
 	name := s.Hash.Short()
 	label := s.State.Role
 	if form != "" {

@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"context"
@@ -9,10 +9,11 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A PromptNode lists the parts of a prompt. Together they are Size bytes long and hash to SHA256.
-type PromptNode struct {
+// A Node lists the parts of a prompt. Together they are Size bytes long and hash to SHA256.
+type Node struct {
 	SHA256 dag.Hash `json:"sha256"` // of the text; not a ref
 	Size   int64    `json:"size"`   // bytes
 	Parts  []Part   `json:"parts"`
@@ -52,8 +53,8 @@ func (p Part) MarshalJSON() ([]byte, error) {
 	}{p.Content, p.From, p.To})
 }
 
-// A KeptPrompt is a recorded prompt that the next one builds on.
-type KeptPrompt struct {
+// A Kept prompt is a recorded one that the next one builds on.
+type Kept struct {
 	Hash  dag.Hash
 	Text  string
 	Links int // length of the series of prompts that it builds on
@@ -72,15 +73,15 @@ const (
 // Keep returns the node of a prompt, and the prompt for the next one to build on. Parts that are
 // already in before are references to it, so the size of the node is proportional to what the
 // prompt adds. before may be nil. The error matches dag.ErrTooLarge if the prompt is too long.
-func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) {
+func (a *Assembled) Keep(before *Kept) (store.Object, *Kept, error) {
 	if len(a.Text) > dag.MaxBytes {
 		return store.Object{}, nil, fmt.Errorf("prompt of %d bytes: %w", len(a.Text), dag.ErrTooLarge)
 	}
 	if before != nil && before.Links >= MaxLinks {
 		before = nil
 	}
-	node := PromptNode{SHA256: dag.SumText(a.Text), Size: int64(len(a.Text)), Parts: []Part{}}
-	kept := &KeptPrompt{Text: a.Text, built: true}
+	node := Node{SHA256: dag.SumText(a.Text), Size: int64(len(a.Text)), Parts: []Part{}}
+	kept := &Kept{Text: a.Text, built: true}
 	spans, heads := a.spans(before)
 	kept.heads = heads
 	for _, s := range spans {
@@ -93,7 +94,7 @@ func (a *Assembled) Keep(before *KeptPrompt) (store.Object, *KeptPrompt, error) 
 		}
 		node.Parts = append(node.Parts, part)
 	}
-	obj, err := NewNode(dag.TypePrompt, node)
+	obj, err := thread.NewNode(dag.TypePrompt, node)
 	if err != nil {
 		return store.Object{}, nil, err
 	}
@@ -113,7 +114,7 @@ type span struct {
 // are also adjacent there form one span, as do adjacent texts. The previous prompt is searched by
 // its heads only, since searching a long prompt would be the slowest step. spans also returns the
 // heads of this prompt.
-func (a *Assembled) spans(before *KeptPrompt) (spans []span, heads []int) {
+func (a *Assembled) spans(before *Kept) (spans []span, heads []int) {
 	var found []span
 	at := 0
 	for _, p := range a.pieces {
@@ -152,7 +153,7 @@ func (a *Assembled) spans(before *KeptPrompt) (spans []span, heads []int) {
 }
 
 // head returns the offset of the first occurrence of a head.
-func (k *KeptPrompt) head(text string) (int, bool) {
+func (k *Kept) head(text string) (int, bool) {
 	for _, at := range k.heads {
 		if strings.HasPrefix(k.Text[at:], text) {
 			return at, true
@@ -181,7 +182,7 @@ func findHeads(text string) (heads []int) {
 
 // Text assembles a prompt. of returns the whole text of a content or of a prompt. The error
 // matches dag.ErrMalformed if the parts do not yield the recorded text; errParts if they yield another, which is returned.
-func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
+func (p *Node) Text(of func(dag.Hash) (string, error)) (string, error) {
 	if p.Size < 0 || p.Size > dag.MaxBytes {
 		return "", fmt.Errorf("a prompt of %d bytes: %w", p.Size, dag.ErrMalformed)
 	}
@@ -213,19 +214,19 @@ func (p *PromptNode) Text(of func(dag.Hash) (string, error)) (string, error) {
 
 var errParts = errors.New("the parts do not hash to")
 
-// Prompt returns the exact text of the prompt that the detail of a step names: a prompt node, or a
+// Read returns the exact text of the prompt that the detail of a step names: a prompt node, or a
 // content in older records. The error may match store.ErrNotFound or store.ErrCorrupt.
-func (r *Reader) Prompt(ctx context.Context, h dag.Hash) (string, error) {
-	p, err := r.KeptPrompt(ctx, h)
+func Read(ctx context.Context, nodes *thread.Reader, h dag.Hash) (string, error) {
+	p, err := ReadKept(ctx, nodes, h)
 	if err != nil {
 		return "", err
 	}
 	return p.Text, nil
 }
 
-// KeptPrompt is like Prompt, for a prompt that the next one builds on.
-func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error) {
-	kept, err := r.keptPrompt(ctx, h, 0)
+// ReadKept is like Read, for a prompt that the next one builds on.
+func ReadKept(ctx context.Context, nodes *thread.Reader, h dag.Hash) (*Kept, error) {
+	kept, err := readKept(ctx, nodes, h, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read prompt %s: %w", h.Short(), err)
 	}
@@ -233,36 +234,36 @@ func (r *Reader) KeptPrompt(ctx context.Context, h dag.Hash) (*KeptPrompt, error
 	return kept, nil
 }
 
-// keptPrompt reads a prompt; above is the length of the series of prompts that build on it.
-func (r *Reader) keptPrompt(ctx context.Context, h dag.Hash, above int) (*KeptPrompt, error) {
-	obj, err := r.objects.Get(ctx, h)
+// readKept reads a prompt; above is the length of the series of prompts that build on it.
+func readKept(ctx context.Context, nodes *thread.Reader, h dag.Hash, above int) (*Kept, error) {
+	obj, err := nodes.Objects().Get(ctx, h)
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", h.Short(), err)
 	}
-	n, err := nodeOf(obj)
+	n, err := thread.NodeOf(obj)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case n.Type == dag.TypeContent:
-		text, err := r.Text(ctx, h)
-		return &KeptPrompt{Hash: h, Text: text, redacted: obj.Redacted}, err
+		text, err := nodes.Text(ctx, h)
+		return &Kept{Hash: h, Text: text, redacted: obj.Redacted}, err
 	case n.Type != dag.TypePrompt:
 		return nil, fmt.Errorf("it is of type %s: %w", n.Type, store.ErrNotFound)
 	case above > MaxLinks:
 		return nil, fmt.Errorf("it builds on more than %d others: %w", MaxLinks, store.ErrCorrupt)
 	}
-	var p PromptNode
+	var p Node
 	if err := n.Unmarshal(&p); err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
-	kept := &KeptPrompt{Hash: h, built: true, redacted: obj.Redacted}
+	kept := &Kept{Hash: h, built: true, redacted: obj.Redacted}
 	seen := map[dag.Hash]string{}
 	kept.Text, err = p.Text(func(of dag.Hash) (string, error) {
 		if text, ok := seen[of]; ok {
 			return text, nil
 		}
-		below, err := r.keptPrompt(ctx, of, above+1)
+		below, err := readKept(ctx, nodes, of, above+1)
 		if err != nil {
 			return "", err
 		}

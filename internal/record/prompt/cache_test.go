@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"encoding/json"
@@ -9,19 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // TestRememberedPrompts checks that a prompt does not depend on what a reader has cached of earlier prompts: of
 // another kind, of a step further back, of a fork, or at the same step.
 func TestRememberedPrompts(t *testing.T) {
 	c := newChain(t)
-	compare := func(head dag.Hash, p Prompt) {
+	compare := func(head dag.Hash, p Draft) {
 		t.Helper()
-		got, err := c.r.Assemble(t.Context(), head, p)
+		got, err := c.a.Assemble(t.Context(), head, p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := NewReader(c.r.Objects()).Assemble(t.Context(), head, p)
+		want, err := NewAssembler(thread.NewReader(c.store)).Assemble(t.Context(), head, p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,14 +35,14 @@ func TestRememberedPrompts(t *testing.T) {
 		text := fmt.Sprintf("said %d %s", n, strings.Repeat("and ", n%50))
 		switch {
 		case n == most/2:
-			c.add(Draft{Role: RoleCompact, Text: "in short", Compact: true})
+			c.add(thread.Draft{Role: thread.RoleCompact, Text: "in short", Compact: true})
 		case n%7 == 0:
-			c.add(Draft{Role: RoleInput, Text: text, Meta: json.RawMessage(`{"gate":null,"source":"resume"}`)})
+			c.add(thread.Draft{Role: thread.RoleInput, Text: text, Meta: json.RawMessage(`{"gate":null,"source":"resume"}`)})
 			continue // two steps between two prompts
 		default:
-			c.add(Draft{Role: "worker", Text: text, Meta: json.RawMessage(`{"$status":"done","n":` + itoa(n) + `}`)})
+			c.add(thread.Draft{Role: "worker", Text: text, Meta: json.RawMessage(`{"$status":"done","n":` + itoa(n) + `}`)})
 		}
-		p := Prompt{Task: "the task", Route: "go on", Quota: 400, Steps: n}
+		p := Draft{Task: "the task", Route: "go on", Quota: 400, Steps: n}
 		parent := c.steps[max(0, len(c.steps)-2)].Hash
 		switch n % 11 {
 		case 1:
@@ -56,14 +57,14 @@ func TestRememberedPrompts(t *testing.T) {
 			p.Since = c.steps[len(c.steps)/2].Hash
 		}
 		if n > 100 && n < most-60 && n%61 != 0 { // a reader with an empty cache is slow
-			if _, err := c.r.Assemble(t.Context(), c.row.Head, p); err != nil {
+			if _, err := c.a.Assemble(t.Context(), c.row.Head, p); err != nil {
 				t.Fatal(err)
 			}
 			continue
 		}
 		compare(c.row.Head, p)
-		compare(c.row.Head, Prompt{Quota: 400, Steps: n})
-		compare(parent, Prompt{Quota: 400, Steps: n, Pin: []string{"worker"}})
+		compare(c.row.Head, Draft{Quota: 400, Steps: n})
+		compare(parent, Draft{Quota: 400, Steps: n, Pin: []string{"worker"}})
 	}
 }
 

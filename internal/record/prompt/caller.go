@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // Limits on what a called thread is told about its caller, in bytes. The rest can be read in the
@@ -21,21 +22,21 @@ const (
 // where it is, how to read it, and a digest. The digest contains the caller's task, the meta and
 // the artifacts of its last steps, and the text of the newest one. Callers further up are only
 // named. said returns the text of a step. Caller also returns what the digest says can be read.
-func (r *Reader) Caller(ctx context.Context, head dag.Hash, said func(context.Context, *State) (string, error)) (
-	string, Exports, error) {
+func Caller(ctx context.Context, nodes *thread.Reader, head dag.Hash,
+	said func(context.Context, *thread.State) (string, error)) (string, Exports, error) {
 	var lend Exports
 	fail := func(err error) (string, Exports, error) {
 		return "", Exports{}, fmt.Errorf("read caller %s: %w", head.Short(), err)
 	}
-	at, err := r.StartOf(ctx, head)
+	at, err := nodes.StartOf(ctx, head)
 	if err != nil {
 		return fail(err)
 	}
-	start, err := r.Start(ctx, at)
+	start, err := nodes.Start(ctx, at)
 	if err != nil {
 		return fail(err)
 	}
-	task, err := r.Text(ctx, start.Prompt)
+	task, err := nodes.Text(ctx, start.Prompt)
 	if err != nil {
 		return fail(err)
 	}
@@ -44,7 +45,7 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash, said func(context.Co
 	fmt.Fprintf(&b, "%s lists its steps and those of its own callers, the newest %d of each, with what they left; "+
 		"%s prints one.\n\n", walkCommand(head), MaxExported, getCommand)
 	b.WriteString(block("caller's task", start.Prompt, cut(task, callerPrompt)))
-	steps, err := r.Page(ctx, head, 0, Window)
+	steps, err := nodes.Page(ctx, head, 0, thread.Window)
 	if err != nil {
 		return fail(err)
 	}
@@ -62,7 +63,7 @@ func (r *Reader) Caller(ctx context.Context, head dag.Hash, said func(context.Co
 		for _, p := range fence(s, form, whole(text, dag.Hash{})) {
 			b.WriteString(p.text)
 		}
-		beside, err := r.references(ctx, lend, s)
+		beside, err := refer(ctx, nodes, lend, s)
 		if err != nil {
 			return fail(err)
 		}

@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // MaxExported limits the steps left out of a prompt that the agent can still read: the newest ones.
@@ -75,20 +76,20 @@ func FileName(artifact dag.Hash, name string) string {
 	return safe
 }
 
-// references returns the artifacts of a step, and the steps that it called or joined. given is what
-// the prompt already refers to.
-func (r *Reader) references(ctx context.Context, given Exports, s Step) (references, error) {
+// refer returns the artifacts of a step, and the steps that it called or joined. given is what the
+// prompt already refers to.
+func refer(ctx context.Context, nodes *thread.Reader, given Exports, s thread.Step) (references, error) {
 	a := references{exports: Exports{bytes: given.bytes}}
 	var b strings.Builder
 	name := s.Hash.Short()
 	files := len(given.Files)
-	left := func(who string, of Step) error {
-		content, err := r.Content(ctx, of.State.Content)
+	left := func(who string, of thread.Step) error {
+		content, err := nodes.Content(ctx, of.State.Content)
 		if err != nil {
 			return err
 		}
 		for _, h := range content.Artifacts {
-			art, err := r.Artifact(ctx, h)
+			art, err := nodes.Artifact(ctx, h)
 			if err != nil {
 				return err
 			}
@@ -115,7 +116,7 @@ func (r *Reader) references(ctx context.Context, given Exports, s Step) (referen
 			continue // its steps are themselves in the prompt, or it has none
 		}
 		a.exports.Chains = append(a.exports.Chains, Chain{p.Head, s.State.Fork})
-		for own, err := range r.Walk(ctx, p.Head) {
+		for own, err := range nodes.Walk(ctx, p.Head) {
 			if err != nil {
 				return a, err
 			}
@@ -143,7 +144,7 @@ const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
 const summarises = " stands for the steps before it; "
 
 // summarised returns how many steps a summary stands for.
-func summarised(s *State) int {
+func summarised(s *thread.State) int {
 	var meta struct{ Steps int }
 	_ = json.Unmarshal(s.Meta, &meta) // zero if it does not say
 	return meta.Steps
@@ -202,11 +203,11 @@ func quoted(name string) string {
 }
 
 // missingMeta returns the fields of meta that text does not contain as JSON, "" for none.
-func missingMeta(s Step, text string) string {
-	if s.State.Role == RoleInput {
+func missingMeta(s thread.Step, text string) string {
+	if s.State.Role == thread.RoleInput {
 		return ""
 	}
-	if s.State.Role != RoleJoin && !strings.HasPrefix(text, "{") {
+	if s.State.Role != thread.RoleJoin && !strings.HasPrefix(text, "{") {
 		if string(s.State.Meta) == "{}" {
 			return ""
 		}
@@ -221,7 +222,7 @@ func missingMeta(s Step, text string) string {
 			json.Unmarshal(canon, &said) // if it is not an object, it contains no field
 		}
 	}
-	if s.State.Role == RoleJoin {
+	if s.State.Role == thread.RoleJoin {
 		delete(fields, "paths") // the text has them
 	}
 	for name, value := range said {
@@ -249,7 +250,7 @@ type Instructions struct {
 // must be stored with the prompt.
 func (a *Assembled) instruct(all []Instructions) error {
 	for i, one := range all {
-		content, err := NewContent(one.Text, nil)
+		content, err := thread.NewContent(one.Text, nil)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"context"
@@ -8,14 +8,15 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // bytesPerToken is the estimate used by quotas: close for English and code, generous for other
 // scripts.
 const bytesPerToken = 4
 
-// A Prompt is what an agent is told, apart from the conversation.
-type Prompt struct {
+// A Draft is what an agent is told, apart from the conversation.
+type Draft struct {
 	Contract     string         // what to return, and how
 	Role         string         // who the agent is
 	Task         string         // the prompt of the thread
@@ -62,11 +63,12 @@ type Repeats struct {
 // An Assembled prompt is a text, and what it was assembled from.
 type Assembled struct {
 	Text     string
-	Uses     []ContextUse   // the form in which each earlier step is included, oldest first
-	Exports  Exports        // what Text says can be read
-	Contents []store.Object // contents that the prompt is made of and that belong to no step
-	Talk     int            // where in Text the conversation begins; all before it is in every prompt of a new session
-	pieces   []piece        // in order, together Text
+	Uses     []thread.ContextUse // the form in which each earlier step is included, oldest first
+	Exports  Exports             // what Text says can be read
+	Contents []store.Object      // contents that the prompt is made of and that belong to no step
+	// Talk is where in Text the conversation begins. All before it is in every prompt of a new session.
+	Talk   int
+	pieces []piece // in order, together Text
 }
 
 // A piece of a prompt: a text, or a part of a content's text.
@@ -83,82 +85,82 @@ type piece struct {
 // line that says so. Everything but the conversation is always included in full, and so are
 // pinned roles. Agent text is fenced with its step's hash, which no step can contain, and
 // labelled.
-func (r *Reader) Assemble(ctx context.Context, head dag.Hash, p Prompt) (*Assembled, error) {
-	t, err := r.conversation(ctx, head, p)
+func (a *Assembler) Assemble(ctx context.Context, head dag.Hash, d Draft) (*Assembled, error) {
+	t, err := a.conversation(ctx, head, d)
 	if err != nil {
 		return nil, fmt.Errorf("assemble prompt: %w", err)
 	}
 	talk := t.pieces()
-	a := &Assembled{Uses: t.uses, Exports: t.exports}
+	out := &Assembled{Uses: t.uses, Exports: t.exports}
 	begin := func(title string) {
-		if len(a.pieces) > 0 {
-			a.add("\n")
+		if len(out.pieces) > 0 {
+			out.add("\n")
 		}
 		if title != "" {
-			a.pieces = append(a.pieces, piece{text: "# " + title + "\n\n", head: true})
+			out.pieces = append(out.pieces, piece{text: "# " + title + "\n\n", head: true})
 		}
 	}
 	section := func(title, text string) {
 		if text = strings.TrimRight(text, "\n"); text != "" {
 			begin(title)
-			a.add(text + "\n")
+			out.add(text + "\n")
 		}
 	}
-	if p.Since.IsZero() || p.OtherRole {
-		section("How to answer", p.Contract)
-		section("Your role", p.Role)
+	if d.Since.IsZero() || d.OtherRole {
+		section("How to answer", d.Contract)
+		section("Your role", d.Role)
 	}
-	if p.Since.IsZero() && len(p.Instructions) > 0 {
+	if d.Since.IsZero() && len(d.Instructions) > 0 {
 		begin("Project instructions (AGENTS.md)")
-		if err := a.instruct(p.Instructions); err != nil {
+		if err := out.instruct(d.Instructions); err != nil {
 			return nil, fmt.Errorf("assemble prompt: %w", err)
 		}
 	}
-	task := strings.TrimRight(p.Task, "\n")
-	if task != "" && p.Since.IsZero() && !p.Told {
+	task := strings.TrimRight(d.Task, "\n")
+	if task != "" && d.Since.IsZero() && !d.Told {
 		begin("The task")
-		a.pieces = append(a.pieces, piece{text: task, content: p.TaskNode})
-		a.add("\n")
+		out.pieces = append(out.pieces, piece{text: task, content: d.TaskNode})
+		out.add("\n")
 	}
-	if p.Since.IsZero() || p.OtherRole {
-		section("Inputs", p.Inputs)
-		section("Files", p.Desk)
+	if d.Since.IsZero() || d.OtherRole {
+		section("Inputs", d.Inputs)
+		section("Files", d.Desk)
 	}
-	if p.Since.IsZero() {
-		section("Parent context", p.Parent)
+	if d.Since.IsZero() {
+		section("Parent context", d.Parent)
 	}
-	a.Talk = length(a.pieces)
+	out.Talk = length(out.pieces)
 	if len(talk) > 0 {
 		begin("What happened so far")
-		a.pieces = append(slices.Grow(a.pieces, len(talk)+maxAfter), talk...)
+		out.pieces = append(slices.Grow(out.pieces, len(talk)+maxAfter), talk...)
 	}
-	if notes := strings.TrimRight(strings.Join(p.Notes, "\n\n"), "\n"); notes != "" {
+	if notes := strings.TrimRight(strings.Join(d.Notes, "\n\n"), "\n"); notes != "" {
 		begin("Notes")
 		for part := range strings.SplitAfterSeq(notes, "\n\n") { // so that an added note is a separate part
-			a.add(part)
+			out.add(part)
 		}
-		a.add("\n")
+		out.add("\n")
 	}
 	title := "Now"
-	if p.Conversation && len(a.pieces) == 0 {
+	if d.Conversation && len(out.pieces) == 0 {
 		title = ""
 	}
-	if route := strings.TrimRight(p.Route, "\n"); route != "" {
+	if route := strings.TrimRight(d.Route, "\n"); route != "" {
 		begin(title)
-		if before, after, ok := strings.Cut(route, task); ok && p.Told {
-			a.add(before)
-			a.pieces = append(a.pieces, piece{text: task, content: p.TaskNode})
+		if before, after, ok := strings.Cut(route, task); ok && d.Told {
+			out.add(before)
+			out.pieces = append(out.pieces, piece{text: task, content: d.TaskNode})
 			route = after
 		}
-		a.add(route + "\n")
+		out.add(route + "\n")
 	}
 	var b strings.Builder
-	b.Grow(length(a.pieces))
-	for _, p := range a.pieces {
+	b.Grow(length(out.pieces))
+	for _, p := range out.pieces {
 		b.WriteString(p.text)
 	}
-	a.Text = b.String()
-	return a, nil
+	out.Text = b.String()
+	return out, nil
 }
 
 // maxAfter is roughly how many pieces follow the conversation.
@@ -169,9 +171,9 @@ func (a *Assembled) add(text string) { a.pieces = append(a.pieces, piece{text: t
 // An excerpt collects what a prompt includes of a conversation, from the newest step to the
 // oldest.
 type excerpt struct {
-	prompt  Prompt
+	draft   Draft
 	steps   [][]piece
-	uses    []ContextUse
+	uses    []thread.ContextUse
 	exports Exports
 	broken  bool // a step after the last use was skipped
 
@@ -185,33 +187,33 @@ type excerpt struct {
 }
 
 // use records the form in which a step is included.
-func (t *excerpt) use(s Step, form string) {
+func (t *excerpt) use(s thread.Step, form string) {
 	if n := len(t.uses); n > 0 && !t.broken && t.uses[n-1].Form == form {
 		t.uses[n-1].From = s.Hash
 		return
 	}
-	t.uses = append(t.uses, ContextUse{s.Hash, s.Hash, form})
+	t.uses = append(t.uses, thread.ContextUse{From: s.Hash, To: s.Hash, Form: form})
 	t.broken = false
 }
 
 // conversation renders the earlier steps, oldest first. Of the steps left out only the newest is
 // listed in the uses: all before it, except for pinned roles, are left out too, and a step's
 // detail must not grow with its thread.
-func (r *Reader) conversation(ctx context.Context, head dag.Hash, p Prompt) (*excerpt, error) {
-	t := &excerpt{prompt: p, total: p.Steps, repeated: p.Conversation || p.Answered}
-	for s, err := range r.walkCached(ctx, head) {
+func (a *Assembler) conversation(ctx context.Context, head dag.Hash, d Draft) (*excerpt, error) {
+	t := &excerpt{draft: d, total: d.Steps, repeated: d.Conversation || d.Answered}
+	for s, err := range a.walkCached(ctx, head) {
 		if err != nil {
 			return nil, err
 		}
-		if s.Hash == p.Since {
-			t.use(s.Step, FormSession)
+		if s.Hash == d.Since {
+			t.use(s.Step, thread.FormSession)
 			t.total = t.seen
 			break
 		}
 		if t.skips(s.Step) {
 			continue
 		}
-		more, err := r.include(ctx, t, s)
+		more, err := a.include(ctx, t, s)
 		if err != nil {
 			return nil, err
 		}
@@ -246,22 +248,22 @@ func (t *excerpt) pieces() []piece {
 
 // skips reports whether a step is left out entirely: its role is one of OmitRoles, or Route
 // repeats it, because it is InRoute or one of the newest inputs, or it is not answered.
-func (t *excerpt) skips(s Step) bool {
-	if slices.Contains(t.prompt.OmitRoles, s.State.Role) {
+func (t *excerpt) skips(s thread.Step) bool {
+	if slices.Contains(t.draft.OmitRoles, s.State.Role) {
 		t.broken = true
 		t.total--
 		return true
 	}
-	if s.Hash == t.prompt.InRoute {
+	if s.Hash == t.draft.InRoute {
 		t.total--
-		t.use(s, FormFull)
+		t.use(s, thread.FormFull)
 		return true
 	}
-	t.repeated = t.repeated && s.State.Role == RoleInput
+	t.repeated = t.repeated && s.State.Role == thread.RoleInput
 	if t.repeated {
 		t.total--
-		if t.broken = t.prompt.Answered; !t.broken {
-			t.use(s, FormFull)
+		if t.broken = t.draft.Answered; !t.broken {
+			t.use(s, thread.FormFull)
 		}
 	}
 	return t.repeated
@@ -269,38 +271,38 @@ func (t *excerpt) skips(s Step) bool {
 
 // include adds a step to t in the largest form that still fits, and reports whether an earlier step
 // may fit too.
-func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more bool, err error) {
+func (a *Assembler) include(ctx context.Context, t *excerpt, s *cachedStep) (more bool, err error) {
 	t.seen++
-	pinned := slices.Contains(t.prompt.Pin, s.State.Role)
+	pinned := slices.Contains(t.draft.Pin, s.State.Role)
 	summary := !s.State.Compact.IsZero()
 	switch {
 	case (t.summed || !t.omitted.IsZero()) && !pinned:
 		t.broken = true
-		return len(t.prompt.Pin) > 0, nil
-	case summary && t.prompt.Full:
+		return len(t.draft.Pin) > 0, nil
+	case summary && t.draft.Full:
 		t.broken = true
 		t.total-- // the steps it summarises are counted themselves
 		return true, nil
 	case summary:
-		text, err := r.Text(ctx, s.State.Compact)
+		text, err := a.nodes.Text(ctx, s.State.Compact)
 		if err != nil {
 			return false, err
 		}
 		said := fence(s.Step, "summary of everything before", whole(text, s.State.Compact))
-		if before := s.parent(); !before.IsZero() {
+		if before := s.Parent(); !before.IsZero() {
 			said = withText(said, s.Hash.Short()+summarises+readCommands(before, summarised(s.State)))
 		}
 		t.steps = append(t.steps, said)
-		t.use(s.Step, FormSummary)
+		t.use(s.Step, thread.FormSummary)
 		t.summed = true
 		return true, nil
 	}
-	said, err := r.rendered(ctx, t, s)
+	said, err := a.rendered(ctx, t, s)
 	if err != nil {
 		return false, err
 	}
 	if said.brief != nil {
-		repeats, err := r.repeats(ctx, t, s.Step, said.brief)
+		repeats, err := a.repeats(ctx, t, s.Step, said.brief)
 		if err != nil {
 			return false, err
 		}
@@ -318,17 +320,17 @@ func (r *Reader) include(ctx context.Context, t *excerpt, s *cachedStep) (more b
 // fits reports whether a step is included in full: if it fits in three quarters of the quota, or is
 // pinned.
 func (t *excerpt) fits(said *rendition, pinned bool) bool {
-	return pinned || FitsWhole(t.spent+said.fullSize, t.prompt.Quota)
+	return pinned || FitsWhole(t.spent+said.fullSize, t.draft.Quota)
 }
 
 // fit includes a step in full (a join perhaps in brief) if it fits, otherwise by its meta if that fits
 // in the quota, otherwise not at all.
-func (t *excerpt) fit(s Step, said *rendition, pinned bool) {
+func (t *excerpt) fit(s thread.Step, said *rendition, pinned bool) {
 	form, part, size := said.form, said.full, said.fullSize
 	if !t.fits(said, pinned) {
-		form, part, size = FormMeta, said.meta, said.metaSize
-		if t.spent+size > t.prompt.Quota*bytesPerToken {
-			t.use(s, FormOmitted)
+		form, part, size = thread.FormMeta, said.meta, said.metaSize
+		if t.spent+size > t.draft.Quota*bytesPerToken {
+			t.use(s, thread.FormOmitted)
 			t.omitted = s.Hash
 			return
 		}

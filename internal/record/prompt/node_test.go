@@ -1,4 +1,4 @@
-package thread
+package prompt
 
 import (
 	"encoding/json"
@@ -9,13 +9,14 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // prompt assembles the prompt for the next step and stores it, building on the one before.
-func (c *chain) prompt(p Prompt, before *KeptPrompt) (store.Object, *KeptPrompt) {
+func (c *chain) prompt(p Draft, before *Kept) (store.Object, *Kept) {
 	c.t.Helper()
 	p.Steps = c.row.Steps
-	a, err := c.r.Assemble(c.t.Context(), c.row.Head, p)
+	a, err := c.a.Assemble(c.t.Context(), c.row.Head, p)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -39,21 +40,21 @@ func TestPromptsBuildOnOneAnother(t *testing.T) {
 		{4000, 200, 1800},  // the newest steps in full, earlier ones by their meta; the rest is left out
 	} {
 		c := newChain(t)
-		var before *KeptPrompt
+		var before *Kept
 		total, told := 0, 0
 		for i := range tt.steps {
-			p := Prompt{
+			p := Draft{
 				Contract: strings.Repeat("contract ", 40), Task: "the task", TaskNode: c.start(),
 				Route: fmt.Sprintf("go on with %d", i), Quota: tt.quota,
 			}
 			obj, kept := c.prompt(p, before)
 			total, told = total+len(obj.Data), told+len(kept.Text)
-			text, err := NewReader(c.store).Prompt(t.Context(), obj.Hash)
+			text, err := Read(t.Context(), thread.NewReader(c.store), obj.Hash)
 			if err != nil || text != kept.Text {
 				t.Fatalf("prompt %d: %v; it came back with %d bytes of %d", i, err, len(text), len(kept.Text))
 			}
 			before = kept
-			c.add(Draft{
+			c.add(thread.Draft{
 				Role: "worker", Text: strings.Repeat(fmt.Sprintf("%d said a word\n", i), 130),
 				Meta: json.RawMessage(`{"$status":"done"}`),
 			})
@@ -68,24 +69,14 @@ func TestPromptsBuildOnOneAnother(t *testing.T) {
 	}
 }
 
-// start returns the content of the thread's prompt.
-func (c *chain) start() dag.Hash {
-	c.t.Helper()
-	s, err := c.r.Start(c.t.Context(), c.row.Start)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return s.Prompt
-}
-
 // A prompt can build on one of another role or thread, but shares only what is the same.
 func TestAPromptBuildsOnAnyOther(t *testing.T) {
 	c := newChain(t).grow(3)
-	_, first := c.prompt(Prompt{Role: "You are first.", Task: "the task", Quota: 1000}, nil)
-	for _, before := range []*KeptPrompt{nil, first, {Hash: dag.Sum([]byte("empty"))},
+	_, first := c.prompt(Draft{Role: "You are first.", Task: "the task", Quota: 1000}, nil)
+	for _, before := range []*Kept{nil, first, {Hash: dag.Sum([]byte("empty"))},
 		{Hash: first.Hash, Text: first.Text, Links: MaxLinks}} {
-		obj, _ := c.prompt(Prompt{Role: "You are second.", Task: "the task", Quota: 1000}, before)
-		text, err := c.r.Prompt(t.Context(), obj.Hash)
+		obj, _ := c.prompt(Draft{Role: "You are second.", Task: "the task", Quota: 1000}, before)
+		text, err := Read(t.Context(), c.nodes, obj.Hash)
 		if err != nil || !strings.Contains(text, "You are second.") || !strings.Contains(text, "text 3") {
 			t.Errorf("on %v: %v\n%s", before, err, text)
 		}
@@ -94,9 +85,9 @@ func TestAPromptBuildsOnAnyOther(t *testing.T) {
 
 func TestPromptsThatAreWrong(t *testing.T) {
 	c := newChain(t)
-	put := func(payload PromptNode) dag.Hash {
+	put := func(payload Node) dag.Hash {
 		t.Helper()
-		obj, err := NewNode(dag.TypePrompt, payload)
+		obj, err := thread.NewNode(dag.TypePrompt, payload)
 		if err == nil {
 			err = c.store.Commit(t.Context(), store.Batch{Objects: []store.Object{obj}})
 		}
@@ -107,22 +98,22 @@ func TestPromptsThatAreWrong(t *testing.T) {
 	}
 	sum := dag.Sum([]byte("the task"))
 	whole := []Part{{Content: c.start(), To: 8}}
-	deep := put(PromptNode{SHA256: sum, Size: 8, Parts: whole})
+	deep := put(Node{SHA256: sum, Size: 8, Parts: whole})
 	for range MaxLinks + 1 {
-		deep = put(PromptNode{SHA256: sum, Size: 8, Parts: []Part{{Content: deep, To: 8}}})
+		deep = put(Node{SHA256: sum, Size: 8, Parts: []Part{{Content: deep, To: 8}}})
 	}
 	for name, h := range map[string]dag.Hash{
-		"hash":   put(PromptNode{SHA256: dag.Sum(nil), Size: 8, Parts: whole}),
-		"short":  put(PromptNode{SHA256: sum, Size: 7, Parts: whole}),
-		"long":   put(PromptNode{SHA256: sum, Size: 8, Parts: append(whole, Part{Text: "!"})}),
-		"beyond": put(PromptNode{SHA256: sum, Size: 8, Parts: []Part{{Content: c.start(), To: 9}}}),
-		"back":   put(PromptNode{SHA256: sum, Size: 8, Parts: []Part{{Content: c.start(), From: 3, To: 2}}}),
-		"before": put(PromptNode{SHA256: sum, Size: 8, Parts: []Part{{Content: c.start(), From: -1, To: 2}}}),
-		"huge":   put(PromptNode{SHA256: sum, Size: 1 << 40, Parts: whole}),
+		"hash":   put(Node{SHA256: dag.Sum(nil), Size: 8, Parts: whole}),
+		"short":  put(Node{SHA256: sum, Size: 7, Parts: whole}),
+		"long":   put(Node{SHA256: sum, Size: 8, Parts: append(whole, Part{Text: "!"})}),
+		"beyond": put(Node{SHA256: sum, Size: 8, Parts: []Part{{Content: c.start(), To: 9}}}),
+		"back":   put(Node{SHA256: sum, Size: 8, Parts: []Part{{Content: c.start(), From: 3, To: 2}}}),
+		"before": put(Node{SHA256: sum, Size: 8, Parts: []Part{{Content: c.start(), From: -1, To: 2}}}),
+		"huge":   put(Node{SHA256: sum, Size: 1 << 40, Parts: whole}),
 		"deep":   deep,
 		"start":  c.row.Start,
 	} {
-		if text, err := c.r.Prompt(t.Context(), h); err == nil {
+		if text, err := Read(t.Context(), c.nodes, h); err == nil {
 			t.Errorf("%s: read as %q", name, text)
 		} else if name != "start" && !errors.Is(err, dag.ErrMalformed) && !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("%s: %v", name, err)
