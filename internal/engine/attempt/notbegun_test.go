@@ -2,8 +2,10 @@ package attempt
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
+	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -18,5 +20,18 @@ func TestNotBegun(t *testing.T) {
 		if err := json.Unmarshal([]byte(row), &f); err != nil || NotBegun(f) != want {
 			t.Errorf("%s: %t, want %t: %v", row, NotBegun(f), want, err)
 		}
+	}
+}
+
+// The nodes of steps stay what they were before rows had the field.
+func TestNodesDoNotSayNotBegun(t *testing.T) {
+	row := store.Attempt{Failure: &store.Failure{Kind: store.FailureInterrupted, Message: notBegunMessage, NotBegun: true}}
+	d := detail(&Prepared{tries: tries{earlier: []store.Attempt{row}}}, agent.Result{})
+	data, err := json.Marshal(d.Attempts)
+	if err != nil || strings.Contains(string(data), "notBegun") || d.Attempts[0].Failure.Message != notBegunMessage {
+		t.Errorf("%s, %v", data, err)
+	}
+	if !row.Failure.NotBegun {
+		t.Error("the row has lost it")
 	}
 }

@@ -364,7 +364,11 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 		d.Context = []thread.ContextUse{}
 	}
 	for _, a := range p.tries.earlier {
-		d.Attempts = append(d.Attempts, thread.EarlierAttempt{ID: a.ID, Failure: a.Failure, Transcript: a.Transcript,
+		failure := a.Failure
+		if failure != nil && failure.NotBegun { // rows have that, nodes do not: docs/format.md
+			failure = &store.Failure{Kind: failure.Kind, Message: failure.Message, ResetAt: failure.ResetAt}
+		}
+		d.Attempts = append(d.Attempts, thread.EarlierAttempt{ID: a.ID, Failure: failure, Transcript: a.Transcript,
 			Calls: a.Calls})
 		d.Usage = d.Usage.Add(a.Usage)
 	}
