@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -58,7 +57,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 	}
 	p.Task, p.Depth, p.Caller = start.Prompt, start.Depth, start.ParentState
 	if !p.Caller.IsZero() && def.ActionID() == "" {
-		if p.Parent, p.Lent, err = prompt.Caller(ctx, r.nodes, p.Caller, r.said); err != nil {
+		if p.Parent, p.Lent, err = prompt.Caller(ctx, r.nodes, p.Caller, r.steps().said); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -103,7 +102,7 @@ func (p *Position) Clone() Position {
 // Follow advances a position by its next step.
 func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 	p.next = nil
-	step, err := r.flowStep(ctx, s)
+	step, err := r.steps().step(ctx, s.State)
 	if err != nil {
 		return err
 	}
@@ -127,7 +126,7 @@ func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
 	case gate, s.State.Role == thread.RoleInput:
 		p.Last = append(p.Last, step)
 	case s.State.Role == thread.RoleJoin:
-		planned, err := r.stepAt(ctx, s.State.Fork)
+		planned, err := r.steps().planned(ctx, s.State)
 		if err != nil {
 			return err
 		}
@@ -184,118 +183,33 @@ func (p *Position) Where(location string) string {
 	return location
 }
 
-// stepAt returns the step at a node, as package flow sees it.
-func (r *Reader) stepAt(ctx context.Context, at dag.Hash) (flow.Step, error) {
-	s, err := r.nodes.State(ctx, at)
-	if err != nil {
-		return flow.Step{}, err
-	}
-	return r.flowStep(ctx, thread.Step{Hash: at, State: s})
-}
-
-// flowStep returns a step as package flow sees it.
-func (r *Reader) flowStep(ctx context.Context, s thread.Step) (flow.Step, error) {
-	text, err := r.said(ctx, s.State)
-	if err != nil {
-		return flow.Step{}, err
-	}
-	step := flow.Step{Role: s.State.Role, Body: text}
-	if json.Unmarshal(s.State.Meta, &step.Meta) != nil {
-		step.Meta = nil // meta was checked when it was written
-	}
-	if s.State.Paths != nil {
-		step.Paths, err = r.results(ctx, s.State)
-	}
-	return step, err
-}
-
 // InPlan reports whether role plans or carries out an action of a plan. After an interruption, such an agent
 // starts over.
 func (p *Position) InPlan(role string) bool {
 	return p.Def.Roles[role].Plan || p.Def.ActionID() != ""
 }
 
-// said returns the text of a step as routes see it.
-func (r *Reader) said(ctx context.Context, s *thread.State) (string, error) {
-	if r.AsRecorded {
-		return r.nodes.Text(ctx, s.Content)
-	}
-	return r.nodes.Said(ctx, s)
-}
-
 // PathEnd reads how a path ended, with its text as recorded. It also returns the path's own steps, oldest first.
 func (r *Reader) PathEnd(ctx context.Context, p store.Thread) (thread.PathEnd, []thread.Step, error) {
-	return r.pathEnd(ctx, p, func(ctx context.Context, s *thread.State) (string, error) {
-		return r.nodes.Text(ctx, s.Content)
-	})
-}
-
-// pathEnd is PathEnd with a text of said.
-func (r *Reader) pathEnd(ctx context.Context, p store.Thread,
-	said func(context.Context, *thread.State) (string, error)) (thread.PathEnd, []thread.Step, error) {
-	end := thread.PathEnd{Row: p}
 	var own []thread.Step
 	for s, err := range r.nodes.Walk(ctx, p.Head) {
 		if err != nil {
-			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
+			return thread.PathEnd{Row: p}, nil, fmt.Errorf("read path %s: %w", p.ID, err)
 		}
 		if s.Hash == p.Path.Fork {
 			break
 		}
 		own = append(own, s)
-		if end.Meta != nil || !thread.Routed(s.State.Role) {
-			continue
-		}
-		end.Meta = s.State.Meta
-		if Action(p) != "" {
-			d, err := r.nodes.Detail(ctx, s.State.Detail)
-			if err != nil {
-				return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
-			}
-			instance := Action(p)
-			if d != nil && d.Instance != "" {
-				instance = d.Instance
-			}
-			end.Text = outcome(instance, end.Meta)
-		} else if end.Text, err = said(ctx, s.State); err != nil {
-			return end, nil, fmt.Errorf("read path %s: %w", p.ID, err)
-		}
 	}
 	slices.Reverse(own)
-	return end, own, nil
+	end, err := NewSteps(r.nodes).PathEnd(ctx, p)
+	return end, own, err
 }
 
-// results returns the paths of a join as its routes see them.
-func (r *Reader) results(ctx context.Context, s *thread.State) (map[string]flow.PathResult, error) {
-	failures, _, err := thread.Failures(s.Meta)
-	if err != nil {
-		return nil, err
+// steps reads steps as routes see them.
+func (r *Reader) steps() Steps {
+	if r.AsRecorded {
+		return NewSteps(r.nodes)
 	}
-	out := make(map[string]flow.PathResult, len(s.Paths))
-	for _, p := range s.Paths {
-		result := flow.PathResult{Status: string(p.Status), Failure: string(failures[p.ID])}
-		if p.Status != store.Cancelled {
-			row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: s.Fork, Join: s.Role}}
-			end, _, err := r.pathEnd(ctx, row, r.said)
-			if err != nil {
-				return nil, err
-			}
-			result.Text = end.Text
-			if len(end.Meta) > 0 && json.Unmarshal(end.Meta, &result.Meta) != nil {
-				result.Meta = nil
-			}
-		}
-		out[p.ID] = result
-	}
-	return out, nil
-}
-
-// outcome returns an action's text in the index of a plan's results. meta is what the agent of instance
-// returned.
-func outcome(instance string, meta json.RawMessage) string {
-	var fields map[string]any
-	if json.Unmarshal(meta, &fields) != nil {
-		return ""
-	}
-	return flow.Outcome(instance, fields)
+	return Steps{r.nodes, r.nodes.Said}
 }

@@ -3,7 +3,6 @@ package record
 import (
 	"context"
 	"encoding/json"
-	"slices"
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
@@ -27,16 +26,15 @@ func (r *Reader) Result(ctx context.Context, row store.Thread) (Result, error) {
 		return out, err
 	}
 	var end *thread.State
-	var since []thread.Step // Step and what follows it before the end, newest first
+	head := row.Head // before the end
 	for s, err := range r.nodes.Walk(ctx, row.Head) {
 		if err != nil {
 			return out, err
 		}
 		if s.State.Role == thread.RoleEnd {
-			end = s.State
+			end, head = s.State, s.State.Previous()
 			continue
 		}
-		since = append(since, s)
 		if _, gate := def.Gates[s.State.Role]; thread.Routed(s.State.Role) && !gate {
 			out.Step = s.State
 			break
@@ -53,18 +51,16 @@ func (r *Reader) Result(ctx context.Context, row store.Thread) (Result, error) {
 	if out.End, err = r.nodes.Text(ctx, end.Content); err != nil {
 		return out, err
 	}
-	p := &Position{Row: row, Def: def, Visits: map[string]int{}}
 	start, err := r.nodes.Start(ctx, row.Start)
 	if err != nil {
 		return out, err
 	}
+	p := &Position{Row: row, Def: def}
 	if p.Prompt, err = r.nodes.Text(ctx, start.Prompt); err != nil {
 		return out, err
 	}
-	for _, s := range slices.Backward(since) {
-		if err := r.Follow(ctx, p, s); err != nil {
-			return out, err
-		}
+	if p.Last, err = r.steps().Last(ctx, def, head); err != nil {
+		return out, err
 	}
 	var code struct{ ReturnCode int }
 	if err := json.Unmarshal(end.Meta, &code); err != nil {

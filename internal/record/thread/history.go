@@ -69,6 +69,20 @@ func (s Step) Parent() dag.Hash {
 	return s.State.Ancestors[0]
 }
 
+// LastRouted returns the first routed step of a walk back, if it comes before the step until is reached. Its State
+// is nil if there is none.
+func LastRouted(walk iter.Seq2[Step, error], until dag.Hash) (Step, error) {
+	for s, err := range walk {
+		if err != nil || s.Hash == until {
+			return Step{}, err
+		}
+		if Routed(s.State.Role) {
+			return s, nil
+		}
+	}
+	return Step{}, nil
+}
+
 // Steps returns all steps up to head, oldest first.
 func (r *Reader) Steps(ctx context.Context, head dag.Hash) ([]Step, error) {
 	var steps []Step

@@ -63,9 +63,9 @@ func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 	switch {
 	case s.Paths != nil && s.Role != RoleJoin:
 		d, err := r.joinDraft(ctx, s, r.Said)
-		return d.text(s.follows(), s.Fork), err
+		return d.text(s.Previous(), s.Fork), err
 	case !s.ChildThread.IsZero():
-		last, err := r.lastRouted(ctx, s.ChildThread, dag.Hash{})
+		last, err := LastRouted(r.Walk(ctx, s.ChildThread), dag.Hash{})
 		if err != nil || last.State == nil {
 			return text, err
 		}
@@ -84,7 +84,7 @@ func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.R
 	}
 	switch {
 	case !s.ChildThread.IsZero():
-		last, err := r.lastRouted(ctx, s.ChildThread, dag.Hash{})
+		last, err := LastRouted(r.Walk(ctx, s.ChildThread), dag.Hash{})
 		if err != nil || last.State == nil {
 			return text, false, err
 		}
@@ -94,7 +94,7 @@ func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.R
 		return r.Shown(ctx, last.State, plain)
 	case s.Paths != nil:
 		d, err := r.joinDraft(ctx, s, r.Said)
-		if err != nil || d.text(s.follows(), s.Fork) != text {
+		if err != nil || d.text(s.Previous(), s.Fork) != text {
 			return text, false, err
 		}
 		d, err = r.joinDraft(ctx, s, func(ctx context.Context, s *State) (string, error) {
@@ -104,7 +104,7 @@ func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.R
 			}
 			return said, err
 		})
-		return d.text(s.follows(), s.Fork), false, err
+		return d.text(s.Previous(), s.Fork), false, err
 	}
 	d, err := r.Detail(ctx, s.Detail)
 	return text, err == nil && plain(d, s.Meta), err
@@ -128,7 +128,7 @@ func (r *Reader) Points(ctx context.Context, s *State) (bool, error) {
 		return false, err
 	}
 	d.Pointing = true
-	return d.text(s.follows(), s.Fork) == text, nil
+	return d.text(s.Previous(), s.Fork) == text, nil
 }
 
 // A Brief is a join whose text repeats what the step before it said, for a reader that has that step.
@@ -144,29 +144,21 @@ type Brief struct {
 func (b *Brief) Text(instead string) string {
 	d := b.draft
 	d.Pointing, d.instead = true, instead
-	return d.text(b.join.follows(), b.join.Fork)
+	return d.text(b.join.Previous(), b.join.Fork)
 }
 
 // Brief returns the join s without what the step before it said, nil if s is no join or its text does
 // not repeat that step.
 func (r *Reader) Brief(ctx context.Context, s *State) (*Brief, error) {
 	d, text, err := r.followed(ctx, s, r.Said)
-	if err != nil || d == nil || d.text(s.follows(), s.Fork) != text {
+	if err != nil || d == nil || d.text(s.Previous(), s.Fork) != text {
 		return nil, err
 	}
-	before, err := r.State(ctx, s.follows())
+	before, err := r.State(ctx, s.Previous())
 	if err != nil || !Routed(before.Role) { // an input, or a summary of what was said
 		return nil, err
 	}
 	return &Brief{Before: before, join: s, draft: *d}, nil
-}
-
-// follows returns the node that a join follows.
-func (s *State) follows() dag.Hash {
-	if len(s.Ancestors) == 0 {
-		return s.Fork // a start
-	}
-	return s.Ancestors[0]
 }
 
 // followed returns the draft of a join that follows one of its paths, and its text. said returns the
@@ -197,7 +189,7 @@ func (r *Reader) joinDraft(ctx context.Context, s *State, said func(context.Cont
 		end := PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID},
 			Reason: &store.Reason{Failure: kinds[p.ID]}}}
 		if p.Status != store.Cancelled {
-			last, err := r.lastRouted(ctx, p.Head, s.Fork)
+			last, err := LastRouted(r.Walk(ctx, p.Head), s.Fork)
 			if err != nil {
 				return d, fmt.Errorf("read path %s of join %s: %w", p.ID, s.Role, err)
 			}
@@ -210,17 +202,4 @@ func (r *Reader) joinDraft(ctx context.Context, s *State, said func(context.Cont
 		d.Paths = append(d.Paths, end)
 	}
 	return d, nil
-}
-
-// lastRouted returns the last routed step at or before head, if it comes after the step until.
-func (r *Reader) lastRouted(ctx context.Context, head, until dag.Hash) (Step, error) {
-	for s, err := range r.Walk(ctx, head) {
-		if err != nil || s.Hash == until {
-			return Step{}, err
-		}
-		if Routed(s.State.Role) {
-			return s, nil
-		}
-	}
-	return Step{}, nil
 }

@@ -117,7 +117,7 @@ func (c *chain) join(g, main *grown, paths ...*grown) Step {
 		after, steps, d.DecidedBy = main.tip, main.row.Steps, main.row.Path.ID
 	}
 	for _, p := range paths {
-		last, err := c.r.lastRouted(c.t.Context(), p.row.Head, p.row.Path.Fork)
+		last, err := LastRouted(c.r.Walk(c.t.Context(), p.row.Head), p.row.Path.Fork)
 		if err != nil {
 			c.t.Fatal(err)
 		}

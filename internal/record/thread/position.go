@@ -6,6 +6,14 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 )
 
+// Previous returns the node that a step follows: its parent, or the start of its chain.
+func (s *State) Previous() dag.Hash {
+	if len(s.Ancestors) > 0 {
+		return s.Ancestors[0]
+	}
+	return s.Start
+}
+
 // MainPath returns the index in s.Paths of the path whose conversation a join continues, or -1 if s
 // is not a join or follows the fork point itself.
 func (s *State) MainPath() int {
