@@ -112,6 +112,11 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string, redacted
 		}
 		line("or write", g.Ref)
 	}
+	writeDigests(line, g, redacted)
+}
+
+// writeDigests prints what an answer is bound to, and whether it still is.
+func writeDigests(line func(label, text string), g store.Gate, redacted bool) {
 	differs := func(what string) string {
 		if redacted {
 			return ", of " + what + " before a text in it was redacted"
