@@ -189,30 +189,10 @@ func (w *workplace) diffStat(ctx context.Context, from, to string) []string {
 
 // stat counts what a patch changes in each file.
 func stat(patch string) []string {
-	type file struct {
-		name           string
-		added, removed int
-	}
-	var files []file
-	inHunk := false
-	for line := range strings.Lines(patch) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "diff --git "):
-			files, inHunk = append(files, file{name: view.PatchPath(line)}), false
-		case !inHunk && strings.HasPrefix(line, "rename to ") && len(files) > 0:
-			files[len(files)-1].name = view.GitPath(strings.TrimPrefix(line, "rename to "))
-		case strings.HasPrefix(line, "@@"):
-			inHunk = true
-		case inHunk && strings.HasPrefix(line, "+"):
-			files[len(files)-1].added++
-		case inHunk && strings.HasPrefix(line, "-"):
-			files[len(files)-1].removed++
-		}
-	}
+	files := view.SplitPatch(patch)
 	wide := 0
 	for _, f := range files {
-		wide = max(wide, len([]rune(safe(f.name))))
+		wide = max(wide, len([]rune(safe(f.Path))))
 	}
 	var lines []string
 	for i, f := range files {
@@ -220,7 +200,7 @@ func stat(patch string) []string {
 			lines = append(lines, fmt.Sprintf("… and %d more", len(files)-i))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("%-*s | +%d -%d", min(wide, 50), safe(f.name), f.added, f.removed))
+		lines = append(lines, fmt.Sprintf("%-*s | +%d -%d", min(wide, 50), safe(f.Path), f.Added, f.Removed))
 	}
 	return lines
 }
