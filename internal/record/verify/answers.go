@@ -16,55 +16,46 @@ import (
 // checkAnswers compares what people answered, as the rows of gates say, with the steps that used it. A step names the
 // answers given at the node it follows, so an answer that was changed or removed later is missing, and one that was
 // added has no step. Steps of older versions name none: of their flows' gates only what the step holds is compared.
-func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*object) error {
-	if !r.answers {
+func (k *threadIndex) checkAnswers(ctx context.Context) error {
+	if !k.answers {
 		return nil
 	}
-	known, rows := map[dag.Hash]bool{}, map[string]store.Thread{}
+	known := map[dag.Hash]bool{}
 	asked := map[string]map[dag.Hash]bool{} // by thread: where it asked
-	c.redacted += len(r.redacted)
-	for _, answers := range r.redacted {
+	k.check.redacted += len(k.rows.redacted)
+	for _, answers := range k.rows.redacted {
 		for _, answer := range answers {
 			known[answer] = true
 		}
 	}
-	for _, g := range r.gates {
+	for _, g := range k.gates {
 		known[thread.ApprovalHash(g)] = true
 		if asked[g.Thread] == nil {
 			asked[g.Thread] = map[dag.Hash]bool{}
 		}
 		asked[g.Thread][g.From] = true
-		if len(r.redacted[g.ID]) == 0 {
-			c.checkBound(g)
+		if len(k.rows.redacted[g.ID]) == 0 {
+			k.checkBound(g)
 		}
 	}
-	for _, t := range r.threads {
-		rows[t.ID] = t
-	}
-	for _, t := range r.threads {
-		own := func(o *object, d *detail) bool {
-			return strings.HasPrefix(d.attempt, t.ID+".") || asked[t.ID][decisionNode(o.state)]
+	for _, t := range k.threads {
+		own := func(o *object, d *thread.Detail) bool {
+			return strings.HasPrefix(d.Attempt, t.ID+".") || asked[t.ID][decisionNode(o.state)]
 		}
-		if ownsAnswers(t, rows) {
-			own = func(*object, *detail) bool { return true }
+		if k.ownsAnswers(t) {
+			own = func(*object, *thread.Detail) bool { return true }
 		}
-		if err := c.checkNamed(ctx, t, known, own); err != nil {
+		if err := k.checkNamed(ctx, t, known, own); err != nil {
 			return err
 		}
 	}
-	joins := map[dag.Hash][]*object{}
-	for _, o := range c.objects {
-		if o.reached && o.problem == nil && o.state != nil && o.state.Paths != nil {
-			joins[o.state.Fork] = append(joins[o.state.Fork], o)
-		}
-	}
-	for _, g := range r.gates {
-		if t, ok := rows[g.Thread]; ok && thread.Decided(g) && len(r.redacted[g.ID]) == 0 {
-			steps := followers(after, g.From)
+	for _, g := range k.gates {
+		if t, ok := k.byID[g.Thread]; ok && thread.Decided(g) && len(k.rows.redacted[g.ID]) == 0 {
+			steps := k.followers(g.From)
 			for _, o := range slices.Clone(steps) {
-				steps = append(steps, joins[o.hash]...)
+				steps = append(steps, k.joins[o.hash]...)
 			}
-			c.checkUsed(t, g, append(steps, joins[g.From]...))
+			k.checkUsed(t, g, append(steps, k.joins[g.From]...))
 		}
 	}
 	return nil
@@ -72,14 +63,14 @@ func (c *check) checkAnswers(ctx context.Context, r rows, after map[dag.Hash][]*
 
 // ownsAnswers reports whether all answers that a thread's steps name must be among the gates. A path that a fork took
 // over has steps of the tasks that were forked.
-func ownsAnswers(t store.Thread, rows map[string]store.Thread) bool {
+func (k *threadIndex) ownsAnswers(t store.Thread) bool {
 	if t.Path == nil {
 		return true
 	}
-	root, ok := rows[t.Root]
+	root, ok := k.byID[t.Root]
 	for ok && root.ForkedFrom != nil {
-		if t, ok = rows[root.ForkedFrom.Thread]; ok {
-			root, ok = rows[t.Root]
+		if t, ok = k.byID[root.ForkedFrom.Thread]; ok {
+			root, ok = k.byID[t.Root]
 		}
 	}
 	return ok
@@ -105,7 +96,7 @@ func (c *check) checkBound(g store.Gate) {
 
 // checkNamed checks that the answers which steps of a thread name are known. own reports whether a step is its own.
 func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Hash]bool,
-	own func(*object, *detail) bool) error {
+	own func(*object, *thread.Detail) bool) error {
 	begin := t.Start
 	switch {
 	case t.ForkedFrom != nil:
@@ -119,7 +110,7 @@ func (c *check) checkNamed(ctx context.Context, t store.Thread, known map[dag.Ha
 			return nil
 		}
 		if d, ok := c.sound(o.state.Detail); ok && d.detail != nil && own(o, d.detail) {
-			for _, answer := range d.detail.answers.Hashes {
+			for _, answer := range d.detail.Approvals.Hashes {
 				if known[answer] {
 					continue
 				}
@@ -146,10 +137,10 @@ func (c *check) checkUsed(t store.Thread, g store.Gate, steps []*object) {
 		switch {
 		case !ok || d.detail == nil:
 			return
-		case !d.detail.answers.Present:
+		case !d.detail.Approvals.Present:
 			c.checkHeld(g, o, d.detail)
 			return
-		case slices.Contains(d.detail.answers.Hashes, thread.ApprovalHash(g)):
+		case slices.Contains(d.detail.Approvals.Hashes, thread.ApprovalHash(g)):
 			return
 		case after == nil && thread.Routed(o.state.Role):
 			after = o
@@ -165,7 +156,7 @@ func (c *check) checkUsed(t store.Thread, g store.Gate, steps []*object) {
 }
 
 // checkHeld compares the answer to a gate of the flow with the step of an older version that holds it.
-func (c *check) checkHeld(g store.Gate, o *object, d *detail) {
+func (c *check) checkHeld(g store.Gate, o *object, d *thread.Detail) {
 	if g.Source != store.SourceFlow || o.state.Role != g.Node {
 		return
 	}
@@ -180,9 +171,13 @@ func (c *check) checkHeld(g store.Gate, o *object, d *detail) {
 	if g.State == store.GateExpired {
 		status = g.OnTimeout
 	}
+	by := ""
+	if d.By != nil {
+		by = *d.By
+	}
 	for _, x := range []struct{ what, row, step string }{
-		{"answer", g.Text, meta.Answer}, {"outcome", status, meta.Status}, {"author", g.By, d.by},
-		{"time", fmt.Sprint(g.AnsweredAt), fmt.Sprint(d.to)},
+		{"answer", g.Text, meta.Answer}, {"outcome", status, meta.Status}, {"author", g.By, by},
+		{"time", fmt.Sprint(g.AnsweredAt), fmt.Sprint(d.EndedAt)},
 	} {
 		if x.row != x.step {
 			c.wrong(o.hash, "state of %s: gate %s has another %s than the step that holds it", o.state.Role, g.ID, x.what)

@@ -32,7 +32,7 @@ func (c *check) checkChild(o *object) {
 	if own, ok := c.sound(s.Start); ok && own.start != nil && own.start.Hash != first.start.Hash {
 		c.wrong(o.hash, "state of %s: its childThread runs another bundle", s.Role)
 	}
-	for h := previous(s); ; {
+	for h := s.Previous(); ; {
 		if h == first.start.ParentState {
 			return
 		}
@@ -43,7 +43,7 @@ func (c *check) checkChild(o *object) {
 		if p.state == nil || thread.Routed(p.state.Role) {
 			break
 		}
-		h = previous(p.state)
+		h = p.state.Previous()
 	}
 	c.wrong(o.hash, "state of %s: its childThread was called from %s, not from its parent", s.Role,
 		first.start.ParentState)
@@ -70,7 +70,7 @@ func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
 	if first.start.Name != d.Flow {
 		say("childThread ran the flow %s, flow %s calls %s", first.start.Name, def.Name, d.Flow)
 	}
-	if first.start.ParentState == previous(s) {
+	if first.start.ParentState == s.Previous() {
 		prompt, err := thread.NewContent(d.Prompt, nil)
 		if err != nil {
 			return wrong, nil
@@ -79,8 +79,8 @@ func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
 			say("childThread was given another prompt than flow %s gives it", def.Name)
 		}
 	}
-	last, ok := c.lastRouted(previous(end.state), end.state.Start)
-	if !ok {
+	last, err := c.lastRouted(end.state.Previous())
+	if err != nil {
 		return wrong, nil
 	}
 	content, err := thread.NewContent("", nil)
@@ -88,15 +88,13 @@ func (c *check) checkCall(ctx context.Context, o *object, def *flow.Definition,
 		return wrong, nil
 	}
 	want := content.Hash
-	var said *thread.State
-	if last != nil {
-		said = last.state
-		want = said.Content
+	if last.State != nil {
+		want = last.State.Content
 	}
 	if s.Content != want {
 		say("content is not the content of the last step of its childThread")
 	}
-	meta, _, err := record.Returned(def, s.Role, thread.EndStatus(ending.Code), end.state.Meta, said)
+	meta, _, err := record.Returned(def, s.Role, thread.EndStatus(ending.Code), end.state.Meta, last.State)
 	if err == nil && !bytes.Equal(meta, s.Meta) {
 		say("meta is not what its childThread returned, %s", meta)
 	}

@@ -33,8 +33,8 @@ func (c *check) checkRules(ctx context.Context, reached []*object) error {
 				}
 			}
 		case o.typ == dag.TypeArtifact:
-			if b, ok := c.sound(o.artifact.blob); ok && b.size != o.artifact.size {
-				c.wrong(o.hash, "artifact: says %d bytes, its blob %s has %d", o.artifact.size, o.artifact.blob, b.size)
+			if b, ok := c.sound(o.artifact.Blob); ok && b.size != o.artifact.Size {
+				c.wrong(o.hash, "artifact: says %d bytes, its blob %s has %d", o.artifact.Size, o.artifact.Blob, b.size)
 			}
 		case o.typ == dag.TypeDetail:
 			c.checkDetail(o)
@@ -89,14 +89,6 @@ func (o *object) kindName() string {
 	return o.typ + " node"
 }
 
-// previous returns the node that a state follows: its parent, or its start.
-func previous(s *thread.State) dag.Hash {
-	if len(s.Ancestors) > 0 {
-		return s.Ancestors[0]
-	}
-	return s.Start
-}
-
 // checkState compares a state with the nodes it names.
 func (c *check) checkState(o *object) {
 	s := o.state
@@ -137,26 +129,30 @@ func (c *check) checkState(o *object) {
 
 // checkDetail compares a detail with its prompt and evidence.
 func (c *check) checkDetail(o *object) {
-	if p, ok := c.sound(o.detail.prompt); ok && p.typ != dag.TypePrompt && p.typ != dag.TypeContent {
-		c.wrong(o.hash, "detail: its prompt %s is of type %s", o.detail.prompt, p.typ)
+	if p, ok := c.sound(o.detail.Prompt); ok && p.typ != dag.TypePrompt && p.typ != dag.TypeContent {
+		c.wrong(o.hash, "detail: its prompt %s is of type %s", o.detail.Prompt, p.typ)
 	}
-	for _, h := range o.detail.evidence {
-		if e := c.expectNode(o, "evidence", h, dag.TypeEvidence); e != nil && e.instance != o.instance {
-			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.instance, o.instance)
+	for _, h := range o.detail.Evidence {
+		if e := c.expectNode(o, "evidence", h, dag.TypeEvidence); e != nil && e.evidence.By != o.detail.Instance {
+			c.wrong(o.hash, "detail: its evidence %s is by %q, it is itself by %q", h, e.evidence.By,
+				o.detail.Instance)
 		}
 	}
-	if h := o.detail.carried; !h.IsZero() {
-		if s := c.expectNode(o, "session", h, dag.TypeSession); s != nil && s.carried.ID != o.detail.session {
+	if h := o.detail.SessionFiles; !h.IsZero() {
+		if s := c.expectNode(o, "session", h, dag.TypeSession); s != nil && s.carried.ID != o.detail.Session {
 			c.wrong(o.hash, "detail: its session files %s are of session %q, it was done in %q", h, s.carried.ID,
-				o.detail.session)
+				o.detail.Session)
 		}
 	}
-	if o.detail.files.IsZero() {
+	if o.detail.Files.IsZero() {
 		return
 	}
-	if f := c.expectNode(o, "files", o.detail.files, dag.TypeTree); f != nil && f.files.Tree != o.detail.after {
-		c.wrong(o.hash, "detail: its files %s are of git tree %q, the step left %q", o.detail.files, f.files.Tree,
-			o.detail.after)
+	after := "" // unknown
+	if o.detail.TreeAfter != nil {
+		after = *o.detail.TreeAfter
+	}
+	if f := c.expectNode(o, "files", o.detail.Files, dag.TypeTree); f != nil && f.files.Tree != after {
+		c.wrong(o.hash, "detail: its files %s are of git tree %q, the step left %q", o.detail.Files, f.files.Tree, after)
 	}
 }
 

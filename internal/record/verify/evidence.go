@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // checkEvidence compares the evidence of steps with what it points to: lines of the step's transcripts, and its
@@ -17,16 +18,16 @@ func (c *check) checkEvidence(ctx context.Context, states []*object) error {
 		if !ok || d.detail == nil {
 			continue
 		}
-		for _, h := range d.detail.evidence {
+		for _, h := range d.detail.Evidence {
 			e, ok := c.sound(h)
 			if !ok || e.evidence == nil {
 				continue
 			}
-			if err := c.checkHeard(ctx, e, d.detail.said); err != nil {
+			if err := c.checkHeard(ctx, e, transcripts(d.detail)); err != nil {
 				return err
 			}
 			content, ok := c.sound(s.state.Content)
-			for _, a := range e.evidence.artifacts {
+			for _, a := range e.evidence.ArtifactRefs {
 				if ok && c.expectNode(e, "artifact", a, dag.TypeArtifact) != nil && !slices.Contains(content.refs, a) {
 					c.wrong(e.hash, "evidence: its artifact %s does not belong to its step %s", a, s.hash)
 				}
@@ -36,9 +37,21 @@ func (c *check) checkEvidence(ctx context.Context, states []*object) error {
 	return nil
 }
 
+// transcripts returns the transcripts of a step: its own, and those of earlier attempts.
+func transcripts(d *thread.Detail) []dag.Hash {
+	out := []dag.Hash{d.Transcript}
+	for _, a := range d.Attempts {
+		out = append(out, a.Transcript)
+	}
+	return out
+}
+
 // checkHeard compares what an entry records about lines of transcripts with the lines.
 func (c *check) checkHeard(ctx context.Context, e *object, said []dag.Hash) error {
-	for _, src := range e.evidence.heard {
+	for _, src := range e.evidence.Sources {
+		if src.EventsRef.IsZero() {
+			continue
+		}
 		if !slices.Contains(said, src.EventsRef) {
 			c.wrong(e.hash, "evidence: its events %s are not a transcript of its step", src.EventsRef)
 		}

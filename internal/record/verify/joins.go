@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -30,9 +31,9 @@ func (c *check) checkJoinNode(o *object) {
 	if fork, ok := c.sound(s.Fork); ok && s.Fork != s.Start && (fork.state == nil || fork.state.Start != s.Start) {
 		c.wrong(o.hash, "join %s: its fork %s is no step of its thread", s.Role, s.Fork)
 	}
-	known := previous(s) == s.Fork
+	known := s.Previous() == s.Fork
 	for _, p := range s.Paths {
-		known = known || p.Head == previous(s)
+		known = known || p.Head == s.Previous()
 		if p.Head.IsZero() || !c.mayPassThrough(p.Head, s.Fork, true) {
 			c.wrong(o.hash, "join %s: path %s at %s does not come from the fork %s", s.Role, p.ID, p.Head, s.Fork)
 		}
@@ -43,7 +44,7 @@ func (c *check) checkJoinNode(o *object) {
 		}
 	}
 	if !known {
-		c.wrong(o.hash, "join %s: its parent %s is neither the head of a path nor the fork", s.Role, previous(s))
+		c.wrong(o.hash, "join %s: its parent %s is neither the head of a path nor the fork", s.Role, s.Previous())
 	}
 }
 
@@ -89,22 +90,22 @@ func (c *check) checkJoin(ctx context.Context, o *object, def *flow.Definition) 
 		j.say("flow %s has no such join", def.Name)
 		return j.wrong, nil
 	}
-	at, last, ok, err := c.flowInput(ctx, j.Fork, j.Start)
+	def = c.definitionAt(j.Start, o.chain.position)
+	d, ok, err := c.next(ctx, def, j.Fork, j.Start, o.chain.position.path)
 	if err != nil || !ok {
 		return nil, err
 	}
-	at.Path = o.chain.position.path
-	if d, ok := flow.Next(c.definitionAt(j.Start, o.chain.position), at, last).(flow.Fork); ok && d.Join == j.Role {
+	if d, ok := d.(flow.Fork); ok && d.Join == j.Role {
 		j.fork, j.rule = d, d.Rule
 	} else {
-		j.say("flow %s does not lead to the paths of this join at its fork %s", def.Name, j.Fork)
-		if j.rule, ok = def.Joins[j.Role]; !ok {
+		j.say("flow %s does not lead to the paths of this join at its fork %s", j.def.Name, j.Fork)
+		if j.rule, ok = j.def.Joins[j.Role]; !ok {
 			return j.wrong, nil
 		}
 		j.fork = flow.Fork{ForkSpec: flow.ForkSpec{Join: j.Role}, Rule: j.rule}
 	}
 	if ids := ids(j.Paths); !slices.Equal(ids, j.rule.PathIDs) {
-		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), def.Name,
+		j.say("its paths are [%s], those of flow %s are [%s]", strings.Join(ids, " "), j.def.Name,
 			strings.Join(j.rule.PathIDs, " "))
 		return j.wrong, nil
 	}
@@ -195,82 +196,34 @@ func (c *check) reachesJoin(ctx context.Context, head *object, fork dag.Hash,
 			def = c.plans[fork].fork[path]
 		}
 	}
-	at, last, ok, err := c.flowInput(ctx, head.hash, head.state.Start)
-	if err != nil || !ok || def == nil {
+	if def == nil {
+		return false, false, nil
+	}
+	d, ok, err := c.next(ctx, def, head.hash, head.state.Start, path)
+	if err != nil || !ok {
 		return false, false, err
 	}
-	at.Path = path
-	d, arrived := flow.Next(def, at, last).(flow.AtJoin)
-	return arrived && d.Join == join, true, nil
-}
-
-// lastOwnStep returns the last routed step between fork and head, nil for none. ok
-// is false if the chain is broken.
-func (c *check) lastOwnStep(head, fork dag.Hash) (own *thread.State, ok bool) {
-	for h := head; h != fork; {
-		o, ok := c.sound(h)
-		switch {
-		case !ok:
-			return nil, false
-		case o.state == nil:
-			return nil, true
-		case thread.Routed(o.state.Role):
-			return o.state, true
-		}
-		h = previous(o.state)
-	}
-	return nil, true
-}
-
-// instance returns the instance that made a step of an action.
-func (c *check) instance(s *thread.State, action string) string {
-	if o, ok := c.sound(s.Detail); ok && o.instance != "" {
-		return o.instance
-	}
-	return action
+	at, arrived := d.(flow.AtJoin)
+	return arrived && at.Join == join, true, nil
 }
 
 // checkMeta compares the join's meta and content with those computed from its paths. It rebuilds the join, and
 // looks for the difference only if there is one.
 func (j *joinCheck) checkMeta(ctx context.Context) error {
 	draft := thread.JoinDraft{Node: j.Role, Outcome: *j.meta.Status, DecidedBy: j.meta.by()}
-	var failures map[string]store.FailureKind
 	var err error
-	if failures, draft.Older, err = thread.Failures(j.Meta); err != nil {
-		return nil // invalid meta was already reported
-	}
-	for _, p := range j.Paths {
-		end := thread.PathEnd{Row: store.Thread{ID: p.Thread, Head: p.Head, Status: p.Status, Path: &store.Path{ID: p.ID}}}
-		if kind := failures[p.ID]; kind != "" {
-			end.Row.Reason = &store.Reason{Failure: kind}
-		}
-		own, ok := j.lastOwnStep(p.Head, j.Fork)
-		if !ok {
-			return nil
-		}
-		if own != nil {
-			var err error
-			end.Meta = own.Meta
-			if end.Text, ok, err = j.text(ctx, own.Content); err != nil || !ok {
-				return err
-			}
-			if j.fork.Plan != nil {
-				var meta map[string]any
-				_ = json.Unmarshal(own.Meta, &meta) // ignore what is not an object
-				end.Text = flow.Outcome(j.instance(own, p.ID), meta)
-			}
-		}
-		draft.Paths = append(draft.Paths, end)
+	if draft.Paths, draft.Older, err = record.NewSteps(soundNodes{j.check}).PathEnds(ctx, j.State); err != nil {
+		return j.fatal(ctx, err)
 	}
 	join := func() (thread.Change, error) {
-		return thread.Join(store.Thread{Head: j.Fork}, thread.Tip{Head: previous(j.State)}, 0, draft)
+		return thread.Join(store.Thread{Head: j.Fork}, thread.Tip{Head: j.Previous()}, 0, draft)
 	}
 	want, err := join()
 	if err != nil {
 		return nil // meta that cannot be joined was already reported for its step
 	}
 	if !draft.Older {
-		j.checkFailures(failures)
+		j.checkFailures(draft.Paths)
 	}
 	if !bytes.Equal(want.Step.State.Meta, j.Meta) {
 		var expected joinMeta
@@ -312,20 +265,21 @@ func (j *joinCheck) checkMeta(ctx context.Context) error {
 }
 
 // checkFailures compares the failures of paths in the join's detail with the kinds in its meta.
-func (j *joinCheck) checkFailures(kinds map[string]store.FailureKind) {
+func (j *joinCheck) checkFailures(paths []thread.PathEnd) {
 	o, ok := j.sound(j.Detail)
 	if !ok || o.detail == nil {
 		return // already reported for its step
 	}
-	said := make(map[string]store.FailureKind, len(o.detail.failures))
-	for _, f := range o.detail.failures {
+	said := make(map[string]store.FailureKind, len(o.detail.Failures))
+	for _, f := range o.detail.Failures {
 		said[f.Path] = f.Kind
 	}
-	for _, p := range j.Paths {
-		if kinds[p.ID] != said[p.ID] {
-			j.say("its meta says that path %s failed with %q, its detail with %q", p.ID, kinds[p.ID], said[p.ID])
+	for _, p := range paths {
+		id, kind := p.Row.Path.ID, p.Row.Reason.Failure
+		if kind != said[id] {
+			j.say("its meta says that path %s failed with %q, its detail with %q", id, kind, said[id])
 		}
-		delete(said, p.ID)
+		delete(said, id)
 	}
 	for id := range said {
 		j.say("its detail says why path %s failed, which it does not join", id)
@@ -363,8 +317,8 @@ func (j *joinCheck) checkOutcome() {
 			}
 		}
 	}
-	if previous(j.State) != follows {
-		j.say("its parent %s is not %s, %s", previous(j.State), whose, follows)
+	if j.Previous() != follows {
+		j.say("its parent %s is not %s, %s", j.Previous(), whose, follows)
 	}
 }
 

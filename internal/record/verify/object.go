@@ -38,50 +38,20 @@ type payload struct {
 	state    *thread.State
 	start    *thread.Start
 	bundle   *bundle
-	text     *string // of a content, if cached
-	detail   *detail
+	text     *string        // of a content, if cached
+	detail   *thread.Detail // without what it used of the conversation
 	prompt   *prompt.Node
-	calls    *calls
+	calls    *thread.Calls // without the calls
 	files    *thread.Files
 	carried  *thread.Session
-	artifact *artifact
-	evidence *evidence
-	instance string // that made the detail or evidence
+	artifact *thread.Artifact
+	evidence *thread.Evidence // without its texts
 }
 
 // A bundle is a set of flows, with those decoded so far.
 type bundle struct {
 	thread.Bundle
 	defs map[string]*flow.Definition
-}
-
-type detail struct {
-	attempt  string
-	by       string // the person who made the step
-	to       int64  // Unix ms
-	answers  thread.Answers
-	prompt   dag.Hash
-	evidence []dag.Hash
-	failures []thread.PathFailure
-	said     []dag.Hash // transcripts: its own, and those of earlier attempts
-	files    dag.Hash
-	carried  dag.Hash
-	session  string
-	after    string // git tree, "" if unknown
-}
-
-// An evidence is the part of an entry that is checked besides its links.
-type evidence struct {
-	heard     []thread.EvidenceSource // lines of transcripts
-	artifacts []dag.Hash
-}
-
-// A calls node is checked against the ones before it.
-type calls struct{ prev dag.Hash }
-
-type artifact struct {
-	blob dag.Hash
-	size int64 // size of its blob, as recorded in the artifact
 }
 
 // chainInfo is derived from the steps before a state.
@@ -178,25 +148,27 @@ func (c *check) scan(ctx context.Context, total int) error {
 // checkBatch checks hs in parallel: strict decoding costs more than reading.
 func (c *check) checkBatch(ctx context.Context, hs []dag.Hash) ([]*object, error) {
 	found := make([]*object, len(hs))
+	return found, inParallel(ctx, len(hs), func(ctx context.Context, i int) error {
+		found[i] = &object{hash: hs[i]}
+		return found[i].setProblem(ctx, c.checkObject(ctx, found[i]))
+	})
+}
+
+// inParallel calls do with the numbers below n, until one call fails.
+func inParallel(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), len(hs)) {
+	for range min(runtime.GOMAXPROCS(0), n) {
 		g.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(hs) {
-					return nil
-				}
-				o := &object{hash: hs[i]}
-				err := c.checkObject(ctx, o)
-				if err := o.setProblem(ctx, err); err != nil {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				if err := do(ctx, i); err != nil {
 					return err
 				}
-				found[i] = o
 			}
+			return ctx.Err()
 		})
 	}
-	return found, g.Wait()
+	return g.Wait()
 }
 
 // setProblem records err, which occurred while reading o, as its problem. It returns
@@ -287,81 +259,41 @@ func (c *check) readObject(ctx context.Context, h dag.Hash) ([]byte, store.Entry
 }
 
 // decode keeps the part of a payload that the rules use.
-func (o *object) decode(n dag.Node) error {
-	var v any
+func (o *object) decode(n dag.Node) (err error) {
 	switch n.Type {
 	case dag.TypeState:
-		o.state = new(thread.State)
-		v = o.state
-	case dag.TypeStart:
-		o.start = new(thread.Start)
-		v = o.start
-	case dag.TypeFlow:
-		o.bundle = new(bundle)
-		v = &o.bundle.Bundle
+		o.state, err = decodeAs[thread.State](n)
 	case dag.TypeContent:
-		text, err := dag.Unquote(n.Payload)
-		if err != nil {
-			return err
-		}
-		if len(text) <= maxText {
+		var text string
+		if text, err = dag.Unquote(n.Payload); len(text) <= maxText {
 			o.text = &text
 		}
-		return nil
-	case dag.TypeDetail:
-		var d thread.Detail
-		if err := n.Unmarshal(&d); err != nil {
-			return err
-		}
-		o.detail = &detail{attempt: d.Attempt, to: d.EndedAt, answers: d.Approvals, prompt: d.Prompt,
-			evidence: d.Evidence, failures: d.Failures, said: []dag.Hash{d.Transcript}, files: d.Files,
-			carried: d.SessionFiles, session: d.Session}
-		if d.TreeAfter != nil {
-			o.detail.after = *d.TreeAfter
-		}
-		if d.By != nil {
-			o.detail.by = *d.By
-		}
-		for _, a := range d.Attempts {
-			o.detail.said = append(o.detail.said, a.Transcript)
-		}
-		o.instance = d.Instance
-		return nil
+	case dag.TypeStart:
+		o.start, err = decodeAs[thread.Start](n)
+	case dag.TypeFlow:
+		o.bundle, err = decodeAs[bundle](n)
 	case dag.TypePrompt:
-		o.prompt = new(prompt.Node)
-		v = o.prompt
-	case dag.TypeCalls:
-		var c thread.Calls
-		if err := n.Unmarshal(&c); err != nil {
-			return err
-		}
-		o.calls = &calls{c.Prev}
-		return nil
+		o.prompt, err = decodeAs[prompt.Node](n)
 	case dag.TypeTree:
-		o.files = new(thread.Files)
-		v = o.files
+		o.files, err = decodeAs[thread.Files](n)
 	case dag.TypeSession:
-		o.carried = new(thread.Session)
-		v = o.carried
+		o.carried, err = decodeAs[thread.Session](n)
 	case dag.TypeArtifact:
-		var a thread.Artifact
-		if err := n.Unmarshal(&a); err != nil {
-			return err
-		}
-		o.artifact = &artifact{a.Blob, a.Size}
-		return nil
+		o.artifact, err = decodeAs[thread.Artifact](n)
+	case dag.TypeDetail:
+		o.detail, err = decodeAs[thread.Detail](n)
+		o.detail.Context = nil
+	case dag.TypeCalls:
+		o.calls, err = decodeAs[thread.Calls](n)
+		o.calls.Calls = nil
 	case dag.TypeEvidence:
-		var e thread.Evidence
-		if err := n.Unmarshal(&e); err != nil {
-			return err
-		}
-		o.instance, o.evidence = e.By, &evidence{artifacts: e.ArtifactRefs}
-		for _, s := range e.Sources {
-			if !s.EventsRef.IsZero() {
-				o.evidence.heard = append(o.evidence.heard, s)
-			}
-		}
-		return nil
+		o.evidence, err = decodeAs[thread.Evidence](n)
+		o.evidence.Title, o.evidence.Summary = "", ""
 	}
-	return n.Unmarshal(v)
+	return err
+}
+
+func decodeAs[T any](n dag.Node) (*T, error) {
+	v := new(T)
+	return v, n.Unmarshal(v)
 }

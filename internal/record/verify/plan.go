@@ -49,16 +49,14 @@ func (c *check) readPlan(h dag.Hash) *stepPlan {
 		return p
 	}
 	p.flow, p.role = start.start.Name, o.state.Role
-	if !def.Roles[p.role].Plan || statusOf(o.state) != flow.Planned {
+	var meta map[string]any
+	err := json.Unmarshal(o.state.Meta, &meta)
+	if err != nil || !def.Roles[p.role].Plan || meta["$status"] != flow.Planned {
 		return nil
 	}
 	wrong := func(format string, args ...any) *stepPlan {
 		c.wrong(h, "state of %s: its plan: %s", p.role, fmt.Sprintf(format, args...))
 		return p
-	}
-	var meta map[string]any
-	if err := json.Unmarshal(o.state.Meta, &meta); err != nil {
-		return wrong("%v", err)
 	}
 	if err := def.Validate(p.role, meta); err != nil {
 		return wrong("%v", err)
@@ -112,11 +110,11 @@ func (c *check) checkActions(ctx context.Context, starts []*object) error {
 			continue
 		}
 		c.defs[o.hash] = p.spawn[id]
-		brief, ok, err := c.text(ctx, o.start.Prompt)
-		if err != nil {
+		brief, err := soundNodes{c}.Text(ctx, o.start.Prompt)
+		if err := c.fatal(ctx, err); err != nil {
 			return err
 		}
-		if ok && brief != p.plan.Brief(id) {
+		if err == nil && brief != p.plan.Brief(id) {
 			c.wrong(o.hash, "start: its prompt is not that of action %s", id)
 		}
 	}
@@ -129,15 +127,6 @@ func (c *check) definitionAt(start dag.Hash, at *branchPosition) *flow.Definitio
 		return c.plans[at.plan].fork[at.path]
 	}
 	return c.defs[start]
-}
-
-// definitionOf returns the definition that the step h runs.
-func (c *check) definitionOf(h, start dag.Hash) *flow.Definition {
-	o, _ := c.sound(h)
-	if o == nil {
-		return c.defs[start]
-	}
-	return c.definitionAt(start, o.chain.position)
 }
 
 // checkSpawned compares the thread of a spawned action with the plan and with its end.

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/plait-run/plait/internal/flow"
@@ -53,7 +52,7 @@ func decisionNode(s *thread.State) dag.Hash {
 	if s.Paths != nil {
 		return s.Fork
 	}
-	return previous(s)
+	return s.Previous()
 }
 
 // positionOf returns the position of o, or nil if it is unknown: the chain is broken, or
@@ -89,12 +88,18 @@ func (c *check) positionOf(o *object) *branchPosition {
 	if at == nil || s.Path.ID == at.path {
 		return at
 	}
-	last, ok := c.lastRouted(from, s.Start)
-	if !ok || c.planAt(last).unknown() {
+	last, err := c.lastRouted(from)
+	if err != nil {
 		return nil
 	}
-	if p := c.planAt(last); p != nil && p.fork[s.Path.ID] != nil {
-		return c.position(at, s.Path.ID, last.hash)
+	if last.State == nil {
+		return c.position(at, s.Path.ID, dag.Hash{})
+	}
+	switch p := c.plan(last.Hash); {
+	case p.unknown():
+		return nil
+	case p != nil && p.fork[s.Path.ID] != nil:
+		return c.position(at, s.Path.ID, last.Hash)
 	}
 	return c.position(at, s.Path.ID, dag.Hash{})
 }
@@ -123,40 +128,4 @@ func (c *check) enters(o *object) (from *branchPosition, ok bool) {
 		at = p.chain.position
 	}
 	return at, at != o.chain.position
-}
-
-// planAt returns the plan of a step, nil if it made none.
-func (c *check) planAt(o *object) *stepPlan {
-	if o == nil {
-		return nil
-	}
-	return c.plan(o.hash)
-}
-
-// lastRouted returns the last routed step at or before h, nil for none. ok is false if
-// the chain is broken.
-func (c *check) lastRouted(h, start dag.Hash) (last *object, ok bool) {
-	for h != start {
-		o, ok := c.sound(h)
-		if !ok || o.state == nil {
-			return nil, false
-		}
-		if thread.Routed(o.state.Role) {
-			return o, true
-		}
-		h = previous(o.state)
-	}
-	return nil, true
-}
-
-// statusOf returns the $status in a state's meta, or "".
-func statusOf(s *thread.State) string {
-	var meta struct {
-		Status any `json:"$status"`
-	}
-	if json.Unmarshal(s.Meta, &meta) != nil {
-		return ""
-	}
-	status, _ := meta.Status.(string)
-	return status
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/plait-run/plait/internal/record/prompt"
 )
 
-// errUnsound reports that a part of a prompt is damaged, which is reported for that part.
-var errUnsound = errors.New("a part is not sound")
-
 // A promptText is the text built from the parts of a prompt.
 type promptText struct {
 	text  string
@@ -66,14 +63,10 @@ func (p *promptBuilder) build(ctx context.Context, o *object, above int) (prompt
 			made.links = max(made.links, below.links+1)
 			return below.text, err
 		}
-		text, ok, err := p.text(ctx, h)
-		if err == nil && !ok {
-			err = errUnsound
-		}
 		if part.typ != dag.TypeContent {
 			p.wrong(o.hash, "prompt: its part %s is of type %s", h, part.typ)
 		}
-		return text, err
+		return soundNodes{p.check}.Text(ctx, h)
 	})
 	if err != nil {
 		return promptText{}, err

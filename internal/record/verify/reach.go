@@ -56,10 +56,3 @@ func (c *check) markReached(roots []root) []*object {
 	}
 	return reached
 }
-
-// sound returns the object under h, and whether it was read and decoded. Rules skip an object that was not:
-// its problem has already been reported.
-func (c *check) sound(h dag.Hash) (*object, bool) {
-	o := c.objects[h]
-	return o, o != nil && o.problem == nil
-}

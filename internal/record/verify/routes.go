@@ -5,16 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
-	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -59,20 +55,10 @@ func (b *bundle) definition(name string) (*flow.Definition, error) {
 // checkRoutes checks, in parallel, that the flow of each step leads to it.
 func (c *check) checkRoutes(ctx context.Context, states []*object) error {
 	found := make([][]string, len(states))
-	var next atomic.Int64
-	g, ctx := errgroup.WithContext(ctx)
-	for range min(runtime.GOMAXPROCS(0), len(states)) {
-		g.Go(func() error {
-			for i := int(next.Add(1)) - 1; i < len(states); i = int(next.Add(1)) - 1 {
-				var err error
-				if found[i], err = c.checkRoute(ctx, states[i]); err != nil {
-					return err
-				}
-			}
-			return ctx.Err()
-		})
-	}
-	err := g.Wait()
+	err := inParallel(ctx, len(states), func(ctx context.Context, i int) (err error) {
+		found[i], err = c.checkRoute(ctx, states[i])
+		return err
+	})
 	for i, problems := range found {
 		for _, what := range problems {
 			c.wrong(states[i].hash, "%s", what)
@@ -87,8 +73,7 @@ func (c *check) checkRoutes(ctx context.Context, states []*object) error {
 func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 	s := o.state
 	def := c.defs[s.Start]
-	switch {
-	case def == nil || o.chain.position == nil:
+	if def == nil || o.chain.position == nil {
 		return nil, nil
 	}
 	if what, err := c.entryMismatch(ctx, o); err != nil || what != "" {
@@ -107,14 +92,12 @@ func (c *check) checkRoute(ctx context.Context, o *object) ([]string, error) {
 			return nil, nil
 		}
 	}
-	at, last, ok, err := c.flowInput(ctx, previous(s), s.Start)
+	def = c.definitionAt(s.Start, o.chain.position)
+	d, ok, err := c.next(ctx, def, s.Previous(), s.Start, o.chain.position.path)
 	if err != nil || !ok {
 		return nil, err
 	}
-	at.Path = o.chain.position.path
-	def = c.definitionAt(s.Start, o.chain.position)
-	d := flow.Next(def, at, last)
-	if what := c.decisionMismatch(s, at.Flow, d); what != "" {
+	if what := c.decisionMismatch(s, d); what != "" {
 		return []string{what}, nil
 	}
 	if call, ok := d.(flow.Call); ok {
@@ -132,12 +115,11 @@ func (c *check) entryMismatch(ctx context.Context, o *object) (string, error) {
 		return "", nil
 	}
 	if s.Paths == nil {
-		at, last, ok, err := c.flowInput(ctx, previous(s), s.Start)
+		d, ok, err := c.next(ctx, c.definitionAt(s.Start, from), s.Previous(), s.Start, from.path)
 		if err != nil || !ok {
 			return "", err
 		}
-		at.Path = from.path
-		if d, ok := flow.Next(c.definitionAt(s.Start, from), at, last).(flow.Fork); ok &&
+		if d, ok := d.(flow.Fork); ok &&
 			slices.ContainsFunc(d.Paths, func(b flow.BranchPath) bool { return b.ID == s.Path.ID }) {
 			return "", nil
 		}
@@ -151,7 +133,8 @@ func (c *check) entryMismatch(ctx context.Context, o *object) (string, error) {
 }
 
 // decisionMismatch returns how a step contradicts d, the decision of its flow, or "".
-func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) string {
+func (c *check) decisionMismatch(s *thread.State, d flow.Decision) string {
+	name := c.objects[s.Start].start.Name
 	say := func(format string, args ...any) string {
 		return fmt.Sprintf("state of %s: ", s.Role) + fmt.Sprintf(format, args...)
 	}
@@ -199,122 +182,22 @@ func (c *check) decisionMismatch(s *thread.State, name string, d flow.Decision) 
 	return ""
 }
 
-// flowInput returns the arguments of [flow.Next] for what follows the node h of a
-// chain; the caller sets the path. ok is false if the chain is broken there.
-func (c *check) flowInput(ctx context.Context, h, start dag.Hash) (at flow.At, last []flow.Step, ok bool, err error) {
-	if last, ok, err = c.lastSteps(ctx, h, start); err != nil || !ok {
-		return at, nil, false, err
-	}
+// next returns what the flow def decides after the node h of a chain, in a path. ok is false if the chain, or a text of
+// it, is damaged there.
+func (c *check) next(ctx context.Context, def *flow.Definition, h, start dag.Hash,
+	path string) (d flow.Decision, ok bool, err error) {
 	st, ok := c.sound(start)
 	if !ok || st.start == nil {
-		return at, nil, false, nil
+		return nil, false, nil
 	}
-	at.Flow = st.start.Name
-	at.Prompt, ok, err = c.text(ctx, st.start.Prompt)
-	return at, last, ok, err
-}
-
-// lastSteps returns the steps that routing looks at after the node h, oldest first: the last routed step other
-// than a gate, and the gates and inputs since; a gate passes its input on. Before a join of actions it adds the
-// step that planned them. ok is false if the chain is broken.
-func (c *check) lastSteps(ctx context.Context, h, start dag.Hash) (steps []flow.Step, ok bool, err error) {
-	for h != start {
-		o, ok := c.sound(h)
-		if !ok || o.state == nil {
-			return nil, false, nil
-		}
-		routed, gate := thread.Routed(o.state.Role), false
-		if def := c.definitionOf(h, start); def != nil {
-			_, gate = def.Gates[o.state.Role]
-		}
-		if routed || o.state.Role == thread.RoleInput {
-			step, ok, err := c.flowStep(ctx, o.state)
-			if err != nil || !ok {
-				return nil, false, err
-			}
-			steps = append(steps, step)
-		}
-		if o.state.Role == thread.RoleJoin { // its actions were planned at its fork
-			p, ok := c.sound(o.state.Fork)
-			if !ok || p.state == nil {
-				return nil, false, nil
-			}
-			step, ok, err := c.flowStep(ctx, p.state)
-			if err != nil || !ok {
-				return nil, false, err
-			}
-			steps = append(steps, step)
-		}
-		if routed && !gate {
-			break
-		}
-		h = previous(o.state)
-	}
-	slices.Reverse(steps)
-	return steps, true, nil
-}
-
-// flowStep returns a step as package flow sees it. ok is false if part of it is damaged or missing.
-func (c *check) flowStep(ctx context.Context, s *thread.State) (step flow.Step, ok bool, err error) {
-	step.Role = s.Role
-	if step.Body, ok, err = c.text(ctx, s.Content); err != nil || !ok {
-		return step, false, err
-	}
-	if json.Unmarshal(s.Meta, &step.Meta) != nil {
-		return step, false, nil
-	}
-	if s.Paths == nil {
-		return step, true, nil
-	}
-	failures, _, err := thread.Failures(s.Meta)
+	nodes := soundNodes{c}
+	prompt, err := nodes.Text(ctx, st.start.Prompt)
 	if err != nil {
-		return step, false, nil // already reported for its join
+		return nil, false, c.fatal(ctx, err)
 	}
-	step.Paths = make(map[string]flow.PathResult, len(s.Paths))
-	for _, p := range s.Paths {
-		r := flow.PathResult{Status: string(p.Status), Failure: string(failures[p.ID])}
-		if p.Status != store.Cancelled {
-			own, ok := c.lastOwnStep(p.Head, s.Fork)
-			if !ok {
-				return step, false, nil
-			}
-			if own != nil {
-				if r.Text, ok, err = c.text(ctx, own.Content); err != nil || !ok {
-					return step, false, err
-				}
-				if json.Unmarshal(own.Meta, &r.Meta) != nil {
-					return step, false, nil
-				}
-				if s.Role == thread.RoleJoin {
-					r.Text = flow.Outcome(c.instance(own, p.ID), r.Meta) // a join records nothing else about an action
-				}
-			}
-		}
-		step.Paths[p.ID] = r
-	}
-	return step, true, nil
-}
-
-// text returns the text of a content, from the store if it is not cached.
-func (c *check) text(ctx context.Context, h dag.Hash) (string, bool, error) {
-	o, ok := c.sound(h)
-	if !ok || o.typ != dag.TypeContent {
-		return "", false, nil
-	}
-	if o.text != nil {
-		return *o.text, true, nil
-	}
-	data, _, err := c.readObject(ctx, h)
-	if ctx.Err() != nil || errors.Is(err, store.ErrBroken) {
-		return "", false, err
-	}
+	last, err := record.NewSteps(nodes).Last(ctx, def, h)
 	if err != nil {
-		return "", false, nil // collected meanwhile
+		return nil, false, c.fatal(ctx, err)
 	}
-	n, err := dag.Decode(data)
-	if err != nil {
-		return "", false, err
-	}
-	text, err := dag.Unquote(n.Payload)
-	return text, err == nil, err
+	return flow.Next(def, flow.At{Flow: st.start.Name, Path: path, Prompt: prompt}, last), true, nil
 }

@@ -98,11 +98,11 @@ func (r rows) roots() []root {
 
 // followers returns the states after h, and the states after inputs and summaries there: what an agent was told while
 // it worked precedes its step.
-func followers(after map[dag.Hash][]*object, h dag.Hash) []*object {
-	out := slices.Clone(after[h])
+func (k *threadIndex) followers(h dag.Hash) []*object {
+	out := slices.Clone(k.following[h])
 	for i := 0; i < len(out); i++ {
 		if role := out[i].state.Role; role == thread.RoleInput || role == thread.RoleCompact {
-			out = append(out, after[out[i].hash]...)
+			out = append(out, k.following[out[i].hash]...)
 		}
 	}
 	return out
@@ -113,28 +113,18 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 	for _, t := range r.threads {
 		c.checkRow(t)
 	}
-	known := make(map[string]bool, len(r.threads))
-	for _, t := range r.threads {
-		known[t.ID] = true
-	}
-	after := make(map[dag.Hash][]*object)
-	for _, o := range c.objects {
-		if o.reached && (o.problem == nil || o.problem.Kind == redacted) && o.state != nil {
-			h := previous(o.state)
-			after[h] = append(after[h], o)
-		}
-	}
-	if err := c.checkThreads(ctx, r, after); err != nil {
+	k := c.index(r)
+	if err := k.checkThreads(ctx); err != nil {
 		return err
 	}
-	if err := c.checkAnswers(ctx, r, after); err != nil {
+	if err := k.checkAnswers(ctx); err != nil {
 		return err
 	}
 	for _, a := range r.attempts {
-		if !known[a.Thread] {
+		if _, known := k.byID[a.Thread]; !known {
 			c.wrong(dag.Hash{}, "attempt %s: there is no thread %s", a.ID, a.Thread)
 		}
-		if a.Status == store.AttemptDone && !c.hasOutcome(a, followers(after, a.From)) {
+		if a.Status == store.AttemptDone && !c.hasOutcome(a, k.followers(a.From)) {
 			c.absent(a.From, "attempt %s is done, but produced no %s step after this one", a.ID, a.Role)
 		}
 	}
@@ -149,7 +139,7 @@ func (c *check) hasOutcome(a store.Attempt, steps []*object) bool {
 			continue
 		}
 		d, ok := c.sound(o.state.Detail)
-		if !ok || d.detail != nil && d.detail.attempt == a.ID {
+		if !ok || d.detail != nil && d.detail.Attempt == a.ID {
 			return true // without a detail, only the role can be compared
 		}
 	}

@@ -12,36 +12,52 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// threadIndex holds all thread rows, by id and by parent, and the steps that record
-// them: joins by fork, all steps by the node they follow.
+// A threadIndex holds all rows, threads also by id and by parent, and the steps that record them: joins by fork, all
+// steps by the node they follow.
 type threadIndex struct {
 	*check
-	complete  bool // every task here has all its rows here
-	rows      map[string]store.Thread
+	rows
+	byID      map[string]store.Thread
 	children  map[string][]store.Thread // by parent
 	joins     map[dag.Hash][]*object    // by fork
 	following map[dag.Hash][]*object    // steps, by what they follow
 }
 
-// checkThreads compares the rows of paths and calls with those of their parents, and with
-// the steps that record them.
-func (c *check) checkThreads(ctx context.Context, r rows, after map[dag.Hash][]*object) error {
+// index returns the index of rows, and of the steps that are reached.
+func (c *check) index(r rows) *threadIndex {
 	k := &threadIndex{
-		c, r.complete, map[string]store.Thread{}, map[string][]store.Thread{}, map[dag.Hash][]*object{}, after,
+		c, r, map[string]store.Thread{}, map[string][]store.Thread{}, map[dag.Hash][]*object{}, map[dag.Hash][]*object{},
 	}
 	for _, t := range r.threads {
-		k.rows[t.ID] = t
+		k.byID[t.ID] = t
 		if t.Parent != nil {
 			k.children[t.Parent.Thread] = append(k.children[t.Parent.Thread], t)
 		}
 	}
 	for _, o := range c.objects {
-		if o.reached && o.problem == nil && o.state != nil && o.state.Paths != nil {
+		if !o.reached || o.state == nil {
+			continue
+		}
+		if o.problem == nil && o.state.Paths != nil {
 			k.joins[o.state.Fork] = append(k.joins[o.state.Fork], o)
+		}
+		if o.problem == nil || o.problem.Kind == redacted {
+			h := o.state.Previous()
+			k.following[h] = append(k.following[h], o)
+		}
+	}
+	return k
+}
+
+// checkThreads compares the rows of paths and calls with those of their parents, and with
+// the steps that record them.
+func (k *threadIndex) checkThreads(ctx context.Context) error {
+	for _, joins := range k.joins {
+		for _, o := range joins {
 			k.checkJoinRows(o)
 		}
 	}
-	for _, t := range r.threads {
+	for _, t := range k.threads {
 		if err := k.checkPosition(ctx, t); err != nil {
 			return err
 		}
@@ -129,12 +145,11 @@ func (k *threadIndex) checkDecision(ctx context.Context, t store.Thread, def *fl
 	if t.Ended() || len(t.Decision) == 0 || string(t.Decision) == "null" {
 		return nil
 	}
-	at, last, ok, err := k.flowInput(ctx, t.Head, t.Start)
+	next, ok, err := k.next(ctx, def, t.Head, t.Start, path)
 	if err != nil || !ok {
 		return err
 	}
-	at.Path = path
-	fork, ok := flow.Next(def, at, last).(flow.Fork)
+	fork, ok := next.(flow.Fork)
 	var d struct{ Join, Outcome string }
 	switch {
 	case !ok:
@@ -155,7 +170,7 @@ func (k *threadIndex) checkParent(t store.Thread) {
 		k.wrongRow(t, "its row says that it left its parent at %s, and names no such fork", t.Parent.From)
 		return
 	}
-	parent, ok := k.rows[t.Parent.Thread]
+	parent, ok := k.byID[t.Parent.Thread]
 	if !ok {
 		if k.complete {
 			k.wrongRow(t, "there is no thread %s, its parent", t.Parent.Thread)
@@ -233,7 +248,7 @@ func (k *threadIndex) headTimes(parent store.Thread, from dag.Hash) []int64 {
 	}
 	// A path without a step is at its parent's head; its parent may be such a path too.
 	var out []int64
-	for p, ok := parent, true; ok && len(out) <= len(k.rows); p, ok = k.rows[p.Parent.Thread] {
+	for p, ok := parent, true; ok && len(out) <= len(k.byID); p, ok = k.byID[p.Parent.Thread] {
 		out = append(out, p.CreatedAt)
 		if p.Parent == nil || p.Kind != store.KindPath {
 			break
@@ -254,7 +269,7 @@ func (k *threadIndex) checkJoined(t, parent store.Thread) {
 			continue // already reported for the join
 		}
 		taken := o.state.Paths[i].Thread
-		if later, ok := k.rows[taken]; taken != t.ID &&
+		if later, ok := k.byID[taken]; taken != t.ID &&
 			(!ok || later.Path == nil || later.Path.N <= t.Path.N || t.Status == store.Completed) {
 			k.wrong(o.hash, "join %s: path %s was %s, which it does not name as its thread", o.state.Role, t.Path.ID, t.ID)
 		}
@@ -302,14 +317,14 @@ func (k *threadIndex) nextRouted(t store.Thread, from dag.Hash) *object {
 func (k *threadIndex) checkJoinRows(o *object) {
 	known := false
 	for _, p := range o.state.Paths {
-		_, ok := k.rows[p.Thread]
+		_, ok := k.byID[p.Thread]
 		known = known || ok
 	}
 	if !known {
 		return
 	}
 	for i, p := range o.state.Paths {
-		row, ok := k.rows[p.Thread]
+		row, ok := k.byID[p.Thread]
 		var what string
 		switch {
 		case slices.ContainsFunc(o.state.Paths[:i], func(q thread.PathHead) bool { return q.Thread == p.Thread }):

@@ -14,7 +14,7 @@ func (c *check) checkCalls(ctx context.Context, reached []*object) error {
 	continued := map[dag.Hash]bool{}
 	for _, o := range reached {
 		if o.calls != nil {
-			continued[o.calls.prev] = true
+			continued[o.calls.Prev] = true
 		}
 	}
 	r := thread.NewReader(c.cfg.Store)
