@@ -29,10 +29,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
@@ -41,12 +41,8 @@ type Config struct {
 	Kind    string   // the name of one of [Kinds], or ""
 	Command []string // the command line of any other agent
 	Model   string
-	Path    string            // the program, or the directory it was installed to; "" looks for it
-	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // additional variables
-	Pass    []string          // names of Plait's own variables to pass to it
-	Write   []string          // directories that it may write beyond the role's access: see agent.Request.Granted
-	Network bool              // its commands may use the network
+	Path    string // the program, or the directory it was installed to; "" looks for it
+	host.Terms
 	// Endpoint is the base URL of its model's API, with the version; "" for its vendor's own.
 	Endpoint string
 }
@@ -62,11 +58,8 @@ type HostConfig struct {
 
 // A Host is where agents run. It may be used concurrently.
 type Host struct {
+	*host.Host
 	cfg HostConfig
-	box *sandbox.Host
-
-	mu       sync.Mutex
-	versions map[string]string // by program
 }
 
 // NewHost returns a host. It only checks what walls need.
@@ -74,7 +67,7 @@ func NewHost(cfg HostConfig) *Host {
 	if cfg.Grace == 0 {
 		cfg.Grace = 2500 * time.Millisecond
 	}
-	return &Host{cfg: cfg, box: sandbox.NewHost(cfg.Config), versions: map[string]string{}}
+	return &Host{host.New(cfg.Config), cfg}
 }
 
 // An Agent runs one agent of the protocol. It may be used concurrently.
@@ -94,8 +87,8 @@ var (
 // Agent checks cfg and returns its agent. It is an error if the program is not installed or
 // cannot reach its model, so that this is found before anything starts.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
-	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
-		return nil, fmt.Errorf("acp agent: dir %q leaves the working tree", cfg.Dir)
+	if err := cfg.Check("acp"); err != nil {
+		return nil, err
 	}
 	kind, err := kindOf(cfg)
 	if err != nil {
@@ -171,6 +164,6 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	return newConversation(s, req, emit).run(ctx)
 }

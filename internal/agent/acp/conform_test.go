@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/testing/agenttest"
@@ -93,9 +94,10 @@ func conforms(t *testing.T, kind string) {
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}},
 				Deliver: []string{bin, "deliver"}, Grace: 500 * time.Millisecond})
 			if m.Asks {
-				h.box.Bwrap = "" // behind a wall nothing needs approval
+				h.Sandbox.Bwrap = "" // behind a wall nothing needs approval
 			}
-			a, err := h.Agent(Config{Kind: kind, Model: scripted.Model, Endpoint: m.URL, Env: map[string]string{"HOME": home}})
+			a, err := h.Agent(Config{Kind: kind, Model: scripted.Model, Endpoint: m.URL,
+				Terms: host.Terms{Env: map[string]string{"HOME": home}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -97,7 +97,7 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 		defer close(over)
 		defer t.conn.End()
 		res, runErr = proc.Run(alive, proc.Config{
-			Path: t.setup.path, Args: t.setup.args, Dir: t.setup.dir, Env: t.setup.env, Stdin: stdin, Stdout: t.req.Desk.Raw,
+			Path: t.setup.path, Args: t.setup.args, Dir: t.setup.Dir, Env: t.setup.env, Stdin: stdin, Stdout: t.req.Desk.Raw,
 			Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30, Signals: []syscall.Signal{},
 			Grace: t.setup.agent.host.cfg.Grace, Tag: t.req.Tag, Started: func(pid int, start int64) {
 				if t.req.Started != nil {
@@ -142,7 +142,7 @@ var errFailing = errors.New("the model fails")
 func (t *conversation) giveUp() {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for t.setup.failed().Times < maxFailed {
+	for t.setup.Gateway.Failed().Times < maxFailed {
 		select {
 		case <-t.ctx.Done():
 			return
@@ -156,7 +156,7 @@ func (t *conversation) giveUp() {
 func (t *conversation) use(end ending) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if used := t.used(end); used != t.reported {
+	if used := t.setup.Used(end.usage); used != t.reported {
 		t.reported = used
 		t.send([]agent.Event{{Kind: agent.EventUsage, Usage: &used}})
 	}
@@ -247,7 +247,7 @@ func (t *conversation) open(ctx context.Context) error {
 		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
 	}
 	a := t.setup.agent
-	params := map[string]any{"cwd": t.setup.dir, "mcpServers": t.setup.delivery.servers(a.kind, a.host.cfg.Deliver)}
+	params := map[string]any{"cwd": t.setup.Dir, "mcpServers": t.setup.delivery.servers(a.kind, a.host.cfg.Deliver)}
 	method := "session/new"
 	if t.req.Session != "" {
 		params["sessionId"] = t.req.Session
@@ -332,7 +332,7 @@ func (t *conversation) prompt(text string) (end ending) {
 	defer t.mu.Unlock()
 	t.send(t.updates.flush())
 	t.send(t.updates.refusals())
-	t.failed = t.setup.failed() // without its own requests after the turn
+	t.failed = t.setup.Gateway.Failed() // without its own requests after the turn
 	end.stop, end.model, end.usage = r.Stop, t.updates.model, t.updates.used
 	if r.Usage != nil {
 		end.usage = r.Usage.usage(t.setup.agent.kind.Usage)
@@ -397,7 +397,7 @@ func (t *conversation) answer(m jsonrpc.Message) {
 	t.send(t.updates.flush())
 	events, tool := t.updates.merge(p.Call, t.lines, true)
 	t.send(events)
-	act := tool.action(t.setup.dir)
+	act := tool.action(t.setup.Dir)
 	title := tool.title()
 	t.asking.Go(func() {
 		t.permit(m, p, title, act)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/sys/jsonrpc"
 )
 
@@ -31,7 +32,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		for _, kind := range Kinds {
 			r, w := io.Pipe()
-			tk := newConversation(&setup{agent: &Agent{kind: kind}, dir: "/ws"}, agent.Request{
+			tk := newConversation(&setup{Setup: &host.Setup{Dir: "/ws"}, agent: &Agent{kind: kind}}, agent.Request{
 				Ask: func(context.Context, agent.Question) (agent.Answer, error) { return agent.Answer{}, nil },
 			}, func(e agent.Event) error {
 				if _, err := json.Marshal(e); err != nil {

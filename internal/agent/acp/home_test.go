@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
 
@@ -48,10 +49,12 @@ func TestPlanted(t *testing.T) {
 	for how := range plants {
 		t.Run(how, func(t *testing.T) {
 			home := t.TempDir()
-			a := &Agent{kind: Kind{Name: "x", Title: "X", Files: map[string]string{"conf/a.json": "settings"}}}
+			a := &Agent{kind: Kind{Package: host.Package{Name: "x", Title: "X"},
+				Files: map[string]string{"conf/a.json": "settings"}}}
 			own := a.SessionHome(home)
 			config, spec := plant(t, how, own, "conf/a.json"), plant(t, how, own, "deliver/A.offered.json")
-			if err := a.prepareHome(&setup{agent: a, home: own}, agent.Request{Home: home}, Login{}, map[string]string{}); err != nil {
+			s := &setup{Setup: &host.Setup{Env: map[string]string{}}, agent: a, home: own}
+			if err := a.prepareHome(s, agent.Request{Home: home}, Login{}); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(filepath.Join(own, "conf/a.json")); err != nil || string(got) != "settings" {
@@ -104,7 +107,8 @@ func plantedAnswer(t *testing.T, plant func(home, name string)) string {
 		t.Fatal(err)
 	}
 	plant(home, "deliver/A.json")
-	c := newConversation(&setup{agent: &Agent{kind: Kind{Title: "X"}}, delivery: d}, agent.Request{}, nil)
+	x := &Agent{kind: Kind{Package: host.Package{Title: "X"}}}
+	c := newConversation(&setup{Setup: &host.Setup{}, agent: x, delivery: d}, agent.Request{}, nil)
 	res, err := c.ended(&agent.Failure{}, func(kind, format string, args ...any) (agent.Result, error) {
 		return agent.Result{}, &agent.Failure{Kind: kind, Message: format + " " + args[0].(error).Error()}
 	}, ending{}, proc.Result{})

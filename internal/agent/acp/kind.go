@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 )
 
 // APIs that agents use.
@@ -22,14 +23,12 @@ const (
 // {token} for its token there, {model} for the model, and {cache} for a directory that all tasks
 // share.
 type Kind struct {
-	Name    string // as people call it
-	Title   string
-	Package Package // zero: it is found by its command
-	Args    []string
-	Env     map[string]string
-	Files   map[string]string // files to create below its home before it starts
-	Routes  []Route           // to its model, the preferred one first; none: it configures itself
-	Tokens  []string          // variables with its own login: if one is passed, it connects directly
+	host.Package // without NPM: it is found by its command
+	Args         []string
+	Env          map[string]string
+	Files        map[string]string // files to create below its home before it starts
+	Routes       []Route           // to its model, the preferred one first; none: it configures itself
+	Tokens       []string          // variables with its own login: if one is passed, it connects directly
 	// MCP are arguments that configure the server of the tool deliver, if session/new does not:
 	// {command} and {args} in them are JSON.
 	MCP []string
@@ -55,14 +54,6 @@ type Kind struct {
 	// Failed matches a piece of text with which it reports that its model failed, before it ends
 	// its turn as usual.
 	Failed *regexp.Regexp
-}
-
-// A Package is the npm package of an agent.
-type Package struct {
-	Name    string
-	Version string // that Plait is tested with
-	Program string // a pattern in the directory it was installed to
-	Node    bool   // it is a script that needs Node 22 or newer
 }
 
 // A Route is one way to configure the model of an agent.
@@ -120,7 +111,7 @@ func kindOf(c Config) (Kind, error) {
 	case ok:
 		return k, nil
 	}
-	return Kind{Name: "command", Title: c.Command[0], Args: c.Command[1:]}, nil
+	return Kind{Package: host.Package{Name: "command", Title: c.Command[0]}, Args: c.Command[1:]}, nil
 }
 
 // setting returns the setting of an attempt.
@@ -129,16 +120,4 @@ func (k Kind) setting(walled bool, access agent.Access) Setting {
 		return k.Free
 	}
 	return k.Ask
-}
-
-// Install says how to install an agent.
-func (k Kind) Install() string {
-	if k.Package.Name == "" {
-		return "correct the agent's command"
-	}
-	node := ""
-	if k.Package.Node {
-		node = " (it needs Node 22 or newer)"
-	}
-	return fmt.Sprintf("install it with `npm install -g %s@%s`%s, or set path: in the agent's definition", k.Package.Name, k.Package.Version, node)
 }

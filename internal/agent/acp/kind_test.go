@@ -23,8 +23,8 @@ func TestKinds(t *testing.T) {
 	}
 	placeholder := regexp.MustCompile(`\{[a-z]+\}`)
 	for _, k := range Kinds {
-		if !strings.Contains(string(makefile), k.Package.Version) {
-			t.Errorf("make does not install %s %s", k.Name, k.Package.Version)
+		if !strings.Contains(string(makefile), k.Version) {
+			t.Errorf("make does not install %s %s", k.Name, k.Version)
 		}
 		for _, r := range k.Routes {
 			if keys[r.API].key == "" {

@@ -1,12 +1,16 @@
 package acp
 
-import "regexp"
+import (
+	"regexp"
+
+	"github.com/plait-run/plait/internal/agent/host"
+)
 
 // Kinds are the known agents, as observed.
 var Kinds = []Kind{
 	{
-		Name: "copilot", Title: "GitHub Copilot", Package: Package{Name: "@github/copilot", Version: "1.0.102",
-			Program: "node_modules/@github/copilot-*/copilot"},
+		Package: host.Package{Name: "copilot", Title: "GitHub Copilot", NPM: "@github/copilot",
+			Version: "1.0.102", Program: "node_modules/@github/copilot-*/copilot"},
 		// No sub-agents, which would not be recorded. The prompt already includes AGENTS.md.
 		Args: []string{"--acp", "--no-custom-instructions", "--disable-builtin-mcps", "--no-auto-update", "--no-remote",
 			"--allow-tool=plait", "--excluded-tools=task,read_agent,list_agents,write_agent"},
@@ -31,8 +35,8 @@ var Kinds = []Kind{
 		Failed: regexp.MustCompile(`^Error: `),
 	},
 	{
-		Name: "opencode", Title: "OpenCode", Package: Package{Name: "opencode-ai", Version: "1.18.33",
-			Program: "node_modules/opencode-*/bin/opencode"},
+		Package: host.Package{Name: "opencode", Title: "OpenCode", NPM: "opencode-ai",
+			Version: "1.18.33", Program: "node_modules/opencode-*/bin/opencode"},
 		Args: []string{"acp"},
 		Env: map[string]string{"XDG_CONFIG_HOME": "{home}/config", "XDG_DATA_HOME": "{home}/data", "XDG_STATE_HOME": "{home}/state",
 			"OPENCODE_CONFIG": "{home}/opencode.json", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
@@ -44,8 +48,8 @@ var Kinds = []Kind{
 		Usage: OfLast,
 	},
 	{
-		Name: "gemini", Title: "Gemini CLI", Package: Package{Name: "@google/gemini-cli", Version: "0.61.0",
-			Program: "node_modules/@google/gemini-cli/bundle/gemini.js", Node: true},
+		Package: host.Package{Name: "gemini", Title: "Gemini CLI", NPM: "@google/gemini-cli",
+			Version: "0.61.0", Program: "node_modules/@google/gemini-cli/bundle/gemini.js", Node: true},
 		Args: []string{"--acp"},
 		Env:  map[string]string{"HOME": "{home}", "GEMINI_CLI_NO_RELAUNCH": "true"},
 		Files: map[string]string{".gemini/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false},` +
@@ -56,8 +60,8 @@ var Kinds = []Kind{
 		Exit: regexp.MustCompile(`(?m)^Exit Code: ([0-9]{1,3})$`),
 	},
 	{
-		Name: "qwen", Title: "Qwen Code", Package: Package{Name: "@qwen-code/qwen-code", Version: "0.24.4",
-			Program: "node_modules/@qwen-code/qwen-code/cli*.js", Node: true},
+		Package: host.Package{Name: "qwen", Title: "Qwen Code", NPM: "@qwen-code/qwen-code",
+			Version: "0.24.4", Program: "node_modules/@qwen-code/qwen-code/cli*.js", Node: true},
 		Args: []string{"--acp"},
 		Env:  map[string]string{"HOME": "{home}"},
 		Files: map[string]string{".qwen/settings.json": `{"privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false},` +
@@ -68,8 +72,8 @@ var Kinds = []Kind{
 		Exit: regexp.MustCompile(`(?m)^Exit Code: ([0-9]{1,3})$`),
 	},
 	{
-		Name: "kimi", Title: "Kimi Code", Package: Package{Name: "@moonshot-ai/kimi-code", Version: "2.1.0",
-			Program: "node_modules/@moonshot-ai/kimi-code/dist/main.*js", Node: true},
+		Package: host.Package{Name: "kimi", Title: "Kimi Code", NPM: "@moonshot-ai/kimi-code",
+			Version: "2.1.0", Program: "node_modules/@moonshot-ai/kimi-code/dist/main.*js", Node: true},
 		Args: []string{"acp"},
 		Env:  map[string]string{"KIMI_CODE_HOME": "{home}"},
 		Routes: []Route{{API: Chat, Files: map[string]string{"config.toml": "default_model = \"plait\"\n[providers.plait]\ntype = \"openai\"\n" +
@@ -79,8 +83,8 @@ var Kinds = []Kind{
 		Exit:   regexp.MustCompile(`(?m)^(?:Process exited with code |Command failed with exit code: )([0-9]{1,3})\.?$`),
 	},
 	{
-		Name: "codex-acp", Title: "Codex by ACP", Package: Package{Name: "@agentclientprotocol/codex-acp", Version: "2.6.0",
-			Program: "node_modules/@agentclientprotocol/codex-acp/dist/index.js", Node: true},
+		Package: host.Package{Name: "codex-acp", Title: "Codex by ACP", NPM: "@agentclientprotocol/codex-acp",
+			Version: "2.6.0", Program: "node_modules/@agentclientprotocol/codex-acp/dist/index.js", Node: true},
 		Env: map[string]string{"CODEX_HOME": "{home}", "INITIAL_AGENT_MODE": "read-only"},
 		Routes: []Route{{API: Responses, Env: map[string]string{"PLAIT_CODEX_TOKEN": "{token}"},
 			Files: map[string]string{"config.toml": "model = \"{model}\"\nmodel_provider = \"plait\"\n[model_providers.plait]\nname = \"plait\"\n" +
@@ -90,8 +94,9 @@ var Kinds = []Kind{
 		Notice: regexp.MustCompile(`^Warning: Model metadata for .* not found\. .*\s*$`),
 	},
 	{
-		Name: "claude-acp", Title: "Claude Code by ACP", Package: Package{Name: "@agentclientprotocol/claude-agent-acp", Version: "0.100.0",
-			Program: "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js", Node: true},
+		Package: host.Package{Name: "claude-acp", Title: "Claude Code by ACP", NPM: "@agentclientprotocol/claude-agent-acp",
+			Version: "0.100.0", Program: "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js",
+			Binary: "claude-agent-acp", Node: true},
 		Env: map[string]string{"CLAUDE_CONFIG_DIR": "{home}", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
 			"CLAUDE_CODE_TMPDIR": "{home}/tmp", "IS_SANDBOX": "1"},
 		Routes: []Route{{API: Messages, Env: map[string]string{"ANTHROPIC_BASE_URL": "{url}", "ANTHROPIC_API_KEY": "{token}"}}},

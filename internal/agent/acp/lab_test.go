@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/testing/agenttest"
@@ -78,7 +79,7 @@ func newLab(t *testing.T, kind, scenario string) *lab {
 	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
 		Hide: []string{l.Record()}}, Deliver: []string{l.Bin, "deliver"}})
 	l.cfg = Config{Kind: kind, Model: scripted.Model, Endpoint: l.Model.URL(),
-		Env: map[string]string{"HOME": l.Home()}} // its shell reads the profile of a login
+		Terms: host.Terms{Env: map[string]string{"HOME": l.Home()}}} // its shell reads the profile of a login
 	return l
 }
 

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
@@ -20,7 +22,7 @@ func fake(t *testing.T, mode, text string) *lab {
 	t.Helper()
 	l := newLab(t, "", "turns: [{steps: [{items: [{answer: x}]}]}]\n")
 	l.cfg.Command, l.cfg.Endpoint, l.cfg.Model = fakeLine(mode, text), "", ""
-	l.host.box.Bwrap = ""
+	l.host.Sandbox.Bwrap = ""
 	return l
 }
 
@@ -344,23 +346,22 @@ func TestFloods(t *testing.T) {
 
 func TestWrongDefinitions(t *testing.T) {
 	l := fake(t, "plain", "x")
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 1.2.3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for says, cfg := range map[string]Config{
-		"exclude each other":   {Kind: "copilot", Command: []string{"x"}},
-		"name an agent":        {},
-		"no agent is called":   {Kind: "nobody"},
-		"correct its command":  {Command: []string{"there-is-none"}},
-		"leaves the working":   {Command: l.cfg.Command, Dir: "../x"},
-		"there is none at":     {Kind: "copilot", Path: l.Dir},
-		"GEMINI_API_KEY":       {Kind: "gemini", Path: os.Args[0]},
-		"is not the address":   {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}},
-		"set model: in the ag": {Kind: "qwen", Path: os.Args[0], Env: map[string]string{"OPENAI_API_KEY": "k"}},
+		"exclude each other":  {Kind: "copilot", Command: []string{"x"}},
+		"name an agent":       {},
+		"no agent is called":  {Kind: "nobody"},
+		"correct its command": {Command: []string{"there-is-none"}},
+		"leaves the working":  {Command: l.cfg.Command, Terms: host.Terms{Dir: "../x"}},
+		"there is none at":    {Kind: "copilot", Path: l.Dir},
+		"GEMINI_API_KEY":      {Kind: "gemini", Path: program},
+		"is not the address": {Kind: "qwen", Path: program, Terms: host.Terms{
+			Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}}},
+		"set model: in the ag": {Kind: "qwen", Path: program, Terms: host.Terms{Env: map[string]string{"OPENAI_API_KEY": "k"}}},
 	} {
-		for _, name := range []string{"gemini", "qwen"} {
-			k, _ := Named(name)
-			if p, err := l.host.locate(k, os.Args[0]); err == nil {
-				l.host.versions[p.Path] = k.Package.Version
-			}
-		}
 		if _, err := l.host.Agent(cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q in %v", says, err)
 		}
@@ -374,20 +375,21 @@ func TestKeyStays(t *testing.T) {
 	l := fake(t, "plain", "x")
 	for _, k := range Kinds {
 		for i := range k.Routes {
-			a := &Agent{l.host, Config{Model: "m", Env: map[string]string{"ANTHROPIC_API_KEY": key}, Pass: []string{"OPENAI_API_KEY"}}, k}
+			terms := host.Terms{Env: map[string]string{"ANTHROPIC_API_KEY": key}, Pass: []string{"OPENAI_API_KEY"}}
+			a := &Agent{l.host, Config{Model: "m", Terms: terms}, k}
 			y := l.Request("it")
-			s := &setup{agent: a, home: a.SessionHome(y.Req.Home)}
+			s := &setup{Setup: &host.Setup{Env: map[string]string{}}, agent: a, home: a.SessionHome(y.Req.Home)}
 			var err error
-			if s.gateway, err = gateway.Open(gateway.Config{}); err != nil {
+			if s.Gateway, err = gateway.Open(gateway.Config{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.prepareHome(s, y.Req, Login{route: &k.Routes[i]}, map[string]string{}); err != nil {
+			if err := a.prepareHome(s, y.Req, Login{route: &k.Routes[i]}); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Contains(strings.Join(s.env, " "), key) {
 				t.Errorf("%s is given the key: %q", k.Name, s.env)
 			}
-			s.close()
+			s.Close()
 		}
 	}
 }

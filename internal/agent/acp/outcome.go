@@ -44,7 +44,7 @@ func (t *conversation) refused(f *agent.Failure, end ending) bool {
 
 // result returns the result or failure as the agent reports it.
 func (t *conversation) result(ctx context.Context, why error, end ending, res proc.Result) (agent.Result, error) {
-	f := &agent.Failure{Kind: agent.Infra, Session: t.session, Model: t.model(end), Usage: t.used(end)}
+	f := &agent.Failure{Kind: agent.Infra, Session: t.session, Model: t.model(end), Usage: t.setup.Used(end.usage)}
 	fail := func(kind, format string, args ...any) (agent.Result, error) {
 		f.Kind, f.Message = kind, t.title()+" "+fmt.Sprintf(format, args...)
 		return agent.Result{}, f
@@ -118,9 +118,9 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 	case empty:
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
-	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.setup.box.String(), Exit: &res.Exit}
+	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage, Sandbox: t.setup.Box.String(), Exit: &res.Exit}
 	if t.updates.hadText {
-		out.Sandbox += t.setup.gateway.Bypassed()
+		out.Sandbox += t.setup.Gateway.Bypassed()
 	}
 	if res.Signal != 0 {
 		out.Exit = nil
@@ -170,14 +170,4 @@ func (t *conversation) model(end ending) string {
 		return t.setup.agent.cfg.Model
 	}
 	return end.model
-}
-
-// used returns the usage of the attempt: as counted by the gateway, otherwise as reported by
-// the agent.
-func (t *conversation) used(end ending) agent.Usage {
-	if t.setup.gateway != nil {
-		u := t.setup.gateway.Used()
-		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
-	}
-	return end.usage
 }

@@ -1,163 +1,37 @@
 package acp
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/adrg/xdg"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
-	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/agent/host"
 )
 
-// A Program is an installed agent.
-type Program struct {
-	Line    []string // command line without the arguments of its kind
-	Path    string   // where it was found
-	Version string   // "" if not reported
-}
-
-// A MissingError is the error if an agent is not installed.
-type MissingError struct{ Kind Kind }
-
-func (e *MissingError) Error() string { return e.Kind.Title + " is not installed; " + e.Kind.Install() }
-
-// CacheDir is where `make` and users may install an agent for Plait alone, in one directory per
-// version with npm's layout.
-func (k Kind) CacheDir() string { return filepath.Join(xdg.CacheHome, "plait", k.Name) }
-
-// nodeVersion is the Node that `make agents` installs, from npm, for agents that need it.
-const nodeVersion = "22.23.3"
-
-// Find looks for an agent: at path if that is not empty, otherwise in PATH and then in CacheDir.
-// It asks the agent for its version.
-func (h *Host) Find(ctx context.Context, k Kind, path string) (Program, error) {
-	if k.Package.Name == "" { // found by its command
-		found, err := h.look(k.Title)
+// Find looks for an agent: at path if that is not empty, otherwise in PATH and then in its CacheDir.
+// It asks the agent for its version. Errors: *host.MissingError.
+func (h *Host) Find(ctx context.Context, k Kind, path string) (host.Program, error) {
+	if k.NPM == "" { // found by its command
+		found, err := h.Look(k.Title)
 		if err != nil {
-			return Program{}, fmt.Errorf("find the agent %q: %w; correct its command", k.Title, err)
+			return host.Program{}, fmt.Errorf("find the agent %q: %w; correct its command", k.Title, err)
 		}
-		return Program{Line: []string{found}, Path: found}, nil
+		return host.Program{Line: []string{found}, Path: found}, nil
 	}
-	p, err := h.locate(k, path)
-	if err != nil {
-		return p, err
-	}
-	h.mu.Lock()
-	p.Version = h.versions[p.Path]
-	h.mu.Unlock()
-	if p.Version == "" {
-		if p.Version, err = h.version(ctx, k, p, path != ""); err != nil {
-			return p, err
+	return h.Host.Find(ctx, k.Package, path, func(home string) map[string]string {
+		env := map[string]string{}
+		for name, value := range k.Env {
+			env[name] = k.fill(value, home, "", "", "")
 		}
-		h.mu.Lock()
-		h.versions[p.Path] = p.Version
-		h.mu.Unlock()
-	}
-	return p, nil
-}
-
-// look finds a program by its name in PATH, or by its path.
-func (h *Host) look(name string) (string, error) {
-	if filepath.IsAbs(name) {
-		return exec.LookPath(name)
-	}
-	found, err := proc.InPath(h.cfg.Getenv("PATH"), name)
-	if err != nil {
-		return "", errors.New("it is not in PATH")
-	}
-	return found, nil
-}
-
-// locate finds a known agent, and what runs it.
-func (h *Host) locate(k Kind, path string) (Program, error) {
-	var p Program
-	switch found, err := h.look(k.Binary()); {
-	case path != "":
-		if p.Path = k.installed(path); p.Path == "" {
-			return p, fmt.Errorf("find %s: there is none at %s; correct the agent's path", k.Title, path)
-		}
-	case err == nil:
-		p.Path = k.installed(found)
-	default:
-		if p.Path = k.installed(filepath.Join(k.CacheDir(), k.Package.Version)); p.Path == "" {
-			return p, &MissingError{k}
-		}
-	}
-	p.Line = []string{p.Path}
-	if k.Package.Node && strings.Contains(filepath.Ext(p.Path), "js") {
-		node := filepath.Join(xdg.CacheHome, "plait", "node", nodeVersion, "node_modules", "node", "bin", "node")
-		if _, err := os.Stat(node); err != nil {
-			if node, err = h.look("node"); err != nil {
-				return p, fmt.Errorf("find %s: it needs Node 22 or newer: %w", k.Title, err)
-			}
-		}
-		p.Line = []string{node, p.Path}
-	}
-	return p, nil
-}
-
-// Binary returns the name of an agent in PATH.
-func (k Kind) Binary() string {
-	if name := map[string]string{"claude-acp": "claude-agent-acp"}[k.Name]; name != "" {
-		return name
-	}
-	return k.Name
-}
-
-// installed returns the program for path, which is that file or the directory where npm installed
-// it, or "".
-func (k Kind) installed(path string) string {
-	return proc.Installed(path, k.Package.Program, k.Package.Node)
-}
-
-var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
-
-// version returns an agent's version: that of the script's package, otherwise as it reports. It
-// also lets an agent unpack itself, as some do on first start. named says that a definition names the program, which may
-// be any.
-func (h *Host) version(ctx context.Context, k Kind, p Program, named bool) (string, error) {
-	for dir := filepath.Dir(p.Path); k.Package.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		var pkg struct{ Name, Version string }
-		data, err := os.ReadFile(filepath.Join(dir, "package.json"))
-		if err == nil && json.Unmarshal(data, &pkg) == nil && pkg.Name == k.Package.Name {
-			return pkg.Version, nil
-		}
-	}
-	dir, err := os.MkdirTemp("", "plait-version-")
-	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", k.Title, err)
-	}
-	defer os.RemoveAll(dir)
-	env := map[string]string{"HOME": dir}
-	for name, value := range k.Env {
-		env[name] = k.fill(value, dir, "", "", "")
-	}
-	program, args := p.Line[0], slices.Concat(p.Line[1:], []string{"--version"})
-	if named {
-		program, args = h.cfg.Cell.Alone([]string{dir}, program, args)
-	}
-	var out bytes.Buffer
-	_, err = proc.Run(ctx, proc.Config{Path: program, Args: args, Dir: dir,
-		Env: proc.Environ(nil, env, nil, ""), Stdout: &out, Wall: time.Minute, MaxBytes: 64 << 10})
-	version := versionForm.FindString(out.String())
-	if err != nil || version == "" {
-		return "", fmt.Errorf("find %s: %s does not tell its version: %w", k.Title, p.Path, cmp.Or(err, errors.New("it said nothing")))
-	}
-	return version, nil
+		return env
+	})
 }
 
 // fill replaces placeholders in a text of a kind.
@@ -167,11 +41,11 @@ func (k Kind) fill(text, home, url, token, model string) string {
 }
 
 // Advice returns a remark about the program's version, "" if it is the tested one.
-func (k Kind) Advice(p Program) string {
-	if k.Package.Version == "" || p.Version == k.Package.Version {
+func (k Kind) Advice(p host.Program) string {
+	if k.Version == "" || p.Version == k.Version {
 		return ""
 	}
-	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Package.Version)
+	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Version)
 }
 
 // A Login says how to reach the model.
@@ -181,7 +55,7 @@ type Login struct {
 	Do   string // what to do if it is not OK
 
 	route    *Route // nil: the agent's own way
-	upstream gateway.Upstream
+	upstream *gateway.Upstream
 }
 
 // keys are the environment variables for each API, and the default URL.
@@ -195,11 +69,11 @@ var keys = map[string]struct{ key, url, vendor string }{
 // Login returns how an agent reaches its model: with its own login if one is passed to it,
 // otherwise through the first of its routes that has a key.
 func (h *Host) Login(k Kind, c Config) Login {
-	get := func(name string) string { return cmp.Or(c.Env[name], h.cfg.Getenv(name)) }
+	get := func(name string) string { return cmp.Or(c.Env[name], h.Getenv(name)) }
 	for i, r := range k.Routes {
 		if c.Endpoint != "" {
 			up, err := url.Parse(c.Endpoint)
-			return Login{OK: err == nil, Text: "with its own endpoint", route: &k.Routes[i], upstream: gateway.Upstream{URL: up}}
+			return Login{OK: err == nil, Text: "with its own endpoint", route: &k.Routes[i], upstream: &gateway.Upstream{URL: up}}
 		}
 		at := keys[r.API]
 		key, base := get(at.key), cmp.Or(get(at.url), at.vendor)
@@ -220,14 +94,13 @@ func (h *Host) Login(k Kind, c Config) Login {
 			up = up.JoinPath("v1beta")
 		}
 		return Login{OK: true, Text: "by the key in " + at.key, route: &k.Routes[i],
-			upstream: gateway.Upstream{URL: up, Key: key,
-				Bearer: r.API != Messages && r.API != Gemini, Google: r.API == Gemini}}
+			upstream: &gateway.Upstream{URL: up, Key: key, Bearer: r.API != Messages && r.API != Gemini, Google: r.API == Gemini}}
 	}
 	name := h.passes(k, c)
 	switch {
 	case name != "":
 		return Login{OK: true, Text: "by " + name + ", directly; usage is as reported by the agent"}
-	case k.Package.Name == "":
+	case k.NPM == "":
 		return Login{OK: true, Text: "by itself, directly; usage is as reported by the agent"}
 	}
 	var names []string
@@ -247,7 +120,7 @@ func (h *Host) Login(k Kind, c Config) Login {
 // none.
 func (h *Host) passes(k Kind, c Config) string {
 	for _, name := range k.Tokens {
-		if c.Env[name] != "" || slices.Contains(c.Pass, name) && h.cfg.Getenv(name) != "" {
+		if c.Env[name] != "" || slices.Contains(c.Pass, name) && h.Getenv(name) != "" {
 			return name
 		}
 	}

@@ -90,7 +90,7 @@ func goesOn(t *testing.T, l *lab, session string) {
 // testAsks checks that without a wall, a person is asked about the exact command.
 func testAsks(t *testing.T, kind string) {
 	l := newLab(t, kind, answers)
-	l.host.box.Bwrap = ""
+	l.host.Sandbox.Bwrap = ""
 	if k, _ := Named(kind); k.Silent {
 		if f := l.run(t.Context(), l.Request("one")).Fails(t, agent.Infra); !strings.Contains(f.Message, "install bubblewrap") {
 			t.Errorf("%+v", f)

@@ -74,10 +74,10 @@ func (t *conversation) ask(c control) (input json.RawMessage, allowed bool, said
 		Command string `json:"command"`
 	}
 	json.Unmarshal(c.Input, &in) // missing fields stay empty
-	act := agent.Action{Type: "tool_call", Tool: c.ToolName, Params: c.Input, Cwd: t.setup.dir}
+	act := agent.Action{Type: "tool_call", Tool: c.ToolName, Params: c.Input, Cwd: t.setup.Dir}
 	switch c.ToolName {
 	case "Bash":
-		act = agent.Action{Type: "command", Command: in.Command, Cwd: t.setup.dir, Params: c.Input}
+		act = agent.Action{Type: "command", Command: in.Command, Cwd: t.setup.Dir, Params: c.Input}
 	case "Edit", "Write", "NotebookEdit":
 		act.Type = "file_change"
 	}

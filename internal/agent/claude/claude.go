@@ -21,37 +21,33 @@ package claude
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
 // Version is the release of Claude Code that this package is tested with.
 const Version = "2.1.330"
 
-// Install says how to install it.
-const Install = "install it with `npm install -g @anthropic-ai/claude-code@" + Version + "`, or set path: in the agent's definition"
+// Package is the npm package of Claude Code.
+var Package = host.Package{Name: "claude", Title: "Claude Code", NPM: "@anthropic-ai/claude-code", Version: Version,
+	Program: "node_modules/@anthropic-ai/claude-code-*/claude"}
 
 // A Config is the definition of one agent. Its zero value is usable.
 type Config struct {
-	Model   string            // "" is Claude Code's default
-	Effort  string            // low, medium, high, xhigh or max
-	Path    string            // the program, or the directory it was installed to; "" looks for it
-	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // additional variables
-	Pass    []string          // names of Plait's own variables to pass to it
-	Write   []string          // directories that it may write beyond the role's access: see agent.Request.Granted
-	Network bool              // its commands may use the network
-	MCP     []string          // names of MCP servers in the user's own settings that it may use
+	Model  string // "" is Claude Code's default
+	Effort string // low, medium, high, xhigh or max
+	Path   string // the program, or the directory it was installed to; "" looks for it
+	host.Terms
+	MCP []string // names of MCP servers in the user's own settings that it may use
 	// Endpoint is the URL of its model; "" means ANTHROPIC_BASE_URL, or Anthropic's own.
 	Endpoint string
 }
@@ -64,16 +60,13 @@ type HostConfig struct {
 
 // A Host is where agents run. It may be used concurrently.
 type Host struct {
-	cfg HostConfig
-	box *sandbox.Host
-
-	mu       sync.Mutex
-	versions map[string]string // by program
+	*host.Host
+	grace time.Duration
 }
 
 // NewHost returns a host. It only checks what walls need.
 func NewHost(cfg HostConfig) *Host {
-	return &Host{cfg: cfg, box: sandbox.NewHost(cfg.Config), versions: map[string]string{}}
+	return &Host{host.New(cfg.Config), cfg.Grace}
 }
 
 // An Agent runs Claude Code. It may be used concurrently.
@@ -95,12 +88,12 @@ var (
 // Agent checks cfg and returns its agent. It is an error if the program is not installed or
 // cannot reach its model, so that this is found before anything starts.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
-	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
-		return nil, fmt.Errorf("claude agent: dir %q leaves the working tree", cfg.Dir)
+	if err := cfg.Check("claude"); err != nil {
+		return nil, err
 	}
 	p, err := h.Find(context.Background(), cfg.Path)
 	if err == nil {
-		_, err = p.Advice()
+		_, err = Advice(p)
 	}
 	if login := h.Login(cfg); err == nil && !login.OK {
 		err = fmt.Errorf("%s: %s", login.Text, login.Do)
@@ -137,32 +130,24 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	t := newConversation(s, req, emit)
 	return t.run(ctx)
 }
 
 // A setup is the environment of one attempt.
 type setup struct {
-	program Program
-	gateway *gateway.Gateway // nil: direct
-	home    string           // CLAUDE_CONFIG_DIR
-	dir     string
+	*host.Setup
+	program host.Program
+	home    string // CLAUDE_CONFIG_DIR
 	path    string // command line
 	args    []string
 	env     []string
-	box     sandbox.Box
 	session string
 	schema  json.RawMessage // of a structured answer, nil: none
 	form    json.RawMessage // the form of the answer, see package shape
 	asked   json.RawMessage // the form as sent to the model
 	grace   time.Duration
-}
-
-func (s *setup) close() {
-	if s.gateway != nil {
-		s.gateway.Close() // completes its log
-	}
 }
 
 // obeyed are the files of a home from which Claude Code takes programs, settings or instructions.
@@ -190,66 +175,56 @@ func makeHome(home string) error {
 }
 
 // setup prepares the task's home, opens the gateway and builds the command line.
-func (a *Agent) setup(p Program, login Login, req agent.Request) (*setup, error) {
-	if req.Home == "" {
-		return nil, errors.New("run Claude Code: the request names no home")
-	}
-	s := &setup{program: p, home: a.SessionHome(req.Home), grace: a.host.cfg.Grace}
-	var err error
-	if s.dir, err = sandbox.Workdir(req.Dir, a.cfg.Dir); err != nil {
-		return nil, agent.Final("cannot run Claude Code: %v", err)
-	}
-	granted, err := a.host.box.Granted(req, a.cfg.Write)
-	if err != nil {
-		return nil, err
-	}
-	if err := makeHome(s.home); err != nil {
-		return nil, fmt.Errorf("make Claude Code's home: %w", err)
-	}
-	env, err := sandbox.Caches(req)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.shape(req); err != nil {
-		return nil, err
-	}
-	if req.From != nil {
-		if err := a.copySession(s.home, *req.From); err != nil {
-			return nil, err
-		}
-	}
+func (a *Agent) setup(p host.Program, login Login, req agent.Request) (_ *setup, err error) {
+	s := &setup{program: p, home: a.SessionHome(req.Home), grace: a.host.grace}
+	use := sandbox.Use{State: []string{s.home}, Read: []string{p.Path}}
+	var upstream *gateway.Upstream
 	if login.direct {
-		if err := a.host.linkLogin(s.home); err != nil {
-			return nil, err
-		}
+		use.State = append(use.State, a.host.credentials()) // it renews its login
 	} else {
 		up, err := url.Parse(login.url)
 		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
 			return nil, agent.Final("%q is not the address of a model server: correct ANTHROPIC_BASE_URL", login.url)
 		}
-		if s.gateway, err = gateway.Open(gateway.Config{
-			Upstream: gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}, Traffic: req.Traffic,
-			Secrets: req.Desk.Secrets,
-		}); err != nil {
-			return nil, err
-		}
+		upstream = &gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}
 	}
-	state := []string{s.home}
-	if s.gateway == nil {
-		state = append(state, a.host.credentials()) // it renews its login
+	if s.Setup, err = a.host.Setup(req, Package.Title, a.cfg.Terms, upstream, use); err != nil {
+		return nil, err
 	}
-	s.box = a.host.box.Box(req, sandbox.Use{Gateway: s.gateway, Network: a.cfg.Network, Write: granted, State: state,
-		Read: []string{p.Path}})
-	a.environ(s, req, env)
+	if err := a.prepareHome(s, req, login); err != nil {
+		s.Close()
+		return nil, err
+	}
+	a.environ(s, req)
 	a.commandLine(s, req)
 	return s, nil
+}
+
+// prepareHome makes the task's home, with what an attempt begins with.
+func (a *Agent) prepareHome(s *setup, req agent.Request, login Login) error {
+	if err := makeHome(s.home); err != nil {
+		return fmt.Errorf("make Claude Code's home: %w", err)
+	}
+	if err := s.shape(req); err != nil {
+		return err
+	}
+	if req.From != nil {
+		if err := a.copySession(s.home, *req.From); err != nil {
+			return err
+		}
+	}
+	if login.direct {
+		return a.host.linkLogin(s.home)
+	}
+	return nil
 }
 
 // full reports whether a role has full access.
 func full(req agent.Request) bool { return req.Access == agent.Full }
 
-// environ sets the environment. env are the variables of caches.
-func (a *Agent) environ(s *setup, req agent.Request, env map[string]string) {
+// environ sets the environment.
+func (a *Agent) environ(s *setup, req agent.Request) {
+	env := s.Env
 	maps.Copy(env, map[string]string{
 		"CLAUDE_CONFIG_DIR":                        s.home,
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_MAX_RETRIES": "3",
@@ -257,9 +232,9 @@ func (a *Agent) environ(s *setup, req agent.Request, env map[string]string) {
 	})
 	maps.Copy(env, a.cfg.Env)
 	var drop []string
-	if s.gateway != nil { // last, so that no key of the definition gets through, nor one in Pass
+	if s.Gateway != nil { // last, so that no key of the definition gets through, nor one in Pass
 		drop = []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}
-		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.gateway.Token(), s.box.URL()
+		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.Gateway.Token(), s.Box.URL()
 	}
 	s.env = sandbox.Environ(req, a.cfg.Pass, env, drop...)
 }

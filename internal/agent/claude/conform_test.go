@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
@@ -26,10 +27,10 @@ func TestConformance(t *testing.T) {
 			h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}}, Grace: 500 * time.Millisecond})
 			if m.Asks {
-				h.box.Bwrap = "" // behind a wall nothing needs approval
+				h.Sandbox.Bwrap = "" // behind a wall nothing needs approval
 			}
 			a, err := h.Agent(Config{Endpoint: strings.TrimSuffix(m.URL, "/v1"),
-				Env: map[string]string{"HOME": home, "CLAUDE_CODE_MAX_RETRIES": "1"}})
+				Terms: host.Terms{Env: map[string]string{"HOME": home, "CLAUDE_CODE_MAX_RETRIES": "1"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func newConversation(s *setup, req agent.Request, emit func(agent.Event) error) 
 
 // run starts Claude Code, sends the prompt, and reads until it has answered.
 func (t *conversation) run(ctx context.Context) (agent.Result, error) {
-	warning, err := t.setup.program.Advice()
+	warning, err := Advice(t.setup.program)
 	if err != nil {
 		return agent.Result{}, agent.Final("%v", err)
 	}
@@ -90,7 +90,7 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.background.Go(func() { t.watchdog.Watch(inner, stop) })
 	t.background.Go(func() { t.halt(exited, kill) })
 	res, err := proc.Run(alive, proc.Config{
-		Path: t.setup.path, Args: t.setup.args, Dir: t.setup.dir, Env: t.setup.env, Stdin: t.stdin,
+		Path: t.setup.path, Args: t.setup.args, Dir: t.setup.Dir, Env: t.setup.env, Stdin: t.stdin,
 		Stdout: t.req.Desk.Raw, Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30,
 		Signals: []syscall.Signal{syscall.SIGTERM}, Grace: t.setup.grace, Tag: t.req.Tag,
 		Started: func(pid int, start int64) {
@@ -161,7 +161,7 @@ func (t *conversation) close() {
 
 // use emits the usage if it has grown.
 func (t *conversation) use() {
-	if used := t.used(); used != t.reported {
+	if used := t.setup.Used(t.spent); used != t.reported {
 		t.reported = used
 		t.event(agent.Event{Kind: agent.EventUsage, Usage: &used})
 	}

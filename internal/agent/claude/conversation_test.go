@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
@@ -28,8 +29,8 @@ func converseIn(t *testing.T, home, script string, req agent.Request, added ...a
 	req.Prompt, req.Dir, req.Access, req.Additions = "Do it.", t.TempDir(), agent.Full, more
 	req.Tag, req.Limits = "claude-"+t.Name(), agent.Limits{Timeout: time.Minute}
 	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
-	s := &setup{program: Program{Version: Version}, dir: req.Dir, path: "/bin/sh", args: []string{"-c", script}, home: home,
-		session: cmp.Or(req.Session, "s"), box: h.box.Box(req, sandbox.Use{})}
+	s := &setup{Setup: &host.Setup{Dir: req.Dir, Box: h.Sandbox.Box(req, sandbox.Use{})}, program: host.Program{Version: Version},
+		path: "/bin/sh", args: []string{"-c", script}, home: home, session: cmp.Or(req.Session, "s")}
 	return newConversation(s, req, func(agent.Event) error { return nil }).run(t.Context())
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
@@ -23,11 +24,11 @@ func TestPlanted(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(own, "skills")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.setup(Program{Path: "/bin/true"}, Login{url: anthropic}, agent.Request{Home: home, Dir: t.TempDir(), Access: agent.Full})
+	s, err := a.setup(host.Program{Path: "/bin/true"}, Login{url: anthropic}, agent.Request{Home: home, Dir: t.TempDir(), Access: agent.Full})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.close()
+	s.Close()
 	entries, err := os.ReadDir(own)
 	if err != nil || len(entries) != 1 || entries[0].Name() != "projects" {
 		t.Errorf("the home has %v: %v", entries, err)
@@ -52,9 +53,10 @@ func TestNoKeyPassed(t *testing.T) {
 	defer g.Close()
 	req := agent.Request{Dir: t.TempDir(), Access: agent.Read}
 	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: os.Getenv}})
-	s := &setup{gateway: g, box: h.box.Box(req, sandbox.Use{Gateway: g})}
-	a := &Agent{host: h, cfg: Config{Pass: []string{"ANTHROPIC_*", "CLAUDE_CODE_*"}, Env: map[string]string{"ANTHROPIC_AUTH_TOKEN": key}}}
-	a.environ(s, req, map[string]string{})
+	s := &setup{Setup: &host.Setup{Gateway: g, Box: h.Sandbox.Box(req, sandbox.Use{Gateway: g}), Env: map[string]string{}}}
+	a := &Agent{host: h, cfg: Config{Terms: host.Terms{Pass: []string{"ANTHROPIC_*", "CLAUDE_CODE_*"},
+		Env: map[string]string{"ANTHROPIC_AUTH_TOKEN": key}}}}
+	a.environ(s, req)
 	if strings.Contains(strings.Join(s.env, " "), key) {
 		t.Errorf("it is given the key: %q", s.env)
 	}

@@ -34,8 +34,8 @@ func (h *Host) servers(names []string) (map[string]any, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	file := filepath.Join(h.cfg.Getenv("HOME"), ".claude.json")
-	if dir := h.cfg.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
+	file := filepath.Join(h.Getenv("HOME"), ".claude.json")
+	if dir := h.Getenv("CLAUDE_CONFIG_DIR"); dir != "" {
 		file = filepath.Join(dir, ".claude.json")
 	}
 	data, err := os.ReadFile(file)
@@ -104,7 +104,7 @@ var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`
 func (h *Host) expand(text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		found := variable.FindStringSubmatch(m)
-		if value := h.cfg.Getenv(found[1]); value != "" {
+		if value := h.Getenv(found[1]); value != "" {
 			return value
 		}
 		return found[2]

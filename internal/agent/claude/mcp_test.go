@@ -48,7 +48,7 @@ func (l *lab) serve(name string) {
 	if err != nil {
 		l.T.Fatal(err)
 	}
-	file := filepath.Join(l.host.cfg.Getenv("HOME"), ".claude.json")
+	file := filepath.Join(l.host.Getenv("HOME"), ".claude.json")
 	if err := os.WriteFile(file, encode(map[string]any{"mcpServers": map[string]any{
 		name: map[string]any{"command": bin, "args": []string{"serve-lab"},
 			"env": map[string]string{"TOKEN": "${MINE:-a-token}"}},

@@ -54,7 +54,7 @@ func (t *conversation) giveUp(f *agent.Failure) {
 
 // ended returns the result or failure as Claude Code reports it.
 func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (agent.Result, error) {
-	f := &agent.Failure{Kind: agent.Infra, Session: t.setup.session, Model: t.model, Usage: t.used()}
+	f := &agent.Failure{Kind: agent.Infra, Session: t.setup.session, Model: t.model, Usage: t.setup.Used(t.spent)}
 	fail := func(kind, format string, args ...any) (agent.Result, error) {
 		f.Kind, f.Message = kind, fmt.Sprintf(format, args...)
 		return agent.Result{}, f
@@ -85,8 +85,8 @@ func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (a
 	if strings.TrimSpace(text) == "" {
 		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
 	}
-	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model, Usage: t.used(),
-		Sandbox: t.setup.box.String() + t.setup.gateway.Bypassed(), Exit: &res.Exit}
+	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model, Usage: t.setup.Used(t.spent),
+		Sandbox: t.setup.Box.String() + t.setup.Gateway.Bypassed(), Exit: &res.Exit}
 	return out.Clipped(), nil
 }
 
@@ -112,16 +112,6 @@ func kindOf(r *result) (kind string, final bool, said string) {
 		return agent.Infra, true, said
 	}
 	return agent.Infra, false, said
-}
-
-// used returns the usage of the attempt: as counted by the gateway, otherwise as reported by
-// Claude Code.
-func (t *conversation) used() agent.Usage {
-	if t.setup.gateway != nil {
-		u := t.setup.gateway.Used()
-		return agent.Usage{InputTokens: u.Input, CachedInputTokens: u.Cached, OutputTokens: u.Output}
-	}
-	return t.spent
 }
 
 // plus adds the usage of a turn.

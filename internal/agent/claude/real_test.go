@@ -17,6 +17,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
@@ -174,8 +175,8 @@ func TestWall(t *testing.T) {
 func TestKeyStays(t *testing.T) {
 	l := newLab(t, "turns:\n- steps:\n  - items: [{run: 'env; cat /proc/*/environ | tr \"\\0\" \"\\n\"'}]\n  - items: [{answer: '{{output 1}}'}]\n")
 	const key = "a-real-key-4711"
-	get := l.host.cfg.Getenv
-	l.host.cfg.Getenv = func(name string) string {
+	get := l.host.Getenv
+	l.host.Getenv = func(name string) string {
 		switch name {
 		case "ANTHROPIC_API_KEY":
 			return key
@@ -201,7 +202,7 @@ func TestKeyStays(t *testing.T) {
 // TestAsksWithoutWall checks that without a wall, a person is asked about the exact command.
 func TestAsksWithoutWall(t *testing.T) {
 	l := newLab(t, answers)
-	l.host.box.Bwrap = ""
+	l.host.Sandbox.Bwrap = ""
 	for _, yes := range []bool{false, true} {
 		y := l.Request(fmt.Sprint("one ", yes))
 		var asked []agent.Question
@@ -265,7 +266,7 @@ func TestNotThere(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 	for version, want := range map[string]string{Version: "", "99.0.0": "newer", "2.1.329": "too old"} {
-		text, err := Program{Version: version}.Advice()
+		text, err := Advice(host.Program{Version: version})
 		if got := fmt.Sprint(text, err); want == "" && got != "<nil>" || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", version, got)
 		}
@@ -276,7 +277,7 @@ func TestNotThere(t *testing.T) {
 // the record says so.
 func TestDirect(t *testing.T) {
 	l := newLab(t, answers)
-	home := l.host.cfg.Getenv("HOME")
+	home := l.host.Getenv("HOME")
 	login := fmt.Sprintf(`{"claudeAiOauth":{"accessToken":"a-login-4711","refreshToken":"r","expiresAt":%d,`+
 		`"scopes":["user:inference","user:profile"],"subscriptionType":"max"}}`, time.Now().Add(time.Hour).UnixMilli())
 	file := filepath.Join(home, ".claude", ".credentials.json")

@@ -19,7 +19,7 @@ var (
 func (a *Agent) commandLine(s *setup, req agent.Request) {
 	tools := slices.Clone(readTools)
 	switch {
-	case s.box.Walled || req.Access == agent.Write || full(req):
+	case s.Box.Walled || req.Access == agent.Write || full(req):
 		tools = append(tools, runTools...)
 		if req.Access != agent.Read {
 			tools = append(tools, writeTools...)
@@ -31,7 +31,7 @@ func (a *Agent) commandLine(s *setup, req agent.Request) {
 	args := []string{"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
 		"--setting-sources", "user", "--settings", settings(a.cfg.MCP), "--strict-mcp-config", "--disable-slash-commands",
 		"--tools", strings.Join(tools, ","), "--permission-prompt-tool", "stdio"}
-	if s.box.Walled || full(req) {
+	if s.Box.Walled || full(req) {
 		args = append(args, "--permission-mode", "bypassPermissions")
 	}
 	if a.cfg.Model != "" {
@@ -46,5 +46,5 @@ func (a *Agent) commandLine(s *setup, req agent.Request) {
 	if s.form != nil {
 		args = append(args, "--json-schema", string(s.asked))
 	}
-	s.path, s.args = s.box.Around(s.dir, s.program.Path, args)
+	s.path, s.args = s.Box.Around(s.Dir, s.program.Path, args)
 }

@@ -178,8 +178,12 @@ func (g *Gateway) Bypassed() string {
 	return ", via: direct (its gateway saw no request: limits and the record do not cover it)"
 }
 
-// Failed returns how the last requests for an answer failed: zero if the last one to end did not.
+// Failed returns how the last requests for an answer failed: zero if the last one to end did not. For a nil gateway it
+// returns zero too.
 func (g *Gateway) Failed() Failure {
+	if g == nil {
+		return Failure{}
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failed

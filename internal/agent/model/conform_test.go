@@ -35,11 +35,11 @@ func TestConform(t *testing.T) {
 				NoProcess: true,
 				Model: func(t *testing.T, m agenttest.Model) agent.Agent {
 					h := newHost(t, nil)
-					if h.box.Bwrap == "" && os.Getenv("CI") != "" {
+					if h.Sandbox.Bwrap == "" && os.Getenv("CI") != "" {
 						t.Fatal("bubblewrap is not installed")
 					}
 					if m.Asks {
-						h.box.Bwrap = ""
+						h.Sandbox.Bwrap = ""
 					}
 					a, err := h.Agent(Config{URL: m.URL, API: api, Model: "scripted"})
 					if err != nil {

@@ -280,7 +280,7 @@ func (t *conversation) ask(q query) (reply, error) {
 		if err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true, Text: why.Error() + change}); err != nil {
 			return s, err
 		}
-		if t.agent.host.cfg.Wait(t.ctx, pause) != nil {
+		if t.agent.host.wait(t.ctx, pause) != nil {
 			return s, context.Cause(t.ctx)
 		}
 	}

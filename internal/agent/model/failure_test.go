@@ -204,7 +204,7 @@ func TestKeyStays(t *testing.T) {
 	t.Setenv("MY_KEY", "the-key")
 	l.host = newHost(t, map[string]string{"HOME": t.TempDir(), "MY_KEY": "the-key"})
 	l.cfg.KeyEnv, l.cfg.Pass = "MY_KEY", []string{"MY_KEY"}
-	if l.host.box.Bwrap == "" {
+	if l.host.Sandbox.Bwrap == "" {
 		t.Skip("NOT TESTED: bubblewrap is not installed, so commands can look at Plait itself")
 	}
 	if _, err := l.run(); err != nil {

@@ -34,6 +34,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
@@ -53,11 +54,7 @@ type Config struct {
 	MaxTurns int            // requests of one attempt, 0: defaultTurns
 	Extra    map[string]any // additional fields of each request, such as temperature; null leaves out one of Plait's
 
-	Dir     string            // relative to the request's directory, inside it
-	Env     map[string]string // additional variables of commands
-	Pass    []string          // names of Plait's own variables to pass to them
-	Write   []string          // directories that they may write beyond the role's access: see agent.Request.Granted
-	Network bool              // they may use the network
+	host.Terms // of its commands
 }
 
 // defaultTurns is the maximum number of requests in an attempt if the definition does not set
@@ -72,8 +69,8 @@ type HostConfig struct {
 
 // A Host is where agents run. It may be used concurrently.
 type Host struct {
-	cfg HostConfig
-	box *sandbox.Host
+	*host.Host
+	wait func(ctx context.Context, d time.Duration) error
 }
 
 // NewHost returns a host. It only checks what walls need.
@@ -81,7 +78,7 @@ func NewHost(cfg HostConfig) *Host {
 	if cfg.Wait == nil {
 		cfg.Wait = wait
 	}
-	return &Host{cfg, sandbox.NewHost(cfg.Config)}
+	return &Host{host.New(cfg.Config), cfg.Wait}
 }
 
 // A Server is a model's server.
@@ -99,7 +96,7 @@ type Server struct {
 // and ANTHROPIC_MODEL. A key from the environment is only sent to the URL from the environment:
 // any other URL gets the key that its definition names.
 func (h *Host) Find(c Config) (Server, error) {
-	get := h.cfg.Getenv
+	get := h.Getenv
 	s := Server{API: c.API, KeyEnv: c.KeyEnv}
 	if s.API == "" {
 		s.API = Chat
@@ -161,8 +158,8 @@ var (
 // Agent checks cfg and returns its agent. It is an error if the server or model is not known, so
 // that this is found before anything starts.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
-	if cfg.Dir != "" && !filepath.IsLocal(cfg.Dir) {
-		return nil, fmt.Errorf("model agent: dir %q leaves the working tree", cfg.Dir)
+	if err := cfg.Check("model"); err != nil {
+		return nil, err
 	}
 	if cfg.API != "" && cfg.API != Chat && cfg.API != Messages {
 		return nil, fmt.Errorf("model agent: unknown api %q; there are %s and %s", cfg.API, Chat, Messages)
@@ -208,7 +205,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if err != nil {
 		return agent.Result{}, agent.Final("cannot work: %v", err)
 	}
-	granted, err := a.host.box.Granted(req, a.cfg.Write)
+	granted, err := a.host.Sandbox.Granted(req, a.cfg.Write)
 	if err != nil {
 		return agent.Result{}, err
 	}
@@ -222,7 +219,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	defer way.CloseIdleConnections()
 	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw}, fields: map[string]any{},
 		client: client{url: g.URL() + "/v1", token: g.Token(), http: way},
-		box:    a.host.box.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: granted}),
+		box:    a.host.Sandbox.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: granted}),
 	}
 	maps.Copy(t.fields, a.cfg.Extra)
 	if t.session, err = openSession(a.SessionHome(req.Home), req.Session, a.branch(req), req.Desk.Secrets); err != nil {

@@ -194,7 +194,7 @@ func TestFiles(t *testing.T) {
 // TestAccess checks that a role with access: read cannot change the tree.
 func TestAccess(t *testing.T) {
 	l := newLab(t, calls("edit", object{"path": "a.txt", "new": "b"}), calls("run", object{"command": "echo b > a.txt; echo b > $PLAIT_ARTIFACTS/b"}), says("done"))
-	if l.host.box.Bwrap == "" {
+	if l.host.Sandbox.Bwrap == "" {
 		t.Skip("NOT TESTED: bubblewrap is not installed")
 	}
 	l.access = agent.Read
@@ -214,7 +214,7 @@ func TestAccess(t *testing.T) {
 func TestWithoutWall(t *testing.T) {
 	for _, yes := range []bool{true, false} {
 		l := newLab(t, calls("run", object{"command": "echo b > b.txt"}), calls("edit", object{"path": "a.txt", "old": "two", "new": "2"}), says("done"))
-		l.host.box.Bwrap, l.yes = "", yes
+		l.host.Sandbox.Bwrap, l.yes = "", yes
 		if _, err := l.run(); err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestWithoutWall(t *testing.T) {
 // TestChangedWhileAsked checks that an approved change is not made to a file that a person changed meanwhile.
 func TestChangedWhileAsked(t *testing.T) {
 	l := newLab(t, calls("edit", object{"path": "a.txt", "old": "two", "new": "2"}), says("done"))
-	l.host.box.Bwrap, l.yes = "", true
+	l.host.Sandbox.Bwrap, l.yes = "", true
 	_, err := l.run(func(r *agent.Request) {
 		ask := r.Ask
 		r.Ask = func(ctx context.Context, q agent.Question) (agent.Answer, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/acp"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/app/control"
@@ -19,9 +20,7 @@ import (
 
 // newACP makes an agent that uses the Agent Client Protocol.
 func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	g := a.granted(def, o.Workspace)
-	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: g.path, Dir: def.Dir, Env: g.env, Pass: g.pass,
-		Write: g.write, Network: g.network}
+	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: program(def, o.Workspace), Terms: a.terms(def)}
 	if o.Offline != "" || o.Replay {
 		address, err := a.modelAddress(o)
 		if err != nil {
@@ -86,7 +85,7 @@ func (a *app) examineACP(ctx context.Context, named map[string]bool) []Finding {
 	var absent []string
 	for _, k := range acp.Kinds {
 		p, err := h.Find(ctx, k, "")
-		var missing *acp.MissingError
+		var missing *host.MissingError
 		switch {
 		case errors.As(err, &missing) && !named[k.Name]:
 			absent = append(absent, k.Name)

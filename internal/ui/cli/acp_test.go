@@ -8,11 +8,12 @@ import (
 	"sync"
 
 	"github.com/plait-run/plait/internal/agent/acp"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
 // realCopilot is the real GitHub Copilot, found once with the environment of the test run.
-var realCopilot = sync.OnceValues(func() (acp.Program, error) {
+var realCopilot = sync.OnceValues(func() (host.Program, error) {
 	kind, _ := acp.Named("copilot")
 	return acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), kind, "")
 })
@@ -20,7 +21,7 @@ var realCopilot = sync.OnceValues(func() (acp.Program, error) {
 // needCopilot is the condition [copilot]. If nothing may be skipped, it fails when the program is missing.
 func needCopilot() (bool, error) {
 	_, err := realCopilot()
-	var missing *acp.MissingError
+	var missing *host.MissingError
 	if errors.As(err, &missing) && os.Getenv("CI") == "" {
 		fmt.Fprintln(os.Stderr, "NO REAL COPILOT, SO ITS STORIES ARE SKIPPED:", err)
 		return false, nil

@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/claude"
 	"github.com/plait-run/plait/internal/agent/codex"
 	"github.com/plait-run/plait/internal/agent/command"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/model"
 	"github.com/plait-run/plait/internal/agent/replay"
 	"github.com/plait-run/plait/internal/agent/sandbox"
@@ -87,15 +88,12 @@ func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 		return a.newModel(def, o)
 	case "codex", "codex-exec":
 		cfg := codex.Config{
-			Model: def.Model, Effort: def.Effort, Path: def.Path, Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
+			Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace), Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
 			MCP: def.MCP, Global: def.Global,
 		}
 		if box := def.Sandbox; box != nil {
 			cfg.Sandbox = codex.Sandbox{Network: box.Network == flow.NetworkOn, Env: box.Env, Pass: box.Pass}
 			cfg.Sandbox.Write = a.places(box.Write)
-		}
-		if cfg.Path != "" && !filepath.IsAbs(cfg.Path) {
-			cfg.Path = filepath.Join(o.Workspace, filepath.FromSlash(cfg.Path))
 		}
 		cfg.Replay = o.Replay
 		if o.Offline != "" {
@@ -129,9 +127,7 @@ func (a *app) modelAddress(o control.AgentOptions) (string, error) {
 
 // newClaude makes an agent that is Claude Code.
 func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	g := a.granted(def, o.Workspace)
-	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: g.path, Dir: def.Dir, Env: g.env, Pass: g.pass, MCP: def.MCP,
-		Write: g.write, Network: g.network}
+	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace), Terms: a.terms(def), MCP: def.MCP}
 	if o.Offline != "" || o.Replay {
 		address, err := a.modelAddress(o)
 		if err != nil {
@@ -148,9 +144,8 @@ func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 
 // newModel makes an agent that is a model alone.
 func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	g := a.granted(def, o.Workspace)
 	cfg := model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv, MaxTurns: def.MaxTurns, Extra: def.Config,
-		Dir: def.Dir, Env: g.env, Pass: g.pass, Write: g.write, Network: g.network}
+		Terms: a.terms(def)}
 	if o.Offline != "" || o.Replay {
 		address, err := a.modelAddress(o)
 		if err != nil {
@@ -173,27 +168,25 @@ func (a *app) modelHost() *model.Host {
 	return model.NewHost(model.HostConfig{Config: cfg})
 }
 
-// A grant is what a definition grants to an agent that Plait itself confines.
-type grant struct {
-	path        string
-	env         map[string]string
-	pass, write []string
-	network     bool
+// terms returns what a definition grants to an agent that Plait itself confines, including the sandbox as widened by a
+// person.
+func (a *app) terms(def flow.Agent) host.Terms {
+	t := host.Terms{Dir: def.Dir, Env: map[string]string{}, Pass: slices.Clone(def.Pass)}
+	maps.Copy(t.Env, def.Env)
+	if box := def.Sandbox; box != nil {
+		t.Write, t.Network = a.places(box.Write), box.Network == flow.NetworkOn
+		t.Pass = append(t.Pass, box.Pass...)
+		maps.Copy(t.Env, box.Env)
+	}
+	return t
 }
 
-// granted returns what a definition grants, including the sandbox as widened by a person.
-func (a *app) granted(def flow.Agent, workspace string) grant {
-	g := grant{path: def.Path, env: map[string]string{}, pass: slices.Clone(def.Pass)}
-	maps.Copy(g.env, def.Env)
-	if box := def.Sandbox; box != nil {
-		g.write, g.network = a.places(box.Write), box.Network == flow.NetworkOn
-		g.pass = append(g.pass, box.Pass...)
-		maps.Copy(g.env, box.Env)
+// program returns the path of the program that a definition names, "" for none.
+func program(def flow.Agent, workspace string) string {
+	if def.Path == "" || filepath.IsAbs(def.Path) {
+		return def.Path
 	}
-	if g.path != "" && !filepath.IsAbs(g.path) {
-		g.path = filepath.Join(workspace, filepath.FromSlash(g.path))
-	}
-	return g
+	return filepath.Join(workspace, filepath.FromSlash(def.Path))
 }
 
 // places returns the paths of a definition, with a leading ~/ expanded.

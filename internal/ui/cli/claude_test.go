@@ -15,19 +15,21 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/plait-run/plait/internal/agent/claude"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
 )
 
 // realClaude is the real Claude Code, found once with the environment of the test run.
-var realClaude = sync.OnceValues(func() (claude.Program, error) {
+var realClaude = sync.OnceValues(func() (host.Program, error) {
 	return claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), "")
 })
 
 // needClaude is the condition [claude]. If nothing may be skipped, it fails when the program is missing.
 func needClaude() (bool, error) {
 	_, err := realClaude()
-	if errors.Is(err, claude.ErrMissing) && os.Getenv("CI") == "" {
+	var missing *host.MissingError
+	if errors.As(err, &missing) && os.Getenv("CI") == "" {
 		fmt.Fprintln(os.Stderr, "NO REAL CLAUDE CODE, SO ITS STORIES ARE SKIPPED:", err)
 		return false, nil
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent/claude"
 	"github.com/plait-run/plait/internal/agent/codex"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/files/worktree"
@@ -220,15 +221,16 @@ func examineReads(reads []codex.Read, err error) []Finding {
 func (a *app) examineClaude(ctx context.Context) []Finding {
 	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
 	p, err := h.Find(ctx, "")
-	if errors.Is(err, claude.ErrMissing) {
-		return []Finding{{What: "claude", Warning: true, Text: "not found in PATH or " + claude.CacheDir() +
-			"; flows with agents of kind claude need it", Do: claude.Install}}
+	var missing *host.MissingError
+	if errors.As(err, &missing) {
+		return []Finding{{What: "claude", Warning: true, Text: "not found in PATH or " + missing.Package.CacheDir() +
+			"; flows with agents of kind claude need it", Do: missing.Package.Install()}}
 	}
 	if err != nil {
 		return []Finding{{What: "claude", Text: err.Error()}}
 	}
 	found := Finding{What: "claude", OK: true, Text: p.Version + ", " + p.Path}
-	if found.Do, err = p.Advice(); err != nil {
+	if found.Do, err = claude.Advice(p); err != nil {
 		return []Finding{{What: "claude", Text: err.Error()}}
 	}
 	login := h.Login(claude.Config{})
