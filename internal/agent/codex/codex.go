@@ -158,12 +158,15 @@ func (c Config) checkServers(mine map[string]any, user string) error {
 	return nil
 }
 
-// An Agent runs Codex through its app-server. It may be used concurrently.
-type Agent struct {
+// An installed is what both interfaces of an agent have in common: the Codex of its definition, and its sessions.
+type installed struct {
 	host         *Host
 	cfg          Config
 	instructions string // see [agent.Instructed]
 }
+
+// An Agent runs Codex through its app-server. It may be used concurrently.
+type Agent struct{ installed }
 
 // Agent returns the agent of a definition. It is an error if no usable Codex is installed.
 func (h *Host) Agent(cfg Config) (*Agent, error) {
@@ -171,15 +174,13 @@ func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{host: h, cfg: cfg, instructions: told}, nil
+	return &Agent{installed{h, cfg, told}}, nil
 }
 
 // An ExecAgent runs Codex through codex exec. It may be used concurrently.
 type ExecAgent struct {
-	host         *Host
-	cfg          Config
-	instructions string        // see [agent.Instructed]
-	startup      time.Duration // zero: execStartup
+	installed
+	startup time.Duration // zero: execStartup
 }
 
 // ExecAgent returns the one-shot agent of a definition. It is an error if no usable Codex is
@@ -189,7 +190,7 @@ func (h *Host) ExecAgent(cfg Config) (*ExecAgent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ExecAgent{host: h, cfg: cfg, instructions: told}, nil
+	return &ExecAgent{installed: installed{h, cfg, told}}, nil
 }
 
 // ready checks that an agent can be used, and returns the user's instructions for it.
@@ -242,61 +243,34 @@ var (
 const maxPrompt = 1 << 20
 
 // MaxPrompt returns how many characters a prompt may have.
-func (a *Agent) MaxPrompt() int { return maxPrompt }
-
-// MaxPrompt returns how many characters a prompt may have.
-func (a *ExecAgent) MaxPrompt() int { return maxPrompt }
+func (i installed) MaxPrompt() int { return maxPrompt }
 
 // SessionHome returns the CODEX_HOME of a task.
-func (a *Agent) SessionHome(home string) string { return homeLink(home) }
-
-// SessionHome returns the CODEX_HOME of a task.
-func (a *ExecAgent) SessionHome(home string) string { return homeLink(home) }
+func (i installed) SessionHome(home string) string { return homeLink(home) }
 
 // Continues reports whether the session's rollout is in the task's home.
-func (a *Agent) Continues(req agent.Request) bool {
-	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
-}
-
-// Continues reports whether the session's rollout is in the task's home.
-func (a *ExecAgent) Continues(req agent.Request) bool {
+func (i installed) Continues(req agent.Request) bool {
 	return req.Session != "" && findRollout(codexHome(req.Home), req.Session) != ""
 }
 
 // SessionFiles returns the rollouts that are needed to continue a session.
-func (a *Agent) SessionFiles(home, session string) (string, []string) {
-	return sessionFiles(home, session)
-}
-
-// SessionFiles returns the rollouts that are needed to continue a session.
-func (a *ExecAgent) SessionFiles(home, session string) (string, []string) {
+func (i installed) SessionFiles(home, session string) (string, []string) {
 	return sessionFiles(home, session)
 }
 
 // Forks reports whether the other session's rollout exists and can be copied.
-func (a *Agent) Forks(req agent.Request) bool {
+func (i installed) Forks(req agent.Request) bool {
 	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
 }
 
-// Forks reports whether the other session's rollout exists and can be copied.
-func (a *ExecAgent) Forks(req agent.Request) bool {
-	return req.From != nil && req.From.Turn != "" && findRollout(codexHome(req.From.Home), req.From.Session) != ""
+// Shapes reports whether a schema can be put into the strict form that models require.
+func (i installed) Shapes(schema json.RawMessage) bool {
+	_, err := shape.Strict(schema)
+	return err == nil
 }
 
 // Steers reports true: what people add reaches the current turn.
 func (a *Agent) Steers() bool { return true }
-
-// Shapes reports whether a schema can be put into the strict form that models require.
-func (a *Agent) Shapes(schema json.RawMessage) bool {
-	_, err := shape.Strict(schema)
-	return err == nil
-}
-
-// Shapes reports whether a schema can be put into the strict form that models require.
-func (a *ExecAgent) Shapes(schema json.RawMessage) bool {
-	_, err := shape.Strict(schema)
-	return err == nil
-}
 
 // workdir returns the working directory of the attempt, and makes sure that links do not lead out
 // of the tree.

@@ -36,7 +36,4 @@ func globalInstructions(home string) (string, error) {
 }
 
 // Instructions returns the user's AGENTS.md, if the definition asks for it.
-func (a *Agent) Instructions() string { return a.instructions }
-
-// Instructions returns the user's AGENTS.md, if the definition asks for it.
-func (a *ExecAgent) Instructions() string { return a.instructions }
+func (i installed) Instructions() string { return i.instructions }

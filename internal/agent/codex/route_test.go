@@ -42,7 +42,7 @@ func (e *ear) End(_ *agent.Call, _ agent.Reply, used agent.Usage) {
 // a session continues, and that it counts what Codex reports.
 func TestThroughTheGateway(t *testing.T) {
 	l := newLab(t, answer)
-	once := &ExecAgent{host: l.host, cfg: l.agent.cfg}
+	once := &ExecAgent{installed: installed{host: l.host, cfg: l.agent.cfg}}
 	session := ""
 	for _, kind := range []string{"codex", "codex, again", "codex-exec"} {
 		e := &ear{}

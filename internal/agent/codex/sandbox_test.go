@@ -268,7 +268,7 @@ func TestAppProxy(t *testing.T) {
 	t.Setenv("HTTP_PROXY", proxy.URL)
 	t.Setenv("NO_PROXY", "127.0.0.1")
 	l.agent.cfg.Endpoint.URL = "http://model.invalid" + model.Path
-	once, y := &ExecAgent{host: l.host, cfg: l.agent.cfg}, newExecTry(t, "go")
+	once, y := &ExecAgent{installed: installed{host: l.host, cfg: l.agent.cfg}}, newExecTry(t, "go")
 	for kind, run := range map[string]func() (agent.Result, error){
 		"codex":      func() (agent.Result, error) { return l.try(t, "go").run(t.Context(), t, l.agent) },
 		"codex-exec": func() (agent.Result, error) { return y.run(t.Context(), t, once) },
