@@ -9,9 +9,9 @@ type ratchet struct {
 // held are today's figures, those of lines and references with a little room. A change that lowers
 // one lowers it here; one that must raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {94_300, "there are several ways to do one thing: to read definitions, to draw texts, to run agent " +
+	"lines of code": {94_000, "there are several ways to do one thing: to read definitions, to draw texts, to run agent " +
 		"programs, to clip a line"},
-	"engine+app": {17_050, "two machines drive a task, one for a process and one for a team, and attempt is four rooms"},
+	"engine+app": {16_950, "two machines drive a task, one for a process and one for a team, and attempt is four rooms"},
 	"run: hops": {67, "five hops only pass on (findFlow, OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
 		"other 62 decide, keep or make something, and to join them would make longer functions"},
 	"run: changes of room": {38, "as the hops: the way goes down to flow, thread and sqlite and returns, five times"},
