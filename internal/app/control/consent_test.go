@@ -53,7 +53,8 @@ func (h *house) team(yamls ...string) (task string) {
 
 // worker returns a worker in a process of its own.
 func (h *house) worker() *Worker {
-	open := func(context.Context, store.Thread) (*Controller, error) { return h.controller(), nil }
+	c := h.controller() // now: the worker may still look when the store of the next one is set
+	open := func(context.Context, store.Thread) (*Controller, error) { return c, nil }
 	return NewWorker(WorkerConfig{Store: h.store, Look: time.Hour, Open: open})
 }
 

@@ -266,7 +266,7 @@ func TestSetUpOfWorktrees(t *testing.T) {
 	h.setup = []string{"sh", "-c", "echo no network >&2; exit 3"}
 	c = h.controller()
 	row = h.drive(c, h.orchestrate(c).ID, Resume{})
-	wantStatus(t, row, store.Blocked, "child")
+	wantStatus(t, row, store.Blocked, "join")
 	if !strings.Contains(row.Reason.Message, "exit 3") || h.runs["one"] != 0 {
 		t.Errorf("blocked: %q, runs %v", row.Reason.Message, h.runs)
 	}
