@@ -129,8 +129,8 @@ func (e *Engine) usage(ctx context.Context, task string, threads []string) (all 
 	return all, nil
 }
 
-// below returns threads of a task and all below them. Who drives the task alone reads it once: afterwards, all that are
-// made are made here.
+// below returns the ids of threads of a task and of all below them. If this engine drives the whole task, it reads the
+// task's threads once, since it makes all later ones itself.
 func (e *Engine) below(ctx context.Context, task string, ids []string) ([]string, error) {
 	e.mu.Lock()
 	known := e.cfg.Claim.alone() && e.known[task]
@@ -154,7 +154,7 @@ func (e *Engine) below(ctx context.Context, task string, ids []string) ([]string
 	return ids, nil
 }
 
-// children are the threads that were made by others, by the ids of those.
+// children has the ids of the paths, calls and workers of each thread.
 type children map[string]map[string]bool
 
 func (c children) add(t store.Thread) {

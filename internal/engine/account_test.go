@@ -153,7 +153,7 @@ func TestPursesOfSharedTask(t *testing.T) {
 		}
 		c, _, err := e.load(ctx, row.ID, row.Head)
 		if err == nil {
-			err = e.bound(ctx, c)
+			err = e.readAccount(ctx, c)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -33,7 +33,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 		}
 		if moved {
 			e.conflicts.forget(from.ID)
-			e.made(batch.Threads)
+			e.addChildren(batch.Threads)
 			*c = *next
 			return true, nil
 		}
@@ -45,8 +45,8 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 	}
 }
 
-// made remembers the threads that a batch made.
-func (e *Engine) made(rows []store.ThreadChange) {
+// addChildren remembers the threads that a batch made.
+func (e *Engine) addChildren(rows []store.ThreadChange) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range rows {

@@ -47,7 +47,8 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if done {
 			row, err = e.step(ctx, c, p, out)
 		}
-		slot.Release()                                       // what the attempt used is in the record, where the next one reads it
+		// What the attempt used is in the record now, where the next one reads it.
+		slot.Release()
 		if done && asked && err == nil && row.Head != from { // the step was made without these answers
 			err = e.attempts.Withdraw(context.WithoutCancel(ctx), row, from)
 		}
@@ -95,8 +96,9 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 }
 
 // overLimit blocks a thread whose agent stopped at a limit: ours, or its vendor's.
-func (e *Engine) overLimit(ctx context.Context, c *threadState, p *attempt.Prepared, fail *agent.Failure) (store.Thread, error) {
-	if err := e.bound(context.WithoutCancel(ctx), c); err != nil {
+func (e *Engine) overLimit(ctx context.Context, c *threadState, p *attempt.Prepared, fail *agent.Failure) (store.Thread,
+	error) {
+	if err := e.readAccount(context.WithoutCancel(ctx), c); err != nil {
 		return c.Row, err
 	}
 	if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
@@ -125,7 +127,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 			}
 		}
 	}
-	if err := e.bound(context.WithoutCancel(ctx), c); err != nil {
+	if err := e.readAccount(context.WithoutCancel(ctx), c); err != nil {
 		return nil, c.Row, err
 	}
 	now := e.now()

@@ -44,7 +44,7 @@ func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Positio
 // returns the caller's events.
 func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n int,
 	events func(store.Thread, int64) []store.Event) (store.Thread, error) {
-	if err := e.bound(ctx, c); err != nil {
+	if err := e.readAccount(ctx, c); err != nil {
 		return store.Thread{}, err
 	}
 	if why := cmp.Or(outOfRounds(c), c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {

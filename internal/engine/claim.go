@@ -12,11 +12,12 @@ import (
 
 // A Claim is a right to drive threads: a [TaskClaim] or a [ThreadClaim].
 type Claim interface {
-	// alone reports whether nobody else drives threads of the task while the engine exists.
+	// alone reports whether no other process drives threads of the task while the engine exists.
 	alone() bool
 
-	// take takes the right to drive a thread. It returns nil if another process has it.
-	take(ctx context.Context, thread string) (*held, error)
+	// take takes the right to drive a thread, and reports false if another process has it. The lease is the thread's, nil
+	// if that of the task is enough.
+	take(ctx context.Context, thread string) (lease store.Lease, ok bool, err error)
 
 	// driven returns which of the threads other processes drive.
 	driven(ctx context.Context, threads []string) (map[string]bool, error)
@@ -32,7 +33,7 @@ type TaskClaim struct{}
 
 func (TaskClaim) alone() bool { return true }
 
-func (TaskClaim) take(context.Context, string) (*held, error) { return &held{}, nil }
+func (TaskClaim) take(context.Context, string) (store.Lease, bool, error) { return nil, true, nil }
 
 func (TaskClaim) driven(context.Context, []string) (map[string]bool, error) { return nil, nil }
 
@@ -43,16 +44,16 @@ type ThreadClaim struct{ Store store.Leases }
 
 func (ThreadClaim) alone() bool { return false }
 
-func (c ThreadClaim) take(ctx context.Context, thread string) (*held, error) {
+func (c ThreadClaim) take(ctx context.Context, thread string) (store.Lease, bool, error) {
 	lease, err := c.Store.Acquire(ctx, store.ThreadLease(thread))
 	var other *store.HeldError
-	if errors.As(err, &other) {
-		return nil, nil
+	switch {
+	case errors.As(err, &other):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("drive thread %s: %w", thread, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("drive thread %s: %w", thread, err)
-	}
-	return &held{lease: lease}, nil
+	return lease, true, nil
 }
 
 func (c ThreadClaim) driven(ctx context.Context, threads []string) (map[string]bool, error) {
@@ -84,21 +85,16 @@ func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease sto
 	return nil, err
 }
 
-// held is the right to drive one thread.
-type held struct {
-	lease store.Lease // of the thread; nil: the caller holds that of the task
-}
-
-// under returns the engine for work under a right to drive a thread, and the context for it, which ends when the right
-// is lost. What the engine commits then is refused once another process has the right. done gives it back.
-func (e *Engine) under(ctx context.Context, h *held) (held *Engine, work context.Context, done func()) {
-	if h.lease == nil {
+// under returns the engine for work under a lease, and a context that ends when the lease is lost. What the engine
+// commits is refused once another process has the lease. done releases it. Without a lease all stays as it is.
+func (e *Engine) under(ctx context.Context, lease store.Lease) (held *Engine, work context.Context, done func()) {
+	if lease == nil {
 		return e, ctx, func() {}
 	}
-	work, end := WhileHeld(ctx, h.lease)
-	return e.with(fenced{e.cfg.Store, h.lease.Fence()}), work, func() {
+	work, end := WhileHeld(ctx, lease)
+	return e.with(fenced{e.cfg.Store, lease.Fence()}), work, func() {
 		end()
-		h.lease.Release()
+		lease.Release()
 	}
 }
 

@@ -186,7 +186,7 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 // beginSummary commits batch A of an attempt at a summary.
 func (e *Engine) beginSummary(ctx context.Context, c *threadState, w attempt.Worker) (*attempt.Prepared, error) {
 	for {
-		if err := e.bound(ctx, c); err != nil {
+		if err := e.readAccount(ctx, c); err != nil {
 			return nil, err
 		}
 		now := e.now()

@@ -48,11 +48,11 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if !mine {
 		return row, nil
 	}
-	held, err := e.cfg.Claim.take(record, id)
-	if held == nil || err != nil {
+	lease, ok, err := e.cfg.Claim.take(record, id)
+	if !ok || err != nil {
 		return row, err
 	}
-	e, ctx, done := e.under(ctx, held)
+	e, ctx, done := e.under(ctx, lease)
 	defer done()
 	if !e.cfg.Claim.alone() {
 		e.forget(id)

@@ -92,7 +92,7 @@ type Engine struct {
 // memory is what the calls of an engine share.
 type memory struct {
 	record    *record.Reader
-	counts    Store // what was used is counted whoever drives the thread by now
+	unfenced  Store // for what counts although the right to drive may be lost
 	conflicts conflicts
 	work      *workload
 	slots     slots
@@ -128,7 +128,7 @@ func New(cfg Config) *Engine {
 		cfg.Claim = TaskClaim{}
 	}
 	e := &Engine{cfg: cfg, memory: &memory{
-		record: record.New(cfg.Reader, cfg.Store), counts: cfg.Store, work: newWorkload(),
+		record: record.New(cfg.Reader, cfg.Store), unfenced: cfg.Store, work: newWorkload(),
 		owned: make(map[string]bool), clean: make(map[string]bool),
 		ended: make(map[string]int64), ends: make(map[string]deadline),
 		states: make(map[string]*threadState), seeds: make(map[string]*threadState),

@@ -158,7 +158,7 @@ func (e *Engine) planLimit(ctx context.Context, c *threadState, d flow.Fork) (*s
 	if d.Plan == nil {
 		return nil, nil
 	}
-	if err := e.bound(ctx, c); err != nil {
+	if err := e.readAccount(ctx, c); err != nil {
 		return nil, err
 	}
 	if why := cmp.Or(c.account.exhausted(e.now()), c.account.tooDeep()); why != nil {

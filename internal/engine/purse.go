@@ -49,7 +49,7 @@ func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, erro
 			continue
 		}
 		reserved := store.Count{Task: p.row.Task, Name: reservedCount, Add: 1, Most: a.counts[reservedCount] + 1}
-		err = p.engine.counts.Commit(ctx, store.Batch{Counts: append(p.counts(heldTokensOf, heldCostOf, 1, u), reserved)})
+		err = p.engine.unfenced.Commit(ctx, store.Batch{Counts: append(p.counts(heldTokensOf, heldCostOf, 1, u), reserved)})
 		if !errors.Is(err, store.ErrConflict) {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (p *purse) Spend(reserved, used store.Usage) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), spendPatience)
 	defer cancel()
-	err := p.engine.counts.Commit(ctx, store.Batch{Counts: append(p.counts(heldTokensOf, heldCostOf, -1, reserved),
+	err := p.engine.unfenced.Commit(ctx, store.Batch{Counts: append(p.counts(heldTokensOf, heldCostOf, -1, reserved),
 		p.counts(tokensOf, costOf, 1, used)...)})
 	if err != nil {
 		p.engine.cfg.Log.Warn("count what was used", "attempt", p.attempt, "error", err)

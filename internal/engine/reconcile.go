@@ -293,11 +293,11 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 // someone has just begun to drive the thread.
 func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) {
 	if row.Status != store.Pending {
-		held, err := e.cfg.Claim.take(ctx, row.ID)
-		if held == nil || err != nil {
+		lease, ok, err := e.cfg.Claim.take(ctx, row.ID)
+		if !ok || err != nil {
 			return false, err
 		}
-		under, _, done := e.under(ctx, held)
+		under, _, done := e.under(ctx, lease)
 		defer done()
 		if err := under.recover(ctx, []store.Thread{row}); err != nil {
 			return false, err

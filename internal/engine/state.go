@@ -14,14 +14,14 @@ import (
 // owns it, and rebuilds it from the record when the head has moved meanwhile.
 type threadState struct {
 	attempt.Thread
-	account   *account           // as last read: see bound
+	account   *account           // as last read by readAccount
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
 	noSummary bool               // an agent could not summarise the conversation
 	spawned   map[string]spawned // by path or role
 }
 
-// bound reads what a thread may use from now on.
-func (e *Engine) bound(ctx context.Context, c *threadState) error {
+// readAccount reads what a thread may use from now on.
+func (e *Engine) readAccount(ctx context.Context, c *threadState) error {
 	a, err := e.account(ctx, c.Row)
 	if err != nil {
 		return err

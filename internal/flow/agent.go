@@ -245,7 +245,7 @@ func (r *reader) config(n *yaml.Node) map[string]any {
 	return m
 }
 
-// DefinesAgents reports whether d itself says how an agent is run or what its sandbox allows, instead of leaving that to
+// DefinesAgents reports whether d itself says how an agent is run or what its sandbox allows, and does not leave that to
 // the configuration. What a definition says of an agent starts a program, leads it elsewhere (env, config, mcp), or
 // sends a key to a server (url, keyEnv), so any agent defined inline counts, whatever its keys.
 func (d *Definition) DefinesAgents() bool {

@@ -106,7 +106,7 @@ func (r TaskRecord) leaves() (leaves []store.Thread) {
 	return leaves
 }
 
-// waitsFor says what a thread without a driver waits for, and whether the worker that had it was lost. heard is the time
+// waitsFor says what a thread without a driver waits for, and whether its worker was lost. heard is the time
 // of its last sign of life.
 func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) (why string, lost bool) {
 	worker := "waiting for a worker"

@@ -73,7 +73,8 @@ func (h *Host) Login(k Kind, c Config) Login {
 	for i, r := range k.Routes {
 		if c.Endpoint != "" {
 			up, err := url.Parse(c.Endpoint)
-			return Login{OK: err == nil, Text: "with its own endpoint", route: &k.Routes[i], upstream: &gateway.Upstream{URL: up}}
+			return Login{OK: err == nil, Text: "with its own endpoint", route: &k.Routes[i],
+				upstream: &gateway.Upstream{URL: up}}
 		}
 		at := keys[r.API]
 		key, base := get(at.key), cmp.Or(get(at.url), at.vendor)
@@ -85,7 +86,8 @@ func (h *Host) Login(k Kind, c Config) Login {
 			return Login{Text: fmt.Sprintf("%q is not the address of a model server", base), Do: "correct " + at.url}
 		}
 		if c.Model == "" {
-			return Login{Text: k.Title + " must be told which model to ask by the key in " + at.key, Do: "set model: in the agent's definition"}
+			return Login{Text: k.Title + " must be told which model to ask by the key in " + at.key,
+				Do: "set model: in the agent's definition"}
 		}
 		switch r.API {
 		case Messages:
@@ -94,7 +96,8 @@ func (h *Host) Login(k Kind, c Config) Login {
 			up = up.JoinPath("v1beta")
 		}
 		return Login{OK: true, Text: "by the key in " + at.key, route: &k.Routes[i],
-			upstream: &gateway.Upstream{URL: up, Key: key, Bearer: r.API != Messages && r.API != Gemini, Google: r.API == Gemini}}
+			upstream: &gateway.Upstream{URL: up, Key: key, Bearer: r.API != Messages && r.API != Gemini,
+				Google: r.API == Gemini}}
 	}
 	name := h.passes(k, c)
 	switch {

@@ -56,7 +56,8 @@ func (a *Agent) setup(p host.Program, login Login, req agent.Request) (_ *setup,
 			return nil, err
 		}
 	}
-	s.path, s.args = s.Box.Around(s.Dir, p.Line[0], slices.Concat(p.Line[1:], k.Args, s.delivery.arguments(k, a.host.cfg.Deliver)))
+	args := slices.Concat(p.Line[1:], k.Args, s.delivery.arguments(k, a.host.cfg.Deliver))
+	s.path, s.args = s.Box.Around(s.Dir, p.Line[0], args)
 	return s, nil
 }
 

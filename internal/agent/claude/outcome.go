@@ -85,7 +85,8 @@ func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (a
 	if strings.TrimSpace(text) == "" {
 		return fail(agent.InvalidOutput, "Claude Code ended its turn without an answer")
 	}
-	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model, Usage: t.setup.Used(t.spent),
+	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model,
+		Usage:   t.setup.Used(t.spent),
 		Sandbox: t.setup.Box.String() + t.setup.Gateway.Bypassed(), Exit: &res.Exit}
 	return out.Clipped(), nil
 }

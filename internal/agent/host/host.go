@@ -60,8 +60,8 @@ type Setup struct {
 	Env     map[string]string // the variables of caches
 }
 
-// Setup prepares an attempt of an agent with a title, and opens the gateway to upstream, which may be nil. Of use, what
-// terms grants is set. A *agent.Failure says what a person must fix.
+// Setup prepares an attempt of an agent with a title, and opens the gateway to upstream, which may be nil. It
+// sets what terms grant in use. A *agent.Failure says what a person must fix.
 func (h *Host) Setup(req agent.Request, title string, terms Terms, upstream *gateway.Upstream,
 	use sandbox.Use) (*Setup, error) {
 	if req.Home == "" {

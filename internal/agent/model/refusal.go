@@ -35,7 +35,8 @@ func (e *serverError) retryable() bool {
 	}
 	empty := e.status == http.StatusOK && e.said == "" && !e.page
 	passing := e.status == 0 || empty || e.status == http.StatusRequestTimeout ||
-		e.status == http.StatusTooManyRequests || e.status >= 500 && e.status != http.StatusNotImplemented && e.status != http.StatusHTTPVersionNotSupported
+		e.status == http.StatusTooManyRequests || e.status >= 500 && e.status != http.StatusNotImplemented &&
+		e.status != http.StatusHTTPVersionNotSupported
 	return passing && !e.contextExceeded()
 }
 

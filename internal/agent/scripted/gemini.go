@@ -122,7 +122,8 @@ func (s *geminiStream) response(parts []any, finish string, u *usage) object {
 	out := object{"responseId": s.id, "modelVersion": s.request.Model, "candidates": []any{candidate}}
 	if u != nil {
 		out["usageMetadata"] = object{"promptTokenCount": u.Input, "cachedContentTokenCount": u.Cached,
-			"candidatesTokenCount": u.Output - u.Reasoning, "thoughtsTokenCount": u.Reasoning, "totalTokenCount": u.Input + u.Output}
+			"candidatesTokenCount": u.Output - u.Reasoning, "thoughtsTokenCount": u.Reasoning,
+			"totalTokenCount": u.Input + u.Output}
 	}
 	return out
 }

@@ -84,8 +84,8 @@ func (e *TakenError) Error() string {
 // Unwrap makes it an interruption: the task continues elsewhere.
 func (e *TakenError) Unwrap() error { return engine.ErrInterrupted }
 
-// under returns c for the holder of a task's lease: its commits, and the answers that it reads in notes, are refused once
-// another process holds the lease.
+// under returns c for the holder of a task's lease: what it commits, answers in notes included, is refused once another
+// process holds the lease.
 func (c *Controller) under(l store.Lease) *Controller {
 	held := *c
 	held.cfg.Store = store.Under(c.cfg.Store, l)

@@ -59,7 +59,7 @@ func (a *Assembler) repeats(ctx context.Context, t *excerpt, s thread.Step, brie
 	return after.fits(said, pinned), nil
 }
 
-// changed returns a text that differs in one place from that of a content.
+// changed returns the pieces of text: it differs in one place from was, the text of content.
 func changed(was, text string, content dag.Hash) []piece {
 	was, text = strings.TrimRight(was, "\n"), strings.TrimRight(text, "\n")
 	most := min(len(was), len(text))

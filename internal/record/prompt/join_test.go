@@ -39,8 +39,8 @@ func nested(t *testing.T) *chain {
 	return c
 }
 
-// A prompt has the words of older joins unless the step that has them is before; that of a replay has what
-// is recorded.
+// A prompt has the words of older joins, unless the step before them already has those words. The prompt of a replay
+// has what is recorded.
 func TestPromptsHaveTheWordsOfOlderJoins(t *testing.T) {
 	for asRecorded, pointers := range map[bool]int{false: 1, true: 3} {
 		c := nested(t)

@@ -37,7 +37,8 @@ type counts struct {
 }
 
 func (f *found) report() Report {
-	return Report{Tasks: slices.Sorted(maps.Keys(f.tasks)), Objects: len(f.objects), Rows: f.rows, Events: f.events, Asked: f.asked}
+	return Report{Tasks: slices.Sorted(maps.Keys(f.tasks)), Objects: len(f.objects), Rows: f.rows, Events: f.events,
+		Asked: f.asked}
 }
 
 // task returns the counts of a task.

@@ -20,7 +20,8 @@ import (
 
 // newACP makes an agent that uses the Agent Client Protocol.
 func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: program(def, o.Workspace), Terms: a.terms(def)}
+	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: program(def, o.Workspace),
+		Terms: a.terms(def)}
 	if o.Offline != "" || o.Replay {
 		address, err := a.modelAddress(o)
 		if err != nil {

@@ -88,7 +88,8 @@ func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 		return a.newModel(def, o)
 	case "codex", "codex-exec":
 		cfg := codex.Config{
-			Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace), Dir: def.Dir, Config: def.Config, Env: def.Env, Pass: def.Pass,
+			Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace), Dir: def.Dir, Config: def.Config,
+			Env: def.Env, Pass: def.Pass,
 			MCP: def.MCP, Global: def.Global,
 		}
 		if box := def.Sandbox; box != nil {
@@ -127,7 +128,8 @@ func (a *app) modelAddress(o control.AgentOptions) (string, error) {
 
 // newClaude makes an agent that is Claude Code.
 func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace), Terms: a.terms(def), MCP: def.MCP}
+	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace),
+		Terms: a.terms(def), MCP: def.MCP}
 	if o.Offline != "" || o.Replay {
 		address, err := a.modelAddress(o)
 		if err != nil {

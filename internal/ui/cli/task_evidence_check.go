@@ -37,7 +37,8 @@ type checkResult struct {
 }
 
 // worst orders the states of sources: an entry has the state of its worst source.
-var worst = []string{taskdir.Fresh, taskdir.Unknown, taskdir.Moved, taskdir.Stale, taskdir.Gone, taskdir.Wrong, taskdir.Unfinished}
+var worst = []string{taskdir.Fresh, taskdir.Unknown, taskdir.Moved, taskdir.Stale, taskdir.Gone, taskdir.Wrong,
+	taskdir.Unfinished}
 
 func (a *app) evidenceCheckCmd() *cobra.Command {
 	return &cobra.Command{
