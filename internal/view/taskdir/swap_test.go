@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -41,8 +42,8 @@ func TestCopySwap(t *testing.T) {
 	}
 	n := soak.Tries(10_000, 2_000)
 	var reads sync.WaitGroup
-	done, seen := make(chan struct{}), [2]int{}
-	for i := range 2 {
+	done, seen := make(chan struct{}), atomic.Int64{}
+	for range 2 {
 		reads.Go(func() {
 			for {
 				select {
@@ -69,11 +70,11 @@ func TestCopySwap(t *testing.T) {
 				if text := string(data); err != nil || strings.Contains(text, secret) || !strings.HasPrefix("# R", text) {
 					t.Errorf("it reads %q: %v", data, err)
 				}
-				seen[i]++
+				seen.Add(1)
 			}
 		})
 	}
-	for i := range n {
+	for i := 0; i < n || seen.Load() == 0; i++ { // on a busy machine the readers may begin late
 		os.RemoveAll(reports)
 		swap := swaps[i%len(swaps)]
 		if i%len(swaps) > 3 {
@@ -87,7 +88,4 @@ func TestCopySwap(t *testing.T) {
 	}
 	close(done)
 	reads.Wait()
-	if seen[0] == 0 {
-		t.Errorf("it was never read")
-	}
 }
