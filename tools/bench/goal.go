@@ -5,15 +5,13 @@ import (
 	"strconv"
 )
 
-// A goal is what a row should reach. The zero goal means none.
+// A goal is what a row should reach, as a multiple of something that was measured in the same run: a time would be
+// met on one machine and missed on another. The zero goal means none.
 type goal struct {
 	text string
 	met  bool
 	why  string // known reason for missing it; docs/benchmarks.md has the profile
 }
-
-// processorBound is why goals that are times, not ratios, are missed.
-const processorBound = "the goal is a time: a faster or less shared processor meets it"
 
 // atLeast returns the goal of a figure that should not be lower.
 func atLeast(least, figure float64, unit string) goal {

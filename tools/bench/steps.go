@@ -194,25 +194,7 @@ func (b *bench) engineSteps(ctx context.Context) error {
 		if !b.rows.MatchString(name) {
 			continue
 		}
-		s, _, err := b.open(ctx)
-		if err != nil {
-			return err
-		}
-		e := newEngine(s, noop{})
-		rows := make([]store.Thread, at.threads)
-		for i := range rows {
-			if rows[i], err = begin(ctx, s, i, at.tokens); err != nil {
-				return err
-			}
-		}
-		got, err := b.against(at.threads, func(w int) error {
-			next, err := e.Step(ctx, rows[w].ID, rows[w].Head)
-			if err == nil && next.Head == rows[w].Head {
-				err = fmt.Errorf("thread %s stands still: %s %+v", next.ID, next.Status, next.Reason)
-			}
-			rows[w] = next.Thread
-			return err
-		})
+		got, err := b.rawSteps(ctx, at.threads, at.tokens)
 		if err != nil {
 			return err
 		}
@@ -221,9 +203,30 @@ func (b *bench) engineSteps(ctx context.Context) error {
 			reach = atLeast(at.least, got.ratio, "").unless(at.why)
 		}
 		row(name, reach, "**%.2f** of the floor (%.0f/s, %.0f µs of CPU each)", got.ratio, got.perSecond, got.cpu)
-		if err := s.Close(); err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// rawSteps measures whole steps of threads by the engine alone, against the floor.
+func (b *bench) rawSteps(ctx context.Context, threads, tokens int) (speed, error) {
+	s, _, err := b.open(ctx)
+	if err != nil {
+		return speed{}, err
+	}
+	defer s.Close()
+	e := newEngine(s, noop{})
+	rows := make([]store.Thread, threads)
+	for i := range rows {
+		if rows[i], err = begin(ctx, s, i, tokens); err != nil {
+			return speed{}, err
+		}
+	}
+	return b.against(threads, func(w int) error {
+		next, err := e.Step(ctx, rows[w].ID, rows[w].Head)
+		if err == nil && next.Head == rows[w].Head {
+			err = fmt.Errorf("thread %s stands still: %s %+v", next.ID, next.Status, next.Reason)
+		}
+		rows[w] = next.Thread
+		return err
+	})
 }

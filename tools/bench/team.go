@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // besideServer runs a command next to Temporal's server. It takes minutes to build, so it is used only if it exists.
@@ -74,7 +76,9 @@ func teamRow(part, name string, figures map[string]float64) {
 	case "Tasks":
 		row("five tasks of 8 agents at once, on Postgres, "+on[name], goal{}, "%.1f s, %.1f steps/s", figures["s"], figures["steps/s"])
 	case "Takeover":
-		row("from kill -9 of a worker to the next attempt on another machine, "+name, atMost(35, figures["s"], " s, of them 30 s of silence"), "%.1f s", figures["s"])
+		silences := figures["s"] / store.LeaseTTL.Seconds()
+		row("from kill -9 of a worker to the next attempt on another machine, "+name,
+			atMost(1.2, silences, " of the silence after which a worker counts as dead"), "%.1f s, **%.2f** of it", figures["s"], silences)
 	case "Idle":
 		if name == "embedded" {
 			row("idle Postgres with a record that somebody looks at", goal{}, "%.2f %% of a core", figures["postgres-%"])
