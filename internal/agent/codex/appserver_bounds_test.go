@@ -198,3 +198,45 @@ turns:
 		})
 	}
 }
+
+// TestShellFilesAreNotRead: neither Codex nor its commands read the files with which the user's shell starts. They could
+// set tokens, replace PATH, and write among the output.
+func TestShellFilesAreNotRead(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{".bashrc", ".bash_profile", ".profile", ".bash_login", ".zshrc", ".zshenv"} {
+		text := "echo read >> " + filepath.Join(home, "read") + "\necho noise\nexport FROM_SHELL_FILE=1 PATH=/from/" + name + ":$PATH\n"
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scenario := `
+turns:
+- steps:
+  - items:
+    - run: echo "variable $FROM_SHELL_FILE, path ${PATH%%:*}"
+  - items:
+    - answer: "{{output 1}}"
+`
+	l := newLab(t, scenario, func(c *Config) { c.Env["HOME"] = home })
+	t.Setenv("HOME", home)
+	exec := scriptedExec(t, scenario, nil)
+	for name, a := range map[string]agent.Agent{"codex": l.agent, "codex-exec": exec} {
+		t.Run(name, func(t *testing.T) {
+			y := l.try(t, "go")
+			y.req.Home = t.TempDir()
+			res, err := a.Run(t.Context(), y.req, func(agent.Event) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			contains(t, "the answer", string(res.Output), "variable , path /")
+			for _, odd := range []string{"noise", "/from/", ".bashrc"} {
+				if strings.Contains(string(res.Output), odd) {
+					t.Errorf("the answer has %q: %s", odd, res.Output)
+				}
+			}
+			if _, err := os.Stat(filepath.Join(home, "read")); err == nil {
+				t.Error("a file of the user's shell was read outside the sandbox")
+			}
+		})
+	}
+}

@@ -229,6 +229,7 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 		"agents":                      map[string]any{"enabled": false},
 		"features": map[string]any{
 			"plugins": false, "apps": false, "goals": false, "unbounded_connection_retries": false,
+			"shell_snapshot": false, // it runs the user's ~/.bashrc, outside the sandbox
 		},
 		"shell_environment_policy": map[string]any{"inherit": "core"},
 		// The project's instructions are in the prompt, once and for both interfaces.

@@ -160,7 +160,9 @@ var core = []string{"HOME", "LOGNAME", "PATH", "SHELL", "TEMP", "TMP", "TMPDIR",
 // which contains no key, the caches of the task, what the request adds, and what the user
 // granted. Values that are passed come from Codex's own environment, so that no log has them.
 func (c Config) shellPolicy(s *setup, req agent.Request, tag string) map[string]any {
-	set := map[string]any{proc.TagKey: tag}
+	// In Codex's sandbox getpeername is forbidden. Bash takes that for a connection by rsh, and a shell of level 1 then
+	// reads ~/.bashrc.
+	set := map[string]any{proc.TagKey: tag, "SHLVL": "1"}
 	for key, value := range caches(s.cache(), s.modules, c.Sandbox.Network) {
 		set[key] = value
 	}
