@@ -1,8 +1,7 @@
 package view
 
 import (
-	"fmt"
-
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -48,13 +47,13 @@ func NewAnswered(g store.Gate, driven bool) Answered {
 // An Advised error also says what to do about it.
 type Advised struct {
 	Err error
-	Do  string
+	Do  *advice.Text
 }
 
 func (e *Advised) Error() string { return e.Err.Error() }
 func (e *Advised) Unwrap() error { return e.Err }
 
-// Advise adds a hint to an error.
+// Advise adds a hint to an error: a text with args as those of [advice.Textf].
 func Advise(err error, format string, args ...any) error {
-	return &Advised{Err: err, Do: fmt.Sprintf(format, args...)}
+	return &Advised{err, advice.Textf(format, args...)}
 }

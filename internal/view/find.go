@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
@@ -65,7 +66,7 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 		}
 		if len(rows) <= back {
 			return row, Advise(fmt.Errorf("no task %s: this workspace has %d tasks: %w", typed, len(rows), store.ErrNotFound),
-				"list those of every workspace with `plait ls --all`")
+				"list those of every workspace with `%s`", advice.Option{Verb: advice.ListAll})
 		}
 		return rows[back], nil
 	}
@@ -90,10 +91,10 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 	}
 	if len(typed) < minPrefix {
 		return row, Advise(fmt.Errorf("no task %q: the beginning of an id takes %d characters or more: %w", text.Safe(typed),
-			minPrefix, store.ErrNotFound), "list tasks with `plait ls --all`")
+			minPrefix, store.ErrNotFound), "list tasks with `%s`", advice.Option{Verb: advice.ListAll})
 	}
 	return row, Advise(fmt.Errorf("no task %q: %w", text.Safe(typed), store.ErrNotFound),
-		"list tasks with `plait ls --all`")
+		"list tasks with `%s`", advice.Option{Verb: advice.ListAll})
 }
 
 // findPart returns the newest part of row's task, at or below row, that is called name. A part whose
@@ -146,7 +147,7 @@ func (b *Reader) findPart(ctx context.Context, row store.Thread, name string) (s
 	}
 	return store.Thread{}, Advise(fmt.Errorf("task %s has no part %q: %w", shortOf(row), text.Safe(name),
 		store.ErrNotFound),
-		"list its parts with `plait show %s`", shortOf(row))
+		"list its parts with `%s`", advice.Option{Verb: advice.Show, ID: row.Task, Name: row.Short})
 }
 
 // counted parses "name~2".

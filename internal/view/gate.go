@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -168,8 +169,8 @@ type Gate struct {
 	Via        store.Via        `json:"via" yaml:"via"`
 	Ref        string           `json:"instructionsRef" yaml:"instructionsRef"`
 	// AnswerWith is the first of Answers as a command line, set by the program that prints it.
-	AnswerWith string   `json:"answerWith" yaml:"answerWith"`
-	Answers    []Option `json:"-" yaml:"-"` // while it is open, see [AnswersOf]
+	AnswerWith string          `json:"answerWith" yaml:"answerWith"`
+	Answers    []advice.Option `json:"-" yaml:"-"` // while it is open, see [AnswersOf]
 }
 
 // AskedBy returns who asks, by its place in the task: "api/review".
@@ -185,7 +186,7 @@ func (g Gate) AskedBy() string {
 }
 
 // answersNow returns AnswersOf(g) if g is open, otherwise nil.
-func answersNow(g store.Gate) []Option {
+func answersNow(g store.Gate) []advice.Option {
 	if !isOpen(g) {
 		return nil
 	}

@@ -1,55 +1,34 @@
 package view
 
-import "github.com/plait-run/plait/internal/record/store"
-
-// What a person can do about something that waits for a person.
-const (
-	Approve = "approve" // the gate
-	Deny    = "deny"    // the gate
-	Reply   = "answer"  // the gate, with a text
-	Resume  = "resume"  // the thread
+import (
+	"github.com/plait-run/plait/internal/engine/advice"
+	"github.com/plait-run/plait/internal/record/store"
 )
-
-// What an option needs besides an id.
-const (
-	NeedsText  = "text"  // the answer, or the prompt
-	NeedsLimit = "limit" // a limit and its new value
-)
-
-// An Option is one thing that a person can do to let a task continue. How to do it depends on
-// what shows it: a command line, a button.
-type Option struct {
-	Verb  string // Approve, Deny, Reply or Resume
-	ID    string // of the gate, or of the thread
-	Name  string // what users type for the thread; "" means ID
-	Needs string // NeedsText, NeedsLimit, or ""
-	Value string // with NeedsLimit, a sensible value, as NAME=VALUE
-}
 
 // AnswersOf lists how an open gate can be answered. The first one lets the task continue.
-func AnswersOf(g store.Gate) []Option {
+func AnswersOf(g store.Gate) []advice.Option {
 	if g.Kind == store.GateInput {
-		return []Option{{Verb: Reply, ID: g.ID, Needs: NeedsText}}
+		return []advice.Option{{Verb: advice.Answer, ID: g.ID, Needs: advice.NeedsText}}
 	}
-	return []Option{{Verb: Approve, ID: g.ID}, {Verb: Deny, ID: g.ID}}
+	return []advice.Option{{Verb: advice.Approve, ID: g.ID}, {Verb: advice.Deny, ID: g.ID}}
 }
 
 // ResumeOf returns how to resume a thread that is blocked for the reason why; nil means that
 // it is not being driven.
-func ResumeOf(id string, why *store.Reason) Option {
+func ResumeOf(id string, why *store.Reason) advice.Option {
 	switch {
 	case why == nil:
 	case why.Kind == store.ReasonInput:
-		return Option{Verb: Resume, ID: id, Needs: NeedsText}
+		return advice.Option{Verb: advice.Resume, ID: id, Needs: advice.NeedsText}
 	case why.Kind == store.ReasonLimit && why.Raise != "":
-		return Option{Verb: Resume, ID: id, Needs: NeedsLimit, Value: why.Raise}
+		return advice.Option{Verb: advice.Resume, ID: id, Needs: advice.NeedsLimit, Value: why.Raise}
 	}
-	return Option{Verb: Resume, ID: id}
+	return advice.Option{Verb: advice.Resume, ID: id}
 }
 
 // next returns how a person can let a task continue that is not being driven, or that needs
 // more than an answer, or nil if a person cannot.
-func (r TaskRecord) next() *Option {
+func (r TaskRecord) next() *advice.Option {
 	switch {
 	case OnTeam(r.Root) && r.Root.Status != store.Blocked: // its workers continue it
 		return nil
@@ -70,7 +49,7 @@ func (r TaskRecord) next() *Option {
 }
 
 // resume returns how to resume a thread of the task, by the name that users type.
-func (r TaskRecord) resume(t store.Thread, why *store.Reason) Option {
+func (r TaskRecord) resume(t store.Thread, why *store.Reason) advice.Option {
 	o := ResumeOf(t.ID, why)
 	switch {
 	case r.Root.Short == "":

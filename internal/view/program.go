@@ -34,20 +34,4 @@ func (p Program) Says(text string) string {
 	})
 }
 
-// Named returns an error that wraps err and whose text is p.Says(err.Error()).
-func (p Program) Named(err error) error {
-	if err == nil || p.Says(err.Error()) == err.Error() {
-		return err
-	}
-	return &namedError{err, p.Says(err.Error())}
-}
-
 func (p Program) name() string { return cmp.Or(p.Name, nameInTexts) }
-
-type namedError struct {
-	err  error
-	text string
-}
-
-func (e *namedError) Error() string { return e.text }
-func (e *namedError) Unwrap() error { return e.err }

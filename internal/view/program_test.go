@@ -1,12 +1,6 @@
 package view
 
-import (
-	"errors"
-	"fmt"
-	"testing"
-
-	"github.com/plait-run/plait/internal/record/store"
-)
+import "testing"
 
 func TestProgram(t *testing.T) {
 	other := Program{Name: "plaitd", Verbs: []string{"run", "gate", "resume"}}
@@ -30,13 +24,5 @@ func TestProgram(t *testing.T) {
 				t.Errorf("%+v says %q of %q", p, got, x.text)
 			}
 		}
-	}
-	err := fmt.Errorf("no task: %w; start one with plait run", store.ErrNotFound)
-	if got := other.Named(err); got.Error() != "no task: "+store.ErrNotFound.Error()+"; start one with plaitd run" ||
-		!errors.Is(got, store.ErrNotFound) {
-		t.Errorf("it says %q", got)
-	}
-	if other.Named(nil) != nil || (Program{}).Named(err) != err {
-		t.Error("what needs no name is changed")
 	}
 }

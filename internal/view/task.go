@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -40,13 +41,13 @@ type Task struct {
 	Display    Display      `json:"display" yaml:"display"`
 	Controller *Controller  `json:"controller" yaml:"controller"` // nil when no model plans
 	// GoOn is Next as a command line, set by the program that prints the task.
-	GoOn       string  `json:"goOn" yaml:"goOn"`
-	Next       *Option `json:"-" yaml:"-"` // how to continue it if that takes more than an answer, else nil
-	Steps      int     `json:"steps" yaml:"steps"`
-	CreatedAt  Time    `json:"createdAt" yaml:"createdAt"`
-	UpdatedAt  Time    `json:"updatedAt" yaml:"updatedAt"`
-	Workspace  string  `json:"workspace" yaml:"workspace"`
-	ForkedFrom *Origin `json:"forkedFrom" yaml:"forkedFrom"`
+	GoOn       string         `json:"goOn" yaml:"goOn"`
+	Next       *advice.Option `json:"-" yaml:"-"` // how to continue it if that takes more than an answer, else nil
+	Steps      int            `json:"steps" yaml:"steps"`
+	CreatedAt  Time           `json:"createdAt" yaml:"createdAt"`
+	UpdatedAt  Time           `json:"updatedAt" yaml:"updatedAt"`
+	Workspace  string         `json:"workspace" yaml:"workspace"`
+	ForkedFrom *Origin        `json:"forkedFrom" yaml:"forkedFrom"`
 	// Result is that of the root thread, see record.Result; nil if it has not ended, and in task.yaml also if it is
 	// large.
 	Result     *string        `json:"result" yaml:"result"`

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -83,24 +84,24 @@ func TestNext(t *testing.T) {
 		root   store.Thread
 		driven bool
 		below  store.ReasonKind
-		want   Option
+		want   advice.Option
 	}{
-		{"runs", store.Thread{ID: "T", Status: store.Running}, true, "", Option{}},
-		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "", Option{Verb: Resume, ID: "T"}},
-		{"is new", store.Thread{ID: "T", Status: store.Pending}, false, "", Option{Verb: Resume, ID: "T"}},
-		{"is done", store.Thread{ID: "T", Status: store.Completed}, false, "", Option{}},
-		{"a gate is waited for", blocked(store.ReasonGate), true, "", Option{}},
-		{"a gate is open", blocked(store.ReasonGate), false, "", Option{Verb: Resume, ID: "T"}},
+		{"runs", store.Thread{ID: "T", Status: store.Running}, true, "", advice.Option{}},
+		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
+		{"is new", store.Thread{ID: "T", Status: store.Pending}, false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
+		{"is done", store.Thread{ID: "T", Status: store.Completed}, false, "", advice.Option{}},
+		{"a gate is waited for", blocked(store.ReasonGate), true, "", advice.Option{}},
+		{"a gate is open", blocked(store.ReasonGate), false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
 		{"a limit is reached", store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit,
-			Raise: "maxTokens=9"}}, false, "", Option{Verb: Resume, ID: "T", Needs: NeedsLimit, Value: "maxTokens=9"}},
-		{"a vendor's limit is reached", blocked(store.ReasonLimit), false, "", Option{Verb: Resume, ID: "T"}},
-		{"a path asks", blocked(store.ReasonChild), false, store.ReasonInput, Option{Verb: Resume, ID: "P", Needs: NeedsText}},
+			Raise: "maxTokens=9"}}, false, "", advice.Option{Verb: advice.Resume, ID: "T", Needs: advice.NeedsLimit, Value: "maxTokens=9"}},
+		{"a vendor's limit is reached", blocked(store.ReasonLimit), false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
+		{"a path asks", blocked(store.ReasonChild), false, store.ReasonInput, advice.Option{Verb: advice.Resume, ID: "P", Needs: advice.NeedsText}},
 	} {
 		r := TaskRecord{Root: c.root, Threads: []store.Thread{c.root}, Driven: c.driven}
 		if c.below != "" {
 			r.Threads = append(r.Threads, store.Thread{ID: "P", Status: store.Blocked, Reason: &store.Reason{Kind: c.below}})
 		}
-		var got Option
+		var got advice.Option
 		if next := r.next(); next != nil {
 			got = *next
 		}
@@ -139,9 +140,9 @@ func TestControllerState(t *testing.T) {
 }
 
 func TestAnswersOf(t *testing.T) {
-	for kind, want := range map[store.GateKind][]Option{
-		store.GateInput:    {{Verb: Reply, ID: "g-1", Needs: NeedsText}},
-		store.GateApproval: {{Verb: Approve, ID: "g-1"}, {Verb: Deny, ID: "g-1"}},
+	for kind, want := range map[store.GateKind][]advice.Option{
+		store.GateInput:    {{Verb: advice.Answer, ID: "g-1", Needs: advice.NeedsText}},
+		store.GateApproval: {{Verb: advice.Approve, ID: "g-1"}, {Verb: advice.Deny, ID: "g-1"}},
 	} {
 		if got := AnswersOf(store.Gate{ID: "g-1", Kind: kind}); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", kind, got, want)

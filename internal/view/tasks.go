@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -31,8 +32,8 @@ type TaskRow struct {
 	CreatedAt  Time         `json:"createdAt"`
 	UpdatedAt  Time         `json:"updatedAt"`
 	// Waits is Options as command lines, set by the program that prints the list.
-	Waits   []string `json:"waits"`
-	Options []Option `json:"-"` // how to let it continue: the first answer of each open gate, else a resume
+	Waits   []string        `json:"waits"`
+	Options []advice.Option `json:"-"` // how to let it continue: the first answer of each open gate, else a resume
 }
 
 func newTaskRow(v Task) TaskRow {

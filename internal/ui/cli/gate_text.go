@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
@@ -20,7 +21,7 @@ func where(g store.Gate) string {
 }
 
 // commandLine returns the command line that does what o says.
-func commandLine(o view.Option) string { return taskdir.Command(view.Program{}, o, `"…"`) }
+func commandLine(o advice.Option) string { return taskdir.Command(view.Program{}, o, `"…"`) }
 
 // wrongKind says how a gate must be answered.
 func wrongKind(g store.Gate) string {

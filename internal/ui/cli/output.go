@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
@@ -61,7 +62,7 @@ func (a *app) finish(err error) int {
 	}
 	code := exitCode(err)
 	todo := a.says(a.hint(err))
-	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(err.Error()))}
+	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(advice.ErrorText(err, commandLine)))}
 	if errors.Is(err, store.ErrNotFound) { // the message already says so
 		text.Message = a.says(notFound(err))
 	}
@@ -89,7 +90,7 @@ func (a *app) hint(err error) string {
 	var advised *view.Advised
 	switch {
 	case errors.As(err, &advised):
-		return advised.Do
+		return advised.Do.In(commandLine)
 	case errors.As(err, &held):
 		task := a.heldTask(held)
 		return fmt.Sprintf("follow it with `plait logs -f %s`, or stop it with `plait cancel %s`", task, task)

@@ -97,7 +97,7 @@ func New(cfg Config) *Server {
 func namedErrors[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, args In) (*sdk.CallToolResult, Out, error) {
 		res, out, err := do(ctx, req, args)
-		return res, out, s.cfg.Program.Named(err)
+		return res, out, taskdir.Named(s.cfg.Program, err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
@@ -17,8 +18,8 @@ import (
 type gateCard struct {
 	G       store.Gate
 	Ask     view.Phrasing
-	Answers []view.Option // a button for each
-	Agent   string        // the agent that asks, "" if the flow does
+	Answers []advice.Option // a button for each
+	Agent   string          // the agent that asks, "" if the flow does
 	Action  gate.Action
 	Cwd     string // where the action would run, if that is not the agent's working tree
 	Open    bool   // the parameters must be seen, so they are shown unfolded
@@ -120,7 +121,7 @@ func (s *Server) outcomeSoon(ctx context.Context, id string) string {
 			return ""
 		}
 		drives, late := s.work.drives(id), time.Now().After(last)
-		if said := s.cfg.Program.Says(s.work.lastError(id)); said != "" && !drives {
+		if said := s.stopped(id); said != "" && !drives {
 			return "The task stopped: " + said
 		}
 		why := ""

@@ -87,7 +87,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	body.V, body.Older, body.Begun, body.Over = v, older, row.CreatedAt, row.Ended()
 	body.Ours, body.Driven = s.work.drives(row.ID), s.views.Driven(ctx, row.ID)
-	body.Said = s.cfg.Program.Says(s.work.lastError(row.ID))
+	body.Said = s.stopped(row.ID)
 	if from == 1 {
 		body.Opening = v.Prompt
 	}

@@ -183,7 +183,7 @@ func TestStop(t *testing.T) {
 		t.Errorf("what was stopped is %s: %v", kept.Status, err)
 	}
 	s.refused(path+"/stop", `{}`, http.StatusConflict, "does not drive")
-	if said := s.srv.work.lastError(row.ID); said != "" {
+	if said := s.srv.work.lastError(row.ID); said != nil {
 		t.Errorf("that somebody stopped it is said to have gone wrong: %s", said)
 	}
 	s.asks(path+"/resume", `{}`)
@@ -191,7 +191,7 @@ func TestStop(t *testing.T) {
 	s.asks(path+"/cancel", `{}`)
 	eventually(t, "the end", func() error {
 		if kept := h.thread(row.ID); kept.Status != store.Cancelled {
-			return fmt.Errorf("it is %s; driven: %v, %q", kept.Status, s.srv.work.drives(row.ID), s.srv.work.lastError(row.ID))
+			return fmt.Errorf("it is %s; driven: %v, %v", kept.Status, s.srv.work.drives(row.ID), s.srv.work.lastError(row.ID))
 		}
 		return nil
 	})

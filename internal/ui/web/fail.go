@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // fail responds with an error: as JSON on an API route, as a page for a browser, otherwise as a line
 // of text.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
-	p := *asProblem(err)
+	p := *asProblem(taskdir.Named(s.cfg.Program, err))
 	p.text = s.cfg.Program.Says(p.text)
 	switch {
 	case rt.api():

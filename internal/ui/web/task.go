@@ -97,7 +97,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	body.Over, body.Driven, body.Ours = row.Ended(), s.views.Driven(ctx, row.ID), s.work.drives(row.ID)
 	took := rec.Times(now)
 	body.Elapsed, body.Work = text.Took(took.Elapsed), text.Took(took.Work)
-	body.Said = s.cfg.Program.Says(s.work.lastError(row.ID))
+	body.Said = s.stopped(row.ID)
 	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 		Ended        bool
 		Said         string // why this server stopped working on the task
 		Why          string // why it is blocked, has failed or was cancelled
-	}{By: speaker(row), Ended: row.Ended(), Said: s.work.lastError(row.Root), V: v, Name: threadName(row), Count: row.Steps,
+	}{By: speaker(row), Ended: row.Ended(), Said: s.stopped(row.Root), V: v, Name: threadName(row), Count: row.Steps,
 		Older: older, Newer: newer, Statuses: map[int]string{}, Texts: map[int]said{}}
 	for _, st := range v.Steps {
 		v.Usage = v.Usage.Add(st.Usage)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // work runs this server's jobs, one goroutine per task.
@@ -154,12 +155,20 @@ func (w *work) drives(id string) bool {
 	return j != nil && !j.over
 }
 
-// lastError returns the error of the last job of a task, "" if it has none.
-func (w *work) lastError(id string) string {
+// lastError returns the error of the last job of a task, nil if it has none.
+func (w *work) lastError(id string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if j := w.jobs[id]; j != nil && j.err != nil {
-		return j.err.Error()
+	if j := w.jobs[id]; j != nil {
+		return j.err
+	}
+	return nil
+}
+
+// stopped says why the last job of a task ended early, "" if it did not.
+func (s *Server) stopped(id string) string {
+	if err := s.work.lastError(id); err != nil {
+		return taskdir.Named(s.cfg.Program, err).Error()
 	}
 	return ""
 }

@@ -3,26 +3,61 @@ package taskdir
 import (
 	"cmp"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Command returns the command line for the option o. text is used if the command takes one.
-func Command(p view.Program, o view.Option, text string) string {
-	verb, flag := p.Says("plait "+o.Verb)+" "+cmp.Or(o.Name, o.ID), " -m "
-	if o.Verb == view.Resume {
-		flag = " -p "
+// Placeholders in the command lines of files, objects and errors.
+const (
+	anyText = "TEXT"
+	anyStep = "STEP"
+)
+
+// Command returns the command line for the option o. text stands for a text that o needs.
+func Command(p view.Program, o advice.Option, text string) string {
+	line := string(o.Verb) + " " + o.Target()
+	switch o.Verb {
+	case advice.ResumeTeam:
+		line = "resume " + o.Target() + " --on team --again"
+	case advice.Remove:
+		line = "rm " + o.Target()
+	case advice.ListAll:
+		line = "ls --all"
+	case advice.Start:
+		line = "run"
+	case advice.Record:
+		line = "run --record"
 	}
-	switch o.Needs {
-	case view.NeedsText:
-		return verb + flag + text
-	case view.NeedsLimit:
-		return verb + " --limit " + o.Value
+	switch {
+	case o.Needs == advice.NeedsText && o.Verb == advice.Resume:
+		line += " -p " + cmp.Or(o.Value, text)
+	case o.Needs == advice.NeedsText:
+		line += " -m " + text
+	case o.Needs == advice.NeedsLimit:
+		line += " --limit " + o.Value
+	case o.Needs == advice.NeedsStep && o.Verb == advice.Fork:
+		line += "/" + anyStep
+	case o.Needs == advice.NeedsStep:
+		line += " --from " + anyStep
 	}
-	return verb
+	return p.Says("plait " + line)
 }
 
-// anyText is a placeholder for a text in the command lines of files and objects.
-const anyText = "TEXT"
+// Named returns an error that wraps err, whose text names what can be done, and the program, as p does.
+func Named(p view.Program, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &namedError{err, p.Says(advice.ErrorText(err, func(o advice.Option) string { return Command(p, o, anyText) }))}
+}
+
+type namedError struct {
+	err  error
+	text string
+}
+
+func (e *namedError) Error() string { return e.text }
+func (e *namedError) Unwrap() error { return e.err }
 
 // withCommands returns v with the command lines that let it continue.
 func withCommands(p view.Program, v view.Task) view.Task {
