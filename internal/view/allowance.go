@@ -1,7 +1,6 @@
 package view
 
 import (
-	"context"
 	"encoding/json"
 	"time"
 
@@ -23,40 +22,28 @@ type Allowances struct {
 	Time   Allowance `json:"time"`
 }
 
-// Allowances reads how much the task whose root thread is root has used of its limits.
-func (b *Reader) Allowances(ctx context.Context, root store.Thread, now time.Time) (Allowances, error) {
-	bundle, err := b.Nodes.Bundle(ctx, root.Bundle)
-	if err != nil {
-		return Allowances{}, err
-	}
+// Allowances returns how much the task has used of its limits.
+func (r TaskRecord) Allowances(now time.Time) Allowances {
 	var set struct {
 		Limits flow.Limits `json:"limits"`
 	}
-	json.Unmarshal(root.Options, &set) // unreadable options already block the task; here they set no limit
+	json.Unmarshal(r.Root.Options, &set) // unreadable options already block the task; here they set no limit
 	limits := set.Limits
-	if def, err := definition(*bundle, root.Flow); err == nil {
+	if def, err := definition(*r.bundle, r.Root.Flow); err == nil {
 		limits = def.Limits.With(set.Limits)
 	}
-	attempts, err := b.Store.Attempts(ctx, store.AttemptFilter{Task: root.ID})
-	if err != nil {
-		return Allowances{}, err
-	}
-	return newAllowances(limits, attempts, now.UnixMilli()), nil
-}
-
-func newAllowances(limits flow.Limits, attempts []store.Attempt, now int64) Allowances {
 	a := Allowances{Tokens: Allowance{Max: limits.MaxTokens}, Cost: Allowance{Max: limits.MaxCostMicroUSD},
 		Time: Allowance{Max: time.Duration(limits.Timeout).Milliseconds()}}
 	var busy []Stretch
-	for _, t := range attempts {
+	for _, t := range r.Attempts {
 		a.Tokens.Used += t.Usage.Tokens()
 		a.Cost.Used += t.Usage.CostMicroUSD
 		end := t.EndedAt
 		if t.Status == store.AttemptRunning {
-			end = now
+			end = now.UnixMilli()
 		}
 		busy = append(busy, Stretch{t.StartedAt, end - t.Waited})
 	}
-	a.Time.Used = length(union(busy, 0, max(now, 1)))
+	a.Time.Used = length(union(busy, 0, max(now.UnixMilli(), 1)))
 	return a
 }

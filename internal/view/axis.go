@@ -165,3 +165,10 @@ func (a Axis) Ticks(n int) []Tick {
 	}
 	return out
 }
+
+func length(list []Stretch) (ms int64) {
+	for _, s := range list {
+		ms += s.To - s.From
+	}
+	return ms
+}

@@ -100,6 +100,6 @@ func (b *Reader) Calls(ctx context.Context, head dag.Hash, step string, one int)
 }
 
 func callOf(n int, attempt string, c thread.ModelCall) Call {
-	return Call{N: n, Attempt: attempt, At: c.At, Lane: c.Lane, Method: c.Method, Path: c.Path, Model: c.Model, Status: c.Status,
-		Cut: c.Cut, Usage: c.Usage, Estimated: c.Estimated}
+	return Call{N: n, Attempt: attempt, At: c.At, Lane: c.Lane, Method: c.Method, Path: c.Path, Model: c.Model,
+		Status: c.Status, Cut: c.Cut, Usage: c.Usage, Estimated: c.Estimated}
 }

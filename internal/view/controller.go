@@ -13,22 +13,6 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
-// A Controller is the progress of a planned task.
-type Controller struct {
-	State string `json:"state" yaml:"state"` // init planning dispatching monitoring joining blocked done failed
-	Since Time   `json:"since" yaml:"since"`
-	Goal  string `json:"goal" yaml:"goal"`   // of the newest plan
-	Round int    `json:"round" yaml:"round"` // number of plans so far
-	Done  int    `json:"done" yaml:"done"`   // completed actions of the newest plan
-	Total int    `json:"total" yaml:"total"`
-}
-
-// A phase is a state of the controller and when it began.
-type phase struct {
-	state string
-	since int64
-}
-
 // phases reads the states of a task's controller, in order.
 func (b *Reader) phases(ctx context.Context, root store.Thread) ([]phase, error) {
 	var all []phase

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
@@ -54,3 +55,16 @@ var displayStates = map[store.Status]DisplayState{
 
 // needsPerson holds the reasons that only a person can resolve.
 var needsPerson = map[store.ReasonKind]bool{store.ReasonGate: true, store.ReasonInput: true, store.ReasonConflict: true}
+
+// A Reason says why a thread is blocked, failed or cancelled.
+type Reason struct {
+	Kind    store.ReasonKind `json:"kind" yaml:"kind"`
+	Message string           `json:"message" yaml:"message"`
+}
+
+func reason(t store.Thread) *Reason {
+	if t.Reason == nil {
+		return nil
+	}
+	return &Reason{t.Reason.Kind, thread.Plainly(t.Reason.Message)}
+}

@@ -91,7 +91,8 @@ func (f *GateFeed) event(ctx context.Context, ev store.Event) ([]store.Gate, err
 	var out []store.Gate
 	if said.Change == event.GateBlocked && !known {
 		opened := g
-		opened.State, opened.AnsweredAt, opened.UsedAt, opened.By, opened.Via, opened.Text = store.GateOpen, 0, 0, "", "", ""
+		opened.State, opened.AnsweredAt, opened.UsedAt = store.GateOpen, 0, 0
+		opened.By, opened.Via, opened.Text = "", "", ""
 		f.shown[g.ID], known = opened, true
 		out = append(out, opened)
 	}

@@ -90,8 +90,8 @@ func (b *Reader) findThread(ctx context.Context, typed string) (row store.Thread
 			store.ErrNotFound)
 	}
 	if len(typed) < minPrefix {
-		return row, Advise(fmt.Errorf("no task %q: the beginning of an id takes %d characters or more: %w", text.Safe(typed),
-			minPrefix, store.ErrNotFound), "list tasks with `%s`", advice.Option{Verb: advice.ListAll})
+		return row, Advise(fmt.Errorf("no task %q: the beginning of an id takes %d characters or more: %w",
+			text.Safe(typed), minPrefix, store.ErrNotFound), "list tasks with `%s`", advice.Option{Verb: advice.ListAll})
 	}
 	return row, Advise(fmt.Errorf("no task %q: %w", text.Safe(typed), store.ErrNotFound),
 		"list tasks with `%s`", advice.Option{Verb: advice.ListAll})

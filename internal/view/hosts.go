@@ -76,8 +76,8 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 				h = &Host{Name: a.Host, Now: []HostWork{}, Lost: []HostWork{}}
 				hosts[a.Host] = h
 			}
-			w := HostWork{Task: root.ID, Short: root.Short, Title: title, Thread: a.Thread, Attempt: a.ID, Role: a.Role, Agent: a.Agent,
-				StartedAt: Time(a.StartedAt), EndedAt: Time(a.EndedAt)}
+			w := HostWork{Task: root.ID, Short: root.Short, Title: title, Thread: a.Thread, Attempt: a.ID, Role: a.Role,
+				Agent: a.Agent, StartedAt: Time(a.StartedAt), EndedAt: Time(a.EndedAt)}
 			switch a.Status {
 			case store.AttemptRunning:
 				w.Alone = alone(a.Thread)

@@ -115,6 +115,9 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 	part := func(format string, args ...any) Sentence { // about a path or a called thread
 		return Sentence{Who: n.labels[ev.Thread], Text: fmt.Sprintf(format, args...)}
 	}
+	role := func(name, format string, args ...any) Sentence {
+		return Sentence{Who: n.name(ev, name), Text: fmt.Sprintf(format, args...)}
+	}
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated:
 		return Sentence{Text: "task " + ev.Task + " started: flow " + eventText(p.Flow)}
@@ -148,16 +151,16 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 		return part("limit reached: %s", eventText(p.Message))
 	case event.AttemptStarted:
 		if p.Try > 1 {
-			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("started again (attempt %d, %s)", p.Try, eventText(p.Agent))}
+			return role(p.Role, "started again (attempt %d, %s)", p.Try, eventText(p.Agent))
 		}
-		return Sentence{Who: n.name(ev, p.Role), Text: "started (" + eventText(p.Agent) + ")"}
+		return role(p.Role, "started (%s)", eventText(p.Agent))
 	case event.AttemptCompleted:
-		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", eventText(p.Status), p.N)}
+		return role(p.Role, "→ %s (step %d)", eventText(p.Status), p.N)
 	case event.AttemptFailed:
-		return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("failed (%s): %s", eventText(p.Kind), eventText(p.Message))}
+		return role(p.Role, "failed (%s): %s", eventText(p.Kind), eventText(p.Message))
 	case event.AgentEnded:
 		if p.Child != "" {
-			return Sentence{Who: n.name(ev, p.Role), Text: fmt.Sprintf("→ %s (step %d)", eventText(p.Status), p.N)}
+			return role(p.Role, "→ %s (step %d)", eventText(p.Status), p.N)
 		}
 	}
 	if n.All {
@@ -196,7 +199,8 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 			p.State = store.Failed // older records have completed
 		}
 		text := string(NewDisplay(p.State, nil, nil).State)
-		return Sentence{Who: ev.Instance, Text: text + colon(eventText(cmp.Or(thread.Plainly(string(p.Message)), p.Status)))}
+		why := cmp.Or(thread.Plainly(string(p.Message)), p.Status)
+		return Sentence{Who: ev.Instance, Text: text + colon(eventText(why))}
 	case event.EvidenceAdded:
 		return Sentence{Who: ev.Instance, Text: "recorded evidence" + colon(eventText(cmp.Or(p.Title, p.ID)))}
 	case event.GateChanged:

@@ -1,13 +1,9 @@
 package view
 
 import (
-	"context"
-	"fmt"
-	"maps"
-
-	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
 // A TaskRecord is what the store holds about a task, with lists ordered by id: the source of a
@@ -23,73 +19,12 @@ type TaskRecord struct {
 	Ends     []Finish
 	Driven   bool // a process is driving it
 
+	bundle *thread.Bundle
 	acts   string            // the action of a plan that the root was forked from, or ""
 	result *string           // nil if it has not ended
 	phases []phase           // of its controller
 	kept   map[string]string // by thread, what the worktree has that stayed at its join
 	awaits map[string]string // by thread, what it waits for although it needs no person
-}
-
-// TaskRecord reads a task. driven says that a process drives it: otherwise a running task is shown
-// as interrupted, unless it is a team's and a worker serves. It may return store.ErrNotFound.
-func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r TaskRecord, err error) {
-	r.Driven = driven
-	if r.Root, err = RootOf(ctx, b.Store, id); err != nil {
-		return r, err
-	}
-	if r.Threads, err = b.Store.Threads(ctx, store.ThreadFilter{Task: id}); err != nil {
-		return r, err
-	}
-	if r.Attempts, err = b.Store.Attempts(ctx, store.AttemptFilter{Task: id}); err != nil {
-		return r, err
-	}
-	if r.Gates, err = b.Store.Gates(ctx, store.GateFilter{Task: id}); err != nil {
-		return r, err
-	}
-	if err = b.readTeam(ctx, &r); err != nil {
-		return r, err
-	}
-	start, err := b.Nodes.Start(ctx, r.Root.Start)
-	if err != nil {
-		return r, err
-	}
-	r.acts = start.Action.ID
-	if r.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
-		return r, err
-	}
-	if r.Root.Ended() {
-		result, err := b.Result(ctx, r.Root)
-		if err != nil {
-			return r, err
-		}
-		r.result = &result.Text
-	}
-	if r.Planned, err = b.planned(ctx, r.Root); err != nil {
-		return r, err
-	}
-	if err = b.readKept(ctx, &r); err != nil {
-		return r, err
-	}
-	if r.Rounds, r.Ends, err = b.rounds(ctx, r.Root, r.Threads); err != nil || !r.Planned {
-		return r, err
-	}
-	r.phases, err = b.phases(ctx, r.Root)
-	return r, err
-}
-
-// readKept reads which worktrees stayed at joins.
-func (b *Reader) readKept(ctx context.Context, r *TaskRecord) error {
-	r.kept = map[string]string{}
-	if len(r.Threads) == 1 {
-		return nil
-	}
-	of := store.EventFilter{Task: r.Root.ID, Types: event.Types(event.ThreadJoined{})}
-	return event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error {
-		if joined, ok := event.Read(ev).(event.ThreadJoined); ok {
-			maps.Copy(r.kept, joined.Kept)
-		}
-		return nil
-	})
 }
 
 // Thread returns the row of a thread of the task, or the zero Thread.
@@ -102,40 +37,34 @@ func (r TaskRecord) Thread(id string) store.Thread {
 	return store.Thread{}
 }
 
-// RootOf reads the root thread of a task. It returns store.ErrNotFound for any other thread.
-func RootOf(ctx context.Context, index store.Index, task string) (store.Thread, error) {
-	row, err := index.Thread(ctx, task)
-	if err == nil && row.Task != row.ID {
-		err = fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
+// A round is a plan, and the join of its actions.
+type Round struct {
+	Thread string // that made the plan
+	Label  string // of that thread; "" is the root
+	N      int    // among the plans of its thread, from 1
+	By     string // instance that made the plan
+	Step   thread.Step
+	Plan   *flow.Plan
+	Join   *thread.Step // nil: not yet
+}
+
+// A finish is the final output of a planner.
+type Finish struct {
+	Thread, Label, By string // as those of a Round
+	Step              thread.Step
+	Report            string
+}
+
+// A phase is a state of the controller and when it began.
+type phase struct {
+	state string
+	since int64
+}
+
+// status returns the status of a thread as shown to people.
+func (r TaskRecord) status(t store.Thread) store.Status {
+	if t.Status == store.Running && !r.Driven {
+		return Interrupted
 	}
-	return row, err
-}
-
-// planned reports whether the flow of row has a plan role.
-func (b *Reader) planned(ctx context.Context, row store.Thread) (bool, error) {
-	plan, err := b.planners(ctx, row.Bundle)
-	return len(plan[row.Flow]) > 0, err
-}
-
-// Result returns the result of a thread.
-func (b *Reader) Result(ctx context.Context, row store.Thread) (record.Result, error) {
-	return record.New(b.Nodes, b.Store).Result(ctx, row)
-}
-
-// Title returns the title of the task whose root thread is root, as in Task.
-func (b *Reader) Title(ctx context.Context, root store.Thread) (string, error) {
-	prompt, err := b.ThreadPrompt(ctx, root)
-	if err != nil {
-		return "", fmt.Errorf("read the title of task %s: %w", root.ID, err)
-	}
-	return titleOf(prompt, root), nil
-}
-
-// ThreadPrompt returns the prompt of the thread whose row is root.
-func (b *Reader) ThreadPrompt(ctx context.Context, root store.Thread) (string, error) {
-	start, err := b.Nodes.Start(ctx, root.Start)
-	if err != nil {
-		return "", err
-	}
-	return b.Nodes.Text(ctx, start.Prompt)
+	return t.Status
 }

@@ -14,32 +14,10 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A round is a plan, and the join of its actions.
-type Round struct {
-	Thread string // that made the plan
-	Label  string // of that thread; "" is the root
-	N      int    // among the plans of its thread, from 1
-	By     string // instance that made the plan
-	Step   thread.Step
-	Plan   *flow.Plan
-	Join   *thread.Step // nil: not yet
-}
-
-// A finish is the final output of a planner.
-type Finish struct {
-	Thread, Label, By string // as those of a Round
-	Step              thread.Step
-	Report            string
-}
-
-// planners returns the plan roles of each flow of a bundle.
-func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[string]bool, error) {
-	whole, err := b.Nodes.Bundle(ctx, bundle)
-	if err != nil {
-		return nil, err
-	}
+// planRoles returns the plan roles of each flow of a bundle.
+func planRoles(bundle *thread.Bundle) map[string]map[string]bool {
 	plan := make(map[string]map[string]bool)
-	for name, data := range whole.Flows {
+	for name, data := range bundle.Flows {
 		var def struct {
 			Roles map[string]struct {
 				Plan bool `json:"plan"`
@@ -57,37 +35,33 @@ func (b *Reader) planners(ctx context.Context, bundle dag.Hash) (map[string]map[
 			}
 		}
 	}
-	return plan, nil
+	return plan
 }
 
-// rounds reads the plans made in the threads of a task, and how they ended. The root's come
-// first, each thread's in order of its steps.
-func (b *Reader) rounds(
-	ctx context.Context, root store.Thread, threads []store.Thread,
-) (rounds []Round, ends []Finish, err error) {
-	plan, err := b.planners(ctx, root.Bundle)
-	if err != nil || len(plan) == 0 {
-		return nil, nil, err
+// readRounds reads the plans made in the threads of a task, and how they ended. The root's come first, each thread's
+// in order of its steps.
+func (b *Reader) readRounds(ctx context.Context, r *TaskRecord, plan map[string]map[string]bool) error {
+	if len(plan) == 0 {
+		return nil
 	}
-	labels := labelsOf(threads)
-	threads = slices.Clone(threads)
-	slices.SortFunc(threads, func(a, c store.Thread) int {
+	labels := labelsOf(r.Threads)
+	threads := slices.SortedFunc(slices.Values(r.Threads), func(a, c store.Thread) int {
 		return cmp.Or(cmp.Compare(labels[a.ID], labels[c.ID]), cmp.Compare(a.ID, c.ID))
 	})
-	known := make(map[dag.Hash]int) // index in rounds by the plan's step
+	known := make(map[dag.Hash]int) // index in Rounds by the plan's step
 	for _, t := range threads {
 		roles := plan[t.Flow]
 		if roles == nil || t.Path != nil && t.Path.Join == thread.RoleJoin {
 			continue // the thread of an action does not plan
 		}
-		steps, err := b.ownSteps(ctx, t)
+		steps, err := b.plannerSteps(ctx, t)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		n, last := 0, -1
 		for _, s := range steps {
-			if last >= 0 && s.State.Role == thread.RoleJoin && s.State.Fork == rounds[last].Step.Hash {
-				rounds[last].Join = &s
+			if last >= 0 && s.State.Role == thread.RoleJoin && s.State.Fork == r.Rounds[last].Step.Hash {
+				r.Rounds[last].Join = &s
 			}
 			if !roles[s.State.Role] {
 				continue
@@ -98,7 +72,7 @@ func (b *Reader) rounds(
 			}
 			by, err := b.instanceOf(ctx, s)
 			if err != nil {
-				return nil, nil, err
+				return err
 			}
 			switch meta["$status"] {
 			case flow.Planned:
@@ -110,9 +84,9 @@ func (b *Reader) rounds(
 				// A path that is retried shares the steps of the one before it.
 				at, again := known[s.Hash]
 				if !again {
-					at = len(rounds)
+					at = len(r.Rounds)
 					known[s.Hash] = at
-					rounds = append(rounds, Round{t.ID, labels[t.ID], n, by, s, p, nil})
+					r.Rounds = append(r.Rounds, Round{t.ID, labels[t.ID], n, by, s, p, nil})
 				}
 				last = at
 			case flow.Finished:
@@ -121,40 +95,26 @@ func (b *Reader) rounds(
 				if strings.TrimSpace(report) == "" {
 					report, _ = said["summary"].(string)
 				}
-				f := Finish{t.ID, labels[t.ID], by, s, report}
-				ends = slices.DeleteFunc(ends, func(e Finish) bool { return e.Thread == t.ID || e.Step.Hash == s.Hash })
-				ends = append(ends, f)
+				r.Ends = slices.DeleteFunc(r.Ends, func(e Finish) bool { return e.Thread == t.ID || e.Step.Hash == s.Hash })
+				r.Ends = append(r.Ends, Finish{t.ID, labels[t.ID], by, s, report})
 			}
 		}
 	}
-	return rounds, ends, nil
+	return nil
 }
 
-// ownSteps returns the steps that a thread made itself, oldest first: not those before the fork
-// of a path, nor those of a path whose conversation a join continues.
-func (b *Reader) ownSteps(ctx context.Context, t store.Thread) ([]thread.Step, error) {
-	var before dag.Hash
+// plannerSteps returns the steps that a thread made itself, and those before a manual fork, oldest first.
+func (b *Reader) plannerSteps(ctx context.Context, t store.Thread) ([]thread.Step, error) {
+	var until dag.Hash
 	if t.Path != nil && t.Kind == store.KindPath {
-		before = t.Path.Fork
+		until = t.Path.Fork
 	}
 	var steps []thread.Step
-	for h := t.Head; !h.IsZero() && h != before; {
-		s, ok, err := b.Nodes.Back(ctx, h, 0)
+	for s, err := range b.ownSteps(ctx, t, until) {
 		if err != nil {
 			return nil, err
 		}
-		if !ok {
-			break
-		}
-		steps = append(steps, s)
-		switch {
-		case !s.State.Fork.IsZero():
-			h = s.State.Fork
-		case len(s.State.Ancestors) > 0:
-			h = s.State.Ancestors[0]
-		default:
-			h = dag.Hash{}
-		}
+		steps = append(steps, s.Step)
 	}
 	slices.Reverse(steps)
 	return steps, nil

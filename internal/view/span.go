@@ -38,6 +38,6 @@ func when(said string, now time.Time) (at time.Time, date bool, err error) {
 	if ago, err := time.ParseDuration(said); err == nil && ago > 0 {
 		return now.Add(-ago), false, nil
 	}
-	return at, false, fmt.Errorf("%q is not a time: want a date (2006-01-02), a time (2006-01-02T15:04:05Z) or how long ago "+
-		"(36h)", said)
+	return at, false, fmt.Errorf("%q is not a time: want a date (2006-01-02), a time (2006-01-02T15:04:05Z) or "+
+		"how long ago (36h)", said)
 }

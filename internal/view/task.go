@@ -1,15 +1,11 @@
 package view
 
 import (
-	"cmp"
-	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/engine/advice"
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
@@ -22,9 +18,6 @@ const (
 	Failed        = string(store.Failed)
 	Canceled      = event.Canceled
 )
-
-// Interrupted is running without a process that drives it.
-const Interrupted store.Status = "interrupted"
 
 // A Task is a task as people see it, and what task.yaml contains.
 type Task struct {
@@ -57,12 +50,6 @@ type Task struct {
 	Threads    []TaskThread   `json:"threads" yaml:"threads"`
 	Config     map[string]any `json:"config" yaml:"config"`
 	Usage      Usage          `json:"usage" yaml:"usage"`
-}
-
-// A Reason says why a thread is blocked, failed or cancelled.
-type Reason struct {
-	Kind    store.ReasonKind `json:"kind" yaml:"kind"`
-	Message string           `json:"message" yaml:"message"`
 }
 
 // An Origin is the step that a task was forked from.
@@ -125,39 +112,6 @@ func (v Task) OpenGates() []Gate {
 		}
 	}
 	return open
-}
-
-// questionBelow returns the oldest open gate of the thread with a label or of one below it, or
-// nil.
-func (v Task) questionBelow(label string) *Gate {
-	for _, g := range v.OpenGates() {
-		if label == "" || g.Label == label || strings.HasPrefix(g.Label, label+"/") {
-			return &g
-		}
-	}
-	return nil
-}
-
-// alsoAsked counts the open gates that the display of the task does not name: " (+ 1 approval)". It returns "" if
-// there are none.
-func (v Task) alsoAsked() string {
-	open := v.OpenGates()
-	if len(open) < 2 || v.Display.State != DisplayNeedsYou || v.Status == Interrupted {
-		return ""
-	}
-	var more []string
-	for _, kind := range []store.GateKind{store.GateInput, store.GateApproval} {
-		n := 0
-		for _, g := range open[1:] {
-			if g.Kind == kind {
-				n++
-			}
-		}
-		if n > 0 {
-			more = append(more, number(n, KindWord(kind)))
-		}
-	}
-	return " (+ " + strings.Join(more, ", ") + ")"
 }
 
 // Displays returns the display of each thread of the task, by id.
@@ -226,75 +180,12 @@ func titleOf(prompt string, root store.Thread) string {
 	return root.Flow
 }
 
-func (r TaskRecord) Task() Task {
-	labels := labelsOf(r.Threads)
-	// Sorted by label, a thread follows the one above it.
-	slices.SortStableFunc(r.Threads, func(a, b store.Thread) int { return cmp.Compare(labels[a.ID], labels[b.ID]) })
-	v := Task{
-		ID: r.Root.ID, Short: r.Root.Short, State: State(r.Root, slices.ContainsFunc(r.Gates, isOpen)), Topology: "squad",
-		Flow: r.Root.Flow, Bundle: spell(r.Root.Bundle), Head: spell(r.Root.Head), Status: r.status(r.Root),
-		Reason: reason(r.Root),
-		Steps:  r.Root.Steps, CreatedAt: Time(r.Root.CreatedAt), UpdatedAt: Time(r.Root.UpdatedAt),
-		Workspace: r.Root.Workspace,
-		Title:     titleOf(r.Prompt, r.Root), Config: settings(r.Root.Options),
-		Controller: r.controller(), Next: r.next(), Roster: r.roster(labels), Milestones: r.milestones(labels),
-		Gates: []Gate{}, Threads: []TaskThread{}, Result: r.result,
-	}
-	if r.Planned {
-		v.Topology = "swarm"
-	}
-	if from := r.Root.ForkedFrom; from != nil {
-		v.ForkedFrom = &Origin{from.Thread, spell(from.Step)}
-	}
-	for _, t := range r.Threads {
-		v.UpdatedAt = max(v.UpdatedAt, Time(t.UpdatedAt), Time(t.EndedAt))
-		v.Threads = append(v.Threads, TaskThread{
-			ID: t.ID, Label: labels[t.ID], Kind: t.Kind, Flow: t.Flow, Status: r.status(t), Reason: reason(t),
-			Head: spell(t.Head), Steps: t.Steps, Kept: r.kept[t.ID],
-		})
-	}
-	var sum store.Usage
-	for _, a := range r.Attempts {
-		v.UpdatedAt = max(v.UpdatedAt, Time(a.StartedAt), Time(a.EndedAt))
-		sum = sum.Add(a.Usage)
-	}
-	v.Usage = Usage(sum)
-	for _, g := range r.Gates {
-		v.UpdatedAt = max(v.UpdatedAt, Time(g.OpenedAt), Time(g.AnsweredAt), Time(g.UsedAt))
-		v.Gates = append(v.Gates, r.gate(g, labels))
-	}
-	v.Display = r.display(r.Root, v.questionBelow(""))
-	v.Display.Reason += v.alsoAsked()
-	for i, t := range v.Threads {
-		v.Threads[i].Display = r.display(r.Threads[i], v.questionBelow(t.Label))
-	}
-	return v
-}
-
-// milestoneStates maps the status of a thread to the state of its milestone.
-var milestoneStates = map[store.Status]MilestoneState{
-	store.Pending: MilestonePending, store.Running: MilestoneWorking, store.Blocked: MilestoneBlocked,
-	store.Completed: MilestoneDone, store.Failed: MilestoneFailed, store.Cancelled: MilestoneCancelled,
-}
-
-// status returns the status of a thread as shown to people.
-func (r TaskRecord) status(t store.Thread) store.Status {
-	if t.Status == store.Running && !r.Driven {
-		return Interrupted
-	}
-	return t.Status
-}
-
-func reason(t store.Thread) *Reason {
-	if t.Reason == nil {
-		return nil
-	}
-	return &Reason{t.Reason.Kind, thread.Plainly(t.Reason.Message)}
-}
-
-func spell(h dag.Hash) string {
-	if h.IsZero() {
-		return ""
-	}
-	return h.String()
+// A Controller is the progress of a planned task.
+type Controller struct {
+	State string `json:"state" yaml:"state"` // init planning dispatching monitoring joining blocked done failed
+	Since Time   `json:"since" yaml:"since"`
+	Goal  string `json:"goal" yaml:"goal"`   // of the newest plan
+	Round int    `json:"round" yaml:"round"` // number of plans so far
+	Done  int    `json:"done" yaml:"done"`   // completed actions of the newest plan
+	Total int    `json:"total" yaml:"total"`
 }

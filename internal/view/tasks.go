@@ -38,10 +38,9 @@ type TaskRow struct {
 
 func newTaskRow(v Task) TaskRow {
 	l := TaskRow{
-		ID: v.ID, Short: v.Short, State: v.State, Display: v.Display, Title: v.Title, Flow: v.Flow, Status: v.Status, Head: v.Head, Steps: v.Steps,
-		Gates: len(v.OpenGates()),
-		Usage: store.Usage(v.Usage), Workspace: v.Workspace, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
-		Controller: v.Controller, Waits: []string{},
+		ID: v.ID, Short: v.Short, State: v.State, Display: v.Display, Title: v.Title, Flow: v.Flow, Status: v.Status,
+		Head: v.Head, Steps: v.Steps, Gates: len(v.OpenGates()), Usage: store.Usage(v.Usage), Workspace: v.Workspace,
+		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Controller: v.Controller, Waits: []string{},
 	}
 	for _, g := range v.OpenGates() {
 		l.Options = append(l.Options, g.Answers[0])
@@ -165,10 +164,9 @@ func (b *Reader) Tasks(ctx context.Context, f TaskFilter) ([]TaskRow, error) {
 	}
 }
 
-// Task reads the task whose root thread is row. Whether a process drives it is looked up only if
-// it has not ended.
+// Task reads the task whose root thread is row, as Record does.
 func (b *Reader) Task(ctx context.Context, row store.Thread) (Task, error) {
-	r, err := b.TaskRecord(ctx, row.ID, !row.Ended() && b.Driven(ctx, row.ID))
+	r, err := b.Record(ctx, row)
 	if err != nil {
 		return Task{}, fmt.Errorf("look at task %s: %w", row.ID, err)
 	}

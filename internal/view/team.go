@@ -2,37 +2,13 @@ package view
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// teamTask holds the options of a task that concern a team's workers.
-type teamTask struct {
-	On    string
-	Needs []string // labels
-}
-
-func teamOf(row store.Thread) (o teamTask, ok bool) {
-	ok = json.Unmarshal(row.Options, &o) == nil && o.On == "team"
-	return o, ok
-}
-
-// OnTeam reports whether the workers of a team drive a thread.
-func OnTeam(row store.Thread) bool {
-	_, ok := teamOf(row)
-	return ok
-}
-
 // unserved says why a team's task needs a person when no worker that could drive it serves.
 const unserved = "no worker serves: start one"
-
-// served reports whether any worker of a team serves.
-func (b *Reader) served(ctx context.Context) (bool, error) {
-	workers, err := b.Store.Held(ctx, "worker-")
-	return len(workers) > 0, err
-}
 
 // Continues reports whether a task continues without a person doing anything.
 func (b *Reader) Continues(ctx context.Context, root store.Thread) bool {

@@ -50,74 +50,89 @@ type Below struct {
 	Steps  int              `json:"steps"` // count
 }
 
-// Thread reads a thread with all its steps. For a long thread, use About and Steps.
-func (b *Reader) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
-	v, lineage, err := b.about(ctx, row)
+// Thread reads a thread with only its newest n steps (0: all) before step number before (0: the end). Next is the
+// value of before for the preceding steps, 0 if there are none. Summarised and Own are set only with all steps.
+func (b *Reader) Thread(ctx context.Context, row store.Thread, before, n int) (*Thread, error) {
+	v, err := b.About(ctx, row)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := b.Nodes.Steps(ctx, row.Head)
-	if err != nil {
+	from, most := 1, 0
+	if before > 0 || n > 0 {
+		last := row.Steps
+		if before > 0 {
+			last = min(last, before-1)
+		}
+		if n > 0 {
+			from = max(1, last-n+1)
+		}
+		if most = last - from + 1; most <= 0 {
+			return v, nil
+		}
+	}
+	if v.Steps, err = b.Steps(ctx, row, from, most); err != nil {
 		return nil, err
 	}
-	v.Summarised = thread.Summarised(steps)
-	if v.Steps, err = b.steps(ctx, lineage, steps, thread.StepPaths(steps, thread.PathOf(row)), 1); err != nil {
-		return nil, err
+	for _, s := range v.Steps {
+		v.Usage = v.Usage.Add(s.Usage)
 	}
-	if err := b.fillDone(ctx, v.Steps); err != nil {
-		return nil, err
+	if from > 1 {
+		v.Next = from
 	}
-	if row.Path != nil && row.Path.Fork == row.Start {
+	if most == 0 {
+		v.fillOwn()
+	}
+	return v, nil
+}
+
+// fillOwn sets what all steps of a thread say about it.
+func (v *Thread) fillOwn() {
+	if v.Path != nil && v.Path.Fork == v.Start {
 		v.Own = 1
 	}
 	for i, s := range v.Steps {
-		if row.Path != nil && s.Hash == row.Path.Fork {
+		if v.Path != nil && s.Hash == v.Path.Fork {
 			v.Own = i + 2
 		}
-		v.Usage = v.Usage.Add(s.Usage)
+		if !s.Compact.IsZero() {
+			v.Summarised = i
+		}
 	}
-	return v, nil
 }
 
 // About reads a thread without its steps: Steps is empty, Usage has only running attempts,
 // Summarised and Own are 0. Its cost does not depend on the number of steps.
 func (b *Reader) About(ctx context.Context, row store.Thread) (*Thread, error) {
-	v, _, err := b.about(ctx, row)
-	return v, err
-}
-
-func (b *Reader) about(ctx context.Context, row store.Thread) (*Thread, thread.Lineage, error) {
-	fail := func(err error) (*Thread, thread.Lineage, error) { return nil, thread.Lineage{}, err }
 	start, err := b.Nodes.Start(ctx, row.Start)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	stands := b.statuses()
+	statuses := b.statuses()
 	v := &Thread{
-		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: stands.of(ctx, row), Reason: row.Reason,
+		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: statuses.of(ctx, row), Reason: row.Reason,
 		Start: row.Start, Head: row.Head, Bundle: row.Bundle, ParentState: start.ParentState, Depth: start.Depth,
 		Kind: row.Kind, Parent: row.Parent, Path: row.Path,
 		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, WaitsFor: []Below{},
 	}
 	if v.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	lineage, err := thread.ReadLineage(ctx, b.Store, row)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if v.Trying, err = b.trying(ctx, row); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	for _, at := range v.Trying {
 		v.Usage = v.Usage.Add(at.Usage)
 	}
 	for _, t := range lineage.Children(row.ID) {
 		if !t.Ended() {
-			v.WaitsFor = append(v.WaitsFor, Below{t.ID, t.Kind, t.Flow, t.Path, stands.of(ctx, t), t.Reason, t.Steps})
+			v.WaitsFor = append(v.WaitsFor, Below{t.ID, t.Kind, t.Flow, t.Path, statuses.of(ctx, t), t.Reason, t.Steps})
 		}
 	}
-	return v, lineage, nil
+	return v, nil
 }
 
 // trying returns the attempts at the step after a thread's head, or at the one that it ended without.
@@ -249,7 +264,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine
 	if err != nil {
 		return nil, "", err
 	}
-	out, names, stands := []ThreadLine{}, b.Names(), b.statuses()
+	out, names, statuses := []ThreadLine{}, b.Names(), b.statuses()
 	for {
 		rows, err := b.Store.Threads(ctx, by)
 		if err != nil {
@@ -260,7 +275,7 @@ func (b *Reader) Threads(ctx context.Context, f ThreadFilter) (list []ThreadLine
 			if f.Since > 0 && t.ID < thread.FirstID(f.Since) {
 				return out, "", nil // the rest is older
 			}
-			l := ThreadLine{ThreadRow: ThreadRow{t, stands.of(ctx, t)}}
+			l := ThreadLine{ThreadRow: ThreadRow{t, statuses.of(ctx, t)}}
 			l.Display = displayOf(t, l.Status, reason(t), asked[t.ID])
 			l.Display.Reason = names.In(ctx, l.Display.Reason)
 			if f.Flow != "" && t.Flow != f.Flow ||
@@ -296,36 +311,6 @@ func (b *Reader) openQuestions(ctx context.Context) (map[string]*Gate, error) {
 		}
 	}
 	return by, nil
-}
-
-// Newest reads a thread with only its newest n steps (0: all) before step number before (0: the
-// end). Next is the value of before for the preceding steps, 0 if there are none.
-func (b *Reader) Newest(ctx context.Context, row store.Thread, before, n int) (*Thread, error) {
-	v, err := b.About(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	last := row.Steps
-	if before > 0 {
-		last = min(last, before-1)
-	}
-	from := 1
-	if n > 0 {
-		from = max(1, last-n+1)
-	}
-	v.Steps = []Step{}
-	if last >= from {
-		if v.Steps, err = b.Steps(ctx, row, from, last-from+1); err != nil {
-			return nil, err
-		}
-	}
-	for _, s := range v.Steps {
-		v.Usage = v.Usage.Add(s.Usage)
-	}
-	if from > 1 {
-		v.Next = from
-	}
-	return v, nil
 }
 
 // A Standing is the state of a thread after run, resume or fork, as those commands print it

@@ -33,7 +33,8 @@ func newRecord(t *testing.T) (*record, *line) {
 	r := &record{t: t, store: mem.New(mem.Config{}), clock: 1_800_000_000_000}
 	objects, row, err := thread.Begin(thread.Beginning{
 		Row:    store.Thread{ID: "01KA0000000000000000000000", CreatedAt: r.clock, Workspace: workspace},
-		Prompt: "fix it", Bundle: thread.Bundle{Name: "solve", Flows: map[string]json.RawMessage{"solve": json.RawMessage(`{}`)}},
+		Prompt: "fix it", Bundle: thread.Bundle{Name: "solve",
+			Flows: map[string]json.RawMessage{"solve": json.RawMessage(`{}`)}},
 	})
 	return r, r.begin(objects, row, err)
 }
@@ -104,7 +105,8 @@ func (r *record) mark(l *line, status store.Status) {
 func (r *record) call(l *line, role string) *line {
 	r.t.Helper()
 	r.clock++
-	objects, row, err := thread.Call(thread.Child{Parent: l.row, Since: r.clock, Role: role, N: 1, Flow: role + "-flow", Depth: 1, Prompt: "do it", Now: r.clock})
+	objects, row, err := thread.Call(thread.Child{Parent: l.row, Since: r.clock, Role: role, N: 1, Flow: role + "-flow",
+		Depth: 1, Prompt: "do it", Now: r.clock})
 	return r.begin(objects, row, err)
 }
 
@@ -154,7 +156,7 @@ func TestStepsAreAWindowOfTheThread(t *testing.T) {
 	r, root, lost := joined(t)
 	for _, l := range []*line{root, lost} {
 		b := r.book()
-		whole, err := b.Thread(t.Context(), l.row)
+		whole, err := b.Thread(t.Context(), l.row, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +185,7 @@ func TestStepsAreAWindowOfTheThread(t *testing.T) {
 
 func TestThread(t *testing.T) {
 	r, root, lost := joined(t)
-	v, err := r.book().Thread(t.Context(), root.row)
+	v, err := r.book().Thread(t.Context(), root.row, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,14 +194,15 @@ func TestThread(t *testing.T) {
 	for _, s := range v.Steps[:6] {
 		got = append(got, place{s.Role, s.Path, s.Main})
 	}
-	want := []place{{"preparer", "", ""}, {"developer", "", ""}, {"read-api", "api", ""}, {"sum-up", "api", ""}, {"gathered", "", "api"}, {"worker", "", ""}}
+	want := []place{{"preparer", "", ""}, {"developer", "", ""}, {"read-api", "api", ""}, {"sum-up", "api", ""},
+		{"gathered", "", "api"}, {"worker", "", ""}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if v.Steps[1].Child == "" || v.Own != 0 || v.Prompt != "fix it" {
 		t.Errorf("the thread is %+v", v)
 	}
-	p, err := r.book().Thread(t.Context(), lost.row)
+	p, err := r.book().Thread(t.Context(), lost.row, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +260,8 @@ func TestLists(t *testing.T) {
 	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{Title: "FIX"}); err != nil || len(tasks) != 1 {
 		t.Errorf("by a title: %v, %v", tasks, err)
 	}
-	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{State: view.Working}); err != nil || len(tasks) != 1 || tasks[0].Status != view.Interrupted {
+	if tasks, err := b.Tasks(t.Context(), view.TaskFilter{State: view.Working}); err != nil || len(tasks) != 1 ||
+		tasks[0].Status != view.Interrupted {
 		t.Errorf("tasks: %+v, %v", tasks, err)
 	}
 	b.Workspace = "/elsewhere"
@@ -265,6 +269,24 @@ func TestLists(t *testing.T) {
 		rows, _, err := b.Threads(t.Context(), view.ThreadFilter{All: all})
 		if err != nil || (len(rows) == 1) != all {
 			t.Errorf("all %t: %+v, %v", all, rows, err)
+		}
+	}
+}
+
+func TestSummarised(t *testing.T) {
+	r, root := newRecord(t)
+	for _, d := range []thread.Draft{{Role: "one", Text: "1"}, {Role: "one", Text: "2"},
+		{Role: thread.RoleCompact, Text: "in short", Compact: true}, {Role: "one", Text: "3"},
+		{Role: thread.RoleCompact, Text: "shorter", Compact: true}, {Role: "one", Text: "4"}} {
+		r.step(root, d)
+	}
+	for _, x := range []struct{ before, n, want, next int }{{0, 0, 4, 0}, {0, 2, 0, 5}, {3, 0, 0, 0}} {
+		v, err := r.book().Thread(t.Context(), root.row, x.before, x.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v.Summarised != x.want || v.Next != x.next {
+			t.Errorf("%+v: %d are summarised, the page before ends at %d", x, v.Summarised, v.Next)
 		}
 	}
 }

@@ -100,14 +100,10 @@ type Link struct {
 
 // A TimelineRecord is the input of a timeline.
 type TimelineRecord struct {
-	Root     store.Thread
-	Threads  []store.Thread
-	Attempts []store.Attempt
-	Gates    []store.Gate
-	Chains   map[string][]ChainStep // by thread, its own steps, oldest first
-	Driven   bool
-	Now      int64
-	Cut      bool // chains are truncated
+	TaskRecord
+	Chains map[string][]ChainStep // by thread, its own steps, oldest first
+	Now    int64
+	Cut    bool // chains are truncated
 }
 
 // A ChainStep is a step as a timeline needs it.
@@ -387,4 +383,15 @@ func (t *timelineBuilder) links(at int) {
 			before = now
 		}
 	}
+}
+
+// Work returns how long agents worked in a lane, in ms.
+func (l TimelineLane) Work() int64 { return length(l.busy()) }
+
+// busy returns when agents worked in a lane.
+func (l TimelineLane) busy() (busy []Stretch) {
+	for _, b := range l.Bars {
+		busy = append(busy, Stretch{b.From, b.To}.without(b.Waits)...)
+	}
+	return busy
 }

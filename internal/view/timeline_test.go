@@ -35,7 +35,8 @@ func (r *record) join(l, main *line, paths ...*line) {
 func (r *record) fork(l *line, id string) *line {
 	r.t.Helper()
 	row := l.row
-	row.ID, row.Task, row.Root, row.Kind, row.Status, row.Parent, row.Path = id, id, id, store.KindRoot, store.Pending, nil, nil
+	row.ID, row.Task, row.Root, row.Kind, row.Status, row.Parent,
+		row.Path = id, id, id, store.KindRoot, store.Pending, nil, nil
 	row.ForkedFrom, row.CreatedAt, row.EndedAt = &store.ForkedFrom{Thread: l.row.ID, Step: l.row.Head}, r.clock, 0
 	return r.begin(nil, row, nil)
 }
@@ -47,15 +48,19 @@ type timed struct {
 }
 
 func newTimed(now int64, driven bool) *timed {
-	root := store.Thread{ID: "R", Task: "R", Root: "R", Kind: store.KindRoot, Flow: "solve", Status: store.Running, Start: dag.Sum([]byte("start"))}
-	return &timed{view.TimelineRecord{Root: root, Threads: []store.Thread{root}, Chains: map[string][]view.ChainStep{}, Driven: driven, Now: now * 1000},
+	root := store.Thread{ID: "R", Task: "R", Root: "R", Kind: store.KindRoot, Flow: "solve", Status: store.Running,
+		Start: dag.Sum([]byte("start"))}
+	return &timed{view.TimelineRecord{TaskRecord: view.TaskRecord{Root: root, Threads: []store.Thread{root},
+		Driven: driven},
+		Chains: map[string][]view.ChainStep{}, Now: now * 1000},
 		map[string]dag.Hash{"R": root.Start}}
 }
 
 // below adds a thread below another.
 func (d *timed) below(of, id string, kind store.ThreadKind, at int64) {
-	row := store.Thread{ID: of + "-" + id, Task: "R", Root: "R", Kind: kind, Flow: id + "-flow", Status: store.Running, CreatedAt: at * 1000,
-		Parent: &store.Parent{Thread: of, From: d.heads[of]}}
+	row := store.Thread{ID: of + "-" + id, Task: "R", Root: "R", Kind: kind, Flow: id + "-flow", Status: store.Running,
+		CreatedAt: at * 1000,
+		Parent:    &store.Parent{Thread: of, From: d.heads[of]}}
 	if kind != store.KindCall {
 		row.Path = &store.Path{ID: id, Fork: d.heads[of]}
 	}
@@ -65,7 +70,8 @@ func (d *timed) below(of, id string, kind store.ThreadKind, at int64) {
 // tries adds an attempt, and its step when it is done.
 func (d *timed) tries(on, instance, role string, from, to int64, status store.AttemptStatus) {
 	n := len(d.Attempts)
-	a := store.Attempt{ID: fmt.Sprintf("%s.%d", on, n), Thread: on, Instance: instance, Role: role, From: d.heads[on], N: n, Status: status,
+	a := store.Attempt{ID: fmt.Sprintf("%s.%d", on, n), Thread: on, Instance: instance, Role: role, From: d.heads[on],
+		N: n, Status: status,
 		StartedAt: from * 1000, EndedAt: to * 1000, Usage: store.Usage{InputTokens: 10}}
 	if status == store.AttemptRunning {
 		a.EndedAt = 0
@@ -87,7 +93,8 @@ func (d *timed) step(on, role, kind string, at int64, joins ...string) {
 }
 
 func (d *timed) asks(on, node, attempt string, at, answered int64) {
-	g := store.Gate{ID: fmt.Sprintf("g-%d", len(d.Gates)), Kind: store.GateInput, State: store.GateOpen, Thread: on, Node: node, Attempt: attempt,
+	g := store.Gate{ID: fmt.Sprintf("g-%d", len(d.Gates)), Kind: store.GateInput, State: store.GateOpen, Thread: on,
+		Node: node, Attempt: attempt,
 		From: d.heads[on], OpenedAt: at * 1000, Question: "which?"}
 	if answered > 0 {
 		g.State, g.AnsweredAt = store.GateAnswered, answered*1000
@@ -167,7 +174,8 @@ func TestTimeline(t *testing.T) {
 			d.step("R", thread.RoleEnd, view.MarkEnd, 35)
 			d.ends("R", store.Completed, 35)
 			return d
-		}, []string{"solve completed: end@35 #4", "  plan completed: plan(0-10 done #1) plan(30-35 done #3)", "  work completed: work(10-30 done #2)",
+		}, []string{"solve completed: end@35 #4", "  plan completed: plan(0-10 done #1) plan(30-35 done #3)",
+			"  work completed: work(10-30 done #2)",
 			"next solve-plan@0", "next plan-work@10", "next work-plan@30"}},
 		{"one agent has the lane of its thread", func() *timed {
 			d := newTimed(9, true)
@@ -195,8 +203,10 @@ func TestTimeline(t *testing.T) {
 			d.step("R-api", "met", view.MarkJoin, 9, "in", "out")
 			d.step("R", "met", view.MarkJoin, 20, "api", "db")
 			return d
-		}, []string{"scope running: scope(0-5 done #1) join@20 #2", "  api running: join@9 #1", "    in running: look(6-8 done #1)", "    out running: look(7-9 done #1)",
-			"  db running: read(5-20 done #1)", "join scope-api@20", "join scope-db@20", "fork scope-api@5", "fork scope-db@5", "join api-in@9",
+		}, []string{"scope running: scope(0-5 done #1) join@20 #2", "  api running: join@9 #1",
+			"    in running: look(6-8 done #1)", "    out running: look(7-9 done #1)",
+			"  db running: read(5-20 done #1)", "join scope-api@20", "join scope-db@20", "fork scope-api@5", "fork scope-db@5",
+			"join api-in@9",
 			"join api-out@9", "fork api-in@6", "fork api-out@6", "cut 20-60"}},
 		{"a plan, an action of which is begun anew", func() *timed {
 			d := newTimed(40, true)
@@ -209,7 +219,8 @@ func TestTimeline(t *testing.T) {
 			d.step("R", thread.RoleJoin, view.MarkJoin, 30, "mend2")
 			d.tries("R", "planner", "planner", 30, 0, store.AttemptRunning)
 			return d
-		}, []string{"planner running: planner(0-5 done #1) planner(30-40 running) join@30 #2", "  mend running: mend(6-20 done #1)",
+		}, []string{"planner running: planner(0-5 done #1) planner(30-40 running) join@30 #2",
+			"  mend running: mend(6-20 done #1)",
 			"  mend#2 running: mend(22-30 done #1)", "join planner-mend#2@30", "fork planner-mend@6", "fork planner-mend#2@22"}},
 		{"gates, and a night", func() *timed {
 			d := newTimed(30_000, true)
@@ -218,7 +229,8 @@ func TestTimeline(t *testing.T) {
 			d.tries("R", "work", "work", 28_808, 0, store.AttemptRunning)
 			d.asks("R", "", "R.1", 28_816, 0)
 			return d
-		}, []string{"solve running: question@8-28808 answered #2", "  plan running: plan(0-8 done #1)", "  work running: work(28808-30000 running asks waits 28816-30000) question@28816-30000 open",
+		}, []string{"solve running: question@8-28808 answered #2", "  plan running: plan(0-8 done #1)",
+			"  work running: work(28808-30000 running asks waits 28816-30000) question@28816-30000 open",
 			"next solve-plan@0", "next plan-work@28808", "cut 8-28808", "cut 28816-30000"}},
 		{"interrupted", func() *timed {
 			d := newTimed(500, false)
@@ -293,15 +305,21 @@ func TestTimelineOfARecord(t *testing.T) {
 	r.join(b, in, in, out)
 	r.step(b, thread.Draft{Role: "sum"})
 	r.join(root, a, a, b)
-	r.step(root, thread.Draft{Role: thread.RoleCompact, Text: "in short", Meta: json.RawMessage(`{"bytes":9,"steps":4}`), Compact: true})
+	r.step(root, thread.Draft{Role: thread.RoleCompact, Text: "in short", Meta: json.RawMessage(`{"bytes":9,"steps":4}`),
+		Compact: true})
 	forked := r.fork(root, "01KB0000000000000000000000")
 	r.step(forked, thread.Draft{Role: "plan"})
 	for l, want := range map[*line][]string{
-		root: {"solve step #1 call #2 join #4 summary #5", "  develop-flow step #1 end #2", "  api step #3", "  db join #4 step #5", "    in step #3", "    out step #3"},
+		root: {"solve step #1 call #2 join #4 summary #5", "  develop-flow step #1 end #2", "  api step #3",
+			"  db join #4 step #5", "    in step #3", "    out step #3"},
 		// What came before a manual fork belongs to another task.
 		forked: {"solve step #6"},
 	} {
-		tl, err := r.book().Timeline(t.Context(), l.row, time.UnixMilli(r.clock))
+		task, err := r.book().Record(t.Context(), l.row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tl, err := r.book().Timeline(t.Context(), task, time.UnixMilli(r.clock))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,15 +339,15 @@ func TestTimelineOfARecord(t *testing.T) {
 
 func TestAllowances(t *testing.T) {
 	r, root := newRecord(t)
-	got, err := r.book().Allowances(t.Context(), root.row, time.UnixMilli(r.clock))
+	task, err := r.book().Record(t.Context(), root.row)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (view.Allowances{}); got != want {
+	if got := task.Allowances(time.UnixMilli(r.clock)); got != (view.Allowances{}) {
 		t.Errorf("without limits: %+v", got)
 	}
-	root.row.Options = json.RawMessage(`{"limits":{"maxTokens":500}}`)
-	if got, err = r.book().Allowances(t.Context(), root.row, time.UnixMilli(r.clock)); err != nil || got.Tokens != (view.Allowance{Max: 500}) {
-		t.Errorf("%+v: %v", got, err)
+	task.Root.Options = json.RawMessage(`{"limits":{"maxTokens":500}}`)
+	if got := task.Allowances(time.UnixMilli(r.clock)); got.Tokens != (view.Allowance{Max: 500}) {
+		t.Errorf("%+v", got)
 	}
 }

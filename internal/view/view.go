@@ -19,6 +19,7 @@ package view
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -100,3 +101,29 @@ func (b *Reader) lineage(ctx context.Context, row store.Thread) (thread.Lineage,
 	}
 	return thread.ReadLineage(ctx, b.Store, row)
 }
+
+// teamTask holds the options of a task that concern a team's workers.
+type teamTask struct {
+	On    string
+	Needs []string // labels
+}
+
+func teamOf(row store.Thread) (o teamTask, ok bool) {
+	ok = json.Unmarshal(row.Options, &o) == nil && o.On == "team"
+	return o, ok
+}
+
+// OnTeam reports whether the workers of a team drive a thread.
+func OnTeam(row store.Thread) bool {
+	_, ok := teamOf(row)
+	return ok
+}
+
+// served reports whether any worker of a team serves.
+func (b *Reader) served(ctx context.Context) (bool, error) {
+	workers, err := b.Store.Held(ctx, "worker-")
+	return len(workers) > 0, err
+}
+
+// Interrupted is running without a process that drives it.
+const Interrupted store.Status = "interrupted"

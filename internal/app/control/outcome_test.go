@@ -171,7 +171,11 @@ func TestActionsEndAlikeEverywhere(t *testing.T) {
 		t.Errorf("once the task is cancelled: %v", roster)
 	}
 	reader := &view.Reader{Store: h.store, Nodes: c.Reader()}
-	tl, err := reader.Timeline(t.Context(), row, time.Now())
+	task, err := reader.Record(t.Context(), row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tl, err := reader.Timeline(t.Context(), task, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}

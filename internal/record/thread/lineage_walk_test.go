@@ -119,17 +119,3 @@ func TestViaAndMain(t *testing.T) {
 		t.Errorf("a join at its fork point follows path %d", got)
 	}
 }
-
-func TestSummarised(t *testing.T) {
-	c := newChain(t).grow(3)
-	if got := Summarised(c.steps); got != 0 {
-		t.Errorf("without a summary: %d", got)
-	}
-	c.add(Draft{Role: RoleCompact, Text: "in short", Compact: true})
-	c.grow(2)
-	c.add(Draft{Role: RoleCompact, Text: "shorter", Compact: true})
-	c.grow(1)
-	if got := Summarised(c.steps); got != 6 {
-		t.Errorf("the newest summary stands for %d steps, want 6", got)
-	}
-}

@@ -57,14 +57,3 @@ func StepPaths(steps []Step, own string) []string {
 	}
 	return via
 }
-
-// Summarised returns how many of steps, oldest first, the newest summary replaces: those before
-// it. It is 0 without a summary.
-func Summarised(steps []Step) int {
-	for i := len(steps) - 1; i >= 0; i-- {
-		if !steps[i].State.Compact.IsZero() {
-			return i
-		}
-	}
-	return 0
-}

@@ -65,7 +65,7 @@ its model, if the task was started with --record; --call N prints one of these r
 			if before < 0 || limit < 0 {
 				return usagef("--before and -n take a number from 1")
 			}
-			v, err := w.thread(cmd.Context(), what.Row, before, limit)
+			v, err := w.view().Thread(cmd.Context(), what.Row, before, limit)
 			if err != nil {
 				return err
 			}
@@ -91,14 +91,6 @@ its model, if the task was started with --record; --call N prints one of these r
 	cmd.Flags().StringVar(&callsOf, "calls", "", "list the recorded requests of this `step` to its model")
 	cmd.Flags().IntVar(&call, "call", 0, "with --calls: print request `N` and its response in full")
 	return cmd
-}
-
-// thread reads a thread with its steps, or with the newest limit of those before step number before.
-func (w *workplace) thread(ctx context.Context, row store.Thread, before, limit int) (*view.Thread, error) {
-	if before == 0 && limit == 0 {
-		return w.view().Thread(ctx, row)
-	}
-	return w.view().Newest(ctx, row, before, limit)
 }
 
 // oneView refuses flags that request different views.

@@ -168,7 +168,7 @@ func (d *desk) read(r *taskRead) error {
 	if r.doing, err = d.doing(r.id); err != nil {
 		return err
 	}
-	v, err := d.cfg.Views.Newest(d.ctx, rec.Root, 0, shownTurns)
+	v, err := d.cfg.Views.Thread(d.ctx, rec.Root, 0, shownTurns)
 	if err != nil {
 		return err
 	}

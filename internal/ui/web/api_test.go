@@ -39,7 +39,8 @@ func plain(t *testing.T, v any) any {
 func TestObjects(t *testing.T) {
 	h := newHouse(t, gatedAgents())
 	s := h.open("")
-	for _, empty := range []struct{ path, list string }{{"tasks", "tasks"}, {"threads", "threads"}, {"gates", "gates"}, {"flows", "flows"}} {
+	for _, empty := range []struct{ path, list string }{{"tasks", "tasks"}, {"threads", "threads"}, {"gates", "gates"},
+		{"flows", "flows"}} {
 		if list, ok := s.data("/api/v1/" + empty.path).(map[string]any)[empty.list].([]any); !ok || len(list) != 0 {
 			t.Errorf("none of %s are %v, and not a list", empty.path, list)
 		}
@@ -87,10 +88,13 @@ func TestObjects(t *testing.T) {
 			v, next, err := book.Threads(ctx, view.ThreadFilter{Parts: true, Limit: 1, Since: since})
 			return map[string]any{"threads": v, "next": next}, err
 		},
-		"threads/" + row.ID + "?limit=1&before=2": func() (any, error) { return book.Newest(ctx, row, 2, 1) },
-		"threads/" + row.ID:                       func() (any, error) { return book.Thread(ctx, row) },
+		"threads/" + row.ID + "?limit=1&before=2": func() (any, error) { return book.Thread(ctx, row, 2, 1) },
+		"threads/" + row.ID:                       func() (any, error) { return book.Thread(ctx, row, 0, 0) },
 		"steps/" + row.Head.String():              func() (any, error) { return book.Step(ctx, row.Head, false) },
-		"steps/" + row.Head.String() + "/prompt":  func() (any, error) { return book.Prompt(ctx, row.Head, row.Head.String()) },
+		"steps/" + row.Head.String() + "/prompt": func() (any,
+			error) {
+			return book.Prompt(ctx, row.Head, row.Head.String())
+		},
 		"gates": func() (any, error) {
 			v, err := book.Gates(ctx, view.GateFilter{State: store.GateOpen})
 			return map[string]any{"gates": v}, err
@@ -144,7 +148,8 @@ func TestPaging(t *testing.T) {
 	if diff := cmp.Diff(ids, seen); diff != "" {
 		t.Errorf("-begun +listed\n%s", diff)
 	}
-	if list := s.data("/api/v1/tasks?limit=7&after=" + ids[4] + "&q=NEEDLE").(map[string]any)["tasks"].([]any); len(list) != 7 || list[0].(map[string]any)["id"] != ids[5] {
+	if list := s.data("/api/v1/tasks?limit=7&after=" + ids[4] +
+		"&q=NEEDLE").(map[string]any)["tasks"].([]any); len(list) != 7 || list[0].(map[string]any)["id"] != ids[5] {
 		t.Errorf("%d tasks after one of them", len(list))
 	}
 	if list := s.data("/api/v1/tasks?limit=3&q=c").(map[string]any)["tasks"].([]any); len(list) != 3 {
@@ -244,9 +249,10 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "8080"}
 	case "approve":
 		row = s.run(asking, "ask")
-		g, err := s.srv.cfg.Control.Gates().Open(s.t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceAgent,
-			Task: row.Task, Thread: row.ID, From: row.Head, Options: []string{gate.Edit},
-			Action: json.RawMessage(`{"type":"command","command":"rm x"}`)})
+		g, err := s.srv.cfg.Control.Gates().Open(s.t.Context(),
+			store.Gate{Kind: store.GateApproval, Source: store.SourceAgent,
+				Task: row.Task, Thread: row.ID, From: row.Head, Options: []string{gate.Edit},
+				Action: json.RawMessage(`{"type":"command","command":"rm x"}`)})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -271,7 +277,8 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		row = s.run(gated, "do it")
 	case "tasks":
 		s.write(filepath.Join(s.dir, ".git", "worktrees", "side", "gitdir"), filepath.Join(s.home, ".git"))
-		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted", "approve": "ask", "merge": "keep", "limits": "maxTokens=9",
+		body = map[string]any{"flow": flow.ChatFlow, "prompt": "hello", "agent": "scripted", "approve": "ask",
+			"merge": "keep", "limits": "maxTokens=9",
 			"worktree": s.home, "check": true}
 	case "demo":
 		s.srv.cfg.Demo = &Demo{}
@@ -314,7 +321,8 @@ func TestDocument(t *testing.T) {
 
 // TestText checks that pages show what agents said, and only that.
 func TestText(t *testing.T) {
-	for text, want := range map[string]string{`{"a":[1,2]}`: "{\n  \"a\": [\n    1,\n    2\n  ]\n}", "text": "text", "{not": "{not", "[x](y)": "[x](y)"} {
+	for text, want := range map[string]string{`{"a":[1,2]}`: "{\n  \"a\": [\n    1,\n    2\n  ]\n}", "text": "text",
+		"{not": "{not", "[x](y)": "[x](y)"} {
 		if got := pretty(text); got != want {
 			t.Errorf("%q is set out as %q", text, got)
 		}
@@ -322,15 +330,18 @@ func TestText(t *testing.T) {
 	if got := visible("a\r\nb\u202ec\x1b[31m\u0085\u2066"); got != "a\nb\\u202ec\\x1b[31m\\x85\\u2066" {
 		t.Errorf("%q hides something", got)
 	}
-	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"x\u202ey","deep":{"a":1}}`), "work": say(`{"$status":"done"}`)})
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"x\u202ey","deep":{"a":1}}`),
+		"work": say(`{"$status":"done"}`)})
 	row := h.run(gated, "a title \u202ewith\x1b[31m <b>")
 	s := h.open("")
-	for _, path := range []string{"/", "/tasks", "/tasks/" + row.ID, "/threads/" + row.ID, "/steps/" + row.Head.String(), "/tasks/" + row.ID + "?tab=events"} {
+	for _, path := range []string{"/", "/tasks", "/tasks/" + row.ID, "/threads/" + row.ID, "/steps/" + row.Head.String(),
+		"/tasks/" + row.ID + "?tab=events"} {
 		if res := s.get(path); strings.ContainsAny(res.body, "\u202e\x1b") || strings.Contains(res.body, "<b>") {
 			t.Errorf("%s hides something", path)
 		}
 	}
-	if res := s.get("/tasks/" + row.ID + "?tab=events"); strings.Contains(res.body, "{&#34;") || !strings.Contains(res.body, "needs you: ") {
+	if res := s.get("/tasks/" + row.ID + "?tab=events"); strings.Contains(res.body, "{&#34;") ||
+		!strings.Contains(res.body, "needs you: ") {
 		t.Errorf("what happened is not told in sentences:\n%s", res.body)
 	}
 	if res := s.get("/threads/" + row.ID); !strings.Contains(res.body, "10 in, 2 out") {

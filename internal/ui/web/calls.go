@@ -1,14 +1,11 @@
 package web
 
 import (
-	"math"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
-	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -47,54 +44,26 @@ func newExcerpt(text *string) excerpt {
 	return h
 }
 
-// calls reads the calls of a step, or only the requested one.
-func (s *Server) calls(r *http.Request) (*view.Calls, dag.Hash, error) {
-	h, err := hash(r)
-	if err != nil {
-		return nil, h, err
-	}
-	one, err := number(r, "call", 0, 1, math.MaxInt32)
-	if err != nil {
-		return nil, h, err
-	}
-	v, err := s.views.Calls(r.Context(), h, h.String(), one)
-	return v, h, err
-}
-
-// stepCalls returns the calls of a step.
-func (s *Server) stepCalls(w http.ResponseWriter, r *http.Request) error {
-	v, _, err := s.calls(r)
-	if err != nil {
-		return err
-	}
-	return answer(w, "thread.calls", v)
-}
-
 // stepCallsPage shows the calls of a step.
-func (s *Server) stepCallsPage(w http.ResponseWriter, r *http.Request) error {
-	v, h, err := s.calls(r)
+func (s *Server) stepCallsPage(w http.ResponseWriter, r *http.Request, h dag.Hash) error {
+	v, err := s.stepCalls(r, h)
 	if err != nil {
 		return err
 	}
-	body := callsPage{Calls: v, At: "/steps/" + h.String() + "/calls"}
+	body := callsPage{Calls: v, At: "/steps/" + h.String() + "/calls", Thread: r.URL.Query().Get("thread")}
 	title := "Requests to the model"
 	if call := v.Calls[0]; call.Request != nil {
 		body.One = &oneCall{Call: call, Asked: newExcerpt(call.Request), Said: newExcerpt(call.Response)}
 		title = "Request " + strconv.Itoa(call.N)
 	}
-	var row store.Thread
-	back := "/steps/" + h.String()
-	if id := r.URL.Query().Get("thread"); id != "" {
-		if id, err = thread.ParseID(id); err != nil {
-			return badRequest("%v", err)
-		}
-		if row, err = s.cfg.Store.Thread(r.Context(), id); err != nil {
-			return err
-		}
-		body.Thread = id
-		back += "?thread=" + id
-	} else if row, err = s.views.ThreadOf(r.Context(), h); err != nil {
+	row, err := s.seenFrom(r, h)
+	if err != nil {
 		return err
+	}
+	back := "/steps/" + h.String()
+	if body.Thread != "" {
+		body.Thread = row.ID
+		back += "?thread=" + row.ID
 	}
 	p := page{Title: title, Nav: "tasks", Follow: "-", Body: body}
 	if row.ID != "" {

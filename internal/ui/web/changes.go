@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -48,13 +47,10 @@ type treeChange struct {
 }
 
 // changes reads what a task changed, from the recorded trees.
-func (s *Server) changes(ctx context.Context, root store.Thread, tl view.Timeline) (*changes, error) {
-	rows, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Task: root.ID})
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) changes(ctx context.Context, rec view.TaskRecord, tl view.Timeline) (*changes, error) {
+	root := rec.Root
 	shared := map[string]bool{} // threads that work in the task's own tree
-	for _, row := range rows {
+	for _, row := range rec.Threads {
 		shared[row.ID] = row.Tree == root.Tree
 	}
 	out := &changes{}
@@ -178,7 +174,9 @@ func (s *Server) netChanges(ctx context.Context, root store.Thread, out *changes
 }
 
 // patchBetween returns the patch from one tree to another, or the reason why it cannot be shown.
-func (s *Server) patchBetween(ctx context.Context, row store.Thread, from, to string) (files []changedFile, why string) {
+func (s *Server) patchBetween(
+	ctx context.Context, row store.Thread, from, to string,
+) (files []changedFile, why string) {
 	if text, ok := s.patches.get(from, to); ok {
 		return splitPatch(text), ""
 	}
@@ -191,32 +189,4 @@ func (s *Server) patchBetween(ctx context.Context, row store.Thread, from, to st
 	}
 	s.patches.put(from, to, text)
 	return splitPatch(text), ""
-}
-
-// A patchCache caches patches between git trees, which never change.
-type patchCache struct {
-	mu   sync.Mutex
-	kept map[[2]string]string
-	size int
-}
-
-// maxCached limits the cache, in bytes.
-const maxCached = 16 << 20
-
-func (c *patchCache) get(from, to string) (string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	text, ok := c.kept[[2]string{from, to}]
-	return text, ok
-}
-
-func (c *patchCache) put(from, to, text string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.size += len(text); c.kept == nil || c.size > maxCached {
-		c.kept, c.size = map[[2]string]string{}, len(text)
-	}
-	if len(text) <= maxCached {
-		c.kept[[2]string{from, to}] = text
-	}
 }

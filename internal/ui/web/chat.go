@@ -52,12 +52,8 @@ type runningAttempt struct {
 // maxRunningItems limits the activity of a running attempt that a page shows.
 const maxRunningItems = 50
 
-func (s *Server) chatPage(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) chatPage(w http.ResponseWriter, r *http.Request, row store.Thread) error {
 	ctx := r.Context()
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
 	if row.Flow != flow.ChatFlow {
 		return notFound("task %s is not a conversation", row.ID)
 	}

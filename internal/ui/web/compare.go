@@ -39,14 +39,6 @@ func (s *Server) diff(ctx context.Context, a, b string) (*view.Diff, error) {
 	return s.views.Diff(ctx, left, right)
 }
 
-func (s *Server) diffThreads(w http.ResponseWriter, r *http.Request) error {
-	v, err := s.diff(r.Context(), r.PathValue("id"), r.PathValue("other"))
-	if err != nil {
-		return err
-	}
-	return answer(w, "thread.diff", v)
-}
-
 // A pick is one side of a comparison: a task or a part of one, and its last step to compare.
 type pick struct {
 	Name, Step string // names of the form fields

@@ -23,7 +23,8 @@ type CopyConfig struct {
 // NewCopy returns a server that shows a copy of a task directory. It reads regular files only and
 // needs no store, changes nothing, and keeps its secret in memory.
 func NewCopy(cfg CopyConfig) *Server {
-	s := &Server{cfg: Config{ReadOnly: true, Program: cfg.Program}, copy: cfg.Copy, mux: http.NewServeMux(), work: &work{}, beat: heartbeat}
+	s := &Server{cfg: Config{ReadOnly: true, Program: cfg.Program}, copy: cfg.Copy, mux: http.NewServeMux(),
+		work: &work{}, beat: heartbeat}
 	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })
 	s.register(s.copyRoutes())
 	return s
@@ -31,20 +32,18 @@ func NewCopy(cfg CopyConfig) *Server {
 
 // copyRoutes are the routes of a copy.
 func (s *Server) copyRoutes() []route {
-	get := func(path, about string, do func(http.ResponseWriter, *http.Request) error, query ...field) route {
-		return route{Method: http.MethodGet, Path: path, About: about, Query: query, do: do}
-	}
-	at := field{Name: "from", Type: "integer", About: "where in events.jsonl to begin, in bytes; below zero from its end"}
+	at := field{Name: "from", Type: "integer",
+		About: "where in events.jsonl to begin, in bytes; below zero from its end"}
 	return []route{
-		get("/{$}", "the task", s.copied("overview")),
-		get("/reports", "reports", s.copied("reports")),
-		get("/evidence", "evidence", s.copied("evidence")),
-		get("/events", "what happened", s.copied("events"), at),
-		get("/sessions", "who worked", s.copied("sessions")),
-		get("/sessions/{id}", "what one agent did", s.copied("sessions"), at),
-		get("/read/{path...}", "a file, to be read", s.readCopy),
-		get("/files/{path...}", "a file, as a download", s.handCopied),
-		get("/static/{file}", "page assets", s.static),
+		serve("/{$}", "the task", s.copied("overview")),
+		serve("/reports", "reports", s.copied("reports")),
+		serve("/evidence", "evidence", s.copied("evidence")),
+		serve("/events", "what happened", s.copied("events"), at),
+		serve("/sessions", "who worked", s.copied("sessions")),
+		serve("/sessions/{id}", "what one agent did", s.copied("sessions"), at),
+		serve("/read/{path...}", "a file, to be read", s.readCopy),
+		serve("/files/{path...}", "a file, as a download", s.handCopied),
+		serve("/static/{file}", "page assets", s.static),
 	}
 }
 
@@ -74,7 +73,7 @@ type copyPage struct {
 }
 
 // copied returns the handler of a tab.
-func (s *Server) copied(tab string) func(http.ResponseWriter, *http.Request) error {
+func (s *Server) copied(tab string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		from := int64(0)
 		if said := r.URL.Query().Get("from"); said != "" {

@@ -11,12 +11,6 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A Demo is an offer to run a first task without an account: its agents look at the project and
-// change nothing.
-type Demo struct {
-	Codex bool // Codex is installed: the demo is the flow orchestrate with a scripted model
-}
-
 // The demo with Codex: a flow, which is also the name of its model's scenario, and a prompt.
 const (
 	demoFlow   = "orchestrate"
@@ -29,31 +23,28 @@ const (
 var demoPrograms []byte
 
 // beginDemo starts the demo. It needs no consent, since its commands are Plait's own.
-func (s *Server) beginDemo(w http.ResponseWriter, r *http.Request) error {
-	if err := decodeBody(r, &struct{}{}); err != nil {
-		return err
-	}
+func (s *Server) beginDemo(r *http.Request) (any, error) {
 	if s.cfg.Demo == nil {
-		return notFound("no demo is offered here")
+		return nil, notFound("no demo is offered here")
 	}
 	ctx := context.WithoutCancel(r.Context())
 	spec := control.Spec{Prompt: demoPrompt, Workspace: s.cfg.Workspace}
 	if s.cfg.Demo.Codex {
 		found, err := s.findFlow(ctx, demoFlow)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		spec.Bundle, spec.Options = found.Bundle, control.Options{Agent: "codex", Offline: demoFlow}
-		return s.beginAndDrive(ctx, w, spec)
+		return s.beginAndDrive(ctx, spec)
 	}
 	def, problems := flow.Parse(nil, "demo.yaml", demoPrograms)
 	if flow.Failed(problems) {
-		return &flow.InvalidError{Problems: problems}
+		return nil, &flow.InvalidError{Problems: problems}
 	}
 	data, err := json.Marshal(def)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	spec.Bundle = thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}}
-	return s.beginAndDrive(ctx, w, spec)
+	return s.beginAndDrive(ctx, spec)
 }

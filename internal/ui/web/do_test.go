@@ -67,7 +67,8 @@ func TestFork(t *testing.T) {
 	path := "/api/v1/threads/" + row.ID + "/fork"
 	st := s.asks(path, `{"at":"1","text":"and quickly","agent":"scripted","inPlace":true}`)
 	next, err := h.store.Thread(t.Context(), st.Thread)
-	if err != nil || next.ForkedFrom == nil || next.ForkedFrom.Thread != row.ID || next.Task == row.Task || st.Task != next.Task {
+	if err != nil || next.ForkedFrom == nil || next.ForkedFrom.Thread != row.ID || next.Task == row.Task ||
+		st.Task != next.Task {
 		t.Fatalf("%+v: %+v: %v", st, next, err)
 	}
 	if g := h.gate(next.ID); !strings.Contains(g.Question, "Do the thing?") {
@@ -77,9 +78,11 @@ func TestFork(t *testing.T) {
 		t.Errorf("the task that was forked: %+v: %v", kept, err)
 	}
 	for body, why := range map[string]string{
-		`{"at":"9"}`: "step", `{"at":"nowhere"}`: "", `{"at":"1","agent":"nobody"}`: "nobody", `{"at":"1","inPlace":"yes"}`: "inPlace",
+		`{"at":"9"}`: "step", `{"at":"nowhere"}`: "", `{"at":"1","agent":"nobody"}`: "nobody",
+		`{"at":"1","inPlace":"yes"}`: "inPlace",
 	} {
-		if res := s.post(path, body); res.code != http.StatusBadRequest && res.code != http.StatusNotFound || !strings.Contains(res.body, why) {
+		if res := s.post(path, body); res.code != http.StatusBadRequest && res.code != http.StatusNotFound ||
+			!strings.Contains(res.body, why) {
 			t.Errorf("fork with %s: %d %s", body, res.code, res.body)
 		}
 	}
@@ -92,11 +95,14 @@ func TestForkPage(t *testing.T) {
 	row := h.run(gated, "do it")
 	b := h.open("").browse()
 	b.visit("/steps/" + row.Head.String() + "?thread=" + row.ID)
-	b.do(chromedp.Click(chromedp.CSS("details[data-key=forkhere] summary")), chromedp.SetValue(chromedp.CSS("details[data-key=forkhere] textarea"), "and quickly"),
-		chromedp.SetValue(chromedp.CSS("details[data-key=forkhere] select"), "scripted"), chromedp.Click(chromedp.CSS("details[data-key=forkhere] button")))
+	b.do(chromedp.Click(chromedp.CSS("details[data-key=forkhere] summary")),
+		chromedp.SetValue(chromedp.CSS("details[data-key=forkhere] textarea"), "and quickly"),
+		chromedp.SetValue(chromedp.CSS("details[data-key=forkhere] select"), "scripted"),
+		chromedp.Click(chromedp.CSS("details[data-key=forkhere] button")))
 	id := strings.TrimPrefix(b.leaves("/steps/"+row.Head.String()), "/tasks/")
 	b.shows("Do the thing?")
-	if next := h.thread(id); next.ForkedFrom == nil || next.ForkedFrom.Step != row.Head || !strings.Contains(string(next.Options), `"scripted"`) {
+	if next := h.thread(id); next.ForkedFrom == nil || next.ForkedFrom.Step != row.Head ||
+		!strings.Contains(string(next.Options), `"scripted"`) {
 		t.Errorf("%+v", next)
 	}
 	b.visit("/compare?a=" + row.ID + "&b=" + id)
@@ -105,7 +111,8 @@ func TestForkPage(t *testing.T) {
 
 // TestRevert checks that a conversation can be reverted, and nothing else.
 func TestRevert(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"assistant": say("The first.", "The second.", "The third."), "plan": say(`{"$status":"ready","what":"x"}`)})
+	h := newHouse(t, map[string]scripted{"assistant": say("The first.", "The second.", "The third."),
+		"plan": say(`{"$status":"ready","what":"x"}`)})
 	row, s := h.chat("one"), h.open("")
 	s.asks("/api/v1/tasks/"+row.ID+"/resume", `{"text":"two"}`)
 	eventually(t, "the second answer", func() error {
@@ -148,7 +155,8 @@ func TestRevert(t *testing.T) {
 // TestStop stops a server's work on a task, and resumes it.
 func TestStop(t *testing.T) {
 	began := make(chan struct{}, 9)
-	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		if strings.Contains(req.Prompt, "wait") {
 			began <- struct{}{}
 			<-ctx.Done()
@@ -233,7 +241,8 @@ func TestVerify(t *testing.T) {
 	if v["integrity"] != "ok" || v["completeness"] != "ok" || v["objects"].(float64) < 3 {
 		t.Errorf("%v", v)
 	}
-	if page := s.get("/threads/" + row.ID + "/verify").body; !strings.Contains(page, "The record is unchanged and complete.") {
+	if page := s.get("/threads/" + row.ID + "/verify").body; !strings.Contains(page,
+		"The record is unchanged and complete.") {
 		t.Errorf("the page:\n%s", page)
 	}
 }
@@ -266,7 +275,8 @@ func TestCompare(t *testing.T) {
 	if len(v) == 0 {
 		t.Error("the API tells no difference")
 	}
-	for path, want := range map[string]int{"/compare": 200, "/compare?a=" + row.ID + "&b=x": 404, "/compare?a=x&b=x": 404} {
+	for path, want := range map[string]int{"/compare": 200, "/compare?a=" + row.ID + "&b=x": 404,
+		"/compare?a=x&b=x": 404} {
 		if res := s.get(path); res.code != want {
 			t.Errorf("%s: %d", path, res.code)
 		}
@@ -277,7 +287,8 @@ func TestCompare(t *testing.T) {
 func TestSaidWhileAtWork(t *testing.T) {
 	began, goOn := make(chan struct{}, 9), make(chan struct{})
 	var prompts []string
-	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		if prompts = append(prompts, req.Prompt); len(prompts) == 2 {
 			began <- struct{}{}
 			<-goOn

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -181,11 +182,7 @@ func frontMatter(text string) (head, rest string, ok bool) {
 }
 
 // readPage shows one file of a task directory.
-func (s *Server) readPage(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) readPage(w http.ResponseWriter, r *http.Request, row store.Thread) error {
 	c, err := taskdir.At(row.Workspace, row.ID).Browse()
 	if err != nil {
 		return err

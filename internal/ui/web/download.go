@@ -5,15 +5,13 @@ import (
 	"net/http"
 	"path"
 
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // blob serves the object with a given hash as a download.
-func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
-	h, err := hash(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) blob(w http.ResponseWriter, r *http.Request, h dag.Hash) error {
 	data, n, err := s.cfg.Store.Open(r.Context(), h)
 	if err != nil {
 		return err
@@ -23,11 +21,7 @@ func (s *Server) blob(w http.ResponseWriter, r *http.Request) error {
 }
 
 // taskFile serves a file of a task directory, if the task's page lists it.
-func (s *Server) taskFile(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) taskFile(w http.ResponseWriter, r *http.Request, row store.Thread) error {
 	dir, err := taskdir.At(row.Workspace, row.ID).Browse()
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
@@ -241,3 +242,20 @@ func (n node) Base() int { return n.Y + 19 }
 
 // Below returns the baseline of the description.
 func (n node) Below() int { return n.Y + 36 }
+
+// textWidth estimates the width of a text in px at a font size. Wide and unknown characters count
+// twice.
+func textWidth(text string, size int) int {
+	units := 0
+	for _, r := range text {
+		switch {
+		case r < 0x2000 && (unicode.IsLower(r) || unicode.IsDigit(r) || unicode.IsPunct(r) || r == ' '):
+			units += 58
+		case r < 0x2000:
+			units += 72
+		default:
+			units += 115
+		}
+	}
+	return (units*size + 99) / 100
+}

@@ -111,20 +111,3 @@ func proof(secret, addr, nonce string) string {
 	fmt.Fprintf(h, "plait ui\n%s\n%s\n", addr, nonce)
 	return hex.EncodeToString(h.Sum(nil))
 }
-
-// entry serves entryPath.
-func (g *guard) entry(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	switch page, nonce := q.Get("page"), q.Get("nonce"); {
-	case r.Method == http.MethodGet && len(nonce) == 2*secretBytes:
-		fmt.Fprintln(w, proof(g.secret, g.addr, nonce))
-	case r.Method != http.MethodPost:
-		g.refuse(w, http.StatusNotFound, "there is nothing here")
-	case !g.known(r) || !ours(r):
-		g.refuse(w, http.StatusUnauthorized, "only plait open run by the same user is allowed")
-	case !strings.HasPrefix(page, "/") || strings.HasPrefix(page, "//") || strings.ContainsAny(page, "\\?#"):
-		g.refuse(w, http.StatusBadRequest, "the page must be a path of this server")
-	default:
-		fmt.Fprintln(w, g.url(page))
-	}
-}

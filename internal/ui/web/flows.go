@@ -2,41 +2,17 @@ package web
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/view"
 )
-
-// findFlow looks up a flow as plait run does, but by name only: nothing in a request is ever used as
-// a file path.
-func (s *Server) findFlow(ctx context.Context, name string) (control.Found, error) {
-	if ext := path.Ext(name); !flow.IsName(name) || ext == ".yaml" || ext == ".yml" {
-		return control.Found{}, notFound("there is no flow %q", name)
-	}
-	f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, name)
-	return f, err
-}
-
-// A flowLine is a flow in a list.
-type flowLine struct {
-	Name, Description string
-	From              string   // where it was found
-	Problems          int      // errors in its file that keep it from running
-	Hash              dag.Hash // of the bundle, if known
-	Timestamp         int64    // ms, of a flow in the registry
-	Earlier           int      // number of earlier versions
-}
 
 func (s *Server) flowsPage(w http.ResponseWriter, r *http.Request) error {
 	known, err := s.knownFlows(r.Context())
@@ -166,27 +142,3 @@ func (s *Server) shortFile(file string) string {
 
 // A shownFile is a source file of a flow.
 type shownFile struct{ Name, Text string }
-
-func (s *Server) showFlow(w http.ResponseWriter, r *http.Request) error {
-	f, err := s.findFlow(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	v, err := s.views.Flow(r.Context(), r.PathValue("name"), f.Bundle, f.Object.Hash)
-	if err != nil {
-		return err
-	}
-	return answer(w, "flow.show", v)
-}
-
-func (s *Server) showFlowGraph(w http.ResponseWriter, r *http.Request) error {
-	f, err := s.findFlow(r.Context(), r.PathValue("name"))
-	if err != nil {
-		return err
-	}
-	graphs, err := view.BundleGraphs(f.Bundle)
-	if err != nil {
-		return err
-	}
-	return answer(w, "flow.graph", map[string]any{"graphs": graphs})
-}

@@ -1,21 +1,14 @@
 package web
 
 import (
-	"crypto/rand"
 	"crypto/subtle"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/plait-run/plait/internal/view"
 )
@@ -40,9 +33,6 @@ type guard struct {
 // mostTokens limits unused one-time URLs.
 const mostTokens = 100
 
-// secretBytes is the length of secrets, in bytes.
-const secretBytes = 32
-
 // newGuard returns the guard of a listener. The cookie's value is stored in a file in home that only
 // its owner can read, so that open pages survive a restart.
 func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) {
@@ -54,8 +44,9 @@ func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) 
 		return nil, fmt.Errorf("listen on %s: only addresses of this machine are served: "+
 			"anyone who can reach it would see everything", addr)
 	}
-	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, addr: addr.String(), program: program,
-		tokens: map[string]string{}}
+	g := &guard{hosts: map[string]bool{addr.String(): true}, cookie: "plait-" + port, addr: addr.String(),
+		program: program,
+		tokens:  map[string]string{}}
 	for _, name := range []string{"127.0.0.1", "localhost", "[::1]"} {
 		g.hosts[name+":"+port] = true
 		if port == "80" {
@@ -68,69 +59,6 @@ func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) 
 	}
 	g.secret, err = keptSecret(filepath.Join(home, "ui.key"))
 	return g, err
-}
-
-// newSecret returns a new secret.
-func newSecret() string {
-	b := make([]byte, secretBytes)
-	rand.Read(b) // never fails
-	return hex.EncodeToString(b)
-}
-
-// keptSecret reads the secret in a file, creating both if necessary.
-func keptSecret(file string) (string, error) {
-	for range 2 {
-		f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-		if err == nil {
-			defer f.Close()
-			return readSecret(f)
-		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("read the page's secret: %w", err)
-		}
-		// Another process may do the same. The file appears with complete content, and the first
-		// one is kept.
-		if err := placeSecret(file); err != nil {
-			return "", fmt.Errorf("keep the page's secret: %w", err)
-		}
-	}
-	return "", fmt.Errorf("keep the page's secret: %s keeps disappearing", file)
-}
-
-func readSecret(f *os.File) (string, error) {
-	is, err := f.Stat()
-	if err != nil {
-		return "", fmt.Errorf("read the page's secret: %w", err)
-	}
-	if !is.Mode().IsRegular() || is.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("read the page's secret: %s is not a file that only its owner can read; remove it", f.Name())
-	}
-	data, err := io.ReadAll(io.LimitReader(f, 4*secretBytes))
-	if err != nil {
-		return "", fmt.Errorf("read the page's secret: %w", err)
-	}
-	s := strings.TrimSpace(string(data))
-	if raw, err := hex.DecodeString(s); err != nil || len(raw) != secretBytes {
-		return "", fmt.Errorf("read the page's secret: %s does not hold one; remove it", f.Name())
-	}
-	return s, nil
-}
-
-// placeSecret creates a file with a new secret, unless it exists.
-func placeSecret(file string) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".ui.key-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(newSecret() + "\n")
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err = os.Link(f.Name(), file); errors.Is(err, fs.ErrExist) {
-		return nil
-	}
-	return err
 }
 
 // url returns a URL that logs a browser in and redirects to a page. It works once.
@@ -240,4 +168,21 @@ func (g *guard) refuse(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	fmt.Fprintln(w, g.program.Says(why))
+}
+
+// entry serves entryPath.
+func (g *guard) entry(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	switch page, nonce := q.Get("page"), q.Get("nonce"); {
+	case r.Method == http.MethodGet && len(nonce) == 2*secretBytes:
+		fmt.Fprintln(w, proof(g.secret, g.addr, nonce))
+	case r.Method != http.MethodPost:
+		g.refuse(w, http.StatusNotFound, "there is nothing here")
+	case !g.known(r) || !ours(r):
+		g.refuse(w, http.StatusUnauthorized, "only plait open run by the same user is allowed")
+	case !strings.HasPrefix(page, "/") || strings.HasPrefix(page, "//") || strings.ContainsAny(page, "\\?#"):
+		g.refuse(w, http.StatusBadRequest, "the page must be a path of this server")
+	default:
+		fmt.Fprintln(w, g.url(page))
+	}
 }

@@ -14,11 +14,3 @@ func (s *Server) hostsPage(w http.ResponseWriter, r *http.Request) error {
 	body := struct{ Hosts []view.Host }{hosts}
 	return s.show(w, r, http.StatusOK, "hosts", page{Title: "Hosts", Nav: "hosts", Types: stateEvents, Body: body})
 }
-
-func (s *Server) listHosts(w http.ResponseWriter, r *http.Request) error {
-	hosts, err := s.views.Hosts(r.Context())
-	if err != nil {
-		return err
-	}
-	return answer(w, "host.list", map[string]any{"hosts": hosts})
-}

@@ -146,7 +146,8 @@ func (h *house) made(def *flow.Definition, prompt string) store.Thread {
 		h.t.Fatal(err)
 	}
 	row, err := h.controller().Begin(h.t.Context(), control.Spec{
-		Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}}, Prompt: prompt, Workspace: h.dir,
+		Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}}, Prompt: prompt,
+		Workspace: h.dir,
 	})
 	if err != nil {
 		h.t.Fatal(err)
@@ -228,7 +229,8 @@ func (h *house) server() *Server {
 	c := h.controller()
 	return New(Config{
 		Store: h.store, Control: c, Reader: c.Reader(), Dirs: &taskdir.DirWriter{Store: h.store, Reader: c.Reader()},
-		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent, Offline: h.offline, Demo: h.demo,
+		Workspace: h.dir, Home: h.home, ReadOnly: h.only, Person: "ann", Agents: c.Agents(), Consent: h.consent,
+		Offline: h.offline, Demo: h.demo,
 	})
 }
 
@@ -308,7 +310,8 @@ func (s *site) get(path string) response {
 // post sends JSON as a page does.
 func (s *site) post(path, body string) response {
 	s.t.Helper()
-	return s.do(http.MethodPost, path, http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://" + s.host}}, []byte(body))
+	return s.do(http.MethodPost, path, http.Header{"Content-Type": {"application/json"}, "Sec-Fetch-Site": {"same-origin"},
+		"Origin": {"http://" + s.host}}, []byte(body))
 }
 
 // data sends a GET to the API and returns the data of the response.
@@ -373,51 +376,6 @@ func fill(path string, row store.Thread, gateID string) string {
 	if head.IsZero() {
 		head = dag.Sum([]byte("nothing"))
 	}
-	return strings.NewReplacer("{$}", "", "{id}", id, "{other}", id, "{hash}", head.String(), "{file}", "plait.js", "{name}", "solo", "{path...}", "shared/reports/a.md").Replace(path)
+	return strings.NewReplacer("{$}", "", "{id}", id, "{other}", id, "{hash}", head.String(), "{file}", "plait.js",
+		"{name}", "solo", "{path...}", "shared/reports/a.md").Replace(path)
 }
-
-const gated = `
-version: 1
-name: gated
-roles: {plan: {description: plans}, work: {description: works}}
-gates:
-  go-ahead: {kind: approval, question: "Do {{ what }}?", timeout: 1h, onTimeout: rejected}
-  port: {kind: input, question: "Which port?", options: ["80", "8080"]}
-graph:
-  $START: {new: {role: plan, prompt: "{{ prompt }}"}}
-  plan: {ready: {role: go-ahead}}
-  go-ahead:
-    approved: {role: port}
-    rejected: {role: $END, code: 1, prompt: "not {{ what }}: {{ answer }}"}
-  port: {answered: {role: work, prompt: "{{ what }} on {{ answer }}"}}
-  work: {done: {role: $END, prompt: over}}
-`
-
-func gatedAgents() map[string]scripted {
-	return map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": say("---\n$status: done\n---\nIt is done."), "assistant": say("I am here."), thread.RoleCompact: say("All that was said.")}
-}
-
-// asking asks for words immediately.
-const asking = `
-version: 1
-name: asking
-roles: {work: {description: works}}
-gates: {port: {kind: input, question: "Which port?", options: ["80", "8080"]}}
-graph:
-  $START: {new: {role: port}}
-  port: {answered: {role: work, prompt: "on {{ answer }}"}}
-  work: {done: {role: $END, prompt: over}}
-`
-
-// chatty works while it says many things.
-const chatty = `
-version: 1
-name: chatty
-limits: {maxRounds: 100}
-roles: {work: {description: works}}
-graph:
-  $START: {new: {role: work, prompt: "{{ prompt }}"}}
-  work:
-    more: {role: work, prompt: again}
-    done: {role: $END, prompt: over}
-`

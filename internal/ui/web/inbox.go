@@ -27,12 +27,11 @@ type yourTurn struct {
 // recently is how far back the inbox shows failures.
 const recently = 7 * 24 * time.Hour
 
-// Limits of the inbox: gates, conversations, failed tasks, and unfinished tasks.
+// Limits of the inbox: gates, conversations, and failed tasks.
 const (
 	shownGates  = 100
 	shownTurns  = 20
 	shownFailed = 20
-	shownLive   = 200
 )
 
 // An inbox lists what needs a person, and next to it what is running and what failed.
@@ -101,8 +100,8 @@ func (s *Server) inboxPage(w http.ResponseWriter, r *http.Request) error {
 		}
 		body.First = len(any) == 0
 	}
-	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count, Types: stateEvents,
-		Body: body})
+	return s.show(w, r, http.StatusOK, "inbox", page{Title: "Inbox", Nav: "inbox", Waiting: body.Count,
+		Types: stateEvents, Body: body})
 }
 
 // questions groups open gates by task. The task that asked first comes first.
@@ -152,38 +151,6 @@ func (s *Server) lastSaid(ctx context.Context, id string) (string, error) {
 	}
 	r, err := s.views.Result(ctx, row)
 	return withoutFrontMatter(r.Text), err
-}
-
-// attention lists what needs a person: open gates, and tasks that are not driven and ask nothing.
-type attention struct {
-	open []store.Gate
-	rows map[string]bool // by task
-}
-
-func (n attention) count() int { return len(n.open) + len(n.rows) }
-
-// needs reads what needs a person in the workspace.
-func (s *Server) needs(ctx context.Context) (attention, error) {
-	out := attention{rows: map[string]bool{}}
-	var err error
-	if out.open, err = s.views.Gates(ctx, view.GateFilter{State: store.GateOpen}); err != nil {
-		return out, err
-	}
-	asks := map[string]bool{}
-	for _, g := range out.open {
-		asks[g.Task] = true
-	}
-	rows, err := s.cfg.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot, Newest: true,
-		Workspace: s.cfg.Workspace, Statuses: []store.Status{store.Running, store.Blocked}, Limit: shownLive})
-	if err != nil {
-		return out, err
-	}
-	for _, row := range rows {
-		if !asks[row.ID] && !s.work.drives(row.ID) && (row.Status == store.Blocked || !s.views.Continues(ctx, row)) {
-			out.rows[row.ID] = true
-		}
-	}
-	return out, nil
 }
 
 // An answered is an answered gate in the list of answers.

@@ -1,9 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"unicode"
 )
 
 // A layout arranges boxes in layers (the Sugiyama method): cycles are broken so that edges lead
@@ -238,13 +238,7 @@ func (l *layout) order(layers [][]int, links []link) {
 				}
 			}
 			slices.SortStableFunc(layers[k], func(a, b int) int {
-				switch {
-				case middle[a] < middle[b]:
-					return -1
-				case middle[a] > middle[b]:
-					return 1
-				}
-				return 0
+				return cmp.Compare(middle[a], middle[b])
 			})
 			for j, b := range layers[k] {
 				l.boxes[b].order = j
@@ -290,10 +284,7 @@ func (l *layout) crossings(links []link) int {
 	tree := make([]int, most+2)
 	for _, list := range between {
 		slices.SortFunc(list, func(a, b link) int {
-			if a.up != b.up {
-				return a.up - b.up
-			}
-			return a.down - b.down
+			return cmp.Or(cmp.Compare(a.up, b.up), cmp.Compare(a.down, b.down))
 		})
 		clear(tree)
 		for seen, k := range list {
@@ -399,21 +390,4 @@ func (l *layout) settle(layer []int, next [][]int) {
 		}
 		l.boxes[layer[i]].x = at
 	}
-}
-
-// textWidth estimates the width of a text in px at a font size. Wide and unknown characters count
-// twice.
-func textWidth(text string, size int) int {
-	units := 0
-	for _, r := range text {
-		switch {
-		case r < 0x2000 && (unicode.IsLower(r) || unicode.IsDigit(r) || unicode.IsPunct(r) || r == ' '):
-			units += 58
-		case r < 0x2000:
-			units += 72
-		default:
-			units += 115
-		}
-	}
-	return (units*size + 99) / 100
 }

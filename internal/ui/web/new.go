@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -77,7 +75,8 @@ func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error)
 
 // readLimits parses NAME=VALUE pairs.
 func readLimits(text string) (flow.Limits, error) {
-	l, err := flow.ParseLimits(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }))
+	between := func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }
+	l, err := flow.ParseLimits(strings.FieldsFunc(text, between))
 	if err != nil {
 		return l, badRequest("limits: %s", err)
 	}
@@ -86,15 +85,15 @@ func readLimits(text string) (flow.Limits, error) {
 
 // beginTask starts a task as plait run does, and drives it here; with check it only validates the
 // request.
-func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) beginTask(r *http.Request) (any, error) {
 	var body beginning
 	if err := decodeBody(r, &body); err != nil {
-		return err
+		return nil, err
 	}
 	ctx := context.WithoutCancel(r.Context()) // a task that is created is also recorded in full
 	p, err := s.prepare(ctx, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if body.Check {
 		warned := []string{}
@@ -103,34 +102,34 @@ func (s *Server) beginTask(w http.ResponseWriter, r *http.Request) error {
 		}
 		note, err := s.cfg.Control.InTurn(ctx, p.spec.Bundle, cmp.Or(p.spec.Tree, p.spec.Workspace))
 		if err != nil {
-			return conflict("%v", err)
+			return nil, conflict("%v", err)
 		}
 		if note != "" {
 			warned = append(warned, note)
 		}
-		return answer(w, "run.check", map[string]any{"flow": p.found.Bundle.Name, "bundle": p.found.Object.Hash,
-			"warnings": warned, "summary": strings.Join(append([]string{"This task can start."}, warned...), " ")})
+		return view.NewEnvelope("run.check", map[string]any{"flow": p.found.Bundle.Name, "bundle": p.found.Object.Hash,
+			"warnings": warned, "summary": strings.Join(append([]string{"This task can start."}, warned...), " ")}), nil
 	}
 	if s.cfg.Consent != nil {
 		if err := s.cfg.Consent(p.found); err != nil {
-			return conflict("%v", err)
+			return nil, conflict("%v", err)
 		}
 	}
-	return s.beginAndDrive(ctx, w, p.spec)
+	return s.beginAndDrive(ctx, p.spec)
 }
 
-func (s *Server) beginAndDrive(ctx context.Context, w http.ResponseWriter, spec control.Spec) error {
+func (s *Server) beginAndDrive(ctx context.Context, spec control.Spec) (any, error) {
 	if _, err := config.Init(s.cfg.Workspace, s.cfg.Home); err != nil {
-		return conflict("%v", err)
+		return nil, conflict("%v", err)
 	}
 	row, err := s.cfg.Control.Begin(ctx, spec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.work.drive(row, control.Resume{}); err != nil {
-		return notStarted(row, err)
+		return nil, notStarted(row, err)
 	}
-	return answer(w, "run", standingOf(row, "The task has started."))
+	return standingOf(row, "The task has started."), nil
 }
 
 // A newTask is the page for starting a task.
@@ -180,75 +179,3 @@ func worktrees(dir string) []string {
 	}
 	return out
 }
-
-// A flowGroup is the flows from one source.
-type flowGroup struct {
-	Name  string
-	Flows []flowLine
-}
-
-// grouped groups flows by source, in order of precedence.
-func grouped(known []flowLine) []flowGroup {
-	out := []flowGroup{{Name: fromProject}, {Name: fromRegistry}, {Name: fromPlait}}
-	for i := range out {
-		for _, l := range known {
-			if l.From == out[i].Name {
-				out[i].Flows = append(out[i].Flows, l)
-			}
-		}
-	}
-	return slices.DeleteFunc(out, func(g flowGroup) bool { return len(g.Flows) == 0 })
-}
-
-// Sources of flows, as shown to users.
-const (
-	fromProject  = "This project"
-	fromRegistry = "Registered"
-	fromPlait    = "Built in"
-)
-
-// flowSources maps control's names of sources to the ones shown.
-var flowSources = map[string]string{control.FromProject: fromProject, control.FromRegistry: fromRegistry,
-	control.FromBuiltIn: fromPlait}
-
-// knownFlows lists the flows that can be started by name, without duplicates.
-func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
-	known, err := s.cfg.Control.Flows(ctx, s.cfg.Workspace)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.views.Flows(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var out []flowLine
-	for _, k := range known {
-		line := flowLine{Name: k.Name, Description: k.Description, From: flowSources[k.Source]}
-		switch k.Source {
-		case control.FromProject:
-			f, err := s.cfg.Control.Find(ctx, s.cfg.Workspace, k.Name)
-			var invalid *flow.InvalidError
-			switch {
-			case !flow.IsName(k.Name): // it cannot be started by name
-				continue
-			case errors.As(err, &invalid):
-				line.Problems = len(invalid.Problems)
-			case errors.Is(err, store.ErrNotFound): // removed in the meantime
-				continue
-			case err != nil:
-				line.Problems = 1
-			default:
-				line.Hash = f.Object.Hash
-			}
-		case control.FromRegistry:
-			if i := slices.IndexFunc(rows, func(row view.FlowRow) bool { return row.Name == k.Name }); i >= 0 {
-				line.Hash, line.Timestamp, line.Earlier = rows[i].Hash, rows[i].Timestamp, len(rows[i].History)
-			}
-		}
-		out = append(out, line)
-	}
-	return out, nil
-}
-
-// actionFlow is the built-in flow that plans run for each action.
-const actionFlow = "worker"

@@ -57,3 +57,6 @@ func eventLines(events []store.Event, t view.Task, named func(string) string) []
 	}
 	return out
 }
+
+// shownEvents limits the events on a task's page.
+const shownEvents = 200

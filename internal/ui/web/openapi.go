@@ -8,10 +8,10 @@ import (
 
 var pathField = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// openAPI serves the OpenAPI document, which is generated from the table of routes.
-func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+// openAPI returns the OpenAPI document of the API's routes.
+func openAPI(routes []route) map[string]any {
 	paths := map[string]map[string]any{}
-	for _, r := range s.routes() {
+	for _, r := range routes {
 		if !r.api() {
 			continue
 		}
@@ -33,12 +33,12 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
 		}
 		paths[at][strings.ToLower(r.Method)] = op
 	}
-	return sendJSON(w, http.StatusOK, map[string]any{
+	return map[string]any{
 		"openapi": "3.1.0",
 		"info": map[string]any{"title": "Plait", "version": "1",
 			"description": "The same objects as --json. Errors are {ok: false, error: {code, message}}."},
 		"paths": paths,
-	})
+	}
 }
 
 func parameter(f field, in string) map[string]any {

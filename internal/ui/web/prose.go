@@ -20,9 +20,9 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// prose renders Markdown from agents and people, in which line breaks count. Raw HTML, images, and links to anything but web and
-// mail addresses become text. The output is then checked against a list of allowed tags, whatever
-// produced it.
+// prose renders Markdown from agents and people, in which line breaks count. Raw HTML, images, and
+// links to anything but web and mail addresses become text. The output is then checked against a list
+// of allowed tags, whatever produced it.
 //
 // Text that would take long to render, or that fails the check, is shown as plain text. Citations of
 // evidence are linked with cite, if it is not nil.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -71,13 +70,14 @@ func (c *selection) Key() string {
 	return "at-" + c.Gate.ID
 }
 
-// selectItem reads the selected item of a task: a step by its hash, an attempt or a gate by its id.
-func (s *Server) selectItem(ctx context.Context, row store.Thread, key string) (*selection, error) {
+// selectItem reads the selected item of a task, which a process drives or not: a step by its hash, an attempt or a
+// gate by its id.
+func (s *Server) selectItem(ctx context.Context, rec view.TaskRecord, driven bool, key string) (*selection, error) {
 	switch {
 	case strings.HasPrefix(key, "g-"):
-		return s.selectGate(ctx, row, key)
+		return s.selectGate(ctx, rec.Task(), key)
 	case strings.Contains(key, "."):
-		return s.selectAttempt(ctx, row, key)
+		return s.selectAttempt(ctx, rec, driven, key)
 	}
 	h, err := dag.ParseHash(key)
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Server) selectItem(ctx context.Context, row store.Thread, key string) (
 	if err != nil {
 		return nil, err
 	}
-	if own.Task != row.Task {
-		own = row // a step from before a manual fork
+	if own.Task != rec.Root.Task {
+		own = rec.Root // a step from before a manual fork
 	}
 	return s.selectStep(ctx, own, h, false)
 }
@@ -139,7 +139,8 @@ func (s *Server) selectStep(ctx context.Context, row store.Thread, h dag.Hash, w
 	for _, f := range d.Failures {
 		c.Failures = append(c.Failures, string(f.Kind)+": "+f.Message)
 	}
-	if !d.Calls.IsZero() || slices.ContainsFunc(d.Attempts, func(a thread.EarlierAttempt) bool { return !a.Calls.IsZero() }) {
+	earlier := func(a thread.EarlierAttempt) bool { return !a.Calls.IsZero() }
+	if !d.Calls.IsZero() || slices.ContainsFunc(d.Attempts, earlier) {
 		c.Calls = "/steps/" + h.String() + "/calls"
 		if row.ID != "" {
 			c.Calls += "?thread=" + row.ID
@@ -192,22 +193,6 @@ func (s *Server) said(ctx context.Context, step view.Step) (said, error) {
 	return said{text, plain}, err
 }
 
-// stepName returns the name of a step, as users type it: "k7f2/3", "k7f2/mend/3".
-func (s *Server) stepName(ctx context.Context, row store.Thread, n int) (string, error) {
-	root := row
-	if row.Root != row.ID {
-		var err error
-		if root, err = s.cfg.Store.Thread(ctx, row.Root); err != nil {
-			return "", err
-		}
-	}
-	name := callName(root)
-	if row.Path != nil {
-		name += "/" + row.Path.ID
-	}
-	return fmt.Sprintf("%s/%d", name, n), nil
-}
-
 // stepTitles are the titles of steps that no role of a flow made.
 var stepTitles = map[string]string{thread.RoleEnd: "End", thread.RoleInput: "What you added",
 	thread.RoleCompact: "Summary", thread.RoleJoin: "Join"}
@@ -224,37 +209,30 @@ func (c *selection) addItems(items []agent.Event, err error) error {
 }
 
 // selectAttempt reads an attempt without a step.
-func (s *Server) selectAttempt(ctx context.Context, row store.Thread, id string) (*selection, error) {
-	own, _, _ := strings.Cut(id, ".")
-	list, err := s.cfg.Store.Attempts(ctx, store.AttemptFilter{Task: row.Task, Thread: own})
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(list, func(a store.Attempt) bool { return a.ID == id })
+func (s *Server) selectAttempt(ctx context.Context, rec view.TaskRecord, driven bool, id string) (*selection, error) {
+	i := slices.IndexFunc(rec.Attempts, func(a store.Attempt) bool { return a.ID == id })
 	if i < 0 {
-		return nil, notFound("task %s has no attempt %q", row.ID, id)
+		return nil, notFound("task %s has no attempt %q", rec.Root.ID, id)
 	}
-	a := list[i]
+	a := rec.Attempts[i]
 	if a.Status == store.AttemptDone { // it was running when the page was rendered
 		if h, err := s.madeBy(ctx, a); err != nil || !h.IsZero() {
 			if err != nil {
 				return nil, err
 			}
-			return s.selectItem(ctx, row, h.String())
+			return s.selectItem(ctx, rec, driven, h.String())
 		}
 	}
 	end := a.EndedAt
 	if end == 0 {
 		end = max(a.StartedAt, time.Now().UnixMilli())
 	}
-	lost := a.Status == store.AttemptRunning && !s.views.Driven(ctx, row.ID)
-	open, err := s.cfg.Store.Gates(ctx, store.GateFilter{Thread: own, State: store.GateOpen})
-	if err != nil {
-		return nil, err
-	}
-	asks := slices.ContainsFunc(open, func(g store.Gate) bool { return g.Attempt == a.ID })
-	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost, asks), Task: row.Task, By: a.Instance,
-		Agent: a.Agent, Took: text.Took(end - a.StartedAt), Read: s.cfg.ReadOnly}
+	lost := a.Status == store.AttemptRunning && !driven
+	asks := slices.ContainsFunc(rec.Gates, func(g store.Gate) bool {
+		return g.State == store.GateOpen && g.Attempt == a.ID
+	})
+	c := &selection{Attempt: &a, Title: a.Role, State: view.AttemptState(a, lost, asks), Task: rec.Root.Task,
+		By: a.Instance, Agent: a.Agent, Took: text.Took(end - a.StartedAt), Read: s.cfg.ReadOnly}
 	if !a.Prompt.IsZero() {
 		text, err := prompt.Read(ctx, s.cfg.Reader, a.Prompt)
 		if err != nil {
@@ -285,17 +263,13 @@ func (s *Server) madeBy(ctx context.Context, a store.Attempt) (dag.Hash, error) 
 
 // selectGate reads a question or an approval, whether open or not. Open ones are answered at the top
 // of the page.
-func (s *Server) selectGate(ctx context.Context, row store.Thread, id string) (*selection, error) {
-	v, err := s.views.Task(ctx, row)
-	if err != nil {
-		return nil, err
-	}
+func (s *Server) selectGate(ctx context.Context, v view.Task, id string) (*selection, error) {
 	i := slices.IndexFunc(v.Gates, func(g view.Gate) bool { return g.ID == id })
 	if i < 0 {
-		return nil, notFound("task %s has no gate %q", row.ID, id)
+		return nil, notFound("task %s has no gate %q", v.ID, id)
 	}
 	g := v.Gates[i]
-	c := &selection{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: row.Task,
+	c := &selection{Gate: &g, Title: "Question", State: view.DisplayDone, Outcome: gateStates[g.State], Task: v.ID,
 		By: g.AskedBy(), Read: s.cfg.ReadOnly}
 	if g.Kind == store.GateApproval {
 		c.Title = "Approval"
@@ -338,21 +312,9 @@ func doneItems(items []agent.Event) []doneItem {
 	return out
 }
 
-func (s *Server) stepPage(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) stepPage(w http.ResponseWriter, r *http.Request, h dag.Hash) error {
 	ctx := r.Context()
-	h, err := hash(r)
-	if err != nil {
-		return err
-	}
-	var row store.Thread
-	if id := r.URL.Query().Get("thread"); id != "" {
-		if id, err = thread.ParseID(id); err != nil {
-			return badRequest("%v", err)
-		}
-		row, err = s.cfg.Store.Thread(ctx, id)
-	} else {
-		row, err = s.views.ThreadOf(ctx, h)
-	}
+	row, err := s.seenFrom(r, h)
 	if err != nil {
 		return err
 	}

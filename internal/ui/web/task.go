@@ -3,14 +3,11 @@ package web
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
@@ -21,9 +18,6 @@ import (
 
 // tabs are the tabs of a task's page.
 var tabs = []string{"overview", "reports", "sessions", "evidence", "events"}
-
-// shownEvents limits the events on a task's page.
-const shownEvents = 200
 
 // A taskBody is the page of a task with its current tab.
 type taskBody struct {
@@ -65,7 +59,7 @@ type overview struct {
 	Result  *output
 	Changes *changes
 	Running []runningAgent
-	Strip   strip
+	Strip   timelineSVG
 	Chosen  *selection
 }
 
@@ -75,13 +69,9 @@ type runningAgent struct {
 	Asks                    bool
 }
 
-func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) taskPage(w http.ResponseWriter, r *http.Request, row store.Thread) error {
 	ctx := r.Context()
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
-	rec, err := s.views.TaskRecord(ctx, row.ID, !row.Ended() && s.views.Driven(ctx, row.ID))
+	rec, err := s.views.Record(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -101,10 +91,10 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 	if body.Gates, err = s.openQuestions(ctx, row.ID); err != nil {
 		return err
 	}
-	if err := s.fillHead(ctx, &body, row, now); err != nil {
+	if err := s.fillHead(ctx, &body, rec, now); err != nil {
 		return err
 	}
-	if err := s.fillTab(ctx, &body, row, r.URL.Query().Get("at")); err != nil {
+	if err := s.fillTab(ctx, &body, rec, r.URL.Query().Get("at")); err != nil {
 		return err
 	}
 	p := page{Title: line(60, v.Title), Nav: "tasks", Follow: row.ID, Types: stateEvents, Body: body}
@@ -116,48 +106,43 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request) error {
 }
 
 // fillHead reads the top of a task's page, the same for all tabs.
-func (s *Server) fillHead(ctx context.Context, body *taskBody, row store.Thread, now time.Time) error {
+func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskRecord, now time.Time) error {
+	row := rec.Root
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
 	if row.Path != nil {
 		body.Inside = row.Path.ID
 	}
-	b, err := s.cfg.Control.Reader().Bundle(ctx, row.Bundle)
-	if err != nil {
-		return err
-	}
 	if body.Driven {
+		b, err := s.cfg.Reader.Bundle(ctx, row.Bundle)
+		if err != nil {
+			return err
+		}
 		body.InTurn, _ = s.cfg.Control.InTurn(ctx, *b, cmp.Or(row.Tree, row.Workspace))
 	}
-	if body.Prompt, err = s.views.ThreadPrompt(ctx, row); err != nil {
-		return err
+	body.Prompt = rec.Prompt
+	allowed := rec.Allowances(now)
+	left := func(a view.Allowance, format func(int64) string, of string) {
+		if a.Max > 0 {
+			body.Left = append(body.Left, fmt.Sprintf("%s of %s%s left", format(max(0, a.Max-a.Used)), format(a.Max), of))
+		}
 	}
-	allowed, err := s.views.Allowances(ctx, row, now)
-	if err != nil {
-		return err
-	}
-	if a := allowed.Tokens; a.Max > 0 {
-		left := text.Number(max(0, a.Max-a.Used))
-		body.Left = append(body.Left, fmt.Sprintf("%s of %s tokens left", left, text.Number(a.Max)))
-	}
-	if a := allowed.Cost; a.Max > 0 {
-		body.Left = append(body.Left, fmt.Sprintf("%s of %s left", text.Dollars(max(0, a.Max-a.Used)), text.Dollars(a.Max)))
-	}
-	if a := allowed.Time; a.Max > 0 {
-		body.Left = append(body.Left, fmt.Sprintf("%s of %s of work left", text.Took(max(0, a.Max-a.Used)), text.Took(a.Max)))
-	}
+	left(allowed.Tokens, text.Number, " tokens")
+	left(allowed.Cost, text.Dollars, "")
+	left(allowed.Time, text.Took, " of work")
 	return nil
 }
 
 // fillTab reads the content of a tab. at is the selected item of the timeline.
-func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, at string) error {
+func (s *Server) fillTab(ctx context.Context, body *taskBody, rec view.TaskRecord, at string) error {
+	row := rec.Root
 	dir := taskdir.At(row.Workspace, row.ID)
 	body.Dir = dir.Path()
 	var err error
 	switch body.Tab {
 	case "overview":
-		return s.fillOverview(ctx, body, row, at)
+		return s.fillOverview(ctx, body, rec, at)
 	case "evidence":
 		list, err := s.cfg.Dirs.Evidence(ctx, row.ID)
 		if err != nil {
@@ -189,18 +174,18 @@ func (s *Server) fillTab(ctx context.Context, body *taskBody, row store.Thread, 
 	return nil
 }
 
-func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thread, at string) error {
-	tl, err := s.views.Timeline(ctx, row, time.Now())
+func (s *Server) fillOverview(ctx context.Context, body *taskBody, rec view.TaskRecord, at string) error {
+	tl, err := s.views.Timeline(ctx, rec, time.Now())
 	if err != nil {
 		return err
 	}
 	if body.Over {
-		if body.Result, err = s.result(ctx, row); err != nil {
+		if body.Result, err = s.result(ctx, rec.Root); err != nil {
 			return err
 		}
 	}
 	if !body.Driven {
-		if body.Changes, err = s.changes(ctx, row, tl); err != nil {
+		if body.Changes, err = s.changes(ctx, rec, tl); err != nil {
 			return err
 		}
 		if !body.Over && len(body.Changes.Files)+len(body.Changes.Apart)+len(body.Changes.Kept) == 0 {
@@ -214,7 +199,7 @@ func (s *Server) fillOverview(ctx context.Context, body *taskBody, row store.Thr
 		at = defaultSelection(tl)
 	}
 	if at != "" {
-		if body.Chosen, err = s.selectItem(ctx, row, at); err != nil {
+		if body.Chosen, err = s.selectItem(ctx, rec, body.Driven, at); err != nil {
 			return err
 		}
 	}
@@ -267,69 +252,6 @@ func defaultSelection(tl view.Timeline) string {
 	return best
 }
 
-// An output is the output of a step or a task, formatted for display.
-type output struct {
-	Prose  template.HTML
-	Fields []outputField
-	Plan   *planCard
-	Raw    string // what could not be formatted
-	Cut    bool
-}
-
-// maxSaid limits the text of a result or a step, in bytes.
-const maxSaid = 256 << 10
-
-// newOutput formats the text and the fields of a step. by is the instance that made it; plain says that the text is
-// not Markdown. Unless whole is set, the text is shortened.
-func newOutput(text string, meta []byte, task, by string, plain, whole bool) (*output, error) {
-	o := &output{Fields: outputFields(meta, "$status", view.FormatField)}
-	trimmed := strings.TrimSpace(text)
-	if trimmed == "" {
-		trimmed = strings.TrimSpace(string(meta))
-	}
-	if o.Plan = parsePlan(trimmed); o.Plan != nil {
-		o.Fields = nil
-		return o, nil
-	}
-	if set := pretty(trimmed); set == pretty(string(meta)) {
-		if len(o.Fields) == 0 && len(outputFields(meta)) == 0 && len(meta) > 2 {
-			o.Raw = pretty(string(meta))
-		}
-		return o, nil
-	}
-	if o.Cut = !whole && len(text) > maxSaid; o.Cut {
-		text = strings.ToValidUTF8(text[:maxSaid], "")
-	}
-	if fields := outputFields([]byte(trimmed), "$status"); len(fields) > 0 {
-		o.Fields = fields
-		return o, nil
-	}
-	var err error
-	o.Prose, err = utterance(text, task, by, plain)
-	return o, err
-}
-
-// A planCard is a planner's output, formatted for display.
-type planCard struct {
-	SessionGoal string
-	Actions     []struct {
-		ID, Title, Prompt, Access, Agent string
-		DependsOn                        []string
-	}
-}
-
-// parsePlan parses a plan. It returns nil if the text is not one.
-func parsePlan(text string) *planCard {
-	var p planCard
-	if len(text) > maxPretty || !strings.HasPrefix(text, "{") || json.Unmarshal([]byte(text), &p) != nil {
-		return nil
-	}
-	if len(p.Actions) == 0 || p.Actions[0].ID == "" {
-		return nil
-	}
-	return &p
-}
-
 // result returns the result of a task, formatted for display.
 func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) {
 	r, err := s.views.Result(ctx, row)
@@ -347,11 +269,7 @@ func (s *Server) result(ctx context.Context, row store.Thread) (*output, error) 
 }
 
 // exportTask serves a task as a ZIP file, which it completes before it sends anything.
-func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
+func (s *Server) exportTask(w http.ResponseWriter, r *http.Request, row store.Thread) error {
 	f, err := os.CreateTemp("", "plait-export-*")
 	if err != nil {
 		return fmt.Errorf("export task %s: %w", row.ID, err)
@@ -369,12 +287,4 @@ func (s *Server) exportTask(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("export task %s: %w", row.ID, err)
 	}
 	return hand(w, "plait-"+callName(row)+".zip", size, f)
-}
-
-// callName returns the short id of a task, or the full id if there is none.
-func callName(row store.Thread) string {
-	if row.Short != "" {
-		return row.Short
-	}
-	return row.ID
 }

@@ -63,14 +63,16 @@ graph:
 }
 
 // mendFlow is a flow whose paths change files.
-var mendFlow = strings.NewReplacer("name: twoways", "name: mend", "{description: l}", "{description: l, access: write}", "{description: r}",
+var mendFlow = strings.NewReplacer("name: twoways", "name: mend", "{description: l}", "{description: l, access: write}",
+	"{description: r}",
 	"{description: r, access: write}").Replace(twoWays)
 
 // mends runs mendFlow in a git repository; a path writes text to file.
 func (h *house) mends(file, text string) store.Thread {
 	h.t.Helper()
 	h.write(filepath.Join(h.dir, "sum.go"), "package sum\n\nfunc Sum(a, b int) int {\n\treturn a - b\n}\n")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "sum"}} {
+	for _, args := range [][]string{{"init", "-q"}, {"add", "."},
+		{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "sum"}} {
 		cmd := exec.CommandContext(h.t.Context(), "git", args...)
 		cmd.Dir = h.dir
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -150,7 +152,8 @@ func TestResultAndChanges(t *testing.T) {
 	s := h.open("")
 	body := s.get("/tasks/" + row.ID).body
 	for _, want := range []string{
-		"<strong>Sum</strong> adds again.", "2 files changed", `<span class="path mono">sum.go</span>`, "return a &#43; b", `<span class="add">+1</span> <span class="del">−1</span>`,
+		"<strong>Sum</strong> adds again.", "2 files changed", `<span class="path mono">sum.go</span>`, "return a &#43; b",
+		`<span class="add">+1</span> <span class="del">−1</span>`,
 		"&lt;script&gt;alert(1)", `data-key="note.txt"><summary>`, // folded, since it is long
 		`data-key="sum.go" open><summary>`,
 	} {
@@ -160,7 +163,8 @@ func TestResultAndChanges(t *testing.T) {
 	}
 	list := h.steps(row.ID)
 	for at, want := range map[string][]string{
-		"?at=" + list[0].String():                {"earlier attempts", "the line was &lt;b&gt;lost&lt;/b&gt;", ">attempt 1</a>"},
+		"?at=" + list[0].String(): {"earlier attempts", "the line was &lt;b&gt;lost&lt;/b&gt;",
+			">attempt 1</a>"},
 		"?at=" + row.ID + ".1":                   {"the line was &lt;b&gt;lost&lt;/b&gt;", `class="state failed"`},
 		"?at=" + h.did(t, row, "right").String(): {"<dt>Tests added</dt><dd>3</dd>", "note.txt", "/r/"},
 	} {
@@ -181,13 +185,15 @@ func TestResultAndChanges(t *testing.T) {
 	if z, err := zip.NewReader(strings.NewReader(res.body), int64(len(res.body))); err != nil || len(z.File) < 10 {
 		t.Errorf("the export: %d, %d bytes: %v", res.code, len(res.body), err)
 	}
-	if other := h.run(twoWays, "once more"); !strings.Contains(s.get("/tasks/"+other.ID).body, `<p class="soft">No files changed.</p>`) {
+	if other := h.run(twoWays, "once more"); !strings.Contains(s.get("/tasks/"+other.ID).body,
+		`<p class="soft">No files changed.</p>`) {
 		t.Error("it does not say that there are no changes")
 	}
 	ok := say("---\n$status: done\n---\n")
 	bare := newHouse(t, map[string]scripted{"first": ok, "left": ok, "right": ok, "last": ok})
 	other := bare.run(twoWays, "outside a repository")
-	if !strings.Contains(bare.open("").get("/tasks/"+other.ID).body, "No changes were recorded: that takes a Git repository.") {
+	if !strings.Contains(bare.open("").get("/tasks/"+other.ID).body,
+		"No changes were recorded: that takes a Git repository.") {
 		t.Error("it does not say why no changes are known")
 	}
 }
@@ -198,7 +204,8 @@ func TestWorktreesThatStay(t *testing.T) {
 	h.write(filepath.Join(h.dir, ".gitignore"), "*.o\n")
 	row := h.mends("a&b.o", "work")
 	body := h.open("").get("/tasks/" + row.ID).body
-	for _, want := range []string{"1 file changed", "its worktree stays, since it has what cannot be merged: a&amp;b.o (ignored by Git)"} {
+	for _, want := range []string{"1 file changed",
+		"its worktree stays, since it has what cannot be merged: a&amp;b.o (ignored by Git)"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not say %s", want)
 		}
@@ -209,7 +216,11 @@ func TestWorktreesThatStay(t *testing.T) {
 func (h *house) did(t *testing.T, row store.Thread, role string) dag.Hash {
 	t.Helper()
 	views := view.Reader{Store: h.store, Nodes: h.controller().Reader(), Workspace: h.dir}
-	tl, err := views.Timeline(t.Context(), row, time.Now())
+	task, err := views.Record(t.Context(), row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tl, err := views.Timeline(t.Context(), task, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +253,8 @@ func TestTwoHundredActions(t *testing.T) {
 		    pane.scrollHeight > pane.clientHeight ? 1 : 0, Math.abs(last.top + last.height / 2 - name.top - name.height / 2) < 3 ? 0 : 1];
 		})()`)
 		if want := []int{0, 203, 202, 0, 0, 1, 0}; !slices.Equal(got, want) {
-			t.Errorf("at %d: too wide, lanes, bars, bars outside, plot outside, scrolled, off its name: %v, want %v", width, got, want)
+			t.Errorf("at %d: too wide, lanes, bars, bars outside, plot outside, scrolled, off its name: %v, want %v", width, got,
+				want)
 		}
 		// Names stay visible when the drawing is zoomed and scrolled.
 		b.do(chromedp.Focus(chromedp.CSS(".pane")), chromedp.KeyEvent("+"), chromedp.KeyEvent("+"))
@@ -254,7 +266,8 @@ func TestTwoHundredActions(t *testing.T) {
 	}
 	at := func() string { return js[string](b, `document.activeElement.getAttribute("aria-label") || ""`) }
 	for _, step := range []struct{ key, at string }{
-		{kb.Home, "manyways, join"}, {kb.ArrowDown, "scope, step 1"}, {kb.ArrowDown, "action-000, look"}, {kb.ArrowDown, "action-001, look"}, {kb.ArrowUp, "action-000, look"},
+		{kb.Home, "manyways, join"}, {kb.ArrowDown, "scope, step 1"}, {kb.ArrowDown, "action-000, look"},
+		{kb.ArrowDown, "action-001, look"}, {kb.ArrowUp, "action-000, look"},
 		{kb.End, "report, step"}, {kb.ArrowRight, "report, step"},
 	} {
 		b.do(chromedp.KeyEvent(step.key))
@@ -280,10 +293,11 @@ func TestTwoHundredActions(t *testing.T) {
 // TestBarsGrow checks that a working agent's bar grows without events or reloads.
 func TestBarsGrow(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
-	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`), "work": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
-		<-ctx.Done()
-		return agent.Result{}, &agent.Failure{Kind: agent.Interrupted, Message: "stopped"}
-	}})
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"the thing"}`),
+		"work": func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
+			<-ctx.Done()
+			return agent.Result{}, &agent.Failure{Kind: agent.Interrupted, Message: "stopped"}
+		}})
 	s := h.open("")
 	t.Cleanup(end)
 	h.flowFile("slow", "\nversion: 1\nname: slow\nroles: {plan: {description: p}, work: {description: w}}\ngraph:\n  $START: {new: {role: plan, prompt: go}}\n  plan: {ready: {role: work, prompt: go}}\n  work: {done: {role: $END, prompt: over}}\n")

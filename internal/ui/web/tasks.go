@@ -12,7 +12,6 @@ import (
 
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
-	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // displays are the display states, in the order in which the filter lists them.
@@ -71,18 +70,6 @@ func (s *Server) pageOfTasks(ctx context.Context, f view.TaskFilter) (rows []vie
 		next = rows[n-1].ID
 	}
 	return rows, next, err
-}
-
-func (s *Server) listTasks(w http.ResponseWriter, r *http.Request) error {
-	f, err := taskFilter(r)
-	if err != nil {
-		return err
-	}
-	rows, next, err := s.pageOfTasks(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	return answer(w, "task.list", map[string]any{"tasks": taskdir.WithCommands(s.cfg.Program, rows), "next": next})
 }
 
 // A choice is one of several views of a list.

@@ -6,23 +6,14 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
-	"strconv"
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
-// shownSteps limits the steps on a thread's page.
-const shownSteps = 100
-
-func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) threadPage(w http.ResponseWriter, r *http.Request, row store.Thread) error {
 	ctx := r.Context()
-	row, err := s.row(r)
-	if err != nil {
-		return err
-	}
 	v, err := s.views.About(ctx, row)
 	if err != nil {
 		return err
@@ -82,8 +73,8 @@ func (s *Server) threadPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.show(w, r, http.StatusOK, "thread", page{Title: crumbs[1].Text + ": " + body.Name, Nav: "tasks", Follow: row.Task, Types: stateEvents,
-		Body: body, Crumbs: crumbs})
+	return s.show(w, r, http.StatusOK, "thread", page{Title: crumbs[1].Text + ": " + body.Name, Nav: "tasks",
+		Follow: row.Task, Types: stateEvents, Body: body, Crumbs: crumbs})
 }
 
 // window returns the number of the first step to show, and of the first steps of the pages before and
@@ -101,25 +92,6 @@ func window(r *http.Request, steps int) (from, older, newer int, err error) {
 	return from, older, newer, nil
 }
 
-// stepLink returns the URL of a step on the page of its thread.
-func stepLink(thread string, n int) string {
-	if n < 1 {
-		return "/threads/" + thread + "?from=1"
-	}
-	return fmt.Sprintf("/threads/%s?from=%d#s%d", thread, (n-1)/shownSteps*shownSteps+1, n)
-}
-
-// threadName returns the name of a thread, as users type it.
-func threadName(row store.Thread) string {
-	switch {
-	case row.Path != nil:
-		return row.Path.ID
-	case row.Kind != store.KindRoot:
-		return row.Flow
-	}
-	return "Main thread"
-}
-
 // display returns the display state of a thread, as on its task's page.
 func (s *Server) display(ctx context.Context, row store.Thread) (view.Display, error) {
 	root, err := s.cfg.Store.Thread(ctx, row.Task)
@@ -128,14 +100,6 @@ func (s *Server) display(ctx context.Context, row store.Thread) (view.Display, e
 	}
 	task, err := s.views.Task(ctx, root)
 	return task.Displays()[row.ID], err
-}
-
-// speaker returns the instance that makes the steps of a thread, "" if it depends on the role.
-func speaker(row store.Thread) string {
-	if row.Path == nil {
-		return ""
-	}
-	return row.Path.ID
 }
 
 // origin returns a link to the step that a thread was manually forked from.
@@ -151,73 +115,4 @@ func (s *Server) origin(ctx context.Context, f store.ForkedFrom) (crumb, error) 
 		return crumb{}, err
 	}
 	return c, nil
-}
-
-// breadcrumb returns the breadcrumb of a thread: the stack of its callers, each with the step of the
-// call.
-func (s *Server) breadcrumb(ctx context.Context, row store.Thread) ([]crumb, error) {
-	back := []crumb{{threadName(row), ""}}
-	for row.Parent != nil && len(back) <= 100 {
-		n, err := s.cfg.Reader.Length(ctx, row.Parent.From)
-		if err != nil {
-			return nil, err
-		}
-		if row, err = s.cfg.Store.Thread(ctx, row.Parent.Thread); err != nil {
-			return nil, err
-		}
-		at := " at step " + strconv.Itoa(n)
-		if n == 0 {
-			at = " at its start"
-		}
-		back = append(back, crumb{threadName(row) + at, stepLink(row.ID, n)})
-	}
-	title, err := s.views.Title(ctx, row)
-	if err != nil {
-		return nil, err
-	}
-	back = append(back, crumb{line(60, title), "/tasks/" + row.ID}, crumb{"Tasks", "/tasks"})
-	slices.Reverse(back)
-	return back, nil
-}
-
-// number parses a query parameter as a number from least to most. It returns fallback if there is none.
-func number(r *http.Request, name string, fallback, least, most int) (int, error) {
-	q := r.URL.Query()
-	if !q.Has(name) {
-		return fallback, nil
-	}
-	text := q.Get(name)
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, badRequest("%s is a number from %d to %d, not %q", name, least, most, text)
-	}
-	return n, nil
-}
-
-func (s *Server) showTree(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.row(r)
-	if err != nil {
-		return err
-	}
-	depth, err := number(r, "depth", -1, 0, 1000)
-	if err != nil {
-		return err
-	}
-	v, err := s.views.Tree(r.Context(), view.Subject{Row: row, Head: row.Head}, depth)
-	if err != nil {
-		return err
-	}
-	return answer(w, "thread.tree", v)
-}
-
-func (s *Server) showStack(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.row(r)
-	if err != nil {
-		return err
-	}
-	v, err := s.views.Stack(r.Context(), view.Subject{Row: row, Head: row.Head})
-	if err != nil {
-		return err
-	}
-	return answer(w, "thread.stack", v)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -21,39 +20,39 @@ const (
 	maxIndent = 6
 )
 
-// A strip is a timeline laid out for a page, without markup.
-type strip struct {
+// A timelineSVG is a timeline laid out for a page, without markup.
+type timelineSVG struct {
 	Height  int
-	Lanes   []stripLane
-	Lines   []stripLine
-	Items   []stripItem // lane by lane, in time order
-	Ticks   []stripTick
-	Cuts    []stripTick
+	Lanes   []timelineRow
+	Lines   []timelineLine
+	Items   []timelineItem // lane by lane, in time order
+	Ticks   []timelineTick
+	Cuts    []timelineTick
 	Live    bool
 	Cut     bool
 	Summary string // for screen readers
 }
 
-// A stripLane is the label of a lane.
-type stripLane struct {
+// A timelineRow is the label of a lane.
+type timelineRow struct {
 	Name, Title, Link string
 	State             view.DisplayState
 	Indent            int
 	Took              string
 	Tokens            int64
 	Cost              int64 // in millionths of a dollar, 0 if no price is known
-	Items             []stripItem
+	Items             []timelineItem
 }
 
-// A stripLine is a line of a lane, or between two.
-type stripLine struct {
+// A timelineLine is a line of a lane, or between two.
+type timelineLine struct {
 	Class  string
 	X1, X2 string
 	Y1, Y2 int
 }
 
-// A stripItem is a bar or a mark that can be selected.
-type stripItem struct {
+// A timelineItem is a bar or a mark that can be selected.
+type timelineItem struct {
 	Key, Link string
 	Class     string
 	Shape     string // bar, dot, ring, box, diamond
@@ -64,15 +63,15 @@ type stripItem struct {
 	Lane      int
 	Label     string // inside a bar
 	Words     string // full description
-	Waits     []stripWait
+	Waits     []timelineWait
 	Chosen    bool
 	Hatched   bool
 	at        int64
 }
 
-type stripWait struct{ X, W string }
+type timelineWait struct{ X, W string }
 
-type stripTick struct{ X, W, Text string }
+type timelineTick struct{ X, W, Text string }
 
 func percent(share float64) string { return fmt.Sprintf("%.3f%%", 100*share) }
 
@@ -81,21 +80,21 @@ func rowMiddle(lane int) int { return lane*laneTall + laneTall/2 }
 
 // drawTimeline lays out a timeline. titles are additional descriptions of threads; chosen is the key
 // of the selected item.
-func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) strip {
-	d := strip{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
+func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) timelineSVG {
+	d := timelineSVG{Height: len(tl.Lanes) * laneTall, Live: tl.Live, Cut: tl.Cut}
 	at := func(t int64) string { return percent(tl.Axis.Place(t)) }
 	wide := func(from, to int64) string { return percent(tl.Axis.Place(to) - tl.Axis.Place(from)) }
 	for i, l := range tl.Lanes {
-		lane := stripLane{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread,
+		lane := timelineRow{Name: l.Name, Title: titles[l.Thread], Link: "/threads/" + l.Thread,
 			Indent: min(l.Level, maxIndent), State: laneState(l), Tokens: l.Usage.Tokens(),
 			Cost: l.Usage.CostMicroUSD}
 		if len(l.Bars) > 0 {
 			lane.Took = text.Took(l.Work())
 		}
 		y := rowMiddle(i)
-		d.Lines = append(d.Lines, stripLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
+		d.Lines = append(d.Lines, timelineLine{Class: "life", X1: at(l.From), X2: at(l.To), Y1: y, Y2: y})
 		for _, b := range l.Bars {
-			item := stripItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
+			item := timelineItem{Key: b.Attempt, Shape: "bar", Class: barClass(b), X: at(b.From),
 				W: wide(b.From, b.To), End: at(b.To), Y: y, Top: y - barTall/2, Tall: barTall,
 				Lane: i, Label: barLabel(l, b), Words: barWords(l, b),
 				Hatched: b.State != view.DisplayDone && b.State != view.DisplayRunning && !waits(b), at: b.From}
@@ -109,19 +108,19 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 				item.Class += " narrow"
 			}
 			for _, w := range b.Waits {
-				item.Waits = append(item.Waits, stripWait{at(w.From), wide(w.From, w.To)})
+				item.Waits = append(item.Waits, timelineWait{at(w.From), wide(w.From, w.To)})
 			}
 			lane.Items = append(lane.Items, item)
 		}
 		for _, m := range l.Marks {
-			item := stripItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m),
+			item := timelineItem{Key: cmp.Or(m.Gate, m.Step.String()), Shape: markShapes[m.Kind], Class: markClass(m),
 				X: at(m.At), Y: y, Lane: i, Words: markWords(l, m), at: m.At}
 			if m.Gate != "" && m.Until > m.At {
-				item.Waits = []stripWait{{at(m.At), wide(m.At, m.Until)}}
+				item.Waits = []timelineWait{{at(m.At), wide(m.At, m.Until)}}
 			}
 			lane.Items = append(lane.Items, item)
 		}
-		slices.SortStableFunc(lane.Items, func(a, b stripItem) int { return cmp.Compare(a.at, b.at) })
+		slices.SortStableFunc(lane.Items, func(a, b timelineItem) int { return cmp.Compare(a.at, b.at) })
 		for k := range lane.Items {
 			one := &lane.Items[k]
 			one.Link = "/tasks/" + tl.Task + "?at=" + one.Key + "#chosen"
@@ -137,10 +136,10 @@ func drawTimeline(tl view.Timeline, titles map[string]string, chosen string) str
 }
 
 // links draws the lines between lanes, without duplicates.
-func (d *strip) links(tl view.Timeline, at func(int64) string) {
-	seen := map[stripLine]int{}
+func (d *timelineSVG) links(tl view.Timeline, at func(int64) string) {
+	seen := map[timelineLine]int{}
 	for _, l := range tl.Links {
-		line := stripLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To)}
+		line := timelineLine{Class: l.Kind, X1: at(l.At), X2: at(l.At), Y1: rowMiddle(l.From), Y2: rowMiddle(l.To)}
 		key := line
 		key.Y2 = 0
 		if i, ok := seen[key]; ok {
@@ -155,17 +154,17 @@ func (d *strip) links(tl view.Timeline, at func(int64) string) {
 // shownTicks is the approximate number of labelled times on an axis.
 const shownTicks = 7
 
-// shortestSaid is the shortest wait, in ms, whose length is labelled.
-const shortestSaid = 500
+// minLabelled is the shortest wait, in ms, whose length is labelled.
+const minLabelled = 500
 
-func (d *strip) axis(tl view.Timeline) {
+func (d *timelineSVG) axis(tl view.Timeline) {
 	var said []float64 // where the length of a wait is labelled
 	for _, p := range tl.Axis.Pieces {
 		if !p.Cut {
 			continue
 		}
-		cut := stripTick{X: percent(p.At), W: percent(p.Width)}
-		if p.To-p.From >= shortestSaid {
+		cut := timelineTick{X: percent(p.At), W: percent(p.Width)}
+		if p.To-p.From >= minLabelled {
 			cut.Text = text.Took(p.To - p.From)
 			said = append(said, p.At+p.Width/2)
 		}
@@ -173,7 +172,7 @@ func (d *strip) axis(tl view.Timeline) {
 	}
 	for _, t := range tl.Axis.Ticks(shownTicks) {
 		if !slices.ContainsFunc(said, func(at float64) bool { return math.Abs(at-t.At) < 0.6/shownTicks }) {
-			d.Ticks = append(d.Ticks, stripTick{X: percent(t.At), Text: clock(t.Since)})
+			d.Ticks = append(d.Ticks, timelineTick{X: percent(t.At), Text: clock(t.Since)})
 		}
 	}
 }
@@ -305,17 +304,4 @@ func markWords(l view.TimelineLane, m view.Mark) string {
 		parts = append(parts, fmt.Sprintf("step %d", m.N))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// showTimeline returns the timeline of a task.
-func (s *Server) showTimeline(w http.ResponseWriter, r *http.Request) error {
-	row, err := s.taskRow(r)
-	if err != nil {
-		return err
-	}
-	v, err := s.views.Timeline(r.Context(), row, time.Now())
-	if err != nil {
-		return err
-	}
-	return answer(w, "task.timeline", v)
 }

@@ -14,7 +14,7 @@ func TestTimelineLinks(t *testing.T) {
 		{Kind: "fork", From: 1, To: 2, At: 23}, {Kind: "fork", From: 1, To: 4, At: 23},
 		{Kind: "fork", From: 12, To: 13, At: 3},
 	}}
-	want := []stripLine{
+	want := []timelineLine{
 		{Class: "fork", X1: "23.000%", X2: "23.000%", Y1: rowMiddle(1), Y2: rowMiddle(4)},
 		{Class: "fork", X1: "3.000%", X2: "3.000%", Y1: rowMiddle(12), Y2: rowMiddle(13)},
 	}

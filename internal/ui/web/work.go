@@ -6,7 +6,6 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // work runs this server's jobs, one goroutine per task.
@@ -163,12 +162,4 @@ func (w *work) lastError(id string) error {
 		return j.err
 	}
 	return nil
-}
-
-// stopped says why the last job of a task ended early, "" if it did not.
-func (s *Server) stopped(id string) string {
-	if err := s.work.lastError(id); err != nil {
-		return taskdir.Named(s.cfg.Program, err).Error()
-	}
-	return ""
 }
