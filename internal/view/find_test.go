@@ -40,7 +40,8 @@ func TestFind(t *testing.T) {
 		{"last~1", older.row.ID, ""}, {"k7f2/3", root.row.ID, "3"}, {"last/0", root.row.ID, "0"},
 		{"k7f2/api", again.row.ID, ""}, {"k7f2/api~1", api.row.ID, ""}, {"k7f2/api/2", again.row.ID, "2"},
 		{"k7f2/developer-flow", child.row.ID, ""}, {"k7f2/api/digger-flow", digger.row.ID, ""},
-		{"k7f2/digger-flow", digger.row.ID, ""}, {"k7f2/developer", child.row.ID, ""}, {"k7f2/developer/1", child.row.ID, "1"},
+		{"k7f2/digger-flow", digger.row.ID, ""}, {"k7f2/developer", child.row.ID, ""},
+		{"k7f2/developer/1", child.row.ID, "1"},
 		{"k7f2/digger", digger.row.ID, ""}, {"k7f2/api/digger", digger.row.ID, ""}, {digger.row.ID, digger.row.ID, ""},
 		{"01ka", older.row.ID, ""}, // a short name takes precedence over the beginning of an id
 	} {
@@ -58,7 +59,8 @@ func TestFind(t *testing.T) {
 		}
 	}
 	for _, typed := range []string{
-		"", "/", "k7f", "k7f2/", "k7f2/nobody", "k7f2/preparer", "k7f2/digger~1", "k7f2/developer-flow/digger", "k7f2/api~3", "last~2", "last~x", "last~-1", "01K", "k7f2//3", "~1", "/3",
+		"", "/", "k7f", "k7f2/", "k7f2/nobody", "k7f2/preparer", "k7f2/digger~1", "k7f2/developer-flow/digger", "k7f2/api~3",
+		"last~2", "last~x", "last~-1", "01K", "k7f2//3", "~1", "/3",
 	} {
 		if row, _, err := b.Find(t.Context(), typed); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%q: got %s, %v; want nothing", typed, row.ID, err)
@@ -78,7 +80,8 @@ func TestFind(t *testing.T) {
 		}
 	}
 	at := "in " + child.row.ID + ", plait/" + root.row.ID + "/y, .plait/tasks/" + root.row.ID + "/final.md"
-	if got, want := b.Names().In(t.Context(), at), strings.Replace(at, child.row.ID, "k7f2/developer-flow", 1); got != want {
+	if got, want := b.Names().In(t.Context(), at), strings.Replace(at, child.row.ID, "k7f2/developer-flow",
+		1); got != want {
 		t.Errorf("ids become %q, want %q", got, want)
 	}
 }

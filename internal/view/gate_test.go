@@ -35,14 +35,16 @@ func TestAction(t *testing.T) {
 func TestGates(t *testing.T) {
 	r, root := newRecord(t)
 	_, err := gate.New(gate.Config{Store: r.store}).Open(t.Context(), store.Gate{
-		Kind: store.GateInput, Source: store.SourceAgent, Task: root.row.ID, Thread: root.row.ID, From: root.row.Head, Node: "review", Instance: "review-1", Question: "Which?",
+		Kind: store.GateInput, Source: store.SourceAgent, Task: root.row.ID, Thread: root.row.ID, From: root.row.Head,
+		Node: "review", Instance: "review-1", Question: "Which?",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := r.book()
 	here, err := b.Gates(t.Context(), view.GateFilter{State: store.GateOpen})
-	if err != nil || len(here) != 1 || here[0].Options == nil || view.Asker(here[0]) != "review/review-1" || view.About(here[0]) != "Which?" {
+	if err != nil || len(here) != 1 || here[0].Options == nil || view.Asker(here[0]) != "review/review-1" ||
+		view.About(here[0]) != "Which?" {
 		t.Fatalf("got %+v, %v", here, err)
 	}
 	one, err := b.Gate(t.Context(), here[0].ID)

@@ -38,7 +38,8 @@ func TestFlowGraphOfBuiltIns(t *testing.T) {
 		"solo": {map[string]string{"$START": "start", "solo": "role", "$END": "end"},
 			[]string{"$START -new-> solo (route)", "$START -resume-> solo (route)", "solo -done-> $END (route)"}},
 		"chat": {map[string]string{"$START": "start", "assistant": "chat", "$END": "end"},
-			[]string{"$START -new-> assistant (route)", "assistant -more is said-> assistant (input)", "assistant -ended by the person-> $END (input)"}},
+			[]string{"$START -new-> assistant (route)", "assistant -more is said-> assistant (input)",
+				"assistant -ended by the person-> $END (input)"}},
 		"orchestrate": {map[string]string{"$START": "start", "planner": "plan", "$END": "end"},
 			[]string{"$START -new-> planner (route)", "$START -resume-> planner (route)", "planner -finished-> $END (route)"}},
 		"worker": {map[string]string{"$START": "start", "worker": "role", "question": "gate", "$END": "end"},
@@ -91,17 +92,20 @@ func TestFlowGraphOfForks(t *testing.T) {
 		t.Fatal(problems)
 	}
 	g := view.FlowGraph(d)
-	want := map[string]string{"$START": "start", "$END": "end", "read": "role", "build": "call", "write": "role", "split": "fork", "met": "join"}
+	want := map[string]string{"$START": "start", "$END": "end", "read": "role", "build": "call", "write": "role",
+		"split": "fork", "met": "join"}
 	if diff := cmp.Diff(want, kinds(g)); diff != "" {
 		t.Errorf("nodes: -want +got\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"$START -new-> split (route)", "build -done-> $END (route)", "met -failed (code 3)-> $END (route)", "met -joined-> build (route)", "met -timeout-> $END (route)",
+		"$START -new-> split (route)", "build -done-> $END (route)", "met -failed (code 3)-> $END (route)",
+		"met -joined-> build (route)", "met -timeout-> $END (route)",
 		"read -done-> met (route)", "write -done-> met (route)", "split -one-> read (path)", "split -two-> write (path)",
 	}, ways(g)); diff != "" {
 		t.Errorf("edges: -want +got\n%s", diff)
 	}
-	for id, says := range map[string]string{"read": "reader", "write": `command ["make" "x y"]`, "build": "calls make", "met": "SUCCESS_COUNT_THRESHOLD of 1, at most 1m0s", "split": "serial"} {
+	for id, says := range map[string]string{"read": "reader", "write": `command ["make" "x y"]`, "build": "calls make",
+		"met": "SUCCESS_COUNT_THRESHOLD of 1, at most 1m0s", "split": "serial"} {
 		i := slices.IndexFunc(g.Nodes, func(n view.GraphNode) bool { return n.ID == id })
 		if n := g.Nodes[i]; n.Agent != says && n.Note != says {
 			t.Errorf("%s says %q and %q, not %q", id, n.Agent, n.Note, says)
@@ -111,7 +115,8 @@ func TestFlowGraphOfForks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	graphs, err := view.BundleGraphs(thread.Bundle{Name: "forked", Flows: map[string]json.RawMessage{"forked": data, "a": []byte(`{"name":"a"}`)}})
+	graphs, err := view.BundleGraphs(thread.Bundle{Name: "forked",
+		Flows: map[string]json.RawMessage{"forked": data, "a": []byte(`{"name":"a"}`)}})
 	if err != nil || len(graphs) != 2 || graphs[0].Flow != "forked" || graphs[1].Flow != "a" {
 		t.Errorf("%+v: %v", graphs, err)
 	}

@@ -20,30 +20,38 @@ func TestDoings(t *testing.T) {
 	r, root := newRecord(t)
 	attempt := root.row.ID + ".1"
 	zero, seven := 0, 7
-	r.commit(store.Batch{Events: []store.Event{{Type: "attempt.started", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt}}})
+	r.commit(store.Batch{Events: []store.Event{{Type: "attempt.started", Task: root.row.ID, Thread: root.row.ID,
+		Attempt: attempt}}})
 	for _, list := range [][]agent.Event{
-		{{Kind: agent.EventCommand, ID: "c1", Phase: "started", Text: "make"}, {Kind: agent.EventCommand, Phase: "completed", Text: "the agent itself"}},
-		{{Kind: agent.EventCommand, ID: "c1", Phase: "completed", Text: "make", Exit: &zero}, {Kind: agent.EventCommand, ID: "c2", Phase: "failed", Text: "test", Exit: &seven}},
-		{{Kind: agent.EventTool, ID: "t1", Phase: "completed", Text: "web"}, {Kind: agent.EventMessage, ID: "m1", Phase: "completed", Text: "done"}},
-		{{Kind: agent.EventFile, ID: "f1", Phase: "completed", Files: []agent.File{{Path: "a", Change: "add"}}}, {Kind: agent.EventFile, ID: "f2", Phase: "declined", Files: []agent.File{{Path: "b", Change: "add"}}}},
+		{{Kind: agent.EventCommand, ID: "c1", Phase: "started", Text: "make"},
+			{Kind: agent.EventCommand, Phase: "completed", Text: "the agent itself"}},
+		{{Kind: agent.EventCommand, ID: "c1", Phase: "completed", Text: "make", Exit: &zero},
+			{Kind: agent.EventCommand, ID: "c2", Phase: "failed", Text: "test", Exit: &seven}},
+		{{Kind: agent.EventTool, ID: "t1", Phase: "completed", Text: "web"},
+			{Kind: agent.EventMessage, ID: "m1", Phase: "completed", Text: "done"}},
+		{{Kind: agent.EventFile, ID: "f1", Phase: "completed", Files: []agent.File{{Path: "a", Change: "add"}}},
+			{Kind: agent.EventFile, ID: "f2", Phase: "declined", Files: []agent.File{{Path: "b", Change: "add"}}}},
 	} {
 		payload, err := json.Marshal(map[string]any{"role": "developer", "items": list})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.commit(store.Batch{Events: []store.Event{
-			{TS: r.clock, Type: "attempt.usage", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: json.RawMessage(`{}`)},
+			{TS: r.clock, Type: "attempt.usage", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt,
+				Payload: json.RawMessage(`{}`)},
 			{TS: r.clock, Type: "agent.item", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: payload},
 		}})
 	}
-	r.step(root, thread.Draft{Role: "developer", Text: "built", Detail: &thread.Detail{Agent: "codex", Attempt: attempt, Session: "s"}})
+	r.step(root, thread.Draft{Role: "developer", Text: "built",
+		Detail: &thread.Detail{Agent: "codex", Attempt: attempt, Session: "s"}})
 	steps, err := r.book().Steps(t.Context(), root.row, 1, 1)
 	if err != nil || len(steps) != 1 {
 		t.Fatalf("%d steps, %v", len(steps), err)
 	}
 	want := &view.Activity{
-		Commands: []view.Command{{Command: "make", Exit: &zero, Status: "completed"}, {Command: "test", Exit: &seven, Status: "failed"}},
-		Files:    []view.Change{{Path: "a", Change: "add"}}, Tools: []string{"web"},
+		Commands: []view.Command{{Command: "make", Exit: &zero, Status: "completed"},
+			{Command: "test", Exit: &seven, Status: "failed"}},
+		Files: []view.Change{{Path: "a", Change: "add"}}, Tools: []string{"web"},
 	}
 	if diff := cmp.Diff(want, steps[0].Done); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -78,7 +86,8 @@ func TestDoingsOfWindow(t *testing.T) {
 	r, root := newRecord(t)
 	item := func(attempt string, n int) store.Event {
 		payload := fmt.Sprintf(`{"items":[{"kind":"command","id":"c%d","phase":"completed","text":"run %[1]d"}]}`, n)
-		return store.Event{Type: "agent.item", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt, Payload: json.RawMessage(payload)}
+		return store.Event{Type: "agent.item", Task: root.row.ID, Thread: root.row.ID, Attempt: attempt,
+			Payload: json.RawMessage(payload)}
 	}
 	for n, count := range []int{3000, 2500, 10} {
 		attempt := fmt.Sprintf("%s.%d", root.row.ID, n+1)
@@ -87,7 +96,8 @@ func TestDoingsOfWindow(t *testing.T) {
 			events = append(events, item(attempt, i))
 		}
 		r.commit(store.Batch{Events: events})
-		r.step(root, thread.Draft{Role: "developer", Text: "built", Detail: &thread.Detail{Agent: "codex", Attempt: attempt, Session: "s"}})
+		r.step(root, thread.Draft{Role: "developer", Text: "built",
+			Detail: &thread.Detail{Agent: "codex", Attempt: attempt, Session: "s"}})
 	}
 	book, c := r.book(), &counted{Store: r.store}
 	book.Store = c

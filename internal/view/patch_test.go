@@ -56,8 +56,10 @@ func TestPatchNames(t *testing.T) {
 
 func TestSplitPatch(t *testing.T) {
 	patch := strings.Join([]string{
-		"diff --git a/a b.go b/a b.go", "index 1..2 100644", "--- a/a b.go\t", "+++ b/a b.go\t", "@@ -1,2 +1,2 @@", " same", "--- was", "+++ is",
-		`diff --git "a/\303\244" "b/\303\244"`, "new file mode 100644", "--- /dev/null", `+++ "b/\303\244"`, "@@ -0,0 +1 @@", "+<script>",
+		"diff --git a/a b.go b/a b.go", "index 1..2 100644", "--- a/a b.go\t", "+++ b/a b.go\t", "@@ -1,2 +1,2 @@", " same",
+		"--- was", "+++ is",
+		`diff --git "a/\303\244" "b/\303\244"`, "new file mode 100644", "--- /dev/null", `+++ "b/\303\244"`, "@@ -0,0 +1 @@",
+		"+<script>",
 		"diff --git a/old b/new", "similarity index 100%", "rename from old", "rename to new",
 		"diff --git a/x.bin b/x.bin", "deleted file mode 100644", "GIT binary patch", "literal 3", "",
 	}, "\n")

@@ -23,15 +23,20 @@ func TestInstanceStates(t *testing.T) {
 		{name: "its process is gone", attempt: store.AttemptRunning, thread: store.Running, idle: true, want: Interrupted},
 		{name: "asks", attempt: store.AttemptRunning, thread: store.Running, asks: true, want: store.Blocked},
 		{name: "done", attempt: store.AttemptDone, thread: store.Running, moved: true, want: store.Completed},
-		{name: "asked for input", attempt: store.AttemptDone, thread: store.Blocked, reason: store.ReasonInput, moved: true, want: store.Blocked},
-		{name: "done before a limit", attempt: store.AttemptDone, thread: store.Blocked, reason: store.ReasonLimit, moved: true, want: store.Completed},
+		{name: "asked for input", attempt: store.AttemptDone, thread: store.Blocked, reason: store.ReasonInput, moved: true,
+			want: store.Blocked},
+		{name: "done before a limit", attempt: store.AttemptDone, thread: store.Blocked, reason: store.ReasonLimit,
+			moved: true, want: store.Completed},
 		{name: "will try again", attempt: store.AttemptFailed, thread: store.Running, want: store.Pending},
 		{name: "would have tried again", attempt: store.AttemptFailed, thread: store.Running, idle: true, want: Interrupted},
-		{name: "out of attempts", attempt: store.AttemptFailed, thread: store.Blocked, reason: store.ReasonAttempts, want: store.Failed},
-		{name: "stopped by a limit", attempt: store.AttemptFailed, thread: store.Blocked, reason: store.ReasonLimit, want: store.Blocked},
+		{name: "out of attempts", attempt: store.AttemptFailed, thread: store.Blocked, reason: store.ReasonAttempts,
+			want: store.Failed},
+		{name: "stopped by a limit", attempt: store.AttemptFailed, thread: store.Blocked, reason: store.ReasonLimit,
+			want: store.Blocked},
 		{name: "path failed", attempt: store.AttemptFailed, thread: store.Failed, want: store.Failed},
 		{name: "cut off", attempt: store.AttemptInterrupted, thread: store.Running, want: Interrupted},
-		{name: "cut off, a person is asked", attempt: store.AttemptInterrupted, thread: store.Blocked, reason: store.ReasonGate, want: store.Blocked},
+		{name: "cut off, a person is asked", attempt: store.AttemptInterrupted, thread: store.Blocked,
+			reason: store.ReasonGate, want: store.Blocked},
 		{name: "nobody wanted it", attempt: store.AttemptCancelled, thread: store.Cancelled, want: store.Cancelled},
 		{name: "failed, then nobody wanted it", attempt: store.AttemptFailed, thread: store.Cancelled, want: store.Cancelled},
 		{name: "too late", attempt: store.AttemptSuperseded, thread: store.Running, want: store.Cancelled},
@@ -59,7 +64,8 @@ func TestStates(t *testing.T) {
 		asks   bool
 		want   string
 	}{
-		{store.Pending, false, Created}, {store.Running, false, Working}, {store.Running, true, InputRequired}, {store.Blocked, false, InputRequired},
+		{store.Pending, false, Created}, {store.Running, false, Working}, {store.Running, true, InputRequired},
+		{store.Blocked, false, InputRequired},
 		{store.Completed, true, Completed}, {store.Failed, false, Failed}, {store.Cancelled, false, Canceled},
 	} {
 		if got := State(store.Thread{Status: c.status}, c.asks); got != c.want {
@@ -69,7 +75,8 @@ func TestStates(t *testing.T) {
 }
 
 func TestLabelsInACircle(t *testing.T) {
-	rows := []store.Thread{{ID: "a", Flow: "f", Parent: &store.Parent{Thread: "b"}}, {ID: "b", Flow: "g", Parent: &store.Parent{Thread: "a"}}}
+	rows := []store.Thread{{ID: "a", Flow: "f", Parent: &store.Parent{Thread: "b"}},
+		{ID: "b", Flow: "g", Parent: &store.Parent{Thread: "a"}}}
 	if got := labelsOf(rows)["a"]; got != "g/f" {
 		t.Errorf("label is %q", got)
 	}
@@ -87,15 +94,18 @@ func TestNext(t *testing.T) {
 		want   advice.Option
 	}{
 		{"runs", store.Thread{ID: "T", Status: store.Running}, true, "", advice.Option{}},
-		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
+		{"is interrupted", store.Thread{ID: "T", Status: store.Running}, false, "",
+			advice.Option{Verb: advice.Resume, ID: "T"}},
 		{"is new", store.Thread{ID: "T", Status: store.Pending}, false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
 		{"is done", store.Thread{ID: "T", Status: store.Completed}, false, "", advice.Option{}},
 		{"a gate is waited for", blocked(store.ReasonGate), true, "", advice.Option{}},
 		{"a gate is open", blocked(store.ReasonGate), false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
 		{"a limit is reached", store.Thread{ID: "T", Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit,
-			Raise: "maxTokens=9"}}, false, "", advice.Option{Verb: advice.Resume, ID: "T", Needs: advice.NeedsLimit, Value: "maxTokens=9"}},
+			Raise: "maxTokens=9"}}, false, "", advice.Option{Verb: advice.Resume, ID: "T", Needs: advice.NeedsLimit,
+			Value: "maxTokens=9"}},
 		{"a vendor's limit is reached", blocked(store.ReasonLimit), false, "", advice.Option{Verb: advice.Resume, ID: "T"}},
-		{"a path asks", blocked(store.ReasonChild), false, store.ReasonInput, advice.Option{Verb: advice.Resume, ID: "P", Needs: advice.NeedsText}},
+		{"a path asks", blocked(store.ReasonChild), false, store.ReasonInput,
+			advice.Option{Verb: advice.Resume, ID: "P", Needs: advice.NeedsText}},
 	} {
 		r := TaskRecord{Root: c.root, Threads: []store.Thread{c.root}, Driven: c.driven}
 		if c.below != "" {

@@ -97,7 +97,8 @@ func TestQuestionsOfRoles(t *testing.T) {
 // running, and both are counted.
 func TestApprovalsPending(t *testing.T) {
 	ask := func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
-		_, err := req.Ask(ctx, agent.Question{Text: "May I?", Action: agent.Action{Type: "command", Command: "make " + req.Role}})
+		_, err := req.Ask(ctx, agent.Question{Text: "May I?",
+			Action: agent.Action{Type: "command", Command: "make " + req.Role}})
 		return agent.Result{Output: []byte("---\n$status: done\n---\n")}, err
 	}
 	h := newHouse(t, map[string]scripted{"one": ask, "two": ask})
@@ -123,7 +124,8 @@ func TestApprovalsPending(t *testing.T) {
 		t.Error("the other approval is not counted")
 	}
 	chosen := page[strings.Index(page, `<article class="chosen"`):]
-	if chosen = chosen[:strings.Index(chosen, "</article>")]; !strings.Contains(chosen, `<span class="state needs-you">needs you</span>`) {
+	if chosen = chosen[:strings.Index(chosen, "</article>")]; !strings.Contains(chosen,
+		`<span class="state needs-you">needs you</span>`) {
 		t.Errorf("the chosen attempt: %s", chosen)
 	}
 	for _, g := range open {
@@ -189,7 +191,8 @@ graph: {$START: {new: {role: one, prompt: "{{ prompt }}"}}, one: {done: {role: $
 	b.visit("/")
 	b.shows("which one?")
 	b.visit("/tasks/" + row.ID)
-	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "the second"), chromedp.Click(chromedp.CSS("section form button.yes")))
+	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "the second"),
+		chromedp.Click(chromedp.CSS("section form button.yes")))
 	b.shows("It is the second.")
 	h.ends(row.ID, store.Completed)
 }

@@ -44,7 +44,8 @@ func TestAtOnce(t *testing.T) {
 	const n = 20
 	var under, most atomic.Int32
 	waits := make(chan struct{})
-	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		if now := under.Add(1); now > most.Load() {
 			most.Store(now)
 		}
@@ -143,7 +144,8 @@ func TestGoneClient(t *testing.T) {
 			<-committing.Done() // the server has noticed
 		}
 	})
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.host+"/api/v1/gates/"+h.gate(row.ID).ID+"/approve", strings.NewReader(`{}`))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		"http://"+s.host+"/api/v1/gates/"+h.gate(row.ID).ID+"/approve", strings.NewReader(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,13 +166,15 @@ func TestGoneClient(t *testing.T) {
 // TestEndInTheMiddle ends the server while it creates a task, after each of its commits: what
 // exists can be resumed, and nothing else exists.
 func TestEndInTheMiddle(t *testing.T) {
-	for verb, body := range map[string]string{"fork": `{"at":"1","text":"two"}`, "revert": `{"at":"1"}`, "begin": `{"flow":"chat","prompt":"hello"}`} {
+	for verb, body := range map[string]string{"fork": `{"at":"1","text":"two"}`, "revert": `{"at":"1"}`,
+		"begin": `{"flow":"chat","prompt":"hello"}`} {
 		for after := range 6 {
 			t.Run(fmt.Sprint(verb, after), func(t *testing.T) {
 				h := newHouse(t, gatedAgents())
 				row := h.chat("one")
 				s := h.open("")
-				path := map[string]string{"fork": "/api/v1/threads/" + row.ID + "/fork", "revert": "/api/v1/tasks/" + row.ID + "/revert", "begin": "/api/v1/tasks"}[verb]
+				path := map[string]string{"fork": "/api/v1/threads/" + row.ID + "/fork",
+					"revert": "/api/v1/tasks/" + row.ID + "/revert", "begin": "/api/v1/tasks"}[verb]
 				ended := make(chan struct{})
 				var commits atomic.Int32
 				h.store.afterCommit(func(context.Context) {

@@ -84,7 +84,8 @@ func (b *browser) look(p framed, source, to string) {
 				t.Errorf("%s: a picture of %d bytes: %v", p.name, len(data), err)
 			}
 			if to != "" && to != "docs" {
-				if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("%s-%s-%d.png", p.name, look, width)), data, 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(to, fmt.Sprintf("%s-%s-%d.png", p.name, look, width)), data,
+					0o644); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -41,7 +41,8 @@ func TestManyGates(t *testing.T) {
 	h.store.Store = broken{h.store.Store, b}
 	s := h.open("")
 	res := s.get("/")
-	for _, want := range []string{`id="gate-` + first.ID, `id="gate-` + approval.ID, `id="gate-lost"`, `id="gate-g10"`, "cannot be approved here", `class="count">103<`, "3 newer ones appear"} {
+	for _, want := range []string{`id="gate-` + first.ID, `id="gate-` + approval.ID, `id="gate-lost"`, `id="gate-g10"`,
+		"cannot be approved here", `class="count">103<`, "3 newer ones appear"} {
 		if !strings.Contains(res.body, want) {
 			t.Errorf("the inbox (%d) has no %q", res.code, want)
 		}
@@ -82,7 +83,8 @@ func TestLongTexts(t *testing.T) {
 	s := h.open("")
 	for _, path := range []string{"/threads/" + row.ID, "/chats/" + chat.ID} {
 		res := s.get(path)
-		if res.code != http.StatusOK || !strings.Contains(res.body, "begin éé") || strings.Contains(res.body, "finis") || strings.Contains(res.body, "\ufffd") || !strings.Contains(res.body, "has all of it") || len(res.body) > 200_000 {
+		if res.code != http.StatusOK || !strings.Contains(res.body, "begin éé") || strings.Contains(res.body, "finis") ||
+			strings.Contains(res.body, "\ufffd") || !strings.Contains(res.body, "has all of it") || len(res.body) > 200_000 {
 			t.Errorf("%s: %d, %d bytes", path, res.code, len(res.body))
 		}
 	}
@@ -119,13 +121,15 @@ func TestManyDeeds(t *testing.T) {
 	var b store.Batch
 	for i := range shownDone + 700 {
 		payload := fmt.Sprintf(`{"items":[{"kind":"message","text":"word %d."}]}`, i)
-		b.Events = append(b.Events, store.Event{Type: "agent.item", Task: row.ID, Thread: row.ID, Attempt: v.Detail.Attempt, Payload: json.RawMessage(payload)})
+		b.Events = append(b.Events, store.Event{Type: "agent.item", Task: row.ID, Thread: row.ID, Attempt: v.Detail.Attempt,
+			Payload: json.RawMessage(payload)})
 	}
 	if err := h.store.Commit(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	res := h.open("").get("/steps/" + d.String() + "?thread=" + row.ID)
-	if n := strings.Count(res.body, "<pre>word "); n != shownDone || !strings.Contains(res.body, "word 1199.") || !strings.Contains(res.body, "701 entries came before") {
+	if n := strings.Count(res.body, "<pre>word "); n != shownDone || !strings.Contains(res.body, "word 1199.") ||
+		!strings.Contains(res.body, "701 entries came before") {
 		t.Errorf("%d things are shown: %d", n, res.code)
 	}
 }

@@ -39,7 +39,8 @@ func (s *site) browse() *browser {
 		}
 		s.t.Skip("NOT TESTED: there is no chromium: make setup")
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU)
 	all, end := chromedp.NewExecAllocator(context.Background(), opts...)
 	s.t.Cleanup(end)
 	ctx, shut := chromedp.NewContext(all, chromedp.WithErrorf(func(string, ...any) {})) // errors about unknown events
@@ -70,7 +71,8 @@ func (s *site) browse() *browser {
 	name, value, _ := strings.Cut(s.cookie(), "=")
 	_, err1 := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	_, err2 := chromedp.Call(ctx, log.Enable, cdp.Empty{})
-	_, err3 := chromedp.Call(ctx, network.SetCookie, network.SetCookieParams{Name: name, Value: value, URL: "http://" + s.host + "/"})
+	_, err3 := chromedp.Call(ctx, network.SetCookie,
+		network.SetCookieParams{Name: name, Value: value, URL: "http://" + s.host + "/"})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		s.t.Fatal(err)
 	}
@@ -161,7 +163,8 @@ func TestFollow(t *testing.T) {
 	b.shows("Do the thing?")
 	b.do(chromedp.SetValue(chromedp.CSS("textarea[name=text]"), "words that are being written"))
 	h.emit(row, 3, "task.updated")
-	b.do(chromedp.SetValue(chromedp.CSS("section textarea[name=text]"), "yes, do"), chromedp.Click(chromedp.CSS("button.yes")))
+	b.do(chromedp.SetValue(chromedp.CSS("section textarea[name=text]"), "yes, do"),
+		chromedp.Click(chromedp.CSS("button.yes")))
 	b.shows("Which port?")
 	if g := js[string](b, `document.querySelector("button.yes").innerText`); g != "80" {
 		t.Errorf("the first answer to choose is %q", g)
@@ -200,7 +203,8 @@ func TestKeys(t *testing.T) {
 	b.visit("/")
 	b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent("t"))
 	b.leaves("/")
-	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("k"), chromedp.KeyEvent("j"), chromedp.KeyEvent("\r"))
+	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"), chromedp.KeyEvent("k"), chromedp.KeyEvent("j"),
+		chromedp.KeyEvent("\r"))
 	if at := b.leaves("/tasks"); at != "/tasks/"+first.ID {
 		t.Errorf("the second row leads to %s, want %s; the first is %s", at, first.ID, second.ID)
 	}
@@ -213,13 +217,19 @@ func TestKeys(t *testing.T) {
 // TestLooks checks what every page must meet: it fits a phone, every field has a label, there
 // is one h1, and text has enough contrast in light and dark mode.
 func TestLooks(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"` + strings.Repeat("averylongwordwithoutend", 20) + `"}`), "assistant": say(strings.Repeat("averylongwordwithoutend", 30) + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n    " + strings.Repeat("code ", 60))})
+	h := newHouse(t, map[string]scripted{"plan": say(`{"$status":"ready","what":"` +
+		strings.Repeat("averylongwordwithoutend", 20) + `"}`),
+		"assistant": say(strings.Repeat("averylongwordwithoutend", 30) + "\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n    " +
+			strings.Repeat("code ", 60))})
 	row := h.run(gated, strings.Repeat("a-very-long-title-without-spaces-", 12))
 	h.begin(asking, strings.Repeat("words ", 200))
 	chat := h.chat("# A heading\n\n" + strings.Repeat("words ", 200))
-	h.write(filepath.Join(taskdir.At(h.dir, row.ID).Path(), "shared", "reports", "a.md"), "# A report\n\n## More\n\n"+strings.Repeat("longword", 60)+"\n\n[x](https://example.com) `code`\n")
+	h.write(filepath.Join(taskdir.At(h.dir, row.ID).Path(), "shared", "reports", "a.md"),
+		"# A report\n\n## More\n\n"+strings.Repeat("longword", 60)+"\n\n[x](https://example.com) `code`\n")
 	b := h.open("").browse()
-	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID, "/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/chats", "/hosts", "/chats/" + chat.ID, "/compare?a=" + row.ID + "&b=" + chat.ID, "/threads/" + row.ID + "/verify", "/flows", "/flows/orchestrate",
+	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID,
+		"/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/chats", "/hosts", "/chats/" + chat.ID,
+		"/compare?a=" + row.ID + "&b=" + chat.ID, "/threads/" + row.ID + "/verify", "/flows", "/flows/orchestrate",
 		"/tasks/" + row.ID + "/read/shared/reports/a.md"}
 	for _, tab := range tabs {
 		paths = append(paths, "/tasks/"+row.ID+"?tab="+tab)
@@ -251,7 +261,8 @@ func TestLooks(t *testing.T) {
 		b.do(chromedp.EmulateViewport(390, 844))
 		b.visit(path)
 		if over := js[int](b, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
-			t.Errorf("%s is %d px too wide for a phone: %v", path, over, js[[]string](b, `[...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120))`))
+			t.Errorf("%s is %d px too wide for a phone: %v", path, over,
+				js[[]string](b, `[...document.querySelectorAll("main *, header *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll")).slice(0, 3).map((e) => e.outerHTML.slice(0, 120))`))
 		}
 		b.do(chromedp.EmulateViewport(1280, 900))
 		if bad := js[[]string](b, basics); len(bad) > 0 {

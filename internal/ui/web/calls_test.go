@@ -18,7 +18,8 @@ import (
 // TestCalls shows the requests of a step's agent to its model. What either of them said is inert.
 func TestCalls(t *testing.T) {
 	const hostile = `</pre><script>alert(1)</script>`
-	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		for i := range 2 {
 			c := &agent.Call{Method: "POST", Path: "/messages", Type: "application/json",
 				Body: fmt.Appendf(nil, `{"model":"<b>m","messages":["asked %d %s"]}`, i, hostile)}
@@ -36,8 +37,9 @@ func TestCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := h.controller()
-	row, err := c.Begin(t.Context(), control.Spec{Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}},
-		Prompt: "do it", Workspace: h.dir, Options: control.Options{Record: true}})
+	row, err := c.Begin(t.Context(),
+		control.Spec{Bundle: thread.Bundle{Name: def.Name, Flows: map[string]json.RawMessage{def.Name: data}},
+			Prompt: "do it", Workspace: h.dir, Options: control.Options{Record: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,8 @@ func TestCalls(t *testing.T) {
 		}
 	}
 	list := s.get(step + "/calls?thread=" + row.ID).body
-	for _, want := range []string{`href="` + step + `/calls?call=2&amp;thread=` + row.ID + `"`, "&lt;b&gt;m", "1234", "/messages"} {
+	for _, want := range []string{`href="` + step + `/calls?call=2&amp;thread=` + row.ID + `"`, "&lt;b&gt;m", "1234",
+		"/messages"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list of requests is without %q", want)
 		}
@@ -73,13 +76,15 @@ func TestCalls(t *testing.T) {
 			t.Errorf("request %d: it says how to see the rest: %t, want %t", n+1, !cut, cut)
 		}
 		if strings.Contains(body, "<script>alert") || strings.Contains(body, "The rest is not shown") != cut {
-			t.Errorf("request %d: it is escaped: %t; it is cut: %t, want %t", n+1, !strings.Contains(body, "<script>alert"), !cut, cut)
+			t.Errorf("request %d: it is escaped: %t; it is cut: %t, want %t", n+1, !strings.Contains(body, "<script>alert"),
+				!cut, cut)
 		}
 	}
 	if got := s.data("/api/v1" + step + "/calls").(map[string]any)["calls"].([]any); len(got) != 2 {
 		t.Errorf("the API has %v", got)
 	}
-	for path, code := range map[string]int{"?call=3": http.StatusNotFound, "?call=0": http.StatusBadRequest, "?call=x": http.StatusBadRequest,
+	for path, code := range map[string]int{"?call=3": http.StatusNotFound, "?call=0": http.StatusBadRequest,
+		"?call=x":          http.StatusBadRequest,
 		"?call=1&thread=x": http.StatusBadRequest} {
 		if got := s.get(step + "/calls" + path); got.code != code {
 			t.Errorf("%s: %d", path, got.code)

@@ -52,7 +52,8 @@ func (h *house) useCodex(scenario string) {
 // say types a message into the page and presses the button that sends it.
 func (b *browser) say(text string) {
 	b.t.Helper()
-	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")), chromedp.SetValue(chromedp.CSS("#say textarea"), text), chromedp.Click(chromedp.CSS("#say button.yes")))
+	b.do(chromedp.WaitVisible(chromedp.CSS("#say textarea")), chromedp.SetValue(chromedp.CSS("#say textarea"), text),
+		chromedp.Click(chromedp.CSS("#say button.yes")))
 }
 
 // TestChatPage talks with the real Codex in a real browser: its activity is visible while it
@@ -90,10 +91,12 @@ func TestChatPage(t *testing.T) {
 	// A fork continues from the first answer; the conversation itself is unchanged.
 	head := h.thread(row.ID).Head
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`))
-	if at := js[string](b, `document.querySelector("#s1 details.more p.blocked").innerText`); !strings.Contains(at, "Files stay as they are") {
+	if at := js[string](b, `document.querySelector("#s1 details.more p.blocked").innerText`); !strings.Contains(at,
+		"Files stay as they are") {
 		t.Errorf("before a revert the page says %q", at)
 	}
-	b.do(chromedp.SetValue(chromedp.CSS("#s1 textarea"), "What else?"), chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/fork"] button`)))
+	b.do(chromedp.SetValue(chromedp.CSS("#s1 textarea"), "What else?"),
+		chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/fork"] button`)))
 	fork := strings.TrimPrefix(b.leaves("/chats/"+row.ID), "/chats/")
 	b.shows("second thing that was said in this session")
 	if f := h.thread(fork); f.ForkedFrom == nil || f.ForkedFrom.Thread != row.ID || h.thread(row.ID).Head != head {
@@ -104,10 +107,12 @@ func TestChatPage(t *testing.T) {
 	b.shows("your turn") // a conversation cannot be reverted while an agent works
 
 	// What was said after an answer is reverted; files that were written stay.
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`), chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/revert"] button`)))
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelector("#s1 details.more").open = true`),
+		chromedp.Click(chromedp.CSS(`#s1 form[data-api$="/revert"] button`)))
 	b.leaves("/chats/" + fork)
 	b.shows("your turn")
-	if text := js[string](b, "document.querySelector('main').innerText"); strings.Contains(text, "note.txt") || !strings.Contains(text, "first thing") {
+	if text := js[string](b, "document.querySelector('main').innerText"); strings.Contains(text, "note.txt") ||
+		!strings.Contains(text, "first thing") {
 		t.Errorf("after the revert it reads:\n%s", text)
 	}
 	h.ends(fork, store.Cancelled)

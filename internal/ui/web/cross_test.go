@@ -45,9 +45,11 @@ func TestCross(t *testing.T) {
 		{"another host", http.Header{"Origin": {"http://evil.com"}}, `{"text":"x"}`, 403},
 		{"another port", http.Header{"Origin": {"http://127.0.0.1:1"}}, `{"text":"x"}`, 403},
 		{"another scheme", http.Header{"Origin": {"https://" + s.host}}, `{"text":"x"}`, 403},
-		{"another name of ours", http.Header{"Origin": {"http://localhost" + s.host[len("127.0.0.1"):]}}, `{"text":"x"}`, 403},
+		{"another name of ours", http.Header{"Origin": {"http://localhost" + s.host[len("127.0.0.1"):]}}, `{"text":"x"}`,
+			403},
 		{"a name that begins like ours", http.Header{"Origin": {"http://" + s.host + ".evil.com"}}, `{"text":"x"}`, 403},
-		{"same-origin, another host", http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://evil.com"}}, `{"text":"x"}`, 403},
+		{"same-origin, another host", http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {"http://evil.com"}},
+			`{"text":"x"}`, 403},
 		{"two origins", http.Header{"Origin": {"http://" + s.host, "http://evil.com"}}, `{"text":"x"}`, 403},
 		{"origins in one", http.Header{"Origin": {"http://" + s.host + " http://evil.com"}}, `{"text":"x"}`, 403},
 		{"an origin with a path", http.Header{"Origin": {"http://" + s.host + "/"}}, `{"text":"x"}`, 403},
@@ -57,7 +59,8 @@ func TestCross(t *testing.T) {
 		{"no site", http.Header{"Sec-Fetch-Site": {""}}, `{"text":"x"}`, 403},
 		{"a site in capitals", http.Header{"Sec-Fetch-Site": {"SAME-ORIGIN"}}, `{"text":"x"}`, 403},
 		{"two sites in one", http.Header{"Sec-Fetch-Site": {"same-origin, cross-site"}}, `{"text":"x"}`, 403},
-		{"cross-site, another method", http.Header{"Sec-Fetch-Site": {"cross-site"}, "X-Http-Method-Override": {"GET"}}, `{"text":"x"}`, 403},
+		{"cross-site, another method", http.Header{"Sec-Fetch-Site": {"cross-site"}, "X-Http-Method-Override": {"GET"}},
+			`{"text":"x"}`, 403},
 		{"parts", http.Header{"Content-Type": {"multipart/form-data; boundary=x"}}, "--x--", 415},
 		{"two types in one", http.Header{"Content-Type": {"text/plain, application/json"}}, `{"text":"x"}`, 415},
 		{"the type as a parameter", http.Header{"Content-Type": {"text/plain; application/json"}}, `{"text":"x"}`, 415},
@@ -112,7 +115,8 @@ func TestCross(t *testing.T) {
 			}
 		}
 	}
-	if res := only.get("/"); strings.Contains(res.body, "<form data-api") || strings.Contains(res.body, `class="row" data-api`) {
+	if res := only.get("/"); strings.Contains(res.body, "<form data-api") ||
+		strings.Contains(res.body, `class="row" data-api`) {
 		t.Error("a page that only shows has forms")
 	}
 	if _, after := h.store.counts(); after != before {
@@ -160,14 +164,16 @@ func TestGet(t *testing.T) {
 	hardened := func(what string, res response) {
 		t.Helper()
 		for name, want := range map[string]string{
-			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+			"Cache-Control":              "no-store",
 			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
 		} {
 			if got := res.head.Values(name); len(got) != 1 || got[0] != want {
 				t.Errorf("%s (%d): %s is %q", what, res.code, name, got)
 			}
 		}
-		if p := res.head.Values("Content-Security-Policy"); len(p) != 1 || !strings.HasPrefix(p[0], "default-src 'none'") || strings.Contains(p[0], "unsafe") {
+		if p := res.head.Values("Content-Security-Policy"); len(p) != 1 || !strings.HasPrefix(p[0], "default-src 'none'") ||
+			strings.Contains(p[0], "unsafe") {
 			t.Errorf("%s (%d): the policy is %q", what, res.code, p)
 		}
 		if res.head.Get("Content-Type") == "" || len(res.head["Access-Control-Allow-Origin"]) > 0 {
@@ -186,7 +192,8 @@ func TestGet(t *testing.T) {
 	for _, tab := range tabs {
 		hardened(tab, s.get("/tasks/"+row.ID+"?tab="+tab))
 	}
-	for _, path := range []string{"/nothing", "/tasks?state=x", "/tasks/x", "/tasks/" + row.ID + "?tab=x", "/threads/" + row.ID + "?from=0", "/steps/" + row.Head.String() + "?thread=x", "/tasks?token=x", "/a/../tasks"} {
+	for _, path := range []string{"/nothing", "/tasks?state=x", "/tasks/x", "/tasks/" + row.ID + "?tab=x",
+		"/threads/" + row.ID + "?from=0", "/steps/" + row.Head.String() + "?thread=x", "/tasks?token=x", "/a/../tasks"} {
 		hardened(path, s.get(path))
 	}
 	if after := h.rows(); !reflect.DeepEqual(before, after) {
@@ -209,14 +216,21 @@ func TestProblems(t *testing.T) {
 	row := h.run(gated, "do it")
 	s := h.open("")
 	for path, want := range map[string]int{
-		"/nothing": 404, "/tasks/x": 404, "/threads/01JD0000000000000000000000": 404, "/steps/abc": 404, "/blobs/" + strings.Repeat("0", 64): 404, "/static/x.js": 404,
-		"/tasks?state=<b>": 400, "/tasks?all=maybe": 400, "/tasks?after=x": 400, "/tasks?limit=0": 400, "/tasks/" + row.ID + "?tab=%3Cb%3E": 400, "/threads/" + row.ID + "?from=x": 400, "/static/%2e%2e": 404,
-		"/api/v1/tasks/x": 404, "/api/v1/gates/x": 404, "/api/v1/nothing": 404, "/api/v1/tasks?state=x": 400, "/api/v1/tasks?limit=x": 400, "/api/v1/events?after=x": 400, "/api/v1/events?after=-1": 400,
-		"/api/v1/tasks?stat=failed": 400, "/api/v1/tasks?limit=5&limit=6": 400, "/api/v1/tasks?Limit=5": 400, "/api/v1/tasks?%zz": 400, "/api/v1/tasks?a;b": 400,
-		"/api/v1/tasks?n=1001": 400, "/api/v1/tasks?limit=1001": 400, "/api/v1/tasks?n=-1": 400, "/api/v1/tasks?n=": 400, "/api/v1/tasks?n=1e2": 400,
-		"/api/v1/threads?limit=0": 400, "/api/v1/threads/" + row.ID + "?before=99999999999999999999": 400, "/api/v1/threads/" + row.ID + "/tree?depth=-1": 400,
+		"/nothing": 404, "/tasks/x": 404, "/threads/01JD0000000000000000000000": 404, "/steps/abc": 404,
+		"/blobs/" + strings.Repeat("0", 64): 404, "/static/x.js": 404,
+		"/tasks?state=<b>": 400, "/tasks?all=maybe": 400, "/tasks?after=x": 400, "/tasks?limit=0": 400,
+		"/tasks/" + row.ID + "?tab=%3Cb%3E": 400, "/threads/" + row.ID + "?from=x": 400, "/static/%2e%2e": 404,
+		"/api/v1/tasks/x": 404, "/api/v1/gates/x": 404, "/api/v1/nothing": 404, "/api/v1/tasks?state=x": 400,
+		"/api/v1/tasks?limit=x": 400, "/api/v1/events?after=x": 400, "/api/v1/events?after=-1": 400,
+		"/api/v1/tasks?stat=failed": 400, "/api/v1/tasks?limit=5&limit=6": 400, "/api/v1/tasks?Limit=5": 400,
+		"/api/v1/tasks?%zz": 400, "/api/v1/tasks?a;b": 400,
+		"/api/v1/tasks?n=1001": 400, "/api/v1/tasks?limit=1001": 400, "/api/v1/tasks?n=-1": 400, "/api/v1/tasks?n=": 400,
+		"/api/v1/tasks?n=1e2":     400,
+		"/api/v1/threads?limit=0": 400, "/api/v1/threads/" + row.ID + "?before=99999999999999999999": 400,
+		"/api/v1/threads/" + row.ID + "/tree?depth=-1":         400,
 		"/api/v1/steps/" + row.Head.String() + "/calls?call=0": 400, "/threads/" + row.ID + "?from=-5": 400,
-		"/api/v1/hosts?all=true": 400, "/api/v1/events?type=step.created&after=0&after=0": 400, "/api/v1/openapi.json?v=2": 400,
+		"/api/v1/hosts?all=true": 400, "/api/v1/events?type=step.created&after=0&after=0": 400,
+		"/api/v1/openapi.json?v=2":              400,
 		"/api/v1/threads/" + row.ID + "?from=1": 400,
 		"/api/v1/tasks/" + row.ID + "/cancel":   405, "/api/v1/steps/" + row.Head.String() + "x": 404,
 	} {
@@ -226,13 +240,15 @@ func TestProblems(t *testing.T) {
 		}
 		if strings.HasPrefix(path, "/api/") {
 			var e view.Envelope
-			if err := json.Unmarshal([]byte(res.body), &e); err != nil || e.OK || e.Error == nil || e.Error.Message == "" || e.Schema != "plait.error/1" {
+			if err := json.Unmarshal([]byte(res.body), &e); err != nil || e.OK || e.Error == nil || e.Error.Message == "" ||
+				e.Schema != "plait.error/1" {
 				t.Errorf("%s: %s: %v", path, res.body, err)
 			}
 		} else if !strings.Contains(res.body, `<header class="top">`) || strings.Contains(res.body, "<b>") {
 			t.Errorf("%s is no page: %s", path, res.body)
 		}
-		if plain := s.do(http.MethodGet, path, nil, nil); !strings.HasPrefix(path, "/api/") && !strings.HasPrefix(plain.head.Get("Content-Type"), "text/plain") {
+		if plain := s.do(http.MethodGet, path, nil, nil); !strings.HasPrefix(path, "/api/") &&
+			!strings.HasPrefix(plain.head.Get("Content-Type"), "text/plain") {
 			t.Errorf("%s without a browser: %v", path, plain.head)
 		}
 	}

@@ -21,7 +21,8 @@ func TestReading(t *testing.T) {
 	one := 1
 	agents := gatedAgents()
 	agents["plan"] = func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-		if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: "make check", Output: strings.Repeat("<b>no</b>\n", shownKept/8), Exit: &one}); err != nil {
+		if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: "make check",
+			Output: strings.Repeat("<b>no</b>\n", shownKept/8), Exit: &one}); err != nil {
 			return agent.Result{}, err
 		}
 		return housetest.Answer(req, emit, `{"$status":"ready","what":"the thing"}`)
@@ -43,8 +44,10 @@ func TestReading(t *testing.T) {
 	at := "/tasks/" + row.ID
 	link := `<a href="` + at + `?tab=evidence#` + id + `">evidence:`
 	for path, wants := range map[string][]string{
-		at + "?tab=reports":                           {at + "/read/shared/reports/a.md", at + "/files/shared/reports/a.md", at + "/read/agents/plan/artifacts/deep/x.png", "state board", "notes of people"},
-		at + "?tab=evidence":                          {`id="` + id + `"`, "A command was run", "exit code 1", "make check", "<summary>what it printed</summary><pre>&lt;b&gt;no", "There is more", "not checkable"},
+		at + "?tab=reports": {at + "/read/shared/reports/a.md", at + "/files/shared/reports/a.md",
+			at + "/read/agents/plan/artifacts/deep/x.png", "state board", "notes of people"},
+		at + "?tab=evidence": {`id="` + id + `"`, "A command was run", "exit code 1", "make check",
+			"<summary>what it printed</summary><pre>&lt;b&gt;no", "There is more", "not checkable"},
 		at + "/read/shared/reports/a.md":              {"<h2>A</h2>", link + id, "evidence:nobody.x-1 (not there)"},
 		at + "/read/agents/plan/artifacts/mine.md":    {link},
 		at + "/read/agents/plan/artifacts/deep/x.png": {"This file is not text"},
@@ -62,7 +65,9 @@ func TestReading(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/read/task.yaml", "/read/events.jsonl", "/read/shared/secret", "/read/agents/plan/secret.json", "/read/agents/plan/context/x", "/read/shared/reports/none.md", "/read/shared/reports/%2e%2e/x", "?tab=files"} {
+	for _, path := range []string{"/read/task.yaml", "/read/events.jsonl", "/read/shared/secret",
+		"/read/agents/plan/secret.json", "/read/agents/plan/context/x", "/read/shared/reports/none.md",
+		"/read/shared/reports/%2e%2e/x", "?tab=files"} {
 		if res := s.get(at + path); res.code == http.StatusOK {
 			t.Errorf("%s is shown", path)
 		}
@@ -70,7 +75,8 @@ func TestReading(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if res := s.get(at + "?tab=reports"); res.code != http.StatusOK || !strings.Contains(res.body, "There are no reports") {
+	if res := s.get(at + "?tab=reports"); res.code != http.StatusOK ||
+		!strings.Contains(res.body, "There are no reports") {
 		t.Errorf("without the directory: %d", res.code)
 	}
 	if res := s.get(at + "/read/shared/reports/a.md"); res.code != http.StatusNotFound {

@@ -85,7 +85,8 @@ func TestFindRunning(t *testing.T) {
 		t.Error("an impostor is taken for it")
 	}
 	secret, err := keptSecret(filepath.Join(h.home, "ui.key"))
-	if said := <-heard; err != nil || len(heard) > 0 || strings.Contains(said, secret) || !strings.HasPrefix(said, "GET ") {
+	if said := <-heard; err != nil || len(heard) > 0 || strings.Contains(said, secret) ||
+		!strings.HasPrefix(said, "GET ") {
 		t.Errorf("an impostor heard %q, %v", said, err)
 	}
 }

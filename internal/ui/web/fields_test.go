@@ -18,7 +18,8 @@ func TestOutputFields(t *testing.T) {
 	if label := want[0].Label(); label != "Session goal" {
 		t.Errorf("the label is %q", label)
 	}
-	for _, text := range []string{"", "7", "[1]", `{"a":`, `{"a":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + "}",
+	for _, text := range []string{"", "7", "[1]", `{"a":`,
+		`{"a":` + strings.Repeat("[", 20) + strings.Repeat("]", 20) + "}",
 		`{"a":[` + strings.Repeat("1,", maxFields) + "1]}"} {
 		if got := outputFields([]byte(text)); got != nil {
 			t.Errorf("%.20s has fields: %v", text, got)

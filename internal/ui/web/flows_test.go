@@ -41,10 +41,12 @@ func (h *house) flowFile(name, text string) {
 }
 
 func TestBegin(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"solo": say("---\n$status: done\n---\nIt is done."), "work": say("---\n$status: done\n---\nThe same.")})
+	h := newHouse(t, map[string]scripted{"solo": say("---\n$status: done\n---\nIt is done."),
+		"work": say("---\n$status: done\n---\nThe same.")})
 	h.flowFile("local", replaceOnce(chatty, "name: chatty", "name: local"))
 	s := h.open("")
-	for _, body := range []string{`{"flow":"solo","prompt":"do it"}`, `{"flow":"solo","prompt":"do it","agent":"scripted"}`, `{"flow":"local","prompt":"do it"}`} {
+	for _, body := range []string{`{"flow":"solo","prompt":"do it"}`,
+		`{"flow":"solo","prompt":"do it","agent":"scripted"}`, `{"flow":"local","prompt":"do it"}`} {
 		row := h.ends(s.begun(body), store.Completed)
 		if row.Workspace != h.dir || row.Kind != store.KindRoot {
 			t.Errorf("%s began %+v", body, row)
@@ -59,7 +61,8 @@ func TestBegin(t *testing.T) {
 	}
 	h.offline = func(flow string) string { return "as-" + flow }
 	s = h.open("")
-	if row := h.ends(s.begun(`{"flow":"solo","prompt":"off"}`), store.Completed); !strings.Contains(string(row.Options), `"offline":"as-solo"`) {
+	if row := h.ends(s.begun(`{"flow":"solo","prompt":"off"}`), store.Completed); !strings.Contains(string(row.Options),
+		`"offline":"as-solo"`) {
 		t.Errorf("it was begun with %s", row.Options)
 	}
 }
@@ -67,7 +70,8 @@ func TestBegin(t *testing.T) {
 func TestBeginRefused(t *testing.T) {
 	h := newHouse(t, nil)
 	h.flowFile("broken", "version: 1\nname: [")
-	h.flowFile("programs", replaceOnce(replaceOnce(chatty, "name: chatty", "name: programs"), "{description: works}", "{description: works, agent: {kind: command, command: [make]}}"))
+	h.flowFile("programs", replaceOnce(replaceOnce(chatty, "name: chatty", "name: programs"), "{description: works}",
+		"{description: works, agent: {kind: command, command: [make]}}"))
 	var asked []string
 	h.consent = func(f control.Found) error {
 		asked = append(asked, f.Bundle.Name)
@@ -201,7 +205,8 @@ graph:
 	b.visit("/")
 	b.do(chromedp.KeyEvent("g"), chromedp.KeyEvent("f"), chromedp.WaitVisible(chromedp.CSS(`a[href="/flows/local"]`)))
 	b.visit("/flows/local")
-	if stroke := js[string](b, `getComputedStyle(document.querySelector("svg.graph rect")).stroke`); stroke == "none" || stroke == "" {
+	if stroke := js[string](b, `getComputedStyle(document.querySelector("svg.graph rect")).stroke`); stroke == "none" ||
+		stroke == "" {
 		t.Error("boxes are not drawn")
 	}
 	b.do(chromedp.SetValue(chromedp.CSS("textarea"), "do it"), chromedp.Click(chromedp.CSS("#run button")))

@@ -94,7 +94,8 @@ func FuzzHTTP(f *testing.F) {
 			f.Fatal(err)
 		}
 		for _, known := range []bool{true, false} {
-			f.Add(r.Method, target, "Accept: text/html\r\nContent-Type: application/json\r\nSec-Fetch-Site: same-origin", data, known, false)
+			f.Add(r.Method, target, "Accept: text/html\r\nContent-Type: application/json\r\nSec-Fetch-Site: same-origin", data,
+				known, false)
 		}
 		f.Add("POST", target, "Content-Type: text/plain", []byte(`{"text":null}`), true, true)
 	}

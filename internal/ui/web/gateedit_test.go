@@ -14,7 +14,8 @@ import (
 // TestApprovedWithAnotherInput edits an agent's requested action before approving it, on the page and in the API.
 func TestApprovedWithAnotherInput(t *testing.T) {
 	const hostile = `</textarea><script>alert(1)</script>`
-	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+		_ func(agent.Event) error) (agent.Result, error) {
 		input, err := json.Marshal(map[string]any{"command": "echo " + hostile})
 		if err != nil {
 			return agent.Result{}, err
@@ -35,7 +36,8 @@ func TestApprovedWithAnotherInput(t *testing.T) {
 	for _, page := range []string{"/", "/tasks/" + row.ID} {
 		body := s.get(page).body
 		if !strings.Contains(body, "Approve this instead") || strings.Contains(body, hostile) {
-			t.Errorf("%s: it can be changed: %t; the command is escaped: %t", page, strings.Contains(body, "Approve this instead"),
+			t.Errorf("%s: it can be changed: %t; the command is escaped: %t", page,
+				strings.Contains(body, "Approve this instead"),
 				!strings.Contains(body, hostile))
 		}
 	}
@@ -59,7 +61,8 @@ func TestApprovedWithAnotherInput(t *testing.T) {
 	if body := s.get("/tasks/" + row.ID).body; !strings.Contains(body, "It ran ls.") {
 		t.Error("the agent did not do what was approved")
 	}
-	if body := s.get("/answers").body; !strings.Contains(body, "approved with another input") || strings.Contains(body, hostile) {
+	if body := s.get("/answers").body; !strings.Contains(body, "approved with another input") ||
+		strings.Contains(body, hostile) {
 		t.Error("the answers do not say what was approved")
 	}
 }

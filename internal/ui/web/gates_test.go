@@ -31,11 +31,13 @@ func TestAnswers(t *testing.T) {
 			Driven bool
 		}
 	}
-	if err := json.Unmarshal([]byte(res.body), &v); err != nil || res.code != http.StatusOK || !v.Data.Driven || v.Schema != "plait.gate.approve/1" {
+	if err := json.Unmarshal([]byte(res.body), &v); err != nil || res.code != http.StatusOK || !v.Data.Driven ||
+		v.Schema != "plait.gate.approve/1" {
 		t.Fatalf("%d %s: %v", res.code, res.body, err)
 	}
 	g = v.Data.Gate
-	if g.State != store.GateApproved || g.Via != store.ViaWeb || g.By != "ann" || g.Text != "go on" || g.Grant != store.GrantOnce {
+	if g.State != store.GateApproved || g.Via != store.ViaWeb || g.By != "ann" || g.Text != "go on" ||
+		g.Grant != store.GrantOnce {
 		t.Errorf("the answer: %+v", g)
 	}
 	for _, path := range []string{"approve", "deny"} {
@@ -82,7 +84,8 @@ func TestAnswers(t *testing.T) {
 		t.Fatalf("deny: %d %s", res.code, res.body)
 	}
 	h.ends(other.Task, store.Failed)
-	if kept, err := h.store.Gate(t.Context(), other.ID); err != nil || kept.State != store.GateRejected || kept.Via != store.ViaWeb || kept.Text != "no" {
+	if kept, err := h.store.Gate(t.Context(), other.ID); err != nil || kept.State != store.GateRejected ||
+		kept.Via != store.ViaWeb || kept.Text != "no" {
 		t.Errorf("%+v: %v", kept, err)
 	}
 }
@@ -112,7 +115,8 @@ func TestOneAnswer(t *testing.T) {
 func TestTwoServers(t *testing.T) {
 	begun, let := make(chan struct{}), make(chan struct{})
 	var runs sync.Map
-	agents := map[string]scripted{"work": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	agents := map[string]scripted{"work": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		if _, again := runs.LoadOrStore(req.Attempt, true); again {
 			return agent.Result{}, fmt.Errorf("attempt %s runs twice", req.Attempt)
 		}

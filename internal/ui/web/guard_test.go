@@ -18,15 +18,20 @@ import (
 
 // hosts are values of Host that are not ours; P is the port.
 var hosts = []string{
-	"evil.com", "evil.com:P", "", " ", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:P1", "127.0.0.1:0P", "127.0.0.1:", "localhost", "localhost:1", "localhost.:P",
-	"LOCALHOST:P", "Localhost:P", "localhost.localdomain:P", "foo.localhost:P", "[::1]", "[::1]:1", "[0:0:0:0:0:0:0:1]:P", "[::ffff:127.0.0.1]:P", "::1:P", "127.0.0.2:P", "0.0.0.0:P", "[::]:P",
-	"127.1:P", "127.0.1:P", "2130706433:P", "0x7f000001:P", "0177.0.0.1:P", "127.0.0.1.:P", "127.0.0.1.nip.io:P", "evil.com@127.0.0.1:P", "127.0.0.1:P@evil.com", "127.0.0.1:P.evil.com",
-	"127.0.0.1:P evil.com", "127.0.0.1:P,evil.com", "127.0.0.1:P/", "127.0.0.1:P#", "127.0.0.1:P?", "127.0.0.1%00:P", "localhost:P\tx", "[::1%25lo]:P", "*",
+	"evil.com", "evil.com:P", "", " ", "127.0.0.1", "127.0.0.1:1", "127.0.0.1:P1", "127.0.0.1:0P", "127.0.0.1:",
+	"localhost", "localhost:1", "localhost.:P",
+	"LOCALHOST:P", "Localhost:P", "localhost.localdomain:P", "foo.localhost:P", "[::1]", "[::1]:1", "[0:0:0:0:0:0:0:1]:P",
+	"[::ffff:127.0.0.1]:P", "::1:P", "127.0.0.2:P", "0.0.0.0:P", "[::]:P",
+	"127.1:P", "127.0.1:P", "2130706433:P", "0x7f000001:P", "0177.0.0.1:P", "127.0.0.1.:P", "127.0.0.1.nip.io:P",
+	"evil.com@127.0.0.1:P", "127.0.0.1:P@evil.com", "127.0.0.1:P.evil.com",
+	"127.0.0.1:P evil.com", "127.0.0.1:P,evil.com", "127.0.0.1:P/", "127.0.0.1:P#", "127.0.0.1:P?", "127.0.0.1%00:P",
+	"localhost:P\tx", "[::1%25lo]:P", "*",
 }
 
 // refused reports whether a response is a refusal, by the guard or by net/http before it.
 func refused(code int, all string) bool {
-	return code == http.StatusForbidden && strings.Contains(all, "answers only to the address") || code == http.StatusBadRequest && strings.Contains(all, "400 Bad Request")
+	return code == http.StatusForbidden && strings.Contains(all, "answers only to the address") ||
+		code == http.StatusBadRequest && strings.Contains(all, "400 Bad Request")
 }
 
 // TestHosts requests every route of both servers by names that are not theirs.
@@ -81,14 +86,17 @@ func (s *site) strangers(row store.Thread, gateID string) {
 			"no host":                r.Method + " " + target + " HTTP/1.1",
 			"no host, HTTP/1.0":      r.Method + " " + target + " HTTP/1.0",
 			"another, HTTP/1.0":      r.Method + " " + target + " HTTP/1.0\r\nHost: evil.com",
-			"another by a proxy":     r.Method + " " + target + " HTTP/1.1\r\nHost: evil.com\r\nX-Forwarded-Host: " + s.host + "\r\nForwarded: host=" + s.host,
+			"another by a proxy": r.Method + " " + target + " HTTP/1.1\r\nHost: evil.com\r\nX-Forwarded-Host: " + s.host +
+				"\r\nForwarded: host=" + s.host,
 		} {
-			if code, all := s.raw(text + "\r\nCookie: " + s.cookie() + "\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"); !refused(code, all) {
+			if code, all := s.raw(text + "\r\nCookie: " + s.cookie() +
+				"\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"); !refused(code, all) {
 				t.Errorf("%s %s by %s: %d", r.Method, target, name, code)
 			}
 		}
 	}
-	for _, target := range []string{"/x/../api/v1/tasks", "//evil.com/api/v1/tasks", "/./static/plait.js", "/nothing", "*"} {
+	for _, target := range []string{"/x/../api/v1/tasks", "//evil.com/api/v1/tasks", "/./static/plait.js", "/nothing",
+		"*"} {
 		method := http.MethodGet
 		if target == "*" {
 			method = http.MethodOptions
@@ -97,13 +105,15 @@ func (s *site) strangers(row store.Thread, gateID string) {
 			t.Errorf("%s %s: %d", method, target, code)
 		}
 	}
-	if code, _ := s.raw("CONNECT " + s.host + " HTTP/1.1\r\nHost: " + s.host + "\r\nConnection: close\r\n\r\n"); code != http.StatusForbidden {
+	if code, _ := s.raw("CONNECT " + s.host + " HTTP/1.1\r\nHost: " + s.host +
+		"\r\nConnection: close\r\n\r\n"); code != http.StatusForbidden {
 		t.Errorf("CONNECT: %d", code)
 	}
 }
 
 func TestListen(t *testing.T) {
-	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.org:0", "127.0.0.1", "", "localhost.:0"} {
+	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "example.org:0", "127.0.0.1", "",
+		"localhost.:0"} {
 		if l, err := Listen(addr); err == nil {
 			l.Close()
 			t.Errorf("%q is listened on", addr)
@@ -132,19 +142,24 @@ func TestKnown(t *testing.T) {
 	stranger := *s
 	stranger.client = &http.Client{Jar: jar, Transport: s.client.Transport}
 	for _, r := range s.srv.routes() {
-		res := stranger.do(r.Method, fill(r.Path, row, "g-1"), http.Header{"Content-Type": {"application/json"}}, []byte(`{}`))
+		res := stranger.do(r.Method, fill(r.Path, row, "g-1"), http.Header{"Content-Type": {"application/json"}},
+			[]byte(`{}`))
 		if res.code != http.StatusUnauthorized {
 			t.Errorf("%s %s without a cookie: %d", r.Method, r.Path, res.code)
 		}
 	}
-	for _, target := range []string{"/?token=" + token, "/?token=", "/?token=" + strings.Repeat("0", 64), "/?token=" + token + "&token=" + token, "/nothing"} {
-		if res := stranger.get(target); res.code != http.StatusUnauthorized || len(res.head["Set-Cookie"]) > 0 || strings.Contains(res.body, token) {
+	for _, target := range []string{"/?token=" + token, "/?token=", "/?token=" + strings.Repeat("0", 64),
+		"/?token=" + token + "&token=" + token, "/nothing"} {
+		if res := stranger.get(target); res.code != http.StatusUnauthorized || len(res.head["Set-Cookie"]) > 0 ||
+			strings.Contains(res.body, token) {
 			t.Errorf("%s after it was used: %d", target, res.code)
 		}
 	}
 	_, port, _ := net.SplitHostPort(s.host)
-	for _, cookie := range []string{"plait-" + port + "=", "plait-" + port + "=" + token, "plait-" + port + "=" + strings.Repeat("f", 64), "plait=" + s.cookie()} {
-		if res := stranger.do(http.MethodGet, "/", http.Header{"Cookie": {cookie}}, nil); res.code != http.StatusUnauthorized {
+	for _, cookie := range []string{"plait-" + port + "=", "plait-" + port + "=" + token,
+		"plait-" + port + "=" + strings.Repeat("f", 64), "plait=" + s.cookie()} {
+		if res := stranger.do(http.MethodGet, "/", http.Header{"Cookie": {cookie}},
+			nil); res.code != http.StatusUnauthorized {
 			t.Errorf("with the cookie %s: %d", cookie, res.code)
 		}
 	}
@@ -158,7 +173,8 @@ func TestKnown(t *testing.T) {
 		t.Errorf("a token by POST: %d", res.code)
 	}
 	for _, r := range s.srv.routes() {
-		if res := s.page(r, row, "g-1"); strings.Contains(res.body, token) || strings.Contains(fmt.Sprint(res.head), token) || strings.Contains(res.body, strings.SplitN(s.cookie(), "=", 2)[1]) {
+		if res := s.page(r, row, "g-1"); strings.Contains(res.body, token) || strings.Contains(fmt.Sprint(res.head), token) ||
+			strings.Contains(res.body, strings.SplitN(s.cookie(), "=", 2)[1]) {
 			t.Errorf("%s tells a secret", r.Path)
 		}
 	}
@@ -177,9 +193,11 @@ func TestEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	go http.Serve(l, g.wrap(http.NotFoundHandler()))
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	_, token, _ := strings.Cut(g.url("/"), "token=")
-	for _, wrong := range []string{"/?token=" + strings.Repeat("0", 64), "/tasks?token=" + token, "/?token=" + token[:63]} {
+	for _, wrong := range []string{"/?token=" + strings.Repeat("0", 64), "/tasks?token=" + token,
+		"/?token=" + token[:63]} {
 		res, err := client.Get("http://" + l.Addr().String() + wrong)
 		if err != nil {
 			t.Fatal(err)
@@ -195,10 +213,12 @@ func TestEntry(t *testing.T) {
 	}
 	defer res.Body.Close()
 	body, _ := io.ReadAll(res.Body)
-	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/" || strings.Contains(string(body), "token") {
+	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/" ||
+		strings.Contains(string(body), "token") {
 		t.Errorf("%s to %q: %s", res.Status, res.Header.Get("Location"), body)
 	}
-	if c := res.Cookies(); len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/" || c[0].Domain != "" || c[0].Value != g.secret {
+	if c := res.Cookies(); len(c) != 1 || !c[0].HttpOnly || c[0].SameSite != http.SameSiteStrictMode || c[0].Path != "/" ||
+		c[0].Domain != "" || c[0].Value != g.secret {
 		t.Errorf("cookies: %v", c)
 	}
 	if res.Header.Get("Referrer-Policy") != "no-referrer" || res.Header.Get("Cache-Control") != "no-store" {

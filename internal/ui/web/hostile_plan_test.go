@@ -43,15 +43,18 @@ func (s spray) paths() (out []string) {
 // works plays the agent of action i.
 func (s spray) works(i int, blocked bool, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 	zero := 0
-	if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: s.each("cmd")[i], Output: s.each("out")[i], Exit: &zero}); err != nil {
+	if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c", Phase: "completed", Text: s.each("cmd")[i],
+		Output: s.each("out")[i], Exit: &zero}); err != nil {
 		return agent.Result{}, err
 	}
 	name := s.names("left")[i]
 	if err := os.WriteFile(filepath.Join(req.Desk.Artifacts, name), []byte(name), 0o644); err != nil {
 		return agent.Result{}, err
 	}
-	out := map[string]any{"status": []string{"success", "failed"}[i%2], "summary": s.each("summary")[i], "artifacts": []string{name},
-		"evidence": []any{map[string]any{"id": "e", "kind": "file-anchor", "title": strings.ReplaceAll(s.each("etitle")[i], "\n", " "), "path": s.paths()[i], "startLine": 1, "endLine": 1}}}
+	out := map[string]any{"status": []string{"success", "failed"}[i%2], "summary": s.each("summary")[i],
+		"artifacts": []string{name},
+		"evidence": []any{map[string]any{"id": "e", "kind": "file-anchor",
+			"title": strings.ReplaceAll(s.each("etitle")[i], "\n", " "), "path": s.paths()[i], "startLine": 1, "endLine": 1}}}
 	if i == 0 {
 		out["errors"], out["nextActions"] = s.each("errors"), s.each("next")
 	}
@@ -76,11 +79,14 @@ func TestHostilePlans(t *testing.T) {
 		case req.Visit == 0:
 			return housetest.Answer(req, emit, s.plan(len(s.part)))
 		default:
-			return housetest.Answer(req, emit, string(mustJSON(map[string]any{"finish": map[string]any{"summary": s.all("end"), "report": s.all("report") + "\n\nevidence:a0.e evidence:a0.cmd-1"}})))
+			return housetest.Answer(req, emit,
+				string(mustJSON(map[string]any{"finish": map[string]any{"summary": s.all("end"),
+					"report": s.all("report") + "\n\nevidence:a0.e evidence:a0.cmd-1"}})))
 		}
 	}
 	for i := range 32 {
-		agents[fmt.Sprint("a", i)] = func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		agents[fmt.Sprint("a", i)] = func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result,
+			error) {
 			return now.Load().works(i, asks.Load() == "blocked", req, emit)
 		}
 	}
@@ -141,11 +147,13 @@ func TestHostilePlans(t *testing.T) {
 			}
 		}
 		at := "/tasks/" + row.ID
-		b.harmless(seen, at, at+"?tab=evidence", at+"?tab=reports", "/threads/"+row.ID, "/steps/"+plan.String(), "/threads/"+one.ID, "/steps/"+first.String(), at+"/read/shared/state-board.md")
+		b.harmless(seen, at, at+"?tab=evidence", at+"?tab=reports", "/threads/"+row.ID, "/steps/"+plan.String(),
+			"/threads/"+one.ID, "/steps/"+first.String(), at+"/read/shared/state-board.md")
 	}
 	b.harmless(seen, "/", "/tasks")
 	b.silent()
-	if lacks := seen.lacks("prompt", "title", "goal", "cmd", "out", "left", "summary", "errors", "next", "etitle", "epath", "wants", "question", "ask", "end", "report"); len(lacks) > 0 {
+	if lacks := seen.lacks("prompt", "title", "goal", "cmd", "out", "left", "summary", "errors", "next", "etitle", "epath",
+		"wants", "question", "ask", "end", "report"); len(lacks) > 0 {
 		t.Errorf("not shown: %.3000q", lacks)
 	}
 }

@@ -36,10 +36,13 @@ func (s spray) does(emit func(agent.Event) error) error {
 			return agent.Event{Kind: agent.EventCommand, Phase: "completed", Text: p, Output: other(p, "out"), Exit: &zero}
 		},
 		"tool": func(p string) agent.Event {
-			return agent.Event{Kind: agent.EventTool, Phase: "completed", Text: p, Output: other(p, "out"), Detail: mustJSON(map[string]any{p: p})}
+			return agent.Event{Kind: agent.EventTool, Phase: "completed", Text: p, Output: other(p, "out"),
+				Detail: mustJSON(map[string]any{p: p})}
 		},
 		"file": func(p string) agent.Event {
-			return agent.Event{Kind: agent.EventFile, Phase: "completed", Files: []agent.File{{Path: p, Change: other(p, "chg"), Diff: "+" + other(p, "add") + "\n-" + other(p, "del") + "\n@@ " + p}}}
+			return agent.Event{Kind: agent.EventFile, Phase: "completed",
+				Files: []agent.File{{Path: p, Change: other(p, "chg"),
+					Diff: "+" + other(p, "add") + "\n-" + other(p, "del") + "\n@@ " + p}}}
 		},
 		"err": func(p string) agent.Event { return agent.Event{Kind: agent.EventError, Text: p} },
 		"plan": func(p string) agent.Event {
@@ -116,11 +119,15 @@ func TestHostile(t *testing.T) {
 		dir := taskdir.At(h.dir, row.ID).Path()
 		text := func(s string) string { return strings.ReplaceAll(s, "\x00", "") } // otherwise it is not text
 		h.write(filepath.Join(dir, "shared/reports/r.md"), text(s.all("rep")))
-		h.write(filepath.Join(dir, "shared/contracts/c.md"), text("---\n"+s.all("front")+"\n---\n> "+strings.Join(s.each("con"), "\n\n> ")))
-		h.write(filepath.Join(dir, "shared/decisions/d.md"), text("|a|b|\n|---|---|\n|"+strings.Join(s.each("dec"), "|x|\n|")+"|x|\n\n- "+strings.Join(s.each("dec"), "\n- ")))
+		h.write(filepath.Join(dir, "shared/contracts/c.md"),
+			text("---\n"+s.all("front")+"\n---\n> "+strings.Join(s.each("con"), "\n\n> ")))
+		h.write(filepath.Join(dir, "shared/decisions/d.md"),
+			text("|a|b|\n|---|---|\n|"+strings.Join(s.each("dec"), "|x|\n|")+"|x|\n\n- "+strings.Join(s.each("dec"), "\n- ")))
 		at, asks := "/tasks/"+row.ID, h.gate(row.ID)
-		b.harmless(seen, at, at+"?tab=reports", at+"?tab=evidence", at+"?tab=events", "/threads/"+row.ID, "/steps/"+row.Head.String()+"?thread="+row.ID,
-			at+"/read/shared/reports/r.md", at+"/read/shared/contracts/c.md", at+"/read/shared/decisions/d.md", at+"/read/shared/state-board.md")
+		b.harmless(seen, at, at+"?tab=reports", at+"?tab=evidence", at+"?tab=events", "/threads/"+row.ID,
+			"/steps/"+row.Head.String()+"?thread="+row.ID,
+			at+"/read/shared/reports/r.md", at+"/read/shared/contracts/c.md", at+"/read/shared/decisions/d.md",
+			at+"/read/shared/state-board.md")
 		if _, err := c.Gates().Answer(t.Context(), asks.ID, words(s.all("answer"))); err != nil {
 			t.Fatal(err)
 		}
@@ -129,9 +136,13 @@ func TestHostile(t *testing.T) {
 			t.Fatalf("%s, %+v: %v", row.Status, row.Reason, err)
 		}
 		for i, p := range s.each("gate") {
-			if _, err := c.Gates().Open(t.Context(), store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: row.ID, Thread: row.ID, Node: p, From: row.Head, Question: p,
-				Action: mustJSON(map[string]any{"type": s.each("gtype")[i], "command": s.each("gcmd")[i], "cwd": s.each("gcwd")[i], "diff": "+" + s.each("gdiff")[i], "tool": s.each("gtool")[i],
-					"params": map[string]any{s.each("gkey")[i]: s.each("gval")[i]}, s.each("gother")[i]: s.each("gmore")[i]})}); err != nil {
+			if _, err := c.Gates().Open(t.Context(),
+				store.Gate{Kind: store.GateApproval, Source: store.SourceAgent, Task: row.ID, Thread: row.ID, Node: p,
+					From: row.Head, Question: p,
+					Action: mustJSON(map[string]any{"type": s.each("gtype")[i], "command": s.each("gcmd")[i], "cwd": s.each("gcwd")[i],
+						"diff": "+" + s.each("gdiff")[i], "tool": s.each("gtool")[i],
+						"params":            map[string]any{s.each("gkey")[i]: s.each("gval")[i]},
+						s.each("gother")[i]: s.each("gmore")[i]})}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -139,8 +150,10 @@ func TestHostile(t *testing.T) {
 	}
 	b.harmless(seen, "/", "/tasks", "/flows")
 	b.silent()
-	if lacks := seen.lacks("asked", "msg", "tht", "cmd", "outcmd", "tool", "outtool", "file", "chgfile", "addfile", "delfile", "err", "plan", "art", "asks", "metav", "metak", "body",
-		"rep", "front", "con", "dec", "gate", "gtype", "gcmd", "gcwd", "gdiff", "gtool", "gkey", "gval", "gother", "gmore", "answer", "fails"); len(lacks) > 0 {
+	if lacks := seen.lacks("asked", "msg", "tht", "cmd", "outcmd", "tool", "outtool", "file", "chgfile", "addfile",
+		"delfile", "err", "plan", "art", "asks", "metav", "metak", "body",
+		"rep", "front", "con", "dec", "gate", "gtype", "gcmd", "gcwd", "gdiff", "gtool", "gkey", "gval", "gother", "gmore",
+		"answer", "fails"); len(lacks) > 0 {
 		t.Errorf("not shown: %q", lacks)
 	}
 }
@@ -151,7 +164,8 @@ func TestHostileChat(t *testing.T) {
 	t.Parallel()
 	var now atomic.Pointer[spray]
 	said := make(chan struct{})
-	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	h := newHouse(t, map[string]scripted{"assistant": func(ctx context.Context, req agent.Request,
+		emit func(agent.Event) error) (agent.Result, error) {
 		s := now.Load()
 		if !strings.Contains(req.Prompt, ";tellme_") {
 			return housetest.Answer(req, emit, s.all("told"))
@@ -162,7 +176,8 @@ func TestHostileChat(t *testing.T) {
 			}
 		}
 		for i, p := range s.each("cmd") {
-			one := agent.Event{Kind: agent.EventCommand, Phase: "started", ID: fmt.Sprint("c", i), Text: p, Output: s.each("out")[i]}
+			one := agent.Event{Kind: agent.EventCommand, Phase: "started", ID: fmt.Sprint("c", i), Text: p,
+				Output: s.each("out")[i]}
 			if i%2 == 1 {
 				one.Kind = agent.EventTool
 			}

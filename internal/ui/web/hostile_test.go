@@ -29,17 +29,26 @@ func payloads() (some []string) {
 func everyPayload() []string {
 	const js = "window.xss=1;alert(1)"
 	var out []string
-	for _, tag := range []string{"script", "ScRiPt", "script/x", "script\n", "script\t", "svg><script", "math><script", "noscript><script", "textarea><script", "title><script", "style><script", "template><script", "iframe><script", "xmp><script", "pre></pre><script", "summary></details><script"} {
+	for _, tag := range []string{"script", "ScRiPt", "script/x", "script\n", "script\t", "svg><script", "math><script",
+		"noscript><script", "textarea><script", "title><script", "style><script", "template><script", "iframe><script",
+		"xmp><script", "pre></pre><script", "summary></details><script"} {
 		out = append(out, "<"+tag+">"+js+"</script>", "</"+tag+"><"+tag+">"+js+"</script>")
 	}
-	for _, tag := range []string{"img src=x", "svg", "body", "iframe", "video><source", "audio src=x", "input autofocus", "details open", "marquee", "object data=x", "embed src=x", "select autofocus", "textarea autofocus", "a href=# autofocus", "link rel=stylesheet href=x", "div style=animation:x", "svg><animate attributeName=x dur=1s", "button popovertarget=x"} {
+	for _, tag := range []string{"img src=x", "svg", "body", "iframe", "video><source", "audio src=x", "input autofocus",
+		"details open", "marquee", "object data=x", "embed src=x", "select autofocus", "textarea autofocus",
+		"a href=# autofocus", "link rel=stylesheet href=x", "div style=animation:x", "svg><animate attributeName=x dur=1s",
+		"button popovertarget=x"} {
 		for _, on := range []string{"onerror", "onload", "onfocus", "ontoggle"} {
 			out = append(out, "<"+tag+" "+on+"="+js+">")
 		}
 		out = append(out, `"><`+tag+` onerror="`+js+`">`)
 	}
-	for _, url := range []string{"javascript:" + js, "JaVaScRiPt:" + js, "java\tscript:" + js, " javascript:" + js, "javascript&colon;" + js, "&#106;avascript:" + js, "data:text/html,<script>" + js + "</script>", "data:image/svg+xml,<svg onload='" + js + "'>", "vbscript:" + js, "//evil.example/x", "https://evil.example/x", "blob:x", "file:///etc/passwd"} {
-		out = append(out, url, `<a href="`+url+`">x</a>`, `[x](`+url+`)`, `<iframe src="`+url+`">`, `<form action="`+url+`"><button>x`, `![x](`+url+`)`)
+	for _, url := range []string{"javascript:" + js, "JaVaScRiPt:" + js, "java\tscript:" + js, " javascript:" + js,
+		"javascript&colon;" + js, "&#106;avascript:" + js, "data:text/html,<script>" + js + "</script>",
+		"data:image/svg+xml,<svg onload='" + js + "'>", "vbscript:" + js, "//evil.example/x", "https://evil.example/x",
+		"blob:x", "file:///etc/passwd"} {
+		out = append(out, url, `<a href="`+url+`">x</a>`, `[x](`+url+`)`, `<iframe src="`+url+`">`,
+			`<form action="`+url+`"><button>x`, `![x](`+url+`)`)
 	}
 	return append(out,
 		`" onmouseover="`+js, `' onmouseover='`+js, "`onmouseover="+js, `x" autofocus onfocus="`+js, "{{.}}", `{{"<script>"}}`, "{{template \"gate\" .}}", "${"+js+"}", "#{"+js+"}", "<%= 1 %>", "</pre><script>"+js+"</script>", "</title><script>"+js+"</script>", "-->"+"<script>"+js+"</script>", "]]><script>"+js+"</script>", "<!--", "<![CDATA[", "<plaintext>",
@@ -131,14 +140,18 @@ const harmlessPage = `(() => {
   none("scripts", count("script") - 3);
   none("elements", count("main :is(script,iframe,img,image,use,foreignObject,object,embed,base,meta,style,link,video,audio,source,math,template,dialog,plaintext,marquee,animate,set)"));
   none("drawings", count("main svg:not(.plot > svg.timeline):not(svg.timeline svg):not(.flowmap > svg.graph)"));
-  none("elements in drawings", count("svg.timeline *:not(svg,a,path,rect,circle,line,title,text)") + count("svg.graph *:not(g,path,polygon,title,text,rect,a)"));
+  none("elements in drawings", count("svg.timeline *:not(svg,a,path,rect,circle,line,title,text)") +
+	count("svg.graph *:not(g,path,polygon,title,text,rect,a)"));
   none("names in prose", count(".prose :is([id],[name],[class]:not(span.failed),form,input,button,svg)"));
   for (const e of document.querySelectorAll("body *")) for (const a of e.attributes)
-    if (a.name.startsWith("on") || ["style", "srcset", "srcdoc", "background", "formaction", "ping", "autofocus", "http-equiv"].includes(a.name)) wrong.push(e.nodeName + " " + a.name);
+    if (a.name.startsWith("on") ||
+	["style", "srcset", "srcdoc", "background", "formaction", "ping", "autofocus",
+	"http-equiv"].includes(a.name)) wrong.push(e.nodeName + " " + a.name);
   for (const a of document.querySelectorAll("a[href], form[action]")) {
     const to = new URL(a.getAttribute("href") || a.getAttribute("action"), location.href);
     if (to.origin === location.origin && (to.protocol === "http:")) continue;
-    if (a.matches("main .prose a") && a.attributes.length === 2 && a.rel === "noopener noreferrer nofollow" && ["http:", "https:", "mailto:"].includes(to.protocol)) continue;
+    if (a.matches("main .prose a") && a.attributes.length === 2 && a.rel === "noopener noreferrer nofollow" &&
+	["http:", "https:", "mailto:"].includes(to.protocol)) continue;
     wrong.push(a.outerHTML.slice(0, 200));
   }
   const seen = new Set((document.documentElement.outerHTML.match(/;[a-z]+_\d+_/g) || []));

@@ -71,7 +71,8 @@ func TestHostsPage(t *testing.T) {
 		t.Error(d)
 	}
 	page := s.get("/hosts").body
-	for _, text := range []string{"Mend &lt;b&gt;the sum", "not responding", "interrupted on beta", "running on gamma", "1 attempt of"} {
+	for _, text := range []string{"Mend &lt;b&gt;the sum", "not responding", "interrupted on beta", "running on gamma",
+		"1 attempt of"} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page does not say %q", text)
 		}

@@ -18,7 +18,8 @@ func TestInbox(t *testing.T) {
 	row, stuck, chat := h.run(gated, "do it"), h.run(gated, "nobody can"), h.chat("hello")
 	fails := h.gate(stuck.ID)
 	delete(h.agents, "work")
-	if _, err := h.controller().Gates().Answer(t.Context(), fails.ID, gate.Answer{Approve: true, By: "bob", Via: store.ViaCLI}); err != nil {
+	if _, err := h.controller().Gates().Answer(t.Context(), fails.ID,
+		gate.Answer{Approve: true, By: "bob", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.controller().Drive(t.Context(), stuck.ID, resume); err != nil {
@@ -32,7 +33,8 @@ func TestInbox(t *testing.T) {
 	}
 	b := h.open("").browse()
 	b.visit("/")
-	for _, part := range []string{"3 things need you.", "Do the thing?", "gate go-ahead", "Your turn", "I am here.", "Stopped"} {
+	for _, part := range []string{"3 things need you.", "Do the thing?", "gate go-ahead", "Your turn", "I am here.",
+		"Stopped"} {
 		b.shows(part)
 	}
 	if n := js[string](b, `document.getElementById("waiting").innerText`); n != "3" {
@@ -42,7 +44,8 @@ func TestInbox(t *testing.T) {
 		t.Errorf("%d details are open", open)
 	}
 	// The chat is answered in the inbox.
-	b.do(chromedp.SetValue(chromedp.CSS(`[data-key="c`+chat.ID+`"] textarea`), "and now?"), chromedp.Click(chromedp.CSS(`[data-key="c`+chat.ID+`"] button.yes`)))
+	b.do(chromedp.SetValue(chromedp.CSS(`[data-key="c`+chat.ID+`"] textarea`), "and now?"),
+		chromedp.Click(chromedp.CSS(`[data-key="c`+chat.ID+`"] button.yes`)))
 	eventually(t, "the second answer", func() error {
 		if got := h.thread(chat.ID); got.Steps < 3 || got.Status != store.Blocked {
 			return fmt.Errorf("%d steps, %s", got.Steps, got.Status)
@@ -52,7 +55,8 @@ func TestInbox(t *testing.T) {
 	// A resume that fails is not reported as a success. On a slow machine the task may still be running when it is reported.
 	b.do(chromedp.Click(chromedp.CSS(`[data-key="s` + stuck.ID + `"] button`)))
 	eventually(t, "what became of it", func() error {
-		if got := js[string](b, `document.getElementById("notice").innerText`); !strings.Contains(got, "nobody plays work") && !strings.Contains(got, "Resumed. The task is running.") {
+		if got := js[string](b, `document.getElementById("notice").innerText`); !strings.Contains(got, "nobody plays work") &&
+			!strings.Contains(got, "Resumed. The task is running.") {
 			return fmt.Errorf("after a resume that failed again it says %q", got)
 		}
 		return nil
@@ -93,7 +97,8 @@ func TestPagesOfTasks(t *testing.T) {
 		t.Errorf("the pages have %v, want %v", got, want)
 	}
 	for path, n := range map[string]int{
-		"/tasks?n=3": 3, "/tasks": 8, "/tasks?flow=chat": 1, "/tasks?state=needs+you": 8, "/tasks?state=done": 0, "/tasks?q=task+1": 1,
+		"/tasks?n=3": 3, "/tasks": 8, "/tasks?flow=chat": 1, "/tasks?state=needs+you": 8, "/tasks?state=done": 0,
+		"/tasks?q=task+1":          1,
 		"/tasks?before=" + want[2]: 4, "/tasks?after=" + want[2] + "&limit=2": 2,
 	} {
 		res := s.get(path)

@@ -24,7 +24,8 @@ func drawLayout(t *rapid.T) layout {
 		l.boxes = append(l.boxes, box{w: rapid.IntRange(1, 300).Draw(t, "w"), h: rapid.IntRange(1, 60).Draw(t, "h")})
 	}
 	for range rapid.IntRange(0, 60).Draw(t, "ways") {
-		l.edges = append(l.edges, edge{from: rapid.IntRange(0, n-1).Draw(t, "from"), to: rapid.IntRange(0, n-1).Draw(t, "to"), label: -1})
+		l.edges = append(l.edges, edge{from: rapid.IntRange(0, n-1).Draw(t, "from"), to: rapid.IntRange(0, n-1).Draw(t, "to"),
+			label: -1})
 	}
 	for i, w := range l.edges {
 		if w.from != w.to && rapid.Bool().Draw(t, "labelled") {
@@ -123,7 +124,8 @@ func TestLayoutLarge(t *testing.T) {
 			l := layout{boxes: make([]box, maxBoxes)}
 			for i := range l.boxes {
 				l.boxes[i].w, l.boxes[i].h = 100, 40
-				l.edges = append(l.edges, edge{from: i, to: (i + 1) % maxBoxes, label: -1}, edge{from: i, to: to(i) % maxBoxes, label: -1})
+				l.edges = append(l.edges, edge{from: i, to: (i + 1) % maxBoxes, label: -1},
+					edge{from: i, to: to(i) % maxBoxes, label: -1})
 			}
 			if !l.place() {
 				t.Fatal("it is too large")
@@ -166,11 +168,13 @@ func harmlessSVG(text string) error {
 		if !ok {
 			continue
 		}
-		if !slices.Contains([]string{"div", "p", "svg", "g", "title", "path", "polygon", "text", "rect", "a", "ol", "li", "span"}, el.Name.Local) {
+		if !slices.Contains([]string{"div", "p", "svg", "g", "title", "path", "polygon", "text", "rect", "a", "ol", "li",
+			"span"}, el.Name.Local) {
 			return fmt.Errorf("it has a %s", el.Name.Local)
 		}
 		for _, a := range el.Attr {
-			if !attribute.MatchString(a.Name.Local) || a.Name.Local == "href" && !strings.HasPrefix(a.Value, "/steps/") && !strings.HasPrefix(a.Value, "/threads/") {
+			if !attribute.MatchString(a.Name.Local) || a.Name.Local == "href" && !strings.HasPrefix(a.Value, "/steps/") &&
+				!strings.HasPrefix(a.Value, "/threads/") {
 				return fmt.Errorf("it has %s=%q", a.Name.Local, a.Value)
 			}
 		}
@@ -178,16 +182,19 @@ func harmlessSVG(text string) error {
 }
 
 func TestHostileDrawing(t *testing.T) {
-	texts := append(payloads(), strings.Repeat("W", 5000), "\u202eabc\x1b[31m\x00", "\xff\xfe", strings.Repeat("漢", 200), "")
+	texts := append(payloads(), strings.Repeat("W", 5000), "\u202eabc\x1b[31m\x00", "\xff\xfe", strings.Repeat("漢", 200),
+		"")
 	text := rapid.OneOf(rapid.SampledFrom(texts), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
 		g := &view.Graph{Flow: text.Draw(t, "flow")}
 		for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
-			g.Nodes = append(g.Nodes, view.GraphNode{ID: fmt.Sprint(i), Kind: view.NodeRole, Label: text.Draw(t, "label"), Note: text.Draw(t, "note"), Agent: text.Draw(t, "agent")})
+			g.Nodes = append(g.Nodes, view.GraphNode{ID: fmt.Sprint(i), Kind: view.NodeRole, Label: text.Draw(t, "label"),
+				Note: text.Draw(t, "note"), Agent: text.Draw(t, "agent")})
 		}
 		for range rapid.IntRange(0, 12).Draw(t, "edges") {
 			end := rapid.IntRange(0, len(g.Nodes)) // may be one that does not exist
-			g.Edges = append(g.Edges, view.GraphEdge{From: fmt.Sprint(end.Draw(t, "from")), To: fmt.Sprint(end.Draw(t, "to")), Label: text.Draw(t, "label"), Kind: view.EdgeRoute})
+			g.Edges = append(g.Edges, view.GraphEdge{From: fmt.Sprint(end.Draw(t, "from")), To: fmt.Sprint(end.Draw(t, "to")),
+				Label: text.Draw(t, "label"), Kind: view.EdgeRoute})
 		}
 		d := draw(g, func(view.GraphNode) string { return "/steps/x" })
 		if err := harmlessSVG(svg(t, d)); err != nil {

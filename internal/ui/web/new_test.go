@@ -28,10 +28,14 @@ func TestNewTask(t *testing.T) {
 	if rows, err := h.store.Threads(t.Context(), store.ThreadFilter{}); err != nil || len(rows) > 0 {
 		t.Fatalf("a check began %d tasks: %v", len(rows), err)
 	}
-	b.do(chromedp.SetValue(chromedp.CSS("textarea[name=prompt]"), "do it"), chromedp.SetValue(chromedp.CSS("[name=limits]"), "maxTokens=many"), chromedp.Click(chromedp.CSS("#new button.yes:not([name])")))
+	b.do(chromedp.SetValue(chromedp.CSS("textarea[name=prompt]"), "do it"),
+		chromedp.SetValue(chromedp.CSS("[name=limits]"), "maxTokens=many"),
+		chromedp.Click(chromedp.CSS("#new button.yes:not([name])")))
 	b.do(chromedp.WaitVisible(chromedp.CSS("main .said")))
 	notice("limits")
-	b.do(chromedp.SetValue(chromedp.CSS("[name=limits]"), "maxTokens=1000, timeout=1h"), chromedp.SetValue(chromedp.CSS("[name=approve]"), "never"), chromedp.Click(chromedp.CSS("#new button.yes:not([name])")))
+	b.do(chromedp.SetValue(chromedp.CSS("[name=limits]"), "maxTokens=1000, timeout=1h"),
+		chromedp.SetValue(chromedp.CSS("[name=approve]"), "never"),
+		chromedp.Click(chromedp.CSS("#new button.yes:not([name])")))
 	id := strings.TrimPrefix(b.leaves("/new"), "/tasks/")
 	row := h.ends(id, store.Completed)
 	for _, want := range []string{`"maxTokens":1000`, `"approve":"never"`} {
@@ -53,7 +57,8 @@ func TestWorktrees(t *testing.T) {
 		t.Error("the page offers other worktrees than there are")
 	}
 	for _, dir := range []string{other, "/", "..", ".", h.dir + "/..", "/nowhere/at/all"} {
-		if res := s.post("/api/v1/tasks", `{"flow":"solo","prompt":"x","worktree":"`+dir+`"}`); res.code != http.StatusBadRequest {
+		if res := s.post("/api/v1/tasks",
+			`{"flow":"solo","prompt":"x","worktree":"`+dir+`"}`); res.code != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", dir, res.code, res.body)
 		}
 	}

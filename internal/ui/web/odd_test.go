@@ -68,7 +68,8 @@ func places(path string, rows []store.Thread, gateID string) (out []string) {
 	for _, row := range rows {
 		out = append(out, fill(path, row, gateID))
 	}
-	for _, odd := range []string{"x", "..", "%2e%2e%2f%2e%2e", "a%2Fb", "%00", "%ff", strings.Repeat("a", 4000), "%3Cscript%3E", strings.ToLower(rows[0].ID), "01JD0000000000000000000000", "-1", "~", "chat.yaml", "a%5Cb"} {
+	for _, odd := range []string{"x", "..", "%2e%2e%2f%2e%2e", "a%2Fb", "%00", "%ff", strings.Repeat("a", 4000),
+		"%3Cscript%3E", strings.ToLower(rows[0].ID), "01JD0000000000000000000000", "-1", "~", "chat.yaml", "a%5Cb"} {
 		if filled := pathField.ReplaceAllString(strings.ReplaceAll(path, "{$}", ""), odd); filled != out[0] {
 			out = append(out, filled)
 		}
@@ -78,7 +79,9 @@ func places(path string, rows []store.Thread, gateID string) (out []string) {
 
 // oddValues returns values that a query should not have.
 func oddValues(rows []store.Thread) []string {
-	return []string{"", "-1", "0", "1", "99", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e9", "0x10", "١", "\x00", "\xff", "../../etc/passwd", "<script>", "'", strings.Repeat("9", 5000), strings.Repeat("a", 5000),
+	return []string{"", "-1", "0", "1", "99", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "1e9",
+		"0x10", "١", "\x00", "\xff", "../../etc/passwd", "<script>", "'", strings.Repeat("9", 5000),
+		strings.Repeat("a", 5000),
 		"true", "TRUE", rows[0].ID, rows[1].ID, rows[0].Head.String(), "overview", "\n", " ", "%", "&", "a=b"}
 }
 
@@ -107,7 +110,8 @@ func TestOddQueries(t *testing.T) {
 						targets = append(targets, fill(r.Path, rows[0], g.ID)+q, fill(r.Path, rows[1], g.ID)+q+"&"+f.Name+"=2")
 					}
 				}
-				for _, target := range append(targets, targets[0]+"?%zz", targets[0]+"?;", targets[0]+"?"+strings.Repeat("a&", 2000)) {
+				for _, target := range append(targets, targets[0]+"?%zz", targets[0]+"?;",
+					targets[0]+"?"+strings.Repeat("a&", 2000)) {
 					res := s.get(target)
 					asked++
 					if res.code >= 500 {
@@ -141,7 +145,8 @@ func TestMethods(t *testing.T) {
 			}
 			for _, r := range s.srv.table() {
 				target := fill(r.Path, row, g.ID)
-				for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "PURGE", "get", "Post", "X"} {
+				for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND",
+					"QUERY", "PURGE", "get", "Post", "X"} {
 					if taken[r.Path][method] && method != http.MethodGet {
 						continue
 					}
@@ -149,9 +154,11 @@ func TestMethods(t *testing.T) {
 						continue
 					}
 					for _, over := range []string{"", "POST", "DELETE"} {
-						head := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://" + s.host}, "Sec-Fetch-Site": {"same-origin"}}
+						head := http.Header{"Content-Type": {"application/json"}, "Origin": {"http://" + s.host},
+							"Sec-Fetch-Site": {"same-origin"}}
 						if over != "" {
-							head["X-Http-Method-Override"], head["X-Http-Method"], head["X-Method-Override"] = []string{over}, []string{over}, []string{over}
+							head["X-Http-Method-Override"], head["X-Http-Method"],
+								head["X-Method-Override"] = []string{over}, []string{over}, []string{over}
 						}
 						res := s.do(method, target, head, []byte(`{}`))
 						switch reads := method == http.MethodGet || method == http.MethodHead; {
@@ -180,7 +187,9 @@ func TestOddBodies(t *testing.T) {
 		if r.Method != http.MethodPost {
 			continue
 		}
-		bodies := []string{`{"\u0000":"x"}`, `{"":""}`, `{"text":{"text":"x"}}`, `{"text":["x"]}`, "\ufeff{}", `{"text":"x"}x`, `{"te\u0078t":"x","text":"y"}`, `{"__proto__":"x"}`, strings.Repeat("[", 500_000), `{"` + strings.Repeat("a", 500_000) + `":"x"}`, `{"text":"\ud800"}`}
+		bodies := []string{`{"\u0000":"x"}`, `{"":""}`, `{"text":{"text":"x"}}`, `{"text":["x"]}`, "\ufeff{}",
+			`{"text":"x"}x`, `{"te\u0078t":"x","text":"y"}`, `{"__proto__":"x"}`, strings.Repeat("[", 500_000),
+			`{"` + strings.Repeat("a", 500_000) + `":"x"}`, `{"text":"\ud800"}`}
 		for _, f := range r.Body {
 			for _, v := range []string{`1`, `null`, `[]`, `{}`, `"x","` + f.Name + `":"y"`} {
 				bodies = append(bodies, `{"`+f.Name+`":`+v+`}`)
@@ -210,7 +219,8 @@ func TestOddBodies(t *testing.T) {
 			if f.Type != "string" {
 				continue
 			}
-			for _, v := range []string{large, "a/b", "../x", `a\u0000b`, `\u202e`, row.ID, chat.ID, chat.Head.String(), "-1", "99999999999999999999", "0"} {
+			for _, v := range []string{large, "a/b", "../x", `a\u0000b`, `\u202e`, row.ID, chat.ID, chat.Head.String(), "-1",
+				"99999999999999999999", "0"} {
 				body := map[string]json.RawMessage{}
 				for _, other := range r.Body {
 					if other.Required {
@@ -233,7 +243,8 @@ func TestOddBodies(t *testing.T) {
 	if begun.ID == "" {
 		t.Fatal("no task has a large prompt")
 	}
-	for _, path := range []string{"/tasks/" + begun.ID, "/chats/" + begun.ID, "/threads/" + begun.ID, "/", "/tasks", "/chats", "/hosts"} {
+	for _, path := range []string{"/tasks/" + begun.ID, "/chats/" + begun.ID, "/threads/" + begun.ID, "/", "/tasks",
+		"/chats", "/hosts"} {
 		if res := s.get(path); res.code != http.StatusOK || len(res.body) > 4*maxBody {
 			t.Errorf("%s: %d, %d bytes", path, res.code, len(res.body))
 		}

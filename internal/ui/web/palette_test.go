@@ -23,7 +23,8 @@ func TestPalette(t *testing.T) {
 		b.becomes(`document.getElementById("palette").open && document.activeElement.getAttribute("role") === "combobox"`)
 	}
 	chosen := func(text string) {
-		b.becomes(`(document.querySelector("#palette [aria-selected=true]") || {innerText: ""}).innerText.includes("` + text + `")`)
+		b.becomes(`(document.querySelector("#palette [aria-selected=true]") || {innerText: ""}).innerText.includes("` + text +
+			`")`)
 	}
 	for _, x := range []struct{ words, chosen, path string }{
 		{"do it", "do it", "/tasks/" + row.ID},

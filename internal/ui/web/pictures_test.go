@@ -38,7 +38,8 @@ func team(ctx context.Context) map[string]scripted {
 	ran := func(req agent.Request, emit func(agent.Event) error, command, output, answer string) (agent.Result, error) {
 		zero := 0
 		for _, phase := range []string{"started", "completed"} {
-			if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c1", Phase: phase, Text: command, Output: output, Exit: &zero}); err != nil {
+			if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c1", Phase: phase, Text: command, Output: output,
+				Exit: &zero}); err != nil {
 				return agent.Result{}, err
 			}
 		}
@@ -54,11 +55,14 @@ func team(ctx context.Context) map[string]scripted {
 			[2]string{"find-uses", "Find every use of the old parser"}, [2]string{"read-tests", "See what the tests hold it to"},
 			[2]string{"measure", "Measure how long both take"}, [2]string{"replace", "Replace it, behind the same interface"}),
 			`{"finish":{"summary":"The new parser reads every command line; no flag has changed.","report":"# The new parser\n\n- It is used in all three places (evidence:find-uses.cmd-1).\n- The tests hold it to 214 cases, and all pass (evidence:read-tests.cmd-1)."}}`),
-		"find-uses":  does("grep -rn 'oldflag\\.' --include=*.go .", "cmd/main.go:31\ncmd/serve.go:12\ninternal/env.go:77\n", `{"status":"success","summary":"It is used in three places (evidence:cmd-1)."}`),
-		"read-tests": does("go test ./cmd/... -list .", "214 tests\n", `{"status":"success","summary":"214 cases hold it to what it does (evidence:cmd-1)."}`),
-		"replace":    say(`{"status":"blocked","summary":"One flag has two meanings.","questions":["Is -v to mean verbose or version?"]}`, `{"status":"success","summary":"Replaced."}`),
+		"find-uses": does("grep -rn 'oldflag\\.' --include=*.go .", "cmd/main.go:31\ncmd/serve.go:12\ninternal/env.go:77\n",
+			`{"status":"success","summary":"It is used in three places (evidence:cmd-1)."}`),
+		"read-tests": does("go test ./cmd/... -list .", "214 tests\n",
+			`{"status":"success","summary":"214 cases hold it to what it does (evidence:cmd-1)."}`),
+		"replace": say(`{"status":"blocked","summary":"One flag has two meanings.","questions":["Is -v to mean verbose or version?"]}`, `{"status":"success","summary":"Replaced."}`),
 		"measure": func(_ context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
-			if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c1", Phase: "started", Text: "go test -bench Parse -count 10 ./internal/flag"}); err != nil {
+			if err := emit(agent.Event{Kind: agent.EventCommand, ID: "c1", Phase: "started",
+				Text: "go test -bench Parse -count 10 ./internal/flag"}); err != nil {
 				return agent.Result{}, err
 			}
 			<-ctx.Done()
@@ -114,12 +118,16 @@ func gallery(t *testing.T) []wall {
 	empty.demo = &Demo{Codex: true}
 	return []wall{
 		{empty.open(""), []framed{{"first", "/"}, {"tasks-empty", "/tasks"}}},
-		{copied, []framed{{"copy", "/"}, {"copy-reports", "/reports"}, {"copy-events", "/events"}, {"copy-sessions", "/sessions"}}},
+		{copied, []framed{{"copy", "/"}, {"copy-reports", "/reports"}, {"copy-events", "/events"},
+			{"copy-sessions", "/sessions"}}},
 		{s, []framed{
-			{"inbox", "/"}, {"answers", "/answers"}, {"tasks", "/tasks"}, {"tasks-none", "/tasks?state=cancelled"}, {"new", "/new"},
-			{"flows", "/flows"}, {"flow", "/flows/orchestrate"}, {"flow-audit", "/flows/audit"}, {"flow-broken", "/flows/broken"},
+			{"inbox", "/"}, {"answers", "/answers"}, {"tasks", "/tasks"}, {"tasks-none", "/tasks?state=cancelled"},
+			{"new", "/new"},
+			{"flows", "/flows"}, {"flow", "/flows/orchestrate"}, {"flow-audit", "/flows/audit"},
+			{"flow-broken", "/flows/broken"},
 			{"compare-empty", "/compare"}, {"compare", "/compare?a=" + paths.ID + "&b=" + fork[0].ID},
-			{"verify", "/threads/" + paths.ID + "/verify"}, {"chats", "/chats"}, {"chat", "/chats/" + chat.ID}, {"problem", "/nothing"},
+			{"verify", "/threads/" + paths.ID + "/verify"}, {"chats", "/chats"}, {"chat", "/chats/" + chat.ID},
+			{"problem", "/nothing"},
 			{"task", "/tasks/" + id}, {"task-done", "/tasks/" + paths.ID}, {"thread", "/threads/" + paths.ID},
 			{"step", "/steps/" + paths.Head.String() + "?thread=" + paths.ID},
 		}},
@@ -139,14 +147,17 @@ func (h *house) asksMore(row store.Thread) {
 		{store.SourceAgent, "mend", gate.Action{Type: gate.Command, Command: "/bin/bash -lc 'git push'", Cwd: row.Workspace}},
 		{store.SourceMerge, "plan", gate.Action{Type: gate.Merging, Diff: patch, Params: json.RawMessage(
 			`{"sides":[{"path":"mend","branch":"plait/k7f2/mend","protected":[]},{"path":"tidy","branch":"plait/k7f2/tidy","protected":[]}],"conflicts":{"tidy":["sum.go"]},"overlaps":{"sum.go":["mend","tidy"]}}`)}},
-		{store.SourceLimit, "release", gate.Action{Type: gate.Raise, Params: json.RawMessage(`{"limit":"maxTokens","why":"100 000 of 100 000 tokens used"}`)}},
+		{store.SourceLimit, "release", gate.Action{Type: gate.Raise,
+			Params: json.RawMessage(`{"limit":"maxTokens","why":"100 000 of 100 000 tokens used"}`)}},
 	} {
 		action, err := json.Marshal(g.action)
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		one := store.Gate{ID: fmt.Sprintf("g-000000000%d", i), Kind: store.GateApproval, State: store.GateOpen, Source: g.source, Task: row.Task,
-			Thread: row.ID, Node: g.node, From: row.Head, Action: action, Options: []string{"approve", "deny"}, OpenedAt: time.Now().UnixMilli(), Grant: store.GrantOnce}
+		one := store.Gate{ID: fmt.Sprintf("g-000000000%d", i), Kind: store.GateApproval, State: store.GateOpen,
+			Source: g.source, Task: row.Task,
+			Thread: row.ID, Node: g.node, From: row.Head, Action: action, Options: []string{"approve", "deny"},
+			OpenedAt: time.Now().UnixMilli(), Grant: store.GrantOnce}
 		if one.Digest, err = gate.Digest(row.ID, action); err != nil {
 			h.t.Fatal(err)
 		}
@@ -162,8 +173,10 @@ var documented = []struct {
 	name, page, look string
 	width, height    int64
 }{
-	{"inbox-light", "inbox", "light", 1100, 760}, {"inbox-phone", "inbox", "light", 390, 760}, {"chat-light", "chat", "light", 1100, 860},
-	{"task-dark", "task", "dark", 1100, 860}, {"thread-light", "thread", "light", 1100, 760}, {"thread-phone", "thread", "dark", 390, 760},
+	{"inbox-light", "inbox", "light", 1100, 760}, {"inbox-phone", "inbox", "light", 390, 760},
+	{"chat-light", "chat", "light", 1100, 860},
+	{"task-dark", "task", "dark", 1100, 860}, {"thread-light", "thread", "light", 1100, 760},
+	{"thread-phone", "thread", "dark", 390, 760},
 }
 
 // TestPictures takes the pictures of the documentation, in light and dark mode and on a phone;
@@ -196,13 +209,16 @@ func forkTask(h *house) store.Thread {
 	h.t.Helper()
 	done := "---\n$status: done\n---\n"
 	for role, text := range map[string]string{
-		"first": "Three things can be looked at side by side.", "left": "The parser is 310 lines, in one file.", "right": "Its tests are 214 cases in a table.", "last": "Replace the file, keep the table.",
+		"first": "Three things can be looked at side by side.", "left": "The parser is 310 lines, in one file.",
+		"right": "Its tests are 214 cases in a table.", "last": "Replace the file, keep the table.",
 	} {
 		h.agents[role] = say(done + text)
 	}
-	h.agents["first"] = say(strings.Replace(done, "done", "again", 1)+"Too many things at once.", done+"Two things can be looked at side by side.")
+	h.agents["first"] = say(strings.Replace(done, "done", "again", 1)+"Too many things at once.",
+		done+"Two things can be looked at side by side.")
 	row := h.run(twoWays, "See what it takes to replace the parser")
-	if _, err := h.controller().Fork(h.t.Context(), control.Fork{Thread: row.ID, At: "2", Prompt: "another way"}); err != nil {
+	if _, err := h.controller().Fork(h.t.Context(),
+		control.Fork{Thread: row.ID, At: "2", Prompt: "another way"}); err != nil {
 		h.t.Fatal(err)
 	}
 	return row

@@ -32,9 +32,12 @@ func TestPlanted(t *testing.T) {
 			s := h.open("")
 			dir := taskdir.At(h.dir, row.ID).Path()
 			for _, place := range []string{
-				filepath.Join(dir, "shared/reports/a.md"), filepath.Join(dir, "shared/reports"), filepath.Join(dir, "shared/evidence"), filepath.Join(dir, "shared"), filepath.Join(dir, "agents/plan/artifacts"),
-				filepath.Join(dir, "agents/plan"), filepath.Join(dir, "agents"), filepath.Join(dir, "task.yaml"), filepath.Join(dir, "events.jsonl"), dir, filepath.Dir(dir),
-				filepath.Join(h.dir, ".plait/flows/solo.yaml"), filepath.Join(h.dir, ".plait/flows/index.yaml"), filepath.Join(h.dir, ".workflows/local/index.yaml"), filepath.Join(h.dir, ".workflows"),
+				filepath.Join(dir, "shared/reports/a.md"), filepath.Join(dir, "shared/reports"),
+				filepath.Join(dir, "shared/evidence"), filepath.Join(dir, "shared"), filepath.Join(dir, "agents/plan/artifacts"),
+				filepath.Join(dir, "agents/plan"), filepath.Join(dir, "agents"), filepath.Join(dir, "task.yaml"),
+				filepath.Join(dir, "events.jsonl"), dir, filepath.Dir(dir),
+				filepath.Join(h.dir, ".plait/flows/solo.yaml"), filepath.Join(h.dir, ".plait/flows/index.yaml"),
+				filepath.Join(h.dir, ".workflows/local/index.yaml"), filepath.Join(h.dir, ".workflows"),
 			} {
 				if err := os.MkdirAll(filepath.Dir(place), 0o755); err != nil {
 					t.Fatal(err)
@@ -58,7 +61,8 @@ func TestPlanted(t *testing.T) {
 					}
 				}
 				for _, path := range []string{"?tab=reports", "?tab=evidence", "?tab=events", "", "/read/shared/reports/a.md"} {
-					if res := s.get("/tasks/" + row.ID + path); res.code != http.StatusOK && !strings.HasPrefix(path, "/read") || res.code >= 500 || strings.Contains(res.body, canary) {
+					if res := s.get("/tasks/" + row.ID + path); res.code != http.StatusOK && !strings.HasPrefix(path, "/read") ||
+						res.code >= 500 || strings.Contains(res.body, canary) {
 						t.Errorf("%s in the place of %s: %s: %d %s", name, place[len(h.dir):], path, res.code, res.body)
 					}
 				}

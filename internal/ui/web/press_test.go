@@ -25,7 +25,9 @@ func TestOnlyAPressApproves(t *testing.T) {
 		b.shows("Do the thing?")
 		// Everything is sent by fetch, within the key event.
 		js[int](b, `window.posts = [], (() => { const f = fetch; window.fetch = (...a) => { if (a[1] && a[1].method) posts.push(a[0]); return f(...a); }; })(), 1`)
-		b.do(chromedp.Focus(chromedp.CSS("section [name=text]")), chromedp.KeyEvent("no, not that way\r"), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)), chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierMeta)))
+		b.do(chromedp.Focus(chromedp.CSS("section [name=text]")), chromedp.KeyEvent("no, not that way\r"),
+			chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierCtrl)),
+			chromedp.KeyEvent("\r", chromedp.KeyModifiers(chromedp.ModifierMeta)))
 		js[int](b, `(() => { const f = document.querySelector("section form"), at = {bubbles: true, cancelable: true};
 			f.dispatchEvent(new SubmitEvent("submit", at)); f.requestSubmit();
 			f.querySelector("button.yes").dispatchEvent(new MouseEvent("click", {...at, detail: 2})); })(), 1`)
@@ -39,19 +41,22 @@ func TestOnlyAPressApproves(t *testing.T) {
 			t.Fatalf("%s: the gate is %s, %v", page, kept.State, err)
 		}
 	}
-	b.do(chromedp.SetValue(chromedp.CSS("section [name=text]"), "this way"), chromedp.Focus(chromedp.CSS("section button.yes")), chromedp.KeyEvent("\r"))
+	b.do(chromedp.SetValue(chromedp.CSS("section [name=text]"), "this way"),
+		chromedp.Focus(chromedp.CSS("section button.yes")), chromedp.KeyEvent("\r"))
 	b.shows("Which port?")
 	if diff := cmp.Diff([]string{"/api/v1/gates/" + g.ID + "/approve"}, posts()); diff != "" {
 		t.Errorf("what was sent: -want +got\n%s", diff)
 	}
-	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateApproved || kept.Text != "this way" {
+	if kept, err := h.store.Gate(t.Context(), g.ID); err != nil || kept.State != store.GateApproved ||
+		kept.Text != "this way" {
 		t.Errorf("the gate is %s with %q, %v", kept.State, kept.Text, err)
 	}
 	// Enter sends the answer that was typed, not the first option.
 	port := h.gate(row.ID)
 	b.do(chromedp.Focus(chromedp.CSS("section [name=text]:not(button)")), chromedp.KeyEvent("443\r"))
 	b.shows("It is done.")
-	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != store.GateAnswered || kept.Text != "443" {
+	if kept, err := h.store.Gate(t.Context(), port.ID); err != nil || kept.State != store.GateAnswered ||
+		kept.Text != "443" {
 		t.Errorf("the question is %s with %q, %v", kept.State, kept.Text, err)
 	}
 	h.ends(row.ID, store.Completed)

@@ -22,15 +22,16 @@ func TestProse(t *testing.T) {
 		"![x](http://a/b.png)":                 "<p>x (image: http://a/b.png)</p>\n",
 		"<script>x</script>":                   "<pre>&lt;script&gt;x&lt;/script&gt;</pre>\n",
 		"a <b onclick=x>b</b>":                 "<p>a &lt;b onclick=x&gt;b&lt;/b&gt;</p>\n",
-		"[x](https://a.b/c)":                   `<p><a href="https://a.b/c" rel="noopener noreferrer nofollow">x</a></p>` + "\n",
-		"> ```go\n> a<b>\n> ```":               "<blockquote>\n<pre><code>a&lt;b&gt;\n</code></pre>\n</blockquote>\n",
-		"by evidence:a.x-1.":                   `<p>by <a href="/evidence#a.x-1">evidence:a.x-1</a>.</p>` + "\n",
-		"`evidence:a.x-1`":                     `<p><code><a href="/evidence#a.x-1">evidence:a.x-1</a></code></p>` + "\n",
-		"evidence:b":                           `<p><span class="failed" title="there is no such entry">evidence:b (not there)</span></p>` + "\n",
-		"evidence:a.cmd-1":                     `<p><a href="/evidence#a.cmd-1">evidence:a.cmd-1</a> <span class="failed" title="the command was declined or interrupted">(proves nothing)</span></p>` + "\n",
-		"[evidence:a.x-1](http://a)":           `<p><a href="http://a" rel="noopener noreferrer nofollow">evidence:a.x-1</a></p>` + "\n",
-		"[x](http://a\"b)":                     "<p>x (http://a&#34;b)</p>\n",
-		"":                                     "",
+		"[x](https://a.b/c)": `<p><a href="https://a.b/c" rel="noopener noreferrer nofollow">x</a></p>` +
+			"\n",
+		"> ```go\n> a<b>\n> ```":     "<blockquote>\n<pre><code>a&lt;b&gt;\n</code></pre>\n</blockquote>\n",
+		"by evidence:a.x-1.":         `<p>by <a href="/evidence#a.x-1">evidence:a.x-1</a>.</p>` + "\n",
+		"`evidence:a.x-1`":           `<p><code><a href="/evidence#a.x-1">evidence:a.x-1</a></code></p>` + "\n",
+		"evidence:b":                 `<p><span class="failed" title="there is no such entry">evidence:b (not there)</span></p>` + "\n",
+		"evidence:a.cmd-1":           `<p><a href="/evidence#a.cmd-1">evidence:a.cmd-1</a> <span class="failed" title="the command was declined or interrupted">(proves nothing)</span></p>` + "\n",
+		"[evidence:a.x-1](http://a)": `<p><a href="http://a" rel="noopener noreferrer nofollow">evidence:a.x-1</a></p>` + "\n",
+		"[x](http://a\"b)":           "<p>x (http://a&#34;b)</p>\n",
+		"":                           "",
 	} {
 		got, err := prose([]byte(text), cite)
 		if err != nil || string(got) != want {
@@ -46,7 +47,8 @@ func TestProse(t *testing.T) {
 func TestProseBounds(t *testing.T) {
 	rep := strings.Repeat
 	for name, text := range map[string]string{
-		"long": rep("a\n\n", maxProse), "quotations": rep("> ", 1000), "quotations close": rep(">", 1000) + "a", "lists": rep("- ", 1000) + "a", "numbers": rep("1. ", 1000) + "a",
+		"long": rep("a\n\n", maxProse), "quotations": rep("> ", 1000), "quotations close": rep(">", 1000) + "a",
+		"lists": rep("- ", 1000) + "a", "numbers": rep("1. ", 1000) + "a",
 		"indented": rep(" ", 2000) + "- a", "brackets": rep("[", 4000), "links": rep("[a](", 2000), "marks": rep("**a_ ", 2000), "code": rep("`a``", 2000), "tags": rep("<a ", 5000),
 		"table": "|" + rep("a|", 2000) + "\n|" + rep("-|", 2000) + "\n" + rep("|a\n", 2000),
 	} {

@@ -177,7 +177,8 @@ func TestStream(t *testing.T) {
 		got := s.follow(query, "").until("task.completed")
 		same(t, query, h.journal(f)[:len(got)], got)
 	}
-	if ev, err := s.follow("?after=0", "999999999").next(); err != nil || ev.kind != "ready" || ev.id != want[len(want)-1].id {
+	if ev, err := s.follow("?after=0", "999999999").next(); err != nil || ev.kind != "ready" ||
+		ev.id != want[len(want)-1].id {
 		t.Errorf("a reader of another record: %+v: %v", ev, err)
 	}
 }
@@ -187,7 +188,8 @@ func (h *house) emit(row store.Thread, n int, kind string) {
 	h.t.Helper()
 	events := make([]store.Event, n)
 	for i := range events {
-		events[i] = store.Event{Type: kind, Task: row.ID, Thread: row.ID, TS: 1, Payload: json.RawMessage(fmt.Sprintf(`{"n":%d,"pad":%q}`, i, strings.Repeat("x", 200)))}
+		events[i] = store.Event{Type: kind, Task: row.ID, Thread: row.ID, TS: 1,
+			Payload: json.RawMessage(fmt.Sprintf(`{"n":%d,"pad":%q}`, i, strings.Repeat("x", 200)))}
 	}
 	if err := h.store.Commit(h.t.Context(), store.Batch{Events: events}); err != nil {
 		h.t.Fatal(err)

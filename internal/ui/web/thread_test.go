@@ -63,7 +63,8 @@ func wound(t *testing.T) (*house, store.Thread) {
 		res.Usage.CostMicroUSD = 617_250
 		return res, err
 	})
-	h := newHouse(t, map[string]scripted{"plan": costly, "code": done, "api": done, "db": done, "check": say(`{"$status":"again"}`, `{"$status":"done"}`)})
+	h := newHouse(t, map[string]scripted{"plan": costly, "code": done, "api": done, "db": done,
+		"check": say(`{"$status":"again"}`, `{"$status":"done"}`)})
 	row := h.winds()
 	if row.Status != store.Completed {
 		t.Fatalf("%s: %+v", row.Status, row.Reason)
@@ -75,7 +76,8 @@ func wound(t *testing.T) (*house, store.Thread) {
 func (h *house) winds() store.Thread {
 	h.t.Helper()
 	c := h.controller()
-	row, err := c.Begin(h.t.Context(), control.Spec{Bundle: housetest.Bundle(h.t, winding, inner), Prompt: "wind it", Workspace: h.dir})
+	row, err := c.Begin(h.t.Context(), control.Spec{Bundle: housetest.Bundle(h.t, winding, inner), Prompt: "wind it",
+		Workspace: h.dir})
 	if err == nil {
 		row, err = c.Drive(h.t.Context(), row.ID, control.Resume{})
 	}
@@ -113,7 +115,8 @@ func TestThreadPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := h.open("")
-	pages := map[string]string{"/tasks/" + row.ID: "", "/threads/" + row.ID: "", "/threads/" + fork.ID: "", "/threads/" + row.ID + "?from=3": ""}
+	pages := map[string]string{"/tasks/" + row.ID: "", "/threads/" + row.ID: "", "/threads/" + fork.ID: "",
+		"/threads/" + row.ID + "?from=3": ""}
 	for _, kind := range []store.ThreadKind{store.KindCall, store.KindPath} {
 		for _, p := range parts[kind] {
 			pages["/threads/"+p.ID] = ""
@@ -149,7 +152,8 @@ func TestThreadPages(t *testing.T) {
 		}
 	}
 	for page, want := range map[string]string{
-		"/threads/" + child.ID:           fmt.Sprintf(`<a href="/threads/%s?from=1#s6">Main thread at step 6</a> › inner`, row.ID),
+		"/threads/" + child.ID: fmt.Sprintf(`<a href="/threads/%s?from=1#s6">Main thread at step 6</a> › inner`,
+			row.ID),
 		"/threads/" + fork.ID:            fmt.Sprintf(`forked from <a href="/threads/%s?from=1#s2">`, row.ID),
 		"/tasks/" + row.ID:               `<li class="in1 `,
 		"/threads/" + row.ID + "?from=3": "in the 9 steps shown",
@@ -217,7 +221,8 @@ func TestLongThread(t *testing.T) {
 		t.Fatalf("%d steps: %+v", row.Steps, row.Reason)
 	}
 	s := h.open("")
-	for path, want := range map[string][2]int{"": {153, 252}, "?from=1": {1, 100}, "?from=101": {101, 200}, "?from=500": {1, 0}} {
+	for path, want := range map[string][2]int{"": {153, 252}, "?from=1": {1, 100}, "?from=101": {101, 200},
+		"?from=500": {1, 0}} {
 		res := s.get("/threads/" + row.ID + path)
 		var first, last int
 		for _, m := range regexp.MustCompile(`<section class="card" id="s(\d+)"`).FindAllStringSubmatch(res.body, -1) {

@@ -16,7 +16,8 @@ func TestChoice(t *testing.T) {
 	g := h.gate(h.run(asking, "a port").ID)
 	b := h.open("").browse()
 	b.visit("/")
-	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "written"), chromedp.Click(chromedp.CSS(`section button[value="80"]`)))
+	b.do(chromedp.SetValue(chromedp.CSS("section input[name=text]"), "written"),
+		chromedp.Click(chromedp.CSS(`section button[value="80"]`)))
 	eventually(t, "the answer", func() error {
 		got, err := h.store.Gate(t.Context(), g.ID)
 		if err != nil || got.State != store.GateAnswered || got.Text != "80" {
@@ -107,7 +108,8 @@ func TestUnseen(t *testing.T) {
 func TestHelp(t *testing.T) {
 	b := newHouse(t, gatedAgents()).open("").browse()
 	b.visit("/flows")
-	b.do(chromedp.KeyEvent("?"), chromedp.WaitVisible(chromedp.CSS("#keys")), chromedp.KeyEvent("g"), chromedp.KeyEvent("t"))
+	b.do(chromedp.KeyEvent("?"), chromedp.WaitVisible(chromedp.CSS("#keys")), chromedp.KeyEvent("g"),
+		chromedp.KeyEvent("t"))
 	if at := js[string](b, "location.pathname"); at != "/flows" {
 		t.Errorf("keys led to %s", at)
 	}
