@@ -43,12 +43,17 @@ func Command(p view.Program, o advice.Option, text string) string {
 	return p.Says("plait " + line)
 }
 
+// Words returns the words of p for options that are mentioned in a text.
+func Words(p view.Program) func(advice.Option) string {
+	return func(o advice.Option) string { return Command(p, o, anyText) }
+}
+
 // Named returns an error that wraps err, whose text names what can be done, and the program, as p does.
 func Named(p view.Program, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &namedError{err, p.Says(advice.ErrorText(err, func(o advice.Option) string { return Command(p, o, anyText) }))}
+	return &namedError{err, p.Says(advice.ErrorText(err, Words(p)))}
 }
 
 type namedError struct {
