@@ -155,68 +155,43 @@ func (b *Reader) trying(ctx context.Context, row store.Thread) ([]store.Attempt,
 }
 
 // Steps reads at most n steps of a thread, oldest first, starting with number from; n 0 means all
-// of them. Between the head and the window only states are read, no texts, so the newest steps
-// are the cheapest.
+// of them. Between the head and those only states are read, no texts, so the newest steps are the
+// cheapest.
 func (b *Reader) Steps(ctx context.Context, row store.Thread, from, n int) ([]Step, error) {
-	w, err := b.window(ctx, row, from, n)
+	from = max(from, 1)
+	total, err := b.Nodes.Length(ctx, row.Head)
+	if err != nil || from > total {
+		return []Step{}, err
+	}
+	lineage, err := thread.ReadLineage(ctx, b.Store, row)
 	if err != nil {
 		return nil, err
 	}
-	return w.steps, b.fillDone(ctx, w.steps)
-}
-
-// A window is a part of a thread's chain.
-type window struct {
-	row     store.Thread
-	lineage thread.Lineage
-	from    int           // number of the first step in tail
-	tail    []thread.Step // from there to the head, oldest first
-	total   int           // steps of the thread
-	steps   []Step        // the requested part, without activity
-}
-
-func (b *Reader) window(ctx context.Context, row store.Thread, from, n int) (w window, err error) {
-	w = window{row: row, from: max(from, 1), steps: []Step{}}
-	if w.total, err = b.Nodes.Length(ctx, row.Head); err != nil {
-		return w, err
-	}
-	if w.lineage, err = thread.ReadLineage(ctx, b.Store, row); err != nil || w.from > w.total {
-		return w, err
-	}
-	for s, err := range b.Nodes.Walk(ctx, row.Head) { // the steps up to the head determine the paths of the others
-		if err != nil {
-			return w, err
-		}
-		if w.tail = append(w.tail, s); len(w.tail) == w.total-w.from+1 {
-			break
-		}
-	}
-	slices.Reverse(w.tail)
-	asked := w.tail
-	if n > 0 && n < len(asked) {
-		asked = asked[:n]
-	}
-	w.steps, err = b.steps(ctx, w.lineage, asked, thread.StepPaths(w.tail, thread.PathOf(w.row)), w.from)
-	return w, err
-}
-
-// steps reads list as steps of a thread, numbered from first, with the paths they belong to.
-func (b *Reader) steps(
-	ctx context.Context, lineage thread.Lineage, steps []thread.Step, via []string, first int,
-) ([]Step, error) {
-	out := []Step{}
-	for i, s := range steps {
-		v, err := b.step(ctx, s, first+i)
+	var chain []thread.Step // up to the head, since later steps determine the paths of earlier ones
+	for s, err := range b.Nodes.Walk(ctx, row.Head) {
 		if err != nil {
 			return nil, err
 		}
-		v.Path = via[i]
-		if child, ok := lineage.Child(s.State.ChildThread); ok {
-			v.Child = child.ID
+		if chain = append(chain, s); len(chain) == total-from+1 {
+			break
 		}
-		out = append(out, v)
 	}
-	return out, nil
+	slices.Reverse(chain)
+	paths := thread.StepPaths(chain, thread.PathOf(row))
+	if n > 0 {
+		chain = chain[:min(n, len(chain))]
+	}
+	steps := make([]Step, len(chain))
+	for i, s := range chain {
+		if steps[i], err = b.step(ctx, s, from+i); err != nil {
+			return nil, err
+		}
+		steps[i].Path = paths[i]
+		if child, ok := lineage.Child(s.State.ChildThread); ok {
+			steps[i].Child = child.ID
+		}
+	}
+	return steps, b.fillDone(ctx, steps)
 }
 
 // A ThreadRow is a thread in a list.

@@ -40,19 +40,19 @@ type field struct {
 func (r route) api() bool { return strings.HasPrefix(r.Path, "/api/") }
 
 // serve returns the route of a page or a file.
-func serve(path, about string, do handler, query ...field) route {
-	return route{Method: http.MethodGet, Path: path, About: about, Query: query, do: do}
+func serve(path, summary string, do handler, query ...field) route {
+	return route{Method: http.MethodGet, Path: path, About: summary, Query: query, do: do}
 }
 
 // get returns the route of a request of the API that reads.
-func get(path, about, schema string, do apiHandler, query ...field) route {
-	return route{Method: http.MethodGet, Path: path, About: about, Answer: schema, Query: query,
+func get(path, summary, schema string, do apiHandler, query ...field) route {
+	return route{Method: http.MethodGet, Path: path, About: summary, Answer: schema, Query: query,
 		do: answering(schema, do)}
 }
 
 // post returns the route of a request of the API that changes something.
-func post(path, about, schema string, do apiHandler, body ...field) route {
-	return route{Method: http.MethodPost, Path: path, About: about, Answer: schema, Body: body,
+func post(path, summary, schema string, do apiHandler, body ...field) route {
+	return route{Method: http.MethodPost, Path: path, About: summary, Answer: schema, Body: body,
 		do: answering(schema, do)}
 }
 
