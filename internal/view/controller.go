@@ -113,3 +113,9 @@ func (r TaskRecord) milestones(labels map[string]string) []Milestone {
 	slices.SortStableFunc(list, func(a, b Milestone) int { return cmp.Compare(of(a), of(b)) })
 	return list
 }
+
+// milestoneStates maps the status of a thread to the state of its milestone.
+var milestoneStates = map[store.Status]MilestoneState{
+	store.Pending: MilestonePending, store.Running: MilestoneWorking, store.Blocked: MilestoneBlocked,
+	store.Completed: MilestoneDone, store.Failed: MilestoneFailed, store.Cancelled: MilestoneCancelled,
+}

@@ -56,12 +56,6 @@ func (r TaskRecord) Task() Task {
 	return v
 }
 
-// milestoneStates maps the status of a thread to the state of its milestone.
-var milestoneStates = map[store.Status]MilestoneState{
-	store.Pending: MilestonePending, store.Running: MilestoneWorking, store.Blocked: MilestoneBlocked,
-	store.Completed: MilestoneDone, store.Failed: MilestoneFailed, store.Cancelled: MilestoneCancelled,
-}
-
 func spell(h dag.Hash) string {
 	if h.IsZero() {
 		return ""

@@ -32,8 +32,7 @@ func NewCopy(cfg CopyConfig) *Server {
 
 // copyRoutes are the routes of a copy.
 func (s *Server) copyRoutes() []route {
-	at := field{Name: "from", Type: "integer",
-		About: "where in events.jsonl to begin, in bytes; below zero from its end"}
+	at := integer("from", "where in events.jsonl to begin, in bytes; below zero from its end")
 	return []route{
 		serve("/{$}", "the task", s.copied("overview")),
 		serve("/reports", "reports", s.copied("reports")),

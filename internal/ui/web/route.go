@@ -36,6 +36,10 @@ type field struct {
 	Many              bool // may be given more than once
 }
 
+func str(name, about string) field     { return field{Name: name, Type: "string", About: about} }
+func integer(name, about string) field { return field{Name: name, Type: "integer", About: about} }
+func boolean(name, about string) field { return field{Name: name, Type: "boolean", About: about} }
+
 // api reports whether a route answers in JSON.
 func (r route) api() bool { return strings.HasPrefix(r.Path, "/api/") }
 

@@ -9,24 +9,21 @@ import (
 
 // Fields shared by several routes.
 var (
-	taskField  = field{Name: "task", Type: "string", About: "the id of a task"}
-	stateField = field{Name: "state", Type: "string",
-		About: "only tasks in this state: needs you, running, queued, done, failed or cancelled"}
-	flowField   = field{Name: "flow", Type: "string", About: "only tasks of this flow"}
-	allField    = field{Name: "all", Type: "boolean", About: "of every workspace"}
-	titleField  = field{Name: "q", Type: "string", About: "only tasks whose title has this"}
-	beforeField = field{Name: "before", Type: "string",
-		About: "only tasks older than this one: the next value of a response"}
-	manyField  = field{Name: "n", Type: "integer", About: "at most this many, from 1 to 1000; 100 by default"}
-	afterField = field{Name: "after", Type: "string", About: "an older name of before"}
-	limitField = field{Name: "limit", Type: "integer", About: "at most this many"}
-	nameField  = field{Name: "name", Type: "string", About: "what to call it"}
-	fromField  = field{Name: "from", Type: "integer", About: "the first step that is shown"}
-	atField    = field{Name: "at", Type: "string",
-		About: "a step: its number, or its hash; without it the last one before the end"}
-	agentField = field{Name: "agent", Type: "string", About: "the agent that does it; without it the one of the task"}
-	callField  = field{Name: "call", Type: "integer", About: "only this request, from 1, with its response"}
-	textField  = field{Name: "text", Type: "string", About: "what the person says"}
+	taskField   = str("task", "the id of a task")
+	stateField  = str("state", "only tasks in this state: needs you, running, queued, done, failed or cancelled")
+	flowField   = str("flow", "only tasks of this flow")
+	allField    = boolean("all", "of every workspace")
+	titleField  = str("q", "only tasks whose title has this")
+	beforeField = str("before", "only tasks older than this one: the next value of a response")
+	manyField   = integer("n", "at most this many, from 1 to 1000; 100 by default")
+	afterField  = str("after", "an older name of before")
+	limitField  = integer("limit", "at most this many")
+	nameField   = str("name", "what to call it")
+	fromField   = integer("from", "the first step that is shown")
+	atField     = str("at", "a step: its number, or its hash; without it the last one before the end")
+	agentField  = str("agent", "the agent that does it; without it the one of the task")
+	callField   = integer("call", "only this request, from 1, with its response")
+	textField   = str("text", "what the person says")
 )
 
 // routes returns all routes.
@@ -44,13 +41,13 @@ func (s *Server) pageRoutes() []route {
 		serve("/{$}", "what needs you, what runs, and what failed", s.inboxPage),
 		serve("/answers", "past questions and approvals, and who answered them", s.answersPage),
 		serve("/new", "the form of a new task", s.newPage,
-			field{Name: "flow", Type: "string", About: "the flow that is chosen"},
-			field{Name: "prompt", Type: "string", About: "the prompt that is filled in"}),
+			str("flow", "the flow that is chosen"),
+			str("prompt", "the prompt that is filled in")),
 		serve("/tasks", "tasks, newest first", s.tasksPage, stateField, flowField, titleField, allField, beforeField,
 			manyField, afterField, limitField),
-		serve("/tasks/{id}", "a task", of(s.taskRow, s.taskPage), field{Name: "tab", Type: "string",
-			About: "overview, reports, sessions, evidence or events"},
-			field{Name: "at", Type: "string", About: "what is chosen: a step's hash, an attempt or a gate"}),
+		serve("/tasks/{id}", "a task", of(s.taskRow, s.taskPage),
+			str("tab", "overview, reports, sessions, evidence or events"),
+			str("at", "what is chosen: a step's hash, an attempt or a gate")),
 		serve("/tasks/{id}/export", "a task as a ZIP file, with its record, as a download",
 			of(s.taskRow, s.exportTask)),
 		serve("/tasks/{id}/files/{path...}", "a file of a task's directory, as a download", of(s.taskRow, s.taskFile)),
@@ -64,15 +61,13 @@ func (s *Server) pageRoutes() []route {
 		serve("/flows", "flows that can be run", s.flowsPage),
 		serve("/flows/{name}", "a flow", s.flowPage),
 		serve("/compare", "two tasks compared, as a whole or up to a step", s.comparePage,
-			field{Name: "a", Type: "string", About: "a task, a thread or a step"},
-			field{Name: "b", Type: "string", About: "the other"},
-			field{Name: "sa", Type: "string", About: "the step that a is compared up to"},
-			field{Name: "sb", Type: "string", About: "the step that b is compared up to"}),
-		serve("/steps/{hash}", "a step", of(hash, s.stepPage), field{Name: "thread", Type: "string",
-			About: "the thread it is viewed from"}),
+			str("a", "a task, a thread or a step"),
+			str("b", "the other"),
+			str("sa", "the step that a is compared up to"),
+			str("sb", "the step that b is compared up to")),
+		serve("/steps/{hash}", "a step", of(hash, s.stepPage), str("thread", "the thread it is viewed from")),
 		serve("/steps/{hash}/calls", "the requests of a step to its model, or one of them with its response",
-			of(hash, s.stepCallsPage), callField, field{Name: "thread", Type: "string",
-				About: "the thread it is viewed from"}),
+			of(hash, s.stepCallsPage), callField, str("thread", "the thread it is viewed from")),
 		serve("/blobs/{hash}", "the object with this hash, as a download", of(hash, s.blob), nameField),
 		serve("/static/{file}", "page assets", s.static),
 	}
@@ -86,14 +81,13 @@ func (s *Server) taskRoutes() []route {
 			limitField),
 		post("/api/v1/tasks", "start a task, driven by this server", "run", s.beginTask,
 			field{Name: "flow", Type: "string", About: "the name of a flow, or the hash of a bundle", Required: true},
-			field{Name: "prompt", Type: "string", About: "what should be done; required unless check is set"},
-			field{Name: "agent", Type: "string", About: "the agent of every role; by default those that the flow names"},
-			field{Name: "approve", Type: "string", About: "approval policy: ask (default), sandboxed or never"},
-			field{Name: "merge", Type: "string", About: "how agents' changes are merged: auto (default), ask or keep"},
-			field{Name: "limits", Type: "string", About: "limits over the flow's, as NAME=VALUE, separated by spaces"},
-			field{Name: "worktree", Type: "string",
-				About: "a git worktree of this repository to work in; by default the workspace"},
-			field{Name: "check", Type: "boolean", About: "only check whether the task could start"}),
+			str("prompt", "what should be done; required unless check is set"),
+			str("agent", "the agent of every role; by default those that the flow names"),
+			str("approve", "approval policy: ask (default), sandboxed or never"),
+			str("merge", "how agents' changes are merged: auto (default), ask or keep"),
+			str("limits", "limits over the flow's, as NAME=VALUE, separated by spaces"),
+			str("worktree", "a git worktree of this repository to work in; by default the workspace"),
+			boolean("check", "only check whether the task could start")),
 		post("/api/v1/demo", "start the demo that the inbox offers before the first task", "run", s.beginDemo),
 		get("/api/v1/tasks/{id}", "a task", "task.show", about(s.taskRow, s.showTask)),
 		get("/api/v1/tasks/{id}/timeline",
@@ -117,19 +111,16 @@ func (s *Server) taskRoutes() []route {
 func (s *Server) threadRoutes() []route {
 	return []route{
 		get("/api/v1/threads", "threads, newest first", "thread.list", s.listThreads, allField,
-			field{Name: "parts", Type: "boolean", About: "paths, calls and actions too"},
-			field{Name: "since", Type: "string",
-				About: "started then or later: a date, a time (RFC 3339) or how long ago (36h)"},
-			field{Name: "until", Type: "string", About: "started before then; a date includes the whole day"},
-			field{Name: "before", Type: "string",
-				About: "only those that come after this id in the list: the next value of a response"},
+			boolean("parts", "paths, calls and actions too"),
+			str("since", "started then or later: a date, a time (RFC 3339) or how long ago (36h)"),
+			str("until", "started before then; a date includes the whole day"),
+			str("before", "only those that come after this id in the list: the next value of a response"),
 			limitField),
 		get("/api/v1/threads/{id}", "a thread and its steps", "thread.show", about(s.row, s.showThread),
-			field{Name: "before", Type: "integer",
-				About: "only steps before the one of this number: the next value of a response"},
-			field{Name: "limit", Type: "integer", About: "only this many of the newest"}),
+			integer("before", "only steps before the one of this number: the next value of a response"),
+			integer("limit", "only this many of the newest")),
 		get("/api/v1/threads/{id}/tree", "a thread and everything below it", "thread.tree", about(s.row, s.showTree),
-			field{Name: "depth", Type: "integer", About: "this many levels down; all by default"}),
+			integer("depth", "this many levels down; all by default")),
 		get("/api/v1/threads/{id}/stack", "the call stack of a thread, from its head to the top of its task",
 			"thread.stack", about(s.row, s.showStack)),
 		get("/api/v1/threads/{id}/diff/{other}", "two threads, from where they diverge", "thread.diff", s.diffThreads),
@@ -138,7 +129,7 @@ func (s *Server) threadRoutes() []route {
 			about(s.row, s.verifyThread)),
 		post("/api/v1/threads/{id}/fork", "start a new task from a step, driven by this server", "fork",
 			withBody(s.row, s.forkThread), atField, textField, agentField,
-			field{Name: "inPlace", Type: "boolean", About: "in the working tree of the thread"}),
+			boolean("inPlace", "in the working tree of the thread")),
 		post("/api/v1/threads/{id}/compact", "let an agent summarise the conversation", "thread.compact",
 			withBody(s.row, s.compactThread), agentField),
 		get("/api/v1/steps/{hash}", "one step", "thread.show", about(hash, s.showStep)),
@@ -152,17 +143,17 @@ func (s *Server) threadRoutes() []route {
 func (s *Server) otherRoutes() []route {
 	return []route{
 		serve("/api/v1/events", "the journal as server-sent events, from now on or after Last-Event-ID", s.events,
-			taskField, field{Name: "thread", Type: "string", About: "only events of this thread"},
+			taskField, str("thread", "only events of this thread"),
 			field{Name: "type", Type: "string", About: "only events of this type; may be given more than once", Many: true},
-			field{Name: "after", Type: "integer", About: "begin after this position"}),
+			integer("after", "begin after this position")),
 		get("/api/v1/hosts", "the machines that unfinished tasks run on, or were interrupted on", "host.list",
 			s.listHosts),
 		get("/api/v1/gates", "open gates", "gate.list", s.listGates, taskField, allField),
 		get("/api/v1/gates/{id}", "a gate", "gate.show", s.showGate),
 		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve",
 			s.answerGate(gate.Answer{Approve: true}), textField,
-			field{Name: "input", Type: "string", About: "approve this input instead of the requested one: a JSON " +
-				"object, as text; only where options has edit"}),
+			str("input", "approve this input instead of the requested one: a JSON object, as text; "+
+				"only where options has edit")),
 		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny",
 			s.answerGate(gate.Answer{Reject: true}), textField),
 		post("/api/v1/gates/{id}/answer", "answer a question", "gate.answer", s.answerGate(gate.Answer{}),

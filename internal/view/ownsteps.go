@@ -1,0 +1,40 @@
+package view
+
+import (
+	"context"
+	"iter"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// ownSteps yields the steps that a thread made itself, newest first, with their numbers along the chain: those after
+// until, without those of a path whose conversation a join continues.
+func (b *Reader) ownSteps(
+	ctx context.Context, row store.Thread, until dag.Hash,
+) iter.Seq2[thread.NumberedStep, error] {
+	return func(yield func(thread.NumberedStep, error) bool) {
+		n := row.Steps + 1
+		var fork dag.Hash // of the join whose path is being skipped
+		for s, err := range b.Nodes.Walk(ctx, row.Head) {
+			if err != nil {
+				yield(thread.NumberedStep{}, err)
+				return
+			}
+			n--
+			switch {
+			case s.Hash == until:
+				return
+			case !fork.IsZero() && s.Hash != fork:
+				continue
+			case !yield(thread.NumberedStep{Step: s, N: n}, nil):
+				return
+			}
+			fork = dag.Hash{}
+			if s.State.MainPath() >= 0 {
+				fork = s.State.Fork
+			}
+		}
+	}
+}
