@@ -121,7 +121,7 @@ func (a Axis) Place(t int64) float64 {
 	return 1
 }
 
-// A Tick is a labelled time on an axis.
+// A Tick is a labeled time on an axis.
 type Tick struct {
 	Since int64   `json:"since"` // ms since the axis begins
 	At    float64 `json:"at"`

@@ -34,7 +34,7 @@ func StateWords(states ...string) []string {
 	return out
 }
 
-// normalWord normalises a word that a person typed: "needs you" becomes one word.
+// normalWord normalizes a word that a person typed: "needs you" becomes one word.
 func normalWord(word string) string {
 	return strings.ReplaceAll(strings.ToLower(word), " ", "-")
 }

@@ -75,12 +75,12 @@ func Plain(detail *thread.Detail, meta json.RawMessage) bool {
 	return program && (json.Unmarshal(meta, &said) != nil || said.Format != "markdown")
 }
 
-// A WholeStep is one step and, if requested, the steps it summarises.
+// A WholeStep is one step and, if requested, the steps it summarizes.
 type WholeStep struct {
 	Step
 	Covers []Covered `json:"covers,omitempty"` // of a summary
 
-	Covered int `json:"-"` // number of summarised steps, listed or not
+	Covered int `json:"-"` // number of summarized steps, listed or not
 }
 
 // A Covered step is one that a summary replaces.
@@ -90,7 +90,7 @@ type Covered struct {
 	Role string   `json:"role"`
 }
 
-// Step reads the step under h; with expand, also the steps it summarises. Path is not set.
+// Step reads the step under h; with expand, also the steps it summarizes. Path is not set.
 func (b *Reader) Step(ctx context.Context, h dag.Hash, expand bool) (*WholeStep, error) {
 	state, err := b.Nodes.State(ctx, h)
 	if err != nil {

@@ -64,7 +64,7 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// look renders one page at every width and in every colour scheme.
+// look renders one page at every width and in every color scheme.
 func (b *browser) look(p framed, source, to string) {
 	t := b.t
 	b.do(chromedp.EmulateViewport(1440, 900))

@@ -25,7 +25,7 @@ type CopyConfig struct {
 func NewCopy(cfg CopyConfig) *Server {
 	s := &Server{cfg: Config{ReadOnly: true, Program: cfg.Program}, copy: cfg.Copy, mux: http.NewServeMux(),
 		work: &work{}, beat: heartbeat}
-	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })
+	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parseTemplates(s.cfg.Program) })
 	s.register(s.copyRoutes())
 	return s
 }

@@ -168,7 +168,7 @@ func (s *Server) revertTask(r *http.Request, row store.Thread, body threadReques
 	return standingOf(next, said), nil
 }
 
-// compactThread has an agent summarise a thread's conversation in the background.
+// compactThread has an agent summarize a thread's conversation in the background.
 func (s *Server) compactThread(r *http.Request, row store.Thread, body threadRequest) (view.Standing, error) {
 	if s.views.Driven(r.Context(), row.Root) {
 		return view.Standing{}, conflict(

@@ -205,7 +205,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestCompact summarises a conversation from a page, which also shows how that failed.
+// TestCompact summarizes a conversation from a page, which also shows how that failed.
 func TestCompact(t *testing.T) {
 	h := newHouse(t, map[string]scripted{"assistant": say("The first."), thread.RoleCompact: say("Two things were said.")})
 	row, s := h.chat("one"), h.open("")

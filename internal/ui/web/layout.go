@@ -8,7 +8,7 @@ import (
 
 // A layout arranges boxes in layers (the Sugiyama method): cycles are broken so that edges lead
 // downwards, each box gets the layer after the lowest of its predecessors, the boxes of a layer are
-// ordered by their neighbours, and then aligned vertically with them. It is deterministic, and its
+// ordered by their neighbors, and then aligned vertically with them. It is deterministic, and its
 // time is limited by maxBoxes and maxBends.
 //
 // A label is a separate box on its edge, so that nothing overlaps it.
@@ -212,10 +212,10 @@ func (l *layout) number(layers [][]int) {
 // sweeps is how often layers are reordered, alternating between down and up.
 const sweeps = 12
 
-// order sorts each layer by the average position of its neighbours in the adjacent layer, and
+// order sorts each layer by the average position of its neighbors in the adjacent layer, and
 // keeps the order with the fewest crossings.
 func (l *layout) order(layers [][]int, links []link) {
-	ups, downs := l.neighbours(links)
+	ups, downs := l.neighbors(links)
 	best, least := clone(layers), l.crossings(links)
 	for i := 0; i < sweeps && least > 0; i++ {
 		next := ups
@@ -260,8 +260,8 @@ func clone(layers [][]int) [][]int {
 	return out
 }
 
-// neighbours returns the boxes above and below each box.
-func (l *layout) neighbours(links []link) (ups, downs [][]int) {
+// neighbors returns the boxes above and below each box.
+func (l *layout) neighbors(links []link) (ups, downs [][]int) {
 	ups, downs = make([][]int, len(l.boxes)), make([][]int, len(l.boxes))
 	for _, k := range links {
 		ups[k.down] = append(ups[k.down], k.up)
@@ -301,7 +301,7 @@ func (l *layout) crossings(links []link) int {
 	return n
 }
 
-// coordinates places layers below each other, and boxes as close to their neighbours as the order
+// coordinates places layers below each other, and boxes as close to their neighbors as the order
 // allows.
 func (l *layout) coordinates(layers [][]int, links []link) {
 	y := margin
@@ -323,7 +323,7 @@ func (l *layout) coordinates(layers [][]int, links []link) {
 			y -= layerGap * 2 / 3 // an empty layer needs less space
 		}
 	}
-	ups, downs := l.neighbours(links)
+	ups, downs := l.neighbors(links)
 	for i := range sweeps {
 		next := ups
 		if i%2 == 1 {
@@ -349,7 +349,7 @@ func (l *layout) coordinates(layers [][]int, links []link) {
 	}
 }
 
-// settle moves the boxes of a layer towards the average of their neighbours, without changing
+// settle moves the boxes of a layer towards the average of their neighbors, without changing
 // their order or overlapping. Conflicting positions are averaged.
 func (l *layout) settle(layer []int, next [][]int) {
 	type pool struct{ sum, weight, first float64 }

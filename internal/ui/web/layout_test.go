@@ -28,7 +28,7 @@ func drawLayout(t *rapid.T) layout {
 			label: -1})
 	}
 	for i, w := range l.edges {
-		if w.from != w.to && rapid.Bool().Draw(t, "labelled") {
+		if w.from != w.to && rapid.Bool().Draw(t, "labeled") {
 			l.edges[i].label = len(l.boxes)
 			l.boxes = append(l.boxes, box{w: rapid.IntRange(1, 200).Draw(t, "w"), h: labelTall})
 		}
@@ -140,7 +140,7 @@ func TestLayoutLarge(t *testing.T) {
 
 // svg renders a graph as a page does.
 func svg(t interface{ Fatal(...any) }, d drawing) string {
-	all, err := parse(view.Program{})
+	all, err := parseTemplates(view.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestNameOfTheProgram(t *testing.T) {
 	if res := s.get("/tasks"); !strings.Contains(res.body, "No tasks yet") {
 		t.Errorf("the list says %s", res.body)
 	}
-	pages, err := parse(srv.cfg.Program)
+	pages, err := parseTemplates(srv.cfg.Program)
 	if err != nil {
 		t.Fatal(err)
 	}

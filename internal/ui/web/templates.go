@@ -13,8 +13,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// parse parses the templates for a program: the frame with each page.
-func parse(p view.Program) (map[string]*template.Template, error) {
+// parseTemplates parses the templates for a program: the frame with each page.
+func parseTemplates(p view.Program) (map[string]*template.Template, error) {
 	read := func(t *template.Template, file string) error {
 		text, err := assets.ReadFile(file)
 		if err == nil {

@@ -151,20 +151,20 @@ func (d *timelineSVG) links(tl view.Timeline, at func(int64) string) {
 	}
 }
 
-// shownTicks is the approximate number of labelled times on an axis.
+// shownTicks is the approximate number of labeled times on an axis.
 const shownTicks = 7
 
-// minLabelled is the shortest wait, in ms, whose length is labelled.
-const minLabelled = 500
+// minLabeled is the shortest wait, in ms, whose length is labeled.
+const minLabeled = 500
 
 func (d *timelineSVG) axis(tl view.Timeline) {
-	var said []float64 // where the length of a wait is labelled
+	var said []float64 // where the length of a wait is labeled
 	for _, p := range tl.Axis.Pieces {
 		if !p.Cut {
 			continue
 		}
 		cut := timelineTick{X: percent(p.At), W: percent(p.Width)}
-		if p.To-p.From >= minLabelled {
+		if p.To-p.From >= minLabeled {
 			cut.Text = text.Took(p.To - p.From)
 			said = append(said, p.At+p.Width/2)
 		}

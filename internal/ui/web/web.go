@@ -46,7 +46,7 @@ func New(cfg Config) *Server {
 		cfg: cfg, hub: newHub(cfg.Store), mux: http.NewServeMux(), work: &work{open: cfg.Open}, beat: heartbeat,
 		views: &view.Reader{Store: cfg.Store, Nodes: cfg.Reader, Workspace: cfg.Workspace, ReadOnly: true},
 	}
-	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parse(s.cfg.Program) })
+	s.templates = sync.OnceValues(func() (map[string]*template.Template, error) { return parseTemplates(s.cfg.Program) })
 	s.register(s.routes())
 	return s
 }
