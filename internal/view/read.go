@@ -15,53 +15,6 @@ func (b *Reader) Record(ctx context.Context, row store.Thread) (TaskRecord, erro
 	return b.TaskRecord(ctx, row.ID, !row.Ended() && b.Driven(ctx, row.ID))
 }
 
-// readKept reads which worktrees stayed at joins.
-func (b *Reader) readKept(ctx context.Context, r *TaskRecord) error {
-	r.kept = map[string]string{}
-	if len(r.Threads) == 1 {
-		return nil
-	}
-	of := store.EventFilter{Task: r.Root.ID, Types: event.Types(event.ThreadJoined{})}
-	return event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error {
-		if joined, ok := event.Read(ev).(event.ThreadJoined); ok {
-			maps.Copy(r.kept, joined.Kept)
-		}
-		return nil
-	})
-}
-
-// RootOf reads the root thread of a task. It returns store.ErrNotFound for any other thread.
-func RootOf(ctx context.Context, index store.Index, task string) (store.Thread, error) {
-	row, err := index.Thread(ctx, task)
-	if err == nil && row.Task != row.ID {
-		err = fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
-	}
-	return row, err
-}
-
-// Result returns the result of a thread.
-func (b *Reader) Result(ctx context.Context, row store.Thread) (record.Result, error) {
-	return record.New(b.Nodes, b.Store).Result(ctx, row)
-}
-
-// Title returns the title of the task whose root thread is root, as in Task.
-func (b *Reader) Title(ctx context.Context, root store.Thread) (string, error) {
-	prompt, err := b.ThreadPrompt(ctx, root)
-	if err != nil {
-		return "", fmt.Errorf("read the title of task %s: %w", root.ID, err)
-	}
-	return titleOf(prompt, root), nil
-}
-
-// ThreadPrompt returns the prompt of the thread whose row is root.
-func (b *Reader) ThreadPrompt(ctx context.Context, root store.Thread) (string, error) {
-	start, err := b.Nodes.Start(ctx, root.Start)
-	if err != nil {
-		return "", err
-	}
-	return b.Nodes.Text(ctx, start.Prompt)
-}
-
 // TaskRecord reads a task. driven says that a process drives it: otherwise a running task is shown
 // as interrupted, unless it is a team's and a worker serves. It may return store.ErrNotFound.
 func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r TaskRecord, err error) {
@@ -109,4 +62,51 @@ func (b *Reader) TaskRecord(ctx context.Context, id string, driven bool) (r Task
 	}
 	r.phases, err = b.phases(ctx, r.Root)
 	return r, err
+}
+
+// readKept reads which worktrees stayed at joins.
+func (b *Reader) readKept(ctx context.Context, r *TaskRecord) error {
+	r.kept = map[string]string{}
+	if len(r.Threads) == 1 {
+		return nil
+	}
+	of := store.EventFilter{Task: r.Root.ID, Types: event.Types(event.ThreadJoined{})}
+	return event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error {
+		if joined, ok := event.Read(ev).(event.ThreadJoined); ok {
+			maps.Copy(r.kept, joined.Kept)
+		}
+		return nil
+	})
+}
+
+// RootOf reads the root thread of a task. It returns store.ErrNotFound for any other thread.
+func RootOf(ctx context.Context, index store.Index, task string) (store.Thread, error) {
+	row, err := index.Thread(ctx, task)
+	if err == nil && row.Task != row.ID {
+		err = fmt.Errorf("it is part of task %s: %w", row.Task, store.ErrNotFound)
+	}
+	return row, err
+}
+
+// Result returns the result of a thread.
+func (b *Reader) Result(ctx context.Context, row store.Thread) (record.Result, error) {
+	return record.New(b.Nodes, b.Store).Result(ctx, row)
+}
+
+// Title returns the title of the task whose root thread is root, as in Task.
+func (b *Reader) Title(ctx context.Context, root store.Thread) (string, error) {
+	prompt, err := b.ThreadPrompt(ctx, root)
+	if err != nil {
+		return "", fmt.Errorf("read the title of task %s: %w", root.ID, err)
+	}
+	return titleOf(prompt, root), nil
+}
+
+// ThreadPrompt returns the prompt of the thread whose row is root.
+func (b *Reader) ThreadPrompt(ctx context.Context, root store.Thread) (string, error) {
+	start, err := b.Nodes.Start(ctx, root.Start)
+	if err != nil {
+		return "", err
+	}
+	return b.Nodes.Text(ctx, start.Prompt)
 }

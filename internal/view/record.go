@@ -37,7 +37,7 @@ func (r TaskRecord) Thread(id string) store.Thread {
 	return store.Thread{}
 }
 
-// A round is a plan, and the join of its actions.
+// A Round is a plan, and the join of its actions.
 type Round struct {
 	Thread string // that made the plan
 	Label  string // of that thread; "" is the root
@@ -48,7 +48,7 @@ type Round struct {
 	Join   *thread.Step // nil: not yet
 }
 
-// A finish is the final output of a planner.
+// A Finish is the final output of a planner.
 type Finish struct {
 	Thread, Label, By string // as those of a Round
 	Step              thread.Step
