@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -308,15 +307,6 @@ type Standing struct {
 func NewStanding(row store.Thread) Standing {
 	return Standing{Thread: row.ID, Short: row.Short, Task: row.Task, Status: row.Status,
 		Display: NewDisplay(row.Status, reason(row), nil), Head: row.Head.String()}
-}
-
-// ForkSummary says what was forked, and where a fork of a step inside a path ends.
-func ForkSummary(next store.Thread) string {
-	said := fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())
-	if next.Path != nil {
-		said += ", inside path " + next.Path.ID + ": the fork ends where the paths join (--rejoin forks the whole task)"
-	}
-	return said
 }
 
 // A Digest is the outcome digest of a chain.

@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 func (a *app) threadCmd() *cobra.Command {
@@ -258,7 +259,7 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 				return err
 			}
 			res := view.NewStanding(next)
-			res.Summary = view.ForkSummary(next) + "; works " + workingIn(next)
+			res.Summary = taskdir.ForkSummary(next) + "; works " + workingIn(next)
 			return a.print(cmd, res, func(out io.Writer) {
 				names := w.view().Names()
 				fmt.Fprintln(out, names.Of(ctx, next))

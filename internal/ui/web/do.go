@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // standingOf returns the state of a thread after a request.
@@ -125,7 +126,7 @@ func (s *Server) forkThread(r *http.Request, row store.Thread, body threadReques
 	if err := s.work.drive(next, control.Resume{}); err != nil {
 		return view.Standing{}, notStarted(next, err)
 	}
-	return standingOf(next, view.ForkSummary(next)), nil
+	return standingOf(next, taskdir.ForkSummary(next)), nil
 }
 
 // revertTask reverts a conversation to one of its steps: a fork in the same working tree replaces

@@ -2,8 +2,10 @@ package taskdir
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/plait-run/plait/internal/engine/advice"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -63,6 +65,15 @@ type namedError struct {
 
 func (e *namedError) Error() string { return e.text }
 func (e *namedError) Unwrap() error { return e.err }
+
+// ForkSummary says what was forked, and where a fork of a step inside a path ends.
+func ForkSummary(next store.Thread) string {
+	said := fmt.Sprintf("forked from %s at step %s", next.ForkedFrom.Thread, next.ForkedFrom.Step.Short())
+	if next.Path != nil {
+		said += ", inside path " + next.Path.ID + ": the fork ends where the paths join (--rejoin forks the whole task)"
+	}
+	return said
+}
 
 // withCommands returns v with the command lines that let it continue.
 func withCommands(p view.Program, v view.Task) view.Task {
