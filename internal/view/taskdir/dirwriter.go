@@ -145,7 +145,11 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	if yamlErr == nil {
 		yamlErr = draw(root, "task.yaml", text)
 	}
-	err = errors.Join(err, yamlErr, drawBoard(root, boardText(b.Program, v, p.now)), b.drawInstances(ctx, root, r, p),
+	block, boardErr := boardText(b.Program, v, p.now)
+	if boardErr == nil {
+		boardErr = drawBoard(root, block)
+	}
+	err = errors.Join(err, yamlErr, boardErr, b.drawInstances(ctx, root, r, p),
 		b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
 	p.complete, p.driven = err == nil, driven
 	return err

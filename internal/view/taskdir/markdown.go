@@ -1,22 +1,12 @@
 package taskdir
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/sys/text"
 )
-
-func lineRange(from, to int) string {
-	if from == to {
-		return fmt.Sprint(from)
-	}
-	return fmt.Sprintf("%d-%d", from, to)
-}
-
-func exited(code int) string { return fmt.Sprintf(" (exit %d)", code) }
 
 // visible returns text without characters that a terminal would interpret.
 func visible(s string) string {
@@ -44,13 +34,26 @@ func escapeHTML(line string) string {
 	return b.String()
 }
 
-// quote returns text as a Markdown quotation that it cannot leave.
-func quote(s string) string {
+// cell makes text from agents safe in a table cell: one line, with Markdown escaped.
+func cell(s string, most int) string {
 	var b strings.Builder
-	for line := range strings.SplitSeq(strings.TrimSpace(visible(s)), "\n") {
-		b.WriteString(strings.TrimRight("> "+escapeHTML(line), " ") + "\n")
+	for _, r := range text.OneLine(s, most) {
+		switch r {
+		case '|', '[', ']', '<', '>', '*', '_', '`', '\\':
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
 	}
 	return b.String()
+}
+
+// quote returns text as a Markdown quotation that it cannot leave.
+func quote(s string) string {
+	lines := strings.Split(strings.TrimSpace(visible(s)), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight("> "+escapeHTML(line), " ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 // verbatim returns text as a code block, with a fence that does not occur in it.
@@ -60,14 +63,13 @@ func verbatim(s, lang string) string {
 	for strings.Contains(s, fence) {
 		fence += "`"
 	}
-	return fence + lang + "\n" + s + "\n" + fence + "\n"
+	return fence + lang + "\n" + s + "\n" + fence
 }
 
 // document returns an agent's Markdown for use as part of another document: nothing that it
 // leaves open affects what follows.
 func document(s string) string {
 	lines := strings.Split(strings.TrimSpace(visible(s)), "\n")
-	var b strings.Builder
 	open := fence{}
 	for i, line := range lines {
 		f, ok := fenceOf(line)
@@ -86,12 +88,12 @@ func document(s string) string {
 		if ok && open.n == 0 {
 			line = escapeHTML(line)
 		}
-		b.WriteString(line + "\n")
+		lines[i] = line
 	}
 	if open.n > 0 {
-		b.WriteString(strings.Repeat(open.char, open.n) + "\n")
+		lines = append(lines, strings.Repeat(open.char, open.n))
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // A fence begins or ends a code block.

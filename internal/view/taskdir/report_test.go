@@ -253,17 +253,17 @@ func (w *world) write(name, text string) {
 
 func TestDocument(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
-		"plain":                     {"# A\n\n- b < c", "# A\n\n- b < c\n"},
-		"a comment":                 {"<!-- x", "&lt;!-- x\n"},
-		"code":                      {"```go\na <b>\n```\n<b>", "```go\na <b>\n```\n&lt;b>\n"},
-		"code that is open":         {"````\n```\nx", "````\n```\nx\n````\n"},
-		"an info string with ticks": {"``` a`b\n<i>", "``` a`b\n&lt;i>\n"},
-		"code in a list":            {"- a\n  ```\n  b\n  ```\n- c", "- a\n  ```\n  b\n  ```\n- c\n"},
-		"code in a list is open":    {"- a\n  ```\n  b\nc\n```\n<i>", "- a\n  \\```\n  b\nc\n```\n<i>\n```\n"},
-		"a tag after a backslash":   {"\\<b>", "\\&lt;b>\n"},
-		"a fence with a space":      {"```\n```\u00a0\n```\n<b>", "```\n```\u00a0\n```\n&lt;b>\n"},
-		"a list that a space ends":  {"- a\n  ```\n\u00a0\n  ```", "- a\n  \\```\n\u00a0\n  \\```\n"},
-		"what a terminal obeys":     {"a\x1b[2Jb\r\n\u202ec", "a�[2Jb\n�c\n"},
+		"plain":                     {"# A\n\n- b < c", "# A\n\n- b < c"},
+		"a comment":                 {"<!-- x", "&lt;!-- x"},
+		"code":                      {"```go\na <b>\n```\n<b>", "```go\na <b>\n```\n&lt;b>"},
+		"code that is open":         {"````\n```\nx", "````\n```\nx\n````"},
+		"an info string with ticks": {"``` a`b\n<i>", "``` a`b\n&lt;i>"},
+		"code in a list":            {"- a\n  ```\n  b\n  ```\n- c", "- a\n  ```\n  b\n  ```\n- c"},
+		"code in a list is open":    {"- a\n  ```\n  b\nc\n```\n<i>", "- a\n  \\```\n  b\nc\n```\n<i>\n```"},
+		"a tag after a backslash":   {"\\<b>", "\\&lt;b>"},
+		"a fence with a space":      {"```\n```\u00a0\n```\n<b>", "```\n```\u00a0\n```\n&lt;b>"},
+		"a list that a space ends":  {"- a\n  ```\n\u00a0\n  ```", "- a\n  \\```\n\u00a0\n  \\```"},
+		"what a terminal obeys":     {"a\x1b[2Jb\r\n\u202ec", "a�[2Jb\n�c"},
 	} {
 		if got := document(c.in); got != c.want {
 			t.Errorf("%s: %q becomes %q, want %q", name, c.in, got, c.want)

@@ -30,7 +30,7 @@ const maxBoard = 4 << 20
 var errSaved = errors.New("saved meanwhile")
 
 // drawBoard redraws the block of state-board.md. The rest of the file is kept, byte for byte.
-func drawBoard(root *os.Root, block string) error {
+func drawBoard(root *os.Root, block []byte) error {
 	for range 3 {
 		old, was, err := readPlain(root, boardFile, maxBoard)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotPlain) {
@@ -59,8 +59,7 @@ func drawBoard(root *os.Root, block string) error {
 
 // splice replaces the block between the markers in text with block, the last complete one if
 // there are several. Without one, block is added at the end.
-func splice(text []byte, block string) []byte {
-	block = blockStart + "\n" + block + blockEnd + "\n"
+func splice(text, block []byte) []byte {
 	from, to := -1, -1
 	open, at := -1, 0
 	for line := range bytes.Lines(text) {
@@ -88,7 +87,9 @@ func splice(text []byte, block string) []byte {
 	} else {
 		out.Write(text[:from])
 	}
-	out.WriteString(block)
+	out.WriteString(blockStart + "\n")
+	out.Write(block)
+	out.WriteString(blockEnd + "\n")
 	out.Write(text[to:])
 	return out.Bytes()
 }
@@ -123,131 +124,59 @@ func (d *activity) add(said event.AgentItems) {
 	}
 }
 
-// boardText returns the block of the state board, without its markers.
-func boardText(p view.Program, v view.Task, now map[string]activity) string {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->")
-	line("")
-	line("# %s", cell(v.Title, view.MaxTitle))
-	line("")
-	status := string(v.Status)
-	if v.Reason != nil {
-		status += ": " + cell(string(v.Reason.Kind)+", "+v.Reason.Message, 2000)
-	}
-	line("**%s** (%s)", v.State, status)
-	line("")
-	line("flow %s, %d steps, %d tokens, updated %s", cell(v.Flow, 80), v.Steps,
-		v.Usage.InputTokens+v.Usage.OutputTokens, v.UpdatedAt)
-	if c := v.Controller; c != nil {
-		line("\n## Controller\n\n**%s** since %s", cell(c.State, 40), c.Since)
-		if c.Round > 0 {
-			line("\nplan %d, %d of %d actions completed: %s", c.Round, c.Done, c.Total, cell(c.Goal, 500))
-		}
-	}
-	if open := v.OpenGates(); len(open) > 0 || v.GoOn != "" {
-		line("\n## Waits for a person\n")
-		if len(open) > 0 {
-			line("| gate | kind | asked by | question | answer with |\n|---|---|---|---|---|")
-			for _, g := range open {
-				line("| %s | %s | %s | %s | `%s` |", cell(g.ID, 40), cell(string(g.Kind), 20), cell(g.AskedBy(), 80),
-					cell(g.Question, 200), g.AnswerWith)
-			}
-			line("%s", p.Says("\nLook first with `plait gate show GATE`; refuse with `plait deny GATE`."))
-		}
-		if v.GoOn != "" {
-			line("\nContinue with `%s`.", v.GoOn)
-		}
-	}
-	b.WriteString(actionsText(v, now))
-	line("\n## Agents\n")
-	if len(v.Roster) == 0 {
-		line("None has begun yet.")
-	} else {
-		line("| agent | state | done by | attempt | tokens | now |\n|---|---|---|---|---|---|")
-	}
-	for _, m := range v.Roster {
-		last, tokens := "", m.Tokens
-		if d, ok := now[m.Attempt]; ok && (m.State == store.Running || m.State == store.Blocked) {
-			last, tokens = d.last, tokens+d.tokens
-		}
-		line("| %s | %s | %s | %d | %d | %s |", cell(m.Instance, 63), m.State, cell(m.Agent, 40), m.Attempts, tokens,
-			cell(last, 120))
-	}
-	line("\n## Threads\n")
-	line("| thread | path | flow | status | steps |\n|---|---|---|---|---|")
-	for _, t := range v.Threads {
-		status := string(t.Status)
-		if t.Reason != nil {
-			status += ": " + cell(string(t.Reason.Kind)+", "+t.Reason.Message, 2000)
-		}
-		if t.Kept != "" {
-			status += "; its worktree stays: " + cell(t.Kept, 2000)
-		}
-		line("| %s | %s | %s | %s | %d |", cell(t.ID, 40), cell(t.Label, 80), cell(t.Flow, 80), status, t.Steps)
-	}
-	line("")
-	return b.String()
+// A board is what the block of the state board shows.
+type board struct {
+	view.Task
+	Program view.Program
+	Tokens  int64
+	Actions []actionRow // of the newest plan
+	Agents  []agentRow
 }
 
-// actionsText returns the table of current actions. Its times are those of the record, so it is
-// the same each time.
-func actionsText(v view.Task, now map[string]activity) string {
-	var b strings.Builder
-	for _, m := range actionRows(v) {
-		if b.Len() == 0 {
-			b.WriteString("\n## Actions\n\n")
-			b.WriteString("| action | state | after | agent | tokens | time | now |\n|---|---|---|---|---|---|---|\n")
-		}
-		last, tokens, time := cell(m.Title, view.MaxTitle), m.Tokens, took(int64(m.EndedAt-m.StartedAt))
-		if m.StartedAt > 0 && m.EndedAt == 0 {
-			time = "since " + m.StartedAt.String()
-		}
-		if d, ok := now[m.Attempt]; ok && (m.State == view.MilestoneWorking || m.State == view.MilestoneBlocked) {
-			last, tokens = cell(d.last, 120), tokens+d.tokens
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %d | %s | %s |\n", cell(m.ID, 80), m.State,
-			cell(strings.Join(m.after, ", "), 200), cell(m.Agent, 40), tokens, time, last)
-	}
-	return b.String()
-}
-
-// An actionRow is an action and the worker assigned to it.
-type actionRow struct {
+// An agentRow is an instance and what it does now.
+type agentRow struct {
 	view.Member
-	State view.MilestoneState
-	ID    string
-	after []string
+	Now string
 }
 
-func actionRows(v view.Task) []actionRow {
-	by := make(map[string]view.Member)
+// An actionRow is an action and the worker assigned to it. Its times are those of the record, so it is the same each
+// time.
+type actionRow struct {
+	agentRow
+	ID    string
+	State view.MilestoneState
+	After []string
+	Time  string
+}
+
+// boardText returns the block of the state board, without its markers.
+func boardText(p view.Program, v view.Task, now map[string]activity) ([]byte, error) {
+	b := board{Task: v, Program: p, Tokens: v.Usage.InputTokens + v.Usage.OutputTokens}
+	row := func(m view.Member, atWork bool, otherwise string) agentRow {
+		d, ok := now[m.Attempt]
+		if !ok || !atWork {
+			return agentRow{m, otherwise}
+		}
+		m.Tokens += d.tokens
+		return agentRow{m, text.OneLine(d.last, 120)}
+	}
+	by := make(map[string]view.Member) // thread of an action
 	for _, m := range v.Roster {
 		if m.Action != "" {
 			by[m.Thread] = m
 		}
+		b.Agents = append(b.Agents, row(m, m.State == store.Running || m.State == store.Blocked, ""))
 	}
-	var list []actionRow
 	for _, m := range v.Milestones {
 		if !m.Action {
 			continue
 		}
-		a := actionRow{by[m.Thread], m.State, m.ID, m.DependsOn}
-		a.Title = m.Title
-		list = append(list, a)
-	}
-	return list
-}
-
-// cell makes text from agents safe in a table cell: one line, with Markdown escaped.
-func cell(s string, most int) string {
-	var b strings.Builder
-	for _, r := range text.OneLine(s, most) {
-		switch r {
-		case '|', '[', ']', '<', '>', '*', '_', '`', '\\':
-			b.WriteByte('\\')
+		atWork := m.State == view.MilestoneWorking || m.State == view.MilestoneBlocked
+		a := actionRow{row(by[m.Thread], atWork, m.Title), m.ID, m.State, m.DependsOn, ""}
+		if a.Time = took(int64(a.EndedAt - a.StartedAt)); a.StartedAt > 0 && a.EndedAt == 0 {
+			a.Time = "since " + a.StartedAt.String()
 		}
-		b.WriteRune(r)
+		b.Actions = append(b.Actions, a)
 	}
-	return b.String()
+	return page("board.md", b)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -184,7 +185,7 @@ func (s *ActionSummary) addOutput(meta json.RawMessage, entries map[string]Entry
 		}
 	}
 	s.Questions, s.NextActions, s.Errors = list("questions"), list("nextActions"), list("errors")
-	if result, ok := said["result"]; ok {
+	if result := said["result"]; result != nil {
 		s.Result, _ = json.Marshal(result) // it was JSON before
 	}
 }
@@ -327,14 +328,23 @@ func cited(texts []string, entries map[string]Entry) []Cited {
 	return out
 }
 
+// Took says how long an action took, "" if that is not known.
+func (s ActionSummary) Took() string { return took(s.EndedAt - s.StartedAt) }
+
 // sources describes where the bytes of an entry came from.
 func sources(e Entry) string {
+	lines := func(from, to int) string {
+		if from == to {
+			return fmt.Sprint(from)
+		}
+		return fmt.Sprintf("%d-%d", from, to)
+	}
 	var parts []string
 	for _, s := range e.Sources {
 		var text string
 		switch {
 		case s.Path != nil && s.StartLine != nil && s.EndLine != nil:
-			text = *s.Path + ":" + lineRange(*s.StartLine, *s.EndLine)
+			text = *s.Path + ":" + lines(*s.StartLine, *s.EndLine)
 		case s.Path != nil:
 			text = *s.Path
 		case len(s.Command) > 0:
@@ -345,10 +355,10 @@ func sources(e Entry) string {
 			case s.Unfinished():
 				text += ", which was declined or interrupted and proves nothing"
 			case s.ExitCode != nil:
-				text += exited(*s.ExitCode)
+				text += fmt.Sprintf(" (exit %d)", *s.ExitCode)
 			}
 		case s.StartLine != nil && s.EndLine != nil:
-			text = "events " + lineRange(*s.StartLine, *s.EndLine)
+			text = "events " + lines(*s.StartLine, *s.EndLine)
 		default:
 			text = "events"
 		}

@@ -203,7 +203,11 @@ usage:
 func TestNameOfTheProgram(t *testing.T) {
 	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "gate", "deny", "resume", "cas", "task", "thread"}}
 	v := withCommands(p, example().Task())
-	for _, text := range []string{boardText(p, v, nil), p.Says(readme), v.Gates[0].AnswerWith} {
+	board, err := boardText(p, v, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(board), v.Gates[0].AnswerWith} {
 		if !strings.Contains(text, "plaitd ") || p.Says(text) != text {
 			t.Errorf("it says %s", text)
 		}
@@ -218,13 +222,16 @@ func TestNameOfTheProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir.Path(), "README.md"))
-	if err != nil || !strings.Contains(string(data), "plaitd task redraw T") {
+	if err != nil || !strings.Contains(string(data), "plaitd task redraw T") || p.Says(string(data)) != string(data) {
 		t.Errorf("the README says %s: %v", data, err)
 	}
 }
 
 func TestBoardText(t *testing.T) {
-	got := boardText(view.Program{}, withCommands(view.Program{}, example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
+	got, err := boardText(view.Program{}, withCommands(view.Program{}, example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	want := `<!-- Plait draws what is between these two lines. Write above or below them: that stays. -->
 
 # Survey \*it\*
@@ -258,7 +265,7 @@ flow survey, 2 steps, 18 tokens, updated 2023-11-14T22:13:22Z
 | T-db | db#2 | survey | completed | 2 |
 
 `
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
@@ -282,11 +289,11 @@ func TestSplice(t *testing.T) {
 		{"carriage returns", strings.ReplaceAll(old, "\n", "\r\n") + "mine\r\n", block + "mine\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := string(splice([]byte(c.text), "new\n"))
+			got := string(splice([]byte(c.text), []byte("new\n")))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
-			if again := string(splice([]byte(got), "new\n")); again != got {
+			if again := string(splice([]byte(got), []byte("new\n"))); again != got {
 				t.Errorf("drawn again it becomes %q", again)
 			}
 		})
@@ -297,8 +304,8 @@ func TestSpliceKeepsWhatPeopleWrote(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{blockStart, blockEnd, "mine 1", "mine 2", ""})).Draw(t, "lines")
 		text := strings.Join(lines, "\n")
-		got := string(splice([]byte(text), "new\n"))
-		if again := string(splice([]byte(got), "new\n")); again != got {
+		got := string(splice([]byte(text), []byte("new\n")))
+		if again := string(splice([]byte(got), []byte("new\n"))); again != got {
 			t.Fatalf("drawn again\n%s\nbecomes\n%s", got, again)
 		}
 		// The removed text was between two markers, with no other marker in between.
