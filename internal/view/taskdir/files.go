@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"syscall"
+	"time"
 
 	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
@@ -48,27 +49,31 @@ func plain(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && ok && st.Nlink == 1
 }
 
-// A stamp identifies the state of a file. It includes the change time, which programs cannot set.
-type stamp struct {
+// A Stamp identifies the state of a file. It includes the change time, which programs cannot set. The zero Stamp means
+// that there is no file.
+type Stamp struct {
 	dev, ino     uint64
 	size         int64
 	mtime, ctime syscall.Timespec
 }
 
-func stampOf(info fs.FileInfo) stamp {
+// Age returns how long ago the file was last changed, by the system's clock.
+func (s Stamp) Age(now time.Time) time.Duration { return now.Sub(time.Unix(s.ctime.Unix())) }
+
+func stampOf(info fs.FileInfo) Stamp {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return stamp{}
+		return Stamp{}
 	}
 	mtime, ctime := times(st)
-	return stamp{uint64(st.Dev), st.Ino, st.Size, mtime, ctime}
+	return Stamp{uint64(st.Dev), st.Ino, st.Size, mtime, ctime}
 }
 
 // readPlain reads a regular file of at most most bytes; a longer one is an error.
-func readPlain(root *os.Root, name string, most int64) ([]byte, stamp, error) {
+func readPlain(root *os.Root, name string, most int64) ([]byte, Stamp, error) {
 	f, info, err := openPlain(root, name, os.O_RDONLY)
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, Stamp{}, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, most+1))

@@ -53,7 +53,7 @@ func appendLine(buf *bytes.Buffer, ev store.Event) error {
 // A journalState is the state of events.jsonl.
 type journalState struct {
 	pos  int64 // of the last event in it
-	left stamp // of the file after the last write
+	left Stamp // of the file after the last write
 }
 
 // copyEvents brings events.jsonl up to date, passes each event it reads to see, and returns the

@@ -169,7 +169,7 @@ func TestNotesAreBounded(t *testing.T) {
 		t.Errorf("of %d bytes %d were read", len(all), len(got))
 	}
 	// The rest of a text that was cut is a note, whichever gate is open.
-	flood := strings.Repeat("y", maxNews)
+	flood := strings.Repeat("y", maxAdded)
 	k, _ = readNotes(NewNotesState(), notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-aaaaaaaaaa"}, nil)
 	_, rest := readNotes(k, notes+"gate g-aaaaaaaaaa\n"+flood+" and more", []string{"g-bbbbbbbbbb"}, nil)
 	for _, p := range rest {

@@ -196,12 +196,12 @@ func (r *reader) ingest(ctx context.Context, data []byte) {
 		if r.catchUp(ctx) != nil {
 			return
 		}
-		news := r.known.Added(data)
+		added := r.known.Added(data)
 		open, closed, err := r.answerable(ctx)
 		if err != nil {
 			return
 		}
-		for _, part := range news.Sort(open, closed) {
+		for _, part := range added.Sort(open, closed) {
 			if err = r.record(ctx, part); err != nil {
 				break
 			}
@@ -214,7 +214,7 @@ func (r *reader) ingest(ctx context.Context, data []byte) {
 			return
 		}
 		if r.catchUp(ctx) == nil {
-			r.known, r.more = news.Read(), news.More()
+			r.known, r.more = added.Read(), added.More()
 		}
 		return
 	}
