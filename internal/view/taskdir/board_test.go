@@ -142,7 +142,7 @@ func TestDraw(t *testing.T) {
 	}
 
 	a := w.attempt(1)
-	desk, err := w.dir.Open(w.row, "plan", a.ID, agent.Vendor{})
+	desk, err := openDesk(w.dir, "plan", a.ID, agent.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestRunningInstancesAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.step(w.attempt(1), `{"$status":"again"}`, "once more")
 	a := w.attempt(2)
-	desk, err := w.dir.Open(w.row, "plan", a.ID, agent.Vendor{})
+	desk, err := openDesk(w.dir, "plan", a.ID, agent.Vendor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func TestSessionByHand(t *testing.T) {
 		{agent.Vendor{Home: "/h/codex", Session: "branch"}, "branch", turn},
 		{agent.Vendor{Home: "/h/codex"}, "fresh", nil},
 	} {
-		desk, err := w.dir.Open(w.row, "plan", w.attempt(i+1).ID, tt.begins)
+		desk, err := openDesk(w.dir, "plan", w.attempt(i+1).ID, tt.begins)
 		if err != nil {
 			t.Fatal(err)
 		}

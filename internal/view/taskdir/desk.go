@@ -18,31 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-const (
-	sessionFile  = "session.json"
-	attemptsFile = "attempts.jsonl" // in runtime: one LogRange per line
-)
-
-// A Session is an instance's session.json. A person can use it to continue the vendor's session
-// without Plait.
-type Session struct {
-	Instance   string            `json:"instance"`
-	Thread     string            `json:"threadId"`
-	Parent     *store.Parent     `json:"parent"`
-	ForkedFrom *store.ForkedFrom `json:"forkedFrom"`
-	Adapter    string            `json:"adapter"` // name of the agent
-	Cwd        string            `json:"cwd"`
-	Sandbox    string            `json:"sandbox"` // in which its newest step ran
-	Vendor     string            `json:"vendorSession"`
-	VendorFrom *VendorTurn       `json:"vendorForkedFrom"`
-	Home       string            `json:"codexHome"` // CODEX_HOME of its sessions, "" for none
-}
-
-// A VendorTurn is a point in a vendor's session.
-type VendorTurn struct {
-	Session string `json:"session"`
-	Turn    string `json:"turn"` // "": its end
-}
+const attemptsFile = "attempts.jsonl" // in runtime: one LogRange per line
 
 // A LogRange says which bytes of the logs an attempt wrote. One is written when the attempt
 // begins, where start and end are equal, and one when it ends.
@@ -69,20 +45,6 @@ type Desk struct {
 // Desks opens desks for the rows of threads.
 type Desks struct{}
 
-// Open is Dir.Open.
-func (Desks) Open(row store.Thread, instance, attempt string, v agent.Vendor) (agent.Directory, error) {
-	k, err := At(row.Workspace, row.Task).Open(row, instance, attempt, v)
-	if err != nil {
-		return nil, err
-	}
-	return k, nil
-}
-
-// Left is Dir.Left.
-func (Desks) Left(row store.Thread, instance, attempt string, keep func(events, stderr io.Reader) error) error {
-	return At(row.Workspace, row.Task).Left(instance, attempt, keep)
-}
-
 // Attached returns the attachments of a thread's task, see Dir.Attachments.
 func (Desks) Attached(row store.Thread) []agent.Attachment {
 	return At(row.Workspace, row.Task).Attachments(cmp.Or(row.Tree, row.Workspace))
@@ -90,7 +52,8 @@ func (Desks) Attached(row store.Thread) []agent.Attachment {
 
 // Open opens the desk of an instance for an attempt: its logs for appending, and empty
 // directories for artifacts and context. Artifacts are kept if it corrects the previous attempt.
-func (d Dir) Open(row store.Thread, instance, attempt string, v agent.Vendor) (*Desk, error) {
+func (Desks) Open(row store.Thread, instance, attempt string, v agent.Vendor) (agent.Directory, error) {
+	d := At(row.Workspace, row.Task)
 	k := &Desk{Dir: filepath.Join(d.Path(), "agents", instance)}
 	root, err := d.desk(instance)
 	if err == nil {
@@ -161,25 +124,6 @@ func (k *Desk) recordRange(size int64) error {
 	}
 	_, err = k.stretches.Write(append(line, '\n'))
 	return err
-}
-
-// about fills in the fields that come from a thread's row.
-func (s *Session) about(row store.Thread, instance string) {
-	s.Instance, s.Thread, s.Parent, s.ForkedFrom = instance, row.ID, row.Parent, row.ForkedFrom
-	if s.Cwd = row.Tree; s.Cwd == "" {
-		s.Cwd = row.Workspace
-	}
-}
-
-// begin fills in what is known when an attempt begins, including the origin of a resumed session.
-func (s *Session) begin(v agent.Vendor) {
-	s.Home = v.Home
-	switch {
-	case v.From != "":
-		s.VendorFrom = &VendorTurn{v.From, v.Turn}
-	case v.Session == "" || v.Session != s.Vendor:
-		s.VendorFrom = nil
-	}
 }
 
 // recreate replaces a directory by an empty one and holds it open.
@@ -382,8 +326,8 @@ func (k *Desk) close() error {
 // Left passes what an attempt added to the logs of an instance, as recorded in attempts.jsonl, to
 // keep. It is for an attempt whose process died: it was the instance's last one, so its stretch
 // extends to the end of the files.
-func (d Dir) Left(instance, attempt string, keep func(events, stderr io.Reader) error) error {
-	root, err := d.desk(instance)
+func (Desks) Left(row store.Thread, instance, attempt string, keep func(events, stderr io.Reader) error) error {
+	root, err := At(row.Workspace, row.Task).desk(instance)
 	if err != nil {
 		return fmt.Errorf("read desk %s: %w", instance, err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -38,20 +37,13 @@ type drawn struct {
 
 // progress is what drawn remembers between drawings. Its zero value means that nothing is drawn.
 type progress struct {
-	complete bool // everything was drawn once, and nothing has failed since
-	driven   bool
-	events   journalState
-	now      map[string]activity   // by running attempt
-	steps    map[string]newestStep // by instance
-	dirty    map[string]bool       // instances with new events
-	proofs   proofs
-	reports
-}
-
-// newestStep is the newest step of an instance.
-type newestStep struct {
-	attempt string
-	step    dag.Hash
+	complete  bool // everything was drawn once, and nothing has failed since
+	driven    bool
+	events    journalState
+	now       map[string]activity // by running attempt
+	instances instances
+	proofs    proofs
+	reports   reports
 }
 
 func (b *DirWriter) drawn(task string) *drawn {
@@ -105,8 +97,8 @@ func (b *DirWriter) Behind(ctx context.Context, task string) (bool, error) {
 }
 
 func (b *DirWriter) behind(ctx context.Context, task string, d *drawn) (bool, error) {
-	news, err := b.Store.Events(ctx, d.events.pos, store.EventFilter{Task: task, Limit: 1})
-	return len(news) > 0, err
+	more, err := b.Store.Events(ctx, d.events.pos, store.EventFilter{Task: task, Limit: 1})
+	return len(more) > 0, err
 }
 
 func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progress) error {
@@ -125,7 +117,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	if row.Status != store.Pending || driven {
 		// Not earlier: this reads every step of a fork, and the time that forking takes must not
 		// depend on their number.
-		err = errors.Join(err, p.proofs.inherit(ctx, b, task))
+		err = errors.Join(err, p.proofs.inherit(ctx, b.Store, b.Reader, task))
 	}
 	// The journal comes first, so that the rows read after it are never older than what counts as
 	// drawn.
@@ -137,22 +129,28 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	v := withCommands(b.Program, r.Task())
+	d := drawing{b.Store, b.Reader, r, root, !p.complete}
+	err = errors.Join(err, drawTask(root, b.Program, r.Task(), p.now), p.instances.draw(ctx, d), p.proofs.draw(ctx, d),
+		p.reports.draw(ctx, d, p.proofs.list))
+	p.complete, p.driven = err == nil, driven
+	return err
+}
+
+// drawTask draws task.yaml and the state board.
+func drawTask(root *os.Root, p view.Program, v view.Task, now map[string]activity) error {
+	v = withCommands(p, v)
 	if v.Result != nil && len(*v.Result) > maxText {
 		v.Result = nil
 	}
-	text, yamlErr := YAML(v)
-	if yamlErr == nil {
-		yamlErr = draw(root, "task.yaml", text)
+	text, err := YAML(v)
+	if err == nil {
+		err = draw(root, "task.yaml", text)
 	}
-	block, boardErr := boardText(b.Program, v, p.now)
+	block, boardErr := boardText(p, v, now)
 	if boardErr == nil {
 		boardErr = drawBoard(root, block)
 	}
-	err = errors.Join(err, yamlErr, boardErr, b.drawInstances(ctx, root, r, p),
-		b.drawEvidence(ctx, root, p), b.drawReports(ctx, root, r, p))
-	p.complete, p.driven = err == nil, driven
-	return err
+	return errors.Join(err, boardErr)
 }
 
 // record reads the record of a task.
@@ -160,64 +158,41 @@ func (b *DirWriter) record(ctx context.Context, task string, driven bool) (view.
 	return (&view.Reader{Store: b.Store, Nodes: b.Reader}).TaskRecord(ctx, task, driven)
 }
 
-// drawInstances draws the files of instances: of all the first time, then of those with new
-// events.
-func (b *DirWriter) drawInstances(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
-	tried := make(map[string][]store.Attempt)
-	for _, a := range r.Attempts {
-		if !p.complete || p.dirty[a.Instance] {
-			tried[a.Instance] = append(tried[a.Instance], a)
-		}
-	}
-	var err error
-	for name, attempts := range tried {
-		last := view.NewestAttempt(attempts)
-		if one := b.drawInstance(ctx, root, r.Thread(last.Thread), attempts, p.steps[name]); one != nil {
-			err = errors.Join(err, fmt.Errorf("instance %s: %w", name, one))
-		}
-	}
-	p.dirty = nil
-	return err
-}
-
 // add records an event that is copied.
 func (p *progress) add(ev store.Event) {
+	p.instances.add(ev)
+	p.proofs.add(ev)
 	p.reports.add(ev)
-	switch said := event.Read(ev).(type) {
-	case event.EvidenceAdded:
-		p.proofs.add(ev)
-	case event.AttemptStarted:
-		p.note(ev.Attempt, activity{last: "started"})
-	case event.AgentItems:
-		d := p.now[ev.Attempt]
-		d.add(said)
-		p.note(ev.Attempt, d)
-	case event.AttemptCompleted:
-		if !said.Step.IsZero() {
-			if p.steps == nil {
-				p.steps = make(map[string]newestStep)
-			}
-			p.steps[ev.Instance] = newestStep{ev.Attempt, said.Step}
-		}
-		p.ended(ev)
-	case event.AttemptFailed:
-		p.ended(ev)
-	}
-}
-
-func (p *progress) note(attempt string, d activity) {
 	if p.now == nil {
 		p.now = make(map[string]activity)
 	}
-	p.now[attempt] = d
+	switch said := event.Read(ev).(type) {
+	case event.AttemptStarted:
+		p.now[ev.Attempt] = activity{last: "started"}
+	case event.AgentItems:
+		d := p.now[ev.Attempt]
+		d.add(said)
+		p.now[ev.Attempt] = d
+	case event.AttemptCompleted, event.AttemptFailed:
+		delete(p.now, ev.Attempt)
+	}
 }
 
-func (p *progress) ended(ev store.Event) {
-	delete(p.now, ev.Attempt)
-	if p.dirty == nil {
-		p.dirty = make(map[string]bool)
+// Evidence lists the entries of a task in commit order, inherited ones first.
+func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
+	var p proofs
+	err := p.inherit(ctx, b.Store, b.Reader, task)
+	if err == nil {
+		of := store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})}
+		err = event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error { p.add(ev); return nil })
 	}
-	p.dirty[ev.Instance] = true
+	if err == nil {
+		err = p.read(ctx, b.Reader)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list evidence of task %s: %w", task, err)
+	}
+	return p.list(), nil
 }
 
 // YAML returns task.yaml.

@@ -9,7 +9,20 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/view"
 )
+
+// A drawing is what the parts of a task directory read and where they draw, once.
+type drawing struct {
+	store  store.Store
+	nodes  *thread.Reader
+	record view.TaskRecord
+	root   *os.Root
+	all    bool // not only what has changed since the last one
+}
 
 // drawnMarks are the first bytes of files that Plait draws next to people's files.
 var drawnMarks = map[string]string{

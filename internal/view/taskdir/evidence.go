@@ -8,12 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
 
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -37,23 +35,6 @@ type Entry struct {
 	Broken     string `json:"broken,omitempty"` // why the node cannot be read
 }
 
-// Evidence lists the entries of a task in commit order, inherited ones first.
-func (b *DirWriter) Evidence(ctx context.Context, task string) ([]Entry, error) {
-	var p proofs
-	err := p.inherit(ctx, b, task)
-	if err == nil {
-		of := store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})}
-		err = event.Each(ctx, b.Store, of, new(int64), func(ev store.Event) error { p.add(ev); return nil })
-	}
-	if err == nil {
-		err = p.read(ctx, b)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list evidence of task %s: %w", task, err)
-	}
-	return p.list(), nil
-}
-
 // proofs are the entries of a task read so far.
 type proofs struct {
 	inheritedRead bool // inherited entries were read
@@ -67,11 +48,11 @@ type proofs struct {
 }
 
 // inherit reads what a fork inherits from its origin, once.
-func (p *proofs) inherit(ctx context.Context, b *DirWriter, task string) (err error) {
+func (p *proofs) inherit(ctx context.Context, s store.Store, nodes *thread.Reader, task string) (err error) {
 	if p.inheritedRead {
 		return nil
 	}
-	p.inherited, err = b.Reader.Inherited(ctx, b.Store, task)
+	p.inherited, err = nodes.Inherited(ctx, s, task)
 	p.inheritedRead = err == nil
 	return err
 }
@@ -93,14 +74,14 @@ func (p *proofs) add(ev store.Event) {
 }
 
 // read reads the nodes of new entries.
-func (p *proofs) read(ctx context.Context, b *DirWriter) error {
+func (p *proofs) read(ctx context.Context, nodes *thread.Reader) error {
 	for ; len(p.inherited) > 0; p.inherited = p.inherited[1:] {
 		h := p.inherited[0]
 		if p.known[h] {
 			continue // it is one of the task's own entries
 		}
 		e := Entry{Node: h}
-		if err := e.read(ctx, b.Reader); err != nil {
+		if err := e.read(ctx, nodes); err != nil {
 			return err
 		}
 		if e.Broken == "" {
@@ -111,7 +92,7 @@ func (p *proofs) read(ctx context.Context, b *DirWriter) error {
 	for ; p.unread > 0; p.unread-- {
 		e := &p.own[len(p.own)-p.unread]
 		id := e.ID
-		if err := e.read(ctx, b.Reader); err != nil {
+		if err := e.read(ctx, nodes); err != nil {
 			return err
 		}
 		e.ID = id
@@ -138,19 +119,16 @@ func (e *Entry) read(ctx context.Context, r *thread.Reader) error {
 	return nil
 }
 
-// drawEvidence draws index.json if there are new entries.
-func (b *DirWriter) drawEvidence(ctx context.Context, root *os.Root, p *progress) error {
-	if err := p.proofs.read(ctx, b); err != nil {
+// draw draws index.json if there are new entries.
+func (p *proofs) draw(ctx context.Context, d drawing) error {
+	if err := p.read(ctx, d.nodes); err != nil {
 		return err
 	}
-	if p.complete && !p.proofs.changed {
+	if !d.all && !p.changed {
 		return nil
 	}
-	data, err := pretty(p.proofs.list())
-	if err == nil {
-		err = draw(root, evidenceFile, data)
-	}
-	p.proofs.changed = err != nil
+	err := drawJSON(d.root, evidenceFile, p.list())
+	p.changed = err != nil
 	return err
 }
 
@@ -193,51 +171,6 @@ func (x *Index) Resolve(id, instance string) (Entry, bool) {
 		return named[0], true
 	}
 	return Entry{}, false
-}
-
-// A Citation is a reference to an entry in a file of the task.
-type Citation struct {
-	File     string `json:"file"`     // relative to the directory
-	Instance string `json:"instance"` // whose file it is, or ""
-	ID       string `json:"id"`       // as written
-}
-
-// Citations lists the citations in the reports, contracts and decisions of the task, and in each
-// final.json. Anything but a regular file, and files larger than 16 MiB, are left out.
-func (d Dir) Citations() ([]Citation, error) {
-	names, err := d.reports()
-	if err != nil {
-		return nil, err
-	}
-	c, err := d.Browse()
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list citations: %w", err)
-	}
-	defer c.Close()
-	agents, err := c.list("agents", maxWorkers)
-	if err != nil {
-		return nil, fmt.Errorf("list citations: %w", err)
-	}
-	var all []Citation
-	look := func(name, instance string) {
-		data, err := c.read(name, maxView)
-		if err != nil {
-			return
-		}
-		for _, id := range flow.Citations(string(data)) {
-			all = append(all, Citation{name, instance, id})
-		}
-	}
-	for _, name := range names {
-		look(name, "")
-	}
-	for _, a := range agents {
-		look(path.Join("agents", a.Name(), "artifacts", finalFile), a.Name())
-	}
-	return all, nil
 }
 
 // States of the sources of evidence.

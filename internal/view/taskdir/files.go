@@ -2,6 +2,7 @@ package taskdir
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -105,6 +106,25 @@ func replaceBy(root *os.Root, name string, write func(*os.File) error) error {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
+}
+
+// drawJSON draws v as indented JSON.
+func drawJSON(root *os.Root, name string, v any) error {
+	data, err := pretty(v)
+	if err != nil {
+		return err
+	}
+	return draw(root, name, data)
+}
+
+// pretty returns v as indented JSON.
+func pretty(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return buf.Bytes(), err
 }
 
 // sweep removes temporary files that a crash left behind.

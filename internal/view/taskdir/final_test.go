@@ -21,7 +21,7 @@ func TestFinalOfAnAction(t *testing.T) {
 	w.step(a, output, output)
 	acts := w.row
 	acts.Path = &store.Path{ID: "plan", Join: thread.RoleJoin}
-	f, err := w.board().step(t.Context(), acts, a, w.row.Head)
+	f, err := readStep(t.Context(), thread.NewReader(w.store), acts, a, w.row.Head)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestFinalOfAnAction(t *testing.T) {
 	if json.Unmarshal(data, &got) != nil || json.Unmarshal([]byte(output), &want) != nil || !equal(got, want) {
 		t.Errorf("final.json is %s", data)
 	}
-	if f, err = w.board().step(t.Context(), w.row, a, w.row.Head); err != nil {
+	if f, err = readStep(t.Context(), thread.NewReader(w.store), w.row, a, w.row.Head); err != nil {
 		t.Fatal(err)
 	}
 	if _, wrapped := f.final.(Final); !wrapped {

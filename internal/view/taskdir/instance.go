@@ -1,17 +1,16 @@
 package taskdir
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
@@ -70,19 +69,67 @@ const (
 	maxSummary = 2000 // characters
 )
 
-// drawInstance draws final.json, step.json and session.json of an instance, unless one of its
+// newestStep is the newest step of an instance.
+type newestStep struct {
+	attempt string
+	step    dag.Hash
+}
+
+// instances is the state of drawing instances.
+type instances struct {
+	steps map[string]newestStep // by instance
+	dirty map[string]bool       // instances with new events
+}
+
+// add records an event of the task.
+func (p *instances) add(ev store.Event) {
+	switch said := event.Read(ev).(type) {
+	case event.AttemptCompleted:
+		if !said.Step.IsZero() {
+			if p.steps == nil {
+				p.steps = make(map[string]newestStep)
+			}
+			p.steps[ev.Instance] = newestStep{ev.Attempt, said.Step}
+		}
+	case event.AttemptFailed:
+	default:
+		return
+	}
+	if p.dirty == nil {
+		p.dirty = make(map[string]bool)
+	}
+	p.dirty[ev.Instance] = true
+}
+
+// draw draws the files of instances: of all the first time, then of those with new events.
+func (p *instances) draw(ctx context.Context, d drawing) error {
+	tried := make(map[string][]store.Attempt)
+	for _, a := range d.record.Attempts {
+		if d.all || p.dirty[a.Instance] {
+			tried[a.Instance] = append(tried[a.Instance], a)
+		}
+	}
+	var err error
+	for name, attempts := range tried {
+		if one := d.instance(ctx, view.NewestAttempt(attempts), p.steps[name]); one != nil {
+			err = errors.Join(err, fmt.Errorf("instance %s: %w", name, one))
+		}
+	}
+	p.dirty = nil
+	return err
+}
+
+// instance draws final.json, step.json and session.json of an instance, given its last attempt, unless one of its
 // attempts is running.
-func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.Thread, attempts []store.Attempt,
-	step newestStep) error {
-	last := view.NewestAttempt(attempts)
+func (d drawing) instance(ctx context.Context, last store.Attempt, step newestStep) error {
 	if !isInstance(last.Instance) {
 		return nil // not a name that Plait assigns
 	}
 	name := filepath.Join("agents", last.Instance)
-	if err := makeDir(root, filepath.Join(name, "artifacts")); err != nil {
+	if err := makeDir(d.root, filepath.Join(name, "artifacts")); err != nil {
 		return err
 	}
-	desk, err := root.OpenRoot(name)
+	desk, err := d.root.OpenRoot(name)
 	if err != nil {
 		return err
 	}
@@ -99,7 +146,7 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 		return nil // its attempt is just beginning or ending
 	}
 	defer unlock()
-	running, err := b.Store.Attempts(ctx, store.AttemptFilter{Thread: last.Thread, Status: store.AttemptRunning})
+	running, err := d.store.Attempts(ctx, store.AttemptFilter{Thread: last.Thread, Status: store.AttemptRunning})
 	if err != nil {
 		return err
 	}
@@ -108,9 +155,9 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 			return nil
 		}
 	}
-	sandbox := ""
+	row, sandbox := d.record.Thread(last.Thread), ""
 	if !step.step.IsZero() && last.ID == step.attempt {
-		f, err := b.step(ctx, row, last, step.step)
+		f, err := readStep(ctx, d.nodes, row, last, step.step)
 		if err == nil {
 			sandbox = f.Sandbox
 			err = errors.Join(drawFinal(artifacts, f), drawJSON(desk, stepFile, f))
@@ -122,17 +169,17 @@ func (b *DirWriter) drawInstance(ctx context.Context, root *os.Root, row store.T
 	return drawSession(desk, row, last, sandbox)
 }
 
-// step reads the output of a step.
-func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt, step dag.Hash) (Step, error) {
-	s, err := b.Reader.State(ctx, step)
+// readStep reads the output of a step.
+func readStep(ctx context.Context, nodes *thread.Reader, row store.Thread, a store.Attempt, step dag.Hash) (Step, error) {
+	s, err := nodes.State(ctx, step)
 	if err != nil {
 		return Step{}, err
 	}
-	c, err := b.Reader.Content(ctx, s.Content)
+	c, err := nodes.Content(ctx, s.Content)
 	if err != nil {
 		return Step{}, err
 	}
-	d, err := b.Reader.Detail(ctx, s.Detail)
+	d, err := nodes.Detail(ctx, s.Detail)
 	if err != nil {
 		return Step{}, err
 	}
@@ -167,7 +214,7 @@ func (b *DirWriter) step(ctx context.Context, row store.Thread, a store.Attempt,
 		f.final = out
 	}
 	for _, h := range c.Artifacts {
-		file, err := b.Reader.Artifact(ctx, h)
+		file, err := nodes.Artifact(ctx, h)
 		if err != nil {
 			return f, err
 		}
@@ -204,58 +251,4 @@ func drawFinal(artifacts *os.Root, f Step) error {
 		return nil // a later attempt has replaced the directory
 	}
 	return err
-}
-
-// drawJSON draws v as indented JSON.
-func drawJSON(root *os.Root, name string, v any) error {
-	data, err := pretty(v)
-	if err != nil {
-		return err
-	}
-	return draw(root, name, data)
-}
-
-// pretty returns v as indented JSON.
-func pretty(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(v)
-	return buf.Bytes(), err
-}
-
-// drawSession brings session.json up to date with the store. It keeps what only the desk can set.
-func drawSession(desk *os.Root, row store.Thread, last store.Attempt, sandbox string) error {
-	var s Session
-	if data, _, err := readPlain(desk, sessionFile, maxView); err != nil || json.Unmarshal(data, &s) != nil {
-		s = Session{} // it is a view, and can be drawn again
-	}
-	s.about(row, last.Instance)
-	s.Adapter = last.Agent
-	if sandbox != "" {
-		s.Sandbox = sandbox
-	}
-	if last.Session != "" {
-		s.Vendor = last.Session
-	}
-	return drawJSON(desk, sessionFile, s)
-}
-
-// lockDesk locks a desk's session.json for writing. It gives up after patience: agents can hold
-// the lock, and must not block Plait.
-func lockDesk(desk *os.Root, patience time.Duration) (unlock func(), ok bool) {
-	dir, err := desk.Open(".")
-	if err != nil {
-		return func() {}, false
-	}
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		if err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-			return func() { dir.Close() }, true
-		}
-		if !time.Now().Before(end) {
-			dir.Close()
-			return func() {}, false
-		}
-	}
 }

@@ -14,11 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
-// Limits on a person's notes, in bytes: of the file, and of what is read at once.
-const (
-	maxNotesFile = 4 << 20
-	maxAdded     = 64 << 10
-)
+// maxAdded limits how much of a person's notes is read at once, in bytes.
+const maxAdded = 64 << 10
 
 // Notes reads human-notes.md, empty if it is missing. It is an error if it is too large or not a
 // regular file.

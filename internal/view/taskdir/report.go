@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/plait-run/plait/internal/flow"
@@ -37,35 +36,36 @@ func (p *reports) add(ev store.Event) {
 	}
 }
 
-// drawReports draws plans, contracts, summaries of actions, and reports of planners. It uses the
-// record only, so it draws the same each time.
-func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskRecord, p *progress) error {
-	if p.complete && !p.reports.stale || len(r.Rounds)+len(r.Ends) == 0 {
+// draw draws plans, contracts, summaries of actions, and reports of planners. It uses the record only, so it draws the
+// same each time.
+func (p *reports) draw(ctx context.Context, d drawing, evidence func() []Entry) error {
+	r := d.record
+	if !d.all && !p.stale || len(r.Rounds)+len(r.Ends) == 0 {
 		return nil
 	}
-	if !p.complete || p.reports.said == nil {
-		p.reports.said = make(map[string]dag.Hash)
+	if d.all || p.said == nil {
+		p.said = make(map[string]dag.Hash)
 	}
 	var errs error
 	own := func(dir, name, place, ext string, data []byte, err error) {
 		name, sum := file(dir, name, place, ext), dag.Sum(data)
-		if err == nil && p.reports.said[name] != sum {
-			err = drawOwn(root, name, data)
+		if err == nil && p.said[name] != sum {
+			err = drawOwn(d.root, name, data)
 		}
 		if err != nil {
 			errs = errors.Join(errs, err)
 			return
 		}
-		p.reports.said[name] = sum
+		p.said[name] = sum
 	}
 	draw := func(dir, name, place, template string, values any) {
 		data, err := page(template, values)
 		own(dir, name, place, ".md", data, err)
 	}
-	entries := make(map[string]Entry)
-	for _, e := range p.proofs.list() {
+	m := material{d.nodes, r, make(map[string]Entry)}
+	for _, e := range evidence() {
 		if e.Broken == "" {
-			entries[e.ID] = e
+			m.entries[e.ID] = e
 		}
 	}
 	newest := make(map[string]int) // joined round of a thread
@@ -76,10 +76,10 @@ func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskR
 	}
 	for _, at := range r.Rounds {
 		place := placeOf(r.Root.ID, at.Thread, at.Label)
-		v := plan{at, r.Root.ID, qualify(at.Plan.SessionGoal, at.By, entries)}
+		v := plan{at, r.Root.ID, m.qualify(at.Plan.SessionGoal, at.By)}
 		draw(decisionsDir, fmt.Sprintf("plan-%d", at.N), place, "plan.md", v)
 		for _, a := range at.Plan.Actions {
-			brief := qualify(at.Plan.Brief(a.ID), at.By, entries)
+			brief := m.qualify(at.Plan.Brief(a.ID), at.By)
 			draw(contractsDir, a.ID, place, "contract.md", contract{v, a, brief})
 		}
 		if at.Join == nil {
@@ -89,7 +89,7 @@ func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskR
 		if at.N != newest[at.Thread] {
 			name = fmt.Sprintf("joined-summary-%d", at.N)
 		}
-		s, err := b.summary(ctx, r, at, entries)
+		s, err := m.summary(ctx, at)
 		if err != nil {
 			errs = errors.Join(errs, err)
 			continue
@@ -99,11 +99,11 @@ func (b *DirWriter) drawReports(ctx context.Context, root *os.Root, r view.TaskR
 		draw(reportsDir, name, place, "summary.md", s)
 	}
 	for _, f := range r.Ends {
-		f.Report = qualify(f.Report, f.By, entries)
+		f.Report = m.qualify(f.Report, f.By)
 		draw(reportsDir, "report", placeOf(r.Root.ID, f.Thread, f.Label), "report.md",
-			report{f, r.Root.ID, cited([]string{f.Report}, entries)})
+			report{f, r.Root.ID, m.cited(f.Report)})
 	}
-	p.reports.stale = errs != nil
+	p.stale = errs != nil
 	return errs
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 
 	"github.com/plait-run/plait/internal/view"
 )
@@ -17,6 +16,9 @@ const (
 	manifestFile = "shared/context-manifest.yaml"
 	evidenceFile = "shared/evidence/index.json"
 )
+
+// maxNotesFile limits a person's notes, in bytes.
+const maxNotesFile = 4 << 20
 
 // sharedDirs hold reports and the like.
 var sharedDirs = []string{"shared/reports", "shared/contracts", "shared/decisions"}
@@ -42,6 +44,20 @@ type about struct {
 func (a about) says(p view.Program, template string) (string, error) {
 	data, err := page(template, a)
 	return p.Says(string(data)), err
+}
+
+// Create makes the directory with its initial files, for people who run Plait as p. team means that the workers of a
+// team drive the task.
+func (d Dir) Create(p view.Program, team bool) error {
+	root, err := d.open()
+	if err != nil {
+		return fmt.Errorf("create task directory: %w", err)
+	}
+	defer root.Close()
+	if err := createFiles(root, p, d.task, team); err != nil {
+		return fmt.Errorf("create task directory: %w", err)
+	}
+	return nil
 }
 
 // Leave marks the directory as left to a team: its workers drive the task from now on, and it is drawn elsewhere. What
@@ -102,27 +118,4 @@ func createFiles(root *os.Root, p view.Program, task string, team bool) error {
 		return errors.Join(err, notRead(root, p, task))
 	}
 	return errors.Join(err, createOnce(root, notesFile, notes), createOnce(root, manifestFile, manifest))
-}
-
-// reports lists the regular files in shared/reports, contracts and decisions, by their path
-// inside the task directory. Links are not followed.
-func (d Dir) reports() ([]string, error) {
-	names := []string{}
-	c, err := d.Browse()
-	if errors.Is(err, fs.ErrNotExist) {
-		return names, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list reports: %w", err)
-	}
-	defer c.Close()
-	for _, dir := range sharedDirs {
-		entries, _ := c.list(dir, maxDocuments)
-		for _, e := range entries {
-			if e.Type().IsRegular() {
-				names = append(names, path.Join(dir, e.Name()))
-			}
-		}
-	}
-	return names, nil
 }

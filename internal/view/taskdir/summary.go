@@ -101,9 +101,15 @@ type Cited struct {
 	Source string `json:"source"` // in words
 }
 
+// A material is what reports are made of.
+type material struct {
+	nodes   *thread.Reader
+	record  view.TaskRecord
+	entries map[string]Entry // of the evidence, by id
+}
+
 // summary returns the results of a joined round.
-func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Round,
-	entries map[string]Entry) (Summary, error) {
+func (m material) summary(ctx context.Context, at view.Round) (Summary, error) {
 	var meta struct {
 		Status    string  `json:"$status"`
 		DecidedBy *string `json:"decidedBy"`
@@ -112,20 +118,20 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 		} `json:"paths"`
 	}
 	json.Unmarshal(at.Join.State.Meta, &meta) // meta of unknown form is skipped
-	detail, err := b.detail(ctx, at.Join.State.Detail)
+	detail, err := m.detail(ctx, at.Join.State.Detail)
 	if err != nil {
 		return Summary{}, err
 	}
 	s := Summary{
-		Schema: summarySchema, Task: r.Root.ID, Thread: at.Thread, Goal: qualify(at.Plan.SessionGoal, at.By, entries),
+		Schema: summarySchema, Task: m.record.Root.ID, Thread: at.Thread, Goal: m.qualify(at.Plan.SessionGoal, at.By),
 		Round:   at.N,
 		Outcome: meta.Status, Strategy: at.Plan.Join.Strategy, Plan: at.Step.Hash, Join: at.Join.Hash,
-		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: overlapsOf(r, at), Actions: []ActionSummary{},
+		StartedAt: detail.StartedAt, EndedAt: detail.EndedAt, Overlaps: overlapsOf(m.record, at), Actions: []ActionSummary{},
 	}
 	if meta.DecidedBy != nil {
 		s.DecidedBy = *meta.DecidedBy
 	}
-	threads := view.ActionThreads(r.Threads, at.Step.Hash)
+	threads := view.ActionThreads(m.record.Threads, at.Step.Hash)
 	ends := make(map[string]thread.PathHead)
 	for _, p := range at.Join.State.Paths {
 		ends[p.ID] = p
@@ -136,13 +142,13 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 			Status: ends[a.ID].Status, Thread: ends[a.ID].Thread, Head: ends[a.ID].Head,
 			Artifacts: []ActionFile{}, Evidence: []string{},
 		}
-		sum.addOutput(meta.Paths[a.ID].Meta, entries)
+		m.addOutput(&sum, meta.Paths[a.ID].Meta)
 		for _, f := range detail.Failures {
 			if f.Path == a.ID {
 				sum.Failure, sum.Reason = string(f.Kind), f.Message
 			}
 		}
-		if err := b.addAttempts(ctx, &sum, r, at, threads[a.ID]); err != nil {
+		if err := m.addAttempts(ctx, &sum, at, threads[a.ID]); err != nil {
 			return Summary{}, err
 		}
 		if detail.Merge != nil {
@@ -160,12 +166,12 @@ func (b *DirWriter) summary(ctx context.Context, r view.TaskRecord, at view.Roun
 		s.Tokens += sum.Tokens
 		s.Actions = append(s.Actions, sum)
 	}
-	s.Evidence = cited(s.texts(), entries)
+	s.Evidence = m.cited(s.texts()...)
 	return s, nil
 }
 
 // addOutput fills in the output that an action's agent submitted.
-func (s *ActionSummary) addOutput(meta json.RawMessage, entries map[string]Entry) {
+func (m material) addOutput(s *ActionSummary, meta json.RawMessage) {
 	var said map[string]any
 	json.Unmarshal(meta, &said) // output of unknown form is skipped
 	list := func(key string) []string {
@@ -173,14 +179,14 @@ func (s *ActionSummary) addOutput(meta json.RawMessage, entries map[string]Entry
 		all, _ := said[key].([]any)
 		for _, one := range all {
 			if text, ok := one.(string); ok {
-				out = append(out, qualify(text, s.ID, entries))
+				out = append(out, m.qualify(text, s.ID))
 			}
 		}
 		return out
 	}
-	s.Summary = qualify(flow.Outcome(s.ID, said), s.ID, entries)
-	for _, id := range slices.Sorted(maps.Keys(entries)) {
-		if e := entries[id]; e.Thread == s.Thread && !e.Unfinished {
+	s.Summary = m.qualify(flow.Outcome(s.ID, said), s.ID)
+	for _, id := range slices.Sorted(maps.Keys(m.entries)) {
+		if e := m.entries[id]; e.Thread == s.Thread && !e.Unfinished {
 			s.Evidence = append(s.Evidence, id)
 		}
 	}
@@ -191,9 +197,8 @@ func (s *ActionSummary) addOutput(meta json.RawMessage, entries map[string]Entry
 }
 
 // addAttempts fills in the attempts of an action and the files they changed.
-func (b *DirWriter) addAttempts(ctx context.Context, s *ActionSummary, r view.TaskRecord, at view.Round,
-	threads []store.Thread) error {
-	for _, a := range r.Attempts {
+func (m material) addAttempts(ctx context.Context, s *ActionSummary, at view.Round, threads []store.Thread) error {
+	for _, a := range m.record.Attempts {
 		if !slices.ContainsFunc(threads, func(t store.Thread) bool { return t.ID == a.Thread }) {
 			continue
 		}
@@ -214,7 +219,7 @@ func (b *DirWriter) addAttempts(ctx context.Context, s *ActionSummary, r view.Ta
 	// Attempts from before a fork are not in the fork's own index, but its steps record them.
 	known := s.Attempts > 0
 	for h := s.Head; !h.IsZero() && h != at.Step.Hash; {
-		step, ok, err := b.Reader.Back(ctx, h, 0)
+		step, ok, err := m.nodes.Back(ctx, h, 0)
 		if err != nil {
 			return err
 		}
@@ -222,7 +227,7 @@ func (b *DirWriter) addAttempts(ctx context.Context, s *ActionSummary, r view.Ta
 			break
 		}
 		if thread.Routed(step.State.Role) {
-			if err := b.addStep(ctx, s, step, known); err != nil || known {
+			if err := m.addStep(ctx, s, step, known); err != nil || known {
 				return err
 			}
 		}
@@ -235,14 +240,14 @@ func (b *DirWriter) addAttempts(ctx context.Context, s *ActionSummary, r view.Ta
 }
 
 // addStep fills in the files of an action's newest step, and the usage of its steps.
-func (b *DirWriter) addStep(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
+func (m material) addStep(ctx context.Context, s *ActionSummary, step thread.Step, known bool) error {
 	if s.StartedAt == 0 || known {
-		c, err := b.Reader.Content(ctx, step.State.Content)
+		c, err := m.nodes.Content(ctx, step.State.Content)
 		if err != nil {
 			return err
 		}
 		for _, h := range c.Artifacts {
-			file, err := b.Reader.Artifact(ctx, h)
+			file, err := m.nodes.Artifact(ctx, h)
 			if err != nil {
 				return err
 			}
@@ -252,7 +257,7 @@ func (b *DirWriter) addStep(ctx context.Context, s *ActionSummary, step thread.S
 	if known {
 		return nil
 	}
-	d, err := b.detail(ctx, step.State.Detail)
+	d, err := m.detail(ctx, step.State.Detail)
 	if err != nil {
 		return err
 	}
@@ -262,8 +267,8 @@ func (b *DirWriter) addStep(ctx context.Context, s *ActionSummary, step thread.S
 }
 
 // detail reads a detail; without one it is empty.
-func (b *DirWriter) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
-	d, err := b.Reader.Detail(ctx, h)
+func (m material) detail(ctx context.Context, h dag.Hash) (*thread.Detail, error) {
+	d, err := m.nodes.Detail(ctx, h)
 	if err == nil && d == nil || errors.Is(err, store.ErrNotFound) {
 		return &thread.Detail{}, nil
 	}
@@ -305,11 +310,11 @@ func (s Summary) texts() []string {
 }
 
 // qualify replaces an instance's citations of its own evidence with full ids.
-func qualify(text, instance string, entries map[string]Entry) string {
+func (m material) qualify(text, instance string) string {
 	return flow.EachCitation(text, func(c, id string) string {
 		full := thread.FullID(instance, id)
 		if !strings.Contains(id, ".") {
-			if _, ok := entries[full]; ok {
+			if _, ok := m.entries[full]; ok {
 				return "evidence:" + full
 			}
 		}
@@ -318,10 +323,10 @@ func qualify(text, instance string, entries map[string]Entry) string {
 }
 
 // cited lists the entries that texts cite, in order.
-func cited(texts []string, entries map[string]Entry) []Cited {
+func (m material) cited(texts ...string) []Cited {
 	out := []Cited{}
 	for _, id := range flow.Citations(strings.Join(texts, "\n")) {
-		if e, ok := entries[id]; ok {
+		if e, ok := m.entries[id]; ok {
 			out = append(out, Cited{e.ID, e.Kind, e.Title, sources(e)})
 		}
 	}

@@ -33,8 +33,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-
-	"github.com/plait-run/plait/internal/view"
 )
 
 // A Dir is one task's directory. It need not exist.
@@ -68,20 +66,6 @@ func (d Dir) open() (*os.Root, error) {
 		return nil, err
 	}
 	return root, nil
-}
-
-// Create makes the directory with its initial files, for people who run Plait as p. team means that the workers of a
-// team drive the task.
-func (d Dir) Create(p view.Program, team bool) error {
-	root, err := d.open()
-	if err != nil {
-		return fmt.Errorf("create task directory: %w", err)
-	}
-	defer root.Close()
-	if err := createFiles(root, p, d.task, team); err != nil {
-		return fmt.Errorf("create task directory: %w", err)
-	}
-	return nil
 }
 
 // openExisting opens an existing directory. The error matches fs.ErrNotExist if there is none.

@@ -17,7 +17,20 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-var row = store.Thread{ID: "01J", Task: "01J", Workspace: "/somewhere"}
+// rowIn is the row of a thread of the task whose directory is d.
+func rowIn(d Dir) store.Thread { return store.Thread{ID: d.task, Task: d.task, Workspace: d.workspace} }
+
+func openDesk(d Dir, instance, attempt string, v agent.Vendor) (*Desk, error) {
+	k, err := Desks{}.Open(rowIn(d), instance, attempt, v)
+	if err != nil {
+		return nil, err
+	}
+	return k.(*Desk), nil
+}
+
+func left(d Dir, instance, attempt string, keep func(events, stderr io.Reader) error) error {
+	return Desks{}.Left(rowIn(d), instance, attempt, keep)
+}
 
 func read(t *testing.T, r io.Reader) string {
 	t.Helper()
@@ -34,7 +47,7 @@ func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"first\n", "second, longer\n"} {
-		k, err := d.Open(row, "planner", "01J."+string(rune('1'+i)), agent.Vendor{})
+		k, err := openDesk(d, "planner", "01J."+string(rune('1'+i)), agent.Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +108,7 @@ func TestSessionIsWrittenWhenItChanges(t *testing.T) {
 		vendor  string
 		changes bool
 	}{{"a", true}, {"a", false}, {"", false}, {"b", true}} {
-		k, err := d.Open(row, "planner", fmt.Sprintf("01J.%d", n), agent.Vendor{})
+		k, err := openDesk(d, "planner", fmt.Sprintf("01J.%d", n), agent.Vendor{})
 		if err == nil {
 			err = k.Close(tt.vendor)
 		}
@@ -117,7 +130,7 @@ func TestSessionIsWrittenWhenItChanges(t *testing.T) {
 func TestHalfAStretch(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for n := range 2 {
-		k, err := d.Open(row, "planner", fmt.Sprintf("01J.%d", n), agent.Vendor{})
+		k, err := openDesk(d, "planner", fmt.Sprintf("01J.%d", n), agent.Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +142,7 @@ func TestHalfAStretch(t *testing.T) {
 	}
 	got := ""
 	keep := func(events, _ io.Reader) error { got = read(t, events); return nil }
-	if err := d.Left("planner", "01J.1", keep); err != nil || got != "said" {
+	if err := left(d, "planner", "01J.1", keep); err != nil || got != "said" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -137,7 +150,7 @@ func TestHalfAStretch(t *testing.T) {
 func TestWhatADeadOwnerLeft(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for _, id := range []string{"01J.1", "01J.2"} {
-		k, err := d.Open(row, "planner", id, agent.Vendor{})
+		k, err := openDesk(d, "planner", id, agent.Vendor{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,11 +159,11 @@ func TestWhatADeadOwnerLeft(t *testing.T) {
 	}
 	got := ""
 	keep := func(events, stderr io.Reader) error { got = read(t, events) + "|" + read(t, stderr); return nil }
-	if err := d.Left("planner", "01J.2", keep); err != nil || got != "said in 01J.2|" {
+	if err := left(d, "planner", "01J.2", keep); err != nil || got != "said in 01J.2|" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	got = ""
-	if err := d.Left("nobody", "01J.3", keep); err != nil || got != "" {
+	if err := left(d, "nobody", "01J.3", keep); err != nil || got != "" {
 		t.Errorf("of an attempt without a desk got %q, %v", got, err)
 	}
 }
@@ -186,13 +199,13 @@ func TestLinksLeadNowhere(t *testing.T) {
 			}
 			before := tree(t, victim)
 			d := At(workspace, "01J")
-			if k, err := d.Open(row, "b", "01J.1", agent.Vendor{}); err == nil {
+			if k, err := openDesk(d, "b", "01J.1", agent.Vendor{}); err == nil {
 				k.Raw.WriteString("said")
 				k.Keep("x", []byte("lent"))
 				k.Close("s")
 			}
 			d.Create(view.Program{}, false)
-			d.Left("b", "01J.1", func(events, stderr io.Reader) error { io.ReadAll(events); return nil })
+			left(d, "b", "01J.1", func(events, stderr io.Reader) error { io.ReadAll(events); return nil })
 			d.Remove()
 			if diff := cmp.Diff(before, tree(t, victim)); diff != "" {
 				t.Errorf("what lies outside the workspace was changed: -before +after\n%s", diff)
@@ -226,7 +239,7 @@ func tree(t *testing.T, dir string) map[string]string {
 func TestBadInstanceNames(t *testing.T) {
 	d := At(t.TempDir(), "01J")
 	for _, name := range []string{"", "..", "../x", "a/b", "A", "-a", "a\n", "a b"} {
-		if _, err := d.Open(row, name, "01J.1", agent.Vendor{}); err == nil {
+		if _, err := openDesk(d, name, "01J.1", agent.Vendor{}); err == nil {
 			t.Errorf("opened a desk called %q", name)
 		}
 	}

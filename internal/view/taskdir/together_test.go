@@ -34,7 +34,7 @@ func TestDrawnWhileAgentsWork(t *testing.T) {
 	const tries = 60
 	for n := 1; n <= tries; n++ {
 		a := w.attempt(n)
-		desk, err := w.dir.Open(w.row, "plan", a.ID, agent.Vendor{})
+		desk, err := openDesk(w.dir, "plan", a.ID, agent.Vendor{})
 		if err != nil {
 			t.Fatalf("attempt %d: %v", n, err)
 		}
