@@ -266,7 +266,7 @@ func TestFinalOfTheAgent(t *testing.T) {
 	if err := root.WriteFile(finalFile, []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := drawFinal(root, Step{Artifacts: []StepArtifact{{Name: finalFile}}}); err != nil || w.file(finalFile) != "mine" {
+	if err := drawFinal(root, Step{Artifacts: []thread.Artifact{{Name: finalFile}}}); err != nil || w.file(finalFile) != "mine" {
 		t.Errorf("the agent's final.json became %q, %v", w.file(finalFile), err)
 	}
 	if err := drawFinal(root, Step{}); err != nil || w.file(finalFile) == "mine" {
@@ -399,35 +399,4 @@ func (c *counting) Events(ctx context.Context, after int64, f store.EventFilter)
 	events, err := c.Store.Events(ctx, after, f)
 	*c.reads += len(events)
 	return events, err
-}
-
-// TestSessionByHand checks that session.json records where a session is stored and the turn that it was
-// branched off from, for as long as that session continues.
-func TestSessionByHand(t *testing.T) {
-	w := newWorld(t)
-	turn := &VendorTurn{"origin", "turn-2"}
-	for i, tt := range []struct {
-		begins agent.Vendor
-		ends   string
-		want   *VendorTurn
-	}{
-		{agent.Vendor{Home: "/h/codex", From: "origin", Turn: "turn-2"}, "branch", turn},
-		{agent.Vendor{Home: "/h/codex", Session: "branch"}, "branch", turn},
-		{agent.Vendor{Home: "/h/codex"}, "fresh", nil},
-	} {
-		desk, err := openDesk(w.dir, "plan", w.attempt(i+1).ID, tt.begins)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := desk.Close(tt.ends); err != nil {
-			t.Fatal(err)
-		}
-		var s Session
-		if err := json.Unmarshal([]byte(w.file("agents/plan/session.json")), &s); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(tt.want, s.VendorFrom); diff != "" || s.Home != "/h/codex" || s.Vendor != tt.ends {
-			t.Errorf("attempt %d: %+v\n%s", i+1, s, diff)
-		}
-	}
 }

@@ -89,10 +89,7 @@ func boundedLine(r *bufio.Reader, most int) (data []byte, n int64, err error) {
 
 // readLine decodes a line that appendLine wrote.
 func readLine(data []byte) (store.Event, bool) {
-	var l *line
-	if json.Unmarshal(data, &l) != nil || l == nil || l.Type == "" {
-		return store.Event{}, false
-	}
-	return store.Event{Seq: l.Seq, TS: l.TS, Type: l.Type, Task: l.Task, Thread: l.Thread, Instance: l.Instance,
-		Attempt: l.Attempt, Payload: l.Payload}, true
+	var l line
+	err := json.Unmarshal(data, &l)
+	return l.Event, err == nil && l.Type != ""
 }

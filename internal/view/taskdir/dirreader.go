@@ -196,8 +196,8 @@ const (
 )
 
 // sessionFiles are the files of an instance that show how it worked.
-var sessionFiles = []string{"artifacts/" + finalFile, stepFile, sessionFile, "runtime/events.jsonl", "runtime/stderr.log",
-	"runtime/requests.jsonl", "runtime/" + attemptsFile}
+var sessionFiles = []string{"artifacts/" + finalFile, stepFile, sessionFile, "runtime/events.jsonl",
+	"runtime/stderr.log", "runtime/requests.jsonl", "runtime/" + attemptsFile}
 
 // kindOf returns the kind of document that name is, "" for none.
 func kindOf(name string) string {

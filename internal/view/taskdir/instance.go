@@ -26,24 +26,24 @@ const (
 // A Step is an instance's step.json. Large values are given by their hash; plait cas get prints
 // them.
 type Step struct {
-	Instance   string         `json:"instance"`
-	Role       string         `json:"role"`
-	Thread     string         `json:"threadId"`
-	Attempt    string         `json:"attempt"`
-	Step       dag.Hash       `json:"step"`
-	Status     string         `json:"status"`
-	Summary    string         `json:"summary"`
-	Content    dag.Hash       `json:"content"`
-	Artifacts  []StepArtifact `json:"artifacts"`
-	Agent      string         `json:"agent"`
-	Model      string         `json:"model"`
-	Sandbox    string         `json:"sandbox"`
-	Exit       *int           `json:"exit"`
-	Usage      store.Usage    `json:"usage"`
-	StartedAt  int64          `json:"startedAt"`
-	EndedAt    int64          `json:"endedAt"`
-	Transcript dag.Hash       `json:"transcript"`
-	Stderr     dag.Hash       `json:"stderr"`
+	Instance   string            `json:"instance"`
+	Role       string            `json:"role"`
+	Thread     string            `json:"threadId"`
+	Attempt    string            `json:"attempt"`
+	Step       dag.Hash          `json:"step"`
+	Status     string            `json:"status"`
+	Summary    string            `json:"summary"`
+	Content    dag.Hash          `json:"content"`
+	Artifacts  []thread.Artifact `json:"artifacts"`
+	Agent      string            `json:"agent"`
+	Model      string            `json:"model"`
+	Sandbox    string            `json:"sandbox"`
+	Exit       *int              `json:"exit"`
+	Usage      store.Usage       `json:"usage"`
+	StartedAt  int64             `json:"startedAt"`
+	EndedAt    int64             `json:"endedAt"`
+	Transcript dag.Hash          `json:"transcript"`
+	Stderr     dag.Hash          `json:"stderr"`
 
 	final any // the content of final.json
 }
@@ -53,14 +53,6 @@ type Step struct {
 type Final struct {
 	Meta json.RawMessage `json:"meta"` // null if it is large
 	Text *string         `json:"text"` // null if it is large: see the step's content
-}
-
-// A StepArtifact is a file that was kept.
-type StepArtifact struct {
-	Name      string   `json:"name"`
-	MediaType string   `json:"mediaType"`
-	Size      int64    `json:"size"`
-	Blob      dag.Hash `json:"blob"`
 }
 
 // Limits on what these files contain themselves, in bytes.
@@ -170,7 +162,9 @@ func (d drawing) instance(ctx context.Context, last store.Attempt, step newestSt
 }
 
 // readStep reads the output of a step.
-func readStep(ctx context.Context, nodes *thread.Reader, row store.Thread, a store.Attempt, step dag.Hash) (Step, error) {
+func readStep(
+	ctx context.Context, nodes *thread.Reader, row store.Thread, a store.Attempt, step dag.Hash,
+) (Step, error) {
 	s, err := nodes.State(ctx, step)
 	if err != nil {
 		return Step{}, err
@@ -190,7 +184,7 @@ func readStep(ctx context.Context, nodes *thread.Reader, row store.Thread, a sto
 		Instance: a.Instance, Role: s.Role, Thread: a.Thread, Attempt: a.ID, Step: step, Content: s.Content,
 		Agent: a.Agent, Model: d.Model, Sandbox: d.Sandbox, Exit: d.Exit, Usage: d.Usage, StartedAt: a.StartedAt,
 		EndedAt:    a.EndedAt,
-		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []StepArtifact{}, final: s.Meta,
+		Transcript: a.Transcript, Stderr: a.Stderr, Artifacts: []thread.Artifact{}, final: s.Meta,
 	}
 	var meta struct {
 		Status  string `json:"$status"`
@@ -218,7 +212,7 @@ func readStep(ctx context.Context, nodes *thread.Reader, row store.Thread, a sto
 		if err != nil {
 			return f, err
 		}
-		f.Artifacts = append(f.Artifacts, StepArtifact(*file))
+		f.Artifacts = append(f.Artifacts, *file)
 	}
 	return f, nil
 }

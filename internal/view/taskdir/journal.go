@@ -23,31 +23,24 @@ const eventPage = 1000
 // A line is one event in events.jsonl. The position in the whole journal is left out: it means
 // nothing without the store.
 type line struct {
-	Seq      int64           `json:"seq"`
-	TS       int64           `json:"ts"`
-	Type     string          `json:"type"`
-	Task     string          `json:"task"`
-	Thread   string          `json:"thread"`
-	Instance string          `json:"instance"`
-	Attempt  string          `json:"attempt"`
-	Payload  json.RawMessage `json:"payload"`
+	store.Event
+	Pos int64 `json:"pos,omitempty"` // hides that of the event
 }
 
 // appendLine appends an event. A payload that is not JSON is written as a string.
 func appendLine(buf *bytes.Buffer, ev store.Event) error {
-	payload := ev.Payload
 	switch {
-	case len(payload) == 0:
-		payload = nil
-	case !json.Valid(payload):
+	case len(ev.Payload) == 0:
+		ev.Payload = nil
+	case !json.Valid(ev.Payload):
 		var err error
-		if payload, err = json.Marshal(string(payload)); err != nil {
+		if ev.Payload, err = json.Marshal(string(ev.Payload)); err != nil {
 			return err
 		}
 	}
 	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(line{ev.Seq, ev.TS, ev.Type, ev.Task, ev.Thread, ev.Instance, ev.Attempt, payload})
+	return enc.Encode(line{Event: ev})
 }
 
 // A journalState is the state of events.jsonl.

@@ -3,6 +3,7 @@ package taskdir
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +89,8 @@ func (d Dir) Attachments(tree string) []agent.Attachment {
 			a, err = e.attach(files)
 		}
 		if err != nil {
-			a = agent.Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", text.OneLine(named(e.ID, i), 80),
+			name := cmp.Or(e.ID, fmt.Sprintf("number %d", i+1))
+			a = agent.Attachment{Line: fmt.Sprintf("attachment %s is missing: %s", text.OneLine(name, 80),
 				text.OneLine(err.Error(), 200))}
 		} else if e.Reason != "" {
 			a.Line += ", because " + text.OneLine(e.Reason, 300)
@@ -100,14 +102,6 @@ func (d Dir) Attachments(tree string) []agent.Attachment {
 		out = append(out, a)
 	}
 	return out
-}
-
-// named returns the name of an entry: its id, or its position if it has none.
-func named(id string, i int) string {
-	if id == "" {
-		return fmt.Sprintf("number %d", i+1)
-	}
-	return id
 }
 
 // attach returns the attachment for an entry. The attachment's line does not include the reason.

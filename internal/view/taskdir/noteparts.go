@@ -21,9 +21,9 @@ type Part struct {
 	Readings []event.NotesRead
 }
 
-// Sort assigns what was added to gates. Notes may answer the gates in open; closed are all other gates of the task. Text
-// below the marker of an open gate answers it, up to the next marker; without a marker, text answers the only open gate.
-// Everything else is a note, as is text below the marker of a closed gate. See marker.
+// Sort assigns what was added to gates. Notes may answer the gates in open; closed are all other gates of the task.
+// Text below the marker of an open gate answers it, up to the next marker; without a marker, text answers the only open
+// gate. Everything else is a note, as is text below the marker of a closed gate. See marker.
 func (a Addition) Sort(open, closed []string) []Part {
 	clean := func(raw []byte) string { return strings.TrimSpace(strings.ToValidUTF8(string(raw), "\ufffd")) }
 	sections := slices.DeleteFunc(a.sections(open, closed), func(s section) bool {

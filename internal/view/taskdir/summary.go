@@ -71,11 +71,8 @@ type ActionSummary struct {
 
 // An ActionFile is an artifact of an action.
 type ActionFile struct {
-	Artifact  dag.Hash `json:"artifact"` // a later plan can pass it on as the input artifact:<hash>
-	Name      string   `json:"name"`
-	MediaType string   `json:"mediaType"`
-	Size      int64    `json:"size"`
-	Blob      dag.Hash `json:"blob"`
+	Hash dag.Hash `json:"artifact"` // a later plan can pass it on as the input artifact:<hash>
+	thread.Artifact
 }
 
 // A MergeResult says what happened to the files that an action changed.
@@ -251,7 +248,7 @@ func (m material) addStep(ctx context.Context, s *ActionSummary, step thread.Ste
 			if err != nil {
 				return err
 			}
-			s.Artifacts = append(s.Artifacts, ActionFile{h, file.Name, file.MediaType, file.Size, file.Blob})
+			s.Artifacts = append(s.Artifacts, ActionFile{h, *file})
 		}
 	}
 	if known {
