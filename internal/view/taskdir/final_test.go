@@ -83,3 +83,23 @@ func equal(a, b any) bool {
 	other, _ := json.Marshal(b)
 	return string(one) == string(other)
 }
+
+// TestFinalOfTheAgent checks that a final.json left by the agent is not overwritten.
+func TestFinalOfTheAgent(t *testing.T) {
+	w := newWorld(t)
+	w.draw(w.board())
+	root, err := os.OpenRoot(w.dir.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := root.WriteFile(finalFile, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := drawFinal(root, Step{Artifacts: []thread.Artifact{{Name: finalFile}}}); err != nil || w.file(finalFile) != "mine" {
+		t.Errorf("the agent's final.json became %q, %v", w.file(finalFile), err)
+	}
+	if err := drawFinal(root, Step{}); err != nil || w.file(finalFile) == "mine" {
+		t.Errorf("a stale final.json stayed: %v", err)
+	}
+}
