@@ -9,8 +9,8 @@
 //   - A list without entries is an empty list; null means that there is no such thing.
 //   - Texts are as agents wrote them. Code that shows them must make them safe first; for
 //     a terminal there is [Safe].
-//   - What a person can do is data, an [advice.Option]: no value here holds a command line until
-//     the surface that shows it, or package task, adds one.
+//   - What a person can do is data, an [advice.Option]: no value here holds a command line
+//     until the surface that shows it, or package taskdir, adds one.
 //   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
 //
 // It commits nothing, drives nothing and decides nothing. One kind of read does change the store:

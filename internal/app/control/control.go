@@ -43,7 +43,6 @@ import (
 	"github.com/plait-run/plait/internal/sys/lock"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/secret"
-	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -68,7 +67,7 @@ type Config struct {
 	NotesDebounce time.Duration    // read notes once they have not changed for this long; zero: 300 ms
 	Worker        string           // see engine.Config
 	Place         worktree.Place   // for tasks without a directory of a person; nil: not supported here
-	Program       view.Program     // the program that people type
+	Program       taskdir.Program  // the program that people type
 	PollNotes     bool             // poll for changed notes; otherwise the system is also asked to notify
 }
 

@@ -34,7 +34,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // Exit codes (design §10).
@@ -132,9 +132,9 @@ type app struct {
 	getenv   func(string) string
 
 	flags
-	cell    *proc.Cell   // where agents are started, nil: where this process is
-	verb    string       // the command, without its arguments
-	named   view.Program // how users type it
+	cell    *proc.Cell      // where agents are started, nil: where this process is
+	verb    string          // the command, without its arguments
+	named   taskdir.Program // how users type it
 	log     *slog.Logger
 	logFile *logFile
 	keys    keyring

@@ -21,7 +21,7 @@ func where(g store.Gate) string {
 }
 
 // commandLine returns the command line that does what o says.
-func commandLine(o advice.Option) string { return taskdir.Command(view.Program{}, o, `"…"`) }
+func commandLine(o advice.Option) string { return taskdir.Program{}.Command(o, `"…"`) }
 
 // wrongKind says how a gate must be answered.
 func wrongKind(g store.Gate) string {

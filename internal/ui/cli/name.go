@@ -4,7 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // says returns a text with the program's own name, so that the commands in it can be typed as they are.
@@ -12,7 +12,7 @@ func (a *app) says(text string) string { return a.named.Says(text) }
 
 // rename puts the program's name into the help of all verbs.
 func (a *app) rename(root *cobra.Command) {
-	a.named = view.Program{Name: a.program.Name}
+	a.named = taskdir.Program{Name: a.program.Name}
 	for _, verb := range root.Commands() {
 		a.named.Verbs = append(a.named.Verbs, verb.Name())
 	}

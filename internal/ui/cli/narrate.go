@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // A narrator prints what happens, one or more lines for each event.
@@ -17,7 +18,7 @@ type narrator struct {
 	*view.Narrator
 	// ends says that the state of the task itself is reported elsewhere, at its end.
 	ends    bool
-	program view.Program
+	program taskdir.Program
 }
 
 // line prints an event on one or more lines, or nothing if it is insignificant.

@@ -11,10 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 func TestNarration(t *testing.T) {
-	n := &narrator{Narrator: view.NewNarrator(nil), program: view.Program{Name: "plaitd", Verbs: []string{"answer"}}}
+	n := &narrator{Narrator: view.NewNarrator(nil), program: taskdir.Program{Name: "plaitd", Verbs: []string{"answer"}}}
 	n.Merged = func(dag.Hash) string {
 		return "- the files of a are merged\n- the files of b are on branch x, not merged"
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
-	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // errorCodes names the exit codes in JSON.
@@ -63,7 +62,7 @@ func (a *app) finish(err error) int {
 	}
 	code := exitCode(err)
 	todo := a.says(a.hint(err))
-	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(advice.ErrorText(err, taskdir.Words(a.named))))}
+	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(advice.ErrorText(err, a.named.Words())))}
 	if errors.Is(err, store.ErrNotFound) { // the message already says so
 		text.Message = a.says(notFound(err))
 	}
@@ -91,7 +90,7 @@ func (a *app) hint(err error) string {
 	var advised *view.Advised
 	switch {
 	case errors.As(err, &advised):
-		return advised.Do.In(taskdir.Words(a.named))
+		return advised.Do.In(a.named.Words())
 	case errors.As(err, &held):
 		task := a.heldTask(held)
 		return fmt.Sprintf("follow it with `plait logs -f %s`, or stop it with `plait cancel %s`", task, task)

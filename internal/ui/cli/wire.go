@@ -22,6 +22,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // openStore opens the record, once. An agent gets no access: it sees what it was lent.
@@ -116,7 +117,7 @@ type workplace struct {
 	settings  *config.Settings
 	store     store.Store
 	control   *control.Controller
-	named     view.Program
+	named     taskdir.Program
 }
 
 // open opens the workplace of the current directory, or of dir.

@@ -45,10 +45,10 @@ type Config struct {
 	Consent func(control.Found) error
 	// Offline returns the scenario of a scripted model for a flow; "" for real models.
 	Offline func(flow string) string
-	Init    func() error // prepares the workspace for its first task
-	Person  string       // the name recorded with a person's answers
-	Version string       // of Plait
-	Program view.Program // how users invoke it
+	Init    func() error    // prepares the workspace for its first task
+	Person  string          // the name recorded with a person's answers
+	Version string          // of Plait
+	Program taskdir.Program // how users invoke it
 }
 
 // A Driver runs tasks. Drive returns once the task is being driven or has stopped; it does not
@@ -97,7 +97,7 @@ func New(cfg Config) *Server {
 func namedErrors[In, Out any](s *Server, do sdk.ToolHandlerFor[In, Out]) sdk.ToolHandlerFor[In, Out] {
 	return func(ctx context.Context, req *sdk.CallToolRequest, args In) (*sdk.CallToolResult, Out, error) {
 		res, out, err := do(ctx, req, args)
-		return res, out, taskdir.Named(s.cfg.Program, err)
+		return res, out, s.cfg.Program.Named(err)
 	}
 }
 

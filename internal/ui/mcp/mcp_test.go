@@ -20,7 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 func write(t *testing.T, dir, name, text string) string {
@@ -252,7 +252,7 @@ func TestAClientThatCannotAsk(t *testing.T) {
 // TestNameOfTheProgram checks that suggested commands begin with the name of another program.
 func TestNameOfTheProgram(t *testing.T) {
 	h := newHouse(t, byDefault, nil)
-	h.cfg.Program = view.Program{Name: "plaitd", Verbs: []string{"answer", "resume"}}
+	h.cfg.Program = taskdir.Program{Name: "plaitd", Verbs: []string{"answer", "resume"}}
 	_, q := h.start()
 	h.refused("answer", map[string]any{"question": q.ID, "text": "red"}, "plaitd answer "+q.ID)
 	h.cfg.Driver.(*driver).refuses = errors.New("no processes left")

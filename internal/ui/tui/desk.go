@@ -21,7 +21,6 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
-	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // A desk carries out the orders of models: it reads the record and acts for the person at the
@@ -71,17 +70,17 @@ func (d *desk) do(o order) tea.Msg {
 		return answered{g, err}
 	case begin:
 		row, err := d.cfg.Begin(d.ctx, o.flow, o.prompt, o.offline)
-		b := begun{row: row, err: taskdir.Named(d.cfg.Program, err)}
+		b := begun{row: row, err: d.cfg.Program.Named(err)}
 		if bundle, e := d.cfg.Control.Reader().Bundle(d.ctx, row.Bundle); err == nil && e == nil {
 			b.said, _ = d.cfg.Control.InTurn(d.ctx, *bundle, cmp.Or(row.Tree, row.Workspace))
 		}
 		return b
 	case retry:
 		again, err := d.cfg.Control.Retry(d.ctx, control.Retry{Thread: o.task})
-		return begun{again.Row, again.Resume, again.Said, taskdir.Named(d.cfg.Program, err)}
+		return begun{again.Row, again.Resume, again.Said, d.cfg.Program.Named(err)}
 	case fork:
 		row, err := d.cfg.Control.Fork(d.ctx, control.Fork{Thread: o.thread, At: strconv.Itoa(o.n), Prompt: o.prompt})
-		return begun{row: row, said: d.cfg.Program.Says(forkedAs(row)), err: taskdir.Named(d.cfg.Program, err)}
+		return begun{row: row, said: d.cfg.Program.Says(forkedAs(row)), err: d.cfg.Program.Named(err)}
 	case continueTask:
 		return d.continueTask(o)
 	case drive:
@@ -95,10 +94,10 @@ func (d *desk) do(o order) tea.Msg {
 		return did{what: "stopped: it can be resumed"}
 	case detach:
 		d.stop(o.task)
-		return detached{o.task, taskdir.Named(d.cfg.Program, d.cfg.Detach(d.ctx, o.task))}
+		return detached{o.task, d.cfg.Program.Named(d.cfg.Detach(d.ctx, o.task))}
 	case cancel:
 		_, err := d.cfg.Control.Cancel(d.ctx, o.task)
-		return did{"cancelled", taskdir.Named(d.cfg.Program, err)}
+		return did{"cancelled", d.cfg.Program.Named(err)}
 	}
 	return nil
 }
@@ -269,7 +268,7 @@ func (d *desk) continueTask(o continueTask) tea.Msg {
 	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
 		switch {
 		case how.Prompt != "":
-			return did{"sent to the task", taskdir.Named(d.cfg.Program, d.cfg.Control.Tell(d.ctx, row.ID, how))}
+			return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.Tell(d.ctx, row.ID, how))}
 		case here:
 			return nil // driven follows
 		}
@@ -301,7 +300,7 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	if latest, e := d.cfg.Store.Thread(context.WithoutCancel(ctx), now.ID); e == nil {
 		now = latest
 	}
-	return driven{now, d.newLines(), taskdir.Named(d.cfg.Program, err)}
+	return driven{now, d.newLines(), d.cfg.Program.Named(err)}
 }
 
 // stop interrupts a task driven here and waits until it is no longer driven.

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/mem"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // TestNameOfTheProgram checks that suggested commands begin with the name of the program, in errors too.
@@ -20,7 +21,7 @@ func TestNameOfTheProgram(t *testing.T) {
 	g := approval(t, "g-1", "make")
 	g.Source, g.Options = store.SourceAgent, []string{gate.Edit}
 	g.ExpiresAt = noon.Add(72*time.Hour - time.Minute).UnixMilli()
-	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "resume"}}
+	p := taskdir.Program{Name: "plaitd", Verbs: []string{"approve", "resume"}}
 	q := newQuestion(gateCard{gate: g, program: p}, noon)
 	q.resize(100, 30)
 	said := strings.Join(q.body(), "\n")

@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // A gateCard is an open question or approval, with its diff.
@@ -21,7 +22,7 @@ type gateCard struct {
 	task string // short name
 	// title is the title of the task.
 	title   string
-	program view.Program // how users invoke it
+	program taskdir.Program // how users invoke it
 }
 
 // A question is a pane for one question or approval. It shows what was read when it was opened, and

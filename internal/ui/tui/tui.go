@@ -31,6 +31,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // Config defines what to show and how to act.
@@ -53,7 +54,7 @@ type Config struct {
 	// Say returns what to print for an event, "" for nothing; nil prints nothing.
 	Say func(store.Event) string
 	// Program is how users invoke it.
-	Program view.Program
+	Program taskdir.Program
 
 	In  io.Reader // a terminal; nil: questions cannot be answered
 	Out io.Writer

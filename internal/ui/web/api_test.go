@@ -58,18 +58,18 @@ func TestObjects(t *testing.T) {
 	for path, read := range map[string]func() (any, error){
 		"tasks": func() (any, error) {
 			v, err := book.Tasks(ctx, view.TaskFilter{})
-			return map[string]any{"tasks": taskdir.WithCommands(view.Program{}, v), "next": ""}, err
+			return map[string]any{"tasks": taskdir.WithCommands(taskdir.Program{}, v), "next": ""}, err
 		},
 		"tasks?all=true&state=input-required": func() (any, error) {
 			v, err := book.Tasks(ctx, view.TaskFilter{All: true, State: view.InputRequired})
-			return map[string]any{"tasks": taskdir.WithCommands(view.Program{}, v), "next": ""}, err
+			return map[string]any{"tasks": taskdir.WithCommands(taskdir.Program{}, v), "next": ""}, err
 		},
 		"tasks/" + row.ID: func() (any, error) {
 			v, err := book.Task(ctx, row)
 			if err != nil {
 				return nil, err
 			}
-			return taskdir.Show(view.Program{}, v)
+			return taskdir.Show(taskdir.Program{}, v)
 		},
 		"tasks/" + row.ID + "/evidence": func() (any, error) {
 			v, err := board.Evidence(ctx, row.ID)

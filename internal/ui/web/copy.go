@@ -17,7 +17,7 @@ import (
 // CopyConfig configures the display of a copy.
 type CopyConfig struct {
 	Copy    *taskdir.DirReader
-	Program view.Program // how users invoke it
+	Program taskdir.Program // how users invoke it
 }
 
 // NewCopy returns a server that shows a copy of a task directory. It reads regular files only and

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -50,7 +49,7 @@ type inProcess struct {
 
 func (h *house) inProcess(srv *Server) *inProcess {
 	h.t.Helper()
-	g, err := newGuard(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, h.home, view.Program{})
+	g, err := newGuard(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, h.home, taskdir.Program{})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // A guard checks every request before anything else.
@@ -24,7 +24,7 @@ type guard struct {
 	secret string // its value
 	addr   string
 	// program is how users invoke it.
-	program view.Program
+	program taskdir.Program
 
 	mu     sync.Mutex
 	tokens map[string]string // by unused one-time token, the page to redirect to
@@ -35,7 +35,7 @@ const mostTokens = 100
 
 // newGuard returns the guard of a listener. The cookie's value is stored in a file in home that only
 // its owner can read, so that open pages survive a restart.
-func newGuard(addr net.Addr, home string, program view.Program) (*guard, error) {
+func newGuard(addr net.Addr, home string, program taskdir.Program) (*guard, error) {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, err)

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // hosts are values of Host that are not ours; P is the port.
@@ -188,7 +188,7 @@ func TestEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	g, err := newGuard(l.Addr(), h.home, view.Program{})
+	g, err := newGuard(l.Addr(), h.home, taskdir.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/plait-run/plait/internal/view"
-	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // maxBody limits the body of a request, in bytes.
@@ -132,7 +131,7 @@ func (rt route) checkQuery(r *http.Request) error {
 // fail responds with an error: as JSON on an API route, as a page for a browser, otherwise as a line
 // of text.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, rt route, err error) {
-	p := *asProblem(taskdir.Named(s.cfg.Program, err))
+	p := *asProblem(s.cfg.Program.Named(err))
 	p.text = s.cfg.Program.Says(p.text)
 	switch {
 	case rt.api():

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // drawLayout draws boxes and edges of every kind: cycles, loops, many between the same two boxes.
@@ -140,7 +141,7 @@ func TestLayoutLarge(t *testing.T) {
 
 // svg renders a graph as a page does.
 func svg(t interface{ Fatal(...any) }, d drawing) string {
-	all, err := parseTemplates(view.Program{})
+	all, err := parseTemplates(taskdir.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // TestNameOfTheProgram checks that commands in pages and refusals begin with the name of the program.
@@ -13,7 +13,7 @@ func TestNameOfTheProgram(t *testing.T) {
 	h := newHouse(t, nil)
 	h.only = true
 	srv := h.server()
-	srv.cfg.Program = view.Program{Name: "plaitd",
+	srv.cfg.Program = taskdir.Program{Name: "plaitd",
 		Verbs: []string{"answer", "cas", "flow", "ls", "open", "run", "task", "thread", "ui", "verify"}}
 	s := h.serve("", srv)
 	refused := func(code int, said string) {

@@ -41,7 +41,7 @@ type Config struct {
 	// Hosts reports whether several hosts share the record; there is then a page that lists them.
 	Hosts bool
 	// Program is how users invoke it.
-	Program view.Program
+	Program taskdir.Program
 }
 
 // A Server shows a store.
@@ -68,7 +68,7 @@ type Demo struct {
 // stopped says why the last job of a task ended early, "" if it did not.
 func (s *Server) stopped(id string) string {
 	if err := s.work.lastError(id); err != nil {
-		return taskdir.Named(s.cfg.Program, err).Error()
+		return s.cfg.Program.Named(err).Error()
 	}
 	return ""
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // parseTemplates parses the templates for a program: the frame with each page.
-func parseTemplates(p view.Program) (map[string]*template.Template, error) {
+func parseTemplates(p taskdir.Program) (map[string]*template.Template, error) {
 	read := func(t *template.Template, file string) error {
 		text, err := assets.ReadFile(file)
 		if err == nil {

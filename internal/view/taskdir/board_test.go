@@ -19,7 +19,6 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/testing/mem"
-	"github.com/plait-run/plait/internal/view"
 )
 
 const taskID = "01JD0000000000000000000000"
@@ -269,7 +268,7 @@ func TestNotesAreNeverTouched(t *testing.T) {
 		w.step(w.attempt(w.row.Steps+1), `{"$status":"again"}`, "x")
 		w.draw(b)
 		w.draw(w.board())
-		if err := w.dir.Create(view.Program{}, false); err != nil {
+		if err := w.dir.Create(Program{}, false); err != nil {
 			t.Fatal(err)
 		}
 		after, err := os.Lstat(w.path(name))

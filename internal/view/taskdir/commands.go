@@ -16,7 +16,7 @@ const (
 )
 
 // Command returns the command line for the option o. text stands for a text that o needs.
-func Command(p view.Program, o advice.Option, text string) string {
+func (p Program) Command(o advice.Option, text string) string {
 	line := string(o.Verb) + " " + o.Target()
 	switch o.Verb {
 	case advice.ResumeTeam:
@@ -46,16 +46,16 @@ func Command(p view.Program, o advice.Option, text string) string {
 }
 
 // Words returns the words of p for options that are mentioned in a text.
-func Words(p view.Program) func(advice.Option) string {
-	return func(o advice.Option) string { return Command(p, o, anyText) }
+func (p Program) Words() func(advice.Option) string {
+	return func(o advice.Option) string { return p.Command(o, anyText) }
 }
 
 // Named returns an error that wraps err, whose text names what can be done, and the program, as p does.
-func Named(p view.Program, err error) error {
+func (p Program) Named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &namedError{err, p.Says(advice.ErrorText(err, Words(p)))}
+	return &namedError{err, p.Says(advice.ErrorText(err, p.Words()))}
 }
 
 type namedError struct {
@@ -76,27 +76,27 @@ func ForkSummary(next store.Thread) string {
 }
 
 // withCommands returns v with the command lines that let it continue.
-func withCommands(p view.Program, v view.Task) view.Task {
+func withCommands(p Program, v view.Task) view.Task {
 	gates := make([]view.Gate, 0, len(v.Gates))
 	for _, g := range v.Gates {
 		if len(g.Answers) > 0 {
-			g.AnswerWith = Command(p, g.Answers[0], anyText)
+			g.AnswerWith = p.Command(g.Answers[0], anyText)
 		}
 		gates = append(gates, g)
 	}
 	v.Gates = gates
 	if v.Next != nil {
-		v.GoOn = Command(p, *v.Next, anyText)
+		v.GoOn = p.Command(*v.Next, anyText)
 	}
 	return v
 }
 
 // WithCommands fills in the command lines of the rows of a list.
-func WithCommands(p view.Program, rows []view.TaskRow) []view.TaskRow {
+func WithCommands(p Program, rows []view.TaskRow) []view.TaskRow {
 	for i, row := range rows {
 		rows[i].Waits = make([]string, 0, len(row.Options))
 		for _, o := range row.Options {
-			rows[i].Waits = append(rows[i].Waits, Command(p, o, anyText))
+			rows[i].Waits = append(rows[i].Waits, p.Command(o, anyText))
 		}
 	}
 	return rows
@@ -110,7 +110,7 @@ type PrintedTask struct {
 }
 
 // Show returns the task v as p prints it.
-func Show(p view.Program, v view.Task) (*PrintedTask, error) {
+func Show(p Program, v view.Task) (*PrintedTask, error) {
 	dir := At(v.Workspace, v.ID)
 	reports, err := dir.reports()
 	if err != nil {

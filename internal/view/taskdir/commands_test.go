@@ -7,7 +7,6 @@ import (
 
 	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
 )
 
 func TestCommand(t *testing.T) {
@@ -29,24 +28,24 @@ func TestCommand(t *testing.T) {
 		"plait run":                          {Verb: advice.Start},
 		"plait run --record":                 {Verb: advice.Record},
 	} {
-		if got := Command(view.Program{}, o, "TEXT"); got != want {
+		if got := (Program{}).Command(o, "TEXT"); got != want {
 			t.Errorf("%+v: %q, want %q", o, got, want)
 		}
 	}
 }
 
 func TestNamed(t *testing.T) {
-	other := view.Program{Name: "plaitd", Verbs: []string{"run", "rm"}}
+	other := Program{Name: "plaitd", Verbs: []string{"run", "rm"}}
 	err := fmt.Errorf("no task: %w; start one with plait run, or: %w", store.ErrNotFound,
 		advice.Textf("remove it with %s", advice.Option{Verb: advice.Remove, ID: "T"}))
-	got := Named(other, err)
+	got := other.Named(err)
 	if want := "no task: " + store.ErrNotFound.Error() + "; start one with plaitd run, or: remove it with plaitd rm T"; got.Error() != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	if !errors.Is(got, store.ErrNotFound) {
 		t.Error("it is another error")
 	}
-	if Named(other, nil) != nil {
+	if other.Named(nil) != nil {
 		t.Error("there is an error")
 	}
 }

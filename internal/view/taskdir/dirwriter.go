@@ -23,7 +23,7 @@ type DirWriter struct {
 	Store  store.Store
 	Reader *thread.Reader
 	// Program is the command that people type, for the command lines in files.
-	Program view.Program
+	Program Program
 
 	mu    sync.Mutex
 	tasks map[string]*drawn
@@ -137,7 +137,7 @@ func (b *DirWriter) draw(ctx context.Context, task string, driven bool, p *progr
 }
 
 // drawTask draws task.yaml and the state board.
-func drawTask(root *os.Root, p view.Program, v view.Task, now map[string]activity) error {
+func drawTask(root *os.Root, p Program, v view.Task, now map[string]activity) error {
 	v = withCommands(p, v)
 	if v.Result != nil && len(*v.Result) > maxText {
 		v.Result = nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/view"
 )
 
 func TestAttachments(t *testing.T) {
@@ -17,7 +16,7 @@ func TestAttachments(t *testing.T) {
 	if got := d.Attachments(tree); got != nil {
 		t.Errorf("without a directory: %+v", got)
 	}
-	if err := d.Create(view.Program{}, false); err != nil {
+	if err := d.Create(Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.Attachments(tree); got != nil {
@@ -95,7 +94,7 @@ func TestAttachments(t *testing.T) {
 
 func FuzzManifest(f *testing.F) {
 	d := At(f.TempDir(), taskID)
-	if err := d.Create(view.Program{}, false); err != nil {
+	if err := d.Create(Program{}, false); err != nil {
 		f.Fatal(err)
 	}
 	f.Add("attachments: [{id: a, kind: snippet, text: b}]")

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
 )
 
 type placed struct{ Gate, Text string }
@@ -184,7 +183,7 @@ func TestNotesOfOddFiles(t *testing.T) {
 	if data, err := d.Notes(); data != nil || err != nil {
 		t.Errorf("without a directory: %q, %v", data, err)
 	}
-	if err := d.Create(view.Program{}, false); err != nil {
+	if err := d.Create(Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(d.Path(), notesFile)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-
-	"github.com/plait-run/plait/internal/view"
 )
 
 // Places in shared/.
@@ -41,14 +39,14 @@ type about struct {
 }
 
 // says fills in the template of a file for people who run Plait as p.
-func (a about) says(p view.Program, template string) (string, error) {
+func (a about) says(p Program, template string) (string, error) {
 	data, err := page(template, a)
 	return p.Says(string(data)), err
 }
 
 // Create makes the directory with its initial files, for people who run Plait as p. team means that the workers of a
 // team drive the task.
-func (d Dir) Create(p view.Program, team bool) error {
+func (d Dir) Create(p Program, team bool) error {
 	root, err := d.open()
 	if err != nil {
 		return fmt.Errorf("create task directory: %w", err)
@@ -62,7 +60,7 @@ func (d Dir) Create(p view.Program, team bool) error {
 
 // Leave marks the directory as left to a team: its workers drive the task from now on, and it is drawn elsewhere. What
 // people wrote is kept.
-func (d Dir) Leave(p view.Program) error {
+func (d Dir) Leave(p Program) error {
 	root, err := d.openExisting()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -78,7 +76,7 @@ func (d Dir) Leave(p view.Program) error {
 }
 
 // notRead writes into each of the files for people that it is not read, unless a person has changed the file.
-func notRead(root *os.Root, p view.Program, task string) error {
+func notRead(root *os.Root, p Program, task string) error {
 	var errs error
 	for _, file := range []struct{ name, made, template string }{
 		{notesFile, notes, "team-notes.md"}, {manifestFile, manifest, "team-manifest.yaml"},
@@ -96,7 +94,7 @@ func notRead(root *os.Root, p view.Program, task string) error {
 	return errs
 }
 
-func drawReadme(root *os.Root, p view.Program, template string, a about) error {
+func drawReadme(root *os.Root, p Program, template string, a about) error {
 	said, err := a.says(p, template)
 	if err != nil {
 		return err
@@ -105,7 +103,7 @@ func drawReadme(root *os.Root, p view.Program, template string, a about) error {
 }
 
 // createFiles creates the files that are made once, and the README. team means that a team's workers drive the task.
-func createFiles(root *os.Root, p view.Program, task string, team bool) error {
+func createFiles(root *os.Root, p Program, task string, team bool) error {
 	err := drawReadme(root, p, "readme.md", about{task, team})
 	dirs := append([]string{"shared/evidence", "agents"}, sharedDirs...)
 	for _, dir := range dirs {

@@ -127,7 +127,7 @@ func (d *activity) add(said event.AgentItems) {
 // A board is what the block of the state board shows.
 type board struct {
 	view.Task
-	Program view.Program
+	Program Program
 	Tokens  int64
 	Actions []actionRow // of the newest plan
 	Agents  []agentRow
@@ -150,7 +150,7 @@ type actionRow struct {
 }
 
 // boardText returns the block of the state board, without its markers.
-func boardText(p view.Program, v view.Task, now map[string]activity) ([]byte, error) {
+func boardText(p Program, v view.Task, now map[string]activity) ([]byte, error) {
 	b := board{Task: v, Program: p, Tokens: v.Usage.InputTokens + v.Usage.OutputTokens}
 	row := func(m view.Member, atWork bool, otherwise string) agentRow {
 		d, ok := now[m.Attempt]

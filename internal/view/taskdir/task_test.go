@@ -14,7 +14,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/view"
 )
 
 // rowIn is the row of a thread of the task whose directory is d.
@@ -43,7 +42,7 @@ func read(t *testing.T, r io.Reader) string {
 
 func TestLogsGrowAndStretchesTellThemApart(t *testing.T) {
 	d := At(t.TempDir(), "01J")
-	if err := d.Create(view.Program{}, false); err != nil {
+	if err := d.Create(Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	for i, text := range []string{"first\n", "second, longer\n"} {
@@ -204,7 +203,7 @@ func TestLinksLeadNowhere(t *testing.T) {
 				k.Keep("x", []byte("lent"))
 				k.Close("s")
 			}
-			d.Create(view.Program{}, false)
+			d.Create(Program{}, false)
 			left(d, "b", "01J.1", func(events, stderr io.Reader) error { io.ReadAll(events); return nil })
 			d.Remove()
 			if diff := cmp.Diff(before, tree(t, victim)); diff != "" {

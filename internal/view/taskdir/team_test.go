@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/plait-run/plait/internal/view"
 )
 
 // The files for people state that they are not read, but never overwrite what a person wrote.
@@ -21,14 +19,14 @@ func TestNotRead(t *testing.T) {
 		}
 		return string(data)
 	}
-	if err := d.Create(view.Program{}, false); err != nil {
+	if err := d.Create(Program{}, false); err != nil {
 		t.Fatal(err)
 	}
 	mine := read(manifestFile) + "# mine\n"
 	if err := os.WriteFile(filepath.Join(d.Path(), manifestFile), []byte(mine), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Leave(view.Program{}); err != nil {
+	if err := d.Leave(Program{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := read(notesFile); !strings.Contains(got, "plait resume T -p") {
@@ -37,7 +35,7 @@ func TestNotRead(t *testing.T) {
 	if got := read(manifestFile); got != mine {
 		t.Errorf("what a person wrote is now %q", got)
 	}
-	if err := At(ws, "U").Leave(view.Program{}); err != nil {
+	if err := At(ws, "U").Leave(Program{}); err != nil {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 }

@@ -48,7 +48,7 @@ func example() view.TaskRecord {
 }
 
 func TestTaskYAML(t *testing.T) {
-	text, err := YAML(withCommands(view.Program{}, example().Task()))
+	text, err := YAML(withCommands(Program{}, example().Task()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ usage:
 
 // Commands for people use the name of the program that they run.
 func TestNameOfTheProgram(t *testing.T) {
-	p := view.Program{Name: "plaitd", Verbs: []string{"approve", "gate", "deny", "resume", "cas", "task", "thread"}}
+	p := Program{Name: "plaitd", Verbs: []string{"approve", "gate", "deny", "resume", "cas", "task", "thread"}}
 	v := withCommands(p, example().Task())
 	board, err := boardText(p, v, nil)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestNameOfTheProgram(t *testing.T) {
 }
 
 func TestBoardText(t *testing.T) {
-	got, err := boardText(view.Program{}, withCommands(view.Program{}, example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
+	got, err := boardText(Program{}, withCommands(Program{}, example().Task()), map[string]activity{"T-api.1": {last: "$ make\x1b[2J <b>", tokens: 7}, "T-db.2": {last: "over"}})
 	if err != nil {
 		t.Fatal(err)
 	}

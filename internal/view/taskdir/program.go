@@ -1,4 +1,4 @@
-package view
+package taskdir
 
 import (
 	"cmp"
