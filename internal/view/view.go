@@ -8,7 +8,7 @@
 //     value, so no surface can contradict another.
 //   - A list without entries is an empty list; null means that there is no such thing.
 //   - Texts are as agents wrote them. Code that shows them must make them safe first; for
-//     a terminal there is [Safe].
+//     a terminal there is text.Safe.
 //   - What a person can do is data, an [advice.Option]: no value here holds a command line
 //     until the surface that shows it, or package taskdir, adds one.
 //   - Times are Unix milliseconds, zero for not yet, unless a field says otherwise.
