@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) casCmd() *cobra.Command {
@@ -25,19 +27,13 @@ type ambiguousHash struct{ error }
 
 func (e ambiguousHash) Unwrap() error { return e.error }
 
-// object finds the one object whose hash begins with what was typed.
-func (w *workplace) object(ctx context.Context, typed string) (dag.Hash, error) {
-	return findObject(ctx, w.store, typed)
-}
-
+// findObject finds the one object whose hash begins with what was typed.
 func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, error) {
 	if len(typed) < dag.MinPrefix {
-		return dag.Hash{}, usagef("hash %q is too short: give at least %d digits", safe(typed), dag.MinPrefix)
+		return dag.Hash{}, usagef("hash %q is too short: give at least %d digits", text.Safe(typed), dag.MinPrefix)
 	}
-	for _, c := range typed {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') || len(typed) > 2*dag.Size {
-			return dag.Hash{}, usagef("invalid hash %q: use lower-case hex digits", safe(typed))
-		}
+	if strings.Trim(typed, "0123456789abcdef") != "" || len(typed) > 2*dag.Size {
+		return dag.Hash{}, usagef("invalid hash %q: use lower-case hex digits", text.Safe(typed))
 	}
 	found, err := s.Resolve(ctx, typed, 5)
 	if err != nil {
@@ -60,7 +56,7 @@ func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, e
 // the directory that the agent was lent.
 func (a *app) objects(ctx context.Context) (store.Objects, error) {
 	if dir := a.getenv("PLAIT_CONTEXT"); dir != "" {
-		return openLent(dir)
+		return openReadOnlyStore(dir)
 	}
 	return a.openStore(ctx)
 }
@@ -138,7 +134,7 @@ the blob, plait gc may delete it after the grace period (an hour by default).`,
 				}
 				defer f.Close()
 				if info, err := f.Stat(); err == nil && info.IsDir() {
-					return usagef("%s is a directory, not a file", safe(args[0]))
+					return usagef("%s is a directory, not a file", text.Safe(args[0]))
 				}
 				in = f
 			}
@@ -154,7 +150,7 @@ the blob, plait gc may delete it after the grace period (an hour by default).`,
 			if err := s.Commit(ctx, store.Batch{Unpin: []string{pin}}); err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"hash": h, "size": n}, func(out io.Writer) { fmt.Fprintln(out, h) })
+			return a.print(cmd, map[string]any{"hash": h, "size": n}, func(out page) { fmt.Fprintln(out, h) })
 		},
 	}
 }
@@ -168,8 +164,8 @@ type casLine struct {
 	What string   `json:"what,omitempty"`
 }
 
-// look reads what a line shows of an object, and its refs.
-func look(ctx context.Context, s store.Objects, h dag.Hash) (casLine, []dag.Hash, error) {
+// readLine reads what a line shows of an object, and its refs.
+func readLine(ctx context.Context, s store.Objects, h dag.Hash) (casLine, []dag.Hash, error) {
 	r, e, err := s.Open(ctx, h)
 	if err != nil {
 		return casLine{}, nil, err
@@ -202,16 +198,13 @@ func (a *app) casRefsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, refs, err := look(ctx, s, h)
+			_, refs, err := readLine(ctx, s, h)
 			if err != nil {
 				return err
 			}
-			if refs == nil {
-				refs = []dag.Hash{}
-			}
-			return a.print(cmd, map[string]any{"hash": h, "refs": refs}, func(out io.Writer) {
+			return a.print(cmd, map[string]any{"hash": h, "refs": append([]dag.Hash{}, refs...)}, func(out page) {
 				for _, r := range refs {
-					fmt.Fprintln(out, r)
+					out.line("%s", r)
 				}
 			})
 		},
@@ -230,9 +223,9 @@ func (a *app) casWalkCmd() *cobra.Command {
 			}
 			lines := []casLine{}
 			var w dag.Walker
-			_, inside := s.(lent)
+			_, inside := s.(readOnlyStore)
 			err = w.Walk([]dag.Hash{h}, func(h dag.Hash) ([]dag.Hash, error) {
-				l, refs, err := look(ctx, s, h)
+				l, refs, err := readLine(ctx, s, h)
 				if inside && errors.Is(err, store.ErrNotFound) {
 					return nil, nil // not lent
 				}
@@ -245,18 +238,14 @@ func (a *app) casWalkCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"objects": lines}, func(out io.Writer) { writeObjects(out, lines) })
+			return a.print(cmd, map[string]any{"objects": lines}, func(out page) { writeObjects(out, lines) })
 		},
 	}
 }
 
-func writeObjects(out io.Writer, lines []casLine) {
+func writeObjects(out page, lines []casLine) {
 	for _, l := range lines {
-		kind := l.Type
-		if kind == "" {
-			kind = l.Kind
-		}
-		fmt.Fprintf(out, "%s  %-8s %9d  %s\n", l.Hash, kind, l.Size, l.What)
+		out.line("%s  %-8s %9d  %s", l.Hash, cmp.Or(l.Type, l.Kind), l.Size, l.What)
 	}
 }
 
@@ -265,13 +254,13 @@ func whatIs(n dag.Node) string {
 	var p struct{ Role, Name, Agent string }
 	switch n.Type {
 	case dag.TypeContent:
-		var text string
-		if unmarshal(n.Payload, &text) {
-			return oneLine(text, 60)
+		var said string
+		if unmarshal(n.Payload, &said) {
+			return text.FirstLine(said, 60)
 		}
 	case dag.TypeState, dag.TypeStart, dag.TypeFlow, dag.TypeArtifact, dag.TypeDetail:
 		if unmarshal(n.Payload, &p) {
-			return oneLine(p.Role+p.Name+p.Agent, 60)
+			return text.FirstLine(p.Role+p.Name+p.Agent, 60)
 		}
 	}
 	return ""
@@ -300,11 +289,10 @@ func (a *app) casLsCmd() *cobra.Command {
 					lines = append(lines, casLine{Hash: e.Hash, Kind: e.Kind.String(), Size: e.Size})
 				}
 			}
-			return a.print(cmd, map[string]any{"objects": lines}, func(out io.Writer) { writeObjects(out, lines) })
+			return a.print(cmd, map[string]any{"objects": lines}, func(out page) { writeObjects(out, lines) })
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "only objects of this `kind`: node or blob")
-	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions([]string{"node", "blob"},
-		cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "kind", "node", "blob")
 	return cmd
 }

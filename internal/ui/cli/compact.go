@@ -1,12 +1,10 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) threadCompactCmd() *cobra.Command {
@@ -24,21 +22,13 @@ and a fork from before it undoes it.`,
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, _, opts, err := a.goOn(ctx, args[0], &f)
+			w, row, _, opts, err := a.openToContinue(ctx, args[0], &f)
 			if err != nil {
 				return err
 			}
-			if err := a.consent(w, control.Found{}, f.trust); err != nil {
-				return err
-			}
-			var follow *follower
-			if !a.json {
-				follow = a.follow(w, row, a.err)
-			}
+			stop := a.followUnless(a.json, w, row)
 			row, err = w.control.Compact(ctx, control.Compaction{Thread: row.ID, Agent: opts.Agent, Offline: opts.Offline})
-			if follow != nil {
-				follow.stop()
-			}
+			stop()
 			if err != nil {
 				return err
 			}
@@ -46,22 +36,16 @@ and a fork from before it undoes it.`,
 			if err != nil {
 				return err
 			}
-			text, err := w.control.Reader().Text(ctx, s.Content)
+			said, err := w.control.Reader().Text(ctx, s.Content)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"thread": row.ID, "head": row.Head, "meta": s.Meta, "summary": text},
-				func(out io.Writer) {
-					fmt.Fprintln(out, safe(text))
-				})
+			return a.print(cmd, map[string]any{"thread": row.ID, "head": row.Head, "meta": s.Meta, "summary": said},
+				func(out page) { out.line("%s", text.Safe(said)) })
 		},
 	}
-	cmd.Flags().StringVar(&f.agent, "agent", "", "the `agent` that writes the summary (default: the task's)")
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
-	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run agents against a scripted model, without an account: the name of a `scenario`, or a file")
-	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
-	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
-	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
+	f.addAgent(cmd, a, "the `agent` that writes the summary (default: the task's)")
+	f.addTrust(cmd)
+	addOffline(cmd, &f.offline, "")
 	return cmd
 }

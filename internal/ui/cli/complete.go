@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,29 +12,44 @@ import (
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func unmarshal(data []byte, v any) bool { return json.Unmarshal(data, v) == nil }
 
 // Completions are best effort: if something cannot be read, there are none.
 
-// completeThreads completes the names of threads with one of statuses, or of any.
-func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
+// keepOrder is for completions in an order that says something.
+const keepOrder = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+
+// completeFirst completes a verb's first argument with what list finds.
+func (a *app) completeFirst(
+	how cobra.ShellCompDirective, list func(ctx context.Context, w *workplace, typed string) []string,
+) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		w, err := a.open(background(cmd), "")
+		ctx := background(cmd)
+		w, err := a.open(ctx, "")
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		rows, err := w.store.Threads(background(cmd), store.ThreadFilter{
+		return list(ctx, w, typed), how
+	}
+}
+
+// completeFlag completes the values of a flag.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeThreads completes the names of threads with one of statuses, or of any.
+func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
+	return a.completeFirst(keepOrder, func(ctx context.Context, w *workplace, typed string) (out []string) {
+		rows, _ := w.store.Threads(ctx, store.ThreadFilter{
 			Workspace: w.workspace, Statuses: statuses, Kind: store.KindRoot, Newest: true, Limit: 50,
 		})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []string
 		for _, t := range rows {
 			name := t.Short
 			if name == "" || !strings.HasPrefix(name, typed) {
@@ -42,14 +58,14 @@ func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 			if !strings.HasPrefix(name, typed) && !strings.HasPrefix(name, strings.ToUpper(typed)) {
 				continue
 			}
-			title, err := w.view().Title(background(cmd), t)
+			title, err := w.view().Title(ctx, t)
 			if err != nil {
 				title = t.Flow
 			}
-			out = append(out, name+"\t"+oneLine(string(t.Status)+", "+ago(t.UpdatedAt)+": "+title, 60))
+			out = append(out, name+"\t"+text.FirstLine(string(t.Status)+", "+ago(t.UpdatedAt)+": "+title, 60))
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
+		return out
+	})
 }
 
 // completeMany completes several names of threads, each once.
@@ -76,50 +92,34 @@ func (a *app) completeFlows(cmd *cobra.Command, args []string, typed string) ([]
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	w, err := a.open(background(cmd), "")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	flows, err := w.control.Flows(background(cmd), w.dir)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	var out []string
-	for _, f := range flows {
-		if strings.HasPrefix(f.Name, typed) {
-			out = append(out, f.Name+"\t"+oneLine(f.Description, 60))
+	out, _ := a.completeFirst(keepOrder, func(ctx context.Context, w *workplace, typed string) (out []string) {
+		flows, _ := w.control.Flows(ctx, w.dir)
+		for _, f := range flows {
+			if strings.HasPrefix(f.Name, typed) {
+				out = append(out, f.Name+"\t"+text.FirstLine(f.Description, 60))
+			}
 		}
-	}
+		return out
+	})(cmd, nil, typed)
 	return out, cobra.ShellCompDirectiveDefault
 }
 
 // completeRegistry completes names in the registry.
-func (a *app) completeRegistry(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	s, err := a.openStore(background(cmd))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	flows, err := s.Flows(background(cmd))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, f := range flows {
-		out = append(out, f.Name+"\tin the registry")
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+func (a *app) completeRegistry(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completeFirst(cobra.ShellCompDirectiveNoFileComp,
+		func(ctx context.Context, w *workplace, _ string) (out []string) {
+			flows, _ := w.store.Flows(ctx)
+			for _, f := range flows {
+				out = append(out, f.Name+"\tin the registry")
+			}
+			return out
+		})(cmd, args, typed)
 }
 
 // completeAgents completes configured agents.
-func (a *app) completeAgents(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	w, err := a.open(background(cmd), "")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return w.control.Agents(), cobra.ShellCompDirectiveNoFileComp
+func (a *app) completeAgents(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completeFirst(cobra.ShellCompDirectiveNoFileComp,
+		func(_ context.Context, w *workplace, _ string) []string { return w.control.Agents() })(cmd, nil, typed)
 }
 
 // completeScenarios completes --offline. The scenarios are read only when a shell asks: parsing them all
@@ -133,33 +133,28 @@ var limitNames = []string{"maxRounds=", "maxDepth=", "timeout=", "maxConcurrent=
 	"maxActions=", "maxTaskActions=", "maxOutput=", "maxAttempts="}
 
 // completeRoles completes --set: the roles of the flow that was named before it.
-func (a *app) completeRoles(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	const how = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	if len(args) == 0 {
-		return nil, how
-	}
-	w, err := a.open(background(cmd), "")
-	if err != nil {
-		return nil, how
-	}
-	found, err := w.control.Find(background(cmd), w.dir, args[0])
-	if err != nil {
-		return nil, how
-	}
-	var d flow.Definition
-	if !unmarshal(found.Bundle.Flows[found.Bundle.Name], &d) {
-		return nil, how
-	}
-	var out []string
-	for _, role := range sortedKeys(d.Roles) {
-		out = append(out, role+".agent=\t"+oneLine(d.Roles[role].Description, 60))
-	}
-	return out, how
+func (a *app) completeRoles(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.completeFirst(cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace,
+		func(ctx context.Context, w *workplace, _ string) (out []string) {
+			var d flow.Definition
+			if len(args) == 0 {
+				return nil
+			}
+			found, err := w.control.Find(ctx, w.dir, args[0])
+			if err != nil || !unmarshal(found.Bundle.Flows[found.Bundle.Name], &d) {
+				return nil
+			}
+			for _, role := range slices.Sorted(maps.Keys(d.Roles)) {
+				out = append(out, role+".agent=\t"+text.FirstLine(d.Roles[role].Description, 60))
+			}
+			return out
+		})(cmd, nil, typed)
 }
 
 // loaded says how each shell loads its completions.
 var loaded = map[string]string{
-	"bash": "source <(plait completion bash)", "zsh": "source <(plait completion zsh)", "fish": "plait completion fish | source",
+	"bash": "source <(plait completion bash)", "zsh": "source <(plait completion zsh)",
+	"fish":       "plait completion fish | source",
 	"powershell": "plait completion powershell | Out-String | Invoke-Expression",
 }
 

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/web"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -245,7 +245,7 @@ func (d *demo) line(g store.Gate) string {
 	if g.Kind == store.GateApproval {
 		what = "approval for "
 	}
-	return "needs you:  " + what + safe(g.Node) + ": " + strings.Join(asks(g, 200), " ")
+	return "needs you:  " + what + text.Safe(g.Node) + ": " + strings.Join(asks(g, 200), " ")
 }
 
 // ended prints the result of the task and what changed, or what it waits for.
@@ -274,13 +274,13 @@ func (d *demo) ended(ctx context.Context, row store.Thread) error {
 	if v.Diff, err = d.git(ctx, "diff", "--no-color", "--no-ext-diff"); err != nil {
 		return err
 	}
-	return d.print(d.cmd, v, func(out io.Writer) {
+	return d.print(d.cmd, v, func(out page) {
 		if v.Exit == exitPerson {
 			fmt.Fprintln(d.err, "The demo needs you, but there is no terminal. Run plait demo on a terminal, or plait demo --yes, "+
 				"which answers automatically.")
 			return
 		}
-		fmt.Fprintf(out, "\n%s\n\n%s", strings.TrimSpace(safe(v.Text)), safe(v.Diff))
+		fmt.Fprintf(out, "\n%s\n\n%s", strings.TrimSpace(text.Safe(v.Text)), text.Safe(v.Diff))
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,7 +48,7 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	res := view.NewStanding(task)
 	res.Summary = "it continues in process " + fmt.Sprint(proc.Process.Pid) + ", which writes " + log
 	name := cmp.Or(task.Short, task.ID)
-	return a.print(cmd, res, func(out io.Writer) {
+	return a.print(cmd, res, func(out page) {
 		fmt.Fprintln(out, name)
 		fmt.Fprintln(a.err, a.style(a.err).dim(
 			a.says("follow it with: plait logs "+name+" --follow; end it with: plait cancel "+name)))
@@ -61,7 +60,7 @@ func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 	res := view.NewStanding(task)
 	res.Summary = "the team's workers continue it"
 	name := cmp.Or(task.Short, task.ID)
-	return a.print(cmd, res, func(out io.Writer) {
+	return a.print(cmd, res, func(out page) {
 		fmt.Fprintln(out, name)
 		fmt.Fprintln(a.err, a.style(a.err).dim(a.says("the team's workers continue it; follow it with: plait task watch ")+name))
 	})

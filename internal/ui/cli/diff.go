@@ -1,9 +1,11 @@
 package cli
 
 import (
-	"io"
+	"context"
 
 	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/view"
 )
 
 // diffFewLines is how many lines of a text's diff are shown without --full.
@@ -26,22 +28,17 @@ that are not shared. The exit code is 0 whether or not they differ.`,
 			}
 			return a.completeThreads()(cmd, nil, typed)
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			w, left, err := a.openShown(ctx, args[0])
+		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (*view.Diff, error) {
+			left, err := w.shown(ctx, args[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
 			right, err := w.shown(ctx, args[1])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			v, err := w.view().Diff(ctx, left, right)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeDiff(out, v, whole) })
-		},
+			return w.view().Diff(ctx, left, right)
+		}, func(out page, v *view.Diff) { writeDiff(out, v, whole) }),
 	}
 	cmd.Flags().BoolVar(&whole, "full", false, "print the full diff of each text")
 	return cmd

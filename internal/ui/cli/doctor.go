@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,6 +24,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -60,9 +61,9 @@ changed. --config prints every setting that is in effect and where it came from.
 					return err
 				}
 				origins := settings.Origins()
-				return a.print(cmd, map[string]any{"config": origins}, func(out io.Writer) {
+				return a.print(cmd, map[string]any{"config": origins}, func(out page) {
 					for _, o := range origins {
-						fmt.Fprintf(out, "%-24s %-30s %s\n", safe(o.Key), safe(o.Value), safe(o.From))
+						fmt.Fprintf(out, "%-24s %-30s %s\n", text.Safe(o.Key), text.Safe(o.Value), text.Safe(o.From))
 					}
 				})
 			}
@@ -73,7 +74,7 @@ changed. --config prints every setting that is in effect and where it came from.
 					a.code = exitFailed
 				}
 			}
-			return a.print(cmd, map[string]any{"findings": findings}, func(out io.Writer) {
+			return a.print(cmd, map[string]any{"findings": findings}, func(out page) {
 				st := a.style(out)
 				for _, f := range findings {
 					mark := st.paint("32", "ok  ")
@@ -85,7 +86,7 @@ changed. --config prints every setting that is in effect and where it came from.
 					case !f.OK:
 						mark = st.paint("31", "bad ")
 					}
-					fmt.Fprintf(out, "%s %-12s %s\n", mark, f.What, safe(f.Text))
+					fmt.Fprintf(out, "%s %-12s %s\n", mark, f.What, text.Safe(f.Text))
 					if f.Do != "" {
 						fmt.Fprintf(out, "     %-12s %s\n", "", f.Do)
 					}
@@ -320,7 +321,7 @@ func examineStore(ctx context.Context, s store.Store) []Finding {
 	if len(rows) == mostCounted {
 		text = "the newest " + text
 	}
-	for _, status := range sortedKeys(count) {
+	for _, status := range slices.Sorted(maps.Keys(count)) {
 		text += fmt.Sprintf(", %d %s", count[status], status)
 	}
 	out = append(out, Finding{What: "tasks", OK: true, Text: text})

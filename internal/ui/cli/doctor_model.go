@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"time"
@@ -17,7 +18,7 @@ const ollama = "127.0.0.1:11434"
 // examineModels reports on the model servers that the environment and the settings name. It calls no others.
 func (a *app) examineModels(ctx context.Context, agents map[string]flow.Agent, named map[string]bool) []Finding {
 	var out []Finding
-	for _, name := range sortedKeys(agents) {
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
 		if def := agents[name]; def.Kind == "model" {
 			out = append(out, needed(named[name], []Finding{a.examineModel(ctx, name, def)})...)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/tui"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -39,14 +40,9 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	case !quiet && !a.json && r.Wait && isTerminal(a.in) && isTerminal(a.err):
 		end, left, err = a.drivePlain(cmd.Context(), w, row, r)
 	default:
-		var follow *follower
-		if a.jq == nil && a.json || !quiet {
-			follow = a.follow(w, row, a.err)
-		}
+		stop := a.followUnless(quiet && !a.streams(), w, row)
 		end, err = w.control.Drive(cmd.Context(), row.ID, r)
-		if follow != nil {
-			follow.stop()
-		}
+		stop()
 	}
 	if left {
 		return a.leftTalk(end)
@@ -147,8 +143,8 @@ func (a *app) talk(cmd *cobra.Command, dir, tree string, opts control.Options) e
 func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r control.Resume,
 ) (end store.Thread, left bool, err error) {
 	p := tui.NewPlain(a.screen(w, a.err))
-	follow := a.follow(w, row, p)
-	defer func() { follow.stop() }()
+	stopFollowing := a.follow(w, row, p)
+	defer func() { stopFollowing() }()
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	if row.Flow != flow.ChatFlow {
@@ -161,7 +157,7 @@ func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r 
 		}
 		r = control.Resume{Wait: true}
 		if end.Flow == flow.ChatFlow {
-			follow.stop()
+			stopFollowing()
 			if err := a.lastSaid(ctx, w, end, p); err != nil {
 				return end, false, err
 			}
@@ -170,7 +166,7 @@ func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r 
 				return end, errors.Is(err, io.EOF), ctx.Err()
 			}
 			r.Prompt, r.Source = said, flow.ChatFlow
-			follow = a.follow(w, end, p)
+			stopFollowing = a.follow(w, end, p)
 			continue
 		}
 		if waits, err := w.answered(ctx, end); err != nil || !waits {
@@ -182,7 +178,7 @@ func (a *app) drivePlain(ctx context.Context, w *workplace, row store.Thread, r 
 // askPlain puts the questions of a task to the person until ctx ends, and says so if it can no longer.
 func askPlain(ctx context.Context, p *tui.Plain, task string) {
 	if err := p.Ask(ctx, task, nil); err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintln(p, "questions are no longer asked here: "+safe(err.Error()))
+		fmt.Fprintln(p, "questions are no longer asked here: "+text.Safe(err.Error()))
 	}
 }
 
@@ -205,9 +201,9 @@ func (a *app) lastSaid(ctx context.Context, w *workplace, row store.Thread, out 
 		if err != nil {
 			return err
 		}
-		text, err := w.control.Reader().Said(ctx, s.State)
+		said, err := w.control.Reader().Said(ctx, s.State)
 		if err == nil {
-			fmt.Fprintln(out, safe(text))
+			fmt.Fprintln(out, text.Safe(said))
 		}
 		return err
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -53,14 +52,14 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	if err != nil {
 		return err
 	}
-	text := result.Text
+	said := result.Text
 	if row.Ended() {
 		res.Summary, res.Result = result.End, result.Text
 	}
 	if row.Reason != nil {
 		for _, g := range open {
 			if g.ID == row.Reason.Gate && g.Kind == store.GateInput {
-				text = g.Question
+				said = g.Question
 			}
 		}
 	}
@@ -72,14 +71,14 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 		return err
 	}
 	res.Display = rec.Task().Displays()[row.ID]
-	return a.print(cmd, res, func(out io.Writer) {
-		if text != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
-			fmt.Fprintln(out, strings.TrimRight(safe(text), "\n"))
-			if strings.TrimSpace(text) == res.Summary && isTerminal(a.out) && isTerminal(a.err) {
+	return a.print(cmd, res, func(out page) {
+		if said != "" && (row.Ended() || row.Reason != nil && row.Reason.Kind == store.ReasonInput) {
+			out.line("%s", strings.TrimRight(text.Safe(said), "\n"))
+			if strings.TrimSpace(said) == res.Summary && isTerminal(a.out) && isTerminal(a.err) {
 				res.Summary = "" // it was just said
 			}
 		}
-		a.tellEnd(ctx, w, row, rec, res, name, d)
+		a.printEnd(ctx, w, row, rec, res, name, d)
 		file, ok := findIn(w.dir, row.Workspace, row.Flow)
 		if !ok {
 			file = "the flow's file"
@@ -119,15 +118,15 @@ func (s displays) of(thread string, status store.Status) string {
 	return string(d.State)
 }
 
-// tellEnd prints a thread's state on one line, and below it what it used and which files it changed.
-func (a *app) tellEnd(ctx context.Context, w *workplace, row store.Thread, rec view.TaskRecord, res view.Standing,
+// printEnd prints a thread's state on one line, and below it what it used and which files it changed.
+func (a *app) printEnd(ctx context.Context, w *workplace, row store.Thread, rec view.TaskRecord, res view.Standing,
 	name string, d driven) {
 	st := a.style(a.err)
 	why := res.Display.Reason
 	if why == "" || res.Status == view.Interrupted {
 		why = text.OneLine(res.Summary, 300)
 	}
-	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(res.Display.State)), safe(w.view().Names().In(ctx, why)))
+	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(res.Display.State)), text.Safe(w.view().Names().In(ctx, why)))
 	if d.quiet {
 		return
 	}
@@ -192,7 +191,7 @@ func stat(patch string) []string {
 	files := view.SplitPatch(patch)
 	wide := 0
 	for _, f := range files {
-		wide = max(wide, len([]rune(safe(f.Path))))
+		wide = max(wide, len([]rune(text.Safe(f.Path))))
 	}
 	var lines []string
 	for i, f := range files {
@@ -200,7 +199,7 @@ func stat(patch string) []string {
 			lines = append(lines, fmt.Sprintf("… and %d more", len(files)-i))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("%-*s | +%d -%d", min(wide, 50), safe(f.Path), f.Added, f.Removed))
+		lines = append(lines, fmt.Sprintf("%-*s | +%d -%d", min(wide, 50), text.Safe(f.Path), f.Added, f.Removed))
 	}
 	return lines
 }
@@ -244,8 +243,8 @@ func nextText(row store.Thread, name, file string, open []store.Gate, asks bool)
 		}
 		return lines
 	case row.Reason != nil && row.Reason.Failure == store.FailureRoute:
-		return []string{"the task keeps the flow it began with: fix " + safe(file) + ", then start again with: plait run " +
-			safe(row.Flow)}
+		return []string{"the task keeps the flow it began with: fix " + text.Safe(file) + ", then start again with: plait run " +
+			text.Safe(row.Flow)}
 	}
 	return []string{"try again with: " + with}
 }

@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -88,16 +90,16 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 				a.code = exitUsage
 			}
 			data := map[string]any{"valid": !failed, "problems": problems}
-			return a.print(cmd, data, func(out io.Writer) {
+			return a.print(cmd, data, func(out page) {
 				for _, p := range problems {
-					text := safe(p.String())
+					warning := ""
 					if p.Warning {
-						text = "warning: " + text
+						warning = "warning: "
 					}
-					fmt.Fprintln(out, text)
+					out.line("%s%s", warning, text.Safe(p.String()))
 				}
 				if !failed {
-					fmt.Fprintln(out, "ok")
+					out.line("ok")
 				}
 			})
 		},
@@ -172,28 +174,20 @@ any directory. An earlier flow of the same name moves to the history; see plait 
 		Example: `  plait flow add review.yaml
   plait flow add review.yaml --name strict-review`,
 		Args: exactly(1, "one flow"),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(*cobra.Command, []string) error {
 			if name != "" && !registryName(name) {
 				return usagef("invalid value %q for --name: use letters, digits, dots, hyphens and underscores, "+
-					"without a file extension", safe(name))
+					"without a file extension", text.Safe(name))
 			}
-			w, err := a.open(cmd.Context(), "")
-			if err != nil {
-				return err
-			}
-			found, err := w.findFlow(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if name == "" {
-				name = found.Bundle.Name
-			}
-			f, err := w.control.Register(cmd.Context(), name, found)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, f, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", safe(f.Name), f.Hash.Short()) })
+			return nil
 		},
+		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (store.Flow, error) {
+			found, err := w.findFlow(ctx, args[0])
+			if err != nil {
+				return store.Flow{}, err
+			}
+			return w.control.Register(ctx, cmp.Or(name, found.Bundle.Name), found)
+		}, writeNamed),
 	}
 	cmd.Flags().StringVar(&name, "name", "", "name in the registry (default: the flow's own)")
 	return cmd
@@ -206,7 +200,7 @@ func (w *workplace) findFlow(ctx context.Context, name string) (control.Found, e
 		return found, err
 	}
 	if near := w.control.Nearest(ctx, w.dir, name); near != "" {
-		return found, view.Advise(fmt.Errorf("%s; did you mean %s?: %w", notFound(err), safe(near), store.ErrNotFound),
+		return found, view.Advise(fmt.Errorf("%s; did you mean %s?: %w", notFound(err), text.Safe(near), store.ErrNotFound),
 			"list flows with `plait flow list`")
 	}
 	return found, view.Advise(err, "list flows with `plait flow list`")
@@ -225,38 +219,28 @@ func (a *app) flowListCmd() *cobra.Command {
 the registry, and those that come with Plait. If two have the same name, the first is run.`,
 		Example: `  plait flow list
   plait flow list --jq '.known[] | select(.source == "project") | .name'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
+		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (v flowList, err error) {
+			if v.Kept, err = w.view().Flows(ctx); err != nil {
+				return v, err
 			}
-			kept, err := w.view().Flows(ctx)
-			if err != nil {
-				return err
+			v.Known, err = w.control.Flows(ctx, w.dir)
+			return v, err
+		}, func(out page, v flowList) {
+			t := table{head: []string{"FLOW", "FROM", "DESCRIPTION"}, elastic: []int{2}}
+			for _, f := range v.Known {
+				t.add(text.Safe(f.Name), f.Source, text.FirstLine(f.Description, 200))
 			}
-			known, err := w.control.Flows(ctx, w.dir)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, map[string]any{"flows": kept, "known": known}, func(out io.Writer) {
-				st := a.style(out)
-				t := table{head: []string{"FLOW", "FROM", "DESCRIPTION"}, elastic: []int{2}}
-				for _, f := range known {
-					if quiet {
-						fmt.Fprintln(out, safe(f.Name))
-						continue
-					}
-					t.add(safe(f.Name), f.Source, oneLine(f.Description, 200))
-				}
-				if !quiet {
-					t.write(out, st, columns(out))
-				}
-			})
-		},
+			out.list(t, quiet)
+		}),
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print names only")
 	return cmd
+}
+
+// A flowList is what flow list prints.
+type flowList struct {
+	Kept  []view.FlowRow      `json:"flows"`
+	Known []control.KnownFlow `json:"known"`
 }
 
 func (a *app) flowShowCmd() *cobra.Command {
@@ -265,50 +249,44 @@ func (a *app) flowShowCmd() *cobra.Command {
 		Example: `  plait flow show orchestrate
   plait flow show .plait/flows/review.yaml`,
 		ValidArgsFunction: a.completeFlows,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
+		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (*view.Flow, error) {
 			found, err := w.findFlow(ctx, args[0])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			v, err := w.view().Flow(ctx, args[0], found.Bundle, found.Object.Hash)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, v, func(out io.Writer) { writeFlow(out, v) })
-		},
+			return w.view().Flow(ctx, args[0], found.Bundle, found.Object.Hash)
+		}, writeFlow),
 	}
 }
 
-func writeFlow(out io.Writer, v *view.Flow) {
-	names := slices.DeleteFunc(sortedKeys(v.Flows), func(n string) bool { return n == v.Name })
+// writeNamed prints which version a name in the registry means.
+func writeNamed(out page, f store.Flow) { out.line("%s  %s", text.Safe(f.Name), f.Hash.Short()) }
+
+func writeFlow(out page, v *view.Flow) {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(v.Flows)), func(n string) bool { return n == v.Name })
 	for _, name := range append([]string{v.Name}, names...) {
 		var d flow.Definition
 		if json.Unmarshal(v.Flows[name], &d) != nil {
 			continue
 		}
 		if name == v.Name {
-			fmt.Fprintf(out, "%s  %s\n", safe(d.Name), v.Hash.Short())
+			fmt.Fprintf(out, "%s  %s\n", text.Safe(d.Name), v.Hash.Short())
 		} else {
-			fmt.Fprintf(out, "\n%s, called\n", safe(d.Name))
+			fmt.Fprintf(out, "\n%s, called\n", text.Safe(d.Name))
 		}
 		if d.Description != "" {
-			fmt.Fprintf(out, "  %s\n", oneLine(d.Description, 200))
+			fmt.Fprintf(out, "  %s\n", text.FirstLine(d.Description, 200))
 		}
 		fmt.Fprintln(out, "\nroles")
-		for _, r := range sortedKeys(d.Roles) {
+		for _, r := range slices.Sorted(maps.Keys(d.Roles)) {
 			role := d.Roles[r]
-			fmt.Fprintf(out, "  %-16s %-5s  %s\n", safe(r), role.Access, oneLine(view.DoneBy(role), 80))
+			fmt.Fprintf(out, "  %-16s %-5s  %s\n", text.Safe(r), role.Access, text.FirstLine(view.DoneBy(role), 80))
 		}
 		writeForks(out, &d)
 		fmt.Fprintln(out, "\nroutes")
-		for _, from := range sortedKeys(d.Graph) {
-			for _, status := range sortedKeys(d.Graph[from]) {
-				fmt.Fprintf(out, "  %-16s %-12s → %s\n", safe(from), safe(status), safe(d.Graph[from][status].Role))
+		for _, from := range slices.Sorted(maps.Keys(d.Graph)) {
+			for _, status := range slices.Sorted(maps.Keys(d.Graph[from])) {
+				fmt.Fprintf(out, "  %-16s %-12s → %s\n", text.Safe(from), text.Safe(status), text.Safe(d.Graph[from][status].Role))
 			}
 		}
 	}
@@ -320,19 +298,19 @@ func writeFlow(out io.Writer, v *view.Flow) {
 	}
 }
 
-func writeForks(out io.Writer, d *flow.Definition) {
+func writeForks(out page, d *flow.Definition) {
 	if len(d.Forks) > 0 {
 		fmt.Fprintln(out, "\nforks")
 	}
-	for _, name := range sortedKeys(d.Forks) {
+	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
 		f := d.Forks[name]
-		fmt.Fprintf(out, "  %-16s %s\n", safe(name), f.Strategy)
+		fmt.Fprintf(out, "  %-16s %s\n", text.Safe(name), f.Strategy)
 		for _, p := range f.Paths {
-			fmt.Fprintf(out, "    %-14s → %s\n", safe(p.ID), safe(p.Child))
+			fmt.Fprintf(out, "    %-14s → %s\n", text.Safe(p.ID), text.Safe(p.Child))
 		}
 		j := d.Joins[f.Join]
-		text := fmt.Sprintf("joined by %s: %s", f.Join, view.JoinNote(j))
-		fmt.Fprintf(out, "    %s, main path %s\n", oneLine(text, 200), safe(j.Main))
+		joined := fmt.Sprintf("joined by %s: %s", f.Join, view.JoinNote(j))
+		out.line("    %s, main path %s", text.FirstLine(joined, 200), text.Safe(j.Main))
 	}
 }
 
@@ -350,21 +328,9 @@ begins with HASH. plait flow show lists the versions.`,
 			return nil
 		},
 		ValidArgsFunction: a.completeRegistry,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := a.open(cmd.Context(), "")
-			if err != nil {
-				return err
-			}
-			prefix := ""
-			if len(args) == 2 {
-				prefix = args[1]
-			}
-			f, err := w.control.Rollback(cmd.Context(), args[0], prefix)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, f, func(out io.Writer) { fmt.Fprintf(out, "%s  %s\n", safe(f.Name), f.Hash.Short()) })
-		},
+		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (store.Flow, error) {
+			return w.control.Rollback(ctx, args[0], strings.Join(args[1:], ""))
+		}, writeNamed),
 	}
 }
 
@@ -374,16 +340,8 @@ func (a *app) flowRmCmd() *cobra.Command {
 		Long:    "Remove a flow from the registry. Tasks that run it are not affected.",
 		Example: "  plait flow rm review",
 		Args:    exactly(1, "one name"), ValidArgsFunction: a.completeRegistry,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := a.open(cmd.Context(), "")
-			if err != nil {
-				return err
-			}
-			if err := w.control.Unregister(cmd.Context(), args[0]); err != nil {
-				return err
-			}
-			return a.print(cmd, map[string]any{"removed": args[0]},
-				func(out io.Writer) { fmt.Fprintln(out, "removed "+safe(args[0])) })
-		},
+		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (map[string]any, error) {
+			return map[string]any{"removed": args[0]}, w.control.Unregister(ctx, args[0])
+		}, func(out page, v map[string]any) { out.line("removed %s", text.Safe(v["removed"].(string))) }),
 	}
 }

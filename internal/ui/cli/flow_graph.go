@@ -3,13 +3,14 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) flowGraphCmd() *cobra.Command {
@@ -32,9 +33,9 @@ func (a *app) flowGraphCmd() *cobra.Command {
 			if err := json.Unmarshal(found.Bundle.Flows[found.Bundle.Name], &d); err != nil {
 				return err
 			}
-			text := mermaid(&d)
-			return a.print(cmd, map[string]any{"name": d.Name, "mermaid": text},
-				func(out io.Writer) { fmt.Fprint(out, safe(text)) })
+			chart := mermaid(&d)
+			return a.print(cmd, map[string]any{"name": d.Name, "mermaid": chart},
+				func(out page) { fmt.Fprint(out, text.Safe(chart)) })
 		},
 	}
 }
@@ -65,14 +66,14 @@ func mermaid(d *flow.Definition) string {
 		}
 		fmt.Fprintf(&b, "  %s -->|%s| %s\n", fromID, quoted(label), toID)
 	}
-	names := slices.DeleteFunc(sortedKeys(d.Graph), func(n string) bool { return n == flow.Start })
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(d.Graph)), func(n string) bool { return n == flow.Start })
 	names = append([]string{flow.Start}, names...)
 	for _, from := range names {
-		for _, status := range sortedKeys(d.Graph[from]) {
+		for _, status := range slices.Sorted(maps.Keys(d.Graph[from])) {
 			edge(from, status, d.Graph[from][status].Role)
 		}
 	}
-	for _, name := range sortedKeys(d.Forks) {
+	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
 		for _, p := range d.Forks[name].Paths {
 			edge(name, p.ID, p.Child)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -34,7 +35,7 @@ written to .plait/flow.schema.json.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			if !registryName(name) {
-				return usagef("invalid name %q: use letters, digits, dots, hyphens and underscores", safe(name))
+				return usagef("invalid name %q: use letters, digits, dots, hyphens and underscores", text.Safe(name))
 			}
 			w, err := a.open(cmd.Context(), "")
 			if err != nil {
@@ -49,7 +50,7 @@ written to .plait/flow.schema.json.`,
 			}
 			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 			if errors.Is(err, fs.ErrExist) {
-				return view.Advise(usagef("%s already exists", safe(file)), "choose another name, or edit that file")
+				return view.Advise(usagef("%s already exists", text.Safe(file)), "choose another name, or edit that file")
 			}
 			if err != nil {
 				return err
@@ -62,8 +63,8 @@ written to .plait/flow.schema.json.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"name": name, "file": file, "schema": schema}, func(out io.Writer) {
-				fmt.Fprintln(out, safe(file))
+			return a.print(cmd, map[string]any{"name": name, "file": file, "schema": schema}, func(out page) {
+				fmt.Fprintln(out, text.Safe(file))
 				fmt.Fprintf(a.err, a.says("run it with: plait run %s -p \"…\"\n"), name)
 			})
 		},

@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/sys/atomicfile"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) flowSchemaCmd() *cobra.Command {
@@ -32,14 +32,14 @@ Without NAME, list the names. plait flow new and plait init write the schema of 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.print(cmd, map[string]any{"schemas": names},
-					func(out io.Writer) { fmt.Fprintln(out, strings.Join(names, "\n")) })
+					func(out page) { fmt.Fprintln(out, strings.Join(names, "\n")) })
 			}
 			schema, ok := flow.Schemas()[args[0]]
 			if !ok {
-				return usagef("unknown schema %q: use %s", safe(args[0]), either(names))
+				return usagef("unknown schema %q: use %s", text.Safe(args[0]), either(names))
 			}
 			return a.print(cmd, map[string]any{"name": args[0], "schema": json.RawMessage(schema)},
-				func(out io.Writer) { out.Write(schema) })
+				func(out page) { out.Write(schema) })
 		},
 	}
 }

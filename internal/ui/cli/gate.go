@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -40,64 +40,52 @@ func (a *app) gateListCmd() *cobra.Command {
 		Long:  `List the questions and approvals that wait for a person in this workspace, newest first.`,
 		Example: `  plait gate list
   plait gate list --state approved     # past answers`,
-		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if err := oneOf("state", state, gateStates...); err != nil {
-				return err
-			}
+		Args:    exactly(0, "no arguments"),
+		PreRunE: func(*cobra.Command, []string) error { return oneOf("state", state, gateStates...) },
+		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (gateList, error) {
 			if state == "" && !all {
 				state = string(store.GateOpen)
 			}
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
 			gates, err := w.view().Gates(ctx, view.GateFilter{State: store.GateState(state), All: all})
-			if err != nil {
-				return err
-			}
 			slices.Reverse(gates)
-			return a.print(cmd, map[string]any{"gates": gates}, func(out io.Writer) {
-				if quiet {
-					for _, g := range gates {
-						fmt.Fprintln(out, g.ID)
-					}
-					return
-				}
-				a.gateTable(ctx, out, w, gates, store.GateState(state))
-			})
-		},
+			return gateList{gates}, err
+		}, func(out page, v gateList) { a.gateTable(out, v.Gates, store.GateState(state), quiet) }),
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&all, "all", false, "in every workspace and every state")
 	cmd.Flags().StringVar(&state, "state", "", "only in this `state` (default open)")
-	cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(gateStates, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "state", gateStates...)
 	return cmd
 }
 
-func (a *app) gateTable(ctx context.Context, out io.Writer, w *workplace, gates []store.Gate, state store.GateState) {
-	if len(gates) == 0 {
-		if state == store.GateOpen {
-			fmt.Fprintln(out, a.says("no open questions or approvals here; see past answers with: plait gate list --all"))
-			return
-		}
-		fmt.Fprintln(out, "no questions or approvals match")
+// A gateList is what gate list prints.
+type gateList struct {
+	Gates []store.Gate `json:"gates"`
+}
+
+func (a *app) gateTable(out page, gates []store.Gate, state store.GateState, quiet bool) {
+	switch {
+	case quiet || len(gates) > 0:
+	case state == store.GateOpen:
+		out.line("%s", a.says("no open questions or approvals here; see past answers with: plait gate list --all"))
+		return
+	default:
+		out.line("no questions or approvals match")
 		return
 	}
-	st, named := a.style(out), w.view().Names()
 	t := table{head: []string{"ID", "TASK", "OPENED", "ASKED BY", "KIND", "STATE", "QUESTION"}, elastic: []int{1, 3, 6}}
 	for _, g := range gates {
 		shown := string(g.State)
 		if state != "" {
 			shown = "" // all are in the requested state
 		}
-		t.add(g.ID, safe(named.ByID(ctx, g.Thread)), ago(g.OpenedAt), oneLine(cmp.Or(g.Node, string(g.Source)), 30),
-			view.KindWord(g.Kind), shown, oneLine(view.About(g), 120))
+		t.add(g.ID, text.Safe(out.names.ByID(out.ctx, g.Thread)), ago(g.OpenedAt),
+			text.FirstLine(cmp.Or(g.Node, string(g.Source)), 30), view.KindWord(g.Kind), shown,
+			text.FirstLine(view.About(g), 120))
 	}
-	t.write(out, st, columns(out))
-	if state == store.GateOpen {
-		fmt.Fprintf(out, a.says("\nLook at one with: plait gate show %s\n"), gates[0].ID)
+	out.list(t, quiet)
+	if state == store.GateOpen && !quiet {
+		out.line(a.says("\nLook at one with: plait gate show %s"), gates[0].ID)
 	}
 }
 
@@ -167,12 +155,12 @@ func (a *app) answerCmd(
 	kind store.GateKind, fill func(*cobra.Command, store.Gate, *gate.Answer) error,
 ) *cobra.Command {
 	var message string
-	var goOn bool
+	var resume bool
 	cmd := &cobra.Command{
 		Args: exactly(1, "the id of one question or approval"), ValidArgsFunction: a.completeGates(kind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			text, err := a.text(message)
+			said, err := a.text(message)
 			if err != nil {
 				return err
 			}
@@ -185,14 +173,14 @@ func (a *app) answerCmd(
 				return &gate.StateError{Gate: g}
 			case g.Kind != kind:
 				return usagef("%s %s", g.ID, wrongKind(g))
-			case kind == store.GateInput && g.State == store.GateOpen && strings.TrimSpace(text) == "":
+			case kind == store.GateInput && g.State == store.GateOpen && strings.TrimSpace(said) == "":
 				return usagef(`%s is a question; answer it with: plait answer %s -m "…"`, g.ID, g.ID)
 			}
-			ans := gate.Answer{Text: text}
+			ans := gate.Answer{Text: said}
 			if err := fill(cmd, g, &ans); err != nil {
 				return err
 			}
-			if row, free := w.goesOn(ctx, g); goOn && free { // before the answer is recorded
+			if row, free := w.resumable(ctx, g); resume && free { // before the answer is recorded
 				if _, err := a.openAgreed(ctx, w, row); err != nil {
 					return err
 				}
@@ -204,11 +192,11 @@ func (a *app) answerCmd(
 			if err != nil {
 				return err
 			}
-			if row, free := w.goesOn(ctx, g); goOn && free {
+			if row, free := w.resumable(ctx, g); resume && free {
 				return a.resumeAnswered(cmd, w, row, g)
 			}
 			next, driven := w.whatNext(ctx, g)
-			return a.print(cmd, view.NewAnswered(g, driven), func(out io.Writer) {
+			return a.print(cmd, view.NewAnswered(g, driven), func(out page) {
 				state := g.State
 				if g.Grant == store.GrantSession {
 					state += " for this task"
@@ -216,7 +204,7 @@ func (a *app) answerCmd(
 				if g.Edited != nil {
 					state += " with another input"
 				}
-				fmt.Fprintf(out, "%s  %s\n", g.ID, state)
+				out.line("%s  %s", g.ID, state)
 				if next != "" {
 					fmt.Fprintln(a.err, a.says(next))
 				}
@@ -224,13 +212,13 @@ func (a *app) answerCmd(
 		},
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say: text, `@FILE`, or - for stdin")
-	cmd.Flags().BoolVar(&goOn, "resume", false, "then continue the task here, unless another process runs it")
+	cmd.Flags().BoolVar(&resume, "resume", false, "then continue the task here, unless another process runs it")
 	return cmd
 }
 
-// goesOn returns the task of a gate, and reports whether it can be resumed here: it has not ended and no
+// resumable returns the task of a gate, and reports whether it can be resumed here: it has not ended and no
 // process drives it.
-func (w *workplace) goesOn(ctx context.Context, g store.Gate) (store.Thread, bool) {
+func (w *workplace) resumable(ctx context.Context, g store.Gate) (store.Thread, bool) {
 	row, err := w.store.Thread(ctx, g.Task)
 	return row, err == nil && !row.Ended() && !w.view().Driven(ctx, row.ID)
 }
@@ -274,25 +262,16 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	if !errors.Is(err, store.ErrNotFound) {
 		return w, g, err
 	}
-	_, row, noTask := a.openTask(ctx, typed)
+	w, row, noTask := a.openTask(ctx, typed)
 	if noTask != nil {
 		return w, g, err // it is neither a gate nor a task
 	}
-	w, openErr := a.open(ctx, "")
-	if openErr != nil {
-		return nil, g, openErr
+	open, err := w.view().Gates(ctx, view.GateFilter{Task: row.ID, State: store.GateOpen})
+	if err != nil {
+		return nil, g, err
 	}
-	all, openErr := w.view().Gates(ctx, view.GateFilter{Task: row.ID, State: store.GateOpen})
-	if openErr != nil {
-		return nil, g, openErr
-	}
-	var open []store.Gate
-	for _, g := range all {
-		if g.Kind == kind {
-			open = append(open, g)
-		}
-	}
-	name := w.view().Names().Of(ctx, row)
+	open = slices.DeleteFunc(open, func(g store.Gate) bool { return g.Kind != kind })
+	name := a.names().Of(ctx, row)
 	switch {
 	case len(open) == 0:
 		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, view.KindWord(kind), store.ErrNotFound)
@@ -301,7 +280,7 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 		for _, g := range open {
 			ids = append(ids, g.ID)
 		}
-		return nil, g, view.Advise(usagef("%s is a task: name the %s", safe(typed), view.KindWord(kind)),
+		return nil, g, view.Advise(usagef("%s is a task: name the %s", text.Safe(typed), view.KindWord(kind)),
 			"open in it: %s", strings.Join(ids, ", "))
 	}
 	g = open[0]
@@ -309,7 +288,7 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	if err != nil {
 		return nil, g, err
 	}
-	a.writeGate(a.err, g, name, diff, false)
+	a.writeGate(a.page(ctx, a.err), g, name, diff, false)
 	if !a.ask("Is this what you mean to " + cmd.Name() + "?") {
 		return nil, g, usagef("nothing was answered")
 	}
@@ -347,35 +326,24 @@ func (w *workplace) gateID(ctx context.Context, typed string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", view.Advise(fmt.Errorf("no question or approval %q: %w", safe(typed), store.ErrNotFound),
+		return "", view.Advise(fmt.Errorf("no question or approval %q: %w", text.Safe(typed), store.ErrNotFound),
 			"list them with `plait gate list --all`")
 	case 1:
 		return found[0].ID, nil
 	}
-	return "", fmt.Errorf("more than one question or approval begins with %q: give more of the id: %w", safe(typed),
+	return "", fmt.Errorf("more than one question or approval begins with %q: give more of the id: %w", text.Safe(typed),
 		store.ErrNotFound)
 }
 
 // completeGates completes ids of open gates of this workspace, of one kind or any.
 func (a *app) completeGates(kind store.GateKind) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		w, err := a.open(background(cmd), "")
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		gates, err := w.view().Gates(background(cmd), view.GateFilter{State: store.GateOpen})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var out []string
+	return a.completeFirst(keepOrder, func(ctx context.Context, w *workplace, _ string) (out []string) {
+		gates, _ := w.view().Gates(ctx, view.GateFilter{State: store.GateOpen})
 		for _, g := range slices.Backward(gates) {
 			if kind == "" || g.Kind == kind {
-				out = append(out, g.ID+"\t"+oneLine(string(g.Kind)+", "+view.About(g), 60))
+				out = append(out, g.ID+"\t"+text.FirstLine(string(g.Kind)+", "+view.About(g), 60))
 			}
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
+		return out
+	})
 }

@@ -1,10 +1,7 @@
 package cli
 
 import (
-	"fmt"
-	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,28 +33,18 @@ func (a *app) gateShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			name := w.view().Names().ByID(ctx, g.Thread)
 			if root, err := w.store.Thread(ctx, g.Task); err == nil && control.Team(root) {
 				g.Ref = "" // no process reads it
 			}
-			return a.print(cmd, view.GateRow(g), func(out io.Writer) { a.writeGate(out, g, name, diff, redacted) })
+			return a.print(cmd, view.GateRow(g), func(out page) {
+				a.writeGate(out, g, out.names.ByID(ctx, g.Thread), diff, redacted)
+			})
 		},
 	}
 }
 
-// writeGate prints all of a gate of the thread called name. Text from agents never begins a line: it could
-// be mistaken for Plait's own.
-func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string, redacted bool) {
-	line := func(label, text string) {
-		text = safe(text)
-		switch {
-		case text == "":
-		case strings.Contains(text, "\n"):
-			fmt.Fprintf(out, "%s\n    %s\n", label, strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    "))
-		default:
-			fmt.Fprintf(out, "%-10s%s\n", label, text)
-		}
-	}
+// writeGate prints all of a gate of the thread with a name.
+func (a *app) writeGate(out page, g store.Gate, name, diff string, redacted bool) {
 	state := string(g.State)
 	switch {
 	case g.State == store.GateApproved && g.Grant == store.GrantSession:
@@ -68,55 +55,58 @@ func (a *app) writeGate(out io.Writer, g store.Gate, name, diff string, redacted
 	if g.Edited != nil {
 		state += ", with another input"
 	}
-	line("id", g.ID)
-	line("kind", view.KindWord(g.Kind))
-	line("state", state)
-	line("task", name)
-	line("asked by", view.Asker(g))
-	line("opened", clock(g.OpenedAt))
+	out.field("id", g.ID)
+	out.field("kind", view.KindWord(g.Kind))
+	out.field("state", state)
+	out.field("task", name)
+	out.field("asked by", view.Asker(g))
+	out.field("opened", clock(g.OpenedAt))
 	if g.ExpiresAt != 0 {
 		at := clock(g.ExpiresAt)
 		if g.State == store.GateOpen {
 			at += ", " + text.In(g.ExpiresAt, time.Now())
 		}
-		line("expires", at+onTimeout(g))
+		if g.OnTimeout != "" {
+			at += ", then " + g.OnTimeout
+		}
+		out.field("expires", at)
 	}
-	line("question", view.Question(g.Question))
+	out.field("question", view.Question(g.Question))
 	if g.Kind == store.GateInput {
 		for i, o := range g.Options {
-			line("option "+strconv.Itoa(i+1), o)
+			out.field("option "+strconv.Itoa(i+1), o)
 		}
 	}
-	writeAction(line, g)
-	line("diff", diff)
+	writeAction(out, g)
+	out.field("diff", diff)
 	if g.AnsweredAt != 0 {
-		text := clock(g.AnsweredAt)
+		at := clock(g.AnsweredAt)
 		if g.By != "" {
-			text += " by " + g.By
+			at += " by " + g.By
 		}
 		if g.Via != "" {
-			text += " via " + string(g.Via)
+			at += " via " + string(g.Via)
 		}
-		line("answered", text)
-		line("answer", g.Text)
+		out.field("answered", at)
+		out.field("answer", g.Text)
 	}
 	if g.UsedAt != 0 {
-		line("used", clock(g.UsedAt))
+		out.field("used", clock(g.UsedAt))
 	}
 	if g.State == store.GateOpen {
 		for i, o := range view.AnswersOf(g) {
-			line([]string{"answer", "or"}[min(i, 1)], a.says(commandLine(o)))
+			out.field([]string{"answer", "or"}[min(i, 1)], a.says(commandLine(o)))
 		}
 		if gate.Editable(g) {
-			line("or", a.says("plait approve "+g.ID+" --edit"))
+			out.field("or", a.says("plait approve "+g.ID+" --edit"))
 		}
-		line("or write", g.Ref)
+		out.field("or write", g.Ref)
 	}
-	writeDigests(line, g, redacted)
+	writeDigests(out, g, redacted)
 }
 
 // writeDigests prints what an answer is bound to, and whether it still is.
-func writeDigests(line func(label, text string), g store.Gate, redacted bool) {
+func writeDigests(out page, g store.Gate, redacted bool) {
 	differs := func(what string) string {
 		if redacted {
 			return ", of " + what + " before a text in it was redacted"
@@ -127,44 +117,37 @@ func writeDigests(line func(label, text string), g store.Gate, redacted bool) {
 	if d, err := gate.Digest(g.Thread, g.Action); g.Kind == store.GateApproval && (err != nil || d != g.Digest) {
 		digest += differs("the action")
 	}
-	line("digest", digest)
+	out.field("digest", digest)
 	if g.Edited == nil {
 		return
 	}
-	line("approved", string(g.Edited))
+	out.field("approved", string(g.Edited))
 	digest = g.EditedDigest.String()
 	if _, _, err := gate.Carries(g); err != nil {
 		digest += differs("what was approved")
 	}
-	line("bound to", digest)
+	out.field("bound to", digest)
 }
 
 // writeAction prints an action part by part, and as JSON if it has unknown
 // parts: people must see what they approve.
-func writeAction(line func(label, text string), g store.Gate) {
+func writeAction(out page, g store.Gate) {
 	if len(g.Action) == 0 {
 		return
 	}
 	act, whole, err := view.Action(g)
 	if !whole {
-		line("exactly", string(g.Action))
+		out.field("exactly", string(g.Action))
 	}
 	if err != nil {
 		return
 	}
-	line("action", act.Type)
-	line("command", act.Command)
-	line("cwd", act.Cwd)
-	line("tool", act.Tool)
-	line("params", string(act.Params))
-	line("diff", act.Diff)
-}
-
-func onTimeout(g store.Gate) string {
-	if g.OnTimeout == "" {
-		return ""
-	}
-	return ", then " + g.OnTimeout
+	out.field("action", act.Type)
+	out.field("command", act.Command)
+	out.field("cwd", act.Cwd)
+	out.field("tool", act.Tool)
+	out.field("params", string(act.Params))
+	out.field("diff", act.Diff)
 }
 
 func clock(ms int64) string { return time.UnixMilli(ms).Format("2006-01-02 15:04:05") }

@@ -8,6 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -26,15 +27,10 @@ func commandLine(o advice.Option) string { return taskdir.Program{}.Command(o, `
 // wrongKind says how a gate must be answered.
 func wrongKind(g store.Gate) string {
 	with := commandLine(view.AnswersOf(g)[0])
-	return wants(g, "is a question; answer it with: "+with, "is an approval; answer it with: "+with+", or deny")
-}
-
-// wants returns text for a question, approval for an approval.
-func wants(g store.Gate, text, approval string) string {
 	if g.Kind == store.GateInput {
-		return text
+		return "is a question; answer it with: " + with
 	}
-	return approval
+	return "is an approval; answer it with: " + with + ", or deny"
 }
 
 // whatNext says what happens after an answer, and reports whether a process drives the task.
@@ -56,26 +52,26 @@ func (w *workplace) whatNext(ctx context.Context, g store.Gate) (string, bool) {
 
 // closed says on one line how a gate stopped waiting.
 func closed(g store.Gate) string {
-	text := string(g.State)
+	how := string(g.State)
 	if g.By != "" {
-		text += " by " + oneLine(g.By, 40)
+		how += " by " + text.FirstLine(g.By, 40)
 	}
 	if g.Via != "" {
-		text += " via " + oneLine(string(g.Via), 20)
+		how += " via " + text.FirstLine(string(g.Via), 20)
 	}
 	if g.Text != "" {
-		text += ": " + oneLine(g.Text, 120)
+		how += ": " + text.FirstLine(g.Text, 120)
 	}
-	return text
+	return how
 }
 
 // asks returns what a gate asks, in lines of up to most characters: the question,
 // and for an approval exactly what would be done.
 func asks(g store.Gate, most int) []string {
 	var lines []string
-	add := func(label, text string) {
-		if text = oneLine(text, most-len(label)); text != "" {
-			lines = append(lines, label+text)
+	add := func(label, s string) {
+		if s = text.FirstLine(s, most-len(label)); s != "" {
+			lines = append(lines, label+s)
 		}
 	}
 	add("", view.Question(g.Question))
@@ -113,9 +109,9 @@ func diffSummary(diff string) string {
 			removed++
 		}
 	}
-	text := fmt.Sprintf("+%d -%d lines", added, removed)
+	summary := fmt.Sprintf("+%d -%d lines", added, removed)
 	if len(files) > 0 {
-		text += " in " + strings.Join(files, ", ")
+		summary += " in " + strings.Join(files, ", ")
 	}
-	return text
+	return summary
 }

@@ -15,11 +15,12 @@ import (
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) gateWatchCmd() *cobra.Command {
-	var all, once, goOn bool
+	var all, once, resume bool
 	cmd := &cobra.Command{
 		Use:   "watch [TASK]",
 		Short: "Watch for questions and approvals, and answer them",
@@ -51,23 +52,24 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 			}
 			screen := !once && !a.json && isTerminal(a.in) && isTerminal(a.out)
 			feed := w.view().GateFeed(view.GateFilter{All: all, Task: row.ID})
-			if goOn {
-				drives := &answered{app: a, w: w, out: a.err}
+			if resume {
+				drives := &answerResumer{w: w, drive: a.driveElsewhere, out: a.err}
 				if screen && a.moves(a.out) {
 					drives.out = io.Discard // the screen shows which tasks wait
 				}
-				var stop func()
-				ctx, stop = drives.begin(ctx)
+				var stop context.CancelFunc
+				ctx, stop = context.WithCancel(ctx)
+				defer drives.running.Wait()
 				defer stop()
-				feed.Closed = drives.hear
+				feed.Closed = func(g store.Gate) { drives.resume(ctx, g) }
 				if screen {
-					drives.under.Go(func() { eachGate(ctx, feed, false, func(store.Gate) error { return nil }) })
+					drives.running.Go(func() { eachGate(ctx, feed, false, func(store.Gate) error { return nil }) })
 				}
 			}
 			if screen {
 				return a.needs(cmd, w, row.ID, all)
 			}
-			err = eachGate(ctx, feed, once, a.tellGate)
+			err = eachGate(ctx, feed, once, a.printGate)
 			if cmd.Context().Err() != nil {
 				a.code = exitInterrupted
 				return nil
@@ -76,54 +78,39 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "in every workspace")
-	cmd.Flags().BoolVar(&goOn, "resume", false,
+	cmd.Flags().BoolVar(&resume, "resume", false,
 		"continue tasks here once they are answered, unless another process runs them")
 	cmd.Flags().BoolVar(&once, "once", false, "print what is open, and exit")
 	cmd.MarkFlagsMutuallyExclusive("once", "resume")
 	return cmd
 }
 
-// answered resumes tasks whose gates were answered, each in its own goroutine.
-type answered struct {
-	*app
-	w     *workplace
-	out   io.Writer // receives why a task did not continue
-	ctx   context.Context
-	under sync.WaitGroup
+// An answerResumer resumes tasks whose gates were answered, each in its own goroutine.
+type answerResumer struct {
+	w       *workplace
+	drive   func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error)
+	out     io.Writer // receives why a task did not continue
+	running sync.WaitGroup
 }
 
-// begin returns a context for the watcher, and a function that stops what was resumed here and waits
-// for it.
-func (d *answered) begin(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	d.ctx = ctx
-	return ctx, func() { cancel(); d.under.Wait() }
-}
-
-// hear resumes the task of a gate that no longer waits.
-func (d *answered) hear(g store.Gate) {
-	row, free := d.w.goesOn(d.ctx, g)
+// resume resumes the task of a gate that was answered.
+func (d *answerResumer) resume(ctx context.Context, g store.Gate) {
+	row, free := d.w.resumable(ctx, g)
 	if !free || g.State == store.GateOpen || g.State == store.GateWithdrawn {
 		return
 	}
-	d.under.Go(func() {
-		w, err := d.open(d.ctx, row.Workspace)
-		if err == nil {
-			err = d.agreed(w, control.Found{})
-		}
-		if err == nil {
-			_, err = w.control.Drive(d.ctx, row.ID, control.Resume{Wait: true})
-		}
-		tellNotDriven(d.out, row, err)
+	d.running.Go(func() {
+		_, err := d.drive(ctx, row, control.Resume{Wait: true})
+		printNotDriven(d.out, row, err)
 	})
 }
 
-// tellNotDriven prints why a task did not continue, unless it was stopped here or another process was faster.
-func tellNotDriven(out io.Writer, row store.Thread, err error) {
+// printNotDriven prints why a task did not continue, unless it was stopped here or another process was faster.
+func printNotDriven(out io.Writer, row store.Thread, err error) {
 	var held *store.HeldError
 	if err != nil && !errors.As(err, &held) && !errors.Is(err, engine.ErrInterrupted) &&
 		!errors.Is(err, context.Canceled) {
-		fmt.Fprintln(out, "task "+row.ID+" did not continue: "+safe(err.Error()))
+		fmt.Fprintln(out, "task "+row.ID+" did not continue: "+text.Safe(err.Error()))
 	}
 }
 
@@ -136,15 +123,15 @@ type gateEvent struct {
 	Gate   store.Gate `json:"gate"`
 }
 
-// eachGate calls tell for each gate that opens or is answered; with once, only for those that are open now.
-func eachGate(ctx context.Context, f *view.GateFeed, once bool, tell func(store.Gate) error) error {
+// eachGate calls show for each gate that opens or is answered; with once, only for those that are open now.
+func eachGate(ctx context.Context, f *view.GateFeed, once bool, show func(store.Gate) error) error {
 	for last := once; ; {
 		changed, err := f.Next(ctx)
 		if err != nil {
 			return err
 		}
 		for _, g := range changed {
-			if err := tell(g); err != nil {
+			if err := show(g); err != nil {
 				return err // the reader is gone
 			}
 		}
@@ -164,7 +151,8 @@ func eachGate(ctx context.Context, f *view.GateFeed, once bool, tell func(store.
 	}
 }
 
-func (a *app) tellGate(g store.Gate) error {
+// printGate prints a gate that was opened or answered.
+func (a *app) printGate(g store.Gate) error {
 	line := gateEvent{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: event.GateBlocked}), Task: g.Task,
 		Thread: g.Thread, Gate: g}
 	if g.State != store.GateOpen {
@@ -173,14 +161,14 @@ func (a *app) tellGate(g store.Gate) error {
 	if a.json {
 		return a.line(line)
 	}
-	text := fmt.Sprintf("%s  %s asks: %s", oneLine(string(g.Kind), 20), oneLine(view.Asker(g), 40),
+	what := fmt.Sprintf("%s  %s asks: %s", text.FirstLine(string(g.Kind), 20), text.FirstLine(view.Asker(g), 40),
 		strings.Join(asks(g, 200), "; "))
 	if g.ExpiresAt != 0 {
-		text += "; until " + clock(g.ExpiresAt)
+		what += "; until " + clock(g.ExpiresAt)
 	}
 	if g.State != store.GateOpen {
-		text = closed(g)
+		what = closed(g)
 	}
-	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", time.UnixMilli(line.TS).Format("15:04:05"), g.ID, where(g), text)
+	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", time.UnixMilli(line.TS).Format("15:04:05"), g.ID, where(g), what)
 	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,7 +37,7 @@ that is referred to is missing.`,
 					d, err = 0, nil
 				}
 				if err != nil || d < 0 {
-					return usagef("invalid value %q for --grace: want a duration such as 30m, or 0", safe(grace))
+					return usagef("invalid value %q for --grace: want a duration such as 30m, or 0", text.Safe(grace))
 				}
 				cfg.Grace = d
 			}
@@ -72,12 +71,12 @@ that is referred to is missing.`,
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, res, func(out io.Writer) {
+			return a.print(cmd, res, func(out page) {
 				verb := "deleted"
 				if dry {
 					verb = "would delete"
 				}
-				fmt.Fprintf(out, "%d objects, %d reachable; %s %d (%s); kept %d recent or pinned\n",
+				out.line("%d objects, %d reachable; %s %d (%s); kept %d recent or pinned",
 					res.Scanned, res.Reachable, verb, res.Deleted, text.Size(res.Bytes), res.Kept)
 			})
 		},
@@ -97,20 +96,19 @@ func (a *app) showWhy(cmd *cobra.Command, cfg gc.Config, typed string) error {
 	if err != nil {
 		return err
 	}
-	return a.print(cmd, why, func(out io.Writer) {
+	return a.print(cmd, why, func(out page) {
 		for i, l := range why.Links {
 			if i == 0 {
-				fmt.Fprintf(out, "%s\n", safe(l.What))
-				fmt.Fprintf(out, "  %s\n", l.Hash)
+				out.line("%s\n  %s", text.Safe(l.What), l.Hash)
 				continue
 			}
-			fmt.Fprintf(out, "  → %s  %s\n", l.Hash, safe(l.What))
+			out.line("  → %s  %s", l.Hash, text.Safe(l.What))
 		}
 		if len(why.Links) == 0 {
-			fmt.Fprintln(out, "nothing refers to it")
+			out.line("nothing refers to it")
 		}
 		if why.Grace != "" {
-			fmt.Fprintln(out, why.Grace)
+			out.line("%s", why.Grace)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -140,7 +139,7 @@ For a single task use plait task export.`,
 // mayExport refuses a directory that has no record and is not empty, and the record's own directory.
 func (a *app) mayExport(w *workplace, dir string) error {
 	if sameDir(dir, w.home) {
-		return usagef("%s is where the record is; choose another directory", safe(dir))
+		return usagef("%s is where the record is; choose another directory", text.Safe(dir))
 	}
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -149,7 +148,7 @@ func (a *app) mayExport(w *workplace, dir string) error {
 	case err != nil:
 		return usagef("export: %w", err)
 	case len(entries) > 0 && !exists(filepath.Join(dir, "plait.db")):
-		return usagef("%s is not empty and has no record; choose another directory", safe(dir))
+		return usagef("%s is not empty and has no record; choose another directory", text.Safe(dir))
 	}
 	return nil
 }
@@ -170,7 +169,7 @@ func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Confi
 	}
 	if !report.OK() {
 		for _, p := range report.Problems {
-			fmt.Fprintln(a.err, p.Hash.String()+"  "+safe(p.What))
+			fmt.Fprintln(a.err, p.Hash.String()+"  "+text.Safe(p.What))
 		}
 		return res, fmt.Errorf("integrity %s, completeness %s, %d problems; nothing was copied: %w", report.Integrity,
 			report.Completeness, len(report.Problems), store.ErrCorrupt)
@@ -184,7 +183,7 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 	if len(res.Refused()) > 0 {
 		a.code = exitConflict
 	}
-	return a.print(cmd, res, func(out io.Writer) {
+	return a.print(cmd, res, func(out page) {
 		count := map[string]int{}
 		for _, it := range res.Tasks {
 			count[it.State]++
@@ -194,11 +193,11 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 		}
 		for _, it := range res.Flows {
 			if it.State == transfer.Imported {
-				fmt.Fprintf(out, "flow %s  %s\n", safe(it.ID), it.Head.Short())
+				fmt.Fprintf(out, "flow %s  %s\n", text.Safe(it.ID), it.Head.Short())
 			}
 		}
 		for _, it := range res.Refused() {
-			fmt.Fprintf(a.err, "not %s: %s: %s\n", done, safe(it.ID), safe(it.Why))
+			fmt.Fprintf(a.err, "not %s: %s: %s\n", done, text.Safe(it.ID), text.Safe(it.Why))
 		}
 		fmt.Fprintf(out, "%d tasks %s, %d already there, %d refused; %d objects, %s\n", count[transfer.Imported], done,
 			count[transfer.There], len(res.Refused()), res.Objects, text.Size(res.Bytes))
@@ -228,7 +227,7 @@ func (a *app) openSource(ctx context.Context, w *workplace, typed string) (sourc
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return source{}, fmt.Errorf("no such file or directory: %s: %w", safe(typed), store.ErrNotFound)
+		return source{}, fmt.Errorf("no such file or directory: %s: %w", text.Safe(typed), store.ErrNotFound)
 	}
 	if err != nil {
 		return source{}, usagef("import: %w", err)
@@ -237,16 +236,16 @@ func (a *app) openSource(ctx context.Context, w *workplace, typed string) (sourc
 	case !info.IsDir():
 		z, err := zip.OpenReader(path)
 		if err != nil {
-			return source{}, fmt.Errorf("read %s: %w: %w", safe(typed), err, store.ErrCorrupt)
+			return source{}, fmt.Errorf("read %s: %w: %w", text.Safe(typed), err, store.ErrCorrupt)
 		}
 		defer z.Close()
 		return a.unpack(ctx, w, path, z)
 	case exists(filepath.Join(path, "manifest.json")):
 		return a.unpack(ctx, w, path, os.DirFS(path))
 	case !exists(filepath.Join(path, "plait.db")):
-		return source{}, usagef("%s is neither an exported task nor a record", safe(typed))
+		return source{}, usagef("%s is neither an exported task nor a record", text.Safe(typed))
 	case sameDir(path, w.home):
-		return source{}, usagef("%s is the record itself", safe(typed))
+		return source{}, usagef("%s is the record itself", text.Safe(typed))
 	}
 	s, err := a.program.OpenHome(ctx, path)
 	if err != nil {
@@ -278,7 +277,7 @@ func (a *app) unpack(ctx context.Context, w *workplace, path string, files fs.FS
 	m, err := transfer.Unpack(ctx, files, s)
 	if err != nil {
 		src.close()
-		return source{}, fmt.Errorf("import %s: %w", safe(path), err)
+		return source{}, fmt.Errorf("import %s: %w", text.Safe(path), err)
 	}
 	src.task = m.Task
 	return src, nil

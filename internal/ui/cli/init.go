@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,7 +60,7 @@ flows. Existing files are never overwritten.`,
 			if _, err := writeFlowSchema(workspace); err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"workspace": workspace, "created": created}, func(out io.Writer) {
+			return a.print(cmd, map[string]any{"workspace": workspace, "created": created}, func(out page) {
 				fmt.Fprintf(out, "%s is a workspace; flows go into %s\n", workspace, filepath.Join(".plait", "flows"))
 			})
 		},
@@ -73,7 +72,7 @@ func (a *app) versionCmd() *cobra.Command {
 		Use: "version", Short: "Print the version", Example: "  plait version", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v := map[string]any{"version": a.program.version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
-			return a.print(cmd, v, func(out io.Writer) {
+			return a.print(cmd, v, func(out page) {
 				fmt.Fprintf(out, "%s %s %s/%s %s\n", a.program.Name, v["version"], v["os"], v["arch"], v["go"])
 			})
 		},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/itchyny/gojq"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // useJQ reads the expression of --jq, which implies JSON.
@@ -14,10 +16,10 @@ func (a *app) useJQ(expr string) error {
 	}
 	query, err := gojq.Parse(expr)
 	if err != nil {
-		return usagef("invalid value %q for --jq: %w", safe(expr), err)
+		return usagef("invalid value %q for --jq: %w", text.Safe(expr), err)
 	}
 	if a.jq, err = gojq.Compile(query); err != nil {
-		return usagef("invalid value %q for --jq: %w", safe(expr), err)
+		return usagef("invalid value %q for --jq: %w", text.Safe(expr), err)
 	}
 	a.json = true
 	return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/sys/secret"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A keyring holds the keys printed by the person's programs; see keys: in the configuration. It keeps them only in
@@ -59,7 +60,7 @@ func (a *app) secret(name string) string {
 	}
 	value, err := printed(argv)
 	if err != nil {
-		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, safe(a.keys.secrets.Text(err.Error())))
+		fmt.Fprintf(a.err, "plait: keys.%s: %s\n", name, text.Safe(a.keys.secrets.Text(err.Error())))
 	}
 	a.keys.secrets.Add(value)
 	k.values[name] = value
@@ -107,7 +108,7 @@ func printed(argv []string) (string, error) {
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &said, time.Second
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("run %s: %w %s", argv[0], err, oneLine(said.String(), 200))
+		return "", fmt.Errorf("run %s: %w %s", argv[0], err, text.FirstLine(said.String(), 200))
 	}
 	value := strings.TrimRight(out.String(), "\r\n")
 	switch {

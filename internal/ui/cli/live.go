@@ -19,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/tui"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -34,16 +35,7 @@ func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
 		Person: gate.Person(), Out: out, Program: a.named,
 		Scenarios: append([]string{offlineAuto + "\tthe scenario of the flow, else work"}, scripted.Described()...),
-		Drive: func(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error) {
-			there, err := a.open(ctx, row.Workspace)
-			if err != nil {
-				return row, err
-			}
-			if err := a.agreed(there, control.Found{}); err != nil {
-				return row, err
-			}
-			return there.control.Drive(ctx, row.ID, how)
-		},
+		Drive:     a.driveElsewhere,
 		Begin: func(ctx context.Context, name, prompt, offline string) (store.Thread, error) {
 			return a.begin(ctx, w, name, prompt, "", control.Options{Offline: offline})
 		},
@@ -56,6 +48,15 @@ func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	}
 	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list, only solo is offered
 	return cfg
+}
+
+// driveElsewhere drives a task in its own workspace, whose commands were agreed to. It asks no one.
+func (a *app) driveElsewhere(ctx context.Context, row store.Thread, how control.Resume) (store.Thread, error) {
+	c, err := a.controlOf(ctx, row)
+	if err != nil {
+		return row, err
+	}
+	return c.Drive(ctx, row.ID, how)
 }
 
 // detach has a separate process continue a task.
@@ -71,7 +72,7 @@ func (w *workplace) detach(ctx context.Context, task string, unsafe bool) error 
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, args...)
 	cmd.Dir = w.dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("detach: %w: %s", err, oneLine(string(out), 300))
+		return fmt.Errorf("detach: %w: %s", err, text.FirstLine(string(out), 300))
 	}
 	return nil
 }
@@ -115,26 +116,17 @@ func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) err
 	if a.moves(a.out) {
 		return tui.Screen(ctx, cfg, task)
 	}
-	var under sync.WaitGroup
-	inner, stop := context.WithCancel(ctx)
-	defer under.Wait()
-	defer stop()
 	p := tui.NewPlain(cfg)
+	drives := answerResumer{w: w, drive: cfg.Drive, out: p}
+	inner, stop := context.WithCancel(ctx)
+	defer drives.running.Wait()
+	defer stop()
 	open, err := cfg.Views.Gates(ctx, view.GateFilter{All: all, Task: task, State: store.GateOpen})
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(p, "%d open. Ctrl-D ends.\n", len(open))
-	err = p.Ask(ctx, task, func(g store.Gate) {
-		row, free := w.goesOn(inner, g)
-		if !free {
-			return
-		}
-		under.Go(func() {
-			_, err := cfg.Drive(inner, row, control.Resume{Wait: true})
-			tellNotDriven(p, row, err)
-		})
-	})
+	err = p.Ask(ctx, task, func(g store.Gate) { drives.resume(inner, g) })
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
@@ -183,32 +175,31 @@ func (a *app) stays(tell *narrator, ev store.Event) string {
 	return strings.TrimRight(tell.describe(ev), " ")
 }
 
-// A follower prints a task's events, one a line, while the task is driven: NDJSON, or text.
-type follower struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-}
+// streams reports whether events are printed as JSON.
+func (a *app) streams() bool { return a.json && a.jq == nil }
 
-// follow begins to print the future events of row's task.
-func (a *app) follow(w *workplace, row store.Thread, out io.Writer) *follower {
+// follow begins to print the future events of row's task, one a line: JSON, or text. stop prints what is left and ends.
+func (a *app) follow(w *workplace, row store.Thread, out io.Writer) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &follower{cancel: cancel}
 	tell := w.narrator()
 	tell.ends = true
 	show := func(ev store.Event) error { return tell.line(out, ev) }
-	if a.json && a.jq == nil {
+	if a.streams() {
 		show = func(ev store.Event) error { return a.line(ev) }
 	}
 	var after int64
 	w.past(ctx, row.Task, tell, &after) // without it less is told, and the stream reports what is wrong
-	f.done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, after, show) })
-	return f
+	var done sync.WaitGroup
+	done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, after, show) })
+	return func() { cancel(); done.Wait() }
 }
 
-// stop prints what is left and ends.
-func (f *follower) stop() {
-	f.cancel()
-	f.done.Wait()
+// followUnless follows row's task on standard error, unless that is not wanted.
+func (a *app) followUnless(unwanted bool, w *workplace, row store.Thread) (stop func()) {
+	if unwanted {
+		return func() {}
+	}
+	return a.follow(w, row, a.err)
 }
 
 // streamEvents passes on events after pos until ctx ends, and then those that
@@ -240,12 +231,9 @@ func (w *workplace) narrator() *narrator {
 		if err != nil || d == nil || d.Merge == nil {
 			return ""
 		}
-		text := d.Merge.String()
-		for _, line := range w.diffStat(context.Background(), d.Merge.From, d.Merge.To) {
-			text += "\n  " + line
-		}
-		return text
+		return strings.Join(append([]string{d.Merge.String()},
+			w.diffStat(context.Background(), d.Merge.From, d.Merge.To)...), "\n  ")
 	}
-	n.Named = func(text string) string { return w.view().Names().In(context.Background(), text) } // parts are added
+	n.Named = func(s string) string { return w.view().Names().In(context.Background(), s) } // parts are added
 	return n
 }

@@ -54,9 +54,7 @@ configuration can let it answer by itself.`,
 	}
 	cmd.Flags().StringVarP(&dir, "dir", "C", "", "run as if started in this `directory`")
 	cmd.MarkFlagDirname("dir")
-	cmd.Flags().StringVar(&offline, "offline", "",
-		"run agents against a scripted model, without an account: the name of a `scenario`, or a file")
-	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
+	addOffline(cmd, &offline, "")
 	return cmd
 }
 

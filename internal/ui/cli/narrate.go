@@ -8,7 +8,6 @@ import (
 
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -23,21 +22,18 @@ type narrator struct {
 
 // line prints an event on one or more lines, or nothing if it is insignificant.
 func (n *narrator) line(out io.Writer, ev store.Event) error {
-	text := n.describe(ev)
-	if text == "" {
+	lines := n.describe(ev)
+	if lines == "" {
 		return nil
 	}
 	at := time.UnixMilli(ev.TS).Format("15:04:05")
-	for line := range strings.SplitSeq(text, "\n") {
+	for line := range strings.SplitSeq(lines, "\n") {
 		if _, err := fmt.Fprintf(out, "%s  %s\n", at, line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// column pads a name for the beginning of a line.
-func column(name string) string { return fmt.Sprintf("%-14s", name) }
 
 // describe describes an event in lines.
 func (n *narrator) describe(ev store.Event) string {
@@ -46,22 +42,17 @@ func (n *narrator) describe(ev store.Event) string {
 	}
 	var lines []string
 	for _, s := range n.Tell(ev) {
-		text := s.Text
+		line := s.Text
 		if s.Detail {
-			text = "  " + text
+			line = "  " + line
 		}
 		if s.Who != "" || s.Detail {
-			text = column(s.Who) + " " + text
+			line = fmt.Sprintf("%-14s %s", s.Who, line)
 		}
 		if s.Asks.ID != "" {
-			text += "  (" + n.program.Says(commandLine(view.AnswersOf(s.Asks)[0])) + ")"
+			line += "  (" + n.program.Says(commandLine(view.AnswersOf(s.Asks)[0])) + ")"
 		}
-		lines = append(lines, text)
+		lines = append(lines, line)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// questionLine returns a question on one line, without the bullet with which agents begin some.
-func questionLine(asked string, most int) string {
-	return text.OneLine(view.Question(asked), most)
 }

@@ -27,9 +27,9 @@ var errorCodes = map[int]string{
 }
 
 // print prints data as JSON, or what --jq selects of it, or for people.
-func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error {
+func (a *app) print(cmd *cobra.Command, data any, human func(out page)) error {
 	if !a.json {
-		human(a.out)
+		human(a.page(cmd.Context(), a.out))
 		return nil
 	}
 	a.said = true
@@ -38,6 +38,9 @@ func (a *app) print(cmd *cobra.Command, data any, human func(w io.Writer)) error
 	}
 	return a.line(view.NewEnvelope(verbOf(cmd), data))
 }
+
+// names returns what people type for threads.
+func (a *app) names() *view.Names { return (&view.Reader{Store: a.store}).Names() }
 
 // verbOf names a verb: task.show.
 func verbOf(cmd *cobra.Command) string {
@@ -62,24 +65,25 @@ func (a *app) finish(err error) int {
 	}
 	code := exitCode(err)
 	todo := a.says(a.hint(err))
-	text := view.Failure{Code: errorCodes[code], Hint: &todo, Message: a.keys.secrets.Text(a.says(advice.ErrorText(err, a.named.Words())))}
+	failure := view.Failure{Code: errorCodes[code], Hint: &todo,
+		Message: a.keys.secrets.Text(a.says(advice.ErrorText(err, a.named.Words())))}
 	if errors.Is(err, store.ErrNotFound) { // the message already says so
-		text.Message = a.says(notFound(err))
+		failure.Message = a.says(notFound(err))
 	}
 	var invalid *flow.InvalidError
 	if errors.As(err, &invalid) {
-		text.Problems = invalid.Problems
+		failure.Problems = invalid.Problems
 	}
 	if a.json && a.jq == nil && !a.said {
-		a.line(view.NewFailure(text))
+		a.line(view.NewFailure(failure))
 		return code
 	}
 	if a.store != nil {
-		text.Message = (&view.Reader{Store: a.store}).Names().In(context.Background(), text.Message)
+		failure.Message = a.names().In(context.Background(), failure.Message)
 	}
-	fmt.Fprintln(a.err, a.program.Name+": "+safe(text.Message))
+	fmt.Fprintln(a.err, a.program.Name+": "+text.Safe(failure.Message))
 	if todo != "" {
-		fmt.Fprintln(a.err, "  "+safe(todo))
+		fmt.Fprintln(a.err, "  "+text.Safe(todo))
 	}
 	return code
 }
@@ -115,13 +119,7 @@ func (a *app) heldTask(held *store.HeldError) string {
 	return id
 }
 
-// safe makes text from agents and files harmless to a terminal.
-func safe(s string) string { return text.Safe(s) }
-
-// oneLine returns the first line of s, safe and at most n characters long.
-func oneLine(s string, n int) string { return text.FirstLine(s, n) }
-
-// A style colours text if its writer is a terminal and colour was not disabled.
+// A style colors text if its writer is a terminal and color was not disabled.
 type style struct{ on bool }
 
 // The values of --color.
@@ -153,7 +151,7 @@ func (s style) paint(code, text string) string {
 func (s style) bold(t string) string { return s.paint("1", t) }
 func (s style) dim(t string) string  { return s.paint("2", t) }
 
-// state colours a display state, whatever follows it in text.
+// state colors a display state, whatever follows it in text.
 func (s style) state(text string) string {
 	for word, code := range stateColors {
 		if strings.HasPrefix(text, string(word)) || strings.HasPrefix(string(word), strings.TrimSuffix(text, "…")) {

@@ -15,6 +15,7 @@ import (
 	places "github.com/plait-run/plait/internal/files/place"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // openPlace gives a program with a team a place for tasks that belong to no directory of this machine, and returns the
@@ -56,7 +57,7 @@ func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Up
 	repo, err := git.Open(ctx, dir)
 	if errors.Is(err, git.ErrNone) {
 		fmt.Fprintf(a.err, "note: %s is not in a Git repository: only workers whose configuration names it take the task, "+
-			"with team: {directories: [%[1]s]}\n", safe(w.workspace))
+			"with team: {directories: [%[1]s]}\n", text.Safe(w.workspace))
 		return nil, nil
 	}
 	if err != nil {
@@ -69,7 +70,7 @@ func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Up
 	}
 	return &control.Upload{Workspace: name, Remote: set.Remote, Told: func(notes []string) {
 		for _, note := range notes {
-			fmt.Fprintln(a.err, "warning: "+safe(note))
+			fmt.Fprintln(a.err, "warning: "+text.Safe(note))
 		}
 	}}, nil
 }

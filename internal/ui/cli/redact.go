@@ -67,7 +67,7 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 			return a.print(cmd, struct {
 				redact.Report
 				Files int `json:"files"`
-			}{report, files}, func(out io.Writer) {
+			}{report, files}, func(out page) {
 				fmt.Fprintf(out, "redacted %s, and %s\n", amount(report), text.Count(files, "file"))
 				if len(report.Asked) > 0 {
 					fmt.Fprintf(out, "asked again when their tasks are resumed: %s\n", strings.Join(report.Asked, ", "))

@@ -3,11 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -41,11 +41,8 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 				return usagef("--run-commands has no effect with --from: programs are run")
 			}
 			ctx := cmd.Context()
-			w, row, _, _, err := a.goOn(ctx, args[0], &f)
+			w, row, _, _, err := a.openToContinue(ctx, args[0], &f)
 			if err != nil {
-				return err
-			}
-			if err := a.consent(w, control.Found{}, f.trust); err != nil {
 				return err
 			}
 			if from != "" {
@@ -54,7 +51,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 					return err
 				}
 				if !a.json {
-					fmt.Fprintln(a.err, safe(next.Said)+", "+safe(workingIn(next.Row)))
+					fmt.Fprintln(a.err, text.Safe(next.Said)+", "+text.Safe(workingIn(next.Row)))
 				}
 				return a.drive(cmd, w, next.Row, control.Resume{}, f)
 			}
@@ -68,8 +65,8 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 	cmd.Flags().StringVar(&from, "from", "", "with --model: the first `step` to run again, its number or hash")
 	cmd.Flags().StringVar(&model, "model", "", "with --from: the `model` to ask from that step on")
 	cmd.Flags().BoolVar(&programs, "run-commands", false, "run programs again instead of using what they printed")
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
-	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "do not show progress")
+	f.addTrust(cmd)
+	f.addQuiet(cmd)
 	return cmd
 }
 
@@ -83,14 +80,9 @@ func (a *app) replay(cmd *cobra.Command, w *workplace, r *control.Replay, quiet 
 			fmt.Fprintln(a.err, "  "+r.Note)
 		}
 	}
-	var follow *follower
-	if a.jq == nil && a.json || !quiet {
-		follow = a.follow(w, r.Row, a.err)
-	}
+	stop := a.followUnless(quiet && !a.streams(), w, r.Row)
 	done, err := r.Drive(cmd.Context())
-	if follow != nil {
-		follow.stop()
-	}
+	stop()
 	if err != nil {
 		return err
 	}
@@ -105,13 +97,13 @@ func (a *app) replay(cmd *cobra.Command, w *workplace, r *control.Replay, quiet 
 		a.code = exitVerify
 	}
 	v.Exit = a.code
-	return a.print(cmd, v, func(out io.Writer) {
+	return a.print(cmd, v, func(out page) {
 		for i, d := range done.Drifts {
 			if i > 0 && d.Like(done.Drifts[i-1]) {
 				continue // the same drift occurs in all requests of a conversation
 			}
-			fmt.Fprintf(a.err, "drift: step %d (%s), %s\n", d.Step, safe(d.Role), safe(d.String()))
+			fmt.Fprintf(a.err, "drift: step %d (%s), %s\n", d.Step, text.Safe(d.Role), text.Safe(d.String()))
 		}
-		fmt.Fprintln(out, safe(names.In(ctx, v.Summary)))
+		out.line("%s", text.Safe(names.In(ctx, v.Summary)))
 	})
 }

@@ -32,11 +32,8 @@ The fork is a new task; the original is unchanged.`,
 			if name, n, ok := view.CutStep(id); ok && from == "" {
 				id, from = name, n
 			}
-			w, row, prompt, opts, err := a.goOn(ctx, id, &f)
+			w, row, prompt, opts, err := a.openToContinue(ctx, id, &f)
 			if err != nil {
-				return err
-			}
-			if err := a.consent(w, control.Found{}, f.trust); err != nil {
 				return err
 			}
 			again, err := w.control.Retry(ctx, control.Retry{Thread: row.ID, From: from, Prompt: prompt, Options: opts})

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ Without a terminal to confirm on, --yes is required.`,
 			}
 			if len(rows) == 0 {
 				return a.print(cmd, map[string]any{"removed": []string{}, "steps": 0},
-					func(out io.Writer) { fmt.Fprintln(out, a.nothingHere("tasks", true)) })
+					func(out page) { out.line("%s", a.nothingHere("tasks", true)) })
 			}
 			names, lost := make(map[string]string), make(map[string][]control.Worktree)
 			var ids, lines []string
@@ -70,13 +69,13 @@ Without a terminal to confirm on, --yes is required.`,
 				}
 				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept),
 					"worktrees": lost[row.ID]}
-				return a.print(cmd, removed, func(out io.Writer) {
-					fmt.Fprintf(out, a.says("removed %s; free its space with: plait gc\n"), names[row.ID])
+				return a.print(cmd, removed, func(out page) {
+					out.line(a.says("removed %s; free its space with: plait gc"), names[row.ID])
 					for _, t := range lost[row.ID] {
-						fmt.Fprintln(out, "removed "+worktreeLine(t))
+						out.line("removed %s", worktreeLine(t))
 					}
 					for _, b := range kept {
-						fmt.Fprintf(out, "kept branch %s, which is %s; remove it with: git branch -D %[1]s\n", safe(b.Name),
+						out.line("kept branch %s, which is %s; remove it with: git branch -D %[1]s", text.Safe(b.Name),
 							branchState(b))
 					}
 				})
@@ -85,26 +84,15 @@ Without a terminal to confirm on, --yes is required.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().StringVar(&status, "status", "", "remove all tasks of this workspace with this `status`")
-	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(taskStandings, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "status", taskStandings...)
 	return cmd
 }
 
 // toRemove finds the tasks that were named, or those in the given state.
 func (a *app) toRemove(ctx context.Context, args []string, status string) (*workplace, []store.Thread, error) {
-	w, err := a.open(ctx, "")
-	if err != nil {
-		return nil, nil, err
-	}
-	var rows []store.Thread
-	for _, name := range args {
-		row, err := w.threadID(ctx, name)
-		if err != nil {
-			return nil, nil, err
-		}
-		rows = append(rows, row)
-	}
-	if status == "" {
-		return w, rows, nil
+	w, rows, err := a.openThreads(ctx, args)
+	if err != nil || status == "" {
+		return w, rows, err
 	}
 	lines, err := w.view().Tasks(ctx, view.TaskFilter{Word: status})
 	if err != nil {
@@ -133,7 +121,7 @@ func (a *app) confirmRemoval(ctx context.Context, w *workplace, rows []store.Thr
 	}
 	what := fmt.Sprintf("%d tasks and their directories", len(rows))
 	if len(rows) == 1 {
-		what = fmt.Sprintf("%s (%s, %s) and its directory", w.view().Names().Of(ctx, rows[0]), safe(rows[0].Flow),
+		what = fmt.Sprintf("%s (%s, %s) and its directory", w.view().Names().Of(ctx, rows[0]), text.Safe(rows[0].Flow),
 			text.Count(rows[0].Steps, "step"))
 	}
 	if len(lines) > 0 {

@@ -1,15 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
@@ -48,40 +46,43 @@ its model, if the task was started with --record; --call N prints one of these r
 			if err != nil {
 				return err
 			}
+			ctx := cmd.Context()
 			switch {
 			case callsOf != "":
-				return a.showCalls(cmd, w, what.Row, what.Head, callsOf, call)
+				v, err := w.calls(ctx, what, callsOf, call)
+				return show(a, cmd, v, err, writeCalls)
 			case digest:
-				return a.showDigest(cmd, w, what)
+				v, err := w.view().Digest(ctx, what)
+				return show(a, cmd, v, err, func(out page, v *view.Digest) { out.line("%s", v.Digest) })
 			case promptOf != "":
-				return a.showPrompt(cmd, w, what.Head, promptOf)
+				v, err := w.view().Prompt(ctx, what.Head, promptOf)
+				if errors.Is(err, view.ErrNoPrompt) {
+					err = badUsage{err}
+				}
+				return show(a, cmd, v, err, writePrompt)
 			case stack:
-				return a.showStack(cmd, w, what)
+				v, err := w.view().Stack(ctx, what)
+				return show(a, cmd, v, err, writeStack)
 			case tree:
-				return a.showTree(cmd, w, what, depth)
+				v, err := w.view().Tree(ctx, what, depth)
+				states, statesErr := w.displays(ctx, what.Row)
+				return show(a, cmd, v, cmp.Or(err, statesErr), treeText{states: states}.write)
 			case what.Row.ID == "":
-				return a.showStep(cmd, w, what.Head, expand)
-			}
-			if before < 0 || limit < 0 {
+				v, err := w.view().Step(ctx, what.Head, expand)
+				return show(a, cmd, v, err, func(out page, v *view.WholeStep) { writeWholeStep(out, v, expand) })
+			case before < 0 || limit < 0:
 				return usagef("--before and -n take a number from 1")
 			}
-			v, err := w.view().Thread(cmd.Context(), what.Row, before, limit)
-			if err != nil {
-				return err
-			}
-			names := w.view().Names()
-			named := func(text string) string { return safe(names.In(cmd.Context(), text)) }
-			states, err := w.displays(cmd.Context(), what.Row)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, v, func(out io.Writer) { a.writeThread(out, named, v, states, whole, expand) })
+			v, err := w.view().Thread(ctx, what.Row, before, limit)
+			states, statesErr := w.displays(ctx, what.Row)
+			return show(a, cmd, v, cmp.Or(err, statesErr), func(out page, v *view.Thread) {
+				writeThread(out, v, states, whole, expand)
+			})
 		},
 	}
 	cmd.Flags().BoolVar(&digest, "digest", false, "print the outcome digest alone")
 	cmd.Flags().BoolVar(&whole, "full", false, "print the full text of each step")
-	cmd.Flags().BoolVar(&stack, "stack", false,
-		"print the callers, up to the task")
+	cmd.Flags().BoolVar(&stack, "stack", false, "print the callers, up to the task")
 	cmd.Flags().BoolVar(&tree, "tree", false, "print everything below: steps, sub-flows and paths")
 	cmd.Flags().IntVar(&depth, "depth", -1, "with --tree: at most `N` levels (default: all)")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 0, "only the newest `N` steps")
@@ -127,7 +128,7 @@ func (w *workplace) shown(ctx context.Context, typed string) (view.Subject, erro
 	if !errors.Is(err, store.ErrNotFound) {
 		return view.Subject{Row: row, Head: row.Head}, err
 	}
-	h, stepErr := w.object(ctx, typed)
+	h, stepErr := findObject(ctx, w.store, typed)
 	switch {
 	case stepErr == nil:
 		return view.Subject{Head: h}, nil
@@ -137,40 +138,24 @@ func (w *workplace) shown(ctx context.Context, typed string) (view.Subject, erro
 	return view.Subject{}, err
 }
 
-func (a *app) showDigest(cmd *cobra.Command, w *workplace, what view.Subject) error {
-	d, err := w.view().Digest(cmd.Context(), what)
-	if err != nil {
-		return err
+// writeWholeStep prints a step in full.
+func writeWholeStep(out page, v *view.WholeStep, expand bool) {
+	for _, c := range v.Covers {
+		out.line("  %3d  %-16s %s", c.N, text.Safe(c.Role), out.dim(c.Hash.Short()))
 	}
-	return a.print(cmd, d, func(out io.Writer) { fmt.Fprintln(out, d.Digest) })
-}
-
-// showStep shows the step under h.
-func (a *app) showStep(cmd *cobra.Command, w *workplace, h dag.Hash, expand bool) error {
-	v, err := w.view().Step(cmd.Context(), h, expand)
-	if err != nil {
-		return err
+	writeStep(out, &v.Step, true)
+	if v.Covered > 0 && !expand {
+		out.note("summarises %s before it (--expand lists them)", text.Count(v.Covered, "step"))
 	}
-	return a.print(cmd, v, func(out io.Writer) {
-		st := a.style(out)
-		for _, c := range v.Covers {
-			fmt.Fprintf(out, "  %3d  %-16s %s\n", c.N, safe(c.Role), st.dim(c.Hash.Short()))
-		}
-		a.writeStep(out, st, &v.Step, true)
-		if v.Covered > 0 && !expand {
-			fmt.Fprintf(out, "       %s\n", st.dim(fmt.Sprintf("summarises %s before it (--expand lists them)",
-				text.Count(v.Covered, "step"))))
-		}
-		fmt.Fprintf(out, "\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s\n",
-			safe(string(v.Meta)), v.Content.Short(), v.DetailHash.Short(), v.Start.Short())
-		if v.Detail != nil {
-			for _, e := range v.Detail.Attempts {
-				fmt.Fprintf(out, "       attempt    %s failed (%s): %s\n", e.ID, e.Failure.Kind, oneLine(e.Failure.Message, 120))
-			}
-			if v.Detail.Agent != "" {
-				fmt.Fprintf(out, "       transcript %s\n       sandbox    %s\n", v.Detail.Transcript.Short(),
-					safe(v.Detail.Sandbox))
-			}
-		}
-	})
+	out.line("\n       meta       %s\n       content    %s\n       detail     %s\n       start      %s",
+		text.Safe(string(v.Meta)), v.Content.Short(), v.DetailHash.Short(), v.Start.Short())
+	if v.Detail == nil {
+		return
+	}
+	for _, e := range v.Detail.Attempts {
+		out.line("       attempt    %s failed (%s): %s", e.ID, e.Failure.Kind, text.FirstLine(e.Failure.Message, 120))
+	}
+	if v.Detail.Agent != "" {
+		out.line("       transcript %s\n       sandbox    %s", v.Detail.Transcript.Short(), text.Safe(v.Detail.Sandbox))
+	}
 }

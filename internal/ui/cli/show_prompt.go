@@ -1,15 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
-
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -22,25 +18,9 @@ var formMeans = map[string]string{
 	thread.FormOmitted: "left out, and everything before it that is not listed",
 }
 
-// showPrompt prints the exact prompt of a step of the chain of head, preceded by
-// how it was assembled.
-func (a *app) showPrompt(cmd *cobra.Command, w *workplace, head dag.Hash, name string) error {
-	v, err := w.view().Prompt(cmd.Context(), head, name)
-	if errors.Is(err, view.ErrNoPrompt) {
-		return badUsage{err}
-	}
-	if err != nil {
-		return err
-	}
-	return a.print(cmd, v, func(out io.Writer) {
-		writeUses(out, a.style(out), v)
-		fmt.Fprintln(out, strings.TrimRight(safe(v.Text), "\n"))
-	})
-}
-
-// writeUses prints how a prompt was assembled.
-func writeUses(out io.Writer, st style, v *view.Prompt) {
-	fmt.Fprintf(out, "prompt of step %d (%s): %d bytes, about %d tokens\n", v.N, safe(v.Role), v.Bytes, v.Tokens)
+// writePrompt prints how a prompt was assembled, and its text.
+func writePrompt(out page, v *view.Prompt) {
+	out.line("prompt of step %d (%s): %d bytes, about %d tokens", v.N, text.Safe(v.Role), v.Bytes, v.Tokens)
 	for _, u := range v.Context {
 		number := "–"
 		if u.N > 0 {
@@ -51,11 +31,21 @@ func writeUses(out io.Writer, st style, v *view.Prompt) {
 			size := fmt.Sprintf("%d bytes, about %d tokens", u.Bytes, u.Tokens)
 			what = strings.TrimSuffix(size+"; "+what, "; ")
 		}
-		fmt.Fprintf(out, "  %3s  %-16s %-8s %s  %s\n", number, safe(u.Role), safe(u.Form), st.dim(u.Step.Short()),
-			st.dim(what))
+		out.line("  %3s  %-16s %-8s %s  %s", number, text.Safe(u.Role), text.Safe(u.Form), out.dim(u.Step.Short()),
+			out.dim(what))
 	}
 	if len(v.Context) == 0 {
-		fmt.Fprintln(out, "  no earlier step is included")
+		out.line("  no earlier step is included")
 	}
-	fmt.Fprintf(out, "%s\n", st.dim(strings.Repeat("─", 60)))
+	out.line("%s\n%s", out.dim(strings.Repeat("─", 60)), strings.TrimRight(text.Safe(v.Text), "\n"))
+}
+
+// writeStack prints the callers of a thread or a step, up to the task.
+func writeStack(out page, v *view.Stack) {
+	var t table
+	for _, f := range v.Stack {
+		t.add(f.Type, f.Hash.Short(), text.Safe(f.Role), text.Safe(f.Flow), fmt.Sprintf("depth %d", f.Depth),
+			text.Safe(out.names.ByID(out.ctx, f.Thread)))
+	}
+	out.table(t)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -16,10 +15,10 @@ import (
 // A table is a list printed for people: columns as wide as their contents. If the terminal is too
 // narrow, the columns in elastic shrink.
 type table struct {
-	head    []string
+	head    []string // none: empty columns are kept
 	elastic []int
+	state   int // the column of states, which are colored; 0: none
 	rows    [][]string
-	paint   func(col int, text string) string // colours a cell; nil: none
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
@@ -29,37 +28,41 @@ const (
 	leastColumn = 8 // minimum width of an elastic column
 )
 
-// write prints the table in at most most columns, 0 for any number. It omits columns without contents.
-func (t *table) write(out io.Writer, st style, most int) {
-	widths := t.widths()
+// table prints a table, on a terminal in at most as many columns as it has. It omits columns that have a head and nothing
+// else. The last cell of a shorter row may extend over the columns after it.
+func (p page) table(t table) {
+	widths := make([]int, len(t.head))
+	for _, row := range t.rows {
+		for len(widths) < len(row) {
+			widths = append(widths, 0)
+		}
+	}
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i < len(row)-1 || i == len(widths)-1 {
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			}
+		}
+	}
 	for i := range t.head {
 		if widths[i] > 0 {
 			widths[i] = max(widths[i], utf8.RuneCountInString(t.head[i]))
 		}
 	}
-	if most > 0 {
-		t.shrink(widths, most)
+	if isTerminal(p.Writer) {
+		t.shrink(widths, width(p.Writer))
 	}
-	t.line(out, widths, t.head, func(_ int, text string) string { return st.dim(text) })
+	if t.head != nil {
+		p.row(t, widths, t.head, func(_ int, cell string) string { return p.dim(cell) })
+	}
 	for _, row := range t.rows {
-		t.line(out, widths, row, func(col int, text string) string {
-			if t.paint == nil || !st.on {
-				return text
+		p.row(t, widths, row, func(col int, cell string) string {
+			if t.state == 0 || col != t.state {
+				return cell
 			}
-			return t.paint(col, text)
+			return p.state(cell)
 		})
 	}
-}
-
-// widths returns the widths of the columns' contents.
-func (t *table) widths() []int {
-	widths := make([]int, len(t.head))
-	for _, row := range t.rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
-	}
-	return widths
 }
 
 // shrink narrows the elastic columns, widest first, until the table fits in most.
@@ -79,34 +82,33 @@ func (t *table) shrink(widths []int, most int) {
 	}
 }
 
-func (t *table) line(out io.Writer, widths []int, cells []string, paint func(int, string) string) {
+// list prints a table or, if quiet, only its first column, for scripts.
+func (p page) list(t table, quiet bool) {
+	if !quiet {
+		p.table(t)
+		return
+	}
+	for _, row := range t.rows {
+		p.line("%s", row[0])
+	}
+}
+
+// row prints a row of a table.
+func (p page) row(t table, widths []int, cells []string, paint func(col int, cell string) string) {
 	var b strings.Builder
 	pad := 0
 	for i, cell := range cells {
-		if widths[i] == 0 {
+		if widths[i] == 0 && t.head != nil {
 			continue
 		}
-		cell = text.Shorten(cell, widths[i])
+		if i < len(cells)-1 || i == len(widths)-1 {
+			cell = text.Shorten(cell, widths[i])
+		}
 		b.WriteString(strings.Repeat(" ", pad))
 		b.WriteString(paint(i, cell))
 		pad = widths[i] - utf8.RuneCountInString(cell) + columnGap
 	}
-	fmt.Fprintln(out, strings.TrimRight(b.String(), " "))
-}
-
-// columns returns the width of a terminal, 0 for anything else.
-func columns(out io.Writer) int {
-	if !isTerminal(out) {
-		return 0
-	}
-	return width(out)
-}
-
-// names prints the names in a list, one a line, for scripts.
-func names(out io.Writer, list []string) {
-	for _, name := range list {
-		fmt.Fprintln(out, name)
-	}
+	p.line("%s", strings.TrimRight(b.String(), " "))
 }
 
 // width returns the width of a terminal, and for anything else the usual one.

@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -45,11 +46,11 @@ func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (st
 	} else if a.placed(root.Workspace) {
 		dir = root.Workspace
 	} else if info, err := os.Stat(root.Workspace); err != nil || !info.IsDir() {
-		return row, view.Advise(usagef("task %s belongs to %s, which is not on this machine", name, safe(root.Workspace)),
+		return row, view.Advise(usagef("task %s belongs to %s, which is not on this machine", name, text.Safe(root.Workspace)),
 			"continue it in a copy of that directory: --workspace DIR; files that agents changed elsewhere are not brought along")
 	}
 	if from != "" && !f.trust {
-		return row, view.Advise(usagef("task %s was imported from %s, and has not been continued here", name, safe(from)),
+		return row, view.Advise(usagef("task %s was imported from %s, and has not been continued here", name, text.Safe(from)),
 			"look at it with plait show %s and plait flow show %s; plait resume %s --trust runs what its flow says, with the "+
 				"options and approvals that it came with", name, root.Bundle.Short(), name)
 	}
@@ -59,7 +60,7 @@ func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (st
 	if root, err = w.control.Adopt(ctx, root.ID, dir); err != nil {
 		return row, err
 	}
-	fmt.Fprintf(a.err, "task %s continues in %s\n", name, safe(root.Workspace))
+	fmt.Fprintf(a.err, "task %s continues in %s\n", name, text.Safe(root.Workspace))
 	return w.store.Thread(ctx, row.ID)
 }
 
@@ -71,7 +72,7 @@ func (a *app) workspaceHere(w *workplace, typed string) (string, error) {
 	}
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a directory", safe(typed))
+		err = fmt.Errorf("%s is not a directory", text.Safe(typed))
 	}
 	workspace := ""
 	if err == nil {

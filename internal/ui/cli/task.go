@@ -3,14 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -29,16 +28,21 @@ func (w *workplace) dirs() *taskdir.DirWriter {
 }
 
 // openTask opens the workplace and finds the task of the thread that was typed.
-func (a *app) openTask(ctx context.Context, typed string) (*workplace, store.Thread, error) {
-	w, row, err := a.openThread(ctx, typed)
-	if err == nil && row.ID != row.Task {
-		row, err = w.store.Thread(ctx, row.Task)
+func (a *app) openTask(ctx context.Context, typed string) (w *workplace, row store.Thread, err error) {
+	if w, err = a.open(ctx, ""); err == nil {
+		row, err = w.task(ctx, typed)
 	}
 	return w, row, err
 }
 
-// driven reports whether a process drives a task.
-func (w *workplace) driven(ctx context.Context, id string) bool { return w.view().Driven(ctx, id) }
+// task finds the task of the thread that was typed.
+func (w *workplace) task(ctx context.Context, typed string) (store.Thread, error) {
+	row, err := w.threadID(ctx, typed)
+	if err == nil && row.ID != row.Task {
+		row, err = w.store.Thread(ctx, row.Task)
+	}
+	return row, err
+}
 
 func (a *app) taskListCmd() *cobra.Command {
 	var quiet bool
@@ -54,43 +58,33 @@ Below the list are the commands that answer what needs you.`,
   plait ls "failing test"        # by title
   plait ls --since 24h -q        # ids only, for scripts`,
 		Args: atMost(1, "one text to search titles for"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			err := cmp.Or(oneOf("state", strings.ReplaceAll(f.Word, " ", "-"), taskStandings...), notNegative("limit", f.Limit))
+		PreRunE: func(_ *cobra.Command, args []string) (err error) {
+			f.Title = strings.Join(args, "")
+			err = cmp.Or(oneOf("state", strings.ReplaceAll(f.Word, " ", "-"), taskStandings...),
+				notNegative("limit", f.Limit))
 			if err != nil {
 				return err
 			}
 			if f.Since, _, err = view.Span(since, "", time.Now()); err != nil {
 				return badUsage{err}
 			}
-			if len(args) > 0 {
-				f.Title = args[0]
-			}
-			w, err := a.open(ctx, "")
-			if err != nil {
-				return err
-			}
+			return nil
+		},
+		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (v taskList, err error) {
 			if before != "" {
 				row, err := w.threadID(ctx, before)
 				if err != nil {
-					return err
+					return v, err
 				}
 				f.After = row.ID
 			}
-			lines, err := w.view().Tasks(ctx, f)
-			if err != nil {
-				return err
-			}
-			lines = taskdir.WithCommands(a.named, lines)
+			v.Tasks, err = w.view().Tasks(ctx, f)
+			v.Tasks = taskdir.WithCommands(a.named, v.Tasks)
+			return v, err
+		}, func(out page, v taskList) {
 			narrowed := f.Word != "" || f.Flow != "" || f.Title != "" || since != "" || before != ""
-			return a.print(cmd, map[string]any{"tasks": lines}, func(out io.Writer) {
-				if quiet {
-					names(out, shorts(lines))
-					return
-				}
-				a.taskTable(out, lines, narrowed)
-			})
-		},
+			a.taskTable(out, v.Tasks, narrowed, quiet)
+		}),
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&f.All, "all", false, "in every workspace")
@@ -101,9 +95,8 @@ Below the list are the commands that answer what needs you.`,
 	cmd.Flags().StringVar(&before, "before", "", "only older than this `task`")
 	cmd.Flags().IntVarP(&f.Limit, "limit", "n", 50, "at most `N` tasks, 0 for all")
 	cmd.Flags().MarkHidden("status")
-	for _, flag := range []string{"state", "status"} {
-		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.StateWords(), cobra.ShellCompDirectiveNoFileComp))
-	}
+	completeFlag(cmd, "state", view.StateWords()...)
+	completeFlag(cmd, "status", view.StateWords()...)
 	cmd.RegisterFlagCompletionFunc("flow", a.completeFlows)
 	cmd.RegisterFlagCompletionFunc("before", a.completeThreads())
 	return cmd
@@ -112,48 +105,49 @@ Below the list are the commands that answer what needs you.`,
 // taskStandings are the words that task list --state accepts.
 var taskStandings = view.StateWords(view.Created, view.Working, view.InputRequired, view.Canceled)
 
-// shorts returns what users type for tasks.
-func shorts(lines []view.TaskRow) []string {
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = cmp.Or(l.Short, l.ID)
-	}
-	return out
+// A taskList is what task list prints.
+type taskList struct {
+	Tasks []view.TaskRow `json:"tasks"`
 }
 
 // taskTable prints a list of tasks. narrowed says that it was filtered.
-func (a *app) taskTable(out io.Writer, lines []view.TaskRow, narrowed bool) {
-	if len(lines) == 0 {
-		fmt.Fprintln(out, a.nothingHere("tasks", narrowed))
+func (a *app) taskTable(out page, lines []view.TaskRow, narrowed, quiet bool) {
+	if len(lines) == 0 && !quiet {
+		out.line("%s", a.nothingHere("tasks", narrowed))
 		return
 	}
-	st := a.style(out)
-	t := table{head: []string{"TASK", "STATE", "FLOW", "UPDATED", "TITLE", "REASON"}, elastic: []int{2, 4, 5}}
-	for i, l := range lines {
+	t := table{head: []string{"TASK", "STATE", "FLOW", "UPDATED", "TITLE", "REASON"}, elastic: []int{2, 4, 5}, state: 1}
+	for _, l := range lines {
 		state := string(l.Display.State)
 		if c := l.Controller; c != nil && l.Display.State == view.DisplayRunning {
 			state += ", " + c.String()
 		}
-		t.add(shorts(lines)[i], state, oneLine(l.Flow, 40), ago(int64(l.UpdatedAt)), oneLine(l.Title, 60),
-			oneLine(l.Display.Reason, 100))
+		t.add(cmp.Or(l.Short, l.ID), state, text.FirstLine(l.Flow, 40), ago(int64(l.UpdatedAt)),
+			text.FirstLine(l.Title, 60), text.FirstLine(l.Display.Reason, 100))
 	}
-	t.paint = statePainter(st, 1)
-	t.write(out, st, columns(out))
+	out.list(t, quiet)
+	if !quiet {
+		a.writeNeeds(out, lines)
+	}
+}
+
+// writeNeeds prints the commands that answer what tasks ask.
+func (a *app) writeNeeds(out page, lines []view.TaskRow) {
 	const most = 5
 	said := 0
-	for i, l := range lines {
+	for _, l := range lines {
 		if l.Display.State != view.DisplayNeedsYou {
 			continue
 		}
 		for _, command := range l.Waits {
 			if said++; said > most {
-				fmt.Fprintln(out, a.says("  … see the rest with: plait gate list"))
+				out.line("%s", a.says("  … see the rest with: plait gate list"))
 				return
 			}
 			if said == 1 {
-				fmt.Fprintln(out, "\nNeeds you:")
+				out.line("\nNeeds you:")
 			}
-			fmt.Fprintf(out, "  %s  %s\n", shorts(lines)[i], command)
+			out.line("  %s  %s", cmp.Or(l.Short, l.ID), command)
 		}
 	}
 }
@@ -164,16 +158,6 @@ func (a *app) nothingHere(what string, narrowed bool) string {
 		return "no " + what + " match"
 	}
 	return a.says("no " + what + " here yet; start one with: plait run -p PROMPT")
-}
-
-// statePainter colours the column of states by its first word.
-func statePainter(st style, column int) func(int, string) string {
-	return func(col int, text string) string {
-		if col != column {
-			return text
-		}
-		return st.state(text)
-	}
 }
 
 func (a *app) taskCancelCmd() *cobra.Command {
@@ -191,16 +175,9 @@ and raw logs are left as they are.`,
 		Example:           "  plait task redraw k7f2",
 		Args:              exactly(1, "one task"),
 		ValidArgsFunction: a.completeThreads(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, row, err := a.openTask(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if err := w.control.Redraw(cmd.Context(), row.ID); err != nil {
-				return err
-			}
-			dir := taskdir.At(row.Workspace, row.ID).Path()
-			return a.print(cmd, map[string]any{"task": row.ID, "dir": dir}, func(out io.Writer) { fmt.Fprintln(out, safe(dir)) })
-		},
+		RunE: readTask(a, func(ctx context.Context, w *workplace, row store.Thread) (map[string]string, error) {
+			return map[string]string{"task": row.ID, "dir": taskdir.At(row.Workspace, row.ID).Path()},
+				w.control.Redraw(ctx, row.ID)
+		}, func(out page, v map[string]string) { out.line("%s", text.Safe(v["dir"])) }),
 	}
 }

@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-	"text/tabwriter"
-
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) taskBranchesCmd() *cobra.Command {
@@ -48,21 +45,21 @@ not ended, is never removed.`,
 				if err != nil {
 					return err
 				}
-				return a.print(cmd, map[string]any{"branches": listed(list)}, func(out io.Writer) { branchTable(out, list) })
+				return a.print(cmd, map[string]any{"branches": listed(list)}, func(out page) { branchTable(out, list) })
 			}
 			gone, kept, err := w.control.PruneBranches(ctx, workspace, task, force)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"removed": branchNames(gone), "kept": listed(kept)}, func(out io.Writer) {
+			return a.print(cmd, map[string]any{"removed": branchNames(gone), "kept": listed(kept)}, func(out page) {
 				for _, b := range gone {
-					fmt.Fprintf(out, "removed %s (was %s)\n", safe(b.Name), shortCommit(b))
+					out.line("removed %s (was %s)", text.Safe(b.Name), shortCommit(b))
 				}
 				for _, b := range kept {
-					fmt.Fprintf(out, "kept    %s: %s\n", safe(b.Name), whyKept(b, force))
+					out.line("kept    %s: %s", text.Safe(b.Name), whyKept(b, force))
 				}
 				if len(gone)+len(kept) == 0 {
-					fmt.Fprintln(out, "no branches")
+					out.line("no branches")
 				}
 			})
 		},
@@ -72,17 +69,16 @@ not ended, is never removed.`,
 	return cmd
 }
 
-func branchTable(out io.Writer, list []control.Branch) {
+func branchTable(out page, list []control.Branch) {
 	if len(list) == 0 {
-		fmt.Fprintln(out, "no branches")
+		out.line("no branches")
 		return
 	}
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "BRANCH\tCOMMIT\tSTATE")
+	t := table{head: []string{"BRANCH", "COMMIT", "STATE"}}
 	for _, b := range list {
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", safe(b.Name), shortCommit(b), branchState(b))
+		t.add(text.Safe(b.Name), shortCommit(b), branchState(b))
 	}
-	tw.Flush()
+	out.table(t)
 }
 
 func branchState(b control.Branch) string {
@@ -107,7 +103,7 @@ func whyKept(b control.Branch, force bool) string {
 	case b.Merged || force:
 		return "its task is not finished, or it has moved"
 	}
-	return "it is not merged; look at it with git log " + safe(b.Name) + ", remove it with --force"
+	return "it is not merged; look at it with git log " + text.Safe(b.Name) + ", remove it with --force"
 }
 
 // branchNames returns the names of branches, for JSON.

@@ -9,13 +9,13 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -27,16 +27,6 @@ func (a *app) taskEvidenceCmd() *cobra.Command {
 	return cmd
 }
 
-// openEvidence finds a task and its evidence.
-func (a *app) openEvidence(ctx context.Context, typed string) (*workplace, store.Thread, []taskdir.Entry, error) {
-	w, row, err := a.openTask(ctx, typed)
-	if err != nil {
-		return w, row, nil, err
-	}
-	entries, err := w.dirs().Evidence(ctx, row.ID)
-	return w, row, entries, err
-}
-
 func (a *app) evidenceListCmd() *cobra.Command {
 	var instance, kind string
 	cmd := &cobra.Command{
@@ -45,48 +35,46 @@ func (a *app) evidenceListCmd() *cobra.Command {
 		Example: `  plait task evidence list
   plait task evidence list k7f2 --kind file-anchor`,
 		Args: atMost(1, "one task"), ValidArgsFunction: a.completeThreads(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("kind", kind, evidenceKinds...); err != nil {
-				return err
-			}
-			_, _, entries, err := a.openEvidence(cmd.Context(), newest(args))
-			if err != nil {
-				return err
-			}
-			entries = slices.DeleteFunc(entries, func(e taskdir.Entry) bool {
+		PreRunE: func(*cobra.Command, []string) error { return oneOf("kind", kind, evidenceKinds...) },
+		RunE: readTask(a, func(ctx context.Context, w *workplace, row store.Thread) (evidenceList, error) {
+			entries, err := w.dirs().Evidence(ctx, row.ID)
+			return evidenceList{slices.DeleteFunc(entries, func(e taskdir.Entry) bool {
 				return instance != "" && e.By != instance || kind != "" && e.Kind != kind
-			})
-			return a.print(cmd, map[string]any{"evidence": entries}, func(out io.Writer) { evidenceTable(out, entries) })
-		},
+			})}, err
+		}, evidenceTable),
 	}
 	cmd.Flags().StringVar(&instance, "instance", "", "only of this `instance`")
 	cmd.Flags().StringVar(&kind, "kind", "", "only of this `kind`")
-	cmd.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(evidenceKinds, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "kind", evidenceKinds...)
 	return cmd
 }
 
-func evidenceTable(out io.Writer, entries []taskdir.Entry) {
-	if len(entries) == 0 {
-		fmt.Fprintln(out, "no such evidence in this task")
+// An evidenceList is what task evidence list prints.
+type evidenceList struct {
+	Evidence []taskdir.Entry `json:"evidence"`
+}
+
+func evidenceTable(out page, v evidenceList) {
+	if len(v.Evidence) == 0 {
+		out.line("no such evidence in this task")
 		return
 	}
-	tw := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(tw, "EVIDENCE\tKIND\tWHEN\tTITLE")
-	for _, e := range entries {
-		title := oneLine(e.Title, 80)
+	t := table{head: []string{"EVIDENCE", "KIND", "WHEN", "TITLE"}}
+	for _, e := range v.Evidence {
+		title := text.FirstLine(e.Title, 80)
 		switch {
 		case e.Broken != "":
 			title = "(cannot be read) " + title
 		case e.Unfinished:
 			title = "(unfinished) " + title
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", entryName(e), oneLine(e.Kind, 30), ago(e.CreatedAt), title)
+		t.add(entryName(e), text.FirstLine(e.Kind, 30), ago(e.CreatedAt), title)
 	}
-	tw.Flush()
+	out.table(t)
 }
 
 // entryName returns the name of an entry. An unreadable one may have no id left.
-func entryName(e taskdir.Entry) string { return oneLine(cmp.Or(e.ID, e.Node.Short()), 100) }
+func entryName(e taskdir.Entry) string { return text.FirstLine(cmp.Or(e.ID, e.Node.Short()), 100) }
 
 func (a *app) evidenceShowCmd() *cobra.Command {
 	var raw bool
@@ -101,7 +89,11 @@ byte for byte.`,
 		Args: exactly(2, "a task and the id of an entry"), ValidArgsFunction: a.completeEvidence,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			w, row, entries, err := a.openEvidence(ctx, args[0])
+			w, row, err := a.openTask(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			entries, err := w.dirs().Evidence(ctx, row.ID)
 			if err != nil {
 				return err
 			}
@@ -110,13 +102,13 @@ byte for byte.`,
 			switch {
 			case !ok:
 				return fmt.Errorf("task %s has no evidence %q, or more than one of that name; "+
-					"`plait task evidence list %s` shows all: %w", row.ID, safe(id), row.ID, store.ErrNotFound)
+					"`plait task evidence list %s` shows all: %w", row.ID, text.Safe(id), row.ID, store.ErrNotFound)
 			case e.Broken != "":
 				return fmt.Errorf("evidence %s: %s: %w", entryName(e), e.Broken, store.ErrCorrupt)
 			case raw && !a.json:
 				return writeKept(ctx, a.out, w.store, e)
 			}
-			printErr := a.print(cmd, e, func(out io.Writer) { err = showEvidence(ctx, out, w.store, e) })
+			printErr := a.print(cmd, e, func(out page) { err = showEvidence(out, w.store, e) })
 			return errors.Join(err, printErr)
 		},
 	}
@@ -146,22 +138,12 @@ func writeKept(ctx context.Context, out io.Writer, objects store.Objects, e task
 	return nil
 }
 
-func refsOf(e taskdir.Entry) []dag.Hash { return thread.Evidence{Sources: e.Sources}.Refs() }
-
 // maxShown limits how much of kept bytes is shown.
 const maxShown = 64 << 10
 
-// showEvidence prints an entry. Text from agents never begins a line.
-func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e taskdir.Entry) error {
-	line := func(label, text string) {
-		switch text = strings.TrimSpace(safe(text)); {
-		case text == "":
-		case strings.Contains(text, "\n"):
-			fmt.Fprintf(out, "%s\n    %s\n", label, strings.ReplaceAll(text, "\n", "\n    "))
-		default:
-			fmt.Fprintf(out, "%-10s%s\n", label, text)
-		}
-	}
+// showEvidence prints an entry.
+func showEvidence(out page, objects store.Objects, e taskdir.Entry) error {
+	line := func(label, s string) { out.field(label, strings.TrimSpace(s)) }
 	line("evidence", e.ID)
 	line("kind", e.Kind)
 	line("title", e.Title)
@@ -173,7 +155,7 @@ func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e t
 		line("artifact", h.String())
 	}
 	for i, s := range e.Sources {
-		fmt.Fprintf(out, "\nsource %d\n", i+1)
+		out.line("\nsource %d", i+1)
 		line("  path", lineRange(s))
 		if !s.EventsRef.IsZero() && s.StartLine != nil && s.EndLine != nil {
 			line("  lines", fmt.Sprintf("%d-%d of the transcript", *s.StartLine, *s.EndLine))
@@ -185,7 +167,7 @@ func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e t
 		if s.ExitCode != nil {
 			line("  exit", fmt.Sprint(*s.ExitCode))
 		}
-		line("  hash", hashText(s.Hash))
+		line("  hash", s.Hash.String())
 		if s.Tree != nil {
 			line("  tree", *s.Tree)
 		}
@@ -197,7 +179,7 @@ func showEvidence(ctx context.Context, out io.Writer, objects store.Objects, e t
 				continue
 			}
 			line("  "+kept.what, kept.h.String())
-			if err := showBytes(ctx, out, objects, s, kept.h); err != nil {
+			if err := showBytes(out, objects, s, kept.h); err != nil {
 				return err
 			}
 		}
@@ -218,15 +200,8 @@ func lineRange(s thread.EvidenceSource) string {
 	return fmt.Sprintf("%s:%d-%d", *s.Path, *s.StartLine, *s.EndLine)
 }
 
-func hashText(h dag.Hash) string {
-	if h.IsZero() {
-		return ""
-	}
-	return h.String()
-}
-
-func showBytes(ctx context.Context, out io.Writer, objects store.Objects, s thread.EvidenceSource, h dag.Hash) error {
-	r, size, err := s.Open(ctx, objects, h)
+func showBytes(out page, objects store.Objects, s thread.EvidenceSource, h dag.Hash) error {
+	r, size, err := s.Open(out.ctx, objects, h)
 	if err != nil {
 		return err
 	}
@@ -235,11 +210,11 @@ func showBytes(ctx context.Context, out io.Writer, objects store.Objects, s thre
 	if err != nil {
 		return err
 	}
-	for text := range bytes.Lines(data) {
-		fmt.Fprintf(out, "    %s\n", safe(strings.TrimSuffix(string(text), "\n")))
+	for line := range bytes.Lines(data) {
+		out.line("    %s", text.Safe(strings.TrimSuffix(string(line), "\n")))
 	}
 	if over := size - int64(len(data)); over > 0 {
-		fmt.Fprintf(out, "    … %d more bytes: plait cas get %s\n", over, h.Short())
+		out.line("    … %d more bytes: plait cas get %s", over, h.Short())
 	}
 	return nil
 }
@@ -249,14 +224,17 @@ func (a *app) completeEvidence(cmd *cobra.Command, args []string, typed string) 
 	if len(args) == 0 {
 		return a.completeThreads()(cmd, args, typed)
 	}
-	var out []string
-	if len(args) == 1 {
-		_, _, entries, _ := a.openEvidence(background(cmd), args[0]) // best effort
+	return a.completeFirst(keepOrder, func(ctx context.Context, w *workplace, typed string) (out []string) {
+		row, err := w.task(ctx, args[0])
+		if err != nil {
+			return nil
+		}
+		entries, _ := w.dirs().Evidence(ctx, row.ID)
 		for _, e := range entries {
 			if strings.HasPrefix(e.ID, typed) {
-				out = append(out, e.ID+"\t"+oneLine(e.Title, 60))
+				out = append(out, e.ID+"\t"+text.FirstLine(e.Title, 60))
 			}
 		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		return out
+	})(cmd, args[1:], typed)
 }

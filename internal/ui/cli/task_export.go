@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/sys/atomicfile"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
@@ -43,10 +44,10 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 				file = row.ID + ".zip"
 			}
 			if _, err := os.Lstat(file); err == nil {
-				return usagef("%s already exists; choose another file with -o", safe(file))
+				return usagef("%s already exists; choose another file with -o", text.Safe(file))
 			}
 			if err := w.control.Redraw(ctx, row.ID); err != nil {
-				fmt.Fprintln(a.err, "warning: the directory is exported as it is: "+safe(err.Error()))
+				fmt.Fprintln(a.err, "warning: the directory is exported as it is: "+text.Safe(err.Error()))
 			}
 			res := exportResult{File: file}
 			res.Size, err = writeNew(file, func(out io.Writer) error {
@@ -57,13 +58,13 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 				return err
 			}
 			for _, s := range res.Skipped {
-				fmt.Fprintf(a.err, "left out %s: %s\n", safe(s.Name), s.Why)
+				fmt.Fprintf(a.err, "left out %s: %s\n", text.Safe(s.Name), s.Why)
 			}
 			if n := len(res.Missing); n > 0 {
 				fmt.Fprintf(a.err, a.says("warning: %d objects are missing from the record; see plait verify\n"), n)
 			}
-			return a.print(cmd, res, func(out io.Writer) {
-				fmt.Fprintf(out, "%s  %d files, %d objects, %d bytes\n", safe(file), res.Files, res.Objects, res.Size)
+			return a.print(cmd, res, func(out page) {
+				out.line("%s  %d files, %d objects, %d bytes", text.Safe(file), res.Files, res.Objects, res.Size)
 			})
 		},
 	}
@@ -75,7 +76,7 @@ bytes. Symbolic links are not followed; manifest.json lists them.`,
 // writeNew writes a file that did not exist, wholly or not at all, and returns its size.
 func writeNew(file string, write func(io.Writer) error) (size int64, err error) {
 	if _, err := os.Stat(filepath.Dir(file)); errors.Is(err, fs.ErrNotExist) {
-		return 0, usagef("%s: no such directory", safe(filepath.Dir(file)))
+		return 0, usagef("%s: no such directory", text.Safe(filepath.Dir(file)))
 	}
 	err = atomicfile.Replace(file, 0o600, func(f *os.File) error {
 		if err := write(f); err != nil {

@@ -2,14 +2,14 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/files/worktree"
+	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) taskPullCmd() *cobra.Command {
@@ -49,17 +49,11 @@ their files in the record. With --all, each part of the task that had files of i
 				}
 				head = s.Hash
 			}
-			p, err := w.control.Pull(ctx, w.workspace, row, head)
-			if err != nil {
-				return err
+			v, err := w.pull(ctx, row, head)
+			if err == nil && all {
+				v.Parts, err = w.pullParts(ctx, row)
 			}
-			v := pulledView{Branch: p.Branch, Commit: p.Commit, Tree: p.Tree, On: p.On}
-			if all {
-				if v.Parts, err = a.pullParts(ctx, w, row); err != nil {
-					return err
-				}
-			}
-			return a.print(cmd, v, v.print)
+			return show(a, cmd, v, err, writePulled)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "make a branch for each part of the task, too")
@@ -77,18 +71,24 @@ type pulledView struct {
 	Parts  []pulledView `json:"parts,omitempty"` // with --all
 }
 
-func (v pulledView) print(out io.Writer) {
-	fmt.Fprintln(out, safe(v.Branch))
+func writePulled(out page, v pulledView) {
+	out.line("%s", text.Safe(v.Branch))
 	for _, p := range v.Parts {
-		fmt.Fprintf(out, "%s  %s\n", safe(p.Branch), safe(p.Path))
+		out.line("%s  %s", text.Safe(p.Branch), text.Safe(p.Path))
 	}
 	if v.On == "" {
-		fmt.Fprintln(out, "warning: this repository does not have the commit that the task worked on: the branch has no history")
+		out.line("warning: this repository does not have the commit that the task worked on: the branch has no history")
 	}
 }
 
+// pull makes a branch of the files that a thread had at a step.
+func (w *workplace) pull(ctx context.Context, row store.Thread, head dag.Hash) (pulledView, error) {
+	p, err := w.control.Pull(ctx, w.workspace, row, head)
+	return pulledView{Branch: p.Branch, Commit: p.Commit, Tree: p.Tree, On: p.On}, err
+}
+
 // pullParts makes a branch for each part of a task that worked in its own files and left some.
-func (a *app) pullParts(ctx context.Context, w *workplace, root store.Thread) (parts []pulledView, err error) {
+func (w *workplace) pullParts(ctx context.Context, root store.Thread) (parts []pulledView, err error) {
 	rows, err := thread.Subtree(ctx, w.store, root.ID)
 	if err != nil {
 		return nil, err
@@ -97,11 +97,12 @@ func (a *app) pullParts(ctx context.Context, w *workplace, root store.Thread) (p
 		if row.Path == nil || row.ID == root.ID || !worktree.Own(row) || row.Parent != nil && row.Head == row.Parent.From {
 			continue
 		}
-		p, err := w.control.Pull(ctx, w.workspace, row, row.Head)
+		p, err := w.pull(ctx, row, row.Head)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, pulledView{Branch: p.Branch, Commit: p.Commit, Tree: p.Tree, On: p.On, Thread: row.ID, Path: row.Path.ID})
+		p.Thread, p.Path = row.ID, row.Path.ID
+		parts = append(parts, p)
 	}
 	return parts, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,13 +34,8 @@ func (a *app) taskShowCmd() *cobra.Command {
 				return err
 			}
 			shown, err := taskdir.Show(a.named, v)
-			if err != nil {
-				return err
-			}
-			changed := w.changed(ctx, row)
-			names := w.view().Names()
-			return a.print(cmd, shown, func(out io.Writer) {
-				a.writeTask(out, shown, changed, func(s string) string { return names.In(ctx, s) })
+			return show(a, cmd, shown, err, func(out page, v *taskdir.PrintedTask) {
+				writeTask(out, v, w.changed(ctx, row))
 			})
 		},
 	}
@@ -49,109 +43,108 @@ func (a *app) taskShowCmd() *cobra.Command {
 
 // writeTask prints a task for people: its state, what needs a person, its result, and then who did
 // what. changed are the files that it changed.
-func (a *app) writeTask(out io.Writer, v *taskdir.PrintedTask, changed []string, named func(string) string) {
-	st := a.style(out)
-	fmt.Fprintf(out, "%s  %s  %s  %s\n", st.bold(v.Short), safe(v.Flow), st.state(string(v.Display.State)), st.dim(v.ID))
-	line := func(label, text string) {
-		if text != "" {
-			fmt.Fprintf(out, "  %-10s %s\n", label, text)
+func writeTask(out page, v *taskdir.PrintedTask, changed []string) {
+	out.line("%s  %s  %s  %s", out.bold(v.Short), text.Safe(v.Flow), out.state(string(v.Display.State)), out.dim(v.ID))
+	line := func(label, s string) {
+		if s != "" {
+			out.line("  %-10s %s", label, s)
 		}
 	}
-	line("title", oneLine(v.Title, 100))
-	line("reason", safe(named(v.Display.Reason)))
+	line("title", text.FirstLine(v.Title, 100))
+	line("reason", out.named(v.Display.Reason))
 	if c := v.Controller; c != nil {
-		switch {
-		case c.Round > 1:
-			line("goal", fmt.Sprintf("%s (plan %d)", oneLine(c.Goal, 200), c.Round))
-		case c.Round > 0:
-			line("goal", oneLine(c.Goal, 200))
+		goal := text.FirstLine(c.Goal, 200)
+		if c.Round > 1 {
+			goal += fmt.Sprintf(" (plan %d)", c.Round)
+		}
+		if c.Round > 0 {
+			line("goal", goal)
 		}
 		if c.Total > 0 {
 			line("plan", fmt.Sprintf("%d of %s done", c.Done, text.Count(c.Total, "action")))
 		}
 	}
 	line("continue", v.GoOn)
-	line("directory", safe(v.Dir))
+	line("directory", text.Safe(v.Dir))
 	line("updated", ago(int64(v.UpdatedAt)))
 	if u := v.Usage; store.Usage(u).Tokens() > 0 {
 		line("tokens", fmt.Sprintf("%d in, %d out, %s", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD)))
 	}
 	for _, g := range v.OpenGates() {
-		fmt.Fprintf(out, "\n%s %s from %s\n", st.bold("Needs you:"), view.KindWord(g.Kind), safe(g.AskedBy()))
+		out.line("\n%s %s from %s", out.bold("Needs you:"), view.KindWord(g.Kind), text.Safe(g.AskedBy()))
 		if g.Kind == store.GateApproval && !strings.Contains(g.Headline, view.Question(g.Question)) {
-			fmt.Fprintf(out, "  %s\n", oneLine(g.Headline, 400)) // what would be done
+			out.line("  %s", text.FirstLine(g.Headline, 400)) // what would be done
 		}
-		fmt.Fprintf(out, "  %s\n  %s\n", questionLine(g.Question, 400), g.AnswerWith)
+		out.line("  %s\n  %s", text.OneLine(view.Question(g.Question), 400), g.AnswerWith)
 	}
 	if v.Result != nil && strings.TrimSpace(*v.Result) != "" {
-		text := safe(strings.TrimSpace(*v.Result))
-		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Result"), strings.ReplaceAll(text, "\n", "\n  "))
+		result := text.Safe(strings.TrimSpace(*v.Result))
+		out.line("\n%s\n  %s", out.bold("Result"), strings.ReplaceAll(result, "\n", "\n  "))
 	}
 	if len(changed) > 0 {
-		fmt.Fprintf(out, "\n%s\n  %s\n", st.bold("Changes"), strings.Join(changed, "\n  "))
+		out.line("\n%s\n  %s", out.bold("Changes"), strings.Join(changed, "\n  "))
 	}
-	a.writeParts(out, v, named)
-	writeWorktrees(out, st, v)
+	writeParts(out, v)
+	writeWorktrees(out, v)
 	if len(v.Reports) > 0 {
-		fmt.Fprintf(out, "\n%s\n", st.bold("Reports"))
+		out.line("\n%s", out.bold("Reports"))
 		for _, name := range v.Reports {
-			fmt.Fprintln(out, "  "+safe(filepath.Join(v.Dir, name)))
+			out.line("  %s", text.Safe(filepath.Join(v.Dir, name)))
 		}
 	}
 }
 
 // writeWorktrees prints which worktrees stay, and why.
-func writeWorktrees(out io.Writer, st style, v *taskdir.PrintedTask) {
-	title := "\n" + st.bold("Worktrees that stay, since they have what cannot be merged") + "\n"
+func writeWorktrees(out page, v *taskdir.PrintedTask) {
+	title := "\n" + out.bold("Worktrees that stay, since they have what cannot be merged") + "\n"
 	for _, t := range v.Threads {
 		dir := worktree.TreeIn(v.Workspace, t.ID, "")
 		if _, err := os.Lstat(dir); err != nil || t.Kept == "" {
 			continue // it was removed, or is on another machine
 		}
-		fmt.Fprintf(out, "%s  %s  %s\n", title, safe(dir), oneLine(t.Kept, 1000))
+		out.line("%s  %s  %s", title, text.Safe(dir), text.FirstLine(t.Kept, 1000))
 		title = ""
 	}
 }
 
 // writeParts prints who works in a task, and in which parts.
-func (a *app) writeParts(out io.Writer, v *taskdir.PrintedTask, named func(string) string) {
-	st := a.style(out)
-	section := func(title string, t table, state int) {
-		if len(t.rows) == 0 {
-			return
+func writeParts(out page, v *taskdir.PrintedTask) {
+	section := func(title string, t table) {
+		if len(t.rows) > 0 {
+			out.line("\n%s", out.bold(title))
+			out.table(t)
 		}
-		fmt.Fprintf(out, "\n%s\n", st.bold(title))
-		t.paint = statePainter(st, state)
-		t.write(out, st, columns(out))
 	}
 	if v.Controller != nil {
 		states := displays(v.Displays())
-		t := table{head: []string{"ACTION", "STATE", "AFTER", "TITLE"}, elastic: []int{2, 3}}
+		t := table{head: []string{"ACTION", "STATE", "AFTER", "TITLE"}, elastic: []int{2, 3}, state: 1}
 		for _, m := range v.Milestones {
-			t.add(safe(m.ID), milestoneState(states, m), oneLine(strings.Join(m.DependsOn, ", "), 100), oneLine(m.Title, 100))
+			t.add(text.Safe(m.ID), milestoneState(states, m), text.FirstLine(strings.Join(m.DependsOn, ", "), 100),
+				text.FirstLine(m.Title, 100))
 		}
-		section("Plan", t, 1)
+		section("Plan", t)
 	}
-	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS", "COST"}, elastic: []int{0, 2}}
+	agents := table{head: []string{"AGENT", "STATE", "KIND", "ATTEMPTS", "TOKENS", "COST"}, elastic: []int{0, 2}, state: 1}
 	for _, m := range v.Roster {
 		state := cmp.Or(string(view.NewDisplay(m.State, nil, nil).State), string(m.State))
 		if m.State == store.Blocked { // until a person answers
 			state = string(view.DisplayNeedsYou)
 		}
-		agents.add(safe(m.Instance), state, oneLine(m.Agent, 60), fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens), price(m.CostMicroUSD))
+		agents.add(text.Safe(m.Instance), state, text.FirstLine(m.Agent, 60), fmt.Sprint(m.Attempts), fmt.Sprint(m.Tokens),
+			price(m.CostMicroUSD))
 	}
-	section("Agents", agents, 1)
-	parts := table{head: []string{"PART", "FLOW", "STATE", "STEPS", "REASON"}, elastic: []int{1, 4}}
+	section("Agents", agents)
+	parts := table{head: []string{"PART", "FLOW", "STATE", "STEPS", "REASON"}, elastic: []int{1, 4}, state: 2}
 	for _, t := range v.Threads {
 		name := v.Short
 		if t.Label != "" {
 			name += "/" + t.Label
 		}
-		parts.add(safe(name), oneLine(t.Flow, 60), string(t.Display.State), fmt.Sprint(t.Steps),
-			oneLine(named(t.Display.Reason), 100))
+		parts.add(text.Safe(name), text.FirstLine(t.Flow, 60), string(t.Display.State), fmt.Sprint(t.Steps),
+			text.FirstLine(out.named(t.Display.Reason), 100))
 	}
 	if len(v.Threads) > 1 {
-		section("Parts", parts, 2)
+		section("Parts", parts)
 	}
 }
 

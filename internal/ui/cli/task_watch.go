@@ -16,7 +16,8 @@ func (a *app) taskWatchCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch [TASK]",
 		Short: "Watch a task that another process runs",
-		Long: `Watch a task that another process runs, until the task or that process ends. If stderr is not a terminal, and with --json, earlier events are printed first.
+		Long: `Watch a task that another process runs, until the task or that process ends. If stderr is not a terminal, ` +
+			`and with --json, earlier events are printed first.
 Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 130 after Ctrl-C.`,
 		Example: `  plait task watch
   plait task watch k7f2`,
@@ -47,13 +48,14 @@ Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 
 
 // watched prints the state of a watched task. left says that the person stopped watching.
 func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left bool) error {
-	row, err := w.store.Thread(context.WithoutCancel(cmd.Context()), row.ID)
+	ctx := context.WithoutCancel(cmd.Context())
+	row, err := w.store.Thread(ctx, row.ID)
 	switch {
 	case err != nil:
 		return err
 	case left:
 		a.code = exitInterrupted
-		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+w.view().Names().Of(context.WithoutCancel(cmd.Context()), row))
+		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+a.names().Of(ctx, row))
 		return nil
 	}
 	return a.ended(cmd, w, row, driven{interrupted: row.Status == store.Running})
@@ -66,7 +68,7 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 		if err != nil {
 			return row, err
 		}
-		if row = now; row.Ended() || ctx.Err() != nil || !w.driven(ctx, row.ID) {
+		if row = now; row.Ended() || ctx.Err() != nil || !w.view().Driven(ctx, row.ID) {
 			return row, nil
 		}
 		wait, cancel := context.WithTimeout(ctx, time.Second) // a dying process notifies no one

@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"context"
-	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 func (a *app) taskWorktreesCmd() *cobra.Command {
@@ -31,30 +30,33 @@ too.`,
 			if prune && len(args) == 0 {
 				return usagef("--prune needs a task")
 			}
-			if len(args) == 0 {
-				w, err := a.open(ctx, "")
-				if err != nil {
-					return err
-				}
-				return a.listWorktrees(cmd, w, w.workspace, "")
-			}
-			w, row, err := a.openTask(ctx, args[0])
+			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
+			workspace, row := w.workspace, store.Thread{}
+			if len(args) > 0 {
+				if row, err = w.task(ctx, args[0]); err != nil {
+					return err
+				}
+				workspace = row.Workspace
+			}
 			if !prune {
-				return a.listWorktrees(cmd, w, row.Workspace, row.ID)
+				list, err := w.control.Worktrees(ctx, workspace, row.ID)
+				return show(a, cmd, worktreeList{list}, err, func(out page, v worktreeList) {
+					worktreeTable(out, workspace, v.Worktrees)
+				})
 			}
 			gone, err := w.control.PruneWorktrees(ctx, row)
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"removed": gone}, func(out io.Writer) {
+			return a.print(cmd, map[string]any{"removed": gone}, func(out page) {
 				for _, t := range gone {
-					fmt.Fprintln(out, "removed "+worktreeLine(t))
+					out.line("removed %s", worktreeLine(t))
 				}
 				if len(gone) == 0 {
-					fmt.Fprintln(out, "no worktrees")
+					out.line("no worktrees")
 				}
 			})
 		},
@@ -63,29 +65,19 @@ too.`,
 	return cmd
 }
 
-func (a *app) listWorktrees(cmd *cobra.Command, w *workplace, workspace, task string) error {
-	list, err := w.control.Worktrees(cmd.Context(), workspace, task)
-	if err != nil {
-		return err
-	}
-	return a.print(cmd, map[string]any{"worktrees": list}, func(out io.Writer) {
-		if len(list) == 0 {
-			fmt.Fprintln(out, "no worktrees")
-			return
-		}
-		a.worktreeTable(cmd.Context(), out, w, workspace, list)
-	})
+// A worktreeList is what task worktrees prints.
+type worktreeList struct {
+	Worktrees []control.Worktree `json:"worktrees"`
 }
 
-func (a *app) worktreeTable(ctx context.Context, out io.Writer, w *workplace, workspace string,
-	list []control.Worktree) {
-	st := a.style(out)
-	t := table{head: []string{"WORKTREE", "OF", "STATE", "ENDED", "HAS"}, elastic: []int{4}}
+func worktreeTable(out page, workspace string, list []control.Worktree) {
+	if len(list) == 0 {
+		out.line("no worktrees")
+		return
+	}
+	t := table{head: []string{"WORKTREE", "OF", "STATE", "ENDED", "HAS"}, elastic: []int{4}, state: 2}
 	for _, tree := range list {
-		of, ended := tree.Thread, ""
-		if row, err := w.store.Thread(ctx, tree.Thread); err == nil {
-			of = w.view().Names().Of(ctx, row)
-		}
+		ended := ""
 		if tree.Ended > 0 {
 			ended = ago(tree.Ended)
 		}
@@ -93,21 +85,20 @@ func (a *app) worktreeTable(ctx context.Context, out io.Writer, w *workplace, wo
 		if err != nil {
 			dir = tree.Dir
 		}
-		state := displays(nil).of("", tree.Status)
-		t.add(safe(dir), safe(of), string(state), ended, oneLine(tree.Holds(), 300))
+		t.add(text.Safe(dir), text.Safe(out.names.ByID(out.ctx, tree.Thread)), displays(nil).of("", tree.Status), ended,
+			text.FirstLine(tree.Holds(), 300))
 	}
-	t.paint = statePainter(st, 2)
-	t.write(out, st, columns(out))
+	out.table(t)
 }
 
 // worktreeLine says where a worktree is and what it has.
 func worktreeLine(t control.Worktree) string {
-	line := "worktree " + safe(t.Dir)
+	line := "worktree " + text.Safe(t.Dir)
 	if t.Path != "" {
-		line += " of " + safe(t.Path)
+		line += " of " + text.Safe(t.Path)
 	}
 	if len(t.Left) > 0 {
-		line += " with " + oneLine(t.Holds(), 1000)
+		line += " with " + text.FirstLine(t.Holds(), 1000)
 	}
 	return line
 }

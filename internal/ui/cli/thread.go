@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -39,19 +38,22 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 		Example: `  plait thread list --parts --flow audit
   plait thread list --status interrupted -q`,
 		Args: exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			err := cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...),
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			err = cmp.Or(oneOf("status", strings.ReplaceAll(f.Status, " ", "-"), view.StateWords()...),
 				notNegative("limit", f.Limit))
-			if err != nil {
-				return err
-			}
-			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
 			}
 			if f.Since, f.Until, err = view.Span(since, until, time.Now()); err != nil {
 				return badUsage{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
 			}
 			if before != "" {
 				row, err := w.threadID(ctx, before)
@@ -69,13 +71,10 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 				if watch && isTerminal(a.out) && !a.json {
 					fmt.Fprint(a.out, "\x1b[H\x1b[2J")
 				}
-				if err := a.print(cmd, map[string]any{"threads": lines, "next": next}, func(out io.Writer) {
-					if quiet {
-						names(out, threadNames(lines))
-						return
-					}
-					a.threadTable(out, lines, next, narrowed)
-				}); err != nil || !watch {
+				err = a.print(cmd, map[string]any{"threads": lines, "next": next}, func(out page) {
+					a.threadTable(out, lines, next, narrowed, quiet)
+				})
+				if err != nil || !watch {
 					return err
 				}
 				if pos, err = w.store.Wait(ctx, pos); ctx.Err() != nil {
@@ -99,37 +98,26 @@ actions and sub-flows. For tasks alone, plait ls says more.`,
 	cmd.Flags().StringVar(&until, "until", "", "only started before this `time`; a date includes that day")
 	cmd.Flags().StringVar(&before, "before", "", "only older than this `thread`")
 	cmd.Flags().MarkHidden("state")
-	for _, flag := range []string{"state", "status"} {
-		cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(view.StateWords(), cobra.ShellCompDirectiveNoFileComp))
-	}
+	completeFlag(cmd, "state", view.StateWords()...)
+	completeFlag(cmd, "status", view.StateWords()...)
 	cmd.RegisterFlagCompletionFunc("flow", a.completeFlows)
 	return cmd
 }
 
-// threadNames returns what users type for threads.
-func threadNames(lines []view.ThreadLine) []string {
-	out := make([]string, len(lines))
-	for i, l := range lines {
-		out[i] = l.Name
-	}
-	return out
-}
-
 // threadTable prints a list of threads. narrowed says that it was filtered.
-func (a *app) threadTable(out io.Writer, lines []view.ThreadLine, next string, narrowed bool) {
-	if len(lines) == 0 {
-		fmt.Fprintln(out, a.nothingHere("threads", narrowed))
+func (a *app) threadTable(out page, lines []view.ThreadLine, next string, narrowed, quiet bool) {
+	if len(lines) == 0 && !quiet {
+		out.line("%s", a.nothingHere("threads", narrowed))
 		return
 	}
-	st := a.style(out)
-	t := table{head: []string{"THREAD", "FLOW", "STATE", "STEPS", "UPDATED", "TITLE", "REASON"}, elastic: []int{0, 1, 5, 6}}
+	t := table{head: []string{"THREAD", "FLOW", "STATE", "STEPS", "UPDATED", "TITLE", "REASON"},
+		elastic: []int{0, 1, 5, 6}, state: 2}
 	for _, l := range lines {
-		t.add(safe(l.Name), safe(part(l.Thread)), string(l.Display.State), strconv.Itoa(l.Steps), ago(l.UpdatedAt),
-			oneLine(l.Title, 60), oneLine(l.Display.Reason, 100))
+		t.add(text.Safe(l.Name), text.Safe(part(l.Thread)), string(l.Display.State), strconv.Itoa(l.Steps),
+			ago(l.UpdatedAt), text.FirstLine(l.Title, 60), text.FirstLine(l.Display.Reason, 100))
 	}
-	t.paint = statePainter(st, 2)
-	t.write(out, st, columns(out))
-	if next != "" {
+	out.list(t, quiet)
+	if next != "" && !quiet {
 		fmt.Fprintf(a.err, "there may be more: --before %s\n", lines[len(lines)-1].Name)
 	}
 }
@@ -207,7 +195,7 @@ position to continue from, empty at the beginning of the task.`,
 			if len(events) == limit {
 				next = strconv.FormatInt(events[0].Pos, 10)
 			}
-			return a.print(cmd, map[string]any{"next": next}, func(io.Writer) {
+			return a.print(cmd, map[string]any{"next": next}, func(page) {
 				if next != "" {
 					fmt.Fprintf(a.err, "there may be more: --before %s\n", next)
 				}
@@ -248,7 +236,7 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 			if name, n, ok := view.CutStep(from); ok && at == "" {
 				from, at = name, n
 			}
-			w, row, prompt, opts, err := a.goOn(ctx, from, &f)
+			w, row, prompt, opts, err := a.openToContinue(ctx, from, &f)
 			if err != nil {
 				return err
 			}
@@ -260,10 +248,10 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 			}
 			res := view.NewStanding(next)
 			res.Summary = taskdir.ForkSummary(next) + "; works " + workingIn(next)
-			return a.print(cmd, res, func(out io.Writer) {
-				names := w.view().Names()
-				fmt.Fprintln(out, names.Of(ctx, next))
-				fmt.Fprintln(a.err, names.In(ctx, res.Summary)+a.says("\ncontinue with: plait resume ")+names.Of(ctx, next))
+			return a.print(cmd, res, func(out page) {
+				name := out.names.Of(ctx, next)
+				out.line("%s", name)
+				fmt.Fprintln(a.err, out.names.In(ctx, res.Summary)+a.says("\ncontinue with: plait resume ")+name)
 			})
 		},
 	}
@@ -272,10 +260,9 @@ below .plait/worktrees; with --in-place it works where the original did.`,
 	cmd.Flags().BoolVar(&rejoin, "rejoin", false, "for a step inside a path: fork the thread above it, and join again")
 	cmd.Flags().BoolVar(&inPlace, "in-place", false, "work where the original did, not in a new worktree")
 	cmd.Flags().StringVarP(&f.prompt, "prompt", "p", "", "what to add: text, `@FILE`, or - for stdin")
-	cmd.Flags().StringVar(&f.agent, "agent", "", "use this `agent` for every role")
+	f.addAgent(cmd, a, "use this `agent` for every role")
 	cmd.Flags().StringArrayVar(&f.sets, "set", nil, "use an agent for one role: `ROLE.agent=NAME`")
 	cmd.Flags().StringArrayVar(&f.limits, "limit", nil, "set a limit: `NAME=VALUE`")
-	cmd.RegisterFlagCompletionFunc("agent", a.completeAgents)
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os/exec"
 	"reflect"
 	"runtime"
@@ -55,11 +54,7 @@ file; no record is needed and nothing is changed.`,
 	cmd.Flags().BoolVar(&f.only, "read-only", false,
 		"only show tasks: nothing can be started, answered, resumed or cancelled")
 	cmd.Flags().StringVar(&f.copied, "task", "", "show only this copy of a task's `directory`")
-	cmd.Flags().StringVar(&f.offline, "offline", "",
-		"run agents against a scripted model, without an account: the name of a `scenario`, "+
-			"or a file (default: the flow's own, else work)")
-	cmd.Flags().Lookup("offline").NoOptDefVal = offlineAuto
-	cmd.RegisterFlagCompletionFunc("offline", completeScenarios)
+	addOffline(cmd, &f.offline, " (default: the flow's own, else work)")
 	return cmd
 }
 
@@ -99,7 +94,7 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 
 // served prints the address of the page, and opens it in a browser if requested.
 func (a *app) served(cmd *cobra.Command, url string, browse bool) {
-	a.print(cmd, map[string]any{"url": url}, func(out io.Writer) {
+	a.print(cmd, map[string]any{"url": url}, func(out page) {
 		fmt.Fprintln(out, url)
 		if isTerminal(a.err) {
 			fmt.Fprintln(a.err, "Press Ctrl-C to stop.")
@@ -112,7 +107,7 @@ func (a *app) served(cmd *cobra.Command, url string, browse bool) {
 
 // servedThere prints the address of another process's page, and opens it in a browser if requested.
 func (a *app) servedThere(cmd *cobra.Command, pid int, url string, browse bool) error {
-	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out io.Writer) {
+	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out page) {
 		fmt.Fprintln(out, url)
 		if isTerminal(a.err) {
 			fmt.Fprintf(a.err, a.says("Served by plait ui, process %d.\n"), pid)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -75,7 +77,7 @@ func badFlag(cmd *cobra.Command, err error) error {
 	var bare *pflag.ValueRequiredError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
-		return misused(cmd, "unknown flag -%s", safe(unknown.GetSpecifiedName()))
+		return misused(cmd, "unknown flag -%s", text.Safe(unknown.GetSpecifiedName()))
 	case errors.As(err, &unknown):
 		name, like := unknown.GetSpecifiedName(), ""
 		var names []string
@@ -83,9 +85,9 @@ func badFlag(cmd *cobra.Command, err error) error {
 		if near := flow.Nearest(name, names); near != "" {
 			like = "; did you mean --" + near + "?"
 		}
-		return misused(cmd, "unknown flag --%s%s", safe(name), like)
+		return misused(cmd, "unknown flag --%s%s", text.Safe(name), like)
 	case errors.As(err, &invalid):
-		return misused(cmd, "invalid value %q for --%s: want %s", safe(invalid.GetValue()), invalid.GetFlag().Name,
+		return misused(cmd, "invalid value %q for --%s: want %s", text.Safe(invalid.GetValue()), invalid.GetFlag().Name,
 			flagKinds[invalid.GetFlag().Value.Type()])
 	case errors.As(err, &bare):
 		return misused(cmd, "--%s needs a value", bare.GetFlag().Name)
@@ -123,7 +125,7 @@ func oneOf(flag, value string, values ...string) error {
 	if near := flow.Nearest(value, values); near != "" {
 		like = "; did you mean " + near + "?"
 	}
-	return usagef("invalid value %q for --%s: use %s%s", safe(value), flag, either(values), like)
+	return usagef("invalid value %q for --%s: use %s%s", text.Safe(value), flag, either(values), like)
 }
 
 // notNegative refuses a negative value of a flag.
@@ -144,27 +146,13 @@ func either(words []string) string {
 }
 
 // exactly, atLeast and atMost are cobra's argument checks with our exit code.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != n {
-			return misused(cmd, "%s takes %s", cmd.CommandPath(), what)
-		}
-		return nil
-	}
-}
+func exactly(n int, what string) cobra.PositionalArgs { return between(n, n, what) }
+func atLeast(n int, what string) cobra.PositionalArgs { return between(n, math.MaxInt, what) }
+func atMost(n int, what string) cobra.PositionalArgs  { return between(0, n, what) }
 
-func atLeast(n int, what string) cobra.PositionalArgs {
+func between(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) < n {
-			return misused(cmd, "%s takes %s", cmd.CommandPath(), what)
-		}
-		return nil
-	}
-}
-
-func atMost(n int, what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
+		if len(args) < least || len(args) > most {
 			return misused(cmd, "%s takes %s", cmd.CommandPath(), what)
 		}
 		return nil

@@ -65,10 +65,7 @@ func (a *app) ownCmd(v Verb) *cobra.Command {
 				return err
 			}
 			data, human, err := v.Run(cmd.Context(), home)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, data, human)
+			return show(a, cmd, data, err, func(out page, _ any) { human(out) })
 		},
 	}
 	if v.Flags != nil {

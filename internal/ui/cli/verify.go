@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/verify"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/cli/heap"
 )
 
@@ -51,7 +51,7 @@ newest steps were removed.`,
 					return threadErr
 				}
 				var h dag.Hash
-				h, err = w.object(ctx, args[0])
+				h, err = findObject(ctx, w.store, args[0])
 				switch {
 				case err == nil:
 					report, err = verify.Object(ctx, cfg, h)
@@ -65,13 +65,13 @@ newest steps were removed.`,
 			if !report.OK() {
 				a.code = exitVerify
 			}
-			return a.print(cmd, report, func(out io.Writer) {
+			return a.print(cmd, report, func(out page) {
 				for _, p := range report.Problems {
 					name := p.Hash.String()
 					if name == "" {
 						name = "-"
 					}
-					fmt.Fprintf(out, "%s  %s\n", name, safe(p.What))
+					fmt.Fprintf(out, "%s  %s\n", name, text.Safe(p.What))
 				}
 				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness,
 					report.Objects)

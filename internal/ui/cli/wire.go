@@ -17,10 +17,9 @@ import (
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
-	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
@@ -41,7 +40,7 @@ func (a *app) openStore(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := apart(workspace, home); err != nil {
+	if err := checkOutside(workspace, home); err != nil {
 		return nil, err
 	}
 	s, err := a.program.Open(ctx, home)
@@ -93,9 +92,9 @@ func insideAgent(ctx context.Context, s store.Store) (bool, error) {
 	return slices.ContainsFunc(running, func(at store.Attempt) bool { return proc.MarkedBy(at.Tag) }), err
 }
 
-// apart makes sure that no record is created where agents can write. An existing one can be read
+// checkOutside makes sure that no record is created where agents can write. An existing one can be read
 // there: a person's home directory is the workspace of what is done in it.
-func apart(workspace, home string) error {
+func checkOutside(workspace, home string) error {
 	if err := config.Outside(workspace, home); err != nil && !exists(filepath.Join(home, "plait.db")) {
 		return badUsage{err}
 	}
@@ -136,7 +135,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	if w.home, err = a.findHome(); err != nil {
 		return nil, err
 	}
-	if err := apart(w.workspace, w.home); err != nil {
+	if err := checkOutside(w.workspace, w.home); err != nil {
 		return nil, err
 	}
 	if w.settings, err = config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
@@ -200,10 +199,10 @@ func (a *app) consent(w *workplace, f control.Found, trust bool) error {
 	if len(changed) > 0 && !trust {
 		for _, c := range changed {
 			if !a.json {
-				fmt.Fprintln(a.err, safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
+				fmt.Fprintln(a.err, text.Safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
 			}
 		}
-		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+safe(changedFiles(changed))+"?") {
+		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+text.Safe(changedFiles(changed))+"?") {
 			return usagef("%s changed since it was last used; look at the change, then allow it with --trust",
 				changedFiles(changed))
 		}
@@ -259,69 +258,26 @@ func (a *app) openThread(ctx context.Context, typed string) (*workplace, store.T
 	return w, row, err
 }
 
+// openThreads is openThread for several threads.
+func (a *app) openThreads(ctx context.Context, typed []string) (*workplace, []store.Thread, error) {
+	w, err := a.open(ctx, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	rows := make([]store.Thread, len(typed))
+	for i, name := range typed {
+		if rows[i], err = w.threadID(ctx, name); err != nil {
+			return nil, nil, err
+		}
+	}
+	return w, rows, nil
+}
+
 // threadID finds the thread that was typed, and refuses a step.
 func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, error) {
 	row, step, err := w.view().Find(ctx, typed)
 	if err == nil && step != "" {
-		err = usagef("%s is a step: a task or a part of one is wanted", safe(typed))
+		err = usagef("%s is a step: a task or a part of one is wanted", text.Safe(typed))
 	}
 	return row, err
-}
-
-// options reads the flags of a verb that continues a thread.
-func (f *driveFlags) options() (control.Options, error) {
-	o := control.Options{
-		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
-		Offline: f.offline, Merge: f.merge, Record: f.record, KeepFiles: f.keep,
-	}
-	err := cmp.Or(oneOf("approve", f.approve, record.ApproveAsk, record.ApproveNever, record.ApproveSandboxed),
-		oneOf("merge", f.merge, control.MergeAuto, control.MergeAsk, control.MergeKeep))
-	if err != nil {
-		return o, err
-	}
-	if f.expires < 0 {
-		return o, usagef("invalid value %s for --approve-expires: want a duration such as 30m", f.expires)
-	}
-	if o.Offline, err = offlineFlag(f.offline); err != nil {
-		return o, err
-	}
-	for _, s := range f.sets {
-		key, value, ok := strings.Cut(s, "=")
-		role, isAgent := strings.CutSuffix(key, ".agent")
-		if !ok || !isAgent || role == "" || value == "" {
-			return o, usagef("invalid value %q for --set: want ROLE.agent=NAME", safe(s))
-		}
-		o.Roles[role] = value
-	}
-	if len(f.limits) > 0 {
-		if o.Limits, err = flow.ParseLimits(f.limits); err != nil {
-			return o, usagef("--limit: %s", safe(err.Error()))
-		}
-	}
-	o.Limits.MaxConcurrent = cmp.Or(int(f.agents), o.Limits.MaxConcurrent)
-	return o, nil
-}
-
-// offlineFlag reads --offline: an existing scenario, or offlineAuto.
-func offlineFlag(name string) (string, error) {
-	if name == "" || name == offlineAuto {
-		return name, nil
-	}
-	if _, err := scripted.Load(name); err != nil {
-		return "", usagef("--offline: %w", err)
-	}
-	if strings.ContainsAny(name, `/\.`) { // a file: resume may be run elsewhere
-		return filepath.Abs(name)
-	}
-	return name, nil
-}
-
-// sortedKeys returns the keys of a map in order.
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }

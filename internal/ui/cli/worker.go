@@ -19,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Team is what a program needs so that workers may drive its tasks.
@@ -101,7 +102,7 @@ func (f *workerFlags) check(engines []string) error {
 	}
 	for _, name := range append([]string{f.name}, f.labels...) {
 		if !store.LeaseName(name) || len(name) > 50 {
-			return usagef("invalid name or label %q: want letters, digits, dots and dashes, 50 at most", safe(name))
+			return usagef("invalid name or label %q: want letters, digits, dots and dashes, 50 at most", text.Safe(name))
 		}
 	}
 	if f.grace < 0 {
@@ -268,7 +269,7 @@ func onFlag(on string, needs []string) error {
 		return usagef("--needs: only with --on team")
 	}
 	if slices.ContainsFunc(needs, func(l string) bool { return !store.LeaseName(l) || len(l) > 50 }) {
-		return usagef("invalid label in %q: want letters, digits, dots and dashes, 50 at most", safe(strings.Join(needs, ",")))
+		return usagef("invalid label in %q: want letters, digits, dots and dashes, 50 at most", text.Safe(strings.Join(needs, ",")))
 	}
 	return oneOf("on", on, control.OnTeam)
 }

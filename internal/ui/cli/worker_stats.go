@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A statServer reports on a worker over HTTP. Without an address it has nothing to close.
@@ -43,7 +44,7 @@ func (a *app) listen(address string, s store.Store, w *control.Worker) (statServ
 	}
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return statServer{}, usagef("invalid value %q for --listen: want a loopback address, such as 127.0.0.1:9090", safe(address))
+		return statServer{}, usagef("invalid value %q for --listen: want a loopback address, such as 127.0.0.1:9090", text.Safe(address))
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// lent is the directory that holds what an agent may read of the record: nodes in one file, see
+// A readOnlyStore is the directory that holds what an agent may read of the record: nodes in one file, see
 // [agent.Objects], and blobs in files named by hash. It is all that cas get and walk see inside
 // an agent.
-type lent struct {
+type readOnlyStore struct {
 	dir     string
 	objects map[dag.Hash][]byte
 	names   []dag.Hash // of objects and blobs
 }
 
-func openLent(dir string) (lent, error) {
-	l := lent{dir: dir, objects: map[dag.Hash][]byte{}}
+func openReadOnlyStore(dir string) (readOnlyStore, error) {
+	l := readOnlyStore{dir: dir, objects: map[dag.Hash][]byte{}}
 	data, err := os.ReadFile(filepath.Join(dir, agent.Objects))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return l, err
@@ -55,7 +55,7 @@ func openLent(dir string) (lent, error) {
 	return l, nil
 }
 
-func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
+func (l readOnlyStore) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	data, ok := l.objects[h]
 	obj := store.Object{Hash: h, Data: data}
 	if ok {
@@ -73,7 +73,7 @@ func (l lent) Get(ctx context.Context, h dag.Hash) (store.Object, error) {
 	return store.Checked(h, obj.Kind, obj.Data)
 }
 
-func (l lent) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {
+func (l readOnlyStore) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err error) {
 	for _, h := range hs {
 		o, err := l.Get(ctx, h)
 		if err != nil {
@@ -84,7 +84,7 @@ func (l lent) Many(ctx context.Context, hs []dag.Hash) (all []store.Object, err 
 	return all, nil
 }
 
-func (l lent) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
+func (l readOnlyStore) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry, error) {
 	obj, err := l.Get(ctx, h)
 	if err != nil {
 		return nil, store.Entry{}, err
@@ -93,11 +93,11 @@ func (l lent) Open(ctx context.Context, h dag.Hash) (io.ReadCloser, store.Entry,
 	return io.NopCloser(bytes.NewReader(obj.Data)), e, nil
 }
 
-func (l lent) Has(ctx context.Context, h dag.Hash) (bool, error) {
+func (l readOnlyStore) Has(ctx context.Context, h dag.Hash) (bool, error) {
 	return slices.Contains(l.names, h), nil
 }
 
-func (l lent) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error) {
+func (l readOnlyStore) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, error) {
 	var out []dag.Hash
 	for _, h := range l.names {
 		if strings.HasPrefix(h.String(), prefix) && len(out) < max {
@@ -107,6 +107,6 @@ func (l lent) Resolve(ctx context.Context, prefix string, max int) ([]dag.Hash, 
 	return out, nil
 }
 
-func (l lent) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
+func (l readOnlyStore) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 	return dag.Hash{}, 0, errors.New("an agent cannot write to the record")
 }
