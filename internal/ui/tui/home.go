@@ -139,7 +139,7 @@ func (h *home) gateLine(g store.Gate, now time.Time, width int) string {
 		tail = text.OneLine(row.Title, 50) + " · " + tail
 	}
 	room := max(width-len([]rune(tail))-6, 16)
-	return fit("  "+sign+pad(line((&question{gateCard: gateCard{gate: g}}).headline(), room), room)+"  "+dim.Render(tail), width)
+	return fit("  "+sign+pad(line(view.About(g), room), room)+"  "+dim.Render(tail), width)
 }
 
 // taskLine renders a task on one line: name, state, title, reason, age, cost.

@@ -15,7 +15,11 @@ import (
 func (s *screen) key(k tea.KeyPressMsg) []order {
 	name := k.String()
 	if s.leaving {
-		return s.leave(name)
+		var detaching []order
+		for id := range s.home.driving {
+			detaching = append(detaching, detach{id})
+		}
+		return s.leave(name, nil, detaching)
 	}
 	if name == "ctrl+c" {
 		return s.quit()
@@ -187,25 +191,6 @@ func (s *screen) quit() []order {
 		return []order{quit{}}
 	}
 	s.leaving = true
-	return nil
-}
-
-// leave handles the answer to leaveQuestion.
-func (s *screen) leave(name string) []order {
-	switch name {
-	case "s", "ctrl+c":
-		return []order{quit{}}
-	case "d":
-		if s.detaches {
-			var todo []order
-			for id := range s.home.driving {
-				todo = append(todo, detach{id})
-			}
-			return append(todo, quit{})
-		}
-	case "esc", "k":
-		s.leaving = false
-	}
 	return nil
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Run describes how to show one task below the scrollback.
@@ -37,30 +36,22 @@ type End struct {
 // live shows one task below the scrollback: its tree, and the question being answered. It is
 // pure: messages in, orders and lines out.
 type live struct {
-	run           Run
-	detaches      bool
-	width, height int
-	now           time.Time
-
-	read     *taskRead
-	q        *question
+	base
+	run      Run
+	task     *taskRead       // nil until it is read
 	talk     textinput.Model // input line of a conversation
 	talks    bool
 	saying   string   // text that was sent and can still be refused
 	told     int      // number of conversation steps printed
 	declined []string // questions that the person left unanswered: they do not reopen by themselves
 	working  bool     // this process drives it
-	leaving  bool
-	reading  bool
-	again    bool
-	stuck    bool // it does not continue without an answer
-	stale    bool // the read in progress began before stuck or run.Watch was set
-	note     string
+	stuck    bool     // it does not continue without an answer
+	stale    bool     // the read in progress began before stuck or run.Watch was set
 	end      End
 }
 
 func newLive(r Run, detaches bool, now time.Time) *live {
-	l := &live{run: r, detaches: detaches, now: now, width: 80, height: 24, talks: r.Flow == flow.ChatFlow,
+	l := &live{base: newBase(detaches, now), run: r, talks: r.Flow == flow.ChatFlow,
 		working: !r.Watch && r.Task != "", talk: newLine("say something, Ctrl-D ends")}
 	if l.talks {
 		l.talk.Focus()
@@ -77,6 +68,7 @@ func (l *live) begin() []order {
 }
 
 func (l *live) update(msg any) []order {
+	l.observe(msg)
 	todo := l.take(msg)
 	l.talk.SetWidth(max(l.width-3, 8))
 	if l.q != nil {
@@ -96,10 +88,7 @@ const lowest = 8
 
 func (l *live) take(msg any) []order {
 	switch m := msg.(type) {
-	case tea.WindowSizeMsg:
-		l.width, l.height = m.Width, m.Height
 	case tick:
-		l.now = time.Time(m)
 		if l.run.Watch {
 			return l.look() // a process that dies sends no news
 		}
@@ -107,16 +96,11 @@ func (l *live) take(msg any) []order {
 		return append(l.keep(m.lines), l.look()...)
 	case taskRead:
 		return l.takeTask(m)
-	case settled:
-		if l.q != nil && l.q.gate.ID == m.gate && l.q.gate.Digest == m.digest {
-			l.q.ready = true
-		}
 	case answered:
 		return l.answered(m)
 	case begun:
 		if m.err != nil {
-			l.note = text.OneLine(m.err.Error(), 300)
-			l.refused()
+			l.refused(m.err)
 			return nil
 		}
 		l.run.Task, l.working, l.saying, l.end.Row = m.row.ID, true, "", m.row
@@ -125,15 +109,14 @@ func (l *live) take(msg any) []order {
 		return l.driven(m)
 	case elsewhere:
 		l.note, l.working = "Another process works on it.", false
-		l.run.Watch, l.stale = !l.talks, l.reading
+		l.run.Watch, l.stale = !l.talks, l.reading[l.run.Task]
 		return l.look()
 	case detached:
 		l.end.Detached, l.end.DetachErr = m.err == nil, m.err
 	case did: // what was said was passed on or refused, or the task was stopped: it is not driven here
 		l.note, l.working = m.what, false
 		if m.err != nil {
-			l.note = text.OneLine(m.err.Error(), 300)
-			l.refused()
+			l.refused(m.err)
 		}
 		l.saying = ""
 		return l.look()
@@ -151,8 +134,9 @@ func (l *live) take(msg any) []order {
 	return nil
 }
 
-// refused puts text that was not accepted back into the input line.
-func (l *live) refused() {
+// refused says why what was said was not accepted, and puts it back into the input line.
+func (l *live) refused(err error) {
+	l.fail(err)
 	l.working = false
 	if l.saying != "" {
 		l.talk.SetValue(strings.TrimSpace(l.saying + " " + l.talk.Value()))
@@ -173,26 +157,16 @@ func (l *live) look() []order {
 	if l.run.Task == "" {
 		return nil
 	}
-	if l.reading {
-		l.again = true
-		return nil
-	}
-	l.reading = true
-	return []order{readTask{l.run.Task}}
+	return l.want(l.run.Task, readTask{l.run.Task})
 }
 
 func (l *live) takeTask(m taskRead) []order {
-	l.reading = false
-	var todo []order
-	if l.again {
-		l.again = false
-		todo = l.look()
-	}
+	todo := l.read(l.run.Task, readTask{l.run.Task})
 	if m.err != nil {
-		l.note = text.OneLine(m.err.Error(), 300)
+		l.fail(m.err)
 		return todo
 	}
-	l.read = &m
+	l.task = &m
 	if l.q != nil {
 		l.q.check(gatesOf(m.asked))
 		if l.q.gone != "" && !l.q.typing() && l.q.typed.Value() == "" {
@@ -228,39 +202,31 @@ func (l *live) turns(m taskRead) []order {
 // offer opens the oldest question that needs text, if nothing else has the focus. An approval
 // never opens by itself.
 func (l *live) offer() []order {
-	if l.q != nil || l.leaving || l.talks || l.read == nil {
+	if l.q != nil || l.leaving || l.talks || l.task == nil {
 		return nil
 	}
-	for _, a := range l.read.asked {
+	for _, a := range l.task.asked {
 		if a.gate.Kind == store.GateInput && !slices.Contains(l.declined, a.gate.ID) {
-			return l.open(a)
+			return l.show(a)
 		}
 	}
 	return nil
 }
 
-func (l *live) open(a gateCard) []order {
-	l.q = newQuestion(a, l.now)
-	return []order{settle{a.gate.ID, a.gate.Digest}}
-}
-
 // next opens the question that was asked after the open one.
 func (l *live) next() []order {
-	if l.read == nil || len(l.read.asked) == 0 {
+	if l.task == nil || len(l.task.asked) == 0 {
 		return nil
 	}
 	at := 0
 	if l.q != nil {
-		at = 1 + slices.IndexFunc(l.read.asked, func(a gateCard) bool { return a.gate.ID == l.q.gate.ID })
+		at = 1 + slices.IndexFunc(l.task.asked, func(a gateCard) bool { return a.gate.ID == l.q.gate.ID })
 	}
-	return l.open(l.read.asked[at%len(l.read.asked)])
+	return l.show(l.task.asked[at%len(l.task.asked)])
 }
 
 func (l *live) answered(m answered) []order {
 	if m.err != nil {
-		if l.q != nil {
-			l.q.sent, l.q.gone = false, text.OneLine(m.err.Error(), 200)
-		}
 		return l.look()
 	}
 	l.q = nil
@@ -285,7 +251,7 @@ func (l *live) driven(m driven) []order {
 		return append(todo, quit{})
 	}
 	if !l.talks { // the task continues once its questions are answered here
-		l.stuck, l.stale = true, l.reading
+		l.stuck, l.stale = true, l.reading[l.run.Task]
 	}
 	return append(todo, l.look()...)
 }
@@ -294,7 +260,9 @@ func (l *live) key(k tea.KeyPressMsg) []order {
 	name := k.String()
 	switch {
 	case l.leaving:
-		return l.leave(name)
+		todo := l.leave(name, []order{stop{l.run.Task}}, []order{detach{l.run.Task}})
+		l.end.Left = l.end.Left || todo != nil
+		return todo
 	case name == "ctrl+c":
 		return l.quit()
 	case name == "ctrl+d" && l.talks && l.q == nil && l.talk.Value() == "":
@@ -310,7 +278,7 @@ func (l *live) key(k tea.KeyPressMsg) []order {
 		return todo
 	case l.talks:
 		return l.inputKey(k)
-	case name == "enter" && l.read != nil && len(l.read.asked) > 0:
+	case name == "enter" && l.task != nil && len(l.task.asked) > 0:
 		return l.next()
 	}
 	return nil
@@ -347,22 +315,6 @@ func (l *live) quit() []order {
 	}
 	l.end.Left = true
 	return []order{quit{}}
-}
-
-func (l *live) leave(name string) []order {
-	switch name {
-	case "s", "ctrl+c":
-		l.end.Left = true
-		return []order{stop{l.run.Task}, quit{}}
-	case "d":
-		if l.detaches {
-			l.end.Left = true
-			return []order{detach{l.run.Task}, quit{}}
-		}
-	case "esc", "k":
-		l.leaving = false
-	}
-	return nil
 }
 
 // Live shows a task until it has ended or waits for something that cannot be answered here, or until

@@ -12,7 +12,7 @@ func (l *live) lines() []string {
 	if l.talks {
 		return l.talkLines()
 	}
-	if l.read == nil {
+	if l.task == nil {
 		return []string{dim.Render("starting …")}
 	}
 	var foot []string
@@ -21,7 +21,7 @@ func (l *live) lines() []string {
 		foot = []string{asks.Render(fit(leaveQuestion(1, l.detaches), l.width))}
 	case l.q != nil:
 		foot = l.q.lines()
-		if n := len(l.read.asked) - 1; n > 0 {
+		if n := len(l.task.asked) - 1; n > 0 {
 			foot = append(foot, dim.Render(fit(fmt.Sprintf("Tab shows the next of %d more", n), l.width)))
 		}
 	default:
@@ -30,7 +30,7 @@ func (l *live) lines() []string {
 	if l.note != "" {
 		foot = append(foot, asks.Render(fit(l.note, l.width)))
 	}
-	head := l.read.head(l.now, l.width)
+	head := l.task.head(l.now, l.width)
 	room := max(l.height-2-len(head)-len(foot), 0)
 	all := append(append(head, l.tree(room)...), foot...)
 	return all[max(len(all)-l.height+1, 0):]
@@ -39,11 +39,11 @@ func (l *live) lines() []string {
 // waiting renders the open questions, one per line, with the key that opens the first.
 func (l *live) waiting() []string {
 	var out []string
-	for _, a := range l.read.asked {
+	for _, a := range l.task.asked {
 		out = append(out, askLine(a, l.width))
 	}
 	if most := max(l.height/3, 2); len(out) > most {
-		out = append(out[:most-1], asks.Render(fmt.Sprintf("  + %d more questions", len(l.read.asked)-most+1)))
+		out = append(out[:most-1], asks.Render(fmt.Sprintf("  + %d more questions", len(l.task.asked)-most+1)))
 	}
 	if len(out) > 0 {
 		out = append(out, dim.Render(fit("Tab opens the question", l.width)))
@@ -53,7 +53,7 @@ func (l *live) waiting() []string {
 
 // tree renders the task in at most n lines. Agents that are done or cancelled are folded first.
 func (l *live) tree(n int) []string {
-	all := tree(l.read.task, l.read.doing)
+	all := tree(l.task.task, l.task.doing)
 	folded := 0
 	for i := 0; i < len(all) && len(all)+min(folded, 1) > n; {
 		if s := all[i].state; s == view.DisplayDone || s == view.DisplayCancelled {
@@ -64,10 +64,10 @@ func (l *live) tree(n int) []string {
 		i++
 	}
 	if more := len(all) + min(folded, 1) - n; more > 0 {
-		out := treeLines(all[:max(len(all)-more-1, 0)], l.read.record.Times(l.now), l.width)
+		out := treeLines(all[:max(len(all)-more-1, 0)], l.task.record.Times(l.now), l.width)
 		return append(out, dim.Render(fit(fmt.Sprintf("  + %d more", more+1+folded), l.width)))[:min(n, len(out)+1)]
 	}
-	out := treeLines(all, l.read.record.Times(l.now), l.width)
+	out := treeLines(all, l.task.record.Times(l.now), l.width)
 	if folded > 0 {
 		out = append(out, dim.Render(fit(fmt.Sprintf("  + %d done", folded), l.width)))
 	}
@@ -82,8 +82,8 @@ func (l *live) talkLines() []string {
 		return []string{asks.Render(fit(leaveQuestion(1, l.detaches), l.width))}
 	case l.q != nil:
 		return l.q.lines()
-	case l.working && l.read != nil:
-		out = treeLines(tree(l.read.task, l.read.doing), l.read.record.Times(l.now), l.width)
+	case l.working && l.task != nil:
+		out = treeLines(tree(l.task.task, l.task.doing), l.task.record.Times(l.now), l.width)
 		out = out[:min(len(out), l.height/3)]
 		out = append(out, l.waiting()...)
 	case l.working:

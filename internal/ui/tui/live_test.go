@@ -44,7 +44,9 @@ func TestLive(t *testing.T) {
 			t.Error("it ends though something is asked")
 		}
 	}
-	l.reading, l.again, l.stale = false, false, false
+	clear(l.reading)
+	clear(l.again)
+	l.stale = false
 	if diff := cmp.Diff([]order{quit{}}, l.update(taskRead{id: "T"}), whole); diff != "" {
 		t.Errorf("nothing is asked any more: -want +got\n%s", diff)
 	}

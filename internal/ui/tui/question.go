@@ -77,15 +77,10 @@ func (q *question) resize(width, height int) {
 // whole reports whether all of the question has been on the screen.
 func (q *question) whole() bool { return q.seen >= len(q.body()) }
 
-// headline returns what is asked.
-func (q *question) headline() string {
-	return view.About(q.gate)
-}
-
 // body returns everything that must be seen before an answer.
 func (q *question) body() []string {
 	var out []string
-	for _, l := range wrapText(q.headline(), q.width) {
+	for _, l := range wrapText(view.About(q.gate), q.width) {
 		out = append(out, bold.Render(l))
 	}
 	kind := "asks"

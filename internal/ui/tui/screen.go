@@ -16,35 +16,24 @@ import (
 // A screen is the full screen: the home list, a task on top of it, and on top of that a question, a
 // step or a form. It is pure: messages in, orders and lines out.
 type screen struct {
-	workspace     string
-	blank         form // an empty form
-	detaches      bool // a task can be handed to a background process
-	width, height int
-	now           time.Time
+	base
+	workspace string
+	blank     form // an empty form
 
 	home    home
 	task    *taskPane
 	beside  *taskPane // next to the list on a wide screen
-	q       *question
 	step    *stepPane
 	form    *form
 	confirm *confirm
-	leaving bool
-	note    string // result of the last action
-	failed  error  // of what was done while leaving
-
-	// Reads in progress, so that nothing is read twice concurrently, and those to repeat because
-	// there was news in the meantime.
-	reading map[string]bool
-	again   map[string]bool
+	failed  error // of what was done while leaving
 }
 
 // wideAt is the width from which two panes are shown side by side.
 const wideAt = 120
 
 func newScreen(workspace string, blank form, detaches bool, now time.Time) *screen {
-	return &screen{workspace: workspace, blank: blank, detaches: detaches, width: 80, height: 24, now: now,
-		reading: map[string]bool{}, again: map[string]bool{}}
+	return &screen{base: newBase(detaches, now), workspace: workspace, blank: blank}
 }
 
 // begin returns the first orders.
@@ -52,6 +41,7 @@ func (s *screen) begin() []order { return nil }
 
 // update handles a message, and returns orders.
 func (s *screen) update(msg any) []order {
+	s.observe(msg)
 	todo := s.take(msg)
 	s.layout()
 	return todo
@@ -59,10 +49,6 @@ func (s *screen) update(msg any) []order {
 
 func (s *screen) take(msg any) []order {
 	switch m := msg.(type) {
-	case tea.WindowSizeMsg:
-		s.width, s.height = m.Width, m.Height
-	case tick:
-		s.now = time.Time(m)
 	case news:
 		return s.look()
 	case overview:
@@ -89,10 +75,6 @@ func (s *screen) take(msg any) []order {
 				s.step.forks, s.confirm = false, askFork(at.thread, at.n, at.role)
 			}
 		}
-	case settled:
-		if s.q != nil && s.q.gate.ID == m.gate && s.q.gate.Digest == m.digest {
-			s.q.ready = true
-		}
 	case answered:
 		return s.answered(m)
 	case begun:
@@ -111,7 +93,7 @@ func (s *screen) take(msg any) []order {
 	case did:
 		s.note = m.what
 		if m.err != nil {
-			s.note = text.OneLine(m.err.Error(), 200)
+			s.fail(m.err)
 		}
 		s.settle(m.err != nil)
 		return s.look()
@@ -163,30 +145,10 @@ func (s *screen) preview() []order {
 	return s.want(id, readTask{id})
 }
 
-// want orders a read unless it is in progress.
-func (s *screen) want(what string, o order) []order {
-	if s.reading[what] {
-		s.again[what] = true
-		return nil
-	}
-	s.reading[what] = true
-	return []order{o}
-}
-
-// read records the end of a read, and repeats it if there was news in the meantime.
-func (s *screen) read(what string, o order) []order {
-	delete(s.reading, what)
-	if !s.again[what] {
-		return nil
-	}
-	delete(s.again, what)
-	return s.want(what, o)
-}
-
 func (s *screen) takeTask(m taskRead) []order {
 	todo := s.read(m.id, readTask{m.id})
 	if m.err != nil {
-		s.note = text.OneLine(m.err.Error(), 200)
+		s.fail(m.err)
 		return todo
 	}
 	switch {
@@ -213,18 +175,18 @@ func gatesOf(all []gateCard) []store.Gate {
 // open shows a question that a person asked to see.
 func (s *screen) open(m gateRead) []order {
 	if m.err != nil {
-		s.note = text.OneLine(m.err.Error(), 200)
+		s.fail(m.err)
 		return nil
 	}
 	if s.q == nil || s.q.gate.ID != m.gate.ID {
 		return nil // another one was opened in the meantime, or none
 	}
-	s.q = newQuestion(m.gateCard, s.now)
+	todo := s.show(m.gateCard)
 	if m.gate.State != store.GateOpen {
 		s.q.gone = "It needs no answer any more: it is " + string(m.gate.State) + "."
 		return nil
 	}
-	return []order{settle{m.gate.ID, m.gate.Digest}}
+	return todo
 }
 
 // ask opens the pane of a question and reads the question.
@@ -235,10 +197,8 @@ func (s *screen) ask(id string) []order {
 
 func (s *screen) answered(m answered) []order {
 	if m.err != nil {
-		if s.q != nil {
-			s.q.sent, s.q.gone = false, text.OneLine(m.err.Error(), 200)
-		} else {
-			s.note = text.OneLine(m.err.Error(), 200)
+		if s.q == nil {
+			s.fail(m.err)
 		}
 		return s.look()
 	}
@@ -260,7 +220,7 @@ func (s *screen) begun(m begun) []order {
 		s.form.sent, s.form.note = false, text.OneLine(m.err.Error(), 300)
 		return nil
 	case m.err != nil:
-		s.note = text.OneLine(m.err.Error(), 300)
+		s.fail(m.err)
 		return nil
 	}
 	s.form, s.step, s.note = nil, nil, cmp.Or(m.said, "started "+m.row.Short)

@@ -236,14 +236,13 @@ func turnLines(t turn, width int) []string {
 
 // askLine renders a question of the task on one line.
 func askLine(a gateCard, width int) string {
-	q := question{gateCard: a}
 	sign := "? "
-	if q.approval() {
+	if a.gate.Kind == store.GateApproval {
 		sign = "! "
 	}
 	tail := "  " + text.OneLine(a.gate.Node, 24)
 	room := max(width-len([]rune(tail))-4, 16)
-	return fit("  "+asks.Render(sign+pad(line(q.headline(), room), room))+dim.Render(tail), width)
+	return fit("  "+asks.Render(sign+pad(line(view.About(a.gate), room), room))+dim.Render(tail), width)
 }
 
 // refused puts text that was not accepted back into the input line.
