@@ -31,9 +31,9 @@ type desk struct {
 	task string          // the only task to follow, or ""
 	send func(tea.Msg)
 
-	mu    sync.Mutex
-	jobs  map[string]context.CancelCauseFunc // tasks driven here
-	under sync.WaitGroup
+	mu      sync.Mutex
+	jobs    map[string]context.CancelCauseFunc // tasks driven here
+	running sync.WaitGroup                     // jobs
 
 	reading sync.Mutex // held while reading events
 	pos     int64      // of the last event read
@@ -179,9 +179,7 @@ func (d *desk) read(r *taskRead) error {
 	if r.task.Result != nil {
 		r.result = *r.task.Result
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	_, r.driving = d.jobs[r.id]
+	r.driving = d.job(r.id) != nil
 	return nil
 }
 
@@ -262,9 +260,7 @@ func (d *desk) continueTask(o continueTask) tea.Msg {
 	if row.Flow == flow.ChatFlow {
 		how.Source = flow.ChatFlow
 	}
-	d.mu.Lock()
-	_, here := d.jobs[row.ID]
-	d.mu.Unlock()
+	here := d.job(row.ID) != nil
 	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
 		switch {
 		case how.Prompt != "":
@@ -287,13 +283,13 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 		return nil
 	}
 	d.jobs[row.ID] = end
-	d.under.Add(1)
+	d.running.Add(1)
 	d.mu.Unlock()
 	now, err := d.cfg.Drive(ctx, row, how)
 	d.mu.Lock()
 	delete(d.jobs, row.ID)
 	d.mu.Unlock()
-	d.under.Done()
+	d.running.Done()
 	if now.ID == "" {
 		now = row
 	}
@@ -303,22 +299,20 @@ func (d *desk) drive(row store.Thread, how control.Resume) tea.Msg {
 	return driven{now, d.newLines(), d.cfg.Program.Named(err)}
 }
 
+// job returns what ends the driving of a task here, nil if it is not driven here.
+func (d *desk) job(task string) context.CancelCauseFunc {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.jobs[task]
+}
+
 // stop interrupts a task driven here and waits until it is no longer driven.
 func (d *desk) stop(task string) {
-	d.mu.Lock()
-	end := d.jobs[task]
-	d.mu.Unlock()
+	end := d.job(task)
 	if end == nil {
 		return
 	}
-	end(engine.ErrInterrupted)
-	for {
-		d.mu.Lock()
-		over := d.jobs[task] == nil
-		d.mu.Unlock()
-		if over {
-			return
-		}
+	for end(engine.ErrInterrupted); d.job(task) != nil; {
 		time.Sleep(20 * time.Millisecond)
 	}
 }

@@ -105,15 +105,17 @@ func TestAnswers(t *testing.T) {
 		"a approves": {yes, []string{"a"}, []answer{{"g-1", "T", gate.Answer{Approve: true, Digest: yes.Digest}}}},
 		"d denies with a reason": {yes, []string{"d", "a", "enter"},
 			[]answer{{"g-1", "T", gate.Answer{Reject: true, Text: "a", Digest: yes.Digest}}}},
-		"d denies without":           {yes, []string{"d", "enter"}, []answer{{"g-1", "T", gate.Answer{Reject: true, Digest: yes.Digest}}}},
+		"d denies without": {yes, []string{"d", "enter"}, []answer{{"g-1", "T", gate.Answer{Reject: true,
+			Digest: yes.Digest}}}},
 		"a reason can be taken back": {yes, []string{"d", "x", "esc"}, nil},
 		"Enter does not approve":     {yes, []string{"enter", "enter"}, nil},
 		"other keys do nothing":      {yes, []string{"y", "A", "q", "1", "tab"}, nil},
-		"twice is once":              {yes, []string{"a", "a"}, []answer{{"g-1", "T", gate.Answer{Approve: true, Digest: yes.Digest}}}},
-		"words answer":               {ask, []string{"a", "b", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "ab"}}}},
-		"a number is its option":     {ask, []string{"2", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "blue"}}}},
-		"a number that is none":      {ask, []string{"3", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "3"}}}},
-		"nothing is no answer":       {ask, []string{"enter"}, nil},
+		"twice is once": {yes, []string{"a", "a"}, []answer{{"g-1", "T", gate.Answer{Approve: true,
+			Digest: yes.Digest}}}},
+		"words answer":           {ask, []string{"a", "b", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "ab"}}}},
+		"a number is its option": {ask, []string{"2", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "blue"}}}},
+		"a number that is none":  {ask, []string{"3", "enter"}, []answer{{"g-2", "T", gate.Answer{Text: "3"}}}},
+		"nothing is no answer":   {ask, []string{"enter"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(x.want, answers(keys(opened(x.gate, 80, 24), x.keys...)), whole); diff != "" {
@@ -140,7 +142,8 @@ func TestNothingUnseenIsApproved(t *testing.T) {
 			keys(s, "a")
 			return s
 		}, "look at it first"},
-		"not all of it": {func() *screen { s := opened(long, 80, 24); keys(s, "down", "a"); return s }, "see all of it first"},
+		"not all of it": {func() *screen { s := opened(long, 80, 24); keys(s, "down", "a"); return s },
+			"see all of it first"},
 		"smaller now": {func() *screen {
 			s := opened(approval(t, "g-1", strings.Repeat("echo\n", 20)), 80, 40)
 			s.update(tea.WindowSizeMsg{Width: 60, Height: 12})
@@ -156,7 +159,8 @@ func TestNothingUnseenIsApproved(t *testing.T) {
 			return s
 		}, "something else now"},
 		"not open": {func() *screen { s := opened(g, 80, 24); keys(s, "esc", "a"); return s }, "NEEDS YOU"},
-		"pasted":   {func() *screen { s := opened(g, 80, 24); s.update(tea.PasteMsg{Content: "a\r"}); return s }, "a approve"},
+		"pasted": {func() *screen { s := opened(g, 80, 24); s.update(tea.PasteMsg{Content: "a\r"}); return s },
+			"a approve"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := x.screen()
@@ -220,7 +224,8 @@ func TestFits(t *testing.T) {
 			}
 			m.update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 			m.update(tick(noon.Add(75 * time.Second)))
-			m.update(overview{tasks: []view.TaskRow{{ID: "T", Short: "k7f2", Title: strings.Repeat("long ", 50)}}, gates: gatesOf(r.asked)})
+			m.update(overview{tasks: []view.TaskRow{{ID: "T", Short: "k7f2", Title: strings.Repeat("long ", 50)}},
+				gates: gatesOf(r.asked)})
 			m.update(r)
 			lines := m.lines()
 			if len(lines) > size[1] {
@@ -253,7 +258,8 @@ func TestFits(t *testing.T) {
 func TestLeavingAsks(t *testing.T) {
 	l := newLive(Run{Task: "T"}, true, noon)
 	l.update(crowd(1))
-	if got := keys(l, "ctrl+c"); got != nil || !strings.Contains(drawn(l), "s stop (resume later) · d detach · k keep watching") {
+	if got := keys(l, "ctrl+c"); got != nil || !strings.Contains(drawn(l),
+		"s stop (resume later) · d detach · k keep watching") {
 		t.Errorf("it orders %v:\n%s", got, drawn(l))
 	}
 	if got := keys(l, "k", "ctrl+c", "d"); !cmp.Equal(got, []order{detach{"T"}, quit{}}, whole) || l.end.Detached {
@@ -344,8 +350,9 @@ func TestForm(t *testing.T) {
 		"solo without more":    {[]string{"a", "enter"}, []order{begin{flow: "solo", prompt: "a"}}},
 		"nothing is no prompt": {[]string{"enter"}, nil},
 		"a flow and a model":   {[]string{"up", "tab", "tab", "a", "enter"}, []order{begin{"audit", "a", "fix"}}},
-		"once round":           {[]string{"down", "down", "tab", "tab", "tab", "a", "enter"}, []order{begin{flow: "solo", prompt: "a"}}},
-		"left":                 {[]string{"a", "esc", "enter"}, nil},
+		"once round": {[]string{"down", "down", "tab", "tab", "tab", "a", "enter"}, []order{begin{flow: "solo",
+			prompt: "a"}}},
+		"left": {[]string{"a", "esc", "enter"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScreen("/w", blank, false, noon)

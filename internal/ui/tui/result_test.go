@@ -13,7 +13,8 @@ import (
 
 // TestScreenHasTheResult checks that the screen shows the result as every other view does.
 func TestScreenHasTheResult(t *testing.T) {
-	for end, want := range map[string]string{`{role: $END, prompt: "It is over."}`: "It is over.", `{role: $END}`: "One.\nTwo."} {
+	for end, want := range map[string]string{`{role: $END, prompt: "It is over."}`: "It is over.",
+		`{role: $END}`: "One.\nTwo."} {
 		s := mem.New(mem.Config{})
 		row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01K00000000000000000000000", CreatedAt: 1},
 			housetest.Bundle(t, `version: 1

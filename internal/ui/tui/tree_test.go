@@ -16,7 +16,8 @@ import (
 // crowd returns a task with n agents at work.
 func crowd(n int) taskRead {
 	r := taskRead{id: "T", doing: map[string]string{}, driven: true, driving: true}
-	r.task = view.Task{ID: "T", Short: "k7f2", Title: "Find what is slow \x1b[2J", Flow: "orchestrate", CreatedAt: view.Time(noon.UnixMilli())}
+	r.task = view.Task{ID: "T", Short: "k7f2", Title: "Find what is slow \x1b[2J", Flow: "orchestrate",
+		CreatedAt: view.Time(noon.UnixMilli())}
 	r.task.Display.State = view.DisplayRunning
 	r.task.Threads = []view.TaskThread{{ID: "T"}}
 	r.record.Root = store.Thread{ID: "T", Task: "T", Status: store.Running, CreatedAt: noon.UnixMilli()}
@@ -47,7 +48,8 @@ func TestTree(t *testing.T) {
 	r.doing = map[string]string{"look-at-part-0": "$ make test"}
 	r.record.Gates = []store.Gate{{Thread: "look-at-part-1", Attempt: "look-at-part-1.1", State: store.GateOpen,
 		OpenedAt: noon.Add(11 * time.Second).UnixMilli()}}
-	r.task.Milestones = []view.Milestone{{ID: "mend", Action: true, State: view.MilestonePending, DependsOn: []string{"look-at-part-0"}}}
+	r.task.Milestones = []view.Milestone{{ID: "mend", Action: true, State: view.MilestonePending,
+		DependsOn: []string{"look-at-part-0"}}}
 	var got []string
 	for _, l := range treeLines(tree(r.task, r.doing), r.record.Times(noon.Add(75*time.Second)), 80) {
 		got = append(got, strings.TrimRight(ansi.Strip(l), " "))

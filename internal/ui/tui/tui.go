@@ -182,7 +182,7 @@ func run(ctx context.Context, cfg Config, d *desk, m model, full bool) error {
 	_, err := p.Run()
 	stop(engine.ErrInterrupted)
 	beside.Wait()
-	d.under.Wait()
+	d.running.Wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
