@@ -20,15 +20,12 @@ import (
 
 // newACP makes an agent that uses the Agent Client Protocol.
 func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: program(def, o.Workspace),
-		Terms: a.terms(def)}
-	if o.Offline != "" || o.Replay {
-		address, err := a.modelAddress(o)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Endpoint = address
+	address, err := a.modelAddress(o)
+	if err != nil {
+		return nil, err
 	}
+	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: program(def, o.Workspace),
+		Terms: a.terms(def), Endpoint: address}
 	if o.Offline != "" {
 		cfg.Model = scripted.Model
 	}
@@ -44,17 +41,17 @@ func (a *app) acpHost() (*acp.Host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.acp == nil {
-		box, bin, err := a.boxConfig()
+		cfg, bin, err := a.sandboxConfig()
 		if err != nil {
 			return nil, err
 		}
-		a.acp = acp.NewHost(acp.HostConfig{Config: box, Deliver: []string{bin, deliverAnswer}})
+		a.acp = acp.NewHost(acp.HostConfig{Config: cfg, Deliver: []string{bin, deliverAnswer}})
 	}
 	return a.acp, nil
 }
 
-// boxConfig returns the sandbox settings of agents that Plait itself confines. bin is the path of plait.
-func (a *app) boxConfig() (cfg sandbox.Config, bin string, err error) {
+// sandboxConfig returns the sandbox settings of agents that Plait itself confines. bin is the path of plait.
+func (a *app) sandboxConfig() (cfg sandbox.Config, bin string, err error) {
 	if bin, err = os.Executable(); err != nil {
 		return cfg, "", fmt.Errorf("find plait: %w", err)
 	}

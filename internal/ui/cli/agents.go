@@ -43,7 +43,8 @@ func (a *app) refuses(def flow.Agent, o control.AgentOptions) error {
 		if strings.HasSuffix(v.Name, "*") {
 			is = "includes what is"
 		}
-		return fmt.Errorf("%s: %s %s not given to agents: it belongs to %s's access to the record", v.Key, v.Name, is, a.program.Name)
+		return fmt.Errorf("%s: %s %s not given to agents: it belongs to %s's access to the record", v.Key, v.Name, is,
+			a.program.Name)
 	}
 	if a.cell != nil && scripted.IsFile(o.Offline) {
 		return fmt.Errorf("--offline: a worker reads no file for it: use one of %s", strings.Join(scripted.Names(), ", "))
@@ -89,14 +90,12 @@ func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 	case "codex", "codex-exec":
 		cfg := codex.Config{
 			Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace), Dir: def.Dir, Config: def.Config,
-			Env: def.Env, Pass: def.Pass,
-			MCP: def.MCP, Global: def.Global,
+			Env: def.Env, Pass: def.Pass, MCP: def.MCP, Global: def.Global, Replay: o.Replay,
 		}
-		if box := def.Sandbox; box != nil {
-			cfg.Sandbox = codex.Sandbox{Network: box.Network == flow.NetworkOn, Env: box.Env, Pass: box.Pass}
-			cfg.Sandbox.Write = a.places(box.Write)
+		if granted := def.Sandbox; granted != nil {
+			cfg.Sandbox = codex.Sandbox{Network: granted.Network == flow.NetworkOn, Env: granted.Env, Pass: granted.Pass}
+			cfg.Sandbox.Write = a.places(granted.Write)
 		}
-		cfg.Replay = o.Replay
 		if o.Offline != "" {
 			address, err := a.modelAddress(o)
 			if err != nil {
@@ -113,11 +112,14 @@ func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 	return nil, fmt.Errorf("unknown kind %q: use acp, claude, codex, codex-exec, command, model or replay", def.Kind)
 }
 
-// modelAddress returns the address of the models of --offline. For a replay it is an address where nothing
-// listens: the record answers every request.
+// modelAddress returns the address of the models of --offline, "" if agents ask their own. For a replay it is an
+// address where nothing listens: the record answers every request.
 func (a *app) modelAddress(o control.AgentOptions) (string, error) {
-	if o.Replay {
+	switch {
+	case o.Replay:
 		return "http://127.0.0.1:1/v1", nil
+	case o.Offline == "":
+		return "", nil
 	}
 	s, err := a.openEndpoint(o.Offline)
 	if err != nil {
@@ -128,31 +130,27 @@ func (a *app) modelAddress(o control.AgentOptions) (string, error) {
 
 // newClaude makes an agent that is Claude Code.
 func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	cfg := claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace),
-		Terms: a.terms(def), MCP: def.MCP}
-	if o.Offline != "" || o.Replay {
-		address, err := a.modelAddress(o)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Endpoint = strings.TrimSuffix(address, "/v1")
+	address, err := a.modelAddress(o)
+	if err != nil {
+		return nil, err
 	}
 	host, err := a.claudeHost()
 	if err != nil {
 		return nil, err
 	}
-	return host.Agent(cfg)
+	return host.Agent(claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace),
+		Terms: a.terms(def), MCP: def.MCP, Endpoint: strings.TrimSuffix(address, "/v1")})
 }
 
 // newModel makes an agent that is a model alone.
 func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
-	cfg := model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv, MaxTurns: def.MaxTurns, Extra: def.Config,
-		Terms: a.terms(def)}
-	if o.Offline != "" || o.Replay {
-		address, err := a.modelAddress(o)
-		if err != nil {
-			return nil, err
-		}
+	cfg := model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv, MaxTurns: def.MaxTurns,
+		Extra: def.Config, Terms: a.terms(def)}
+	address, err := a.modelAddress(o)
+	if err != nil {
+		return nil, err
+	}
+	if address != "" {
 		cfg.URL, cfg.KeyEnv = address, ""
 	}
 	if o.Offline != "" {
@@ -175,10 +173,10 @@ func (a *app) modelHost() *model.Host {
 func (a *app) terms(def flow.Agent) host.Terms {
 	t := host.Terms{Dir: def.Dir, Env: map[string]string{}, Pass: slices.Clone(def.Pass)}
 	maps.Copy(t.Env, def.Env)
-	if box := def.Sandbox; box != nil {
-		t.Write, t.Network = a.places(box.Write), box.Network == flow.NetworkOn
-		t.Pass = append(t.Pass, box.Pass...)
-		maps.Copy(t.Env, box.Env)
+	if granted := def.Sandbox; granted != nil {
+		t.Write, t.Network = a.places(granted.Write), granted.Network == flow.NetworkOn
+		t.Pass = append(t.Pass, granted.Pass...)
+		maps.Copy(t.Env, granted.Env)
 	}
 	return t
 }
@@ -208,7 +206,7 @@ func (a *app) claudeHost() (*claude.Host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.claude == nil {
-		cfg, _, err := a.boxConfig()
+		cfg, _, err := a.sandboxConfig()
 		if err != nil {
 			return nil, err
 		}

@@ -39,14 +39,19 @@ turns:
 `
 
 // canaryFiles are where programs keep credentials.
-var canaryFiles = []string{".netrc", ".npmrc", ".pypirc", ".git-credentials", ".ssh/id_ed25519", ".aws/credentials", ".azure/token",
-	".gnupg/key", ".kube/config", ".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud/credentials.db", ".password-store/a",
+var canaryFiles = []string{".netrc", ".npmrc", ".pypirc", ".git-credentials", ".ssh/id_ed25519", ".aws/credentials",
+	".azure/token",
+	".gnupg/key", ".kube/config", ".docker/config.json", ".config/gh/hosts.yml", ".config/gcloud/credentials.db",
+	".password-store/a",
 	".claude/.credentials.json", ".bash_history"}
 
 // canaryVariables are common environment variables, both ones that lists of secrets know and others.
-var canaryVariables = []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN", "GH_TOKEN", "GITLAB_TOKEN", "NPM_TOKEN",
-	"DOCKER_PASSWORD", "DATABASE_URL", "PGPASSWORD", "REDIS_URL", "STRIPE_SECRET_KEY", "SLACK_TOKEN", "SENTRY_DSN", "HF_TOKEN",
-	"OPENAI_API_KEY", "GEMINI_API_KEY", "AZURE_OPENAI_API_KEY", "MISTRAL_API_KEY", "SSH_KEY", "MY_PASSWORD", "SECRET", "TOKEN",
+var canaryVariables = []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GITHUB_TOKEN", "GH_TOKEN",
+	"GITLAB_TOKEN", "NPM_TOKEN",
+	"DOCKER_PASSWORD", "DATABASE_URL", "PGPASSWORD", "REDIS_URL", "STRIPE_SECRET_KEY", "SLACK_TOKEN", "SENTRY_DSN",
+	"HF_TOKEN",
+	"OPENAI_API_KEY", "GEMINI_API_KEY", "AZURE_OPENAI_API_KEY", "MISTRAL_API_KEY", "SSH_KEY", "MY_PASSWORD", "SECRET",
+	"TOKEN",
 	"APIKEY", "AUTH", "COOKIE", "SESSION", "X", "COMPANY_LICENSE", "VAULT_ADDR_KEY", "SIGNING", "KEYSTORE", "PASSPHRASE"}
 
 // TestCanaries gives plait fifty secrets, in its environment, in the user's files and configuration and as a
@@ -77,8 +82,9 @@ func TestCanaries(t *testing.T) {
 	}
 	ring := filepath.Join(user, ".password-store", "model") // the output of a keyring's program
 	keep(t, ring, secret()+"\n")
-	keep(t, filepath.Join(user, "config", "plait", "config.yaml"), "notify: {webhook: \"http://127.0.0.1:1/"+secret()+"\"}\n"+
-		"keys: {MODEL_KEY: {command: [cat, "+ring+"]}}\n")
+	keep(t, filepath.Join(user, "config", "plait", "config.yaml"),
+		"notify: {webhook: \"http://127.0.0.1:1/"+secret()+"\"}\n"+
+			"keys: {MODEL_KEY: {command: [cat, "+ring+"]}}\n")
 	scenario := filepath.Join(p.work, "scenario.yaml")
 	keep(t, scenario, strings.ReplaceAll(looksEverywhere, "FILES", strings.Join(files, " ")))
 	sc, err := scripted.Load(scenario)
@@ -94,11 +100,13 @@ func TestCanaries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.env[0] = "PATH=" + strings.Join([]string{filepath.Dir(installed.Path), codex, os.Getenv("PATH")}, string(os.PathListSeparator))
+	p.env[0] = "PATH=" + strings.Join([]string{filepath.Dir(installed.Path), codex, os.Getenv("PATH")},
+		string(os.PathListSeparator))
 	p.env = append(p.env, "ANTHROPIC_BASE_URL="+strings.TrimSuffix(model.URL(), "/v1"), "ANTHROPIC_API_KEY="+secret(),
 		"PROVIDER_KEY="+secret())
-	keep(t, filepath.Join(user, ".codex", "config.toml"), fmt.Sprintf("model = \"m\"\nmodel_provider = \"own\"\n[model_providers.own]\n"+
-		"name = \"own\"\nbase_url = %q\nenv_key = \"PROVIDER_KEY\"\nwire_api = \"responses\"\n", model.URL()))
+	keep(t, filepath.Join(user, ".codex", "config.toml"),
+		fmt.Sprintf("model = \"m\"\nmodel_provider = \"own\"\n[model_providers.own]\n"+
+			"name = \"own\"\nbase_url = %q\nenv_key = \"PROVIDER_KEY\"\nwire_api = \"responses\"\n", model.URL()))
 	for _, name := range canaryVariables {
 		p.env = append(p.env, name+"="+secret())
 	}
@@ -146,7 +154,8 @@ graph:
 		t.Errorf("the record holds what these printed: %v, %v", found, err)
 	}
 	st.Close()
-	for _, dir := range []string{filepath.Join(p.work, "home"), filepath.Join(p.work, "ws"), filepath.Join(user, "cache", "plait", "tasks")} {
+	for _, dir := range []string{filepath.Join(p.work, "home"), filepath.Join(p.work, "ws"), filepath.Join(user,
+		"cache", "plait", "tasks")} {
 		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || !e.Type().IsRegular() {
 				return err
@@ -159,7 +168,8 @@ graph:
 			t.Error(err)
 		}
 	}
-	for _, args := range [][]string{{"thread", "show", killID, "--json"}, {"thread", "log", killID, "--json"}, {"thread", "show", killID, "--calls", "2", "--json"},
+	for _, args := range [][]string{{"thread", "show", killID, "--json"}, {"thread", "log", killID, "--json"},
+		{"thread", "show", killID, "--calls", "2", "--json"},
 		{"task", "show", killID},
 		{"doctor"}, {"doctor", "--config"}, {"ls", "--json"}} {
 		out, _ := p.run(args...)

@@ -150,7 +150,7 @@ the blob, plait gc may delete it after the grace period (an hour by default).`,
 			if err := s.Commit(ctx, store.Batch{Unpin: []string{pin}}); err != nil {
 				return err
 			}
-			return a.print(cmd, map[string]any{"hash": h, "size": n}, func(out page) { fmt.Fprintln(out, h) })
+			return a.print(cmd, map[string]any{"hash": h, "size": n}, func(out page) { out.line("%s", h) })
 		},
 	}
 }

@@ -107,8 +107,8 @@ func (a *app) hidden() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the home directory: %w", err)
 	}
-	list := []string{"/run", "/tmp", "/var/tmp", os.TempDir(), user, xdg.ConfigHome, xdg.DataHome, xdg.StateHome, xdg.CacheHome,
-		xdg.RuntimeDir, config.ScratchDir(), home}
+	list := []string{"/run", "/tmp", "/var/tmp", os.TempDir(), user, xdg.ConfigHome, xdg.DataHome, xdg.StateHome,
+		xdg.CacheHome, xdg.RuntimeDir, config.ScratchDir(), home}
 	list = append(list, a.program.Team.Secrets()...)
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, fmt.Errorf("make %s: %w", home, err)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -62,7 +63,7 @@ func (a *app) completeThreads(statuses ...store.Status) cobra.CompletionFunc {
 			if err != nil {
 				title = t.Flow
 			}
-			out = append(out, name+"\t"+text.FirstLine(string(t.Status)+", "+ago(t.UpdatedAt)+": "+title, 60))
+			out = append(out, name+"\t"+text.FirstLine(string(t.Status)+", "+text.Ago(t.UpdatedAt, time.Now())+": "+title, 60))
 		}
 		return out
 	})

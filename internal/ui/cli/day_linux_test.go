@@ -184,7 +184,8 @@ graph:
 	if code := s.end(); code != exitInterrupted {
 		t.Errorf("exit code %d after SIGTERM:\n%s", code, s.screen())
 	}
-	for on, off := range map[string]string{"\x1b[?25l": "\x1b[?25h", "\x1b[?2004h": "\x1b[?2004l", "\x1b[>1u": "\x1b[<1u"} {
+	for on, off := range map[string]string{"\x1b[?25l": "\x1b[?25h", "\x1b[?2004h": "\x1b[?2004l",
+		"\x1b[>1u": "\x1b[<1u"} {
 		if all := s.all(); strings.LastIndex(all, on) > strings.LastIndex(all, off) {
 			t.Errorf("%q was left on", on)
 		}

@@ -185,12 +185,12 @@ func (d *demo) page(row store.Thread) *web.Server {
 func (d *demo) drive(ctx context.Context, row store.Thread) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	told := make(chan error, 1)
-	go func() { told <- d.tell(ctx, row) }()
+	reported := make(chan error, 1)
+	go func() { reported <- d.report(ctx, row) }()
 	end, err := d.w.control.Drive(ctx, row.ID, control.Resume{Wait: d.watched || d.yes})
 	stop()
-	if tellErr := <-told; err == nil && !errors.Is(tellErr, context.Canceled) {
-		err = tellErr
+	if reportErr := <-reported; err == nil && !errors.Is(reportErr, context.Canceled) {
+		err = reportErr
 	}
 	if errors.Is(err, engine.ErrInterrupted) {
 		d.code = exitInterrupted
@@ -202,8 +202,8 @@ func (d *demo) drive(ctx context.Context, row store.Thread) error {
 	return d.ended(context.WithoutCancel(ctx), end)
 }
 
-// tell reports what needs the person, as it comes up. With --yes it answers immediately.
-func (d *demo) tell(ctx context.Context, row store.Thread) error {
+// report reports what needs the person, as it comes up. With --yes it answers immediately.
+func (d *demo) report(ctx context.Context, row store.Thread) error {
 	feed := d.w.view().GateFeed(view.GateFilter{Task: row.ID})
 	for {
 		changed, err := feed.Next(ctx)
@@ -250,11 +250,7 @@ func (d *demo) line(g store.Gate) string {
 
 // ended prints the result of the task and what changed, or what it waits for.
 func (d *demo) ended(ctx context.Context, row store.Thread) error {
-	open, err := d.w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen})
-	if err != nil {
-		return err
-	}
-	below, err := d.w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []store.Status{store.Blocked}})
+	open, below, err := d.w.waiting(ctx, row)
 	if err != nil {
 		return err
 	}
@@ -276,8 +272,8 @@ func (d *demo) ended(ctx context.Context, row store.Thread) error {
 	}
 	return d.print(d.cmd, v, func(out page) {
 		if v.Exit == exitPerson {
-			fmt.Fprintln(d.err, "The demo needs you, but there is no terminal. Run plait demo on a terminal, or plait demo --yes, "+
-				"which answers automatically.")
+			fmt.Fprintln(d.err, "The demo needs you, but there is no terminal. Run plait demo on a terminal, "+
+				"or plait demo --yes, which answers automatically.")
 			return
 		}
 		fmt.Fprintf(out, "\n%s\n\n%s", strings.TrimSpace(text.Safe(v.Text)), text.Safe(v.Diff))

@@ -49,9 +49,8 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	res.Summary = "it continues in process " + fmt.Sprint(proc.Process.Pid) + ", which writes " + log
 	name := cmp.Or(task.Short, task.ID)
 	return a.print(cmd, res, func(out page) {
-		fmt.Fprintln(out, name)
-		fmt.Fprintln(a.err, a.style(a.err).dim(
-			a.says("follow it with: plait logs "+name+" --follow; end it with: plait cancel "+name)))
+		out.line("%s", name)
+		a.aside("follow it with: plait logs " + name + " --follow; end it with: plait cancel " + name)
 	})
 }
 
@@ -61,8 +60,8 @@ func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 	res.Summary = "the team's workers continue it"
 	name := cmp.Or(task.Short, task.ID)
 	return a.print(cmd, res, func(out page) {
-		fmt.Fprintln(out, name)
-		fmt.Fprintln(a.err, a.style(a.err).dim(a.says("the team's workers continue it; follow it with: plait task watch ")+name))
+		out.line("%s", name)
+		a.aside(res.Summary + "; follow it with: plait task watch " + name)
 	})
 }
 

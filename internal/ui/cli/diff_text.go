@@ -20,7 +20,8 @@ func writeDiff(out page, v *view.Diff, whole bool) {
 	for _, side := range sides {
 		about := "the chain of a step"
 		if side.t.ID != "" {
-			about = fmt.Sprintf("%s  %s  %s", out.bold(side.t.Short), text.Safe(side.t.Flow), out.state(string(side.t.Display.State)))
+			about = fmt.Sprintf("%s  %s  %s", out.bold(side.t.Short), text.Safe(side.t.Flow),
+				out.state(string(side.t.Display.State)))
 		}
 		out.line("%s  %s  %s  head %s", side.name, about, text.Count(side.t.Steps, "step"), side.t.Head.Short())
 	}

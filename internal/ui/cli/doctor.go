@@ -63,7 +63,7 @@ changed. --config prints every setting that is in effect and where it came from.
 				origins := settings.Origins()
 				return a.print(cmd, map[string]any{"config": origins}, func(out page) {
 					for _, o := range origins {
-						fmt.Fprintf(out, "%-24s %-30s %s\n", text.Safe(o.Key), text.Safe(o.Value), text.Safe(o.From))
+						out.line("%-24s %-30s %s", text.Safe(o.Key), text.Safe(o.Value), text.Safe(o.From))
 					}
 				})
 			}
@@ -75,20 +75,19 @@ changed. --config prints every setting that is in effect and where it came from.
 				}
 			}
 			return a.print(cmd, map[string]any{"findings": findings}, func(out page) {
-				st := a.style(out)
 				for _, f := range findings {
-					mark := st.paint("32", "ok  ")
+					mark := out.paint("32", "ok  ")
 					switch {
 					case f.Unused:
-						mark = st.dim("-   ")
+						mark = out.dim("-   ")
 					case f.Warning:
-						mark = st.paint("33", "warn")
+						mark = out.paint("33", "warn")
 					case !f.OK:
-						mark = st.paint("31", "bad ")
+						mark = out.paint("31", "bad ")
 					}
-					fmt.Fprintf(out, "%s %-12s %s\n", mark, f.What, text.Safe(f.Text))
+					out.line("%s %-12s %s", mark, f.What, text.Safe(f.Text))
 					if f.Do != "" {
-						fmt.Fprintf(out, "     %-12s %s\n", "", f.Do)
+						out.line("     %-12s %s", "", f.Do)
 					}
 				}
 			})

@@ -110,7 +110,7 @@ func notDetached(end tui.End) error {
 
 // leftTalk says how to continue a conversation that a person has left.
 func (a *app) leftTalk(row store.Thread) error {
-	fmt.Fprintln(a.err, a.style(a.err).dim(a.says("continue this conversation with: plait resume "+row.Short)))
+	a.aside("continue this conversation with: plait resume " + row.Short)
 	return nil
 }
 

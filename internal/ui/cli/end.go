@@ -27,20 +27,10 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 	if now, err := w.store.Thread(ctx, row.ID); err == nil {
 		row = now
 	}
-	var below []store.Thread
-	var open []store.Gate
-	if row.Status == store.Blocked {
-		var err error
-		if open, err = w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
-			return err
-		}
-		if below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task,
-			Statuses: []store.Status{store.Blocked}}); err != nil {
-			return err
-		}
+	open, below, err := w.waiting(ctx, row)
+	if err != nil {
+		return err
 	}
-	names := w.view().Names()
-	name := names.Of(ctx, row)
 	res := view.NewStanding(row)
 	res.Exit = statusCode(row, below)
 	if d.interrupted && !row.Ended() {
@@ -78,15 +68,29 @@ func (a *app) ended(cmd *cobra.Command, w *workplace, row store.Thread, d driven
 				res.Summary = "" // it was just said
 			}
 		}
-		a.printEnd(ctx, w, row, rec, res, name, d)
+		w.printEnd(a.page(ctx, a.err), row, rec, res, d.quiet)
 		file, ok := findIn(w.dir, row.Workspace, row.Flow)
 		if !ok {
 			file = "the flow's file"
 		}
-		for _, next := range nextText(row, name, file, open, res.Exit == exitPerson) {
-			fmt.Fprintln(a.err, a.style(a.err).dim("  "+a.says(next)))
+		for _, next := range nextText(row, a.names().Of(ctx, row), file, open, res.Exit == exitPerson) {
+			a.aside("  " + next)
 		}
 	})
+}
+
+// waiting returns the open gates and the blocked threads of the task of a blocked thread.
+func (w *workplace) waiting(
+	ctx context.Context, row store.Thread,
+) (open []store.Gate, below []store.Thread, err error) {
+	if row.Status != store.Blocked {
+		return nil, nil, nil
+	}
+	if open, err = w.store.Gates(ctx, store.GateFilter{Task: row.Task, State: store.GateOpen}); err != nil {
+		return nil, nil, err
+	}
+	below, err = w.store.Threads(ctx, store.ThreadFilter{Task: row.Task, Statuses: []store.Status{store.Blocked}})
+	return open, below, err
 }
 
 // taskOf returns the task of a thread, as people see it.
@@ -119,15 +123,13 @@ func (s displays) of(thread string, status store.Status) string {
 }
 
 // printEnd prints a thread's state on one line, and below it what it used and which files it changed.
-func (a *app) printEnd(ctx context.Context, w *workplace, row store.Thread, rec view.TaskRecord, res view.Standing,
-	name string, d driven) {
-	st := a.style(a.err)
+func (w *workplace) printEnd(out page, row store.Thread, rec view.TaskRecord, res view.Standing, quiet bool) {
 	why := res.Display.Reason
 	if why == "" || res.Status == view.Interrupted {
 		why = text.OneLine(res.Summary, 300)
 	}
-	fmt.Fprintf(a.err, "%s  %s  %s\n", st.bold(name), st.state(string(res.Display.State)), text.Safe(w.view().Names().In(ctx, why)))
-	if d.quiet {
+	out.line("%s  %s  %s", out.bold(out.names.Of(out.ctx, row)), out.state(string(res.Display.State)), out.named(why))
+	if quiet {
 		return
 	}
 	took, used := rec.Times(time.Now()), store.Usage(rec.Task().Usage)
@@ -135,9 +137,9 @@ func (a *app) printEnd(ctx context.Context, w *workplace, row store.Thread, rec 
 	if n := used.Tokens(); n > 0 {
 		facts = append(facts, fmt.Sprintf("%d tokens", n), dollars(used.CostMicroUSD))
 	}
-	fmt.Fprintln(a.err, st.dim("  "+strings.Join(facts, ", ")))
-	for _, line := range w.changed(ctx, row) {
-		fmt.Fprintln(a.err, "  "+line)
+	out.line("%s", out.dim("  "+strings.Join(facts, ", ")))
+	for _, line := range w.changed(out.ctx, row) {
+		out.line("  %s", line)
 	}
 }
 
@@ -243,8 +245,8 @@ func nextText(row store.Thread, name, file string, open []store.Gate, asks bool)
 		}
 		return lines
 	case row.Reason != nil && row.Reason.Failure == store.FailureRoute:
-		return []string{"the task keeps the flow it began with: fix " + text.Safe(file) + ", then start again with: plait run " +
-			text.Safe(row.Flow)}
+		return []string{"the task keeps the flow it began with: fix " + text.Safe(file) +
+			", then start again with: plait run " + text.Safe(row.Flow)}
 	}
 	return []string{"try again with: " + with}
 }

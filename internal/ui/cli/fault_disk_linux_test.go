@@ -49,7 +49,8 @@ func newFaultDisk(t *testing.T, dir string) *faultDisk {
 		RawFileSystem: fs.NewNodeFS(root, &fs.Options{EntryTimeout: &minute, AttrTimeout: &minute, NegativeTimeout: &minute}),
 		seen:          map[fault]int{},
 	}
-	server, err := fuse.NewServer(d, dir, &fuse.MountOptions{DirectMountStrict: true, FsName: "faults", DisableXAttrs: true})
+	server, err := fuse.NewServer(d, dir, &fuse.MountOptions{DirectMountStrict: true, FsName: "faults",
+		DisableXAttrs: true})
 	if err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("mount a disk that fails: %v", err)

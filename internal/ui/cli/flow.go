@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func (a *app) flowCheckCmd() *cobra.Command {
 exit code is 2 if there are errors; warnings alone give 0.`,
 		Example: `  plait flow check .plait/flows/review.yaml
   plait flow check .plait/flows/*.yaml`,
-		Args: func(cmd *cobra.Command, args []string) error {
+		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("plait flow check takes one or more files")
 			}
@@ -182,9 +181,9 @@ any directory. An earlier flow of the same name moves to the history; see plait 
 			return nil
 		},
 		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (store.Flow, error) {
-			found, err := w.findFlow(ctx, args[0])
+			found, err := w.control.Find(ctx, w.dir, args[0])
 			if err != nil {
-				return store.Flow{}, err
+				return store.Flow{}, w.noFlow(ctx, args[0], err)
 			}
 			return w.control.Register(ctx, cmp.Or(name, found.Bundle.Name), found)
 		}, writeNamed),
@@ -193,17 +192,15 @@ any directory. An earlier flow of the same name moves to the history; see plait 
 	return cmd
 }
 
-// findFlow looks up a flow from the person's current directory.
-func (w *workplace) findFlow(ctx context.Context, name string) (control.Found, error) {
-	found, err := w.control.Find(ctx, w.dir, name)
+// noFlow says what to do about the error of looking up a flow.
+func (w *workplace) noFlow(ctx context.Context, name string, err error) error {
 	if !errors.Is(err, store.ErrNotFound) {
-		return found, err
+		return err
 	}
 	if near := w.control.Nearest(ctx, w.dir, name); near != "" {
-		return found, view.Advise(fmt.Errorf("%s; did you mean %s?: %w", notFound(err), text.Safe(near), store.ErrNotFound),
-			"list flows with `plait flow list`")
+		err = fmt.Errorf("%s; did you mean %s?: %w", notFound(err), text.Safe(near), store.ErrNotFound)
 	}
-	return found, view.Advise(err, "list flows with `plait flow list`")
+	return view.Advise(err, "list flows with `plait flow list`")
 }
 
 // notFound returns the text of err without repeating that something was not found.
@@ -250,9 +247,9 @@ func (a *app) flowShowCmd() *cobra.Command {
   plait flow show .plait/flows/review.yaml`,
 		ValidArgsFunction: a.completeFlows,
 		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (*view.Flow, error) {
-			found, err := w.findFlow(ctx, args[0])
+			found, err := w.control.Find(ctx, w.dir, args[0])
 			if err != nil {
-				return nil, err
+				return nil, w.noFlow(ctx, args[0], err)
 			}
 			return w.view().Flow(ctx, args[0], found.Bundle, found.Object.Hash)
 		}, writeFlow),
@@ -270,43 +267,44 @@ func writeFlow(out page, v *view.Flow) {
 			continue
 		}
 		if name == v.Name {
-			fmt.Fprintf(out, "%s  %s\n", text.Safe(d.Name), v.Hash.Short())
+			out.line("%s  %s", text.Safe(d.Name), v.Hash.Short())
 		} else {
-			fmt.Fprintf(out, "\n%s, called\n", text.Safe(d.Name))
+			out.line("\n%s, called", text.Safe(d.Name))
 		}
 		if d.Description != "" {
-			fmt.Fprintf(out, "  %s\n", text.FirstLine(d.Description, 200))
+			out.line("  %s", text.FirstLine(d.Description, 200))
 		}
-		fmt.Fprintln(out, "\nroles")
+		out.line("\nroles")
 		for _, r := range slices.Sorted(maps.Keys(d.Roles)) {
 			role := d.Roles[r]
-			fmt.Fprintf(out, "  %-16s %-5s  %s\n", text.Safe(r), role.Access, text.FirstLine(view.DoneBy(role), 80))
+			out.line("  %-16s %-5s  %s", text.Safe(r), role.Access, text.FirstLine(view.DoneBy(role), 80))
 		}
 		writeForks(out, &d)
-		fmt.Fprintln(out, "\nroutes")
+		out.line("\nroutes")
 		for _, from := range slices.Sorted(maps.Keys(d.Graph)) {
 			for _, status := range slices.Sorted(maps.Keys(d.Graph[from])) {
-				fmt.Fprintf(out, "  %-16s %-12s → %s\n", text.Safe(from), text.Safe(status), text.Safe(d.Graph[from][status].Role))
+				out.line("  %-16s %-12s → %s", text.Safe(from), text.Safe(status),
+					text.Safe(d.Graph[from][status].Role))
 			}
 		}
 	}
 	if len(v.History) > 0 {
-		fmt.Fprintln(out, "\nearlier versions")
+		out.line("\nearlier versions")
 		for _, old := range v.History {
-			fmt.Fprintf(out, "  %s  %s\n", old.Hash.Short(), time.UnixMilli(old.Timestamp).Format("2006-01-02 15:04:05"))
+			out.line("  %s  %s", old.Hash.Short(), clock(old.Timestamp))
 		}
 	}
 }
 
 func writeForks(out page, d *flow.Definition) {
 	if len(d.Forks) > 0 {
-		fmt.Fprintln(out, "\nforks")
+		out.line("\nforks")
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
 		f := d.Forks[name]
-		fmt.Fprintf(out, "  %-16s %s\n", text.Safe(name), f.Strategy)
+		out.line("  %-16s %s", text.Safe(name), f.Strategy)
 		for _, p := range f.Paths {
-			fmt.Fprintf(out, "    %-14s → %s\n", text.Safe(p.ID), text.Safe(p.Child))
+			out.line("    %-14s → %s", text.Safe(p.ID), text.Safe(p.Child))
 		}
 		j := d.Joins[f.Join]
 		joined := fmt.Sprintf("joined by %s: %s", f.Join, view.JoinNote(j))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,24 +21,22 @@ func (a *app) flowGraphCmd() *cobra.Command {
 		Long:    "Print a flow as a Mermaid diagram: text that many editors and code hosts can draw.",
 		Example: "  plait flow graph orchestrate",
 		Args:    exactly(1, "one flow"), ValidArgsFunction: a.completeFlows,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			w, err := a.open(cmd.Context(), "")
+		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (v flowChart, err error) {
+			found, err := w.control.Find(ctx, w.dir, args[0])
 			if err != nil {
-				return err
-			}
-			found, err := w.findFlow(cmd.Context(), args[0])
-			if err != nil {
-				return err
+				return v, w.noFlow(ctx, args[0], err)
 			}
 			var d flow.Definition
-			if err := json.Unmarshal(found.Bundle.Flows[found.Bundle.Name], &d); err != nil {
-				return err
-			}
-			chart := mermaid(&d)
-			return a.print(cmd, map[string]any{"name": d.Name, "mermaid": chart},
-				func(out page) { fmt.Fprint(out, text.Safe(chart)) })
-		},
+			err = json.Unmarshal(found.Bundle.Flows[found.Bundle.Name], &d)
+			return flowChart{mermaid(&d), d.Name}, err
+		}, func(out page, v flowChart) { fmt.Fprint(out, text.Safe(v.Mermaid)) }),
 	}
+}
+
+// A flowChart is what flow graph prints.
+type flowChart struct {
+	Mermaid string `json:"mermaid"`
+	Name    string `json:"name"`
 }
 
 // mermaid returns a flow as a Mermaid flowchart.

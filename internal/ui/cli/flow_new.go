@@ -64,7 +64,7 @@ written to .plait/flow.schema.json.`,
 				return err
 			}
 			return a.print(cmd, map[string]any{"name": name, "file": file, "schema": schema}, func(out page) {
-				fmt.Fprintln(out, text.Safe(file))
+				out.line("%s", text.Safe(file))
 				fmt.Fprintf(a.err, a.says("run it with: plait run %s -p \"…\"\n"), name)
 			})
 		},

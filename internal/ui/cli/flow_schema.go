@@ -2,7 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -32,7 +31,7 @@ Without NAME, list the names. plait flow new and plait init write the schema of 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.print(cmd, map[string]any{"schemas": names},
-					func(out page) { fmt.Fprintln(out, strings.Join(names, "\n")) })
+					func(out page) { out.line("%s", strings.Join(names, "\n")) })
 			}
 			schema, ok := flow.Schemas()[args[0]]
 			if !ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/gateway"
 )
 
-// forwardCmd starts an agent behind a wall. It is not meant for users.
+// forwardCmd starts an agent in a sandbox. It is not meant for users.
 func (a *app) forwardCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: gatewayForward + " SOCKET PROGRAM [ARG...]", Hidden: true, DisableFlagParsing: true,

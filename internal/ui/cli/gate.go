@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +80,7 @@ func (a *app) gateTable(out page, gates []store.Gate, state store.GateState, qui
 		if state != "" {
 			shown = "" // all are in the requested state
 		}
-		t.add(g.ID, text.Safe(out.names.ByID(out.ctx, g.Thread)), ago(g.OpenedAt),
+		t.add(g.ID, text.Safe(out.names.ByID(out.ctx, g.Thread)), text.Ago(g.OpenedAt, time.Now()),
 			text.FirstLine(cmp.Or(g.Node, string(g.Source)), 30), view.KindWord(g.Kind), shown,
 			text.FirstLine(view.About(g), 120))
 	}
@@ -185,7 +186,8 @@ func (a *app) answerCmd(
 					return err
 				}
 			}
-			g, err = w.answer(ctx, g, ans)
+			ans.By, ans.Via, ans.Digest = gate.Person(), store.ViaCLI, g.Digest
+			g, err = w.book().Answer(ctx, g.ID, ans)
 			if errors.Is(err, gate.ErrInvalid) {
 				return badUsage{err}
 			}
@@ -246,12 +248,6 @@ func (a *app) resumeAnswered(cmd *cobra.Command, w *workplace, row store.Thread,
 		return err
 	}
 	return a.drive(cmd, there, row, control.Resume{}, driveFlags{})
-}
-
-// answer answers a gate, as it was read, on behalf of the person at the keyboard.
-func (w *workplace) answer(ctx context.Context, g store.Gate, ans gate.Answer) (store.Gate, error) {
-	ans.By, ans.Via, ans.Digest = gate.Person(), store.ViaCLI, g.Digest
-	return w.book().Answer(ctx, g.ID, ans)
 }
 
 // openAsked finds the question or approval to be answered, by its id. On a terminal a task's id stands for

@@ -85,7 +85,8 @@ func TestGateID(t *testing.T) {
 	w := &workplace{store: s}
 	var b store.Batch
 	for i := range 200 {
-		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: fmt.Sprintf("g-%02x00000000", i), State: store.GateApproved}})
+		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: fmt.Sprintf("g-%02x00000000", i),
+			State: store.GateApproved}})
 	}
 	b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: "g-aa000000001", State: store.GateOpen}})
 	if err := s.Commit(t.Context(), b); err != nil {

@@ -18,11 +18,15 @@ func TestWhatAGateAsks(t *testing.T) {
 		g    store.Gate
 		want []string
 	}{
-		"a command":   {store.Gate{Kind: store.GateApproval, Question: "May I?", Action: []byte(`{"type":"command","command":"make\nrm -rf"}`)}, []string{"May I?", "command: make …"}},
-		"a diff":      {store.Gate{Kind: store.GateApproval, Action: []byte(`{"type":"file_change","diff":` + string(diff) + `}`)}, []string{`diff: +2 -1 lines in x, y\x1b[2J`}},
-		"a tool":      {store.Gate{Kind: store.GateApproval, Action: []byte(`{"type":"tool_call","tool":"web"}`)}, []string{"tool: web"}},
+		"a command": {store.Gate{Kind: store.GateApproval, Question: "May I?",
+			Action: []byte(`{"type":"command","command":"make\nrm -rf"}`)}, []string{"May I?", "command: make …"}},
+		"a diff": {store.Gate{Kind: store.GateApproval, Action: []byte(`{"type":"file_change","diff":` +
+			string(diff) + `}`)}, []string{`diff: +2 -1 lines in x, y\x1b[2J`}},
+		"a tool": {store.Gate{Kind: store.GateApproval, Action: []byte(`{"type":"tool_call","tool":"web"}`)},
+			[]string{"tool: web"}},
 		"only a name": {store.Gate{Kind: store.GateApproval, Action: []byte(`{"type":"attempt"}`)}, []string{"attempt"}},
-		"a question":  {store.Gate{Kind: store.GateInput, Question: "Which?", Options: []string{"a", "b"}}, []string{"Which?", "- a", "- b"}},
+		"a question": {store.Gate{Kind: store.GateInput, Question: "Which?", Options: []string{"a", "b"}},
+			[]string{"Which?", "- a", "- b"}},
 	} {
 		if diff := cmp.Diff(tt.want, asks(tt.g, 60)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)

@@ -47,7 +47,8 @@ func TestHelp(t *testing.T) {
 			look(c)
 		}
 	}
-	a := &app{program: plait, in: strings.NewReader(""), out: os.Stdout, err: os.Stderr, getenv: func(string) string { return "" }}
+	a := &app{program: plait, in: strings.NewReader(""), out: os.Stdout, err: os.Stderr,
+		getenv: func(string) string { return "" }}
 	look(a.root())
 	if verbs < 40 {
 		t.Errorf("only %d verbs were found", verbs)

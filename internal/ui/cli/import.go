@@ -24,11 +24,11 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// A carried is what import and export print.
-type carried struct {
+// A transferred is what import and export print.
+type transferred struct {
 	From     string `json:"from"`
 	To       string `json:"to"`
-	Verified int    `json:"verified"` // objects, before anything was carried
+	Verified int    `json:"verified"` // objects, before anything was transferred
 	transfer.Report
 }
 
@@ -83,12 +83,12 @@ record, nor are the raw logs of attempts that never ended.`,
 					return err
 				}
 			}
-			res, err := a.carry(ctx, cfg, verify.Config{Store: src.store, Home: src.home, Progress: a.progress("verified")}, src.task)
+			res, err := a.transfer(ctx, cfg, verify.Config{Store: src.store, Home: src.home}, src.task)
 			res.From, res.To = src.name, w.home
 			if err != nil {
 				return err
 			}
-			return a.printCarried(cmd, res, "imported")
+			return a.printTransferred(cmd, res, "imported")
 		},
 	}
 	cmd.Flags().StringVar(&workspace, "workspace", "", "the `directory` that the tasks belong to here")
@@ -125,13 +125,13 @@ For a single task use plait task export.`,
 				return fmt.Errorf("open the record in %s: %w", dir, err)
 			}
 			defer to.Close()
-			res, err := a.carry(ctx, transfer.Config{From: w.store, To: to, Now: time.Now, Progress: a.progress("tasks exported")},
-				verify.Config{Store: w.store, Progress: a.progress("verified")}, "")
+			cfg := transfer.Config{From: w.store, To: to, Now: time.Now, Progress: a.progress("tasks exported")}
+			res, err := a.transfer(ctx, cfg, verify.Config{Store: w.store}, "")
 			res.From, res.To = w.home, dir
 			if err != nil {
 				return err
 			}
-			return a.printCarried(cmd, res, "exported")
+			return a.printTransferred(cmd, res, "exported")
 		},
 	}
 }
@@ -153,10 +153,13 @@ func (a *app) mayExport(w *workplace, dir string) error {
 	return nil
 }
 
-// carry verifies what is to be carried, a single task or everything, and carries it.
-func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Config, task string) (carried, error) {
+// transfer verifies what is to be transferred, a single task or everything, and transfers it.
+func (a *app) transfer(
+	ctx context.Context, cfg transfer.Config, check verify.Config, task string,
+) (transferred, error) {
 	heap.UseDefaults()
-	var res carried
+	check.Progress = a.progress("verified")
+	var res transferred
 	var report verify.Report
 	var err error
 	if task != "" {
@@ -179,7 +182,7 @@ func (a *app) carry(ctx context.Context, cfg transfer.Config, check verify.Confi
 	return res, err
 }
 
-func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
+func (a *app) printTransferred(cmd *cobra.Command, res transferred, done string) error {
 	if len(res.Refused()) > 0 {
 		a.code = exitConflict
 	}
@@ -188,18 +191,18 @@ func (a *app) printCarried(cmd *cobra.Command, res carried, done string) error {
 		for _, it := range res.Tasks {
 			count[it.State]++
 			if it.State == transfer.Imported {
-				fmt.Fprintf(out, "%s  %s\n", it.Short, it.ID)
+				out.line("%s  %s", it.Short, it.ID)
 			}
 		}
 		for _, it := range res.Flows {
 			if it.State == transfer.Imported {
-				fmt.Fprintf(out, "flow %s  %s\n", text.Safe(it.ID), it.Head.Short())
+				out.line("flow %s  %s", text.Safe(it.ID), it.Head.Short())
 			}
 		}
 		for _, it := range res.Refused() {
 			fmt.Fprintf(a.err, "not %s: %s: %s\n", done, text.Safe(it.ID), text.Safe(it.Why))
 		}
-		fmt.Fprintf(out, "%d tasks %s, %d already there, %d refused; %d objects, %s\n", count[transfer.Imported], done,
+		out.line("%d tasks %s, %d already there, %d refused; %d objects, %s", count[transfer.Imported], done,
 			count[transfer.There], len(res.Refused()), res.Objects, text.Size(res.Bytes))
 	})
 }

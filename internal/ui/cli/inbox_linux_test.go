@@ -68,8 +68,10 @@ graph:
 		t.Fatalf("exit code %d: %s", code, out)
 	}
 	gates := p.gates(
-		store.Gate{Kind: store.GateApproval, Question: "\x1b[2JMay I?", Action: json.RawMessage(`{"type":"command","command":"make \u001b]52;c;eA==\u0007 test"}`)},
-		store.Gate{Kind: store.GateApproval, Question: "And this?", Action: json.RawMessage(`{"type":"command","command":"rm -rf /"}`)},
+		store.Gate{Kind: store.GateApproval, Question: "\x1b[2JMay I?",
+			Action: json.RawMessage(`{"type":"command","command":"make \u001b]52;c;eA==\u0007 test"}`)},
+		store.Gate{Kind: store.GateApproval, Question: "And this?",
+			Action: json.RawMessage(`{"type":"command","command":"rm -rf /"}`)},
 		store.Gate{Kind: store.GateInput, Question: "Which colour?", Options: []string{"red", "\u202eder"}},
 	)
 	s := p.session(100, 30, "gate", "watch")
@@ -114,7 +116,8 @@ graph:
 		state store.GateState
 		text  string
 	}{{store.GateApproved, ""}, {store.GateRejected, "a never"}, {store.GateAnswered, "a blue sky"}} {
-		if g := p.gate(gates[i].ID); g.State != want.state || g.Text != want.text || g.Via != store.ViaCLI || g.By == "" || g.Grant != store.GrantOnce {
+		if g := p.gate(gates[i].ID); g.State != want.state || g.Text != want.text || g.Via != store.ViaCLI || g.By == "" ||
+			g.Grant != store.GrantOnce {
 			t.Errorf("gate %d: %+v", i, g)
 		}
 	}
@@ -238,7 +241,8 @@ func TestPlainTypedTooEarly(t *testing.T) {
 	var out bytes.Buffer
 	p := tui.NewPlain(tui.Config{Store: s, Views: &view.Reader{Store: s, Nodes: thread.NewReader(s)},
 		Book: gate.New(gate.Config{Store: s}), Person: "ada", In: strings.NewReader("blue\n"), Out: &out})
-	if err := p.Ask(t.Context(), row.ID, nil); !errors.Is(err, io.EOF) || !strings.Contains(out.String(), "that line was not sent") {
+	if err := p.Ask(t.Context(), row.ID, nil); !errors.Is(err, io.EOF) || !strings.Contains(out.String(),
+		"that line was not sent") {
 		t.Errorf("%v, %q", err, out.String())
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -61,7 +60,7 @@ flows. Existing files are never overwritten.`,
 				return err
 			}
 			return a.print(cmd, map[string]any{"workspace": workspace, "created": created}, func(out page) {
-				fmt.Fprintf(out, "%s is a workspace; flows go into %s\n", workspace, filepath.Join(".plait", "flows"))
+				out.line("%s is a workspace; flows go into %s", workspace, filepath.Join(".plait", "flows"))
 			})
 		},
 	}
@@ -71,9 +70,10 @@ func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Example: "  plait version", Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v := map[string]any{"version": a.program.version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH}
+			v := map[string]any{"version": a.program.version(), "go": runtime.Version(), "os": runtime.GOOS,
+				"arch": runtime.GOARCH}
 			return a.print(cmd, v, func(out page) {
-				fmt.Fprintf(out, "%s %s %s/%s %s\n", a.program.Name, v["version"], v["os"], v["arch"], v["go"])
+				out.line("%s %s %s/%s %s", a.program.Name, v["version"], v["os"], v["arch"], v["go"])
 			})
 		},
 	}

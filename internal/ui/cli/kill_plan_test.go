@@ -153,7 +153,8 @@ func TestKillPlan(t *testing.T) {
 	}
 	calm := newFix(t)
 	began := time.Now()
-	goal := []string{"run", "orchestrate", "-p", "Find and fix the failing test in this module", "--offline=fix", "-q", "--wait", "--id", killID}
+	goal := []string{"run", "orchestrate", "-p", "Find and fix the failing test in this module", "--offline=fix", "-q",
+		"--wait", "--id", killID}
 	if err := calm.drive(-1, goal...); err != nil {
 		t.Fatalf("undisturbed run: %v", err)
 	}
@@ -200,7 +201,8 @@ func TestKillPlan(t *testing.T) {
 		}
 		for at, n := range p.attempts(killID) {
 			if n > 1+killed {
-				out, _ := p.run("thread", "log", killID, "--json", "--jq", `select(.type | startswith("attempt.")) | "\(.attempt) \(.type) \(.payload | tojson)"`)
+				out, _ := p.run("thread", "log", killID, "--json", "--jq",
+					`select(.type | startswith("attempt.")) | "\(.attempt) \(.type) \(.payload | tojson)"`)
 				t.Errorf("seed %d, round %d: %d tries at %s after %d kills:\n%s", seed, round, n, at, killed, out)
 			}
 		}

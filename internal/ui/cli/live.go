@@ -133,10 +133,10 @@ func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) err
 	return err
 }
 
-// past has a narrator observe what has happened to a task, and sets pos to the position of the last event.
-func (w *workplace) past(ctx context.Context, task string, tell *narrator, pos *int64) error {
+// catchUp has a narrator observe what has happened to a task, and sets pos to the position of the last event.
+func (w *workplace) catchUp(ctx context.Context, task string, n *narrator, pos *int64) error {
 	return event.Each(ctx, w.store, store.EventFilter{Task: task}, pos, func(ev store.Event) error {
-		tell.Observe(ev)
+		n.Observe(ev)
 		return nil
 	})
 }
@@ -144,20 +144,20 @@ func (w *workplace) past(ctx context.Context, task string, tell *narrator, pos *
 // live shows a task on a terminal, and puts its questions to the person.
 func (a *app) live(ctx context.Context, w *workplace, row store.Thread, r tui.Run) (tui.End, error) {
 	cfg := a.screen(w, a.err)
-	tell := w.narrator()
+	n := w.narrator()
 	if row.ID != "" {
-		if err := w.past(ctx, row.Task, tell, &r.After); err != nil {
+		if err := w.catchUp(ctx, row.Task, n, &r.After); err != nil {
 			return tui.End{}, err
 		}
 	}
 	r.Task, r.Flow, r.Silent = row.Task, row.Flow, cfg.In == nil || !r.Watch && !r.Resume.Wait
-	cfg.Say = func(ev store.Event) string { return a.stays(tell, ev) }
+	cfg.Say = func(ev store.Event) string { return n.stays(ev) }
 	return tui.Live(ctx, cfg, r)
 }
 
 // stays returns the lines of an event that stay on the screen once the live part is gone, "" for none.
-func (a *app) stays(tell *narrator, ev store.Event) string {
-	tell.Observe(ev)
+func (n *narrator) stays(ev store.Event) string {
+	n.Observe(ev)
 	switch p := event.Read(ev).(type) {
 	case event.TaskCreated, event.AttemptStarted, event.AgentItems, event.ControllerChanged, event.ThreadBlocked:
 		return "" // the tree shows it
@@ -172,34 +172,52 @@ func (a *app) stays(tell *narrator, ev store.Event) string {
 			return "" // it is asked below
 		}
 	}
-	return strings.TrimRight(tell.describe(ev), " ")
+	return strings.TrimRight(n.describe(ev), " ")
 }
 
 // streams reports whether events are printed as JSON.
 func (a *app) streams() bool { return a.json && a.jq == nil }
 
 // follow begins to print the future events of row's task, one a line: JSON, or text. stop prints what is left and ends.
-func (a *app) follow(w *workplace, row store.Thread, out io.Writer) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	tell := w.narrator()
-	tell.ends = true
-	show := func(ev store.Event) error { return tell.line(out, ev) }
-	if a.streams() {
-		show = func(ev store.Event) error { return a.line(ev) }
-	}
+func (a *app) follow(w *workplace, row store.Thread, out io.Writer) (stop func() error) {
+	ctx := context.Background()
+	n := w.narrator()
+	n.ends = true
 	var after int64
-	w.past(ctx, row.Task, tell, &after) // without it less is told, and the stream reports what is wrong
-	var done sync.WaitGroup
-	done.Go(func() { streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, after, show) })
-	return func() { cancel(); done.Wait() }
+	w.catchUp(ctx, row.Task, n, &after) // without it less is told, and the stream reports what is wrong
+	return streamUntil(ctx, w.store, row.Task, after, a.eventPrinter(n, out, a.streams()))
+}
+
+// eventPrinter returns a function that prints an event: as JSON, or as text.
+func (a *app) eventPrinter(n *narrator, out io.Writer, asJSON bool) func(store.Event) error {
+	if asJSON {
+		return func(ev store.Event) error { return a.line(ev) }
+	}
+	return func(ev store.Event) error { return n.line(out, ev) }
 }
 
 // followUnless follows row's task on standard error, unless that is not wanted.
-func (a *app) followUnless(unwanted bool, w *workplace, row store.Thread) (stop func()) {
+func (a *app) followUnless(unwanted bool, w *workplace, row store.Thread) (stop func() error) {
 	if unwanted {
-		return func() {}
+		return func() error { return nil }
 	}
 	return a.follow(w, row, a.err)
+}
+
+// streamUntil passes on events of a task after pos until stop is called, and then those that already exist. stop
+// returns the error that ended it earlier, if any.
+func streamUntil(
+	ctx context.Context, s store.Store, task string, pos int64, show func(store.Event) error,
+) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	var err error
+	done.Go(func() { err = streamEvents(ctx, s, store.EventFilter{Task: task}, pos, show) })
+	return func() error {
+		cancel()
+		done.Wait()
+		return err
+	}
 }
 
 // streamEvents passes on events after pos until ctx ends, and then those that

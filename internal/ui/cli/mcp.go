@@ -65,8 +65,8 @@ func (w *workplace) agreedBefore(f control.Found) error {
 	if err != nil || t.Agreed(both(commands, f.Files)) {
 		return err
 	}
-	return fmt.Errorf("your user has not approved the files of flow %s, or the configuration of the project, in their current form: "+
-		"they can add the flow with plait flow add, or run it once with plait run", f.Bundle.Name)
+	return fmt.Errorf("your user has not approved the files of flow %s, or the configuration of the project, "+
+		"in their current form: they can add the flow with plait flow add, or run it once with plait run", f.Bundle.Name)
 }
 
 // detached drives tasks in separate processes, which outlive this one.

@@ -60,7 +60,8 @@ tool_timeout_sec = 60
 default_tools_approval_mode = "approve"
 env = { %s }
 `, scripted.Model, catalog, s.URL(), plait, strings.Join(pass, ", ")), 0o600))
-	cmd := exec.Command(filepath.Join(dir, "codex"), "exec", "--skip-git-repo-check", "-C", ts.MkAbs("."), "-s", "read-only", args[1])
+	cmd := exec.Command(filepath.Join(dir, "codex"), "exec", "--skip-git-repo-check", "-C", ts.MkAbs("."), "-s",
+		"read-only", args[1])
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "CODEX_HOME=" + home, "SCRIPTED_KEY=x"}
 	cmd.WaitDelay = 5 * time.Second

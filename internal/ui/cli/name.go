@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -9,6 +11,9 @@ import (
 
 // says returns a text with the program's own name, so that the commands in it can be typed as they are.
 func (a *app) says(text string) string { return a.named.Says(text) }
+
+// aside prints a hint to the person on standard error.
+func (a *app) aside(hint string) { fmt.Fprintln(a.err, a.style(a.err).dim(a.says(hint))) }
 
 // rename puts the program's name into the help of all verbs.
 func (a *app) rename(root *cobra.Command) {

@@ -17,7 +17,8 @@ func TestName(t *testing.T) {
 	home := t.TempDir()
 	other := func(args ...string) (string, int) {
 		var out, errs bytes.Buffer
-		a := &app{program: Program{Name: "plaitd", Open: sqlite.OpenHome, OpenHome: sqlite.OpenHome}, in: strings.NewReader(""),
+		a := &app{program: Program{Name: "plaitd", Open: sqlite.OpenHome, OpenHome: sqlite.OpenHome},
+			in:  strings.NewReader(""),
 			out: &out, err: &errs, getenv: func(name string) string { return map[string]string{"PLAIT_HOME": home}[name] }}
 		defer a.close()
 		root := a.root()

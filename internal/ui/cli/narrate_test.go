@@ -32,7 +32,8 @@ func TestNarration(t *testing.T) {
 	var b strings.Builder
 	for _, ev := range []store.Event{
 		happened("TASK", "task.created", m{"flow": "audit"}),
-		happened("TASK", "thread.forked", m{"fork": "look", "join": "seen", "paths": []string{"x", "y"}, "threads": []string{"X", "Y"}}),
+		happened("TASK", "thread.forked", m{"fork": "look", "join": "seen", "paths": []string{"x", "y"},
+			"threads": []string{"X", "Y"}}),
 		happened("X", "attempt.started", m{"role": "read", "agent": "codex", "try": 1}),
 		happened("X", "agent.item", m{"role": "read", "items": []m{
 			{"kind": "command", "id": "c", "phase": "started", "text": "/bin/bash -lc 'make test'"},
@@ -45,7 +46,8 @@ func TestNarration(t *testing.T) {
 		happened("Y", "thread.blocked", m{"kind": "gate", "message": "waits"}),
 		happened("TASK", "gate.blocked", m{"gate": "g-1", "kind": "input", "node": "ask", "question": "- Which port?\nNow"}),
 		happened("TASK", "thread.joined", m{"join": "seen", "outcome": "joined", "n": 2, "step": dag.Sum([]byte("j"))}),
-		happened("TASK", "thread.forked", m{"fork": "planner", "join": "__join__", "paths": []string{"a", "b", "c"}, "threads": []string{"A", "B", "C"}}),
+		happened("TASK", "thread.forked", m{"fork": "planner", "join": "__join__", "paths": []string{"a", "b", "c"},
+			"threads": []string{"A", "B", "C"}}),
 		happened("TASK", "controller.state.changed", m{"state": "monitoring"}),
 		happened("TASK", "thread.joined", m{"join": "__join__", "outcome": "joined", "n": 3, "step": dag.Sum([]byte("k"))}),
 		happened("TASK", "thread.blocked", m{"kind": "child", "message": "told at the end"}),

@@ -38,8 +38,8 @@ func (a *app) openPlace(s store.Store, home string) (store.Store, error) {
 		list, err := trees.Existing(ctx, []store.Thread{row})
 		return len(list) > 0 && len(list[0].Left) > 0, err
 	}
-	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30, Log: a.log,
-		Left: left, Ended: func(task string) error { return control.RemoveOwn(home, config.ScratchDir(), task) }})
+	a.place, err = places.New(places.Config{Dir: dir, Remotes: team.Remotes, Store: s, Most: int64(team.MaxGB) << 30,
+		Log: a.log, Left: left, Ended: func(task string) error { return control.RemoveOwn(home, config.ScratchDir(), task) }})
 	if err != nil {
 		return nil, badUsage{err}
 	}

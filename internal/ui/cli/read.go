@@ -72,8 +72,8 @@ func (p page) note(format string, args ...any) {
 	p.line("       %s", p.dim(fmt.Sprintf(format, args...)))
 }
 
-// lines prints lines below a step, with paint. If most is not 0, it prints the beginnings of that many, and more with the
-// number of the others.
+// lines prints lines below a step, with paint. If most is not 0, it prints the beginnings of that many, and more with
+// the number of the others.
 func (p page) lines(lines []string, most int, more string, paint func(line string) string) {
 	rest := 0
 	if most > 0 && len(lines) > most+1 {

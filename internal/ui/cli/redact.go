@@ -68,9 +68,9 @@ Without a terminal to confirm on, --yes is required.`, secret.Least),
 				redact.Report
 				Files int `json:"files"`
 			}{report, files}, func(out page) {
-				fmt.Fprintf(out, "redacted %s, and %s\n", amount(report), text.Count(files, "file"))
+				out.line("redacted %s, and %s", amount(report), text.Count(files, "file"))
 				if len(report.Asked) > 0 {
-					fmt.Fprintf(out, "asked again when their tasks are resumed: %s\n", strings.Join(report.Asked, ", "))
+					out.line("asked again when their tasks are resumed: %s", strings.Join(report.Asked, ", "))
 				}
 			})
 		},

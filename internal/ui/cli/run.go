@@ -118,9 +118,9 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
-			found, err := w.findFlow(ctx, args[0])
+			found, err := w.control.Find(ctx, w.dir, args[0])
 			if err != nil {
-				return err
+				return w.noFlow(ctx, args[0], err)
 			}
 			opts.Offline = scenario(opts.Offline, found.Bundle.Name)
 			for _, p := range found.Problems {

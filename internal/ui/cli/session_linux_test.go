@@ -215,7 +215,8 @@ func (s *session) resize(cols, rows int) {
 // What is shown is whole, wherever the output is cut.
 func TestSessionIsWhole(t *testing.T) {
 	const written = "a\x1b[1mb\x1b[?2026hold ▸\x1b[?2026l\x1b[?2026$pé\x1b[?2026hnew\x1b[?2026l"
-	for _, cut := range []string{"\x1b[1", "\x1b", "\x1b[?2026", "\x1b[?2026$", "\x1b[?2026hold", "\x1b[?2026hold ▸", "\x1b[?2026hold ▸\x1b[?2026", "▸"[:1], "é"[:1], "\x1b[?2026h▸"[:9]} {
+	for _, cut := range []string{"\x1b[1", "\x1b", "\x1b[?2026", "\x1b[?2026$", "\x1b[?2026hold", "\x1b[?2026hold ▸",
+		"\x1b[?2026hold ▸\x1b[?2026", "▸"[:1], "é"[:1], "\x1b[?2026h▸"[:9]} {
 		if n := whole([]byte("x" + cut)); n != 1 {
 			t.Errorf("of %q %d bytes are shown", cut, n-1)
 		}

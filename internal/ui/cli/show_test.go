@@ -46,7 +46,8 @@ func newMade(t *testing.T) (*made, *madeThread) {
 	t.Cleanup(func() { m.store.Close() })
 	objects, row, err := thread.Begin(thread.Beginning{
 		Row:    store.Thread{ID: "01KA0000000000000000000000", CreatedAt: m.clock, Workspace: workspace, Tree: workspace},
-		Prompt: "fix it", Bundle: thread.Bundle{Name: "solve", Flows: map[string]json.RawMessage{"solve": json.RawMessage(`{}`)}},
+		Prompt: "fix it", Bundle: thread.Bundle{Name: "solve",
+			Flows: map[string]json.RawMessage{"solve": json.RawMessage(`{}`)}},
 	})
 	return m, m.begin(objects, row, err)
 }
@@ -66,7 +67,8 @@ func (m *made) begin(objects []store.Object, row store.Thread, err error) *madeT
 
 func (m *made) commit(objects []store.Object, row store.Thread, from *store.ThreadState) {
 	m.t.Helper()
-	err := m.store.Commit(m.t.Context(), store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row, From: from}}})
+	err := m.store.Commit(m.t.Context(), store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row,
+		From: from}}})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -113,7 +115,8 @@ func (m *made) mark(g *madeThread, status store.Status, reason *store.Reason) {
 func (m *made) call(g *madeThread, role string, depth int) *madeThread {
 	m.t.Helper()
 	m.clock++
-	objects, row, err := thread.Call(thread.Child{Parent: g.row, Since: m.clock, Role: role, Flow: role + "-flow", Depth: depth, Prompt: "do it", Now: m.clock})
+	objects, row, err := thread.Call(thread.Child{Parent: g.row, Since: m.clock, Role: role, Flow: role + "-flow",
+		Depth: depth, Prompt: "do it", Now: m.clock})
 	return m.begin(objects, row, err)
 }
 
@@ -127,7 +130,8 @@ func (m *made) path(g *madeThread, id string) *madeThread {
 func (m *made) plait(args ...string) string {
 	m.t.Helper()
 	var out, errs bytes.Buffer
-	a := &app{program: plait, in: strings.NewReader(""), out: &out, err: &errs, getenv: func(string) string { return "" }, flags: flags{home: m.home}}
+	a := &app{program: plait, in: strings.NewReader(""), out: &out, err: &errs,
+		getenv: func(string) string { return "" }, flags: flags{home: m.home}}
 	defer a.close()
 	root := a.root()
 	root.SetArgs(append(args, "--home", m.home))
@@ -207,7 +211,8 @@ func TestShowStackAndTree(t *testing.T) {
 		t.Errorf("the stack of a step: %+v", up.Stack)
 	}
 	m.data(&up, "thread", "show", lost.row.ID, "--stack")
-	if len(up.Stack) != 2 || up.Stack[0].Role != "read-db" || up.Stack[0].Thread != lost.row.ID || up.Stack[1].Thread != root.row.ID {
+	if len(up.Stack) != 2 || up.Stack[0].Role != "read-db" || up.Stack[0].Thread != lost.row.ID ||
+		up.Stack[1].Thread != root.row.ID {
 		t.Errorf("the stack of a path: %+v", up.Stack)
 	}
 
@@ -231,19 +236,22 @@ func TestShowStackAndTree(t *testing.T) {
 	if !tree.Cut || tree.Steps[1].Child != nil {
 		t.Errorf("--depth 0 goes down: %+v", tree)
 	}
-	contains(t, m.plait("thread", "show", join.Short(), "--tree"), "solve", "1  preparer", "developer-flow", "path db  failed  "+lost.row.ID)
+	contains(t, m.plait("thread", "show", join.Short(), "--tree"), "solve", "1  preparer", "developer-flow",
+		"path db  failed  "+lost.row.ID)
 }
 
 func TestShowThreadsOfAFork(t *testing.T) {
 	m, root, child, won, lost, join := solved(t)
 	contains(t, m.plait("thread", "show", root.row.ID),
 		"ready \\x1b[31m", "developer ", "called     "+child.row.ID+"  ended at "+child.row.Head.Short(),
-		"3  read-api [api]", "5  gathered", "path api          done       "+won.row.ID+"  main: it continues the conversation",
+		"3  read-api [api]", "5  gathered",
+		"path api          done       "+won.row.ID+"  main: it continues the conversation",
 		"path db           failed     "+lost.row.ID, "decided by api")
 	var v view.Thread
 	m.data(&v, "thread", "show", root.row.ID)
 	j := v.Steps[4]
-	if j.Hash != join || j.Ancestors[0] != won.row.Head || len(j.Paths) != 2 || j.Paths[0].ID != "api" || j.Paths[1].ID != "db" || j.Main != "api" {
+	if j.Hash != join || j.Ancestors[0] != won.row.Head || len(j.Paths) != 2 || j.Paths[0].ID != "api" ||
+		j.Paths[1].ID != "db" || j.Main != "api" {
 		t.Errorf("the join is %+v", j)
 	}
 	if v.Steps[1].Child != child.row.ID || v.Steps[2].Path != "api" || v.Steps[0].Path != "" {
@@ -255,14 +263,18 @@ func TestShowThreadsOfAFork(t *testing.T) {
 	}
 	contains(t, m.plait("thread", "show", join.Short()), "path api", "main", "path db")
 	contains(t, m.plait("thread", "show", lost.row.ID),
-		lost.row.ID+"  solve  failed", "the table \\x07is locked", "path       db, of the fork at "+lost.row.Path.Fork.Short()+", until gathered",
-		"parent     "+root.row.ID, "1  preparer", "2  developer", "── the path db begins here ──", "3  read-db", "no\\u202e database")
+		lost.row.ID+"  solve  failed", "the table \\x07is locked",
+		"path       db, of the fork at "+lost.row.Path.Fork.Short()+", until gathered",
+		"parent     "+root.row.ID, "1  preparer", "2  developer", "── the path db begins here ──", "3  read-db",
+		"no\\u202e database")
 	var p view.Thread
 	m.data(&p, "thread", "show", lost.row.ID)
-	if p.Kind != store.KindPath || p.Path.ID != "db" || p.Path.Join != "gathered" || p.Parent.Thread != root.row.ID || p.Reason.Message == "" {
+	if p.Kind != store.KindPath || p.Path.ID != "db" || p.Path.Join != "gathered" || p.Parent.Thread != root.row.ID ||
+		p.Reason.Message == "" {
 		t.Errorf("the path is %+v", p)
 	}
-	contains(t, m.plait("thread", "diff", root.row.ID, lost.row.ID), "2 steps in common", "read-api → read-db", "+no\\u202e database", "-", "gathered")
+	contains(t, m.plait("thread", "diff", root.row.ID, lost.row.ID), "2 steps in common", "read-api → read-db",
+		"+no\\u202e database", "-", "gathered")
 }
 
 func TestShowWhatRuns(t *testing.T) {
@@ -285,14 +297,16 @@ func TestShowWhatASummaryStandsFor(t *testing.T) {
 	m, root := newMade(t)
 	m.step(root, thread.Draft{Role: "one", Text: "the first text"})
 	m.step(root, thread.Draft{Role: "two", Text: "the second text"})
-	summary := m.step(root, thread.Draft{Role: thread.RoleCompact, Text: "in short", Compact: true, Meta: json.RawMessage(`{"bytes":29,"steps":2}`)})
+	summary := m.step(root, thread.Draft{Role: thread.RoleCompact, Text: "in short", Compact: true,
+		Meta: json.RawMessage(`{"bytes":29,"steps":2}`)})
 	m.step(root, thread.Draft{Role: "three", Text: "the third text"})
 	folded := m.plait("thread", "show", root.row.ID)
 	contains(t, folded, "2 steps, summarised", "3  __compact__", "in short", "4  three", "the third text")
 	if strings.Contains(folded, "the first text") {
 		t.Errorf("what is summarised is shown:\n%s", folded)
 	}
-	contains(t, m.plait("thread", "show", root.row.ID, "--expand"), "the first text", "the second text", "in short", "the third text")
+	contains(t, m.plait("thread", "show", root.row.ID, "--expand"), "the first text", "the second text", "in short",
+		"the third text")
 	var v view.Thread
 	if m.data(&v, "thread", "show", root.row.ID); len(v.Steps) != 4 {
 		t.Errorf("--json has %d steps, want all", len(v.Steps))
@@ -300,7 +314,8 @@ func TestShowWhatASummaryStandsFor(t *testing.T) {
 	contains(t, m.plait("thread", "show", summary.Short()), "in short", "summarises 2 steps before it")
 	contains(t, m.plait("thread", "show", summary.Short(), "--expand"), "1  one", "2  two", "3  __compact__")
 	var w view.WholeStep
-	if m.data(&w, "thread", "show", summary.String(), "--expand"); len(w.Covers) != 2 || w.Covers[1].Role != "two" || w.N != 3 {
+	if m.data(&w, "thread", "show", summary.String(), "--expand"); len(w.Covers) != 2 || w.Covers[1].Role != "two" ||
+		w.N != 3 {
 		t.Errorf("the summary covers %+v", w.Covers)
 	}
 }

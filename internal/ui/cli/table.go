@@ -28,8 +28,8 @@ const (
 	leastColumn = 8 // minimum width of an elastic column
 )
 
-// table prints a table, on a terminal in at most as many columns as it has. It omits columns that have a head and nothing
-// else. The last cell of a shorter row may extend over the columns after it.
+// table prints a table, on a terminal in at most as many columns as it has. It omits columns that have a head and
+// nothing else. The last cell of a shorter row may extend over the columns after it.
 func (p page) table(t table) {
 	widths := make([]int, len(t.head))
 	for _, row := range t.rows {

@@ -46,11 +46,14 @@ func (a *app) takeOver(ctx context.Context, row store.Thread, f *driveFlags) (st
 	} else if a.placed(root.Workspace) {
 		dir = root.Workspace
 	} else if info, err := os.Stat(root.Workspace); err != nil || !info.IsDir() {
-		return row, view.Advise(usagef("task %s belongs to %s, which is not on this machine", name, text.Safe(root.Workspace)),
-			"continue it in a copy of that directory: --workspace DIR; files that agents changed elsewhere are not brought along")
+		return row, view.Advise(
+			usagef("task %s belongs to %s, which is not on this machine", name, text.Safe(root.Workspace)),
+			"continue it in a copy of that directory: --workspace DIR; "+
+				"files that agents changed elsewhere are not brought along")
 	}
 	if from != "" && !f.trust {
-		return row, view.Advise(usagef("task %s was imported from %s, and has not been continued here", name, text.Safe(from)),
+		return row, view.Advise(
+			usagef("task %s was imported from %s, and has not been continued here", name, text.Safe(from)),
 			"look at it with plait show %s and plait flow show %s; plait resume %s --trust runs what its flow says, with the "+
 				"options and approvals that it came with", name, root.Bundle.Short(), name)
 	}

@@ -17,7 +17,8 @@ import (
 func (a *app) taskCmd() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "task",
 		Short: "List, show, watch, cancel and export tasks, with their evidence, branches and worktrees"})
-	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), a.taskCancelCmd(), a.taskRedrawCmd(),
+	cmd.AddCommand(a.taskListCmd(), a.taskShowCmd(), a.taskWatchCmd(), named("cancel TASK", a.cancelCmd()),
+		a.taskRedrawCmd(),
 		a.taskExportCmd(), a.taskEvidenceCmd(), a.taskBranchesCmd(), a.taskWorktreesCmd(),
 		a.taskPullCmd())
 	return cmd
@@ -88,7 +89,8 @@ Below the list are the commands that answer what needs you.`,
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
 	cmd.Flags().BoolVar(&f.All, "all", false, "in every workspace")
-	cmd.Flags().StringVar(&f.Word, "state", "", "only in this `state`: queued, running, needs-you, done, failed, cancelled")
+	cmd.Flags().StringVar(&f.Word, "state", "",
+		"only in this `state`: queued, running, needs-you, done, failed, cancelled")
 	cmd.Flags().StringVar(&f.Word, "status", "", "the same as --state")
 	cmd.Flags().StringVar(&f.Flow, "flow", "", "only of this `flow`")
 	cmd.Flags().StringVar(&since, "since", "", "only started since: a date, a `time` (RFC 3339), or a duration ago (24h)")
@@ -122,7 +124,7 @@ func (a *app) taskTable(out page, lines []view.TaskRow, narrowed, quiet bool) {
 		if c := l.Controller; c != nil && l.Display.State == view.DisplayRunning {
 			state += ", " + c.String()
 		}
-		t.add(cmp.Or(l.Short, l.ID), state, text.FirstLine(l.Flow, 40), ago(int64(l.UpdatedAt)),
+		t.add(cmp.Or(l.Short, l.ID), state, text.FirstLine(l.Flow, 40), text.Ago(int64(l.UpdatedAt), time.Now()),
 			text.FirstLine(l.Title, 60), text.FirstLine(l.Display.Reason, 100))
 	}
 	out.list(t, quiet)
@@ -158,12 +160,6 @@ func (a *app) nothingHere(what string, narrowed bool) string {
 		return "no " + what + " match"
 	}
 	return a.says("no " + what + " here yet; start one with: plait run -p PROMPT")
-}
-
-func (a *app) taskCancelCmd() *cobra.Command {
-	cmd := a.cancelCmd()
-	cmd.Use = "cancel TASK"
-	return cmd
 }
 
 func (a *app) taskRedrawCmd() *cobra.Command {

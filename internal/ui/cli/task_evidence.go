@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +69,7 @@ func evidenceTable(out page, v evidenceList) {
 		case e.Unfinished:
 			title = "(unfinished) " + title
 		}
-		t.add(entryName(e), text.FirstLine(e.Kind, 30), ago(e.CreatedAt), title)
+		t.add(entryName(e), text.FirstLine(e.Kind, 30), text.Ago(e.CreatedAt, time.Now()), title)
 	}
 	out.table(t)
 }

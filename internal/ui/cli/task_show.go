@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +67,7 @@ func writeTask(out page, v *taskdir.PrintedTask, changed []string) {
 	}
 	line("continue", v.GoOn)
 	line("directory", text.Safe(v.Dir))
-	line("updated", ago(int64(v.UpdatedAt)))
+	line("updated", text.Ago(int64(v.UpdatedAt), time.Now()))
 	if u := v.Usage; store.Usage(u).Tokens() > 0 {
 		line("tokens", fmt.Sprintf("%d in, %d out, %s", u.InputTokens, u.OutputTokens, dollars(u.CostMicroUSD)))
 	}

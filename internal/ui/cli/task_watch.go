@@ -36,8 +36,10 @@ Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 
 				}
 				return a.watched(cmd, w, row, end.Left || ctx.Err() != nil)
 			}
-			stop := a.watchEvents(ctx, w, row)
-			row, err = w.undriven(ctx, row)
+			n := w.narrator()
+			n.ends = true
+			stop := streamUntil(ctx, w.store, row.Task, 0, a.eventPrinter(n, a.err, a.json))
+			row, err = w.waitUndriven(ctx, row)
 			if err = cmp.Or(err, stop()); err != nil {
 				return err
 			}
@@ -55,14 +57,15 @@ func (a *app) watched(cmd *cobra.Command, w *workplace, row store.Thread, left b
 		return err
 	case left:
 		a.code = exitInterrupted
-		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+a.names().Of(ctx, row))
+		fmt.Fprintln(a.err, a.says("stopped watching; the task continues. Stop it with: plait cancel ")+
+			a.names().Of(ctx, row))
 		return nil
 	}
 	return a.ended(cmd, w, row, driven{interrupted: row.Status == store.Running})
 }
 
-// undriven waits until a task has ended, no process drives it, or ctx ends.
-func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Thread, error) {
+// waitUndriven waits until a task has ended, no process drives it, or ctx ends.
+func (w *workplace) waitUndriven(ctx context.Context, row store.Thread) (store.Thread, error) {
 	for pos := int64(0); ; {
 		now, err := w.store.Thread(context.WithoutCancel(ctx), row.ID)
 		if err != nil {
@@ -77,19 +80,4 @@ func (w *workplace) undriven(ctx context.Context, row store.Thread) (store.Threa
 		}
 		cancel()
 	}
-}
-
-// watchEvents reports what happens to a task, from its beginning, until stop is called. stop returns the
-// error that ended it earlier, if any.
-func (a *app) watchEvents(ctx context.Context, w *workplace, row store.Thread) (stop func() error) {
-	tell := w.narrator()
-	tell.ends = true
-	show := func(ev store.Event) error { return tell.line(a.err, ev) }
-	if a.json {
-		show = func(ev store.Event) error { return a.line(ev) }
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- streamEvents(ctx, w.store, store.EventFilter{Task: row.Task}, 0, show) }()
-	return func() error { cancel(); return <-done }
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +80,7 @@ func worktreeTable(out page, workspace string, list []control.Worktree) {
 	for _, tree := range list {
 		ended := ""
 		if tree.Ended > 0 {
-			ended = ago(tree.Ended)
+			ended = text.Ago(tree.Ended, time.Now())
 		}
 		dir, err := filepath.Rel(workspace, tree.Dir)
 		if err != nil {

@@ -175,7 +175,8 @@ func TestTerminalAsks(t *testing.T) {
 		t.Error("the thread is gone though the answer was no")
 	}
 	p.write("six.yaml", killFlow+"# changed\n")
-	if out, code := p.onTerminal("n\n", "run", "six.yaml", "-p", "go", "-q"); code != exitUsage || !strings.Contains(out, "+# changed") {
+	if out, code := p.onTerminal("n\n", "run", "six.yaml", "-p", "go", "-q"); code != exitUsage ||
+		!strings.Contains(out, "+# changed") {
 		t.Errorf("exit code %d: %q", code, out)
 	}
 	if out, code := p.onTerminal("y\n", "run", "six.yaml", "-p", "go", "-q"); code != 0 {
@@ -223,7 +224,8 @@ func TestTaskIsAnswered(t *testing.T) {
 	if out, _ := p.run("gate", "list", "--state", "rejected"); !strings.Contains(out, "Ship the door?") {
 		t.Errorf("it was not denied: %s", out)
 	}
-	if out, code := p.onTerminal("y\n", "approve", "last"); code != exitNotFound || !strings.Contains(out, "no open approval") {
+	if out, code := p.onTerminal("y\n", "approve", "last"); code != exitNotFound || !strings.Contains(out,
+		"no open approval") {
 		t.Errorf("nothing is open: exit code %d: %q", code, out)
 	}
 }

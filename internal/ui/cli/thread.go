@@ -114,7 +114,7 @@ func (a *app) threadTable(out page, lines []view.ThreadLine, next string, narrow
 		elastic: []int{0, 1, 5, 6}, state: 2}
 	for _, l := range lines {
 		t.add(text.Safe(l.Name), text.Safe(part(l.Thread)), string(l.Display.State), strconv.Itoa(l.Steps),
-			ago(l.UpdatedAt), text.FirstLine(l.Title, 60), text.FirstLine(l.Display.Reason, 100))
+			text.Ago(l.UpdatedAt, time.Now()), text.FirstLine(l.Title, 60), text.FirstLine(l.Display.Reason, 100))
 	}
 	out.list(t, quiet)
 	if next != "" && !quiet {
@@ -129,9 +129,6 @@ func part(t store.Thread) string {
 	}
 	return t.Flow
 }
-
-// ago formats a time in Unix ms.
-func ago(ms int64) string { return text.Ago(ms, time.Now()) }
 
 func (a *app) threadLogCmd() *cobra.Command {
 	var followOn bool
@@ -162,12 +159,8 @@ position to continue from, empty at the beginning of the task.`,
 				return err
 			}
 			filter := store.EventFilter{Task: row.Task, Before: before, Limit: limit, Newest: limit > 0}
-			tell := w.narrator()
-			show := func(ev store.Event) error { return tell.line(a.out, ev) }
-			if a.json {
-				a.said = true
-				show = func(ev store.Event) error { return a.line(ev) }
-			}
+			a.said = a.json
+			show := a.eventPrinter(w.narrator(), a.out, a.json)
 			if followOn {
 				return streamEvents(ctx, w.store, filter, after, show)
 			}

@@ -89,28 +89,20 @@ func (a *app) servePages(cmd *cobra.Command, f uiFlags) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, url, f.open) })
+	return s.Serve(cmd.Context(), l, func(url string) { a.served(cmd, 0, url, f.open) })
 }
 
-// served prints the address of the page, and opens it in a browser if requested.
-func (a *app) served(cmd *cobra.Command, url string, browse bool) {
-	a.print(cmd, map[string]any{"url": url}, func(out page) {
-		fmt.Fprintln(out, url)
-		if isTerminal(a.err) {
-			fmt.Fprintln(a.err, "Press Ctrl-C to stop.")
-		}
-	})
-	if browse {
-		a.browse(url)
+// served prints the address of the page, and opens it in a browser if requested. pid is the process that serves it, 0
+// for this one.
+func (a *app) served(cmd *cobra.Command, pid int, url string, browse bool) error {
+	data, note := map[string]any{"url": url}, "Press Ctrl-C to stop."
+	if pid != 0 {
+		data["pid"], note = pid, a.says(fmt.Sprintf("Served by plait ui, process %d.", pid))
 	}
-}
-
-// servedThere prints the address of another process's page, and opens it in a browser if requested.
-func (a *app) servedThere(cmd *cobra.Command, pid int, url string, browse bool) error {
-	err := a.print(cmd, map[string]any{"url": url, "pid": pid}, func(out page) {
-		fmt.Fprintln(out, url)
+	err := a.print(cmd, data, func(out page) {
+		out.line("%s", url)
 		if isTerminal(a.err) {
-			fmt.Fprintf(a.err, a.says("Served by plait ui, process %d.\n"), pid)
+			fmt.Fprintln(a.err, note)
 		}
 	})
 	if browse {
@@ -141,7 +133,7 @@ Ctrl-C. The printed address works once.`,
 			f.start = "/tasks/" + row.ID
 			if there := web.FindRunning(ctx, w.home, w.workspace); there != nil && !cmd.Flags().Changed("addr") {
 				if at, err := there.URL(ctx, f.start); err == nil {
-					return a.servedThere(cmd, there.PID, at, !printOnly)
+					return a.served(cmd, there.PID, at, !printOnly)
 				}
 			}
 			f.open = !printOnly

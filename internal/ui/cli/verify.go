@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -67,20 +67,16 @@ newest steps were removed.`,
 			}
 			return a.print(cmd, report, func(out page) {
 				for _, p := range report.Problems {
-					name := p.Hash.String()
-					if name == "" {
-						name = "-"
-					}
-					fmt.Fprintf(out, "%s  %s\n", name, text.Safe(p.What))
+					out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
 				}
-				fmt.Fprintf(out, "integrity %s, completeness %s, %d objects\n", report.Integrity, report.Completeness,
+				out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness,
 					report.Objects)
 				if n := report.Redacted; n > 0 {
-					fmt.Fprintf(out, "%d objects and answers were redacted: what they said cannot be checked\n", n)
+					out.line("%d objects and answers were redacted: what they said cannot be checked", n)
 				}
 				if n := report.Unchecked; n > 0 {
-					fmt.Fprintf(out, "%d steps of older versions do not record their path: "+
-						"how they were reached is unchecked\n", n)
+					out.line("%d steps of older versions do not record their path: "+
+						"how they were reached is unchecked", n)
 				}
 			})
 		},

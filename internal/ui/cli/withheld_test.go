@@ -17,7 +17,8 @@ import (
 // TestWithheld checks that no kind of agent can be made with a variable that is withheld, however it is named, that a
 // worker records this as a refusal, and that hosts of agents read none.
 func TestWithheld(t *testing.T) {
-	a := &app{program: Program{Name: "plaitd", Withheld: []string{"PG", "AWS_"}}, getenv: func(name string) string { return "value of " + name }}
+	a := &app{program: Program{Name: "plaitd", Withheld: []string{"PG", "AWS_"}},
+		getenv: func(name string) string { return "value of " + name }}
 	pass := func(names ...string) flow.Agent {
 		return flow.Agent{Kind: "command", Command: []string{"env"}, Pass: names}
 	}
@@ -40,7 +41,8 @@ func TestWithheld(t *testing.T) {
 		"codex-exec":       {Kind: "codex-exec", Config: map[string]any{"x": "AWS_SESSION_TOKEN"}},
 	} {
 		a.worker = ""
-		if _, err := a.newAgent("", def, control.AgentOptions{}); err == nil || !strings.Contains(err.Error(), "not given to agents") {
+		if _, err := a.newAgent("", def, control.AgentOptions{}); err == nil || !strings.Contains(err.Error(),
+			"not given to agents") {
 			t.Errorf("%s: %v", name, err)
 		}
 		a.worker = "build"
@@ -94,12 +96,14 @@ func TestKeysOfPrograms(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("PGPASSWORD", "canary")
 	script := filepath.Join(home, "key")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho x >> "+home+"/runs\necho $PGPASSWORD-$(grep -c x "+home+"/runs)\n"), 0o755); err != nil {
+	if err := os.WriteFile(script,
+		[]byte("#!/bin/sh\necho x >> "+home+"/runs\necho $PGPASSWORD-$(grep -c x "+home+"/runs)\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"canary-1", "canary-2"} {
 		a := &app{program: Program{Withheld: []string{"PG"}}, getenv: func(string) string { return "" }}
-		a.keys.read, a.keys.values, a.keys.commands = true, map[string]string{}, map[string][]string{"MODEL_KEY": {script}, "PGPASSWORD": {script}}
+		a.keys.read, a.keys.values, a.keys.commands = true, map[string]string{}, map[string][]string{"MODEL_KEY": {script},
+			"PGPASSWORD": {script}}
 		if got := a.secret("MODEL_KEY"); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

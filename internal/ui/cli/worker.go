@@ -88,7 +88,8 @@ worker looks for work itself.`,
 	flags.StringVar(&f.name, "name", "", "unique `name` of this worker (default: the host's)")
 	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks can require, such as gpu,linux")
 	flags.Var(&f.most, "max-agents", "run at most `N` agents at once (default: the configuration's machine.maxConcurrent)")
-	flags.StringVar(&f.listen, "listen", "", "serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
+	flags.StringVar(&f.listen, "listen", "",
+		"serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
 	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` running steps may take after a signal")
 	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -269,7 +270,8 @@ func onFlag(on string, needs []string) error {
 		return usagef("--needs: only with --on team")
 	}
 	if slices.ContainsFunc(needs, func(l string) bool { return !store.LeaseName(l) || len(l) > 50 }) {
-		return usagef("invalid label in %q: want letters, digits, dots and dashes, 50 at most", text.Safe(strings.Join(needs, ",")))
+		return usagef("invalid label in %q: want letters, digits, dots and dashes, 50 at most",
+			text.Safe(strings.Join(needs, ",")))
 	}
 	return oneOf("on", on, control.OnTeam)
 }

@@ -44,7 +44,8 @@ func (a *app) listen(address string, s store.Store, w *control.Worker) (statServ
 	}
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return statServer{}, usagef("invalid value %q for --listen: want a loopback address, such as 127.0.0.1:9090", text.Safe(address))
+		return statServer{}, usagef("invalid value %q for --listen: want a loopback address, such as 127.0.0.1:9090",
+			text.Safe(address))
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
