@@ -7,10 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/claude"
 	"github.com/plait-run/plait/internal/agent/codex"
 	"github.com/plait-run/plait/internal/agent/command"
+	"github.com/plait-run/plait/internal/agent/gateway"
 	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/model"
 	"github.com/plait-run/plait/internal/agent/replay"
@@ -228,3 +231,19 @@ func (a *app) codexHost() *codex.Host {
 	}
 	return a.codex
 }
+
+// forwardCmd starts an agent in a sandbox. It is not meant for users.
+func (a *app) forwardCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: gatewayForward + " SOCKET PROGRAM [ARG...]", Hidden: true, DisableFlagParsing: true,
+		Short: "Run a program that can reach only its model",
+		Args:  cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := gateway.Forward(cmd.Context(), args[0], args[1], args[2:])
+			a.code = code
+			return err
+		},
+	}
+}
+
+const gatewayForward = "gateway-forward"

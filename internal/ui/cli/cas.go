@@ -52,23 +52,18 @@ func findObject(ctx context.Context, s store.Objects, typed string) (dag.Hash, e
 	return dag.Hash{}, ambiguousHash{usagef("%s is not unique: %s", typed, strings.Join(names, ", "))}
 }
 
-// objects returns what cas get and walk read: the store or, inside an agent,
-// the directory that the agent was lent.
-func (a *app) objects(ctx context.Context) (store.Objects, error) {
+// openObject opens the store or, inside an agent, the directory that the agent was lent, and finds the one object in it
+// whose hash begins with what was typed.
+func (a *app) openObject(ctx context.Context, typed string) (s store.Objects, h dag.Hash, err error) {
 	if dir := a.getenv("PLAIT_CONTEXT"); dir != "" {
-		return openReadOnlyStore(dir)
+		s, err = openReadOnlyStore(dir)
+	} else {
+		s, err = a.openStore(ctx)
 	}
-	return a.openStore(ctx)
-}
-
-// openObject opens what objects returns, and finds the one object in it whose
-// hash begins with what was typed.
-func (a *app) openObject(ctx context.Context, typed string) (store.Objects, dag.Hash, error) {
-	s, err := a.objects(ctx)
 	if err != nil {
 		return nil, dag.Hash{}, err
 	}
-	h, err := findObject(ctx, s, typed)
+	h, err = findObject(ctx, s, typed)
 	return s, h, err
 }
 
@@ -164,6 +159,17 @@ type casLine struct {
 	What string   `json:"what,omitempty"`
 }
 
+// casRefs and casLines are what refs, and walk and ls print.
+type (
+	casRefs struct {
+		Hash dag.Hash   `json:"hash"`
+		Refs []dag.Hash `json:"refs"`
+	}
+	casLines struct {
+		Objects []casLine `json:"objects"`
+	}
+)
+
 // readLine reads what a line shows of an object, and its refs.
 func readLine(ctx context.Context, s store.Objects, h dag.Hash) (casLine, []dag.Hash, error) {
 	r, e, err := s.Open(ctx, h)
@@ -193,17 +199,13 @@ func (a *app) casRefsCmd() *cobra.Command {
 		Use: "refs HASH", Short: "List the objects that a node refers to, in order", Args: exactly(1, "one hash"),
 		Example: "  plait cas refs 9008c3d1",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			s, h, err := a.openObject(ctx, args[0])
+			s, h, err := a.openObject(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			_, refs, err := readLine(ctx, s, h)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, map[string]any{"hash": h, "refs": append([]dag.Hash{}, refs...)}, func(out page) {
-				for _, r := range refs {
+			_, refs, err := readLine(cmd.Context(), s, h)
+			return show(a, cmd, casRefs{h, append([]dag.Hash{}, refs...)}, err, func(out page, v casRefs) {
+				for _, r := range v.Refs {
 					out.line("%s", r)
 				}
 			})
@@ -235,16 +237,13 @@ func (a *app) casWalkCmd() *cobra.Command {
 				lines = append(lines, l)
 				return refs, nil
 			})
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, map[string]any{"objects": lines}, func(out page) { writeObjects(out, lines) })
+			return show(a, cmd, casLines{lines}, err, writeObjects)
 		},
 	}
 }
 
-func writeObjects(out page, lines []casLine) {
-	for _, l := range lines {
+func writeObjects(out page, v casLines) {
+	for _, l := range v.Objects {
 		out.line("%s  %-8s %9d  %s", l.Hash, cmp.Or(l.Type, l.Kind), l.Size, l.What)
 	}
 }
@@ -289,7 +288,7 @@ func (a *app) casLsCmd() *cobra.Command {
 					lines = append(lines, casLine{Hash: e.Hash, Kind: e.Kind.String(), Size: e.Size})
 				}
 			}
-			return a.print(cmd, map[string]any{"objects": lines}, func(out page) { writeObjects(out, lines) })
+			return show(a, cmd, casLines{lines}, nil, writeObjects)
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "", "only objects of this `kind`: node or blob")

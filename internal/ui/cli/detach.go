@@ -34,19 +34,15 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	case control.Team(task):
 		return a.leftToTeam(cmd, task)
 	}
-	log := control.LogFile(w.home, task)
-	proc, err := a.startDetached(task, log, f.quiet)
+	pid, err := a.driveDetached(ctx, w, task, f.quiet)
 	if err != nil {
-		return fmt.Errorf("start a process for task %s: %w; the task exists and can be resumed", task.ID, err)
-	}
-	if err := w.begun(ctx, task, proc); err != nil {
-		return fmt.Errorf("task %s: %w; see %s", task.ID, err, log)
+		return err
 	}
 	if now, err := w.store.Thread(ctx, task.ID); err == nil {
 		task = now
 	}
 	res := view.NewStanding(task)
-	res.Summary = "it continues in process " + fmt.Sprint(proc.Process.Pid) + ", which writes " + log
+	res.Summary = fmt.Sprintf("it continues in process %d, which writes %s", pid, control.LogFile(w.home, task))
 	name := cmp.Or(task.Short, task.ID)
 	return a.print(cmd, res, func(out page) {
 		out.line("%s", name)
@@ -63,6 +59,19 @@ func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 		out.line("%s", name)
 		a.aside(res.Summary + "; follow it with: plait task watch " + name)
 	})
+}
+
+// driveDetached has a separate process drive a task, and returns its id once that has begun.
+func (a *app) driveDetached(ctx context.Context, w *workplace, task store.Thread, quiet bool) (pid int, err error) {
+	log := control.LogFile(w.home, task)
+	proc, err := a.startDetached(task, log, quiet)
+	if err != nil {
+		return 0, fmt.Errorf("start a process for task %s: %w; the task exists and can be resumed", task.ID, err)
+	}
+	if err := w.begun(ctx, task, proc); err != nil {
+		return 0, fmt.Errorf("task %s: %w; see %s", task.ID, err, log)
+	}
+	return proc.Process.Pid, nil
 }
 
 // startDetached starts a process that resumes a task: in its own session, so that no terminal ends it, and

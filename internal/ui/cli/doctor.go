@@ -6,17 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/agent/claude"
 	"github.com/plait-run/plait/internal/agent/codex"
 	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/model"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/files/worktree"
@@ -325,4 +328,48 @@ func examineStore(ctx context.Context, s store.Store) []Finding {
 	}
 	out = append(out, Finding{What: "tasks", OK: true, Text: text})
 	return append(out, examineAnswers(ctx, s, v.Nodes)...)
+}
+
+// ollama is the default address of Ollama.
+const ollama = "127.0.0.1:11434"
+
+// examineModels reports on the model servers that the environment and the settings name. It calls no others.
+func (a *app) examineModels(ctx context.Context, agents map[string]flow.Agent, named map[string]bool) []Finding {
+	var out []Finding
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		if def := agents[name]; def.Kind == "model" {
+			out = append(out, needed(named[name], []Finding{a.examineModel(ctx, name, def)})...)
+		}
+	}
+	if slices.ContainsFunc(out, func(f Finding) bool { return f.OK && !f.Unused }) {
+		return out
+	}
+	if c, err := net.DialTimeout("tcp4", ollama, 200*time.Millisecond); err == nil {
+		c.Close()
+		out = append(out, Finding{What: "ollama", OK: true, Unused: true,
+			Text: "something listens at " + ollama + "; it is used only if an agent says so",
+			Do:   "set OPENAI_BASE_URL=http://" + ollama + "/v1 and OPENAI_MODEL, or url: and model: of an agent of kind model"})
+	}
+	return out
+}
+
+// examineModel checks one agent.
+func (a *app) examineModel(ctx context.Context, name string, def flow.Agent) Finding {
+	f := Finding{What: "model", Warning: true}
+	if name != "model" {
+		f.What = name
+	}
+	a.holdSecrets(def)
+	h := a.modelHost()
+	s, err := h.Find(model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv})
+	if err != nil {
+		f.Text, f.Do = err.Error(), "flows with agents of kind model need a server and its key; see docs/model.md"
+		return f
+	}
+	if err := h.Check(ctx, s); err != nil {
+		f.Text = err.Error()
+		return f
+	}
+	f.OK, f.Warning, f.Text = true, false, fmt.Sprintf("%s at %s (%s)", s.Model, s.URL, s.API)
+	return f
 }

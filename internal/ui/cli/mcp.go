@@ -77,11 +77,8 @@ type detached struct {
 
 // Drive returns when the other process has taken the task, or has ended.
 func (d detached) Drive(ctx context.Context, root store.Thread) error {
-	proc, err := d.a.startDetached(root, control.LogFile(d.w.home, root), true)
-	if err != nil {
-		return err
-	}
-	return d.w.begun(ctx, root, proc)
+	_, err := d.a.driveDetached(ctx, d.w, root, true)
+	return err
 }
 
 // unclosed is a writer that stays open.

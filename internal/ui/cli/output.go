@@ -10,7 +10,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/itchyny/gojq"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/plait-run/plait/internal/engine/advice"
@@ -177,4 +179,82 @@ func (a *app) ask(question string) bool {
 	line, err := bufio.NewReader(a.in).ReadString('\n')
 	answer := strings.ToLower(strings.TrimSpace(line))
 	return err == nil && (answer == "y" || answer == "yes")
+}
+
+// says returns a text with the program's own name, so that the commands in it can be typed as they are.
+func (a *app) says(text string) string { return a.named.Says(text) }
+
+// aside prints a hint to the person on standard error.
+func (a *app) aside(hint string) { fmt.Fprintln(a.err, a.style(a.err).dim(a.says(hint))) }
+
+// rename puts the program's name into the help of all verbs.
+func (a *app) rename(root *cobra.Command) {
+	a.named = taskdir.Program{Name: a.program.Name}
+	for _, verb := range root.Commands() {
+		a.named.Verbs = append(a.named.Verbs, verb.Name())
+	}
+	each(root, func(cmd *cobra.Command) {
+		cmd.Short, cmd.Long, cmd.Example = a.says(cmd.Short), a.says(cmd.Long), a.says(cmd.Example)
+		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { f.Usage = a.says(f.Usage) })
+		}
+	})
+}
+
+// each calls f with a command and all commands below it.
+func each(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, sub := range cmd.Commands() {
+		each(sub, f)
+	}
+}
+
+// useJQ reads the expression of --jq, which implies JSON.
+func (a *app) useJQ(expr string) error {
+	if expr == "" {
+		return nil
+	}
+	query, err := gojq.Parse(expr)
+	if err != nil {
+		return usagef("invalid value %q for --jq: %w", text.Safe(expr), err)
+	}
+	if a.jq, err = gojq.Compile(query); err != nil {
+		return usagef("invalid value %q for --jq: %w", text.Safe(expr), err)
+	}
+	a.json = true
+	return nil
+}
+
+// filtered prints what --jq selects from v, one result a line: texts as they are, everything else as JSON.
+func (a *app) filtered(v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	var in any
+	if err := json.Unmarshal(data, &in); err != nil {
+		return err
+	}
+	for results := a.jq.Run(in); ; {
+		out, ok := results.Next()
+		if !ok {
+			return nil
+		}
+		switch out := out.(type) {
+		case error:
+			return usagef("--jq: %w", out)
+		case string:
+			if _, err := fmt.Fprintln(a.out, out); err != nil {
+				return err
+			}
+		default:
+			text, err := gojq.Marshal(out)
+			if err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(a.out, "%s\n", text); err != nil {
+				return err
+			}
+		}
+	}
 }

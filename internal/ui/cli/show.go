@@ -4,11 +4,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -158,4 +163,86 @@ func writeWholeStep(out page, v *view.WholeStep, expand bool) {
 	if v.Detail.Agent != "" {
 		out.line("       transcript %s\n       sandbox    %s", v.Detail.Transcript.Short(), text.Safe(v.Detail.Sandbox))
 	}
+}
+
+// calls reads the requests of the agent of a step to its model, or only the one with a number.
+func (w *workplace) calls(ctx context.Context, what view.Subject, step string, one int) (*view.Calls, error) {
+	v, err := w.view().Calls(ctx, what.Head, step, one)
+	if !errors.Is(err, view.ErrNoCalls) {
+		return v, err
+	}
+	if opts, bad := record.OptionsOf(what.Row); bad == nil && opts.Replay != "" {
+		return nil, view.Advise(badUsage{err},
+			"a replay asks no model; see the task that it replays: `plait thread show %s --calls %s`",
+			w.view().Names().In(ctx, opts.Replay), step)
+	}
+	return nil, view.Advise(badUsage{err},
+		"record them with `plait run --record`; docs/gateway.md says for which agents")
+}
+
+// writeCalls prints requests in a table, and those that were read whole.
+func writeCalls(out page, v *view.Calls) {
+	t := table{head: []string{"CALL", "SENT", "PATH", "MODEL", "STATUS", "IN", "CACHED", "OUT"}, elastic: []int{3}}
+	for _, c := range v.Calls {
+		about := ""
+		if c.Estimated {
+			about = "~"
+		}
+		status := strconv.Itoa(c.Status)
+		if c.Cut {
+			status += " cut"
+		}
+		u := c.Usage
+		t.add(strconv.Itoa(c.N), time.UnixMilli(c.At).Format("15:04:05.000"), c.Path, text.Safe(c.Model), status,
+			about+strconv.FormatInt(u.InputTokens, 10), strconv.FormatInt(u.CachedInputTokens, 10),
+			about+strconv.FormatInt(u.OutputTokens, 10))
+	}
+	out.table(t)
+	for _, c := range v.Calls {
+		if c.Request != nil {
+			out.line("%s\n%s\n%s\n%s", out.dim("request"), text.Safe(*c.Request), out.dim("response"),
+				strings.TrimRight(text.Safe(*c.Response), "\n"))
+		}
+	}
+}
+
+// formMeans explains the forms that are not self-explanatory.
+var formMeans = map[string]string{
+	thread.FormBrief:   "without what its main path said",
+	thread.FormSummary: "replaces everything before it",
+	thread.FormSession: "the session knew it, and everything before it",
+	thread.FormLossy:   "a session that is lost knew it, and everything before it",
+	thread.FormOmitted: "left out, and everything before it that is not listed",
+}
+
+// writePrompt prints how a prompt was assembled, and its text.
+func writePrompt(out page, v *view.Prompt) {
+	out.line("prompt of step %d (%s): %d bytes, about %d tokens", v.N, text.Safe(v.Role), v.Bytes, v.Tokens)
+	for _, u := range v.Context {
+		number := "–"
+		if u.N > 0 {
+			number = fmt.Sprint(u.N)
+		}
+		what := formMeans[u.Form]
+		if u.Bytes > 0 {
+			size := fmt.Sprintf("%d bytes, about %d tokens", u.Bytes, u.Tokens)
+			what = strings.TrimSuffix(size+"; "+what, "; ")
+		}
+		out.line("  %3s  %-16s %-8s %s  %s", number, text.Safe(u.Role), text.Safe(u.Form), out.dim(u.Step.Short()),
+			out.dim(what))
+	}
+	if len(v.Context) == 0 {
+		out.line("  no earlier step is included")
+	}
+	out.line("%s\n%s", out.dim(strings.Repeat("─", 60)), strings.TrimRight(text.Safe(v.Text), "\n"))
+}
+
+// writeStack prints the callers of a thread or a step, up to the task.
+func writeStack(out page, v *view.Stack) {
+	var t table
+	for _, f := range v.Stack {
+		t.add(f.Type, f.Hash.Short(), text.Safe(f.Role), text.Safe(f.Flow), fmt.Sprintf("depth %d", f.Depth),
+			text.Safe(out.names.ByID(out.ctx, f.Thread)))
+	}
+	out.table(t)
 }

@@ -45,6 +45,15 @@ func (w *workplace) task(ctx context.Context, typed string) (store.Thread, error
 	return row, err
 }
 
+// scope returns the workspace of the task that was typed, and the task; or else the current workspace.
+func (w *workplace) scope(ctx context.Context, args []string) (workspace string, task store.Thread, err error) {
+	if len(args) == 0 {
+		return w.workspace, task, nil
+	}
+	task, err = w.task(ctx, args[0])
+	return task.Workspace, task, err
+}
+
 func (a *app) taskListCmd() *cobra.Command {
 	var quiet bool
 	var since, before string

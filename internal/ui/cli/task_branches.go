@@ -32,22 +32,15 @@ not ended, is never removed.`,
 			if err != nil {
 				return err
 			}
-			workspace, task := w.workspace, ""
-			if len(args) > 0 {
-				_, row, err := a.openTask(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				workspace, task = row.Workspace, row.ID
+			workspace, task, err := w.scope(ctx, args)
+			if err != nil {
+				return err
 			}
 			if !prune {
-				list, err := w.control.Branches(ctx, workspace, task)
-				if err != nil {
-					return err
-				}
-				return a.print(cmd, map[string]any{"branches": listed(list)}, func(out page) { branchTable(out, list) })
+				list, err := w.control.Branches(ctx, workspace, task.ID)
+				return show(a, cmd, branchList{listed(list)}, err, branchTable)
 			}
-			gone, kept, err := w.control.PruneBranches(ctx, workspace, task, force)
+			gone, kept, err := w.control.PruneBranches(ctx, workspace, task.ID, force)
 			if err != nil {
 				return err
 			}
@@ -69,13 +62,18 @@ not ended, is never removed.`,
 	return cmd
 }
 
-func branchTable(out page, list []control.Branch) {
-	if len(list) == 0 {
+// A branchList is what task branches prints.
+type branchList struct {
+	Branches []control.Branch `json:"branches"`
+}
+
+func branchTable(out page, v branchList) {
+	if len(v.Branches) == 0 {
 		out.line("no branches")
 		return
 	}
 	t := table{head: []string{"BRANCH", "COMMIT", "STATE"}}
-	for _, b := range list {
+	for _, b := range v.Branches {
 		t.add(text.Safe(b.Name), shortCommit(b), branchState(b))
 	}
 	out.table(t)

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/app/control"
-	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
@@ -35,20 +34,17 @@ too.`,
 			if err != nil {
 				return err
 			}
-			workspace, row := w.workspace, store.Thread{}
-			if len(args) > 0 {
-				if row, err = w.task(ctx, args[0]); err != nil {
-					return err
-				}
-				workspace = row.Workspace
+			workspace, task, err := w.scope(ctx, args)
+			if err != nil {
+				return err
 			}
 			if !prune {
-				list, err := w.control.Worktrees(ctx, workspace, row.ID)
+				list, err := w.control.Worktrees(ctx, workspace, task.ID)
 				return show(a, cmd, worktreeList{list}, err, func(out page, v worktreeList) {
 					worktreeTable(out, workspace, v.Worktrees)
 				})
 			}
-			gone, err := w.control.PruneWorktrees(ctx, row)
+			gone, err := w.control.PruneWorktrees(ctx, task)
 			if err != nil {
 				return err
 			}

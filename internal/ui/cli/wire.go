@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/app/people/notify"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/text"
@@ -280,4 +281,25 @@ func (w *workplace) threadID(ctx context.Context, typed string) (store.Thread, e
 		err = usagef("%s is a step: a task or a part of one is wanted", text.Safe(typed))
 	}
 	return row, err
+}
+
+// watch returns a function that notifies the person of driven tasks, or nil if they want no notifications.
+func (a *app) watch(w *workplace) func(ctx context.Context, row store.Thread) (stop func()) {
+	to := w.settings.Notify.V
+	if len(to.Command) == 0 && to.Webhook == "" {
+		return nil
+	}
+	return func(ctx context.Context, row store.Thread) (stop func()) {
+		return notify.Watch(ctx, w.view(), a.notifier(notify.Config{To: to, Dir: w.home, Log: a.log}), row)
+	}
+}
+
+// notifier returns the sender of notifications, one for all workplaces: the person's own configuration says where to.
+func (a *app) notifier(cfg notify.Config) *notify.Sender {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.sender == nil {
+		a.sender = notify.NewSender(cfg)
+	}
+	return a.sender
 }
