@@ -68,7 +68,7 @@ func (a *app) driveDetached(ctx context.Context, w *workplace, task store.Thread
 	if err != nil {
 		return 0, fmt.Errorf("start a process for task %s: %w; the task exists and can be resumed", task.ID, err)
 	}
-	if err := w.begun(ctx, task, proc); err != nil {
+	if err := w.waitBegun(ctx, task, proc); err != nil {
 		return 0, fmt.Errorf("task %s: %w; see %s", task.ID, err, log)
 	}
 	return proc.Process.Pid, nil
@@ -105,8 +105,8 @@ func (a *app) startDetached(task store.Thread, log string, quiet bool) (*exec.Cm
 	return proc, proc.Start()
 }
 
-// begun returns when a detached process drives its task, or has driven it as far as it goes.
-func (w *workplace) begun(ctx context.Context, task store.Thread, proc *exec.Cmd) error {
+// waitBegun returns when a detached process drives its task, or has driven it as far as it goes.
+func (w *workplace) waitBegun(ctx context.Context, task store.Thread, proc *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- proc.Wait() }()
 	for {

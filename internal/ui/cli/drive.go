@@ -35,7 +35,7 @@ func (a *app) drive(cmd *cobra.Command, w *workplace, row store.Thread, r contro
 	var err error
 	left := false
 	switch {
-	case !quiet && a.moves(a.err):
+	case !quiet && a.redraws(a.err):
 		return a.driveLive(cmd, w, row, r)
 	case !quiet && !a.json && r.Wait && isTerminal(a.in) && isTerminal(a.err):
 		end, left, err = a.drivePlain(cmd.Context(), w, row, r)

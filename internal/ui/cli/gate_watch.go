@@ -54,7 +54,7 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 			feed := w.view().GateFeed(view.GateFilter{All: all, Task: row.ID})
 			if resume {
 				drives := &answerResumer{w: w, drive: a.driveElsewhere, out: a.err}
-				if screen && a.moves(a.out) {
+				if screen && a.redraws(a.out) {
 					drives.out = io.Discard // the screen shows which tasks wait
 				}
 				var stop context.CancelFunc
@@ -67,7 +67,7 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 				}
 			}
 			if screen {
-				return a.needs(cmd, w, row.ID, all)
+				return a.showInbox(cmd, w, row.ID, all)
 			}
 			err = eachGate(ctx, feed, once, a.printGate)
 			if cmd.Context().Err() != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// moves reports whether output to a terminal may be redrawn.
-func (a *app) moves(out io.Writer) bool {
+// redraws reports whether output to a terminal may be redrawn.
+func (a *app) redraws(out io.Writer) bool {
 	return !a.json && !a.plain && isTerminal(out) && a.getenv("TERM") != "dumb"
 }
 
@@ -88,15 +88,15 @@ func (a *app) day(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return a.needs(cmd, w, "", false)
+	return a.showInbox(cmd, w, "", false)
 }
 
-// needs shows what needs a person: in the named task, or in a whole workspace.
-func (a *app) needs(cmd *cobra.Command, w *workplace, task string, all bool) error {
+// showInbox shows what needs a person: in the named task, or in a whole workspace.
+func (a *app) showInbox(cmd *cobra.Command, w *workplace, task string, all bool) error {
 	ctx := cmd.Context()
 	cfg := a.screen(w, a.out)
 	cfg.All = all
-	if a.moves(a.out) {
+	if a.redraws(a.out) {
 		return tui.Screen(ctx, cfg, task)
 	}
 	p := tui.NewPlain(cfg)

@@ -108,7 +108,7 @@ Exit codes: 0 done; 1 failed, or out of attempts; 2 usage; 3 not found; 4 needs 
 			if err != nil {
 				return err
 			}
-			if args[0] == flow.ChatFlow && prompt == "" && !f.quiet && isTerminal(a.in) && a.moves(a.err) {
+			if args[0] == flow.ChatFlow && prompt == "" && !f.quiet && isTerminal(a.in) && a.redraws(a.err) {
 				return a.talk(cmd, f.dir, f.tree, opts)
 			}
 			if strings.TrimSpace(prompt) == "" {

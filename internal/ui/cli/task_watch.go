@@ -29,7 +29,7 @@ Ctrl-C stops watching, not the task. The exit codes are those of plait run, and 
 			if err != nil {
 				return err
 			}
-			if a.moves(a.err) {
+			if a.redraws(a.err) {
 				end, err := a.live(ctx, w, row, tui.Run{Watch: true})
 				if err != nil && ctx.Err() == nil {
 					return err

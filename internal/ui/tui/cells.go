@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// Styles. Bubble Tea drops the colours if NO_COLOR is set.
+// Styles. Bubble Tea drops the colors if NO_COLOR is set.
 var (
 	bold   = lipgloss.NewStyle().Bold(true)
 	dim    = lipgloss.NewStyle().Faint(true)

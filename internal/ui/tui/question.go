@@ -131,7 +131,7 @@ func (q *question) body() []string {
 	return out
 }
 
-// patch returns a diff as lines, with additions and deletions in colour.
+// patch returns a diff as lines, with additions and deletions in color.
 func patch(diff string, n int) []string {
 	var out []string
 	for _, l := range wrapText(diff, n) {

@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/view"
 )
 
-// plain returns a line without colours.
+// plain returns a line without colors.
 func plain(s string) string { return ansi.Strip(s) }
 
 // A taskPane shows one task: its questions, its tree, and its result.
