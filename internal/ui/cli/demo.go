@@ -205,25 +205,17 @@ func (d *demo) drive(ctx context.Context, row store.Thread) error {
 // report reports what needs the person, as it comes up. With --yes it answers immediately.
 func (d *demo) report(ctx context.Context, row store.Thread) error {
 	feed := d.w.view().GateFeed(view.GateFilter{Task: row.ID})
-	for {
-		changed, err := feed.Next(ctx)
-		if err != nil {
-			return err
-		}
-		for _, g := range changed {
-			if g.State == store.GateOpen && d.yes {
-				if _, err := d.w.book().Answer(ctx, g.ID, demoAnswerTo(g)); err != nil {
-					return err
-				}
-			}
-			if !d.json {
-				fmt.Fprintln(d.err, d.line(g))
+	return eachGate(ctx, feed, false, func(g store.Gate) error {
+		if g.State == store.GateOpen && d.yes {
+			if _, err := d.w.book().Answer(ctx, g.ID, demoAnswerTo(g)); err != nil {
+				return err
 			}
 		}
-		if err := feed.Wait(ctx, 0); err != nil {
-			return err
+		if !d.json {
+			fmt.Fprintln(d.err, d.line(g))
 		}
-	}
+		return nil
+	})
 }
 
 func demoAnswerTo(g store.Gate) gate.Answer {

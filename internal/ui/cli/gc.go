@@ -93,10 +93,7 @@ func (a *app) showWhy(cmd *cobra.Command, cfg gc.Config, typed string) error {
 		return err
 	}
 	why, err := gc.Why(cmd.Context(), cfg, h)
-	if err != nil {
-		return err
-	}
-	return a.print(cmd, why, func(out page) {
+	return show(a, cmd, why, err, func(out page, why gc.Reason) {
 		for i, l := range why.Links {
 			if i == 0 {
 				out.line("%s\n  %s", text.Safe(l.What), l.Hash)
