@@ -34,15 +34,19 @@ func (a *app) detach(cmd *cobra.Command, w *workplace, row store.Thread, r contr
 	case control.Team(task):
 		return a.leftToTeam(cmd, task)
 	}
-	pid, err := a.driveDetached(ctx, w, task, f.quiet)
+	log := control.LogFile(w.home, task)
+	proc, err := a.startDetached(task, log, f.quiet)
 	if err != nil {
-		return err
+		return fmt.Errorf("start a process for task %s: %w; the task exists and can be resumed", task.ID, err)
+	}
+	if err := w.waitBegun(ctx, task, proc); err != nil {
+		return fmt.Errorf("task %s: %w; see %s", task.ID, err, log)
 	}
 	if now, err := w.store.Thread(ctx, task.ID); err == nil {
 		task = now
 	}
 	res := view.NewStanding(task)
-	res.Summary = fmt.Sprintf("it continues in process %d, which writes %s", pid, control.LogFile(w.home, task))
+	res.Summary = fmt.Sprintf("it continues in process %d, which writes %s", proc.Process.Pid, log)
 	name := cmp.Or(task.Short, task.ID)
 	return a.print(cmd, res, func(out page) {
 		out.line("%s", name)
@@ -59,19 +63,6 @@ func (a *app) leftToTeam(cmd *cobra.Command, task store.Thread) error {
 		out.line("%s", name)
 		a.aside(res.Summary + "; follow it with: plait task watch " + name)
 	})
-}
-
-// driveDetached has a separate process drive a task, and returns its id once that has begun.
-func (a *app) driveDetached(ctx context.Context, w *workplace, task store.Thread, quiet bool) (pid int, err error) {
-	log := control.LogFile(w.home, task)
-	proc, err := a.startDetached(task, log, quiet)
-	if err != nil {
-		return 0, fmt.Errorf("start a process for task %s: %w; the task exists and can be resumed", task.ID, err)
-	}
-	if err := w.waitBegun(ctx, task, proc); err != nil {
-		return 0, fmt.Errorf("task %s: %w; see %s", task.ID, err, log)
-	}
-	return proc.Process.Pid, nil
 }
 
 // startDetached starts a process that resumes a task: in its own session, so that no terminal ends it, and

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/tui"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -40,13 +43,7 @@ func (a *app) screen(w *workplace, out io.Writer) tui.Config {
 	if isTerminal(a.in) {
 		cfg.In = a.in
 	}
-	cfg.Detach = func(ctx context.Context, task string) error {
-		row, err := w.store.Thread(ctx, task)
-		if err == nil {
-			_, err = a.driveDetached(ctx, w, row, false)
-		}
-		return err
-	}
+	cfg.Detach = func(ctx context.Context, task string) error { return w.detach(ctx, task, a.unsafe) }
 	cfg.Flows, _ = w.control.Flows(context.Background(), w.dir) // without a list, only solo is offered
 	return cfg
 }
@@ -58,6 +55,24 @@ func (a *app) driveElsewhere(ctx context.Context, row store.Thread, how control.
 		return row, err
 	}
 	return c.Drive(ctx, row.ID, how)
+}
+
+// detach has a separate process continue a task.
+func (w *workplace) detach(ctx context.Context, task string, unsafe bool) error {
+	bin, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("detach: %w", err)
+	}
+	args := []string{"--home", w.home, "resume", "-d", task}
+	if unsafe {
+		args = append(args, "--unsafe-agents")
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), bin, args...)
+	cmd.Dir = w.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("detach: %w: %s", err, text.FirstLine(string(out), 300))
+	}
+	return nil
 }
 
 // begin makes a task of a flow whose commands were agreed to. It asks no one.

@@ -77,8 +77,11 @@ type detached struct {
 
 // Drive returns when the other process has taken the task, or has ended.
 func (d detached) Drive(ctx context.Context, root store.Thread) error {
-	_, err := d.a.driveDetached(ctx, d.w, root, true)
-	return err
+	proc, err := d.a.startDetached(root, control.LogFile(d.w.home, root), true)
+	if err != nil {
+		return err
+	}
+	return d.w.waitBegun(ctx, root, proc)
 }
 
 // unclosed is a writer that stays open.
