@@ -80,7 +80,8 @@ func TestFaultsOfTheDisk(t *testing.T) {
 	tried := soak.Portion(t, all, soak.Tries(32, 32))
 	var hits atomic.Int64
 	t.Cleanup(func() {
-		soak.Figure(t, "%d of %d changes to the disk failed, each in one of %d ways: same outcome digest, same files, no committed step twice",
+		soak.Figure(t, "%d of %d changes to the disk failed, each in one of %d ways: same outcome digest, same files, "+
+			"no committed step twice",
 			hits.Load(), len(all), len(faults))
 	})
 	for _, x := range tried {

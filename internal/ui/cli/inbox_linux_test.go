@@ -232,8 +232,8 @@ func TestPlainSaysWhatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestPlainTypedTooEarly checks that a line that was typed before anything is asked answers nothing, and that the end of
-// the input is heard meanwhile.
+// TestPlainTypedTooEarly checks that a line that was typed before anything is asked answers nothing, and that the end
+// of the input is heard meanwhile.
 func TestPlainTypedTooEarly(t *testing.T) {
 	s := mem.New(mem.Config{})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: killID, CreatedAt: 1},

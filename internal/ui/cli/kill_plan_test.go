@@ -219,7 +219,8 @@ func TestKillPlan(t *testing.T) {
 			return
 		}
 	}
-	soak.Figure(t, "%d kills while a model plans and Codex works, same outcome digest, same files, no committed step twice", most)
+	soak.Figure(t, "%d kills while a model plans and Codex works, same outcome digest, same files, "+
+		"no committed step twice", most)
 }
 
 func sorted(list []string) []string {

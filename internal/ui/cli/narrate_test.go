@@ -77,7 +77,8 @@ func TestNarration(t *testing.T) {
 }
 
 func TestStat(t *testing.T) {
-	patch := "diff --git a/sum.go b/sum.go\nindex 1..2 100644\n--- a/sum.go\n+++ b/sum.go\n@@ -1,2 +1,3 @@\n a\n-b\n+c\n+--- d\n" +
+	patch := "diff --git a/sum.go b/sum.go\nindex 1..2 100644\n--- a/sum.go\n+++ b/sum.go\n" +
+		"@@ -1,2 +1,3 @@\n a\n-b\n+c\n+--- d\n" +
 		"diff --git a/x.bin b/x.bin\nnew file mode 100644\nGIT binary patch\nliteral 3\n+abc\n"
 	want := []string{"sum.go | +2 -1", "x.bin  | +0 -0"}
 	if diff := cmp.Diff(want, stat(patch)); diff != "" {

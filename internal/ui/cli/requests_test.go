@@ -13,7 +13,8 @@ import (
 )
 
 // usage: bounded TOKENS TURN: checks the recorded requests of the only task. None is longer than its first one, which
-// has an empty conversation, that many tokens, and a turn of TURN bytes; there is a summary, and the last request has it.
+// has an empty conversation, that many tokens, and a turn of TURN bytes; there is a summary, and the last request has
+// it.
 func boundedRequests(ts *testscript.TestScript, neg bool, args []string) {
 	limit, err := strconv.Atoi(args[0])
 	ts.Check(err)

@@ -24,21 +24,26 @@ func TestWithheld(t *testing.T) {
 	}
 	codex := func(config map[string]any) flow.Agent { return flow.Agent{Kind: "codex", Config: config} }
 	for name, def := range map[string]flow.Agent{
-		"pass":             pass("A", "PGPASSWORD"),
-		"a pattern":        pass("PGP*"),
-		"a wide pattern":   pass("P*"),
-		"the widest":       pass("*"),
-		"env":              {Kind: "acp", Agent: "gemini", Env: map[string]string{"AWS_REGION": "x"}},
-		"sandbox.pass":     {Kind: "claude", Sandbox: &flow.Sandbox{Pass: []string{"AWS_*"}}},
-		"sandbox.env":      {Kind: "model", Sandbox: &flow.Sandbox{Env: map[string]string{"PGUSER": ""}}},
-		"keyEnv":           {Kind: "model", ModelServer: flow.ModelServer{KeyEnv: "PGPASSWORD"}},
-		"env_key":          codex(map[string]any{"model_providers": map[string]any{"x": map[string]any{"env_key": "PGPASSWORD"}}}),
+		"pass":           pass("A", "PGPASSWORD"),
+		"a pattern":      pass("PGP*"),
+		"a wide pattern": pass("P*"),
+		"the widest":     pass("*"),
+		"env":            {Kind: "acp", Agent: "gemini", Env: map[string]string{"AWS_REGION": "x"}},
+		"sandbox.pass":   {Kind: "claude", Sandbox: &flow.Sandbox{Pass: []string{"AWS_*"}}},
+		"sandbox.env":    {Kind: "model", Sandbox: &flow.Sandbox{Env: map[string]string{"PGUSER": ""}}},
+		"keyEnv":         {Kind: "model", ModelServer: flow.ModelServer{KeyEnv: "PGPASSWORD"}},
+		"env_key": codex(map[string]any{"model_providers": map[string]any{
+			"x": map[string]any{"env_key": "PGPASSWORD"}}}),
 		"a dotted setting": codex(map[string]any{"model_providers.x.env_key": "PGPASSWORD"}),
-		"env_http_headers": codex(map[string]any{"model_providers": map[string]any{"x": map[string]any{"env_http_headers": map[string]any{"X": "AWS_X"}}}}),
-		"a server":         codex(map[string]any{"mcp_servers": map[string]any{"x": map[string]any{"bearer_token_env_var": "PGPASSWORD"}}}),
-		"a server's list":  codex(map[string]any{"mcp_servers": map[string]any{"x": map[string]any{"env_vars": []any{"PGPASSWORD"}}}}),
-		"a server's own":   codex(map[string]any{"mcp_servers": map[string]any{"x": map[string]any{"env": map[string]any{"PGHOST": "x"}}}}),
-		"codex-exec":       {Kind: "codex-exec", Config: map[string]any{"x": "AWS_SESSION_TOKEN"}},
+		"env_http_headers": codex(map[string]any{"model_providers": map[string]any{
+			"x": map[string]any{"env_http_headers": map[string]any{"X": "AWS_X"}}}}),
+		"a server": codex(map[string]any{"mcp_servers": map[string]any{
+			"x": map[string]any{"bearer_token_env_var": "PGPASSWORD"}}}),
+		"a server's list": codex(map[string]any{"mcp_servers": map[string]any{
+			"x": map[string]any{"env_vars": []any{"PGPASSWORD"}}}}),
+		"a server's own": codex(map[string]any{"mcp_servers": map[string]any{
+			"x": map[string]any{"env": map[string]any{"PGHOST": "x"}}}}),
+		"codex-exec": {Kind: "codex-exec", Config: map[string]any{"x": "AWS_SESSION_TOKEN"}},
 	} {
 		a.worker = ""
 		if _, err := a.newAgent("", def, control.AgentOptions{}); err == nil || !strings.Contains(err.Error(),
