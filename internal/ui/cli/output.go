@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // errorCodes names the exit codes in JSON.
