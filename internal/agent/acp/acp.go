@@ -23,7 +23,6 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -33,7 +32,6 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/host"
-	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
 // A Config is the definition of one agent.
@@ -45,34 +43,17 @@ type Config struct {
 	host.Terms
 	// Endpoint is the base URL of its model's API, with the version; "" for its vendor's own.
 	Endpoint string
-}
-
-// A HostConfig configures a Host.
-type HostConfig struct {
-	sandbox.Config
 	// Deliver is the command line that serves [Deliver], to which the files are appended. Nil:
 	// answers are taken from texts.
 	Deliver []string
-	Grace   time.Duration // how long an agent may take to exit, 0: 2.5 s
 }
 
-// A Host is where agents run. It may be used concurrently.
-type Host struct {
-	*host.Host
-	cfg HostConfig
-}
-
-// NewHost returns a host. It only checks what walls need.
-func NewHost(cfg HostConfig) *Host {
-	if cfg.Grace == 0 {
-		cfg.Grace = 2500 * time.Millisecond
-	}
-	return &Host{host.New(cfg.Config), cfg}
-}
+// grace is how long an agent may take to exit, unless its host says otherwise.
+const grace = 2500 * time.Millisecond
 
 // An Agent runs one agent of the protocol. It may be used concurrently.
 type Agent struct {
-	host *Host
+	host *host.Host
 	cfg  Config
 	kind Kind
 }
@@ -84,9 +65,9 @@ var (
 	_ agent.Shaper     = (*Agent)(nil)
 )
 
-// Agent checks cfg and returns its agent. It is an error if the program is not installed or
+// New checks cfg and returns its agent. It is an error if the program is not installed or
 // cannot reach its model, so that this is found before anything starts.
-func (h *Host) Agent(cfg Config) (*Agent, error) {
+func New(h *host.Host, cfg Config) (*Agent, error) {
 	if err := cfg.Check("acp"); err != nil {
 		return nil, err
 	}
@@ -94,11 +75,11 @@ func (h *Host) Agent(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = h.Find(context.Background(), kind, cfg.Path); err != nil {
+	if _, err = Find(context.Background(), h, kind, cfg.Path); err != nil {
 		return nil, err
 	}
-	if login := h.Login(kind, cfg); !login.OK {
-		return nil, fmt.Errorf("%s: %s", login.Text, login.Do)
+	if login, _ := Login(h, kind, cfg); !login.OK {
+		return nil, login.Err()
 	}
 	return &Agent{h, cfg, kind}, nil
 }
@@ -109,7 +90,11 @@ func (a *Agent) Continues(req agent.Request) bool {
 		return false
 	}
 	info, err := os.Stat(a.mark(req.Home, req.Session))
-	return err == nil && a.kept(req.Home, req.Session) && !(a.kind.LoadsLater && info.ModTime().Truncate(time.Minute).Equal(time.Now().Truncate(time.Minute)))
+	if err != nil || !a.kept(req.Home, req.Session) {
+		return false
+	}
+	opened, now := info.ModTime().Truncate(time.Minute), time.Now().Truncate(time.Minute)
+	return !a.kind.LoadsLater || !opened.Equal(now)
 }
 
 // kept reports whether the agent has saved a session: one that is killed early has not.
@@ -138,7 +123,7 @@ func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "ac
 // Shapes reports whether an answer can be submitted with the tool deliver.
 func (a *Agent) Shapes(schema json.RawMessage) bool {
 	_, err := newDelivery(schema)
-	return len(a.host.cfg.Deliver) > 0 && err == nil
+	return len(a.cfg.Deliver) > 0 && err == nil
 }
 
 // mark returns the file that records that a session was opened in a home.
@@ -156,11 +141,11 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if ctx.Err() != nil {
 		return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "the attempt was cancelled before it began"}
 	}
-	p, err := a.host.Find(ctx, a.kind, a.cfg.Path)
+	p, err := Find(ctx, a.host, a.kind, a.cfg.Path)
 	if err != nil {
 		return agent.Result{}, agent.Final("%v", err)
 	}
-	s, err := a.setup(p, a.host.Login(a.kind, a.cfg), req)
+	s, err := a.setup(p, req)
 	if err != nil {
 		return agent.Result{}, err
 	}

@@ -90,13 +90,13 @@ func conforms(t *testing.T, kind string) {
 		Model: func(t *testing.T, m agenttest.Model) agent.Agent {
 			home := t.TempDir()
 			env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home}
-			h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
+			h := host.New(host.Config{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}},
-				Deliver: []string{bin, "deliver"}, Grace: 500 * time.Millisecond})
+				Grace: 500 * time.Millisecond})
 			if m.Asks {
 				h.Sandbox.Bwrap = "" // behind a wall nothing needs approval
 			}
-			a, err := h.Agent(Config{Kind: kind, Model: scripted.Model, Endpoint: m.URL,
+			a, err := New(h, Config{Kind: kind, Model: scripted.Model, Endpoint: m.URL, Deliver: []string{bin, "deliver"},
 				Terms: host.Terms{Env: map[string]string{"HOME": home}}})
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,7 @@
 package acp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,6 @@ import (
 )
 
 const (
-	maxLine   = 64 << 20    // bytes of one line; 0.5 MB was seen
 	startTime = time.Minute // until an agent has a session
 	cancelled = time.Second // for the answer to session/cancel
 	version   = 1           // of the protocol
@@ -39,8 +39,6 @@ type conversation struct {
 	stop     context.CancelCauseFunc
 	asking   sync.WaitGroup
 	watchdog *agent.Watchdog
-	logging  sync.Mutex // guards the desk's requests, and logErr
-	logErr   error
 
 	mu       sync.Mutex // guards what follows
 	session  string
@@ -70,14 +68,8 @@ func (t *conversation) title() string { return t.setup.agent.kind.Title }
 
 // Sent logs a message to the agent. An error ends the attempt.
 func (t *conversation) Sent(_ jsonrpc.Message, line []byte) {
-	t.logging.Lock()
-	defer t.logging.Unlock()
-	if t.req.Desk.Requests == nil || t.logErr != nil {
-		return
-	}
-	if _, err := t.req.Desk.Requests.Write(append(slices.Clone(line), '\n')); err != nil {
-		t.logErr = fmt.Errorf("keep what %s is told: %w", t.title(), err)
-		t.stop(t.logErr)
+	if err := t.setup.Log(append(slices.Clone(line), '\n')); err != nil {
+		t.stop(err)
 	}
 }
 
@@ -96,15 +88,8 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	go func() {
 		defer close(over)
 		defer t.conn.End()
-		res, runErr = proc.Run(alive, proc.Config{
-			Path: t.setup.path, Args: t.setup.args, Dir: t.setup.Dir, Env: t.setup.env, Stdin: stdin, Stdout: t.req.Desk.Raw,
-			Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30, Signals: []syscall.Signal{},
-			Grace: t.setup.agent.host.cfg.Grace, Tag: t.req.Tag, Started: func(pid int, start int64) {
-				if t.req.Started != nil {
-					t.req.Started(agent.Process{PID: pid, Start: start})
-				}
-			},
-		})
+		res, runErr = t.setup.Run(alive, proc.Config{Stdin: stdin, Line: t.line, Signals: []syscall.Signal{},
+			Grace: t.grace()})
 		stdin.Close()
 	}()
 	var watching sync.WaitGroup
@@ -117,16 +102,8 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.closeAgent(over, kill)
 	watching.Wait()
 	t.asking.Wait()
-	var se *proc.StartError
-	switch {
-	case t.emitErr != nil:
-		return agent.Result{}, t.emitErr
-	case errors.As(runErr, &se):
-		return agent.Result{}, agent.Final("%s could not be started: %v", t.title(), se)
-	case runErr != nil:
-		return agent.Result{}, fmt.Errorf("run %s: %w", t.title(), runErr)
-	case t.logErr != nil:
-		return agent.Result{}, t.logErr
+	if err := cmp.Or(t.emitErr, runErr, t.setup.Logged()); err != nil {
+		return agent.Result{}, err
 	}
 	return t.outcome(ctx, why, end, res)
 }
@@ -136,6 +113,9 @@ var errTooMuch = errors.New("too much at once")
 
 // errFailing is why an attempt ends after repeated failures of the model.
 var errFailing = errors.New("the model fails")
+
+// grace returns how long the agent may take to exit.
+func (t *conversation) grace() time.Duration { return cmp.Or(t.setup.agent.host.Grace, grace) }
 
 // giveUp ends the attempt after several failed requests in a row: agents retry for minutes, each
 // in its own way.
@@ -168,7 +148,7 @@ func (t *conversation) closeAgent(over <-chan struct{}, kill func()) {
 	if !t.setup.agent.kind.Stays {
 		select {
 		case <-over:
-		case <-time.After(t.setup.agent.host.cfg.Grace):
+		case <-time.After(t.grace()):
 		}
 	}
 	kill()
@@ -247,7 +227,7 @@ func (t *conversation) open(ctx context.Context) error {
 		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
 	}
 	a := t.setup.agent
-	params := map[string]any{"cwd": t.setup.Dir, "mcpServers": t.setup.delivery.servers(a.kind, a.host.cfg.Deliver)}
+	params := map[string]any{"cwd": t.setup.Dir, "mcpServers": t.setup.delivery.servers(a.kind, a.cfg.Deliver)}
 	method := "session/new"
 	if t.req.Session != "" {
 		params["sessionId"] = t.req.Session

@@ -53,8 +53,8 @@ func TestPlanted(t *testing.T) {
 				Files: map[string]string{"conf/a.json": "settings"}}}
 			own := a.SessionHome(home)
 			config, spec := plant(t, how, own, "conf/a.json"), plant(t, how, own, "deliver/A.offered.json")
-			s := &setup{Setup: &host.Setup{Env: map[string]string{}}, agent: a, home: own}
-			if err := a.prepareHome(s, agent.Request{Home: home}, Login{}); err != nil {
+			s := &setup{Setup: &host.Setup{Vars: map[string]string{}}, agent: a, home: own}
+			if _, err := a.prepareHome(s); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := os.ReadFile(filepath.Join(own, "conf/a.json")); err != nil || string(got) != "settings" {

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 // A lab is a place for an agent, and the agent that works there.
 type lab struct {
 	*agenttest.Lab
-	host *Host
+	host *host.Host
 	cfg  Config
 }
 
@@ -64,7 +64,7 @@ func need(t *testing.T, kind string) {
 	if !ok {
 		t.Fatalf("no agent is called %s", kind)
 	}
-	_, err := NewHost(HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(t.Context(), k, "")
+	_, err := Find(t.Context(), host.New(host.Config{}), k, "")
 	if err != nil && os.Getenv("CI") != "" {
 		t.Fatal(err)
 	}
@@ -76,16 +76,16 @@ func need(t *testing.T, kind string) {
 func newLab(t *testing.T, kind, scenario string) *lab {
 	t.Helper()
 	l := &lab{Lab: agenttest.NewLab(t, scenario)}
-	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
-		Hide: []string{l.Record()}}, Deliver: []string{l.Bin, "deliver"}})
-	l.cfg = Config{Kind: kind, Model: scripted.Model, Endpoint: l.Model.URL(),
+	l.host = host.New(host.Config{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
+		Hide: []string{l.Record()}}})
+	l.cfg = Config{Kind: kind, Model: scripted.Model, Endpoint: l.Model.URL(), Deliver: []string{l.Bin, "deliver"},
 		Terms: host.Terms{Env: map[string]string{"HOME": l.Home()}}} // its shell reads the profile of a login
 	return l
 }
 
 func (l *lab) run(ctx context.Context, y *try) *try {
 	l.T.Helper()
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		l.T.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
 	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
@@ -128,7 +129,7 @@ func TestFakeFailures(t *testing.T) {
 		"nothing":  {agent.InvalidOutput, "without an answer", false},
 	} {
 		l := fake(t, mode, "")
-		a, err := l.host.Agent(l.cfg)
+		a, err := New(l.host, l.cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +145,7 @@ func TestFakeFailures(t *testing.T) {
 // TestModes checks that the mode is set in a new session and in a loaded one, whose history is not reported again.
 func TestModes(t *testing.T) {
 	l := fake(t, "mode", "in mode ")
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestModes(t *testing.T) {
 func TestLoadsLater(t *testing.T) {
 	l := fake(t, "mode", "x")
 	y, _ := l.do(true)
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestLoadsLater(t *testing.T) {
 // TestModelFails checks that an agent's message about a model that it cannot reach is not an answer.
 func TestModelFails(t *testing.T) {
 	l := fake(t, "plain", "Error: Authentication failed")
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,7 @@ func TestModelFails(t *testing.T) {
 // routed runs an agent with a gateway for the Messages API.
 func routed(t *testing.T, l *lab, session ...string) *agenttest.Try {
 	t.Helper()
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +285,7 @@ func TestGatewayIgnored(t *testing.T) {
 // TestSilentWithoutWall checks that an agent that does not ask is not started without a wall.
 func TestSilentWithoutWall(t *testing.T) {
 	l := fake(t, "plain", "x")
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +331,7 @@ func TestDiskFull(t *testing.T) {
 func TestFloods(t *testing.T) {
 	for mode, want := range map[string]string{"floods": "open requests", "calls": "tool calls", "deaf": "does not read its input"} {
 		l := fake(t, mode, "")
-		l.host.cfg.Grace = 100 * time.Millisecond
+		l.host.Grace = 100 * time.Millisecond
 		y := l.Request("it")
 		y.Req.Ask = func(ctx context.Context, _ agent.Question) (agent.Answer, error) {
 			<-ctx.Done()
@@ -361,7 +362,7 @@ func TestWrongDefinitions(t *testing.T) {
 			Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}}},
 		"set model: in the ag": {Kind: "qwen", Path: program, Terms: host.Terms{Env: map[string]string{"OPENAI_API_KEY": "k"}}},
 	} {
-		if _, err := l.host.Agent(cfg); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := New(l.host, cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q in %v", says, err)
 		}
 	}
@@ -377,16 +378,20 @@ func TestKeyStays(t *testing.T) {
 			terms := host.Terms{Env: map[string]string{"ANTHROPIC_API_KEY": key}, Pass: []string{"OPENAI_API_KEY"}}
 			a := &Agent{l.host, Config{Model: "m", Terms: terms}, k}
 			y := l.Request("it")
-			s := &setup{Setup: &host.Setup{Env: map[string]string{}}, agent: a, home: a.SessionHome(y.Req.Home)}
+			s := &setup{Setup: &host.Setup{Request: y.Req, Vars: map[string]string{}}, agent: a,
+				home: a.SessionHome(y.Req.Home), route: &k.Routes[i]}
 			var err error
 			if s.Gateway, err = gateway.Open(gateway.Config{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := a.prepareHome(s, y.Req, Login{route: &k.Routes[i]}); err != nil {
+			s.Box = l.host.Sandbox.Box(y.Req, sandbox.Use{Gateway: s.Gateway})
+			drop, err := a.prepareHome(s)
+			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.Contains(strings.Join(s.env, " "), key) {
-				t.Errorf("%s is given the key: %q", k.Name, s.env)
+			s.Command("program", nil, terms.Pass, drop)
+			if strings.Contains(strings.Join(s.Env, " "), key) {
+				t.Errorf("%s is given the key: %q", k.Name, s.Env)
 			}
 			s.Close()
 		}
@@ -400,8 +405,8 @@ func fakes(t *testing.T, s agenttest.Script) agent.Agent {
 	mode := map[agenttest.Ending]string{agenttest.Done: "plain", agenttest.Fails: "early", agenttest.Hangs: "hangs",
 		agenttest.Stubborn: "stubborn", agenttest.Leaves: "leaves"}[s.End]
 	l := fake(t, mode, string(s.Text))
-	l.host.cfg.Grace = 500 * time.Millisecond
-	a, err := l.host.Agent(l.cfg)
+	l.host.Grace = 500 * time.Millisecond
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -160,7 +160,8 @@ func (t *conversation) advice(e *jsonrpc.Error) string {
 		return " (" + text.Clip(string(e.Data), 500) + ")"
 	}
 	if e.Code == authRequired {
-		return "; " + t.setup.agent.host.Login(t.setup.agent.kind, Config{}).Do
+		login, _ := Login(t.setup.agent.host, t.setup.agent.kind, Config{})
+		return "; " + login.Do
 	}
 	return ""
 }

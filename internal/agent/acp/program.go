@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,7 @@ import (
 
 // Find looks for an agent: at path if that is not empty, otherwise in PATH and then in its CacheDir.
 // It asks the agent for its version. Errors: *host.MissingError.
-func (h *Host) Find(ctx context.Context, k Kind, path string) (host.Program, error) {
+func Find(ctx context.Context, h *host.Host, k Kind, path string) (host.Program, error) {
 	if k.NPM == "" { // found by its command
 		found, err := h.Look(k.Title)
 		if err != nil {
@@ -25,7 +24,7 @@ func (h *Host) Find(ctx context.Context, k Kind, path string) (host.Program, err
 		}
 		return host.Program{Line: []string{found}, Path: found}, nil
 	}
-	return h.Host.Find(ctx, k.Package, path, func(home string) map[string]string {
+	return h.Find(ctx, k.Package, path, func(home string) map[string]string {
 		env := map[string]string{}
 		for name, value := range k.Env {
 			env[name] = k.fill(value, home, "", "", "")
@@ -40,24 +39,6 @@ func (k Kind) fill(text, home, url, token, model string) string {
 		"{cache}", filepath.Join(k.CacheDir(), "unpacked")).Replace(text)
 }
 
-// Advice returns a remark about the program's version, "" if it is the tested one.
-func (k Kind) Advice(p host.Program) string {
-	if k.Version == "" || p.Version == k.Version {
-		return ""
-	}
-	return fmt.Sprintf("%s %s is here; Plait is tested with %s", k.Title, p.Version, k.Version)
-}
-
-// A Login says how to reach the model.
-type Login struct {
-	OK   bool
-	Text string
-	Do   string // what to do if it is not OK
-
-	route    *Route // nil: the agent's own way
-	upstream *gateway.Upstream
-}
-
 // keys are the environment variables for each API, and the default URL.
 var keys = map[string]struct{ key, url, vendor string }{
 	Messages:  {"ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"},
@@ -67,27 +48,27 @@ var keys = map[string]struct{ key, url, vendor string }{
 }
 
 // Login returns how an agent reaches its model: with its own login if one is passed to it,
-// otherwise through the first of its routes that has a key.
-func (h *Host) Login(k Kind, c Config) Login {
+// otherwise through the first of its routes that has a key. The route is nil for its own way.
+func Login(h *host.Host, k Kind, c Config) (host.Login, *Route) {
 	get := func(name string) string { return cmp.Or(c.Env[name], h.Getenv(name)) }
 	for i, r := range k.Routes {
 		if c.Endpoint != "" {
 			up, err := url.Parse(c.Endpoint)
-			return Login{OK: err == nil, Text: "with its own endpoint", route: &k.Routes[i],
-				upstream: &gateway.Upstream{URL: up}}
+			return host.Login{OK: err == nil, Text: "with its own endpoint", Upstream: &gateway.Upstream{URL: up}},
+				&k.Routes[i]
 		}
 		at := keys[r.API]
 		key, base := get(at.key), cmp.Or(get(at.url), at.vendor)
-		if key == "" || h.passes(k, c) != "" {
+		if key == "" || passes(h, k, c) != "" {
 			continue
 		}
-		up, err := url.Parse(base)
-		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
-			return Login{Text: fmt.Sprintf("%q is not the address of a model server", base), Do: "correct " + at.url}
+		up, err := host.Address(base)
+		if err != nil {
+			return host.Login{Text: err.Error(), Do: "correct " + at.url}, nil
 		}
 		if c.Model == "" {
-			return Login{Text: k.Title + " must be told which model to ask by the key in " + at.key,
-				Do: "set model: in the agent's definition"}
+			return host.Login{Text: k.Title + " must be told which model to ask by the key in " + at.key,
+				Do: "set model: in the agent's definition"}, nil
 		}
 		switch r.API {
 		case Messages:
@@ -95,16 +76,20 @@ func (h *Host) Login(k Kind, c Config) Login {
 		case Gemini:
 			up = up.JoinPath("v1beta")
 		}
-		return Login{OK: true, Text: "by the key in " + at.key, route: &k.Routes[i],
-			upstream: &gateway.Upstream{URL: up, Key: key, Bearer: r.API != Messages && r.API != Gemini,
-				Google: r.API == Gemini}}
+		return host.Login{OK: true, Text: "by the key in " + at.key, Upstream: &gateway.Upstream{URL: up, Key: key,
+			Bearer: r.API != Messages && r.API != Gemini, Google: r.API == Gemini}}, &k.Routes[i]
 	}
-	name := h.passes(k, c)
+	return ownLogin(h, k, c), nil
+}
+
+// ownLogin returns the login of an agent that reaches its model by itself.
+func ownLogin(h *host.Host, k Kind, c Config) host.Login {
+	name := passes(h, k, c)
 	switch {
 	case name != "":
-		return Login{OK: true, Text: "by " + name + ", directly; usage is as reported by the agent"}
+		return host.Login{OK: true, Text: "by " + name + ", directly; usage is as reported by the agent"}
 	case k.NPM == "":
-		return Login{OK: true, Text: "by itself, directly; usage is as reported by the agent"}
+		return host.Login{OK: true, Text: "by itself, directly; usage is as reported by the agent"}
 	}
 	var names []string
 	for _, r := range k.Routes {
@@ -116,12 +101,12 @@ func (h *Host) Login(k Kind, c Config) Login {
 	} else {
 		do += ", or try it with --offline"
 	}
-	return Login{Text: k.Title + " has no key for a model", Do: do}
+	return host.Login{Text: k.Title + " has no key for a model", Do: do}
 }
 
 // passes returns the variable with the agent's own login that the user passes to it, "" for
 // none.
-func (h *Host) passes(k Kind, c Config) string {
+func passes(h *host.Host, k Kind, c Config) string {
 	for _, name := range k.Tokens {
 		if c.Env[name] != "" || slices.Contains(c.Pass, name) && h.Getenv(name) != "" {
 			return name
@@ -137,7 +122,7 @@ func (a *Agent) known(req agent.Request, session string) error {
 	if err != nil {
 		return fmt.Errorf("note the session: %w", err)
 	}
-	root, err := os.OpenRoot(home)
+	root, err := agent.OpenHome(home)
 	if err != nil {
 		return fmt.Errorf("note the session: %w", err)
 	}

@@ -61,7 +61,7 @@ func goesOn(t *testing.T, l *lab, session string) {
 	t.Helper()
 	z := l.Request("it again")
 	z.Req.Session = session
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if k, _ := Named(l.cfg.Kind); err == nil && k.LoadsLater {
 		for range 70 { // by then it is the next minute
 			if a.Continues(z.Req) {
@@ -185,7 +185,7 @@ func TestCopilotKilled(t *testing.T) {
 `)
 	y := l.Request("one")
 	var process agent.Process
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@ package acp
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,19 +17,18 @@ type setup struct {
 	*host.Setup
 	agent    *Agent
 	home     string // the agent's own directory
-	path     string // command line
-	args     []string
-	env      []string
+	route    *Route // to its model, nil: the agent's own way
 	setting  Setting
 	delivery *delivery // nil: the answer is its text
 }
 
 // setup prepares the agent's home, opens the gateway and builds the command line.
-func (a *Agent) setup(p host.Program, login Login, req agent.Request) (_ *setup, err error) {
+func (a *Agent) setup(p host.Program, req agent.Request) (_ *setup, err error) {
 	k := a.kind
-	s := &setup{agent: a, home: a.SessionHome(req.Home)}
-	deliver := a.host.cfg.Deliver[:min(1, len(a.host.cfg.Deliver))]
-	s.Setup, err = a.host.Setup(req, k.Title, a.cfg.Terms, login.upstream, sandbox.Use{State: []string{s.home},
+	login, route := Login(a.host, k, a.cfg)
+	s := &setup{agent: a, home: a.SessionHome(req.Home), route: route}
+	deliver := a.cfg.Deliver[:min(1, len(a.cfg.Deliver))]
+	s.Setup, err = a.host.Setup(req, k.Title, a.cfg.Terms, login.Upstream, sandbox.Use{State: []string{s.home},
 		Read: slices.Concat(p.Line, []string{p.Path, filepath.Dir(p.Path), k.CacheDir()}, deliver)})
 	if err != nil {
 		return nil, err
@@ -45,7 +43,8 @@ func (a *Agent) setup(p host.Program, login Login, req agent.Request) (_ *setup,
 			"install bubblewrap, or give the role access: full", k.Title)
 	}
 	s.setting = k.setting(s.Box.Walled, req.Access)
-	if err := a.prepareHome(s, req, login); err != nil {
+	drop, err := a.prepareHome(s)
+	if err != nil {
 		return nil, err
 	}
 	if req.Shaped {
@@ -56,56 +55,47 @@ func (a *Agent) setup(p host.Program, login Login, req agent.Request) (_ *setup,
 			return nil, err
 		}
 	}
-	args := slices.Concat(p.Line[1:], k.Args, s.delivery.arguments(k, a.host.cfg.Deliver))
-	s.path, s.args = s.Box.Around(s.Dir, p.Line[0], args)
+	args := slices.Concat(p.Line[1:], k.Args, s.delivery.arguments(k, a.cfg.Deliver))
+	s.Command(p.Line[0], args, a.cfg.Pass, drop)
 	return s, nil
 }
 
-// prepareHome writes the agent's files and sets its environment.
-func (a *Agent) prepareHome(s *setup, req agent.Request, login Login) error {
-	k, env, url, token := a.kind, s.Env, "", ""
+// prepareHome writes the agent's files and sets its variables. It returns the names of those that it must not get.
+func (a *Agent) prepareHome(s *setup) (drop []string, err error) {
+	k, env, url, token := a.kind, s.Vars, "", ""
 	if s.Gateway != nil {
 		url, token = s.Box.URL(), s.Gateway.Token()
 	}
 	fill := func(text string) string { return k.fill(text, s.home, url, token, a.cfg.Model) }
-	files := maps.Clone(k.Files)
+	files := map[string]string{}
+	maps.Copy(files, k.Files)
 	maps.Copy(env, a.cfg.Env)
 	for name, value := range k.Env { // after the definition's, since its state belongs to the task
 		env[name] = fill(value)
 	}
-	if login.route != nil { // last, so that no key of the definition gets through
+	if s.route != nil { // last, so that no key of the definition gets through, nor one in Pass
 		for _, at := range keys {
 			delete(env, at.key)
 		}
-		for name, value := range login.route.Env {
+		for name, value := range s.route.Env {
 			env[name] = fill(value)
 		}
-		if files == nil {
-			files = map[string]string{}
-		}
-		maps.Copy(files, login.route.Files)
-	}
-	if err := os.MkdirAll(s.home, 0o700); err != nil {
-		return fmt.Errorf("make the home of %s: %w", k.Title, err)
-	}
-	root, err := os.OpenRoot(s.home)
-	if err != nil {
-		return fmt.Errorf("make the home of %s: %w", k.Title, err)
-	}
-	defer root.Close()
-	for name, text := range files {
-		if err := agent.ReplaceIn(root, filepath.FromSlash(name), strings.NewReader(fill(text))); err != nil {
-			return fmt.Errorf("make the home of %s: %w", k.Title, err)
-		}
-	}
-	pass, drop := a.cfg.Pass, []string{}
-	if login.route != nil { // nor one in Pass
 		for _, at := range keys {
 			if env[at.key] == "" {
 				drop = append(drop, at.key)
 			}
 		}
+		maps.Copy(files, s.route.Files)
 	}
-	s.env = sandbox.Environ(req, pass, env, drop...)
-	return nil
+	root, err := agent.OpenHome(s.home)
+	if err != nil {
+		return nil, fmt.Errorf("make the home of %s: %w", k.Title, err)
+	}
+	defer root.Close()
+	for name, text := range files {
+		if err := agent.ReplaceIn(root, filepath.FromSlash(name), strings.NewReader(fill(text))); err != nil {
+			return nil, fmt.Errorf("make the home of %s: %w", k.Title, err)
+		}
+	}
+	return drop, nil
 }

@@ -23,13 +23,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/agent/gateway"
 	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 )
@@ -39,7 +36,7 @@ const Version = "2.1.330"
 
 // Package is the npm package of Claude Code.
 var Package = host.Package{Name: "claude", Title: "Claude Code", NPM: "@anthropic-ai/claude-code", Version: Version,
-	Program: "node_modules/@anthropic-ai/claude-code-*/claude"}
+	Oldest: Version, Program: "node_modules/@anthropic-ai/claude-code-*/claude"}
 
 // A Config is the definition of one agent. Its zero value is usable.
 type Config struct {
@@ -52,26 +49,9 @@ type Config struct {
 	Endpoint string
 }
 
-// A HostConfig configures a Host.
-type HostConfig struct {
-	sandbox.Config
-	Grace time.Duration // between two signals when stopping, 0: proc.DefaultGrace
-}
-
-// A Host is where agents run. It may be used concurrently.
-type Host struct {
-	*host.Host
-	grace time.Duration
-}
-
-// NewHost returns a host. It only checks what walls need.
-func NewHost(cfg HostConfig) *Host {
-	return &Host{host.New(cfg.Config), cfg.Grace}
-}
-
 // An Agent runs Claude Code. It may be used concurrently.
 type Agent struct {
-	host    *Host
+	host    *host.Host
 	cfg     Config
 	servers map[string]any // see Config.MCP
 }
@@ -85,23 +65,23 @@ var (
 	_ agent.Steerer    = (*Agent)(nil)
 )
 
-// Agent checks cfg and returns its agent. It is an error if the program is not installed or
+// New checks cfg and returns its agent. It is an error if the program is not installed or
 // cannot reach its model, so that this is found before anything starts.
-func (h *Host) Agent(cfg Config) (*Agent, error) {
+func New(h *host.Host, cfg Config) (*Agent, error) {
 	if err := cfg.Check("claude"); err != nil {
 		return nil, err
 	}
-	p, err := h.Find(context.Background(), cfg.Path)
+	p, err := h.Find(context.Background(), Package, cfg.Path, nil)
 	if err == nil {
-		_, err = Advice(p)
+		_, err = Package.Advice(p)
 	}
-	if login := h.Login(cfg); err == nil && !login.OK {
-		err = fmt.Errorf("%s: %s", login.Text, login.Do)
+	if err == nil {
+		err = Login(h, cfg).Err()
 	}
 	if err != nil {
 		return nil, err
 	}
-	servers, err := h.servers(cfg.MCP)
+	servers, err := userServers(h, cfg.MCP)
 	if err != nil {
 		return nil, err
 	}
@@ -122,17 +102,16 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if ctx.Err() != nil {
 		return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "the attempt was cancelled before it began"}
 	}
-	p, err := a.host.Find(ctx, a.cfg.Path)
+	p, err := a.host.Find(ctx, Package, a.cfg.Path, nil)
 	if err != nil {
 		return agent.Result{}, agent.Final("%v", err)
 	}
-	s, err := a.setup(p, a.host.Login(a.cfg), req)
+	s, err := a.setup(p, req)
 	if err != nil {
 		return agent.Result{}, err
 	}
 	defer s.Close()
-	t := newConversation(s, req, emit)
-	return t.run(ctx)
+	return newConversation(s, req, emit).run(ctx)
 }
 
 // A setup is the environment of one attempt.
@@ -140,14 +119,11 @@ type setup struct {
 	*host.Setup
 	program host.Program
 	home    string // CLAUDE_CONFIG_DIR
-	path    string // command line
-	args    []string
-	env     []string
 	session string
 	schema  json.RawMessage // of a structured answer, nil: none
 	form    json.RawMessage // the form of the answer, see package shape
 	asked   json.RawMessage // the form as sent to the model
-	grace   time.Duration
+	grace   time.Duration   // between two steps of stopping
 }
 
 // obeyed are the files of a home from which Claude Code takes programs, settings or instructions.
@@ -155,55 +131,39 @@ var obeyed = []string{"CLAUDE.md", "agent-memory", "agents", "commands", "cowork
 	"hooks", "launch.json", "loop.md", "output-styles", "plugins", "policy-limits.json", "remote-settings.json", "routines", "rules",
 	"scheduled_tasks.json", "session-env", "settings.json", "settings.local.json", "skills", "workflows"}
 
-// makeHome makes the task's home, or removes from it what Claude Code would obey: commands of an earlier attempt can
-// write there, and this one may have more access.
-func makeHome(home string) error {
-	if err := os.MkdirAll(home, 0o700); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(home)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	for _, name := range obeyed {
-		if err := root.RemoveAll(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // setup prepares the task's home, opens the gateway and builds the command line.
-func (a *Agent) setup(p host.Program, login Login, req agent.Request) (_ *setup, err error) {
-	s := &setup{program: p, home: a.SessionHome(req.Home), grace: a.host.grace}
-	use := sandbox.Use{State: []string{s.home}, Read: []string{p.Path}}
-	var upstream *gateway.Upstream
-	if login.direct {
-		use.State = append(use.State, a.host.credentials()) // it renews its login
-	} else {
-		up, err := url.Parse(login.url)
-		if err != nil || up.Scheme != "http" && up.Scheme != "https" || up.Host == "" {
-			return nil, agent.Final("%q is not the address of a model server: correct ANTHROPIC_BASE_URL", login.url)
-		}
-		upstream = &gateway.Upstream{URL: up.JoinPath("v1"), Key: login.key, Bearer: login.bearer}
+func (a *Agent) setup(p host.Program, req agent.Request) (_ *setup, err error) {
+	s := &setup{program: p, home: a.SessionHome(req.Home), grace: a.host.Grace}
+	login := Login(a.host, a.cfg)
+	if !login.OK {
+		return nil, agent.Final("%v", login.Err())
 	}
-	if s.Setup, err = a.host.Setup(req, Package.Title, a.cfg.Terms, upstream, use); err != nil {
+	use := sandbox.Use{State: []string{s.home}, Read: []string{p.Path}}
+	if login.Upstream == nil {
+		use.State = append(use.State, credentials(a.host)) // it renews its login
+	}
+	if s.Setup, err = a.host.Setup(req, Package.Title, a.cfg.Terms, login.Upstream, use); err != nil {
 		return nil, err
 	}
-	if err := a.prepareHome(s, req, login); err != nil {
+	if err := a.prepareHome(s, req); err != nil {
 		s.Close()
 		return nil, err
 	}
-	a.environ(s, req)
-	a.commandLine(s, req)
+	a.command(s, req)
 	return s, nil
 }
 
 // prepareHome makes the task's home, with what an attempt begins with.
-func (a *Agent) prepareHome(s *setup, req agent.Request, login Login) error {
-	if err := makeHome(s.home); err != nil {
+func (a *Agent) prepareHome(s *setup, req agent.Request) error {
+	root, err := agent.OpenHome(s.home)
+	if err != nil {
 		return fmt.Errorf("make Claude Code's home: %w", err)
+	}
+	defer root.Close()
+	for _, name := range obeyed { // commands of an earlier attempt can write there, and this one may have more access
+		if err := root.RemoveAll(name); err != nil {
+			return fmt.Errorf("make Claude Code's home: %w", err)
+		}
 	}
 	if err := s.shape(req); err != nil {
 		return err
@@ -213,8 +173,11 @@ func (a *Agent) prepareHome(s *setup, req agent.Request, login Login) error {
 			return err
 		}
 	}
-	if login.direct {
-		return a.host.linkLogin(s.home)
+	if s.Gateway != nil {
+		return nil
+	}
+	if err := agent.LinkIn(root, credentials(a.host), ".credentials.json"); err != nil {
+		return fmt.Errorf("share the login of Claude Code: %w", err)
 	}
 	return nil
 }
@@ -222,19 +185,20 @@ func (a *Agent) prepareHome(s *setup, req agent.Request, login Login) error {
 // full reports whether a role has full access.
 func full(req agent.Request) bool { return req.Access == agent.Full }
 
-// environ sets the environment.
-func (a *Agent) environ(s *setup, req agent.Request) {
-	env := s.Env
-	maps.Copy(env, map[string]string{
+// command sets the command line and the environment of Claude Code.
+func (a *Agent) command(s *setup, req agent.Request) {
+	args, env := a.arguments(s, req)
+	maps.Copy(s.Vars, map[string]string{
 		"CLAUDE_CONFIG_DIR":                        s.home,
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_MAX_RETRIES": "3",
 		"IS_SANDBOX": "1", // otherwise it refuses to run without permission prompts as root
 	})
-	maps.Copy(env, a.cfg.Env)
+	maps.Copy(s.Vars, a.cfg.Env)
 	var drop []string
 	if s.Gateway != nil { // last, so that no key of the definition gets through, nor one in Pass
 		drop = []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}
-		env["ANTHROPIC_API_KEY"], env["ANTHROPIC_BASE_URL"] = s.Gateway.Token(), s.Box.URL()
+		s.Vars["ANTHROPIC_API_KEY"], s.Vars["ANTHROPIC_BASE_URL"] = s.Gateway.Token(), s.Box.URL()
 	}
-	s.env = sandbox.Environ(req, a.cfg.Pass, env, drop...)
+	s.Command(s.program.Path, args, a.cfg.Pass, drop)
+	s.Env = append(s.Env, env...)
 }

@@ -24,12 +24,12 @@ func TestConformance(t *testing.T) {
 			}
 			home := t.TempDir()
 			env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home}
-			h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
+			h := host.New(host.Config{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}}, Grace: 500 * time.Millisecond})
 			if m.Asks {
 				h.Sandbox.Bwrap = "" // behind a wall nothing needs approval
 			}
-			a, err := h.Agent(Config{Endpoint: strings.TrimSuffix(m.URL, "/v1"),
+			a, err := New(h, Config{Endpoint: strings.TrimSuffix(m.URL, "/v1"),
 				Terms: host.Terms{Env: map[string]string{"HOME": home, "CLAUDE_CODE_MAX_RETRIES": "1"}}})
 			if err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -15,9 +14,6 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
-
-// maxLine is the longest line that is parsed, in bytes.
-const maxLine = 64 << 20
 
 // A conversation is one attempt in progress.
 type conversation struct {
@@ -37,8 +33,6 @@ type conversation struct {
 
 	mu sync.Mutex // guards outgoing, which is used by another goroutine than the reader's
 	outgoing
-	logging sync.Mutex // guards the desk's requests, and logErr
-	logErr  error
 
 	incoming
 }
@@ -76,7 +70,7 @@ func newConversation(s *setup, req agent.Request, emit func(agent.Event) error) 
 
 // run starts Claude Code, sends the prompt, and reads until it has answered.
 func (t *conversation) run(ctx context.Context) (agent.Result, error) {
-	warning, err := Advice(t.setup.program)
+	warning, err := Package.Advice(t.setup.program)
 	if err != nil {
 		return agent.Result{}, agent.Final("%v", err)
 	}
@@ -89,14 +83,8 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.background.Go(func() { t.sendPrompts(inner) })
 	t.background.Go(func() { t.watchdog.Watch(inner, stop) })
 	t.background.Go(func() { t.halt(exited, kill) })
-	res, err := proc.Run(alive, proc.Config{
-		Path: t.setup.path, Args: t.setup.args, Dir: t.setup.Dir, Env: t.setup.env, Stdin: t.stdin,
-		Stdout: t.req.Desk.Raw, Stderr: t.req.Desk.Stderr, Line: t.line, MaxLine: maxLine, MaxBytes: 4 << 30,
-		Signals: []syscall.Signal{syscall.SIGTERM}, Grace: t.setup.grace, Tag: t.req.Tag,
-		Started: func(pid int, start int64) {
-			if t.req.Started != nil {
-				t.req.Started(agent.Process{PID: pid, Start: start})
-			}
+	res, err := t.setup.Run(alive, proc.Config{Stdin: t.stdin, Line: t.line, Signals: []syscall.Signal{syscall.SIGTERM},
+		Grace: t.setup.grace, Started: func(int, int64) {
 			if t.req.Opened != nil {
 				t.req.Opened(t.setup.session)
 			}
@@ -110,16 +98,8 @@ func (t *conversation) run(ctx context.Context) (agent.Result, error) {
 	t.in.Close()
 	t.background.Wait()
 	t.close()
-	var se *proc.StartError
-	switch {
-	case t.emitErr != nil:
-		return agent.Result{}, t.emitErr
-	case errors.As(err, &se):
-		return agent.Result{}, agent.Final("Claude Code could not be started: %v", se)
-	case err != nil:
-		return agent.Result{}, fmt.Errorf("run Claude Code: %w", err)
-	case t.logErr != nil:
-		return agent.Result{}, t.logErr
+	if err := cmp.Or(t.emitErr, err, t.setup.Logged()); err != nil {
+		return agent.Result{}, err
 	}
 	return t.outcome(ctx, context.Cause(inner), res)
 }
@@ -169,13 +149,8 @@ func (t *conversation) use() {
 
 // send writes a line to Claude Code, and waits until that reads it. An error of the log ends the attempt.
 func (t *conversation) send(line []byte) {
-	if t.req.Desk.Requests != nil {
-		t.logging.Lock()
-		if _, err := t.req.Desk.Requests.Write(line); err != nil && t.logErr == nil {
-			t.logErr = fmt.Errorf("keep what Claude Code is told: %w", err)
-			t.stop(t.logErr)
-		}
-		t.logging.Unlock()
+	if err := t.setup.Log(line); err != nil {
+		t.stop(err)
 	}
 	t.in.Write(line) // if Claude Code has ended, its exit says why
 }

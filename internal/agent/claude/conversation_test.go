@@ -13,6 +13,11 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
+// newHost returns a host without an environment.
+func newHost() *host.Host {
+	return host.New(host.Config{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
+}
+
 // converse makes an attempt with a shell script in the place of Claude Code.
 func converse(t *testing.T, script string, desk agent.Desk, added ...agent.Addition) (agent.Result, error) {
 	t.Helper()
@@ -28,9 +33,9 @@ func converseIn(t *testing.T, home, script string, req agent.Request, added ...a
 	}
 	req.Prompt, req.Dir, req.Access, req.Additions = "Do it.", t.TempDir(), agent.Full, more
 	req.Tag, req.Limits = "claude-"+t.Name(), agent.Limits{Timeout: time.Minute}
-	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
-	s := &setup{Setup: &host.Setup{Dir: req.Dir, Box: h.Sandbox.Box(req, sandbox.Use{})}, program: host.Program{Version: Version},
-		path: "/bin/sh", args: []string{"-c", script}, home: home, session: cmp.Or(req.Session, "s")}
+	at := &host.Setup{Title: "Claude Code", Request: req, Dir: req.Dir, Box: newHost().Sandbox.Box(req, sandbox.Use{}),
+		Path: "/bin/sh", Args: []string{"-c", script}}
+	s := &setup{Setup: at, program: host.Program{Version: Version}, home: home, session: cmp.Or(req.Session, "s")}
 	return newConversation(s, req, func(agent.Event) error { return nil }).run(t.Context())
 }
 

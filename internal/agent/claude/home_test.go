@@ -16,7 +16,7 @@ import (
 // home, with its sessions, and that what they link to is left alone.
 func TestPlanted(t *testing.T) {
 	home, outside := t.TempDir(), t.TempDir()
-	a := &Agent{host: NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})}
+	a := &Agent{host: newHost()}
 	own := a.SessionHome(home)
 	write(t, outside, "SKILL.md")
 	write(t, own, "settings.json", "settings.local.json", "CLAUDE.md", "agents/a.md", "commands/c.md", "hooks/h.sh", "plugins/p/p.json",
@@ -24,7 +24,8 @@ func TestPlanted(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(own, "skills")); err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.setup(host.Program{Path: "/bin/true"}, Login{url: anthropic}, agent.Request{Home: home, Dir: t.TempDir(), Access: agent.Full})
+	a.cfg.Endpoint = anthropic
+	s, err := a.setup(host.Program{Path: "/bin/true"}, agent.Request{Home: home, Dir: t.TempDir(), Access: agent.Full})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,12 +53,13 @@ func TestNoKeyPassed(t *testing.T) {
 	}
 	defer g.Close()
 	req := agent.Request{Dir: t.TempDir(), Access: agent.Read}
-	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: os.Getenv}})
-	s := &setup{Setup: &host.Setup{Gateway: g, Box: h.Sandbox.Box(req, sandbox.Use{Gateway: g}), Env: map[string]string{}}}
+	h := host.New(host.Config{})
+	h.Sandbox.Bwrap = ""
+	s := &setup{Setup: &host.Setup{Request: req, Gateway: g, Box: h.Sandbox.Box(req, sandbox.Use{Gateway: g}), Vars: map[string]string{}}}
 	a := &Agent{host: h, cfg: Config{Terms: host.Terms{Pass: []string{"ANTHROPIC_*", "CLAUDE_CODE_*"},
 		Env: map[string]string{"ANTHROPIC_AUTH_TOKEN": key}}}}
-	a.environ(s, req)
-	if strings.Contains(strings.Join(s.env, " "), key) {
-		t.Errorf("it is given the key: %q", s.env)
+	a.command(s, req)
+	if strings.Contains(strings.Join(s.Env, " "), key) {
+		t.Errorf("it is given the key: %q", s.Env)
 	}
 }

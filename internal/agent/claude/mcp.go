@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/plait-run/plait/internal/agent/host"
 )
 
 // settings returns the settings of every home: nothing of a project or of the user. Calls of the
@@ -29,8 +31,8 @@ func settings(servers []string) string {
 // oddName matches what Claude Code replaces in the name of a server.
 var oddName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// servers returns the named MCP servers from the user's own settings of Claude Code.
-func (h *Host) servers(names []string) (map[string]any, error) {
+// userServers returns the named MCP servers from the user's own settings of Claude Code.
+func userServers(h *host.Host, names []string) (map[string]any, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
@@ -60,13 +62,13 @@ func (h *Host) servers(names []string) (map[string]any, error) {
 
 // mcp returns the command line arguments for MCP servers, and the variables that they refer to:
 // values may be secret, so they are not on the command line or on disk.
-func (h *Host) mcp(servers map[string]any) (args, env []string) {
+func mcp(h *host.Host, servers map[string]any) (args, env []string) {
 	if len(servers) == 0 {
 		return nil, nil
 	}
 	hide := func(value string) string {
 		name := "PLAIT_MCP_" + strconv.Itoa(len(env)+1)
-		env = append(env, name+"="+h.expand(value))
+		env = append(env, name+"="+expand(h, value))
 		return "${" + name + "}"
 	}
 	var without func(v any, secret bool) any
@@ -101,7 +103,7 @@ func (h *Host) mcp(servers map[string]any) (args, env []string) {
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}`)
 
 // expand replaces ${NAME} and ${NAME:-default} from the user's environment.
-func (h *Host) expand(text string) string {
+func expand(h *host.Host, text string) string {
 	return variable.ReplaceAllStringFunc(text, func(m string) string {
 		found := variable.FindStringSubmatch(m)
 		if value := h.Getenv(found[1]); value != "" {

@@ -139,12 +139,12 @@ func TestServers(t *testing.T) {
 			t.Errorf("answered %t: %s %v", yes, got, y.Err)
 		}
 	}
-	args, _ := l.host.mcp(map[string]any{"x": map[string]any{"headers": map[string]any{"A": "secret"}, "url": "https://x/${K}"}})
+	args, _ := mcp(l.host, map[string]any{"x": map[string]any{"headers": map[string]any{"A": "secret"}, "url": "https://x/${K}"}})
 	if line := strings.Join(args, " "); strings.Contains(line, "secret") || strings.Contains(line, "${K}") {
 		t.Errorf("%q", args)
 	}
 	l.cfg.MCP = []string{"third"}
-	if _, err := l.host.Agent(l.cfg); err == nil || !strings.Contains(err.Error(), `mcp names "third"`) {
+	if _, err := New(l.host, l.cfg); err == nil || !strings.Contains(err.Error(), `mcp names "third"`) {
 		t.Error(errors.Join(err, errors.New("a server that is not there was found")))
 	}
 }

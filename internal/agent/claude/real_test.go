@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 // A lab is a place for the real Claude Code.
 type lab struct {
 	*agenttest.Lab
-	host *Host
+	host *host.Host
 	cfg  Config
 }
 
@@ -57,7 +57,7 @@ func needClaude(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NOT TESTED with -short: the real Claude Code")
 	}
-	if _, err := NewHost(HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(t.Context(), ""); err != nil {
+	if _, err := host.New(host.Config{}).Find(t.Context(), Package, "", nil); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func newLab(t *testing.T, scenario string) *lab {
 	t.Helper()
 	needClaude(t)
 	l := &lab{Lab: agenttest.NewLab(t, scenario)}
-	l.host = NewHost(HostConfig{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
+	l.host = host.New(host.Config{Config: sandbox.Config{Getenv: l.Getenv, Forward: []string{l.Bin, "gateway-forward"},
 		Hide: []string{l.Record()}}, Grace: time.Second})
 	l.cfg.Endpoint = strings.TrimSuffix(l.Model.URL(), "/v1")
 	l.cfg.Env = map[string]string{"HOME": l.Home()} // its shell reads the profile of a login
@@ -78,7 +78,7 @@ func newLab(t *testing.T, scenario string) *lab {
 
 func (l *lab) run(ctx context.Context, y *try) *try {
 	l.T.Helper()
-	a, err := l.host.Agent(l.cfg)
+	a, err := New(l.host, l.cfg)
 	if err != nil {
 		l.T.Fatal(err)
 	}
@@ -258,15 +258,15 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestNotThere(t *testing.T) {
-	h := NewHost(HostConfig{Config: sandbox.Config{Getenv: func(string) string { return "" }}})
-	if _, err := h.Find(t.Context(), filepath.Join(t.TempDir(), "claude")); err == nil || !strings.Contains(err.Error(), "correct the agent's path") {
+	h := newHost()
+	if _, err := h.Find(t.Context(), Package, filepath.Join(t.TempDir(), "claude"), nil); err == nil || !strings.Contains(err.Error(), "correct the agent's path") {
 		t.Error(err)
 	}
-	if l := h.Login(Config{}); l.OK || !strings.Contains(l.Do, "ANTHROPIC_API_KEY") {
+	if l := Login(h, Config{}); l.OK || !strings.Contains(l.Do, "ANTHROPIC_API_KEY") {
 		t.Errorf("%+v", l)
 	}
-	for version, want := range map[string]string{Version: "", "99.0.0": "newer", "2.1.329": "too old"} {
-		text, err := Advice(host.Program{Version: version})
+	for version, want := range map[string]string{Version: "", "99.0.0": "not the version that was tested", "2.1.329": "too old"} {
+		text, err := Package.Advice(host.Program{Version: version})
 		if got := fmt.Sprint(text, err); want == "" && got != "<nil>" || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", version, got)
 		}
@@ -285,7 +285,7 @@ func TestDirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.cfg.Endpoint, l.cfg.Env["ANTHROPIC_BASE_URL"] = "", strings.TrimSuffix(l.Model.URL(), "/v1")
-	if in := l.host.Login(l.cfg); !in.OK || !in.direct {
+	if in := Login(l.host, l.cfg); !in.OK || in.Upstream != nil {
 		t.Fatalf("%+v", in)
 	}
 	y := l.run(t.Context(), l.Request("direct"))

@@ -15,8 +15,8 @@ var (
 	netTools   = []string{"WebFetch", "WebSearch"}
 )
 
-// commandLine builds the command line of Claude Code.
-func (a *Agent) commandLine(s *setup, req agent.Request) {
+// arguments returns the arguments of Claude Code, and the variables that they refer to.
+func (a *Agent) arguments(s *setup, req agent.Request) (args, env []string) {
 	tools := slices.Clone(readTools)
 	switch {
 	case s.Box.Walled || req.Access == agent.Write || full(req):
@@ -28,7 +28,7 @@ func (a *Agent) commandLine(s *setup, req agent.Request) {
 	if a.cfg.Network || full(req) {
 		tools = append(tools, netTools...)
 	}
-	args := []string{"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
+	args = []string{"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
 		"--setting-sources", "user", "--settings", settings(a.cfg.MCP), "--strict-mcp-config", "--disable-slash-commands",
 		"--tools", strings.Join(tools, ","), "--permission-prompt-tool", "stdio"}
 	if s.Box.Walled || full(req) {
@@ -40,11 +40,10 @@ func (a *Agent) commandLine(s *setup, req agent.Request) {
 	if a.cfg.Effort != "" {
 		args = append(args, "--effort", a.cfg.Effort)
 	}
-	servers, env := a.host.mcp(a.servers)
-	s.env = append(s.env, env...)
+	servers, env := mcp(a.host, a.servers)
 	args = slices.Concat(args, servers, s.sessionArgs(req))
 	if s.form != nil {
 		args = append(args, "--json-schema", string(s.asked))
 	}
-	s.path, s.args = s.Box.Around(s.Dir, s.program.Path, args)
+	return args, env
 }

@@ -3,7 +3,6 @@ package codex
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,25 +21,6 @@ func codexHome(home string) string {
 	return link
 }
 
-// openHome opens a CODEX_HOME, which must be a directory: agents behind a wall can replace it by a link.
-func openHome(home string) (*os.Root, error) {
-	root, err := os.OpenRoot(home)
-	if err != nil {
-		return nil, err
-	}
-	named, namedErr := os.Lstat(home)
-	opened, openedErr := root.Stat(".")
-	err = errors.Join(namedErr, openedErr)
-	if err == nil && !os.SameFile(named, opened) {
-		err = fmt.Errorf("%s is no directory", home)
-	}
-	if err != nil {
-		root.Close()
-		return nil, err
-	}
-	return root, nil
-}
-
 // homeLink returns the CODEX_HOME below a task's home, or a link to it: see makeHome.
 func homeLink(home string) string { return filepath.Join(home, "codex") }
 
@@ -55,8 +35,8 @@ func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
 	if at := codexHome(home); at != link {
 		return true, os.MkdirAll(at, 0o700)
 	}
-	parent := apartDir(h.cfg.Getenv)
-	hidden := slices.ContainsFunc(h.cfg.Hide, func(dir string) bool { return isBelow(dir, parent) })
+	parent := apartDir(h.Getenv)
+	hidden := slices.ContainsFunc(h.hidden(), func(dir string) bool { return isBelow(dir, parent) })
 	if os.Geteuid() == 0 || parent == "" || hidden || walled {
 		return false, os.MkdirAll(link, 0o700)
 	}

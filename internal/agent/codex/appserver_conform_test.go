@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
@@ -36,7 +37,7 @@ func endpoint(url string) Config {
 
 func TestAppConformance(t *testing.T) {
 	needCodex(t)
-	h := NewHost(HostConfig{Grace: 500 * time.Millisecond})
+	h := NewHost(host.New(host.Config{Grace: 500 * time.Millisecond}))
 	agenttest.Run(t, agenttest.Config{
 		Model: func(t *testing.T, m agenttest.Model) agent.Agent {
 			cfg := endpoint(m.URL)
@@ -113,7 +114,7 @@ func (b *switchboard) add(t *testing.T, m *scripted.Server) string {
 func TestAppConformanceShared(t *testing.T) {
 	needCodex(t)
 	board := newSwitchboard(t)
-	h := NewHost(HostConfig{Grace: time.Second})
+	h := NewHost(host.New(host.Config{Grace: time.Second}))
 	home := t.TempDir()
 	var mu sync.Mutex
 	servers := map[agent.Process]int{}

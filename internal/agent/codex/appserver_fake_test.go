@@ -199,8 +199,7 @@ func newFake(t *testing.T, s fakeScript) *fakeLab {
 	if err := os.WriteFile(file, []byte(jsonOf(t, s)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	h := NewHost(HostConfig{Grace: 300 * time.Millisecond, Startup: time.Minute,
-		Getenv: func(string) string { return "" }})
+	h := newHost(300 * time.Millisecond)
 	a, err := h.Agent(Config{Path: self, Env: map[string]string{fakeKey: file, apiKey: "key"}})
 	if err != nil {
 		t.Fatal(err)

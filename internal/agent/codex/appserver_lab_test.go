@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
@@ -51,7 +52,8 @@ func newLab(t *testing.T, scenario string, change ...func(*Config)) *lab {
 // another returns another host, and an agent of the lab's definition.
 func (l *lab) another(t *testing.T, change ...func(*Config)) (*Host, *Agent) {
 	t.Helper()
-	h := NewHost(HostConfig{Grace: time.Second, Startup: 2 * time.Minute})
+	h := NewHost(host.New(host.Config{Grace: time.Second}))
+	h.startup = 2 * time.Minute
 	cfg := endpoint(l.model.URL())
 	cfg.Env = map[string]string{"HOME": bareHome} // whose login shell starts fast
 	for _, f := range change {

@@ -117,8 +117,8 @@ func TestFakeRefusals(t *testing.T) {
 }
 
 func TestFakeFailures(t *testing.T) {
-	quick := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 400 * time.Millisecond }
-	slow := func(f *fakeLab, _ *appTry) { f.host.cfg.Startup = 3 * time.Second } // enough to start on a busy machine
+	quick := func(f *fakeLab, _ *appTry) { f.host.startup = 400 * time.Millisecond }
+	slow := func(f *fakeLab, _ *appTry) { f.host.startup = 3 * time.Second } // enough to start on a busy machine
 	idle := func(_ *fakeLab, y *appTry) { y.req.Idle = 400 * time.Millisecond }
 	wall := func(_ *fakeLab, y *appTry) { y.req.Timeout = 400 * time.Millisecond }
 	huge := func(f *fakeLab, y *appTry) { wall(f, y); y.req.Prompt = strings.Repeat("prompt ", 1_000_000) }

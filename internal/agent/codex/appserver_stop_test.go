@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/testing/agenttest"
@@ -289,7 +290,7 @@ func TestAppVersions(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg.Path = program(t, tt.script)
-			a, err := NewHost(HostConfig{Grace: time.Second}).Agent(cfg)
+			a, err := NewHost(host.New(host.Config{Grace: time.Second})).Agent(cfg)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("got error %v, want %q in it", err, tt.fails)
@@ -312,7 +313,7 @@ func TestAppVersions(t *testing.T) {
 	}
 	t.Run("missing", func(t *testing.T) {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
-		h := NewHost(HostConfig{Getenv: func(string) string { return "" }})
+		h := newHost(0)
 		if _, err := h.Agent(Config{Path: filepath.Join(t.TempDir(), "codex")}); err == nil {
 			t.Error("a Codex that is not there was found")
 		}

@@ -28,11 +28,10 @@
 package codex
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -40,11 +39,12 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/shape"
-	"github.com/plait-run/plait/internal/sys/proc"
 )
 
-// Version is the release of Codex that this package is tested with.
+// Version is the release of Codex that this package is tested with. It is also the oldest that was tried and works: the
+// sandbox consists of permissions profiles, which older releases have in other forms or not at all.
 const Version = "0.169.0"
 
 // A Config is the definition of one agent. Its zero value is usable.
@@ -76,43 +76,32 @@ type Endpoint struct {
 	Catalog []byte // what Codex must know about the model, or nil
 }
 
-// A HostConfig configures a Host.
-type HostConfig struct {
-	Getenv func(string) string // nil: os.Getenv
-	// Hide are directories that agents' commands must not read, if the sandbox can enforce it.
-	// An agent may still read the parts of them that it is given.
-	Hide []string
-	// Cell is around a program that a definition names by its path, before any attempt; nil: none.
-	Cell *proc.Cell
-	// Grace is the time between two signals when stopping a server; zero: 5 s.
-	Grace time.Duration
-	// Startup is how long an app-server may take to answer, and then to begin a turn; zero: 60 s.
-	Startup time.Duration
-}
-
-// A Host is what agents share: installed programs and running servers. It may be used
-// concurrently, and holds no resources while no attempt runs.
+// A Host is what Codex's agents share: where they run, and running servers. It may be used concurrently, and holds no
+// resources while no attempt runs.
 type Host struct {
-	cfg HostConfig
+	*host.Host
+	startup time.Duration // how long an app-server may take to answer, and then to begin a turn
 
-	mu       sync.Mutex
-	programs map[string]Program // by path
-	logins   map[string]Login   // successful ones, by the path of the program
-	servers  map[string]*server // by what attempts must have in common to share one
+	mu      sync.Mutex
+	logins  map[string]host.Login // successful ones, by the path of the program
+	servers map[string]*server    // by what attempts must have in common to share one
 }
 
 // NewHost returns a host. It has no side effects.
-func NewHost(cfg HostConfig) *Host {
-	if cfg.Getenv == nil {
-		cfg.Getenv = os.Getenv
+func NewHost(h *host.Host) *Host {
+	return &Host{Host: h, startup: 60 * time.Second, logins: map[string]host.Login{}, servers: map[string]*server{}}
+}
+
+// grace returns the time between two signals when stopping a server.
+func (h *Host) grace() time.Duration { return cmp.Or(h.Grace, 5*time.Second) }
+
+// hidden are the directories that agents' commands must not read, if the sandbox can enforce it. A cell hides them by
+// itself, except for the task's own part. An agent may still read the parts of them that it is given.
+func (h *Host) hidden() []string {
+	if h.Cell != nil {
+		return nil
 	}
-	if cfg.Grace == 0 {
-		cfg.Grace = 5 * time.Second
-	}
-	if cfg.Startup == 0 {
-		cfg.Startup = 60 * time.Second
-	}
-	return &Host{cfg: cfg, programs: make(map[string]Program), logins: make(map[string]Login), servers: make(map[string]*server)}
+	return h.Hide
 }
 
 // reservedSettings are the settings that a definition cannot change, because access, approvals
@@ -200,12 +189,12 @@ func (h *Host) ready(cfg Config) (string, error) {
 	}
 	p, err := h.Find(context.Background(), cfg.Path)
 	if err == nil {
-		_, err = p.Advice()
+		_, err = Package.Advice(p)
 	}
 	if err != nil {
 		return "", err
 	}
-	user := userHome(h.cfg.Getenv)
+	user := userHome(h.Getenv)
 	mine, err := userSettings(user)
 	if err != nil {
 		return "", err
@@ -271,34 +260,6 @@ func (i installed) Shapes(schema json.RawMessage) bool {
 
 // Steers reports true: what people add reaches the current turn.
 func (a *Agent) Steers() bool { return true }
-
-// workdir returns the working directory of the attempt, and makes sure that links do not lead out
-// of the tree.
-func (c Config) workdir(req agent.Request) (string, error) {
-	info, err := os.Stat(req.Dir)
-	if err == nil && !info.IsDir() {
-		err = errors.New("not a directory")
-	}
-	if err != nil {
-		return "", agent.Final("cannot run Codex in %s: %v; restore the working tree", req.Dir, errors.Unwrap(err))
-	}
-	if c.Dir == "" || c.Dir == "." {
-		return req.Dir, nil
-	}
-	root, err := filepath.EvalSymlinks(req.Dir)
-	if err != nil {
-		return "", agent.Final("cannot run Codex in %s: %v", req.Dir, err)
-	}
-	dir, err := filepath.EvalSymlinks(filepath.Join(req.Dir, c.Dir))
-	if err != nil {
-		return "", agent.Final("cannot run Codex: the agent's dir %q does not exist in %s", c.Dir, req.Dir)
-	}
-	if rel, err := filepath.Rel(root, dir); err != nil || !filepath.IsLocal(rel) {
-		return "", agent.Final("dir %q is a link that leaves the working tree: point the agent's dir at a "+
-			"directory inside it", c.Dir)
-	}
-	return dir, nil
-}
 
 // stopFailure returns the failure of an attempt whose context ended.
 func stopFailure(ctx context.Context) *agent.Failure {

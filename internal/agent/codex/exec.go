@@ -89,7 +89,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 	res, err := proc.Run(watched, proc.Config{
 		Path: path, Args: args, Dir: r.setup.dir, Env: r.setup.env,
 		Stdin: strings.NewReader(r.prompt), Stdout: req.Desk.Raw, Stderr: &r.stderr, Line: r.line,
-		Wall: req.Timeout, Grace: a.host.cfg.Grace, Tag: req.Tag,
+		Wall: req.Timeout, Grace: a.host.grace(), Tag: req.Tag,
 		// SIGTERM would leave Codex's commands running.
 		Signals: []syscall.Signal{syscall.SIGINT},
 		Started: func(pid int, start int64) {
@@ -207,7 +207,7 @@ func (r *execRun) schemaFile() (string, error) {
 	}
 	sum := sha256.Sum256(schema)
 	file := filepath.Join("schemas", hex.EncodeToString(sum[:])+".json")
-	home, err := openHome(r.setup.home)
+	home, err := agent.OpenHome(r.setup.home)
 	if err == nil {
 		err = errors.Join(writeIfChanged(home, file, schema), home.Close())
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
@@ -60,6 +62,12 @@ func (y *execTry) fails(t *testing.T, a *ExecAgent, kind string) *agent.Failure 
 	return f
 }
 
+// newHost returns a host without an environment.
+func newHost(grace time.Duration) *Host {
+	none := sandbox.Config{Getenv: func(string) string { return "" }}
+	return NewHost(host.New(host.Config{Config: none, Grace: grace}))
+}
+
 // fakeCodex returns an agent whose Codex is a shell script.
 func fakeCodex(t *testing.T, script string) *ExecAgent {
 	t.Helper()
@@ -72,7 +80,7 @@ func fakeCodex(t *testing.T, script string) *ExecAgent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := NewHost(HostConfig{Getenv: func(string) string { return "" }, Grace: 300 * time.Millisecond})
+	h := newHost(300 * time.Millisecond)
 	a, err := h.ExecAgent(Config{Path: path, Env: map[string]string{apiKey: "key"}})
 	if err != nil {
 		t.Fatal(err)

@@ -139,7 +139,7 @@ func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("cannot run %s: %v", se.Path, se.Err)}
 	if errors.Is(se.Err, os.ErrNotExist) || errors.Is(se.Err, os.ErrPermission) || errors.Is(se.Err, syscall.ENOEXEC) {
 		f.Final = true
-		f.Message += "; " + Install
+		f.Message += "; " + Package.Install()
 	}
 	return f
 }

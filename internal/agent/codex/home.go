@@ -17,6 +17,8 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
 
@@ -41,7 +43,7 @@ var keyring = []string{"DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"}
 
 // A setup is the environment that Codex runs in.
 type setup struct {
-	program Program
+	program host.Program
 	warning string // about the program's version
 	home    string // CODEX_HOME
 	apart   bool   // home is not in a hidden directory: see makeHome
@@ -63,17 +65,17 @@ func (s *setup) needs() agent.Needs { return agent.Needs{Own: []string{filepath.
 
 // setup prepares the task's home and returns what Codex needs to run there. A
 // *agent.Failure says what a person must fix.
-func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
+func (c Config) setup(h *Host, p host.Program, req agent.Request) (*setup, error) {
 	s := &setup{program: p, scratch: cmp.Or(req.Scratch, req.Home)}
 	if req.Wrap != nil {
 		s.alone = req.Attempt
 	}
 	var err error
-	if s.warning, err = p.Advice(); err != nil {
+	if s.warning, err = Package.Advice(p); err != nil {
 		return nil, agent.Final("%v", err)
 	}
-	if s.dir, err = c.workdir(req); err != nil {
-		return nil, err
+	if s.dir, err = sandbox.Workdir(req.Dir, c.Dir); err != nil {
+		return nil, agent.Final("cannot run Codex: %v", err)
 	}
 	if req.Home == "" {
 		return nil, errors.New("run Codex: the request names no home")
@@ -82,7 +84,7 @@ func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 		return nil, fmt.Errorf("make Codex's home: %w", err)
 	}
 	s.home = codexHome(req.Home)
-	user := userHome(h.cfg.Getenv)
+	user := userHome(h.Getenv)
 	mine, err := userSettings(user)
 	if err != nil {
 		return nil, agent.Final("%v", err)
@@ -118,7 +120,7 @@ func (c Config) setup(h *Host, p Program, req agent.Request) (*setup, error) {
 	if s.profile, err = c.profile(h, s, req); err != nil {
 		return nil, err
 	}
-	s.modules = goModules(h.cfg.Getenv)
+	s.modules = goModules(h.Getenv)
 	s.settings = c.overrides()
 	if s.route != nil {
 		s.point(s.route.upstream.URL.String())
@@ -214,7 +216,7 @@ func serverVariables(settings map[string]any, names []string) []string {
 
 // writeHome writes the home's configuration and links the user's login into it.
 func (c Config) writeHome(home, user string, mine map[string]any) error {
-	root, err := openHome(home)
+	root, err := agent.OpenHome(home)
 	if err != nil {
 		return err
 	}
@@ -254,33 +256,16 @@ func (c Config) writeHome(home, user string, mine map[string]any) error {
 		if err := root.Remove(login); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-	} else if user == "" {
-		// no login to link to
-	} else if err := linkLogin(root, filepath.Join(user, login), login); err != nil {
-		return err
+	} else if from := filepath.Join(user, login); user != "" && exists(from) { // otherwise by key: Codex will say
+		if err := agent.LinkIn(root, from, login); err != nil {
+			return err
+		}
 	}
 	data, err := toml.Marshal(settings)
 	if err != nil {
 		return err
 	}
 	return writeIfChanged(root, "config.toml", data)
-}
-
-// linkLogin links to the user's login, so that renewing it renews it for all tasks.
-func linkLogin(home *os.Root, from, to string) error {
-	if _, err := os.Stat(from); err != nil {
-		return nil // not logged in, or by key: Codex will say
-	}
-	if now, err := home.Readlink(to); err == nil && now == from {
-		return nil
-	}
-	if err := home.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := home.Symlink(from, to); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
 }
 
 // writeIfChanged replaces a file unless it already contains data. Attempts that start
@@ -344,7 +329,7 @@ func (c Config) environ(h *Host, s *setup, mine map[string]any, tag string) []st
 	}
 	keys := slices.Concat(keyNames(mine), keyNames(c.Config))
 	named := slices.DeleteFunc(slices.Concat(keys, serverVariables(mine, c.MCP)), func(name string) bool {
-		return h.cfg.Getenv(name) == "" // what is not for agents is not there, whatever the user's settings name
+		return h.Getenv(name) == "" // what is not for agents is not there, whatever the user's settings name
 	})
 	pass = slices.Concat(pass, named, networkNames, c.Sandbox.Pass)
 	if s.route != nil { // the gateway has the key
@@ -354,6 +339,11 @@ func (c Config) environ(h *Host, s *setup, mine map[string]any, tag string) []st
 		extra["NO_PROXY"], extra["no_proxy"] = here(os.Getenv), here(os.Getenv)
 	}
 	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // isBelow reports whether path is dir or below it, with links resolved.

@@ -9,31 +9,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // apiKey is the variable in which Codex looks for the key of an account.
 const apiKey = "CODEX_API_KEY"
 
-// A Login says how Codex reaches its model.
-type Login struct {
-	OK   bool
-	Text string // in Codex's own words, or ours
-	Do   string // what to do if it is not OK
-}
-
-// Login asks a program whether it can reach the model that its user has chosen: by a login, or
+// host.Login asks a program whether it can reach the model that its user has chosen: by a login, or
 // by a key in CODEX_API_KEY or in the variable that the model's provider names.
-func (h *Host) Login(ctx context.Context, p Program) (Login, error) {
-	mine, err := userSettings(userHome(h.cfg.Getenv))
+func (h *Host) Login(ctx context.Context, p host.Program) (host.Login, error) {
+	mine, err := userSettings(userHome(h.Getenv))
 	if err != nil {
-		return Login{}, err
+		return host.Login{}, err
 	}
 	return h.login(ctx, p, Config{}, mine)
 }
 
-// login is Login for an agent's definition. mine are the user's settings.
-func (h *Host) login(ctx context.Context, p Program, c Config, mine map[string]any) (Login, error) {
+// login is host.Login for an agent's definition. mine are the user's settings.
+func (h *Host) login(ctx context.Context, p host.Program, c Config, mine map[string]any) (host.Login, error) {
 	for _, from := range []map[string]any{c.Config, mine} {
 		if name, _ := from["model_provider"].(string); name != "" && name != "openai" {
 			for _, from := range []map[string]any{c.Config, mine} {
@@ -45,34 +39,34 @@ func (h *Host) login(ctx context.Context, p Program, c Config, mine map[string]a
 					return h.key(c, name, provider), nil
 				}
 			}
-			return Login{OK: true, Text: "the login at model provider " + name + " is left to Codex"}, nil
+			return host.Login{OK: true, Text: "the login at model provider " + name + " is left to Codex"}, nil
 		}
 	}
 	return h.account(ctx, p, c)
 }
 
 // key returns the login at a provider that the user has configured.
-func (h *Host) key(c Config, name string, provider map[string]any) Login {
+func (h *Host) key(c Config, name string, provider map[string]any) host.Login {
 	variable, _ := provider["env_key"].(string)
 	switch {
 	case variable == "":
-		return Login{OK: true, Text: "the model provider " + name + " needs no key"}
-	case h.cfg.Getenv(variable) == "" && c.Env[variable] == "":
-		return Login{Text: "the model provider " + name + " wants a key in " + variable + ", which is not set",
+		return host.Login{OK: true, Text: "the model provider " + name + " needs no key"}
+	case h.Getenv(variable) == "" && c.Env[variable] == "":
+		return host.Login{Text: "the model provider " + name + " wants a key in " + variable + ", which is not set",
 			Do: "set " + variable + ", or try it with --offline"}
 	}
-	return Login{OK: true, Text: "by the key in " + variable}
+	return host.Login{OK: true, Text: "by the key in " + variable}
 }
 
 // account returns the login at OpenAI. Once OK, it is not asked for again.
-func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) {
-	if h.cfg.Getenv(apiKey) != "" || c.Env[apiKey] != "" {
-		return Login{OK: true, Text: "by the key in " + apiKey}, nil
+func (h *Host) account(ctx context.Context, p host.Program, c Config) (host.Login, error) {
+	if h.Getenv(apiKey) != "" || c.Env[apiKey] != "" {
+		return host.Login{OK: true, Text: "by the key in " + apiKey}, nil
 	}
 	const do = "run `codex login`, set " + apiKey + ", or try it with --offline"
-	home := userHome(h.cfg.Getenv)
+	home := userHome(h.Getenv)
 	if _, err := os.Stat(home); err != nil { // Codex would say that its home cannot be read
-		return Login{Text: "not logged in", Do: do}, nil
+		return host.Login{Text: "not logged in", Do: do}, nil
 	}
 	h.mu.Lock()
 	login, ok := h.logins[p.Path]
@@ -81,17 +75,17 @@ func (h *Host) account(ctx context.Context, p Program, c Config) (Login, error) 
 		return login, nil
 	}
 	var out bytes.Buffer
-	path, args := h.around(p, "login", "status")
+	path, args := h.Around(p, nil, "login", "status")
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: string(filepath.Separator),
 		Env:    proc.Environ(keyring, map[string]string{"CODEX_HOME": home}, nil, ""),
 		Stdout: &out, Stderr: &out, Wall: 30 * time.Second, MaxBytes: 64 << 10,
 	})
 	if err != nil {
-		return Login{}, fmt.Errorf("ask Codex for its login: %w", err)
+		return host.Login{}, fmt.Errorf("ask Codex for its login: %w", err)
 	}
 	said := strings.TrimSpace(out.String())
-	login = Login{OK: res.Exit == 0, Text: said[strings.LastIndex(said, "\n")+1:]} // warnings come first
+	login = host.Login{OK: res.Exit == 0, Text: said[strings.LastIndex(said, "\n")+1:]} // warnings come first
 	if !login.OK {
 		login.Do = do
 		return login, nil

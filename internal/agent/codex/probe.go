@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
 
@@ -26,7 +27,7 @@ const probeTime = 20 * time.Second
 // CanRead tries, in the sandbox of a role with access: read, to read what is hidden from agents:
 // the directories that the host hides and the user's login, if they exist. It is an error if no
 // command runs in the sandbox at all. Its files are in the temporary directory, and are removed.
-func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
+func (h *Host) CanRead(ctx context.Context, p host.Program) ([]Read, error) {
 	tmp, err := os.MkdirTemp("", "plait-probe")
 	if err != nil {
 		return nil, fmt.Errorf("try the sandbox: %w", err)
@@ -57,7 +58,7 @@ func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
 			Path: p.Path, Args: slices.Concat(args, []string{"--"}, command), Dir: s.dir, Wall: probeTime,
 			// It refuses a home below the temporary directory, and looks for that in TMPDIR.
 			Env: []string{"CODEX_HOME=" + s.home, "HOME=" + s.home, "TMPDIR=" + s.tmp(),
-				"PATH=" + h.cfg.Getenv("PATH")},
+				"PATH=" + h.Getenv("PATH")},
 		})
 		return err == nil && res.Signal == 0 && res.Exit == 0, err
 	}
@@ -65,7 +66,7 @@ func (h *Host) CanRead(ctx context.Context, p Program) ([]Read, error) {
 		return nil, fmt.Errorf("no command runs in the sandbox of Codex here: %w", orStopped(err))
 	}
 	var reads []Read
-	for _, path := range append(slices.Clone(h.cfg.Hide), filepath.Join(userHome(h.cfg.Getenv), "auth.json")) {
+	for _, path := range append(slices.Clone(h.hidden()), filepath.Join(userHome(h.Getenv), "auth.json")) {
 		info, err := os.Stat(path)
 		if err != nil || !filepath.IsAbs(path) {
 			continue // nothing to read

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
@@ -35,14 +36,14 @@ func TestMain(m *testing.M) {
 
 // needCodex returns a host and the real Codex it found. Without one, it skips the
 // test, or fails it where no test may be skipped.
-func needCodex(t *testing.T) (*Host, Program) {
+func needCodex(t *testing.T) (*Host, host.Program) {
 	t.Helper()
-	h := NewHost(HostConfig{})
+	h := NewHost(host.New(host.Config{}))
 	p, err := h.Find(t.Context(), "")
 	switch {
 	case err == nil:
 		return h, p
-	case os.Getenv("CI") != "" || !errors.Is(err, ErrMissing):
+	case os.Getenv("CI") != "" || !errors.As(err, new(*host.MissingError)):
 		t.Fatalf("NO REAL CODEX: %v", err)
 	}
 	t.Skipf("NO REAL CODEX, SO NOTHING OF IT IS TESTED HERE: %v", err)

@@ -124,7 +124,7 @@ func copyOne(from, to, file string) (parent string, err error) {
 
 // replaceIn writes a file below a home.
 func replaceIn(home, name string, from io.Reader) error {
-	root, err := openHome(home)
+	root, err := agent.OpenHome(home)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (c Config) route(h *Host, mine map[string]any) *route {
 // routeFor returns the route to the model, or nil if Codex must connect directly: with a ChatGPT login, or with
 // settings that the gateway does not support. mine are the user's settings.
 func (c Config) routeFor(h *Host, mine map[string]any) *route {
-	get := func(variable string) string { return cmp.Or(c.Env[variable], h.cfg.Getenv(variable)) }
+	get := func(variable string) string { return cmp.Or(c.Env[variable], h.Getenv(variable)) }
 	setting := func(key string) string {
 		own, _ := c.Config[key].(string)
 		users, _ := mine[key].(string)

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
 // An ear is a Traffic that counts, and lets a number of requests through.
@@ -122,7 +124,8 @@ func TestRoutes(t *testing.T) {
 		"another dialect":       {mine: provider(map[string]any{"base_url": "https://x.example", "wire_api": "chat"})},
 		"not known":             {mine: map[string]any{"model_provider": "ollama"}},
 	} {
-		h := NewHost(HostConfig{Getenv: func(name string) string { return c.env[name] }})
+		h := NewHost(host.New(host.Config{Config: sandbox.Config{
+			Getenv: func(name string) string { return c.env[name] }}}))
 		r := c.cfg.route(h, c.mine)
 		got := ""
 		if r != nil {
@@ -141,14 +144,14 @@ func TestRoutes(t *testing.T) {
 // TestKeyStaysWithPlait checks that Codex does not get the key of its model when it has a gateway.
 func TestKeyStaysWithPlait(t *testing.T) {
 	t.Setenv(apiKey, "the-real-key")
-	h := NewHost(HostConfig{})
+	h := NewHost(host.New(host.Config{}))
 	cfg := Config{Env: map[string]string{apiKey: "the-agents-key"}}
 	for _, routed := range []bool{true, false} {
 		s := &setup{home: t.TempDir(), scratch: t.TempDir()}
 		if routed {
 			s.route = cfg.route(h, nil)
 		}
-		env := strings.Join(cfg.environ(NewHost(HostConfig{}), s, nil, ""), "\n")
+		env := strings.Join(cfg.environ(NewHost(host.New(host.Config{})), s, nil, ""), "\n")
 		if strings.Contains(env, "the-real-key") || strings.Contains(env, "the-agents-key") == routed {
 			t.Errorf("routed %v: %s", routed, env)
 		}
@@ -157,7 +160,7 @@ func TestKeyStaysWithPlait(t *testing.T) {
 
 // TestAReplayNeedsNoLogin checks that a replay uses the gateway without a key, and an upstream that is nowhere.
 func TestAReplayNeedsNoLogin(t *testing.T) {
-	h := NewHost(HostConfig{Getenv: func(string) string { return "" }})
+	h := newHost(0)
 	mine := map[string]any{"model_provider": "p", "model_providers": map[string]any{
 		"p": map[string]any{"base_url": "http://127.0.0.1:9/v1", "env_key": "K"}}}
 	for _, settings := range []map[string]any{nil, mine} {

@@ -85,7 +85,7 @@ func (s *setup) enforced(req agent.Request, profile, said string) string {
 // definition allow. It fails if the definition allows writing to what is hidden or only read.
 func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	files := map[string]any{":root": "read"}
-	for _, dir := range append(slices.Clone(h.cfg.Hide), filepath.Join(userHome(h.cfg.Getenv), "auth.json")) {
+	for _, dir := range append(slices.Clone(h.hidden()), filepath.Join(userHome(h.Getenv), "auth.json")) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil && filepath.IsAbs(real) {
 			files[real] = "deny"
 		}
@@ -116,7 +116,7 @@ func (c Config) profile(h *Host, s *setup, req agent.Request) (profile, error) {
 	} else if files[dir] == nil {
 		files[dir] = "read"
 	}
-	granted, err := req.Granted(c.Sandbox.Write, h.cfg.Hide)
+	granted, err := req.Granted(c.Sandbox.Write, h.hidden())
 	if err != nil {
 		return profile{}, err
 	}

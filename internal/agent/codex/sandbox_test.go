@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
@@ -146,7 +147,7 @@ turns:
 		t.Run(name, func(t *testing.T) {
 			os.Remove(filepath.Join(place, "x"))
 			l := newLab(t, text)
-			l.host.cfg.Hide = []string{record}
+			l.host.Hide = []string{record}
 			l.agent.cfg.Sandbox = tt.box
 			y := l.try(t, "look")
 			y.req.Access, y.req.Home = tt.access, filepath.Join(record, "agents", "task")
@@ -177,7 +178,8 @@ turns:
 func TestSandboxIsRefused(t *testing.T) {
 	dir, record := t.TempDir(), t.TempDir()
 	s := &setup{home: filepath.Join(record, "codex"), scratch: record, dir: dir}
-	h := NewHost(HostConfig{Hide: []string{record}, Getenv: func(string) string { return "" }})
+	h := newHost(0)
+	h.Hide = []string{record}
 	for _, path := range []string{"below", filepath.Join(record, "x")} {
 		c := Config{Sandbox: Sandbox{Write: []string{path}}}
 		if _, err := c.profile(h, s, agent.Request{Dir: dir, Access: agent.Read}); err == nil ||
@@ -195,7 +197,7 @@ func TestSandboxIsRefused(t *testing.T) {
 // TestProfileIsNamedByWhatItSays checks that different sandboxes have different profile names.
 func TestProfileIsNamedByWhatItSays(t *testing.T) {
 	dir := t.TempDir()
-	s, h := &setup{home: filepath.Join(dir, "codex"), scratch: dir, dir: dir}, NewHost(HostConfig{})
+	s, h := &setup{home: filepath.Join(dir, "codex"), scratch: dir, dir: dir}, NewHost(host.New(host.Config{}))
 	names := map[string]bool{}
 	for _, access := range []agent.Access{agent.Read, agent.Write} {
 		for _, network := range []bool{false, true} {

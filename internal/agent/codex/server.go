@@ -203,7 +203,7 @@ func (h *Host) newServer(s *setup, t *turn) *server {
 	out, in := io.Pipe()
 	ctx, kill := context.WithCancel(context.Background()) // it may outlive its first attempt
 	srv := &server{
-		conn: jsonrpc.New(in, ""), tag: t.req.Tag, grace: h.cfg.Grace, startup: h.cfg.Startup, kill: kill,
+		conn: jsonrpc.New(in, ""), tag: t.req.Tag, grace: h.grace(), startup: h.startup, kill: kill,
 		ready: make(chan struct{}), done: make(chan struct{}), turns: map[*turn]bool{}, loaded: map[string]bool{},
 	}
 	started := make(chan struct{})
@@ -215,7 +215,7 @@ func (h *Host) newServer(s *setup, t *turn) *server {
 		res, err := proc.Run(ctx, proc.Config{
 			Path: path, Args: args, Dir: s.home, Env: s.env,
 			Stdin: out, Stderr: stderrOf{srv}, Line: srv.line, MaxLine: maxLine, MaxBytes: maxStream,
-			Signals: []syscall.Signal{syscall.SIGTERM}, Grace: h.cfg.Grace, Tag: srv.tag,
+			Signals: []syscall.Signal{syscall.SIGTERM}, Grace: h.grace(), Tag: srv.tag,
 			Started: func(pid int, start int64) {
 				srv.pid, srv.pidStart = pid, start
 				close(started)
@@ -294,7 +294,7 @@ func (s *server) handshake(t *turn) error {
 	}
 	for _, m := range required {
 		if !s.methods[m] {
-			return agent.Final("this Codex has no %s: it is too old, or too new; %s", m, Install)
+			return agent.Final("this Codex has no %s: it is too old, or too new; %s", m, Package.Install())
 		}
 	}
 	return nil

@@ -351,7 +351,7 @@ func (h *Host) withServer(ctx context.Context, cfg Config, req agent.Request, ke
 		return err
 	}
 	defer t.leave()
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.Startup)
+	ctx, cancel := context.WithTimeout(ctx, h.startup)
 	defer cancel()
 	if err := do(ctx, t); err != nil {
 		return fmt.Errorf("session %s: %w", filepath.Base(req.Session), err)

@@ -12,18 +12,31 @@
 package host
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
 	"github.com/plait-run/plait/internal/agent/sandbox"
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
-// A Host is where agents' programs run. It may be used concurrently.
-type Host struct {
+// A Config configures a Host.
+type Config struct {
 	sandbox.Config
+	Grace time.Duration // between two steps of stopping a program; 0: as its kind needs it
+}
+
+// A Host is where the programs of all agents run. It may be used concurrently.
+type Host struct {
+	Config
 	Sandbox *sandbox.Host
 
 	mu       sync.Mutex
@@ -31,8 +44,37 @@ type Host struct {
 }
 
 // New returns a host. It only checks what sandboxes need.
-func New(cfg sandbox.Config) *Host {
-	return &Host{Config: cfg, Sandbox: sandbox.NewHost(cfg), versions: map[string]string{}}
+func New(cfg Config) *Host {
+	if cfg.Getenv == nil {
+		cfg.Getenv = os.Getenv
+	}
+	return &Host{Config: cfg, Sandbox: sandbox.NewHost(cfg.Config), versions: map[string]string{}}
+}
+
+// A Login says how a program reaches its model.
+type Login struct {
+	OK   bool
+	Text string
+	Do   string // what to do if it is not OK
+	// Upstream is where its gateway sends requests; nil: it reaches the model by itself.
+	Upstream *gateway.Upstream
+}
+
+// Err returns an error if it is not OK.
+func (l Login) Err() error {
+	if l.OK {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", l.Text, l.Do)
+}
+
+// Address returns the URL of a model's server. The error does not say where it is from.
+func Address(text string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSuffix(text, "/"))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not the address of a model server", text)
+	}
+	return u, nil
 }
 
 // Terms are where an agent works and what it is granted, as its definition says.
@@ -57,7 +99,18 @@ type Setup struct {
 	Dir     string           // where it works
 	Gateway *gateway.Gateway // nil: it reaches its model by itself
 	Box     sandbox.Box
-	Env     map[string]string // the variables of caches
+	Vars    map[string]string // its variables, at first those of caches
+
+	// The program, set by Command.
+	Path string
+	Args []string
+	Env  []string
+
+	Title   string // of its agent, for people
+	Request agent.Request
+
+	logging sync.Mutex // guards the desk's requests, and logErr
+	logErr  error
 }
 
 // Setup prepares an attempt of an agent with a title, and opens the gateway to upstream, which may be nil. It
@@ -67,7 +120,7 @@ func (h *Host) Setup(req agent.Request, title string, terms Terms, upstream *gat
 	if req.Home == "" {
 		return nil, fmt.Errorf("run %s: the request names no home", title)
 	}
-	s := &Setup{}
+	s := &Setup{Title: title, Request: req}
 	var err error
 	if s.Dir, err = sandbox.Workdir(req.Dir, terms.Dir); err != nil {
 		return nil, agent.Final("cannot run %s: %v", title, err)
@@ -76,7 +129,7 @@ func (h *Host) Setup(req agent.Request, title string, terms Terms, upstream *gat
 	if use.Write, err = h.Sandbox.Granted(req, terms.Write); err != nil {
 		return nil, err
 	}
-	if s.Env, err = sandbox.Caches(req); err != nil {
+	if s.Vars, err = sandbox.Caches(req); err != nil {
 		return nil, err
 	}
 	if upstream != nil {
@@ -85,9 +138,67 @@ func (h *Host) Setup(req agent.Request, title string, terms Terms, upstream *gat
 			return nil, err
 		}
 	}
-	use.Gateway = s.Gateway
+	if !use.Alone {
+		use.Gateway = s.Gateway
+	}
 	s.Box = h.Sandbox.Box(req, use)
 	return s, nil
+}
+
+// Command sets the program of the attempt. It gets the variables in Vars, those named in pass, and none of drop.
+func (s *Setup) Command(path string, args, pass, drop []string) {
+	s.Path, s.Args = s.Box.Around(s.Dir, path, args)
+	s.Env = sandbox.Environ(s.Request, pass, s.Vars, drop...)
+}
+
+const (
+	maxLine   = 64 << 20 // bytes of one line that is parsed; 6.3 MB was seen
+	maxStream = 4 << 30  // bytes of a program's whole output
+)
+
+// Run runs the program until it ends: what is said of it in how, the rest from the request. It is in the desk's logs
+// before it is parsed. A *agent.Failure says that the program could not be started.
+func (s *Setup) Run(ctx context.Context, how proc.Config) (proc.Result, error) {
+	how.Path, how.Args, how.Dir, how.Env, how.Tag = s.Path, s.Args, s.Dir, s.Env, s.Request.Tag
+	how.Stdout, how.Stderr, how.MaxLine, how.MaxBytes = s.Request.Desk.Raw, s.Request.Desk.Stderr, maxLine, maxStream
+	opened := how.Started
+	how.Started = func(pid int, start int64) {
+		if s.Request.Started != nil {
+			s.Request.Started(agent.Process{PID: pid, Start: start})
+		}
+		if opened != nil {
+			opened(pid, start)
+		}
+	}
+	res, err := proc.Run(ctx, how)
+	var se *proc.StartError
+	switch {
+	case errors.As(err, &se):
+		return res, agent.Final("%s could not be started: %v", s.Title, se)
+	case err != nil:
+		return res, fmt.Errorf("run %s: %w", s.Title, err)
+	}
+	return res, nil
+}
+
+// Log logs a line that the program is told. It returns the first error, of this call or an earlier one.
+func (s *Setup) Log(line []byte) error {
+	s.logging.Lock()
+	defer s.logging.Unlock()
+	if s.Request.Desk.Requests == nil || s.logErr != nil {
+		return s.logErr
+	}
+	if _, err := s.Request.Desk.Requests.Write(line); err != nil {
+		s.logErr = fmt.Errorf("keep what %s is told: %w", s.Title, err)
+	}
+	return s.logErr
+}
+
+// Logged returns the first error of Log.
+func (s *Setup) Logged() error {
+	s.logging.Lock()
+	defer s.logging.Unlock()
+	return s.logErr
 }
 
 // Close closes the gateway, which completes its log.

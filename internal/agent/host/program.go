@@ -27,9 +27,13 @@ type Package struct {
 	Title   string // and in sentences: Claude Code
 	NPM     string
 	Version string // that Plait is tested with
+	Oldest  string // that works; "": any
 	Program string // a pattern in the directory it was installed to
 	Binary  string // its name in PATH; "": Name
 	Node    bool   // it is a script that needs Node 22 or newer
+	// Native returns the program that a path refers to, "" for none; nil: what Program matches. It is for programs
+	// that npm starts by a script.
+	Native func(path string) string
 }
 
 // nodeVersion is the Node that `make agents` installs, from npm, for agents that need it.
@@ -56,11 +60,32 @@ func (e *MissingError) Error() string {
 	return e.Package.Title + " is not installed; " + e.Package.Install()
 }
 
+// Where programs are found.
+const (
+	Named   = "path" // the agent's definition says where it is
+	InPath  = "PATH"
+	InCache = "cache" // see [Package.CacheDir]
+)
+
 // A Program is an installed agent.
 type Program struct {
 	Line    []string // command line without the agent's arguments
 	Path    string   // where it was found
+	From    string   // Named, InPath or InCache
 	Version string   // 2.1.330; "" if not reported
+}
+
+// Advice returns a remark about a program's version, "" if it is the tested one. The error says that it is too old.
+func (p Package) Advice(found Program) (string, error) {
+	switch {
+	case p.Oldest != "" && proc.CompareVersions(found.Version, p.Oldest) < 0:
+		return "", fmt.Errorf("this %s %s (%s) is too old: %s or newer is needed; %s", p.Title, found.Version, found.Path,
+			p.Oldest, p.Install())
+	case p.Version != "" && found.Version != p.Version:
+		return fmt.Sprintf("%s %s (%s) is not the version that was tested, %s: what it says differently is kept but may "+
+			"not be understood", p.Title, found.Version, found.Path, p.Version), nil
+	}
+	return "", nil
 }
 
 // Find looks for a package: at path if that is not empty, otherwise in PATH and then in its CacheDir.
@@ -79,7 +104,7 @@ func (h *Host) Find(ctx context.Context, pkg Package, path string,
 		return p, nil
 	}
 	if p.Version = pkg.installed(p.Path); p.Version == "" {
-		p.Version, err = h.ask(ctx, p, path != "", environ)
+		p.Version, err = h.ask(ctx, p, environ)
 	}
 	if err != nil {
 		return p, fmt.Errorf("find %s: %s does not tell its version: %w", pkg.Title, p.Path, err)
@@ -104,17 +129,17 @@ func (h *Host) Look(name string) (string, error) {
 
 // locate finds a program, and what runs it.
 func (h *Host) locate(pkg Package, path string) (Program, error) {
-	var p Program
+	p := Program{From: Named}
 	if path != "" {
-		if p.Path = proc.Installed(path, pkg.Program, pkg.Node); p.Path == "" {
+		if p.Path = pkg.at(path); p.Path == "" {
 			return p, fmt.Errorf("find %s: there is none at %s; correct the agent's path", pkg.Title, path)
 		}
 	} else {
 		if found, err := h.Look(cmp.Or(pkg.Binary, pkg.Name)); err == nil {
-			p.Path = proc.Installed(found, pkg.Program, pkg.Node)
+			p.Path, p.From = pkg.at(found), InPath
 		}
 		if p.Path == "" {
-			p.Path = proc.Installed(filepath.Join(pkg.CacheDir(), pkg.Version), pkg.Program, pkg.Node)
+			p.Path, p.From = pkg.at(filepath.Join(pkg.CacheDir(), pkg.Version)), InCache
 		}
 		if p.Path == "" {
 			return p, &MissingError{pkg}
@@ -133,6 +158,14 @@ func (h *Host) locate(pkg Package, path string) (Program, error) {
 	return p, nil
 }
 
+// at returns the program that a path refers to, "" for none.
+func (p Package) at(path string) string {
+	if p.Native != nil {
+		return p.Native(path)
+	}
+	return proc.Installed(path, p.Program, p.Node)
+}
+
 // installed returns the version of the package that a script at path belongs to, "" if that is not known.
 func (p Package) installed(path string) string {
 	for dir := filepath.Dir(path); p.Node && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -147,10 +180,18 @@ func (p Package) installed(path string) string {
 
 var versionForm = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 
-// ask asks a program for its version. It also lets an agent unpack itself, as some do on first start. named says that a
-// definition names the program, which may be any.
-func (h *Host) ask(ctx context.Context, p Program, named bool,
-	environ func(home string) map[string]string) (string, error) {
+// Around returns the command line of a program outside of attempts, which has directories of its own: one that a
+// definition names may be any.
+func (h *Host) Around(p Program, own []string, args ...string) (string, []string) {
+	path, args := p.Line[0], slices.Concat(p.Line[1:], args)
+	if p.From != Named {
+		return path, args
+	}
+	return h.Cell.Alone(own, path, args)
+}
+
+// ask asks a program for its version. It also lets an agent unpack itself, as some do on first start.
+func (h *Host) ask(ctx context.Context, p Program, environ func(home string) map[string]string) (string, error) {
 	dir, err := os.MkdirTemp("", "plait-version-")
 	if err != nil {
 		return "", err
@@ -160,16 +201,13 @@ func (h *Host) ask(ctx context.Context, p Program, named bool,
 	if environ != nil {
 		maps.Copy(env, environ(dir))
 	}
-	program, args := p.Line[0], slices.Concat(p.Line[1:], []string{"--version"})
-	if named {
-		program, args = h.Cell.Alone([]string{dir}, program, args)
-	}
+	program, args := h.Around(p, []string{dir}, "--version")
 	var out bytes.Buffer
-	_, err = proc.Run(ctx, proc.Config{Path: program, Args: args, Dir: dir,
+	res, err := proc.Run(ctx, proc.Config{Path: program, Args: args, Dir: dir,
 		Env: proc.Environ(nil, env, nil, ""), Stdout: &out, Wall: time.Minute, MaxBytes: 64 << 10})
 	version := versionForm.FindString(out.String())
 	if version == "" {
-		err = cmp.Or(err, errors.New("it said nothing"))
+		err = cmp.Or(err, fmt.Errorf("it said nothing like one (exit code %d)", res.Exit))
 	}
 	return version, err
 }

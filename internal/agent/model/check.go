@@ -17,7 +17,7 @@ const checkTime = 5 * time.Second
 
 // Check asks a server for its models, and returns an error if an agent could not work with it. A
 // server that does not list its models passes.
-func (h *Host) Check(ctx context.Context, s Server) error {
+func Check(ctx context.Context, s Server) error {
 	ctx, stop := context.WithTimeout(ctx, checkTime)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL.JoinPath("models").String(), nil)

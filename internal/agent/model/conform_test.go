@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
@@ -20,12 +21,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func atOnce(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 
 // newHost returns a host with its own environment.
-func newHost(t *testing.T, env map[string]string) *Host {
+func newHost(t *testing.T, env map[string]string) *host.Host {
 	t.Helper()
 	if env == nil {
 		env = map[string]string{"HOME": t.TempDir()}
 	}
-	return NewHost(HostConfig{Config: sandbox.Config{Getenv: func(name string) string { return env[name] }}, Wait: atOnce})
+	return host.New(host.Config{Config: sandbox.Config{Getenv: func(name string) string { return env[name] }}})
+}
+
+// newAgent returns an agent that does not wait before a retry.
+func newAgent(t *testing.T, h *host.Host, cfg Config) *Agent {
+	t.Helper()
+	a, err := New(h, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.wait = atOnce
+	return a
 }
 
 func TestConform(t *testing.T) {
@@ -41,11 +53,7 @@ func TestConform(t *testing.T) {
 					if m.Asks {
 						h.Sandbox.Bwrap = ""
 					}
-					a, err := h.Agent(Config{URL: m.URL, API: api, Model: "scripted"})
-					if err != nil {
-						t.Fatal(err)
-					}
-					return a
+					return newAgent(t, h, Config{URL: m.URL, API: api, Model: "scripted"})
 				},
 			})
 		})
@@ -72,7 +80,7 @@ func TestFindSays(t *testing.T) {
 		"own key missing": {Config{URL: "http://h/v1", Model: "m", KeyEnv: "K"}, nil, "set K", ""},
 		"no address":      {Config{URL: "localhost:11434", Model: "m"}, nil, "is not the address", ""},
 	} {
-		s, err := newHost(t, c.env).Find(c.cfg)
+		s, err := Find(newHost(t, c.env).Getenv, c.cfg)
 		got := ""
 		if err != nil {
 			got = err.Error()

@@ -25,7 +25,8 @@ const maxSilence = 15 * time.Minute
 type conversation struct {
 	agent    *Agent
 	req      agent.Request
-	dir      string // working directory
+	dir      string            // working directory
+	vars     map[string]string // variables of commands
 	emit     func(agent.Event) error
 	log      *transcript
 	client   client
@@ -280,7 +281,7 @@ func (t *conversation) ask(q query) (reply, error) {
 		if err := t.event(agent.Event{Kind: agent.EventError, WillRetry: true, Text: why.Error() + change}); err != nil {
 			return s, err
 		}
-		if t.agent.host.wait(t.ctx, pause) != nil {
+		if t.agent.wait(t.ctx, pause) != nil {
 			return s, context.Cause(t.ctx)
 		}
 	}

@@ -267,7 +267,7 @@ func TestCheckKeepsTheKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = newHost(t, nil).Check(t.Context(), Server{URL: at, API: Messages, Model: "m", key: "secret"})
+	err = Check(t.Context(), Server{URL: at, API: Messages, Model: "m", key: "secret"})
 	if err != nil || asked > 0 {
 		t.Errorf("%v; the other server was asked %d times", err, asked)
 	}
@@ -281,7 +281,7 @@ func TestCheckOfAPage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = newHost(t, nil).Check(t.Context(), Server{URL: at, Model: "m"})
+		err = Check(t.Context(), Server{URL: at, Model: "m"})
 		if server.Close(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", body, err, want)
 		}

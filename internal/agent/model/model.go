@@ -24,7 +24,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -45,7 +44,7 @@ const (
 )
 
 // A Config is the definition of one agent. Missing fields are taken from the environment, see
-// [Host.Find].
+// [Find].
 type Config struct {
 	URL      string         // base URL of the API, with its version
 	API      string         // Chat or Messages
@@ -61,26 +60,6 @@ type Config struct {
 // one.
 const defaultTurns = 100
 
-// A HostConfig configures a Host.
-type HostConfig struct {
-	sandbox.Config
-	Wait func(ctx context.Context, d time.Duration) error // before a retry; nil: waits
-}
-
-// A Host is where agents run. It may be used concurrently.
-type Host struct {
-	*host.Host
-	wait func(ctx context.Context, d time.Duration) error
-}
-
-// NewHost returns a host. It only checks what walls need.
-func NewHost(cfg HostConfig) *Host {
-	if cfg.Wait == nil {
-		cfg.Wait = wait
-	}
-	return &Host{host.New(cfg.Config), cfg.Wait}
-}
-
 // A Server is a model's server.
 type Server struct {
 	URL    *url.URL
@@ -95,8 +74,7 @@ type Server struct {
 // if only Anthropic's key is set, it is Anthropic's, with ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY
 // and ANTHROPIC_MODEL. A key from the environment is only sent to the URL from the environment:
 // any other URL gets the key that its definition names.
-func (h *Host) Find(c Config) (Server, error) {
-	get := h.Getenv
+func Find(get func(string) string, c Config) (Server, error) {
 	s := Server{API: c.API, KeyEnv: c.KeyEnv}
 	if s.API == "" {
 		s.API = Chat
@@ -121,10 +99,8 @@ func (h *Host) Find(c Config) (Server, error) {
 	}
 	known := cmp.Or(c.URL, address)
 	var err error
-	s.URL, err = url.Parse(cmp.Or(known, own))
-	if err != nil || s.URL.Scheme != "http" && s.URL.Scheme != "https" || s.URL.Host == "" {
-		return s, fmt.Errorf("%q is not the address of a model server; set url: in the agent's definition to one such as "+
-			"http://localhost:11434/v1", known)
+	if s.URL, err = host.Address(cmp.Or(known, own)); err != nil {
+		return s, fmt.Errorf("%w; set url: in the agent's definition to one such as http://localhost:11434/v1", err)
 	}
 	if s.Model = c.Model; s.Model == "" && c.URL == "" {
 		s.Model = get(prefix + "_MODEL")
@@ -141,9 +117,10 @@ func (h *Host) Find(c Config) (Server, error) {
 
 // An Agent runs a model. It may be used concurrently.
 type Agent struct {
-	host   *Host
+	host   *host.Host
 	cfg    Config
 	server Server
+	wait   func(ctx context.Context, d time.Duration) error // before a request is repeated
 }
 
 var (
@@ -155,20 +132,20 @@ var (
 	_ agent.Steerer    = (*Agent)(nil)
 )
 
-// Agent checks cfg and returns its agent. It is an error if the server or model is not known, so
+// New checks cfg and returns its agent. It is an error if the server or model is not known, so
 // that this is found before anything starts.
-func (h *Host) Agent(cfg Config) (*Agent, error) {
+func New(h *host.Host, cfg Config) (*Agent, error) {
 	if err := cfg.Check("model"); err != nil {
 		return nil, err
 	}
 	if cfg.API != "" && cfg.API != Chat && cfg.API != Messages {
 		return nil, fmt.Errorf("model agent: unknown api %q; there are %s and %s", cfg.API, Chat, Messages)
 	}
-	server, err := h.Find(cfg)
+	server, err := Find(h.Getenv, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Agent{h, cfg, server}, nil
+	return &Agent{h, cfg, server, wait}, nil
 }
 
 // Continues reports whether the session is in the task's home.
@@ -198,35 +175,25 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if ctx.Err() != nil {
 		return agent.Result{}, &agent.Failure{Kind: agent.Cancelled, Message: "the attempt was cancelled before it began"}
 	}
-	if req.Home == "" {
-		return agent.Result{}, errors.New("ask a model: the request names no home")
-	}
-	dir, err := sandbox.Workdir(req.Dir, a.cfg.Dir)
-	if err != nil {
-		return agent.Result{}, agent.Final("cannot work: %v", err)
-	}
-	granted, err := a.host.Sandbox.Granted(req, a.cfg.Write)
+	setup, err := a.host.Setup(req, "the model", a.cfg.Terms,
+		&gateway.Upstream{URL: a.server.URL, Key: a.server.key, Bearer: a.server.API == Chat}, sandbox.Use{Alone: true})
 	if err != nil {
 		return agent.Result{}, err
 	}
-	g, err := gateway.Open(gateway.Config{Traffic: req.Traffic, Secrets: req.Desk.Secrets,
-		Upstream: gateway.Upstream{URL: a.server.URL, Key: a.server.key, Bearer: a.server.API == Chat}})
-	if err != nil {
-		return agent.Result{}, err
-	}
-	defer g.Close() // completes its log
+	defer setup.Close()
 	way := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer way.CloseIdleConnections()
-	t := &conversation{agent: a, req: req, dir: dir, emit: emit, log: &transcript{to: req.Desk.Raw}, fields: map[string]any{},
-		client: client{url: g.URL() + "/v1", token: g.Token(), http: way},
-		box:    a.host.Sandbox.Box(req, sandbox.Use{Alone: true, Network: a.cfg.Network, Write: granted}),
+	t := &conversation{agent: a, req: req, dir: setup.Dir, vars: setup.Vars, emit: emit, log: &transcript{to: req.Desk.Raw},
+		fields: map[string]any{}, box: setup.Box,
+		client: client{url: setup.Gateway.URL() + "/v1", token: setup.Gateway.Token(), http: way},
 	}
+	maps.Copy(t.vars, a.cfg.Env)
 	maps.Copy(t.fields, a.cfg.Extra)
 	if t.session, err = openSession(a.SessionHome(req.Home), req.Session, a.branch(req), req.Desk.Secrets); err != nil {
 		return agent.Result{}, err
 	}
 	defer t.session.close()
-	if t.files, err = openFiles(req, dir); err != nil {
+	if t.files, err = openFiles(req, setup.Dir); err != nil {
 		return agent.Result{}, err
 	}
 	defer t.files.close()

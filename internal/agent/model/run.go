@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"syscall"
 	"time"
@@ -103,11 +102,6 @@ func limitOf(a args) time.Duration {
 
 // sh runs a command line. All of its output is in the stderr log.
 func (t *conversation) sh(a args, free bool) (*output, proc.Result, error) {
-	env, err := sandbox.Caches(t.req)
-	if err != nil {
-		return nil, proc.Result{}, err
-	}
-	maps.Copy(env, t.agent.cfg.Env)
 	path, line := "/bin/sh", []string{"-c", a.Command}
 	if free {
 		path, line = t.req.CommandLine(path, line, agent.Needs{})
@@ -116,7 +110,7 @@ func (t *conversation) sh(a args, free bool) (*output, proc.Result, error) {
 	}
 	out := &output{to: t.req.Desk.Stderr, seen: t.watchdog.Active}
 	res, err := proc.Run(t.ctx, proc.Config{Path: path, Args: line, Dir: t.dir, Tag: t.req.Tag,
-		Env:    sandbox.Environ(t.req, t.agent.cfg.Pass, env, t.agent.server.KeyEnv),
+		Env:    sandbox.Environ(t.req, t.agent.cfg.Pass, t.vars, t.agent.server.KeyEnv),
 		Stdout: out, Stderr: out, MaxBytes: maxWritten, Wall: limitOf(a),
 		Signals: []syscall.Signal{syscall.SIGTERM}, Grace: time.Second})
 	return out, res, err

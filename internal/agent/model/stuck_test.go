@@ -179,10 +179,7 @@ func TestBranchRefused(t *testing.T) {
 		r.From = &agent.Branch{Home: l.home, Session: res.Session, Turn: res.Turn}
 	})
 	f := fails(t, err, agent.Infra)
-	a, err := l.host.Agent(l.cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := newAgent(t, l.host, l.cfg)
 	of := func(session string) agent.Request { return agent.Request{Home: l.home, Session: session} }
 	if f.Session == "" || a.Continues(of(f.Session)) || !a.Continues(of(res.Session)) {
 		t.Errorf("%+v", f)

@@ -36,7 +36,7 @@ func TestOwnCA(t *testing.T) {
 		l := newLab(t, says("never"))
 		l.cfg.URL = server.URL + "/v1"
 		res, err := l.run()
-		checked := l.host.Check(t.Context(), Server{URL: at, API: Chat, Model: "m"})
+		checked := Check(t.Context(), Server{URL: at, API: Chat, Model: "m"})
 		if trusted {
 			if err != nil || checked != nil || string(res.Output) != told {
 				t.Errorf("%q, %v, %v", res.Output, err, checked)

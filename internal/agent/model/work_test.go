@@ -16,12 +16,13 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/agent/host"
 )
 
 // A lab is an agent with a server that answers as a test says.
 type lab struct {
 	t      *testing.T
-	host   *Host
+	host   *host.Host
 	cfg    Config
 	tree   string
 	desk   string
@@ -70,10 +71,7 @@ func (l *lab) file(name string) string {
 
 func (l *lab) run(change ...func(*agent.Request)) (agent.Result, error) {
 	l.t.Helper()
-	a, err := l.host.Agent(l.cfg)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	a := newAgent(l.t, l.host, l.cfg)
 	req := agent.Request{Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Attempt: "A", Try: 1}, Prompt: "Do it.",
 		Dir: l.tree, Access: l.access, Home: l.home, Tag: fmt.Sprintf("model-%d-%s", os.Getpid(), l.t.Name()), Limits: agent.Limits{Timeout: time.Minute},
 		Desk: agent.Desk{Artifacts: filepath.Join(l.desk, "artifacts"), Raw: &l.raw},

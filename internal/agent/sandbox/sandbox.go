@@ -219,7 +219,11 @@ func Workdir(tree, dir string) (string, error) {
 		return "", fmt.Errorf("the agent's dir %q does not exist in %s", dir, tree)
 	}
 	if rel, err := filepath.Rel(root, at); err != nil || !filepath.IsLocal(rel) {
-		return "", fmt.Errorf("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside it", dir)
+		return "", fmt.Errorf("dir %q is a link that leaves the working tree: point the agent's dir at a directory inside "+
+			"it", dir)
+	}
+	if info, err := os.Stat(at); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("cannot work in %s: not a directory; restore the working tree", at)
 	}
 	return at, nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/acp"
 	"github.com/plait-run/plait/internal/agent/host"
-	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
@@ -20,46 +18,20 @@ import (
 
 // newACP makes an agent that uses the Agent Client Protocol.
 func (a *app) newACP(def flow.Agent, o control.AgentOptions) (agent.Agent, error) {
+	h, err := a.agentHost()
+	if err != nil {
+		return nil, err
+	}
 	address, err := a.modelAddress(o)
 	if err != nil {
 		return nil, err
 	}
 	cfg := acp.Config{Kind: def.Agent, Command: def.Command, Model: def.Model, Path: program(def, o.Workspace),
-		Terms: a.terms(def), Endpoint: address}
+		Terms: a.terms(def), Endpoint: address, Deliver: []string{h.Forward[0], deliverAnswer}}
 	if o.Offline != "" {
 		cfg.Model = scripted.Model
 	}
-	host, err := a.acpHost()
-	if err != nil {
-		return nil, err
-	}
-	return host.Agent(cfg)
-}
-
-// acpHost returns the host of agents that use the protocol, one for all.
-func (a *app) acpHost() (*acp.Host, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.acp == nil {
-		cfg, bin, err := a.sandboxConfig()
-		if err != nil {
-			return nil, err
-		}
-		a.acp = acp.NewHost(acp.HostConfig{Config: cfg, Deliver: []string{bin, deliverAnswer}})
-	}
-	return a.acp, nil
-}
-
-// sandboxConfig returns the sandbox settings of agents that Plait itself confines. bin is the path of plait.
-func (a *app) sandboxConfig() (cfg sandbox.Config, bin string, err error) {
-	if bin, err = os.Executable(); err != nil {
-		return cfg, "", fmt.Errorf("find plait: %w", err)
-	}
-	cfg = sandbox.Config{Getenv: a.secret, Cell: a.cell, Forward: []string{bin, gatewayForward}}
-	if home, err := a.findHome(); err == nil {
-		cfg.Hide = []string{home}
-	}
-	return cfg, bin, nil
+	return acp.New(h, cfg)
 }
 
 // deliverCmd serves the tool by which an agent submits its answer. It is not meant for users.
@@ -78,11 +50,14 @@ const deliverAnswer = "deliver-answer"
 // examineACP looks for the known agents of the protocol, and lists those that are not installed. named are those that
 // settings name.
 func (a *app) examineACP(ctx context.Context, named map[string]bool) []Finding {
-	h := acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
+	h, err := a.agentHost()
+	if err != nil {
+		return []Finding{{What: "agents", Text: err.Error()}}
+	}
 	var out []Finding
 	var absent []string
 	for _, k := range acp.Kinds {
-		p, err := h.Find(ctx, k, "")
+		p, err := acp.Find(ctx, h, k, "")
 		var missing *host.MissingError
 		switch {
 		case errors.As(err, &missing) && !named[k.Name]:
@@ -93,10 +68,10 @@ func (a *app) examineACP(ctx context.Context, named map[string]bool) []Finding {
 			continue
 		}
 		found := Finding{What: k.Name, OK: true, Text: p.Version + ", " + p.Path}
-		if warning := k.Advice(p); warning != "" {
+		if warning, _ := k.Advice(p); warning != "" { // none is too old
 			found.OK, found.Warning, found.Do = false, true, warning+"; "+k.Install()
 		}
-		login := h.Login(k, acp.Config{Model: "any"})
+		login, _ := acp.Login(h, k, acp.Config{Model: "any"})
 		out = append(out, needed(named[k.Name], []Finding{found,
 			{What: k.Name + " login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}})...)
 	}

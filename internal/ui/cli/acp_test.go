@@ -9,13 +9,12 @@ import (
 
 	"github.com/plait-run/plait/internal/agent/acp"
 	"github.com/plait-run/plait/internal/agent/host"
-	"github.com/plait-run/plait/internal/agent/sandbox"
 )
 
 // realCopilot is the real GitHub Copilot, found once with the environment of the test run.
 var realCopilot = sync.OnceValues(func() (host.Program, error) {
 	kind, _ := acp.Named("copilot")
-	return acp.NewHost(acp.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), kind, "")
+	return acp.Find(context.Background(), host.New(host.Config{}), kind, "")
 })
 
 // needCopilot is the condition [copilot]. If nothing may be skipped, it fails when the program is missing.

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -106,11 +107,14 @@ func (a *app) makeAgent(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 			}
 			cfg.Endpoint = &codex.Endpoint{URL: address, Model: scripted.Model, Catalog: scripted.Catalog()}
 		}
-		host := a.codexHost()
-		if def.Kind == "codex-exec" {
-			return host.ExecAgent(cfg)
+		h, err := a.codexHost()
+		if err != nil {
+			return nil, err
 		}
-		return host.Agent(cfg)
+		if def.Kind == "codex-exec" {
+			return h.ExecAgent(cfg)
+		}
+		return h.Agent(cfg)
 	}
 	return nil, fmt.Errorf("unknown kind %q: use acp, claude, codex, codex-exec, command, model or replay", def.Kind)
 }
@@ -137,11 +141,11 @@ func (a *app) newClaude(def flow.Agent, o control.AgentOptions) (agent.Agent, er
 	if err != nil {
 		return nil, err
 	}
-	host, err := a.claudeHost()
+	h, err := a.agentHost()
 	if err != nil {
 		return nil, err
 	}
-	return host.Agent(claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace),
+	return claude.New(h, claude.Config{Model: def.Model, Effort: def.Effort, Path: program(def, o.Workspace),
 		Terms: a.terms(def), MCP: def.MCP, Endpoint: strings.TrimSuffix(address, "/v1")})
 }
 
@@ -159,16 +163,11 @@ func (a *app) newModel(def flow.Agent, o control.AgentOptions) (agent.Agent, err
 	if o.Offline != "" {
 		cfg.Model = scripted.Model
 	}
-	return a.modelHost().Agent(cfg)
-}
-
-// modelHost returns the host through which models are called. It hides the record from their commands.
-func (a *app) modelHost() *model.Host {
-	cfg := sandbox.Config{Getenv: a.secret}
-	if home, err := a.findHome(); err == nil {
-		cfg.Hide = []string{home}
+	h, err := a.agentHost()
+	if err != nil {
+		return nil, err
 	}
-	return model.NewHost(model.HostConfig{Config: cfg})
+	return model.New(h, cfg)
 }
 
 // terms returns what a definition grants to an agent that Plait itself confines, including the sandbox as widened by a
@@ -204,32 +203,36 @@ func (a *app) places(list []string) []string {
 	return out
 }
 
-// claudeHost returns the host of Claude Code, one for all agents.
-func (a *app) claudeHost() (*claude.Host, error) {
+// agentHost returns where the programs of agents run, one for all kinds.
+func (a *app) agentHost() (*host.Host, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.claude == nil {
-		cfg, _, err := a.sandboxConfig()
+	if a.host == nil {
+		bin, err := os.Executable()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("find plait: %w", err)
 		}
-		a.claude = claude.NewHost(claude.HostConfig{Config: cfg})
+		cfg := sandbox.Config{Getenv: a.secret, Cell: a.cell, Forward: []string{bin, gatewayForward}}
+		if home, err := a.findHome(); err == nil {
+			cfg.Hide = []string{home}
+		}
+		a.host = host.New(host.Config{Config: cfg})
 	}
-	return a.claude, nil
+	return a.host, nil
 }
 
-// codexHost returns the host of Codex, one for all agents.
-func (a *app) codexHost() *codex.Host {
+// codexHost returns what Codex's agents share.
+func (a *app) codexHost() (*codex.Host, error) {
+	h, err := a.agentHost()
+	if err != nil {
+		return nil, err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.codex == nil {
-		var hide []string
-		if home, err := a.findHome(); err == nil && a.cell == nil { // a cell hides it, except for the task's own part
-			hide = append(hide, home)
-		}
-		a.codex = codex.NewHost(codex.HostConfig{Getenv: a.secret, Hide: hide, Cell: a.cell})
+		a.codex = codex.NewHost(h)
 	}
-	return a.codex
+	return a.codex, nil
 }
 
 // forwardCmd starts an agent in a sandbox. It is not meant for users.

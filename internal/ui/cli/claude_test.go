@@ -16,13 +16,12 @@ import (
 
 	"github.com/plait-run/plait/internal/agent/claude"
 	"github.com/plait-run/plait/internal/agent/host"
-	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
 )
 
 // realClaude is the real Claude Code, found once with the environment of the test run.
 var realClaude = sync.OnceValues(func() (host.Program, error) {
-	return claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: os.Getenv}}).Find(context.Background(), "")
+	return host.New(host.Config{}).Find(context.Background(), claude.Package, "", nil)
 })
 
 // needClaude is the condition [claude]. If nothing may be skipped, it fails when the program is missing.

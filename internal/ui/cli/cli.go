@@ -23,9 +23,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/plait-run/plait/internal/agent/acp"
-	"github.com/plait-run/plait/internal/agent/claude"
 	"github.com/plait-run/plait/internal/agent/codex"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/app/people/notify"
@@ -163,8 +162,7 @@ type flags struct {
 // concurrently: mu protects all fields, and the sender.
 type hosts struct {
 	mu        sync.Mutex
-	acp       *acp.Host
-	claude    *claude.Host
+	host      *host.Host // where agents run; nil until one is needed
 	codex     *codex.Host
 	endpoints map[string]*scripted.Server // the scripted models of --offline, by scenario
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/plait-run/plait/internal/agent/codex"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
 )
@@ -21,7 +22,7 @@ import (
 // realCodex is the directory of the real Codex, found once with the environment
 // of the test run.
 var realCodex = sync.OnceValues(func() (string, error) {
-	p, err := codex.NewHost(codex.HostConfig{}).Find(context.Background(), "")
+	p, err := codex.NewHost(host.New(host.Config{})).Find(context.Background(), "")
 	return filepath.Dir(p.Path), err
 })
 
@@ -29,7 +30,7 @@ var realCodex = sync.OnceValues(func() (string, error) {
 // may be skipped, it fails when it is not.
 func needCodex() (bool, error) {
 	_, err := realCodex()
-	if errors.Is(err, codex.ErrMissing) && os.Getenv("CI") == "" {
+	if errors.As(err, new(*host.MissingError)) && os.Getenv("CI") == "" {
 		fmt.Fprintln(os.Stderr, "NO REAL CODEX, SO ITS STORIES ARE SKIPPED:", err)
 		return false, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent/codex"
+	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 )
@@ -19,8 +19,12 @@ import (
 // make makes the demo's project, a Git repository, with its own record next to it. The person's own
 // settings are not read: the demo is the same everywhere.
 func (d *demo) make(ctx context.Context) (err error) {
-	_, err = d.codexHost().Find(ctx, "")
-	if d.codex = err == nil; err != nil && !errors.Is(err, codex.ErrMissing) {
+	h, err := d.codexHost()
+	if err != nil {
+		return err
+	}
+	_, err = h.Find(ctx, "")
+	if d.codex = err == nil; err != nil && !errors.As(err, new(*host.MissingError)) {
 		return err
 	}
 	if err := os.MkdirAll(demoDir(), 0o700); err != nil {

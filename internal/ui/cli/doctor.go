@@ -20,7 +20,6 @@ import (
 	"github.com/plait-run/plait/internal/agent/codex"
 	"github.com/plait-run/plait/internal/agent/host"
 	"github.com/plait-run/plait/internal/agent/model"
-	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
@@ -172,26 +171,20 @@ func needed(named bool, all []Finding) []Finding {
 // examineCodex looks for Codex. If it is missing, or not logged in, that is a warning: other agents and --offline
 // do not need it. A Codex that is installed and cannot be used is a fault.
 func (a *app) examineCodex(ctx context.Context) []Finding {
-	h := a.codexHost()
-	p, err := h.Find(ctx, "")
-	if errors.Is(err, codex.ErrMissing) {
-		return []Finding{{What: "codex", Warning: true, Text: "not found in PATH or " + codex.CacheDir() +
-			"; flows with agents of kind codex need it", Do: codex.Install}}
-	}
+	h, err := a.codexHost()
 	if err != nil {
 		return []Finding{{What: "codex", Text: err.Error()}}
 	}
-	found := Finding{What: "codex", OK: true, Text: p.Version + ", " + p.Path + " (found in " + p.From + ")"}
-	warning, err := p.Advice()
-	if err != nil {
-		found.OK, found.Text = false, err.Error()
+	p, err := h.Find(ctx, "")
+	found := examineProgram(codex.Package, p, err)
+	if !found.OK {
 		return []Finding{found}
 	}
-	found.Do = warning
+	found.Text += " (found in " + p.From + ")"
 	out := []Finding{found}
 	login, err := h.Login(ctx, p)
 	if err != nil {
-		login = codex.Login{Text: err.Error()}
+		login = host.Login{Text: err.Error()}
 	}
 	out = append(out, Finding{What: "codex login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do})
 	out = append(out, examineReads(h.CanRead(ctx, p))...)
@@ -200,6 +193,22 @@ func (a *app) examineCodex(ctx context.Context) []Finding {
 			Do: "install bubblewrap if commands of agents fail to start"})
 	}
 	return out
+}
+
+// examineProgram reports the program of a package, as it was found.
+func examineProgram(pkg host.Package, p host.Program, err error) Finding {
+	if errors.As(err, new(*host.MissingError)) {
+		return Finding{What: pkg.Name, Warning: true, Text: "not found in PATH or " + pkg.CacheDir() +
+			"; flows with agents of kind " + pkg.Name + " need it", Do: pkg.Install()}
+	}
+	found := Finding{What: pkg.Name, OK: true, Text: p.Version + ", " + p.Path}
+	if err == nil {
+		found.Do, err = pkg.Advice(p)
+	}
+	if err != nil {
+		return Finding{What: pkg.Name, Text: err.Error()}
+	}
+	return found
 }
 
 // examineReads reports what the sandbox hides from agents' commands here, according to a test.
@@ -222,21 +231,16 @@ func examineReads(reads []codex.Read, err error) []Finding {
 
 // examineClaude looks for Claude Code, as examineCodex does for Codex.
 func (a *app) examineClaude(ctx context.Context) []Finding {
-	h := claude.NewHost(claude.HostConfig{Config: sandbox.Config{Getenv: a.secret}})
-	p, err := h.Find(ctx, "")
-	var missing *host.MissingError
-	if errors.As(err, &missing) {
-		return []Finding{{What: "claude", Warning: true, Text: "not found in PATH or " + missing.Package.CacheDir() +
-			"; flows with agents of kind claude need it", Do: missing.Package.Install()}}
-	}
+	h, err := a.agentHost()
 	if err != nil {
 		return []Finding{{What: "claude", Text: err.Error()}}
 	}
-	found := Finding{What: "claude", OK: true, Text: p.Version + ", " + p.Path}
-	if found.Do, err = claude.Advice(p); err != nil {
-		return []Finding{{What: "claude", Text: err.Error()}}
+	p, err := h.Find(ctx, claude.Package, "", nil)
+	found := examineProgram(claude.Package, p, err)
+	if !found.OK {
+		return []Finding{found}
 	}
-	login := h.Login(claude.Config{})
+	login := claude.Login(h, claude.Config{})
 	out := []Finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
 	if proc.Walls() == "" && runtime.GOOS == "linux" {
 		out = append(out, Finding{What: "wall", Warning: true, Do: "install bubblewrap",
@@ -360,13 +364,12 @@ func (a *app) examineModel(ctx context.Context, name string, def flow.Agent) Fin
 		f.What = name
 	}
 	a.holdSecrets(def)
-	h := a.modelHost()
-	s, err := h.Find(model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv})
+	s, err := model.Find(a.secret, model.Config{URL: def.URL, API: def.API, Model: def.Model, KeyEnv: def.KeyEnv})
 	if err != nil {
 		f.Text, f.Do = err.Error(), "flows with agents of kind model need a server and its key; see docs/model.md"
 		return f
 	}
-	if err := h.Check(ctx, s); err != nil {
+	if err := model.Check(ctx, s); err != nil {
 		f.Text = err.Error()
 		return f
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/plait-run/plait/internal/agent/codex"
+	"github.com/plait-run/plait/internal/agent/host"
+	"github.com/plait-run/plait/internal/agent/sandbox"
 	offline "github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -20,14 +22,14 @@ func (h *house) useCodex(scenario string) {
 	h.t.Helper()
 	state := h.t.TempDir() // has a directory that cannot be listed; see codex
 	h.t.Cleanup(func() { os.Chmod(filepath.Join(state, "plait", "codex"), 0o700) })
-	host := codex.NewHost(codex.HostConfig{Getenv: func(key string) string {
+	codexes := codex.NewHost(host.New(host.Config{Config: sandbox.Config{Getenv: func(key string) string {
 		if key == "XDG_STATE_HOME" {
 			return state
 		}
 		return os.Getenv(key)
-	}})
-	if _, err := host.Find(h.t.Context(), ""); err != nil {
-		if errors.Is(err, codex.ErrMissing) && os.Getenv("CI") == "" {
+	}}}))
+	if _, err := codexes.Find(h.t.Context(), ""); err != nil {
+		if errors.As(err, new(*host.MissingError)) && os.Getenv("CI") == "" {
 			h.t.Skip("NOT TESTED WITH THE REAL CODEX:", err)
 		}
 		h.t.Fatal(err)
@@ -41,7 +43,7 @@ func (h *house) useCodex(scenario string) {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() { model.Close() })
-	if h.real, err = host.Agent(codex.Config{
+	if h.real, err = codexes.Agent(codex.Config{
 		Endpoint: &codex.Endpoint{URL: model.URL(), Model: offline.Model, Catalog: offline.Catalog()},
 		Env:      map[string]string{"HOME": h.t.TempDir()}, // its login shells must not read the user's home
 	}); err != nil {
