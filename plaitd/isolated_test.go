@@ -55,7 +55,7 @@ const other = "01HZZZZZZZZZZZZZZZZZZZZZZZ"
 // isolate starts workers in cells.
 func isolate(t *testing.T, names ...string) *isolated {
 	t.Helper()
-	if proc.Walls() == "" {
+	if proc.Bubblewrap() == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("bubblewrap is not installed")
 		}

@@ -50,7 +50,7 @@ func LinkIn(root *os.Root, to, name string) error {
 }
 
 // ReplaceIn writes a file below root, and its directories. What has that name is replaced, never opened or followed:
-// programs behind a wall can write in an agent's home, and may have put a link or a FIFO there.
+// programs in a sandbox can write in an agent's home, and may have put a link or a FIFO there.
 func ReplaceIn(root *os.Root, name string, from io.Reader) error {
 	if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err

@@ -8,8 +8,8 @@
 //     resume: some agents begin in a mode that approves automatically.
 //   - Its model is reached through a gateway if the agent can be configured for that: the key
 //     stays with Plait.
-//   - Behind a wall (see package sandbox) the role's access is enforced for everything it runs,
-//     and nothing needs approval. Without a wall each command and each change does, and an
+//   - In a sandbox (see package sandbox) the role's access is enforced for everything it runs,
+//     and nothing needs approval. Without a sandbox each command and each change does, and an
 //     agent that does not ask is not started.
 //   - Each byte of its output is in the desk's logs before it is parsed. Unknown messages are
 //     logged and ignored.
@@ -17,7 +17,7 @@
 //     sessions, and are found by their tag.
 //   - The answer is what an agent submits with the tool deliver; see [Deliver].
 //
-// The client's files and terminals are not offered: an agent uses its own, behind the wall.
+// The client's files and terminals are not offered: an agent uses its own, in the sandbox.
 package acp
 
 import (

@@ -20,10 +20,10 @@ type option struct {
 	Kind string `json:"kind"`
 }
 
-// permit answers a request for permission: yes behind a wall, otherwise as a person decides.
+// permit answers a request for permission: yes in a sandbox, otherwise as a person decides.
 func (t *conversation) permit(m jsonrpc.Message, p permission, title string, act agent.Action) {
 	yes, err := true, error(nil)
-	if !t.setup.Box.Walled && t.req.Access != agent.Full {
+	if !t.setup.Sandbox.Enforced && t.req.Access != agent.Full {
 		yes, err = t.ask(title, act)
 	}
 	chosen := p.choose(yes)

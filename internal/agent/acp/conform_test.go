@@ -19,7 +19,7 @@ import (
 const (
 	noSteer = "the protocol has no way to add to a prompt that is being answered"
 	noFork  = "the protocol forks whole sessions at most"
-	noAsk   = "it does not ask before everything it does: without a wall it is not started"
+	noAsk   = "it does not ask before everything it does: without a sandbox it is not started"
 	noTurn  = "it ends its turn when a person says no, and the attempt is refused; see testAsks"
 	minute  = "a session that is loaded in the minute in which it began is lost"
 	titled  = "it asks its model for a title too, which counts"
@@ -65,9 +65,9 @@ func TestCopilotConformance(t *testing.T) {
 	conforms(t, "copilot")
 }
 
-// conforms runs the suite with a real agent, behind a wall.
+// conforms runs the suite with a real agent, in a sandbox.
 func conforms(t *testing.T, kind string) {
-	needWall(t)
+	needSandbox(t)
 	bin, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func conforms(t *testing.T, kind string) {
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}},
 				Grace: 500 * time.Millisecond})
 			if m.Asks {
-				h.Sandbox.Bwrap = "" // behind a wall nothing needs approval
+				h.Sandbox.Bwrap = "" // in a sandbox nothing needs approval
 			}
 			a, err := New(h, Config{Kind: kind, Model: scripted.Model, Endpoint: m.URL, Deliver: []string{bin, "deliver"},
 				Terms: host.Terms{Env: map[string]string{"HOME": home}}})

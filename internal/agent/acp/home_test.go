@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/sys/proc"
 )
 
-// plants are what a command behind the wall can put under a name in the agent's home.
+// plants are what a command in the sandbox can put under a name in the agent's home.
 var plants = map[string]func(file, victim string) error{
 	"link":          func(file, victim string) error { return os.Symlink(victim, file) },
 	"dangling link": func(file, victim string) error { return os.Symlink(victim+"-2", file) },

@@ -32,11 +32,11 @@ type Kind struct {
 	// MCP are arguments that configure the server of the tool deliver, if session/new does not:
 	// {command} and {args} in them are JSON.
 	MCP []string
-	// Free lets it work without asking, behind a wall; Ask makes it ask for each command and
+	// Free lets it work without asking, in a sandbox; Ask makes it ask for each command and
 	// change.
 	Free, Ask Setting
 	// Silent says that it runs commands or changes files without asking: it is not started
-	// without a wall.
+	// without a sandbox.
 	Silent bool
 	// Kept is a pattern of a file below its home that exists once a session can be loaded: {id}
 	// is the session's id, * any name; "" means not known.
@@ -115,8 +115,8 @@ func kindOf(c Config) (Kind, error) {
 }
 
 // setting returns the setting of an attempt.
-func (k Kind) setting(walled bool, access agent.Access) Setting {
-	if walled || access == agent.Full {
+func (k Kind) setting(confined bool, access agent.Access) Setting {
+	if confined || access == agent.Full {
 		return k.Free
 	}
 	return k.Ask

@@ -89,7 +89,7 @@ var Kinds = []Kind{
 		Routes: []Route{{API: Responses, Env: map[string]string{"PLAIT_CODEX_TOKEN": "{token}"},
 			Files: map[string]string{"config.toml": "model = \"{model}\"\nmodel_provider = \"plait\"\n[model_providers.plait]\nname = \"plait\"\n" +
 				"base_url = \"{url}/v1\"\nenv_key = \"PLAIT_CODEX_TOKEN\"\nwire_api = \"responses\"\n[analytics]\nenabled = false\n"}}},
-		// Without a wall its commands would run in its own sandbox, without asking.
+		// Without a sandbox its commands would run in its own sandbox, without asking.
 		Free: Setting{Mode: "agent-full-access"}, Ask: Setting{Mode: "read-only"}, Silent: true, Usage: OfTurn,
 		Notice: regexp.MustCompile(`^Warning: Model metadata for .* not found\. .*\s*$`),
 	},

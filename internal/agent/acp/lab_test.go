@@ -19,7 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
-// TestMain makes the test binary also the forwarder between an agent behind a wall and its gateway, the server of the
+// TestMain makes the test binary also the forwarder between an agent in a sandbox and its gateway, the server of the
 // tool deliver, and a fake agent.
 func TestMain(m *testing.M) {
 	agenttest.FakeMain()

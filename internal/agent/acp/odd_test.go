@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
-// fake returns a lab with a fake agent and no wall.
+// fake returns a lab with a fake agent and no sandbox.
 func fake(t *testing.T, mode, text string) *lab {
 	t.Helper()
 	l := newLab(t, "", "turns: [{steps: [{items: [{answer: x}]}]}]\n")
@@ -282,8 +282,8 @@ func TestGatewayIgnored(t *testing.T) {
 	}
 }
 
-// TestSilentWithoutWall checks that an agent that does not ask is not started without a wall.
-func TestSilentWithoutWall(t *testing.T) {
+// TestSilentWithoutSandbox checks that an agent that does not ask is not started without a sandbox.
+func TestSilentWithoutSandbox(t *testing.T) {
 	l := fake(t, "plain", "x")
 	a, err := New(l.host, l.cfg)
 	if err != nil {
@@ -384,7 +384,7 @@ func TestKeyStays(t *testing.T) {
 			if s.Gateway, err = gateway.Open(gateway.Config{}); err != nil {
 				t.Fatal(err)
 			}
-			s.Box = l.host.Sandbox.Box(y.Req, sandbox.Use{Gateway: s.Gateway})
+			s.Sandbox = l.host.Sandbox.For(y.Req, sandbox.Use{Gateway: s.Gateway})
 			drop, err := a.prepareHome(s)
 			if err != nil {
 				t.Fatal(err)

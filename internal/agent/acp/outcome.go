@@ -119,7 +119,7 @@ func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, ar
 		return fail(agent.InvalidOutput, "ended its turn without an answer")
 	}
 	out := agent.Result{Output: output, Session: t.session, Model: f.Model, Usage: f.Usage,
-		Sandbox: t.setup.Box.String(), Exit: &res.Exit}
+		Sandbox: t.setup.Sandbox.String(), Exit: &res.Exit}
 	if t.updates.hadText {
 		out.Sandbox += t.setup.Gateway.Bypassed()
 	}

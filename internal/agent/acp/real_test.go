@@ -15,8 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
-// needWall skips a test if walls are not available.
-func needWall(t *testing.T) {
+// needSandbox skips a test if sandboxes are not available.
+func needSandbox(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -35,9 +35,9 @@ const answers = `turns:
   - items: [{answer: "The command gave: {{output 1}}"}]
 `
 
-// testTurn has a real agent run a command behind the wall, and continues its session.
+// testTurn has a real agent run a command in the sandbox, and continues its session.
 func testTurn(t *testing.T, kind string) {
-	needWall(t)
+	needSandbox(t)
 	l := newLab(t, kind, answers)
 	y := l.run(t.Context(), l.Request("one"))
 	if y.Err != nil || !strings.HasPrefix(string(y.Res.Output), "The command gave:") || y.Res.Session == "" || y.Opened != y.Res.Session {
@@ -87,7 +87,7 @@ func goesOn(t *testing.T, l *lab, session string) {
 	}
 }
 
-// testAsks checks that without a wall, a person is asked about the exact command.
+// testAsks checks that without a sandbox, a person is asked about the exact command.
 func testAsks(t *testing.T, kind string) {
 	l := newLab(t, kind, answers)
 	l.host.Sandbox.Bwrap = ""
@@ -226,10 +226,10 @@ const probes = `turns:
   - items: [{answer: "{{output 1}}"}]
 `
 
-// TestCopilotWall tries what the wall forbids, in a command of the model.
-func TestCopilotWall(t *testing.T) {
+// TestCopilotSandbox tries what the sandbox forbids, in a command of the model.
+func TestCopilotSandbox(t *testing.T) {
 	need(t, "copilot")
-	needWall(t)
+	needSandbox(t)
 	for access, want := range map[agent.Access]string{agent.Write: "tree artifact", agent.Read: "artifact"} {
 		l := newLab(t, "copilot", probes)
 		y := l.Request("probe")

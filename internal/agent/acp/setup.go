@@ -38,11 +38,11 @@ func (a *Agent) setup(p host.Program, req agent.Request) (_ *setup, err error) {
 			s.Close()
 		}
 	}()
-	if !s.Box.Walled && req.Access != agent.Full && k.Silent {
+	if !s.Sandbox.Enforced && req.Access != agent.Full && k.Silent {
 		return nil, agent.Final("%s does not ask before everything it does, and there is no sandbox here: "+
 			"install bubblewrap, or give the role access: full", k.Title)
 	}
-	s.setting = k.setting(s.Box.Walled, req.Access)
+	s.setting = k.setting(s.Sandbox.Enforced, req.Access)
 	drop, err := a.prepareHome(s)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (a *Agent) setup(p host.Program, req agent.Request) (_ *setup, err error) {
 func (a *Agent) prepareHome(s *setup) (drop []string, err error) {
 	k, env, url, token := a.kind, s.Vars, "", ""
 	if s.Gateway != nil {
-		url, token = s.Box.URL(), s.Gateway.Token()
+		url, token = s.Sandbox.URL(), s.Gateway.Token()
 	}
 	fill := func(text string) string { return k.fill(text, s.home, url, token, a.cfg.Model) }
 	files := map[string]string{}

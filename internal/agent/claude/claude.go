@@ -8,8 +8,8 @@
 //     servers or settings of the project or the user, no sub-agents, no updates.
 //   - Its model is reached through a gateway: the key stays with Plait, and the agent has a
 //     token for its attempt. Only users with a Claude login instead of a key connect directly.
-//   - Behind a wall (see [proc.Wall]) the role's access is enforced for everything it runs, and
-//     nothing needs approval. Without a wall each command and each change does.
+//   - In a sandbox (see [proc.Sandbox]) the role's access is enforced for everything it runs, and
+//     nothing needs approval. Without a sandbox each command and each change does.
 //   - Each byte of its output is in the desk's logs before it is parsed. Unknown messages are
 //     logged and ignored.
 //   - When Run returns, no process of the attempt is left.
@@ -197,7 +197,7 @@ func (a *Agent) command(s *setup, req agent.Request) {
 	var drop []string
 	if s.Gateway != nil { // last, so that no key of the definition gets through, nor one in Pass
 		drop = []string{"ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"}
-		s.Vars["ANTHROPIC_API_KEY"], s.Vars["ANTHROPIC_BASE_URL"] = s.Gateway.Token(), s.Box.URL()
+		s.Vars["ANTHROPIC_API_KEY"], s.Vars["ANTHROPIC_BASE_URL"] = s.Gateway.Token(), s.Sandbox.URL()
 	}
 	s.Command(s.program.Path, args, a.cfg.Pass, drop)
 	s.Env = append(s.Env, env...)

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
-// TestConformance runs the suite with the real Claude Code, behind a wall where one can be made.
+// TestConformance runs the suite with the real Claude Code, in a sandbox where one can be made.
 func TestConformance(t *testing.T) {
 	needClaude(t)
 	agenttest.Run(t, agenttest.Config{
@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 			h := host.New(host.Config{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
 				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}}, Grace: 500 * time.Millisecond})
 			if m.Asks {
-				h.Sandbox.Bwrap = "" // behind a wall nothing needs approval
+				h.Sandbox.Bwrap = "" // in a sandbox nothing needs approval
 			}
 			a, err := New(h, Config{Endpoint: strings.TrimSuffix(m.URL, "/v1"),
 				Terms: host.Terms{Env: map[string]string{"HOME": home, "CLAUDE_CODE_MAX_RETRIES": "1"}}})

@@ -33,7 +33,7 @@ func converseIn(t *testing.T, home, script string, req agent.Request, added ...a
 	}
 	req.Prompt, req.Dir, req.Access, req.Additions = "Do it.", t.TempDir(), agent.Full, more
 	req.Tag, req.Limits = "claude-"+t.Name(), agent.Limits{Timeout: time.Minute}
-	at := &host.Setup{Title: "Claude Code", Request: req, Dir: req.Dir, Box: newHost().Sandbox.Box(req, sandbox.Use{}),
+	at := &host.Setup{Title: "Claude Code", Request: req, Dir: req.Dir, Sandbox: newHost().Sandbox.For(req, sandbox.Use{}),
 		Path: "/bin/sh", Args: []string{"-c", script}}
 	s := &setup{Setup: at, program: host.Program{Version: Version}, home: home, session: cmp.Or(req.Session, "s")}
 	return newConversation(s, req, func(agent.Event) error { return nil }).run(t.Context())

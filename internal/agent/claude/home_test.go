@@ -55,7 +55,7 @@ func TestNoKeyPassed(t *testing.T) {
 	req := agent.Request{Dir: t.TempDir(), Access: agent.Read}
 	h := host.New(host.Config{})
 	h.Sandbox.Bwrap = ""
-	s := &setup{Setup: &host.Setup{Request: req, Gateway: g, Box: h.Sandbox.Box(req, sandbox.Use{Gateway: g}), Vars: map[string]string{}}}
+	s := &setup{Setup: &host.Setup{Request: req, Gateway: g, Sandbox: h.Sandbox.For(req, sandbox.Use{Gateway: g}), Vars: map[string]string{}}}
 	a := &Agent{host: h, cfg: Config{Terms: host.Terms{Pass: []string{"ANTHROPIC_*", "CLAUDE_CODE_*"},
 		Env: map[string]string{"ANTHROPIC_AUTH_TOKEN": key}}}}
 	a.command(s, req)

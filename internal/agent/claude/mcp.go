@@ -15,7 +15,7 @@ import (
 )
 
 // settings returns the settings of every home: nothing of a project or of the user. Calls of the
-// user's servers need approval, even behind a wall.
+// user's servers need approval, even in a sandbox.
 func settings(servers []string) string {
 	s := map[string]any{"includeCoAuthoredBy": false, "cleanupPeriodDays": 3650}
 	if len(servers) > 0 {

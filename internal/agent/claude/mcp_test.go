@@ -115,7 +115,7 @@ func TestForms(t *testing.T) {
 }
 
 // TestServers checks that a named server of the user is available, that each of its calls needs approval even behind a
-// wall, and that possible secrets are on no command line.
+// sandbox, and that possible secrets are on no command line.
 func TestServers(t *testing.T) {
 	l := newLab(t, `turns:
 - steps:

@@ -87,7 +87,7 @@ func (t *conversation) ended(ctx context.Context, why error, res proc.Result) (a
 	}
 	out := agent.Result{Output: []byte(text), Session: t.setup.session, Turn: t.turn, Model: t.model,
 		Usage:   t.setup.Used(t.spent),
-		Sandbox: t.setup.Box.String() + t.setup.Gateway.Bypassed(), Exit: &res.Exit}
+		Sandbox: t.setup.Sandbox.String() + t.setup.Gateway.Bypassed(), Exit: &res.Exit}
 	return out.Clipped(), nil
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
-// TestMain makes the test binary also the forwarder between a walled agent and its gateway, and the lab's MCP server.
+// TestMain makes the test binary also the forwarder between a agent in a sandbox and its gateway, and the lab's MCP server.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "gateway-forward" {
 		code, err := gateway.Forward(context.Background(), os.Args[2], os.Args[3], os.Args[4:])
@@ -143,7 +143,7 @@ const probes = `turns:
   - items: [{answer: "{{output 1}}"}]
 `
 
-// TestWall tries what the wall forbids, in a command of the model.
+// TestWall tries what the sandbox forbids, in a command of the model.
 func TestWall(t *testing.T) {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -199,8 +199,8 @@ func TestKeyStays(t *testing.T) {
 	}
 }
 
-// TestAsksWithoutWall checks that without a wall, a person is asked about the exact command.
-func TestAsksWithoutWall(t *testing.T) {
+// TestAsksWithoutSandbox checks that without a sandbox, a person is asked about the exact command.
+func TestAsksWithoutSandbox(t *testing.T) {
 	l := newLab(t, answers)
 	l.host.Sandbox.Bwrap = ""
 	for _, yes := range []bool{false, true} {
@@ -273,7 +273,7 @@ func TestNotThere(t *testing.T) {
 	}
 }
 
-// TestDirect checks that Claude Code can use the user's login, even behind a wall that hides its directory, and that
+// TestDirect checks that Claude Code can use the user's login, even in a sandbox that hides its directory, and that
 // the record says so.
 func TestDirect(t *testing.T) {
 	l := newLab(t, answers)

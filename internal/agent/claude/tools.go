@@ -19,7 +19,7 @@ var (
 func (a *Agent) arguments(s *setup, req agent.Request) (args, env []string) {
 	tools := slices.Clone(readTools)
 	switch {
-	case s.Box.Walled || req.Access == agent.Write || full(req):
+	case s.Sandbox.Enforced || req.Access == agent.Write || full(req):
 		tools = append(tools, runTools...)
 		if req.Access != agent.Read {
 			tools = append(tools, writeTools...)
@@ -31,7 +31,7 @@ func (a *Agent) arguments(s *setup, req agent.Request) (args, env []string) {
 	args = []string{"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
 		"--setting-sources", "user", "--settings", settings(a.cfg.MCP), "--strict-mcp-config", "--disable-slash-commands",
 		"--tools", strings.Join(tools, ","), "--permission-prompt-tool", "stdio"}
-	if s.Box.Walled || full(req) {
+	if s.Sandbox.Enforced || full(req) {
 		args = append(args, "--permission-mode", "bypassPermissions")
 	}
 	if a.cfg.Model != "" {

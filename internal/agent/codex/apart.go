@@ -29,15 +29,15 @@ func homeLink(home string) string { return filepath.Join(home, "codex") }
 // the sandbox in a sandbox with nothing but the denials, by a program in CODEX_HOME, which only root finds below a
 // denied directory. So it has a name that cannot be guessed, in a directory that cannot be listed.
 //
-// Behind a wall of the caller, the home stays where that wall has it.
-func makeHome(h *Host, home string, walled bool) (apart bool, err error) {
+// In a cell of the caller, the home stays where that has it.
+func makeHome(h *Host, home string, inCell bool) (apart bool, err error) {
 	link := homeLink(home)
 	if at := codexHome(home); at != link {
 		return true, os.MkdirAll(at, 0o700)
 	}
 	parent := apartDir(h.Getenv)
 	hidden := slices.ContainsFunc(h.hidden(), func(dir string) bool { return isBelow(dir, parent) })
-	if os.Geteuid() == 0 || parent == "" || hidden || walled {
+	if os.Geteuid() == 0 || parent == "" || hidden || inCell {
 		return false, os.MkdirAll(link, 0o700)
 	}
 	return makeApart(link, parent)

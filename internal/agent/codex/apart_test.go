@@ -45,7 +45,7 @@ func TestLayApart(t *testing.T) {
 	}
 }
 
-// TestHomeIsNoLink checks that nothing is written where an agent behind a wall made the home lead.
+// TestHomeIsNoLink checks that nothing is written where an agent in a sandbox made the home lead.
 func TestHomeIsNoLink(t *testing.T) {
 	home, other := t.TempDir(), t.TempDir()
 	if err := os.Symlink(other, homeLink(home)); err != nil {

@@ -24,7 +24,7 @@ var sessionID = regexp.MustCompile(`^[0-9A-Za-z-]+$`)
 
 func isSession(id string) bool { return len(id) >= 8 && len(id) <= 64 && sessionID.MatchString(id) }
 
-// openRollout opens a rollout for reading. Agents behind a wall can write in the home: a link that leads elsewhere
+// openRollout opens a rollout for reading. Agents in a sandbox can write in the home: a link that leads elsewhere
 // is refused, and so is what is no regular file.
 func openRollout(file string) (*os.File, error) {
 	root, err := os.OpenRoot(filepath.Dir(file))

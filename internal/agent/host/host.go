@@ -98,7 +98,7 @@ func (t Terms) Check(kind string) error {
 type Setup struct {
 	Dir     string           // where it works
 	Gateway *gateway.Gateway // nil: it reaches its model by itself
-	Box     sandbox.Box
+	Sandbox sandbox.Sandbox
 	Vars    map[string]string // its variables, at first those of caches
 
 	// The program, set by Command.
@@ -141,13 +141,13 @@ func (h *Host) Setup(req agent.Request, title string, terms Terms, upstream *gat
 	if !use.Alone {
 		use.Gateway = s.Gateway
 	}
-	s.Box = h.Sandbox.Box(req, use)
+	s.Sandbox = h.Sandbox.For(req, use)
 	return s, nil
 }
 
 // Command sets the program of the attempt. It gets the variables in Vars, those named in pass, and none of drop.
 func (s *Setup) Command(path string, args, pass, drop []string) {
-	s.Path, s.Args = s.Box.Around(s.Dir, path, args)
+	s.Path, s.Args = s.Sandbox.Around(s.Dir, path, args)
 	s.Env = sandbox.Environ(s.Request, pass, s.Vars, drop...)
 }
 

@@ -30,7 +30,7 @@ type conversation struct {
 	emit     func(agent.Event) error
 	log      *transcript
 	client   client
-	box      sandbox.Box
+	sandbox  sandbox.Sandbox
 	session  *session
 	files    *files
 	watchdog *agent.Watchdog
@@ -178,7 +178,7 @@ func (t *conversation) askAgain(wrong error) error {
 
 func (t *conversation) result(text string) agent.Result {
 	out := agent.Result{Output: []byte(text), Session: t.session.id, Turn: t.session.turn, Model: t.model, Usage: t.used,
-		Sandbox: t.box.String()}
+		Sandbox: t.sandbox.String()}
 	return out.Clipped()
 }
 

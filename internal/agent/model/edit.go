@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
-// edit changes a file. It asks a person if the file is protected, or if there is no wall.
+// edit changes a file. It asks a person if the file is protected, or if there is no sandbox.
 func (t *conversation) edit(c call, a args) (string, bool, error) {
 	p, rel, was, err := t.files.load(a.Path)
 	var now string
@@ -41,7 +41,7 @@ func (t *conversation) edit(c call, a args) (string, bool, error) {
 		return "", false, err
 	}
 	protected := p.tree && worktree.Protected(filepath.ToSlash(rel))
-	if protected || !t.box.Walled && t.req.Access != agent.Full {
+	if protected || !t.sandbox.Enforced && t.req.Access != agent.Full {
 		text := "change " + a.Path
 		if protected {
 			text += ", from which programs or instructions are taken"

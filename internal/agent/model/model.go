@@ -9,9 +9,9 @@
 //   - The key is in the environment variable that the definition names, and nowhere else.
 //   - Files are reached through os.Root: the working tree, the artifacts, and the part of the
 //     record that the agent may read.
-//   - Commands run behind a wall. Without one, each command and each change needs approval. A
+//   - Commands run in a sandbox. Without one, each command and each change needs approval. A
 //     change of a protected file by the tool edit always does, and so does a command outside the
-//     wall.
+//     sandbox.
 //   - The conversation is a file in the task's home, with one JSON line per message, written
 //     before it is sent.
 //   - A response is acted on when the server has said, in a word that is known to mean it, that it is whole. An
@@ -184,7 +184,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	way := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer way.CloseIdleConnections()
 	t := &conversation{agent: a, req: req, dir: setup.Dir, vars: setup.Vars, emit: emit, log: &transcript{to: req.Desk.Raw},
-		fields: map[string]any{}, box: setup.Box,
+		fields: map[string]any{}, sandbox: setup.Sandbox,
 		client: client{url: setup.Gateway.URL() + "/v1", token: setup.Gateway.Token(), http: way},
 	}
 	maps.Copy(t.vars, a.cfg.Env)

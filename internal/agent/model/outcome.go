@@ -120,13 +120,13 @@ func (t *conversation) system() string {
 	switch {
 	case t.req.Access == agent.Read:
 		b.WriteString(" You may read the working directory and change nothing in it.")
-	case t.box.Walled:
+	case t.sandbox.Enforced:
 		b.WriteString(" You may change files of the working directory.")
 	}
 	switch {
-	case t.box.Walled && !t.box.Online:
+	case t.sandbox.Enforced && !t.sandbox.Online:
 		b.WriteString(" Commands have no network, and can write to the working directory at most.")
-	case !t.box.Walled && t.req.Access == agent.Write:
+	case !t.sandbox.Enforced && t.req.Access == agent.Write:
 		b.WriteString(" A person is asked before each command and each change.")
 	}
 	b.WriteString(" Read a file before you change it. A message without a call of a tool " +

@@ -21,7 +21,7 @@ const (
 	maxWritten = 64 << 20  // bytes after which a command is stopped
 )
 
-// runCommand runs a command line, behind the wall or where a person allowed it.
+// runCommand runs a command line, in the sandbox or where a person allowed it.
 func (t *conversation) runCommand(c call, a args) (string, bool, error) {
 	e := agent.Event{Kind: agent.EventCommand, ID: c.ID, Phase: "started", Text: a.Command}
 	if strings.TrimSpace(a.Command) == "" {
@@ -31,7 +31,7 @@ func (t *conversation) runCommand(c call, a args) (string, bool, error) {
 		return "", false, err
 	}
 	free := t.req.Access == agent.Full
-	if out := a.Outside && t.box.Walled; out || !t.box.Walled && !free {
+	if out := a.Outside && t.sandbox.Enforced; out || !t.sandbox.Enforced && !free {
 		no, instead, err := t.question(agent.Question{Text: a.Reason, Editable: true,
 			Action: agent.Action{Type: "command", Command: a.Command, Cwd: t.dir}})
 		if err != nil {
@@ -106,7 +106,7 @@ func (t *conversation) sh(a args, free bool) (*output, proc.Result, error) {
 	if free {
 		path, line = t.req.CommandLine(path, line, agent.Needs{})
 	} else {
-		path, line = t.box.Around(t.dir, path, line)
+		path, line = t.sandbox.Around(t.dir, path, line)
 	}
 	out := &output{to: t.req.Desk.Stderr, seen: t.watchdog.Active}
 	res, err := proc.Run(t.ctx, proc.Config{Path: path, Args: line, Dir: t.dir, Tag: t.req.Tag,

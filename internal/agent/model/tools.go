@@ -71,7 +71,7 @@ func (t *conversation) allowedTools() []tool {
 		tools = append(tools, editTool)
 	}
 	switch run := runTool; {
-	case t.box.Walled:
+	case t.sandbox.Enforced:
 		run.params = append(append([]param{}, run.params...), outside...)
 		tools = append(tools, run)
 	case t.req.Access != agent.Read:

@@ -32,7 +32,7 @@ type PlayerConfig struct {
 	Task     store.Thread // the recorded task
 	Home     string       // see attempt.Host
 	Scratch  string
-	Bwrap    string // see proc.Walls; must exist
+	Bwrap    string // see proc.Bubblewrap; must exist
 	Programs bool   // run programs again
 }
 
@@ -232,7 +232,7 @@ func (p *Player) known(ctx context.Context, row store.Thread) (gateway.Known, er
 	if p.cfg.Home != "" {
 		k["home"] = filepath.Join(p.cfg.Home, "homes", row.Task)
 		k["codex"] = filepath.Join(k["home"], "codex")
-		if apart, err := os.Readlink(k["codex"]); err == nil { // not for root, nor in a wall: see codex
+		if apart, err := os.Readlink(k["codex"]); err == nil { // not for root, nor in a cell: see codex
 			k["codex"] = apart
 		}
 	}

@@ -70,9 +70,9 @@ func (p *Player) stage(ctx context.Context, then, now store.Thread, req *agent.R
 		}
 		cleanUp = func() { os.RemoveAll(top) } // only mount points are left in it
 	}
-	wall := proc.Wall{Network: true, Mounts: mounts}
+	stage := proc.Sandbox{Network: true, Mounts: mounts}
 	req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
-		its := wall
+		its := stage
 		its.Own = needs.Own
 		return its.Around(p.cfg.Bwrap, path, args)
 	}

@@ -8,7 +8,7 @@
 //     write adds the working tree, except for the places that programs and instructions are read from.
 //   - Plait's record, other tasks, the usual places of credentials and those of sockets are hidden.
 //   - There is no network but the gateway, unless a person granted it or the agent has no gateway.
-//   - Only access full has no sandbox. Without bubblewrap there is none for any access: [Box.Walled] reports it.
+//   - Only access full has no sandbox. Without bubblewrap there is none for any access: [Sandbox.Enforced] reports it.
 package sandbox
 
 import (
@@ -38,15 +38,15 @@ type Config struct {
 	Forward []string
 }
 
-// A Host makes boxes. It may be used concurrently.
+// A Host makes sandboxes. It may be used concurrently.
 type Host struct {
 	cfg Config
-	// Bwrap is the path of bubblewrap, "" if it is missing: see [proc.Walls].
+	// Bwrap is the path of bubblewrap, "" if it is missing: see [proc.Bubblewrap].
 	Bwrap string
 }
 
 // NewHost returns a host. It only looks for bubblewrap.
-func NewHost(cfg Config) *Host { return &Host{cfg, proc.Walls()} }
+func NewHost(cfg Config) *Host { return &Host{cfg, proc.Bubblewrap()} }
 
 // A Use is what an agent's program needs beyond what every agent has.
 type Use struct {
@@ -58,14 +58,14 @@ type Use struct {
 	Read    []string         // what it must be able to read even in a hidden place
 }
 
-// A Box is where the program of one attempt runs.
-type Box struct {
+// A Sandbox is where the program of one attempt runs.
+type Sandbox struct {
 	host *Host
 	use  Use
 	req  agent.Request
 
-	Walled bool
-	Online bool // programs can use the network
+	Enforced bool // otherwise there is none
+	Online   bool // programs can use the network
 }
 
 // Granted returns the places that a person granted to an attempt for writing: see [agent.Request.Granted].
@@ -73,44 +73,45 @@ func (h *Host) Granted(req agent.Request, write []string) ([]string, error) {
 	return req.Granted(write, h.cfg.Hide)
 }
 
-// Box returns the box for the program of an attempt.
-func (h *Host) Box(req agent.Request, use Use) Box {
+// For returns the sandbox for the program of an attempt.
+func (h *Host) For(req agent.Request, use Use) Sandbox {
 	full := req.Access == agent.Full
-	b := Box{host: h, use: use, req: req, Walled: h.Bwrap != "" && !full, Online: full || use.Network}
-	b.Online = b.Online || use.Gateway == nil && !use.Alone || !b.Walled
-	return b
+	s := Sandbox{host: h, use: use, req: req, Enforced: h.Bwrap != "" && !full, Online: full || use.Network}
+	s.Online = s.Online || use.Gateway == nil && !use.Alone || !s.Enforced
+	return s
 }
 
 // URL returns the gateway's address for the program, without the version of the API.
-func (b Box) URL() string {
-	if b.Online {
-		return b.use.Gateway.URL()
+func (s Sandbox) URL() string {
+	if s.Online {
+		return s.use.Gateway.URL()
 	}
 	return "http://127.0.0.1:" + strconv.Itoa(gateway.ForwardPort)
 }
 
 // Around returns the command line of a program that works in dir.
-func (b Box) Around(dir, path string, args []string) (string, []string) {
-	read := append(slices.Clone(b.use.Read), path)
-	if b.use.Gateway != nil {
-		read = append(read, filepath.Dir(b.use.Gateway.Socket()))
+func (s Sandbox) Around(dir, path string, args []string) (string, []string) {
+	read := append(slices.Clone(s.use.Read), path)
+	if s.use.Gateway != nil {
+		read = append(read, filepath.Dir(s.use.Gateway.Socket()))
 	}
-	path, args = b.walled(dir, path, args)
-	return b.req.CommandLine(path, args, agent.Needs{Read: read})
+	path, args = s.confined(dir, path, args)
+	return s.req.CommandLine(path, args, agent.Needs{Read: read})
 }
 
-func (b Box) walled(dir, path string, args []string) (string, []string) {
-	if !b.Walled {
+// confined returns the command line of a program in the sandbox, if there is one.
+func (s Sandbox) confined(dir, path string, args []string) (string, []string) {
+	if !s.Enforced {
 		return path, args
 	}
-	req, at := b.req, scratch(b.req)
-	w := proc.Wall{
-		Network: b.Online, Sealed: true, Hide: slices.Concat(b.host.hidden(), b.host.cfg.Hide),
-		Read:  slices.Concat([]string{req.Dir, path}, b.use.Read),
-		Write: slices.Concat(b.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}),
+	req, at := s.req, scratch(s.req)
+	w := proc.Sandbox{
+		Network: s.Online, Sealed: true, Hide: slices.Concat(s.host.hidden(), s.host.cfg.Hide),
+		Read:  slices.Concat([]string{req.Dir, path}, s.use.Read),
+		Write: slices.Concat(s.use.State, []string{filepath.Join(at, "tmp"), filepath.Join(at, "cache")}),
 	}
 	stays := staysIn(req.Dir, w.Hide)
-	for _, place := range b.use.Write {
+	for _, place := range s.use.Write {
 		if stays(place) {
 			w.Write = append(w.Write, place)
 		}
@@ -134,12 +135,12 @@ func (b Box) walled(dir, path string, args []string) (string, []string) {
 			}
 		}
 	}
-	if !b.Online && !b.use.Alone {
-		args = slices.Concat(b.host.cfg.Forward[1:], []string{b.use.Gateway.Socket(), path}, args)
-		path = b.host.cfg.Forward[0]
-		w.Read = append(w.Read, path, filepath.Dir(b.use.Gateway.Socket()))
+	if !s.Online && !s.use.Alone {
+		args = slices.Concat(s.host.cfg.Forward[1:], []string{s.use.Gateway.Socket(), path}, args)
+		path = s.host.cfg.Forward[0]
+		w.Read = append(w.Read, path, filepath.Dir(s.use.Gateway.Socket()))
 	}
-	return w.Around(b.host.Bwrap, path, args)
+	return w.Around(s.host.Bwrap, path, args)
 }
 
 // staysIn returns a function that reports whether a place is where its name says: if it lies in the tree, it is no link
@@ -161,28 +162,28 @@ func staysIn(tree string, hide []string) func(place string) bool {
 }
 
 // String returns what is enforced, for the record.
-func (b Box) String() string {
-	s := "bubblewrap: read-only"
+func (s Sandbox) String() string {
+	text := "bubblewrap: read-only"
 	switch {
-	case b.req.Access == agent.Full:
-		s = "none"
-	case !b.Walled:
-		s = "none: each command and each change is asked for"
-	case b.req.Access == agent.Write:
-		s = "bubblewrap: workspace-write"
+	case s.req.Access == agent.Full:
+		text = "none"
+	case !s.Enforced:
+		text = "none: each command and each change is asked for"
+	case s.req.Access == agent.Write:
+		text = "bubblewrap: workspace-write"
 	}
-	if b.Walled {
-		for _, dir := range b.use.Write {
-			s += ", write " + dir
+	if s.Enforced {
+		for _, dir := range s.use.Write {
+			text += ", write " + dir
 		}
-		if b.Online {
-			s += ", network"
+		if s.Online {
+			text += ", network"
 		}
 	}
-	if b.use.Gateway == nil && !b.use.Alone {
-		s += ", via: direct"
+	if s.use.Gateway == nil && !s.use.Alone {
+		text += ", via: direct"
 	}
-	return s
+	return text
 }
 
 // guarded are the places in a tree from which Plait, git or an agent takes programs or instructions.

@@ -15,7 +15,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/gateway"
 )
 
-func TestBox(t *testing.T) {
+func TestSandbox(t *testing.T) {
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")
 	if err := os.MkdirAll(filepath.Join(tree, ".git"), 0o755); err != nil {
@@ -45,17 +45,17 @@ func TestBox(t *testing.T) {
 		{"direct", agent.Read, Use{}, h.Bwrap, "bubblewrap: read-only, network, via: direct", "-- /bin/a b", true},
 		{"alone", agent.Read, Use{Alone: true}, h.Bwrap, "bubblewrap: read-only", "--unshare-net", false},
 		{"full", agent.Full, Use{Gateway: g}, h.Bwrap, "none", "/bin/a b", true},
-		{"no wall", agent.Write, Use{Gateway: g}, "", "none: each command and each change is asked for", "/bin/a b", true},
+		{"no sandbox", agent.Write, Use{Gateway: g}, "", "none: each command and each change is asked for", "/bin/a b", true},
 	} {
 		h.Bwrap = tt.bwrap
-		b := h.Box(agent.Request{Dir: tree, Access: tt.access, Home: dir}, tt.use)
+		b := h.For(agent.Request{Dir: tree, Access: tt.access, Home: dir}, tt.use)
 		path, args := b.Around(tree, "/bin/a", []string{"b"})
 		line := strings.Join(append([]string{path}, args...), " ")
 		if b.String() != tt.says || !strings.Contains(line, tt.line) || b.Online != tt.online {
 			t.Errorf("%s: %q, online %t, %s", tt.name, b, b.Online, line)
 		}
-		if b.Walled != strings.HasPrefix(line, "/bin/bwrap ") || b.Walled == b.Online && slices.Contains(args, "--unshare-net") {
-			t.Errorf("%s: walled %t: %s", tt.name, b.Walled, line)
+		if b.Enforced != strings.HasPrefix(line, "/bin/bwrap ") || b.Enforced == b.Online && slices.Contains(args, "--unshare-net") {
+			t.Errorf("%s: enforced %t: %s", tt.name, b.Enforced, line)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSocketsAreHidden has a program behind the wall connect to sockets: to that of its gateway it can, to one of
+// TestSocketsAreHidden has a program in the sandbox connect to sockets: to that of its gateway it can, to one of
 // another program in the directory for temporary files it cannot. The tree is in that directory too, and can be read or
 // written, but a link in it shows nothing hidden.
 func TestSocketsAreHidden(t *testing.T) {
@@ -118,7 +118,7 @@ func TestSocketsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(access agent.Access, env, path string, args ...string) error {
-		b := h.Box(agent.Request{Dir: tree, Access: access, Home: dir}, Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())},
+		b := h.For(agent.Request{Dir: tree, Access: access, Home: dir}, Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())},
 			Write: []string{filepath.Join(tree, "granted")}})
 		path, args = b.Around(filepath.Join(tree, "in"), path, args)
 		cmd := exec.Command(path, args...)
@@ -134,7 +134,7 @@ func TestSocketsAreHidden(t *testing.T) {
 			t.Errorf("%s: the gateway: %v", access, err)
 		}
 		if err := run(access, dial+"="+socket, self); err == nil {
-			t.Errorf("%s: a program behind the wall reached the socket of another", access)
+			t.Errorf("%s: a program in the sandbox reached the socket of another", access)
 		}
 		if err := run(access, "A=b", "/bin/ls", filepath.Join(tree, "in"), tree); err != nil {
 			t.Errorf("%s: the tree: %v", access, err)

@@ -56,7 +56,7 @@ func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Rep
 	if err != nil {
 		return fail(err)
 	}
-	bwrap := proc.Walls()
+	bwrap := proc.Bubblewrap()
 	switch {
 	case row.Root != row.ID:
 		return nil, usage("thread %s is part of task %s; replay the task", id, row.Root)

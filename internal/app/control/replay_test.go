@@ -30,7 +30,7 @@ func (s withoutQuestions) Gates(ctx context.Context, f store.GateFilter) ([]stor
 
 // A replay whose answers cannot be given says why, and does not wait for a person.
 func TestReplayWithoutAnswers(t *testing.T) {
-	if proc.Walls() == "" {
+	if proc.Bubblewrap() == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("bubblewrap is not installed")
 		}

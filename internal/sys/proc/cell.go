@@ -16,7 +16,7 @@ import (
 // its own user, process, mount and IPC namespaces, which end with the process that created them, however that
 // ends. Of what is hidden, a program sees only what it is given. It shares the machine's network.
 type Cell struct {
-	Bwrap string   // see [Walls]
+	Bwrap string   // see [Bubblewrap]
 	Hide  []string // directories and files that are empty in it
 	// Lend returns what the programs of a workspace may read besides it; nil: nothing. Its error says why no program
 	// may run in that workspace.
@@ -57,7 +57,7 @@ func (c *Cell) Alone(own []string, path string, args []string) (string, []string
 // Around returns the command line of a program in a cell. It can read the places in read, which need not exist, and
 // write those in write; the directories in own are empty and its own.
 func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
-	w := Wall{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write, Own: own}
+	w := Sandbox{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write, Own: own}
 	return w.Around(c.Bwrap, path, args)
 }
 

@@ -42,7 +42,7 @@ func (a *app) makeCell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cell := &proc.Cell{Bwrap: proc.Walls(), Hide: append(hide, a.place.Dir())}
+	cell := &proc.Cell{Bwrap: proc.Bubblewrap(), Hide: append(hide, a.place.Dir())}
 	dirs := map[string]string{}
 	for _, dir := range set.Team.V.Directories {
 		if dirs[dir], err = shareable(dir, cell.Hide); err != nil {

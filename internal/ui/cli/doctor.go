@@ -242,8 +242,8 @@ func (a *app) examineClaude(ctx context.Context) []Finding {
 	}
 	login := claude.Login(h, claude.Config{})
 	out := []Finding{found, {What: "claude login", OK: login.OK, Warning: !login.OK, Text: login.Text, Do: login.Do}}
-	if proc.Walls() == "" && runtime.GOOS == "linux" {
-		out = append(out, Finding{What: "wall", Warning: true, Do: "install bubblewrap",
+	if proc.Bubblewrap() == "" && runtime.GOOS == "linux" {
+		out = append(out, Finding{What: "sandbox", Warning: true, Do: "install bubblewrap",
 			Text: "bubblewrap is not installed; agents of kind claude ask before each command and each change"})
 	}
 	return out

@@ -69,10 +69,10 @@ func condition(cond string) (bool, error) {
 		return needClaude()
 	}
 	if cond == "bwrap" {
-		if proc.Walls() == "" && os.Getenv("CI") != "" {
+		if proc.Bubblewrap() == "" && os.Getenv("CI") != "" {
 			return false, errors.New("bubblewrap is not installed")
 		}
-		return proc.Walls() != "", nil
+		return proc.Bubblewrap() != "", nil
 	}
 	if cond == "copilot" {
 		return needCopilot()

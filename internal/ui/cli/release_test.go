@@ -197,7 +197,7 @@ func TestRelease(t *testing.T) {
 // replays replays tasks where they were done, which is where make.sh was run: requests to models name places. Those of
 // one are not recorded, and another one's answer is not done today.
 func (p *place) replays(tasks map[string]string) {
-	bwrap := proc.Walls()
+	bwrap := proc.Bubblewrap()
 	if bwrap == "" {
 		if os.Getenv("CI") != "" {
 			p.t.Error("bubblewrap is not installed")

@@ -13,7 +13,7 @@ import (
 // needWalls returns the path of bubblewrap, and skips the test where there is none, except in CI.
 func needWalls(t *testing.T) string {
 	t.Helper()
-	bwrap := Walls()
+	bwrap := Bubblewrap()
 	if bwrap == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("bubblewrap is not installed")
@@ -37,11 +37,11 @@ func TestMounts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := Wall{Mounts: []Mount{{From: dir + "/copy", At: dir + "/mine", Write: true},
+	w := Sandbox{Mounts: []Mount{{From: dir + "/copy", At: dir + "/mine", Write: true},
 		{From: dir + "/mine/.git", At: dir + "/mine/.git"}}}
-	inner := Wall{Network: true, Tree: []string{dir + "/mine"}, Guard: []string{dir + "/mine/.git"}}
+	inner := Sandbox{Network: true, Tree: []string{dir + "/mine"}, Guard: []string{dir + "/mine/.git"}}
 	script := "cat f .git/HEAD; echo new > " + dir + "/mine/f; touch .git/new || echo no; touch ../mine/g; touch ../h || echo no"
-	path, args := inner.Around(bwrap, "/bin/sh", []string{"-c", script}) // a wall behind a wall
+	path, args := inner.Around(bwrap, "/bin/sh", []string{"-c", script}) // a sandbox in a sandbox
 	path, args = w.Around(bwrap, path, args)
 	var out bytes.Buffer
 	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/mine", Env: []string{"PATH=" + os.Getenv("PATH")},
@@ -73,7 +73,7 @@ func TestNestedPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := Wall{Sealed: true, Hide: []string{dir + "/tree/logins", dir + "/tree/key", dir}, Tree: []string{dir + "/tree"},
+	w := Sandbox{Sealed: true, Hide: []string{dir + "/tree/logins", dir + "/tree/key", dir}, Tree: []string{dir + "/tree"},
 		Read: []string{dir + "/tree", dir + "/tree/logins/tool"}}
 	script := "cat src/f key logins/key logins/tool/run ../other; for f in src/g logins/g logins/tool/g ../g; do touch $f && echo $f; done"
 	path, args := w.Around(bwrap, "/bin/sh", []string{"-c", script})
@@ -84,8 +84,8 @@ func TestNestedPlaces(t *testing.T) {
 	}
 }
 
-// TestWall tries, from inside, to reach what a wall keeps out.
-func TestWall(t *testing.T) {
+// TestSandbox tries, from inside, to reach what a sandbox keeps out.
+func TestSandbox(t *testing.T) {
 	bwrap := needWalls(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -104,7 +104,7 @@ func TestWall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := Wall{
+	w := Sandbox{
 		Hide: []string{dir + "/home", dir + "/login"}, Read: []string{dir + "/home/lent"},
 		Tree: []string{dir + "/tree"}, Guard: []string{dir + "/tree/.git"},
 		Write: []string{dir + "/tree/.git/mine", dir + "/home/task", dir + "/none"},

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// A Wall describes what a program and its descendants can reach; bubblewrap enforces it. The rest of the
+// A Sandbox describes what a program and its descendants can reach; bubblewrap enforces it. The rest of the
 // file system is readable but not writable, other processes are invisible, and the only network is a
 // private loopback.
-type Wall struct {
+type Sandbox struct {
 	Mounts []Mount // places that show others; applied first
 
 	// Each place stands for everything below it, except for deeper places that are listed too. If a place is in several
@@ -36,8 +36,8 @@ type Mount struct {
 	Write bool
 }
 
-// Walls returns the path of bubblewrap, or "" where there are no walls.
-func Walls() string {
+// Bubblewrap returns the path of bubblewrap, or "" where there are no sandboxes.
+func Bubblewrap() string {
 	path, err := exec.LookPath("bwrap")
 	if err != nil {
 		return ""
@@ -45,14 +45,14 @@ func Walls() string {
 	return path
 }
 
-// Around returns the command line of a program behind the wall. bwrap is what [Walls] returned.
-func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
+// Around returns the command line of a program in the sandbox. bwrap is what [Bubblewrap] returned.
+func (s Sandbox) Around(bwrap, path string, args []string) (string, []string) {
 	line := []string{"--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--ro-bind", "/", "/",
 		"--dev", "/dev", "--proc", "/proc"}
-	if !w.Network {
+	if !s.Network {
 		line = append(line, "--unshare-net")
 	}
-	for _, m := range w.Mounts {
+	for _, m := range s.Mounts {
 		switch {
 		case m.From == "":
 			line = append(line, "--tmpfs", m.At)
@@ -62,13 +62,13 @@ func (w Wall) Around(bwrap, path string, args []string) (string, []string) {
 			line = append(line, "--ro-bind", m.From, m.At)
 		}
 	}
-	for _, r := range w.rules() {
+	for _, r := range s.rules() {
 		line = append(line, r.line...)
 	}
-	for _, hidden := range w.sealed() { // once all places in it are there
+	for _, hidden := range s.sealed() { // once all places in it are there
 		line = append(line, "--remount-ro", hidden)
 	}
-	for _, dir := range w.Own {
+	for _, dir := range s.Own {
 		line = append(line, "--tmpfs", dir)
 	}
 	return bwrap, slices.Concat(line, []string{"--", path}, args)
@@ -80,9 +80,9 @@ type rule struct {
 	line  []string // arguments of bubblewrap
 }
 
-// rules returns the rules for the places of the wall, parents first.
-func (w Wall) rules() (all []rule) {
-	for _, hidden := range existing(w.Hide) {
+// rules returns the rules for the places of the sandbox, parents first.
+func (s Sandbox) rules() (all []rule) {
+	for _, hidden := range existing(s.Hide) {
 		line := []string{"--tmpfs", hidden}
 		if !isDir(hidden) {
 			line = []string{"--ro-bind", "/dev/null", hidden}
@@ -92,7 +92,7 @@ func (w Wall) rules() (all []rule) {
 	for _, m := range []struct {
 		how    string
 		places []string
-	}{{"--ro-bind", w.Read}, {"--bind", w.Tree}, {"--ro-bind", w.Guard}, {"--bind", w.Write}} {
+	}{{"--ro-bind", s.Read}, {"--bind", s.Tree}, {"--ro-bind", s.Guard}, {"--bind", s.Write}} {
 		for _, place := range existing(m.places) {
 			all = append(all, rule{place, []string{m.how, place, place}})
 		}
@@ -103,12 +103,12 @@ func (w Wall) rules() (all []rule) {
 }
 
 // sealed returns the hidden directories in which nothing can be written.
-func (w Wall) sealed() []string {
-	if !w.Sealed {
+func (s Sandbox) sealed() []string {
+	if !s.Sealed {
 		return nil
 	}
-	shown := existing(slices.Concat(w.Read, w.Tree, w.Guard, w.Write))
-	return slices.DeleteFunc(existing(w.Hide), func(hidden string) bool { return !isDir(hidden) || slices.Contains(shown, hidden) })
+	shown := existing(slices.Concat(s.Read, s.Tree, s.Guard, s.Write))
+	return slices.DeleteFunc(existing(s.Hide), func(hidden string) bool { return !isDir(hidden) || slices.Contains(shown, hidden) })
 }
 
 func isDir(path string) bool {
