@@ -282,7 +282,7 @@ func TestAppVersions(t *testing.T) {
 	}
 	tests := []struct{ name, script, fails, warns string }{
 		{"too old", says("0.101.0"), "too old", ""},
-		{"not a codex", "echo hello", "it said nothing like one", ""},
+		{"not a codex", "echo hello", "is it Codex?", ""},
 		{"breaks", "exit 7", "exit code 7", ""},
 		{"newer", says("0.170.1"), "", "not the version that was tested"},
 		{"this one", says(Version), "", ""},

@@ -107,7 +107,8 @@ func (h *Host) Find(ctx context.Context, pkg Package, path string,
 		p.Version, err = h.ask(ctx, p, environ)
 	}
 	if err != nil {
-		return p, fmt.Errorf("find %s: %s does not tell its version: %w", pkg.Title, p.Path, err)
+		return p, fmt.Errorf("find %s: %s does not say its version: %w; is it %s? %s", pkg.Title, p.Path, err, pkg.Title,
+			pkg.Install())
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,7 +208,7 @@ func (h *Host) ask(ctx context.Context, p Program, environ func(home string) map
 		Env: proc.Environ(nil, env, nil, ""), Stdout: &out, Wall: time.Minute, MaxBytes: 64 << 10})
 	version := versionForm.FindString(out.String())
 	if version == "" {
-		err = cmp.Or(err, fmt.Errorf("it said nothing like one (exit code %d)", res.Exit))
+		err = cmp.Or(err, fmt.Errorf("its output has none (exit code %d)", res.Exit))
 	}
 	return version, err
 }

@@ -56,7 +56,7 @@ func TestNotFound(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		filepath.Join(t.TempDir(), "x"): "there is none at",
-		script(t, "exit 3"):             "it said nothing like one (exit code 3)",
+		script(t, "exit 3"):             "does not say its version: its output has none (exit code 3); is it An Agent?",
 	} {
 		if _, err := newHost().Find(t.Context(), pkg, path, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
