@@ -45,7 +45,8 @@ func TestCanaries(t *testing.T) {
 	secrets := map[string]string{"the password": password, "the bucket's key": s3test.Secret}
 	h := newHost(t, db)
 	h.env = append(h.env, bucketEnv(bucket, "")...)
-	for _, name := range []string{"PGPASSWORD", "PGPASSFILE", "PGSSLPASSWORD", "AWS_SESSION_TOKEN", "PLAIT_STORE_DIRECT", "MY_TOKEN"} {
+	for _, name := range []string{"PGPASSWORD", "PGPASSFILE", "PGSSLPASSWORD", "AWS_SESSION_TOKEN", "PLAIT_STORE_DIRECT",
+		"MY_TOKEN"} {
 		secrets[name] = "canary-" + rand.Text()
 		value := secrets[name]
 		switch name {
@@ -73,7 +74,8 @@ func TestCanaries(t *testing.T) {
 	list, _ := h.data(0, "ls", "--all")["tasks"].([]any)
 	id, _ := list[0].(map[string]any)["id"].(string)
 	copied := filepath.Join(t.TempDir(), "copy")
-	for _, args := range [][]string{{"show", id}, {"show", id, "--json"}, {"verify"}, {"doctor"}, {"export", copied}, {"gate", "list", "--all"}} {
+	for _, args := range [][]string{{"show", id}, {"show", id, "--json"}, {"verify"}, {"doctor"}, {"export", copied},
+		{"gate", "list", "--all"}} {
 		said, err := h.command(args...).CombinedOutput()
 		if args[0] != "doctor" && err != nil { // which complains about replication
 			t.Errorf("%v: %v: %s", args, err, said)
@@ -136,7 +138,8 @@ func everything(t *testing.T, db string) string {
 	defer c.Close(t.Context())
 	var all strings.Builder
 	tables := map[string]string{
-		"objects": "encode(coalesce(body, ''), 'escape')", "chunks": "encode(data, 'escape')", "events": "x::text || encode(payload, 'escape')",
+		"objects": "encode(coalesce(body, ''), 'escape')", "chunks": "encode(data, 'escape')",
+		"events":  "x::text || encode(payload, 'escape')",
 		"threads": "x::text || encode(row, 'escape')", "attempts": "x::text || encode(row, 'escape')",
 		"handles": "x::text", "leases": "x::text", "uploads": "x::text",
 	}

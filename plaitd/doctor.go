@@ -65,7 +65,8 @@ func (p place) examineServer(ctx context.Context, cfg postgres.Config) []cli.Fin
 
 // examineDirect checks that a notification sent on one connection is received past the pooler.
 func examineDirect(ctx context.Context, c *pgx.Conn, direct string) cli.Finding {
-	f := cli.Finding{What: "direct", Do: "set PLAIT_STORE_DIRECT to the address of the server itself, and to the same database"}
+	f := cli.Finding{What: "direct", Do: "set PLAIT_STORE_DIRECT to the address of the server itself, and to the same " +
+		"database"}
 	ctx, cancel := context.WithTimeout(ctx, hearWait)
 	defer cancel()
 	listener, err := pgx.Connect(ctx, direct)
@@ -123,14 +124,16 @@ func (s settings) findings(where string, conns int) []cli.Finding {
 	case s.version < oldestServer:
 		server.OK, server.Do = false, "Plait needs Postgres 14 or newer"
 	case s.replica:
-		server.OK, server.Text, server.Do = false, server.Text+": it is a replica, which takes no writes", "name the primary in PLAIT_STORE"
+		server.OK, server.Text, server.Do = false, server.Text+": it is a replica, which takes no writes",
+			"name the primary in PLAIT_STORE"
 	}
 	durable := cli.Finding{What: "durability", OK: true, Text: "a commit is on disk when it is reported"}
 	for _, x := range []struct{ name, value string }{
 		{"synchronous_commit", s.syncCommit}, {"fsync", s.fsync}, {"full_page_writes", s.pages},
 	} {
 		if x.value == "off" {
-			durable = cli.Finding{What: "durability", Text: x.name + " is off: what was reported done can be lost, or damaged, in a crash",
+			durable = cli.Finding{What: "durability", Text: x.name +
+				" is off: what was reported done can be lost, or damaged, in a crash",
 				Do: "set " + x.name + " = on"}
 		}
 	}
@@ -143,11 +146,13 @@ func (s settings) findings(where string, conns int) []cli.Finding {
 	clock := cli.Finding{What: "clocks", OK: true, Text: "differ by " + s.skew.String()}
 	if s.skew.Abs() > maxSkew { // too much for what the answer took to count
 		clock.Text = "differ by " + s.skew.Round(time.Second).String()
-		clock.OK, clock.Warning, clock.Do = false, true, "have NTP set both: times in the record are those of the machine that wrote them"
+		clock.OK, clock.Warning, clock.Do = false, true, "have NTP set both: times in the record are those of the machine "+
+			"that wrote them"
 	}
 	free := s.connections - s.reserved
 	used := cli.Finding{What: "connections", OK: true,
-		Text: strconv.Itoa(conns) + " at most for each plaitd, of " + strconv.Itoa(free) + " (" + strconv.Itoa(s.currentlyUse) + " in use)"}
+		Text: strconv.Itoa(conns) + " at most for each plaitd, of " + strconv.Itoa(free) + " (" +
+			strconv.Itoa(s.currentlyUse) + " in use)"}
 	if conns*3 > free {
 		used.OK, used.Warning, used.Do = false, true,
 			"raise max_connections, lower PLAIT_STORE_CONNS, or put a pooler in front: see plaitd.md"
@@ -170,7 +175,8 @@ func (p place) examineBucket(ctx context.Context) []cli.Finding {
 		return []cli.Finding{{What: "bucket", Text: err.Error(),
 			Do: "check PLAIT_S3, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what the key may do"}}
 	}
-	return append([]cli.Finding{{What: "bucket", OK: true, Text: b.String() + ": an object can be put, read, listed and deleted"}},
+	return append([]cli.Finding{{What: "bucket", OK: true,
+		Text: b.String() + ": an object can be put, read, listed and deleted"}},
 		examineVersions(ctx, b)...)
 }
 

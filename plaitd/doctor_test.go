@@ -166,7 +166,8 @@ func TestDoctorVersions(t *testing.T) {
 				w.WriteHeader(http.StatusNotFound)
 				w.Write([]byte(`<Error><Code>NoSuchLifecycleConfiguration</Code></Error>`))
 			case r.URL.Query().Has("lifecycle"):
-				w.Write([]byte(`<LifecycleConfiguration><Rule><Status>Enabled</Status><Filter><Prefix></Prefix></Filter>` + lifecycle +
+				w.Write([]byte(`<LifecycleConfiguration><Rule><Status>Enabled</Status><Filter><Prefix></Prefix></Filter>` +
+					lifecycle +
 					`</Rule></LifecycleConfiguration>`))
 			default:
 				return false
@@ -184,7 +185,8 @@ func TestDoctorVersions(t *testing.T) {
 		{200, `<VersioningConfiguration/>`, "", true, false, "gone immediately", ""},
 		{200, on, "", false, true, "stays, and costs", "lifecycle"},
 		{200, on, `<Expiration><Days>9</Days></Expiration>`, false, true, "stays, and costs", "lifecycle"},
-		{200, on, `<NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays></NoncurrentVersionExpiration>`, true, false, "a lifecycle rule", ""},
+		{200, on, `<NoncurrentVersionExpiration><NoncurrentDays>9</NoncurrentDays></NoncurrentVersionExpiration>`, true,
+			false, "a lifecycle rule", ""},
 	} {
 		answers(x.code, x.versioning, x.lifecycle)
 		says(t, finding(t, examineVersions(t.Context(), b), "versions"), x.ok, x.warning, x.text, x.do)
@@ -234,7 +236,8 @@ func TestPasswordInArguments(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, "")
 	h.be = "plaitd"
-	for _, args := range [][]string{{"--store", "postgres://a:canary@h/d", "ls"}, {"ls", "--store=postgres://a:canary@h/d"}} {
+	for _, args := range [][]string{{"--store", "postgres://a:canary@h/d", "ls"},
+		{"ls", "--store=postgres://a:canary@h/d"}} {
 		if said := h.run(2, args...); strings.Contains(said, "canary") {
 			t.Errorf("%v says %s", args, said)
 		}

@@ -30,7 +30,8 @@ func (h *host) repository() {
 // git runs Git in the workspace, as a person would.
 func (h *host) git(args ...string) string {
 	h.t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", h.work, "-c", "user.name=Ada", "-c", "user.email=ada@example.com"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-C", h.work, "-c", "user.name=Ada", "-c", "user.email=ada@example.com"},
+		args...)...)
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -127,7 +128,8 @@ func TestHandOver(t *testing.T) {
 				t.Errorf("--needs alone: %q", said)
 			}
 			said := a.run(2, "resume", id, "--on", "team", "-q")
-			if !strings.Contains(said, `"second" of task`) || !strings.Contains(said, "may have changed files") || !strings.Contains(said, "--again") {
+			if !strings.Contains(said, `"second" of task`) || !strings.Contains(said, "may have changed files") ||
+				!strings.Contains(said, "--again") {
 				t.Errorf("with half a step: %q", said)
 			}
 			a.write("own", "of a person\n")
@@ -145,7 +147,8 @@ func TestHandOver(t *testing.T) {
 			if log := a.run(0, "logs", id); !strings.Contains(log, "Mind the dog.") {
 				t.Errorf("notes from before were not read:\n%s", log)
 			}
-			if text, err := os.ReadFile(filepath.Join(dir, "README.md")); err != nil || !strings.Contains(string(text), "workers of a team") {
+			if text, err := os.ReadFile(filepath.Join(dir, "README.md")); err != nil ||
+				!strings.Contains(string(text), "workers of a team") {
 				t.Errorf("the directory that was left says %s, %v", text, err)
 			}
 			if text, err := os.ReadFile(notes); err != nil || !strings.HasSuffix(string(text), "Mind the dog.\n") {
@@ -199,7 +202,8 @@ func TestHandOverParts(t *testing.T) {
 	a.write("sides.yaml", fmt.Sprintf(sides, begun))
 	id := a.interrupted(begun, nil, "run", "sides.yaml", "-p", "go")
 	said := a.run(2, "resume", id, "--on", "team")
-	if !strings.Contains(said, "its parts a, b have working trees of their own") || !strings.Contains(said, "until they are joined") {
+	if !strings.Contains(said, "its parts a, b have working trees of their own") ||
+		!strings.Contains(said, "until they are joined") {
 		t.Errorf("with parts that have not joined: %q", said)
 	}
 	a.run(4, "resume", id, "--unsafe-agents", "-q")

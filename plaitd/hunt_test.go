@@ -39,7 +39,8 @@ touch looked; until test -e GATE/end; do sleep 0.05; done
 echo user $(id -u); cat found; kill $!
 `
 
-// TestWorkersIsolate has agents of several tasks on each of three workers hunt for canaries, all at once. What they find
+// TestWorkersIsolate has agents of several tasks on each of three workers hunt for canaries, all at once. What they
+// find
 // is what they may see, and all of it: a hunt that overlooks it proves nothing.
 func TestWorkersIsolate(t *testing.T) {
 	since := time.Now().Unix() - 1
@@ -70,7 +71,8 @@ func TestWorkersIsolate(t *testing.T) {
 	}
 	for _, step := range []struct{ done, next string }{{"ready", "look"}, {"looked", "end"}} {
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
-			done, _ := filepath.Glob(filepath.Join(w.dir, "*", "places", "tasks", "work", "*", ".plait", "worktrees", "*", step.done))
+			done, _ := filepath.Glob(filepath.Join(w.dir, "*", "places", "tasks", "work", "*", ".plait", "worktrees", "*",
+				step.done))
 			if len(done) == len(tasks) || t.Failed() || time.Now().After(end) {
 				break
 			}
@@ -80,5 +82,6 @@ func TestWorkersIsolate(t *testing.T) {
 		}
 	}
 	running.Wait()
-	soak.Figure(t, "%d agents on %d workers, at once: each finds what it may see, and nothing else", len(tasks), len(w.all))
+	soak.Figure(t, "%d agents on %d workers, at once: each finds what it may see, and nothing else", len(tasks),
+		len(w.all))
 }

@@ -103,7 +103,8 @@ func isolate(t *testing.T, names ...string) *isolated {
 	t.Cleanup(func() { os.RemoveAll(w.person) })
 	w.work = filepath.Join(w.person, "work")
 	w.write(map[string]string{
-		filepath.Join(w.person, "store"): w.url, filepath.Join(w.person, "record", "x"): "", filepath.Join(w.work, "sub", "file"): "here",
+		filepath.Join(w.person, "store"): w.url, filepath.Join(w.person, "record", "x"): "",
+		filepath.Join(w.work, "sub", "file"): "here",
 	})
 	w.must(os.Symlink(filepath.Join(w.home, ".ssh"), filepath.Join(w.work, "link")))
 	w.own(w.person, w.user)
@@ -113,7 +114,8 @@ func isolate(t *testing.T, names ...string) *isolated {
 			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
 	}
-	if out := w.run(t, w.work, asks(runs("true", "")), "-d", "--needs", "nothing", "--id", other); !strings.Contains(out, "continue it") {
+	if out := w.run(t, w.work, asks(runs("true", "")), "-d", "--needs", "nothing", "--id", other); !strings.Contains(out,
+		"continue it") {
 		t.Fatal(out)
 	}
 	for _, a := range w.all {
@@ -130,7 +132,8 @@ func (w *isolated) furnish(a *apart) {
 		".ssh/key", ".ssh/sub/key", ".codex/auth.json", ".netrc", ".aws/credentials", ".config/gh/hosts.yml", "open",
 		"record/log", "record/ui.key", "record/homes/" + other + "/auth.json",
 		"places/mirrors/other.git/packed", "places/mirrors/" + canary + "mirror.git/packed",
-		"places/tasks/work/" + other + "/.plait/worktrees/" + other + "/file", "places/tasks/other/" + other + "/file", "work/file",
+		"places/tasks/work/" + other + "/.plait/worktrees/" + other + "/file", "places/tasks/other/" + other + "/file",
+		"work/file",
 	} {
 		files[filepath.Join(a.home, name)] = canary + "file." + strings.ReplaceAll(name, "/", ".") + "\n"
 	}
@@ -171,14 +174,16 @@ func (w *isolated) own(path string, user *syscall.Credential) {
 func (w *isolated) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(w.t.Context(), path, args...)
 	cmd.Dir = w.work
-	cmd.Env = append(environment(w.person, filepath.Join(w.person, "store")), be+"=careless", "PGPASSWORD=person", "AWS_SECRET_ACCESS_KEY=person")
+	cmd.Env = append(environment(w.person, filepath.Join(w.person, "store")), be+"=careless", "PGPASSWORD=person",
+		"AWS_SECRET_ACCESS_KEY=person")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: w.user}
 	return cmd
 }
 
 // environment returns the environment of a user with a home directory and a file that says where the record is.
 func environment(home, store string) []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C.UTF-8", "PLAIT_HOME=" + filepath.Join(home, "record"),
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C.UTF-8",
+		"PLAIT_HOME=" + filepath.Join(home, "record"),
 		"PLAIT_STORE_FILE=" + store}
 }
 
@@ -187,7 +192,8 @@ func (w *isolated) worker(a *apart, args ...string) *exec.Cmd {
 	cmd := w.command(filepath.Join(w.dir, "plaitd"), append([]string{"worker"}, args...)...)
 	cmd.Env = append(environment(a.home, a.store), be+"=plaitd", "PLAIT_PLACES="+a.places)
 	cmd.Dir, cmd.SysProcAttr.Credential = filepath.Join(a.home, "work"), a.user
-	for _, name := range []string{"PGPASSWORD", "PGSSLPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "TEMPORAL_API_KEY",
+	for _, name := range []string{"PGPASSWORD", "PGSSLPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+		"TEMPORAL_API_KEY",
 		"PLAIT_OTHER", "ANTHROPIC_API_KEY", "GITHUB_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"} {
 		cmd.Env = append(cmd.Env, name+"="+w.canary+"."+a.name+"."+name)
 	}
@@ -254,7 +260,8 @@ func (w *isolated) run(t *testing.T, dir, flow string, args ...string) string {
 	w.own(file, w.user)
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer stop()
-	cmd := w.command(filepath.Join(w.dir, "plaitd"), append([]string{"run", file, "-p", "go", "--on", "team", "--trust"}, args...)...)
+	cmd := w.command(filepath.Join(w.dir, "plaitd"), append([]string{"run", file, "-p", "go", "--on", "team", "--trust"},
+		args...)...)
 	cmd.Dir = dir
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -31,7 +31,8 @@ func runs(script, more string) string {
 	return fmt.Sprintf("{kind: command, command: [sh, -c, %q]%s}", script, more)
 }
 
-// TestWorkerIsolates has agents on a worker look, one channel at a time, for what the worker has. The worker is not root,
+// TestWorkerIsolates has agents on a worker look, one channel at a time, for what the worker has. The worker is not
+// root,
 // and has the role that migrate --worker grants.
 func TestWorkerIsolates(t *testing.T) {
 	w := isolate(t, "apart")
@@ -42,7 +43,8 @@ func TestWorkerIsolates(t *testing.T) {
 			w.must(os.WriteFile(w.config, []byte("team: {directories: ["+dir+"]}\n"), 0o644))
 			worker := w.worker(w.apart, "--name", "second")
 			out, _ := worker.CombinedOutput()
-			if worker.ProcessState.ExitCode() != 2 || !strings.Contains(string(out), "team.directories: "+dir+": agents must not see") {
+			if worker.ProcessState.ExitCode() != 2 || !strings.Contains(string(out),
+				"team.directories: "+dir+": agents must not see") {
 				t.Errorf("%s: exit %d: %s", dir, worker.ProcessState.ExitCode(), out)
 			}
 		}
@@ -93,8 +95,9 @@ func (w *isolated) agents(t *testing.T) {
 		})
 	}
 	for name, dir := range map[string]string{
-		"keys": filepath.Join(w.home, ".ssh"), "logins": filepath.Join(w.home, ".codex"), "configuration": filepath.Dir(w.config),
-		"places": w.places, "another task": filepath.Join(w.places, "tasks", "work", other),
+		"keys": filepath.Join(w.home, ".ssh"), "logins": filepath.Join(w.home, ".codex"),
+		"configuration": filepath.Dir(w.config),
+		"places":        w.places, "another task": filepath.Join(w.places, "tasks", "work", other),
 	} {
 		t.Run("in the directory of "+name, func(t *testing.T) {
 			t.Parallel()
@@ -111,7 +114,8 @@ func (w *isolated) agents(t *testing.T) {
 	}
 	t.Run("in a directory that it takes", func(t *testing.T) {
 		t.Parallel()
-		if out := w.run(t, w.open, asks(runs("echo in $PWD; echo was here > was-here; cat "+w.store, ""))); !strings.Contains(out, "in "+w.open) {
+		if out := w.run(t, w.open, asks(runs("echo in $PWD; echo was here > was-here; cat "+w.store, ""))); !strings.Contains(
+			out, "in "+w.open) {
 			t.Errorf("the person sees:\n%s", out)
 		}
 		if got, err := os.ReadFile(filepath.Join(w.open, "was-here")); string(got) != "was here\n" {
@@ -121,7 +125,8 @@ func (w *isolated) agents(t *testing.T) {
 	t.Run("a program before the attempt", func(t *testing.T) {
 		t.Parallel()
 		leak, evil := filepath.Join(w.home, "leak"), filepath.Join(w.dir, "evil")
-		w.must(os.WriteFile(evil, []byte("#!/bin/sh\necho 2.1.330\n[ $HOME = "+w.home+" ] && cat "+w.store+" > "+leak+"\n:\n"), 0o755))
+		w.must(os.WriteFile(evil, []byte("#!/bin/sh\necho 2.1.330\n[ $HOME = "+w.home+" ] && cat "+w.store+" > "+
+			""+leak+"\n:\n"), 0o755))
 		out := w.run(t, w.work, asks("{kind: claude, path: "+evil+", env: {ANTHROPIC_API_KEY: any}}"))
 		clean(t, out)
 		if got, err := os.ReadFile(leak); err == nil {
@@ -131,7 +136,8 @@ func (w *isolated) agents(t *testing.T) {
 	t.Run("a recording", func(t *testing.T) {
 		t.Parallel()
 		file := filepath.Join(w.home, ".ssh", "recording.json")
-		w.must(os.WriteFile(file, []byte(`{"attempts": [{"role": "one", "output": "`+w.canary+`", "plain": true, "status": "done"}]}`), 0o644))
+		w.must(os.WriteFile(file, []byte(`{"attempts": [{"role": "one", "output": "`+w.canary+`", "plain": true, "status": `+
+			`"done"}]}`), 0o644))
 		w.own(file, w.user)
 		out := w.run(t, w.work, asks("{kind: replay, recording: "+file+"}"))
 		clean(t, out)
@@ -174,12 +180,15 @@ func (w *isolated) rows(t *testing.T) {
 	linked := begin(func(row *store.Thread) { row.Tree += "/link" })
 	begun := map[string]string{}
 	for name, change := range map[string]func(*store.Thread){
-		"with a tree elsewhere":       func(row *store.Thread) { row.Workspace, row.Tree = w.open, ssh },
-		"with a tree above":           func(row *store.Thread) { row.Workspace, row.Tree = w.open, w.open+"/../../.."+ssh },
-		"with a workspace above":      func(row *store.Thread) { row.Workspace, row.Tree = w.open+"/../../.."+ssh, "" },
-		"with a workspace of a place": func(row *store.Thread) { row.Workspace, row.Tree = w.places+"/tasks/work/"+other, "" },
-		"with a relative workspace":   func(row *store.Thread) { row.Workspace, row.Tree = ".ssh", "" },
-		"of a strange task":           func(row *store.Thread) { row.Task = "../../.ssh" },
+		"with a tree elsewhere":  func(row *store.Thread) { row.Workspace, row.Tree = w.open, ssh },
+		"with a tree above":      func(row *store.Thread) { row.Workspace, row.Tree = w.open, w.open+"/../../.."+ssh },
+		"with a workspace above": func(row *store.Thread) { row.Workspace, row.Tree = w.open+"/../../.."+ssh, "" },
+		"with a workspace of a place": func(row *store.Thread) {
+			row.Workspace, row.Tree = w.places+"/tasks/work/"+other,
+				""
+		},
+		"with a relative workspace": func(row *store.Thread) { row.Workspace, row.Tree = ".ssh", "" },
+		"of a strange task":         func(row *store.Thread) { row.Task = "../../.ssh" },
 	} {
 		begun[name] = begin(change)
 	}

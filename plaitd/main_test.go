@@ -211,7 +211,8 @@ func TestCarry(t *testing.T) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	item(d.carry("export", copied), "imported")
 	alone.run(0, "--home", copied, "verify")
-	if got, want := strings.TrimSpace(alone.run(0, "--home", copied, "thread", "show", task, "--digest")), alone.digest(task); got != want {
+	if got, want := strings.TrimSpace(alone.run(0, "--home", copied, "thread", "show", task, "--digest")),
+		alone.digest(task); got != want {
 		t.Errorf("the outcome of the copy is %s, was %s", got, want)
 	}
 }

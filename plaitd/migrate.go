@@ -67,7 +67,8 @@ migration.`,
 				m.Queue, err = river.Migrate(ctx, queueOf(cfg))
 			}
 			if err == nil && worker != "" && !dry {
-				m.Worker, err = worker, errors.Join(postgres.GrantWorker(ctx, cfg, worker), river.GrantWorker(ctx, queueOf(cfg), worker))
+				m.Worker, err = worker, errors.Join(postgres.GrantWorker(ctx, cfg, worker),
+					river.GrantWorker(ctx, queueOf(cfg), worker))
 			}
 			return m, func(out io.Writer) { fmt.Fprintln(out, m) }, err
 		},

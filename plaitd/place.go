@@ -53,7 +53,8 @@ func (p place) config(ctx context.Context) (postgres.Config, error) {
 		return cfg, err
 	}
 	if cfg.URL == "" {
-		return cfg, usage("no record: set PLAIT_STORE to postgres://USER@HOST/DATABASE, or PLAIT_STORE_FILE to a file that says so")
+		return cfg, usage("no record: set PLAIT_STORE to postgres://USER@HOST/DATABASE, or PLAIT_STORE_FILE to a file that " +
+			"says so")
 	}
 	if cfg.Direct, err = p.secret("PLAIT_STORE_DIRECT"); err != nil {
 		return cfg, err
@@ -81,7 +82,8 @@ func readable(name, text string) error {
 	if text == "" {
 		return nil
 	}
-	if u, err := url.Parse(text); strings.Contains(text, "://") && (err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
+	if u, err := url.Parse(text); strings.Contains(text, "://") &&
+		(err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql") {
 		return usage("%s: want postgres://USER@HOST/DATABASE", name)
 	}
 	if _, err := pgx.ParseConfig(text); err != nil {

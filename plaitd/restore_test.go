@@ -51,7 +51,8 @@ func dump(t *testing.T, s *pgtest.Server, db string) []byte {
 func restored(t *testing.T, s *pgtest.Server, data []byte) string {
 	t.Helper()
 	db := s.Database(t)
-	s.Tool(t, bytes.NewReader(data), "pg_restore", "--exit-on-error", "--single-transaction", "--dbname="+withoutPassword(t, db))
+	s.Tool(t, bytes.NewReader(data), "pg_restore", "--exit-on-error", "--single-transaction",
+		"--dbname="+withoutPassword(t, db))
 	return db
 }
 

@@ -30,13 +30,15 @@ const (
 
 // team returns what workers of the record need.
 func (p place) team() *cli.Team {
-	return &cli.Team{Engines: []string{engineRiver, engineTemporal, engineLocal}, Open: p.engine, Secrets: p.secrets, Guarded: p.guarded}
+	return &cli.Team{Engines: []string{engineRiver, engineTemporal, engineLocal}, Open: p.engine, Secrets: p.secrets,
+		Guarded: p.guarded}
 }
 
 // secrets returns the files that may contain a password or a key of the record, and the directories of sockets
 // through which the server asks for none.
 func (p place) secrets() []string {
-	list := []string{p.getenv("PGPASSFILE"), p.getenv("PGSSLKEY"), p.getenv("PGSERVICEFILE"), p.getenv("AWS_SHARED_CREDENTIALS_FILE"),
+	list := []string{p.getenv("PGPASSFILE"), p.getenv("PGSSLKEY"), p.getenv("PGSERVICEFILE"),
+		p.getenv("AWS_SHARED_CREDENTIALS_FILE"),
 		p.getenv("AWS_CONFIG_FILE"), p.getenv("AWS_WEB_IDENTITY_TOKEN_FILE"), "/var/run/secrets",
 		p.getenv("TEMPORAL_CONFIG_FILE"), p.getenv("TEMPORAL_TLS_CLIENT_KEY_PATH")}
 	for _, name := range []string{"PLAIT_STORE", "PLAIT_STORE_DIRECT", "PLAIT_S3"} {
@@ -95,7 +97,8 @@ func secretsIn(file string) (list []string) {
 	return list
 }
 
-// secretSetting matches the settings of a URL, of KEY=VALUE …, or of a file, that name a file with a password or a key.
+// secretSetting matches the settings of a URL, of KEY=VALUE …, or of a file, that name a file with a password or a
+// key.
 var secretSetting = regexp.MustCompile(
 	`\b(?:passfile|sslkey|servicefile|web_identity_token_file|client_key_path)\s*=\s*('[^']*'|"[^"]*"|[^&\s]+)`)
 

@@ -38,7 +38,8 @@ func TestSecretsInFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := map[string]string{"PLAIT_STORE": "service=plait servicefile=" + dir + "/services", "AWS_CONFIG_FILE": dir + "/aws",
+	env := map[string]string{"PLAIT_STORE": "service=plait servicefile=" + dir + "/services",
+		"AWS_CONFIG_FILE":      dir + "/aws",
 		"TEMPORAL_CONFIG_FILE": dir + "/temporal"}
 	got := place{getenv: func(name string) string { return env[name] }}.secrets()
 	for _, file := range []string{"/s/client.key", "/s/pass", "/s/token", "/s/temporal key"} {

@@ -51,9 +51,12 @@ func FuzzBundle(f *testing.F) {
 			add(housetest.Bundle(f, string(data)))
 		}
 	}
-	for _, odd := range []string{`{}`, `{"flows":{"":null}}`, `{"name":"x","flows":{"x":{"graph":{"$START":null},"roles":{"a":null}}}}`,
-		`{"name":"x","flows":{"x":{"roles":{"a":{"frontmatter":{"$ref":"#"}}},"graph":{"a":{"b":{"role":"a","prompt":"{{ x | join }}"}}}}}}`,
-		`{"name":"x","flows":{"x":{"forks":{"f":{"paths":[{}]}},"joins":{"j":{"paths":["y"]}},"gates":{"g":{"timeout":"-1ns"}}}}}`} {
+	for _, odd := range []string{`{}`, `{"flows":{"":null}}`,
+		`{"name":"x","flows":{"x":{"graph":{"$START":null},"roles":{"a":null}}}}`,
+		`{"name":"x","flows":{"x":{"roles":{"a":{"frontmatter":{"$ref":"#"}}},"graph":{"a":{"b":{"role":"a","prompt":"{{ x ` +
+			`| join }}"}}}}}}`,
+		`{"name":"x","flows":{"x":{"forks":{"f":{"paths":[{}]}},"joins":{"j":{"paths":["y"]}},` +
+			`"gates":{"g":{"timeout":"-1ns"}}}}}`} {
 		f.Add([]byte(odd))
 	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -63,7 +66,8 @@ func FuzzBundle(f *testing.F) {
 		}
 		s := mem.New(mem.Config{})
 		hash := dag.Sum(data)
-		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{{Hash: hash, Kind: store.Node, Data: data}}}); err != nil {
+		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{{Hash: hash, Kind: store.Node,
+			Data: data}}}); err != nil {
 			t.Fatal(err)
 		}
 		nodes := thread.NewReader(s)

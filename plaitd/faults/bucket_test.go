@@ -90,7 +90,8 @@ func TestStageFaults(t *testing.T) {
 				go func() { <-stalled; cancel() }()
 			}
 			_, err := stage(ctx, s, "p", young)
-			if err == nil || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) || strings.Contains(err.Error(), s3test.Secret) {
+			if err == nil || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound) ||
+				strings.Contains(err.Error(), s3test.Secret) {
 				t.Errorf("got error %v", err)
 			}
 			if name == "is slow" && !errors.Is(err, context.Canceled) {
@@ -154,7 +155,8 @@ func TestReadFaults(t *testing.T) {
 		corrupt bool
 	}{
 		{"refuses", s3test.Refuse, false, false},
-		{"is another's", func(w http.ResponseWriter, _ *http.Request) bool { return s3test.Answer(w, 404, "NoSuchBucket") }, false, false},
+		{"is another's", func(w http.ResponseWriter, _ *http.Request) bool { return s3test.Answer(w, 404, "NoSuchBucket") },
+			false, false},
 		{"hangs up", func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }, false, false},
 		{"cuts", s3test.Cut(size, 1000), false, false},
 		{"announces more", s3test.Cut(size+1000, size), false, true},

@@ -44,8 +44,10 @@ func beWriter(url string) error {
 	}()
 	text := os.Getenv(writerName)
 	o := blob(text)
-	row := store.Thread{ID: "01K" + text, Task: "01K" + text, Root: "01K" + text, Head: o.Hash, Start: o.Hash, Status: store.Running}
-	if err := s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: row}}}); err != nil {
+	row := store.Thread{ID: "01K" + text, Task: "01K" + text, Root: "01K" + text, Head: o.Hash, Start: o.Hash,
+		Status: store.Running}
+	if err := s.Commit(ctx, store.Batch{Objects: []store.Object{o},
+		Threads: []store.ThreadChange{{Row: row}}}); err != nil {
 		return err
 	}
 	fmt.Println("begun")
@@ -58,7 +60,8 @@ func beWriter(url string) error {
 		}
 		o, next := blob(fmt.Sprintf("garbage %d", n)), row // which may be collected right now
 		next.Head, next.Steps = o.Hash, row.Steps+1
-		err := s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: next, From: row.State()}}})
+		err := s.Commit(ctx, store.Batch{Objects: []store.Object{o},
+			Threads: []store.ThreadChange{{Row: next, From: row.State()}}})
 		if err != nil {
 			return err
 		}
@@ -178,6 +181,7 @@ func TestCollect(t *testing.T) {
 	if wrong, err := s.Check(t.Context()); err != nil || len(wrong) > 0 {
 		t.Errorf("check: %q, %v", wrong, err)
 	}
-	soak.Figure(t, "%d of %d objects collected in %v beside %d steps of writers in 3 processes, none of them harmed; verified in %v",
+	soak.Figure(t, "%d of %d objects collected in %v beside %d steps of writers in 3 processes, none of them harmed; "+
+		"verified in %v",
 		res.Deleted, 2*len(garbage), took.Round(time.Millisecond), steps, verified.Round(time.Millisecond))
 }

@@ -70,7 +70,8 @@ func TestCrashes(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for round := range soak.Rounds(t, 1) {
-		server := pgtest.Start(t, pgtest.Config{Disk: "110m", Settings: map[string]string{"min_wal_size": "32MB", "max_wal_size": "32MB"}})
+		server := pgtest.Start(t, pgtest.Config{Disk: "110m",
+			Settings: map[string]string{"min_wal_size": "32MB", "max_wal_size": "32MB"}})
 		url := newRecord(t, server)
 		s := open(t, postgres.Config{URL: url, Patience: 3 * time.Second, Try: time.Second})
 		l, err := begin(t.Context(), s, id(1))

@@ -25,7 +25,8 @@ func TestFailover(t *testing.T) {
 	at.RawQuery += "&target_session_attrs=read-write"
 	var handles []store.Store
 	for range 2 {
-		handles = append(handles, open(t, postgres.Config{URL: at.String(), Try: 3 * time.Second, Look: 200 * time.Millisecond}))
+		handles = append(handles, open(t, postgres.Config{URL: at.String(), Try: 3 * time.Second,
+			Look: 200 * time.Millisecond}))
 	}
 	w := write(t, handles, 6)
 	w.more(t, 50)

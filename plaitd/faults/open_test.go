@@ -95,7 +95,8 @@ func TestOpen(t *testing.T) {
 			t.Fatal(err)
 		}
 		door.Close()
-		s, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://ada@" + door.Addr().String() + "/none", Patience: time.Hour})
+		s, err := postgres.Open(t.Context(), postgres.Config{URL: "postgres://ada@" + door.Addr().String() + "/none",
+			Patience: time.Hour})
 		if err == nil {
 			s.Close()
 		}

@@ -115,7 +115,8 @@ func TestPoolerUnsaid(t *testing.T) {
 // there is none at all for longer than a host waits, it reports that.
 func TestNoConnections(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_connections": "9", "superuser_reserved_connections": "3"}})
+	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_connections": "9",
+		"superuser_reserved_connections": "3"}})
 	url := newRecord(t, server)
 	a := open(t, postgres.Config{URL: url})
 	var lines []*line
@@ -175,8 +176,10 @@ func TestTimeouts(t *testing.T) {
 	server := pgtest.Shared(t)
 	url := newRecord(t, server)
 	u := url[strings.LastIndex(url, "/")+1 : strings.Index(url, "?")]
-	if err := server.Admin(t.Context(), "ALTER DATABASE "+u+" SET lock_timeout = '1ms'", "ALTER DATABASE "+u+" SET statement_timeout = '2s'",
-		"ALTER DATABASE "+u+" SET idle_session_timeout = '50ms'", "ALTER DATABASE "+u+" SET idle_in_transaction_session_timeout = '1s'"); err != nil {
+	if err := server.Admin(t.Context(), "ALTER DATABASE "+u+" SET lock_timeout = '1ms'",
+		"ALTER DATABASE "+u+" SET statement_timeout = '2s'",
+		"ALTER DATABASE "+u+" SET idle_session_timeout = '50ms'",
+		"ALTER DATABASE "+u+" SET idle_in_transaction_session_timeout = '1s'"); err != nil {
 		t.Fatal(err)
 	}
 	handles := []store.Store{open(t, postgres.Config{URL: url}), open(t, postgres.Config{URL: url})}

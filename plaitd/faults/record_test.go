@@ -78,8 +78,10 @@ func node(text string) store.Object {
 // begin makes a thread.
 func begin(ctx context.Context, s store.Store, id string) (*line, error) {
 	o := node("start of " + id)
-	row := store.Thread{ID: id, Task: id, Root: id, Short: id[len(id)-6:], Kind: store.KindRoot, Start: o.Hash, Head: o.Hash, Status: store.Running}
-	return &line{row: row}, s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: row}}})
+	row := store.Thread{ID: id, Task: id, Root: id, Short: id[len(id)-6:], Kind: store.KindRoot, Start: o.Hash,
+		Head: o.Hash, Status: store.Running}
+	return &line{row: row}, s.Commit(ctx, store.Batch{Objects: []store.Object{o},
+		Threads: []store.ThreadChange{{Row: row}}})
 }
 
 // step moves the thread to a new node and records it in an event called text.
@@ -117,11 +119,13 @@ func check(t *testing.T, s store.Store, lines ...*line) {
 	}
 	for _, l := range lines {
 		if !slices.Equal(told[l.row.ID], l.texts) {
-			t.Errorf("%s: the journal has %d steps, %d were reported: %q, %q", l.row.ID, len(told[l.row.ID]), len(l.texts), told[l.row.ID], l.texts)
+			t.Errorf("%s: the journal has %d steps, %d were reported: %q, %q", l.row.ID, len(told[l.row.ID]), len(l.texts),
+				told[l.row.ID], l.texts)
 		}
 		row, err := s.Thread(t.Context(), l.row.ID)
 		if err != nil || row.Head != l.row.Head || row.Steps != l.row.Steps {
-			t.Errorf("%s is at %s after %d steps, reported were %s and %d (%v)", l.row.ID, row.Head, row.Steps, l.row.Head, l.row.Steps, err)
+			t.Errorf("%s is at %s after %d steps, reported were %s and %d (%v)", l.row.ID, row.Head, row.Steps, l.row.Head,
+				l.row.Steps, err)
 		}
 		for i, text := range l.texts {
 			if _, err := s.Get(t.Context(), node(text+" of "+l.row.ID).Hash); err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/plait-run/plait/plaitd/postgres"
 )
 
-// TestStandbyAway stops the synchronous standby for longer than a try takes: meanwhile no commit is reported as done and
+// TestStandbyAway stops the synchronous standby for longer than a try takes: meanwhile no commit is reported as done
+// and
 // no lease as taken. What is reported once it is back is also there after it has taken over.
 func TestStandbyAway(t *testing.T) {
 	t.Parallel()

@@ -108,7 +108,8 @@ func TestWire(t *testing.T) {
 	}
 	all = append(all, newHarmed(t, server, pgtest.Cut, 2))
 	if rounds > 1 {
-		all = append(all, newHarmed(t, server, pgtest.Stall, 2), newHarmed(t, server, pgtest.Drop, 2), newHarmed(t, server, pgtest.Part, 2))
+		all = append(all, newHarmed(t, server, pgtest.Stall, 2), newHarmed(t, server, pgtest.Drop, 2),
+			newHarmed(t, server, pgtest.Part, 2))
 	}
 	var wait sync.WaitGroup // not t.Parallel: they mostly wait
 	for _, h := range all {

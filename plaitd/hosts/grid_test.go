@@ -14,7 +14,8 @@ func gridRole(name, more, does string) string {
 }
 
 func gridAgent(name, more, does string) string {
-	return fmt.Sprintf(`{description: %s, retry: {interrupted: true}, %sagent: {kind: command, pass: [GRID], command: [sh, -ec, `+
+	return fmt.Sprintf(`{description: %s, retry: {interrupted: true}, %sagent: {kind: command, pass: [GRID], command: `+
+		`[sh, -ec, `+
 		`"echo %s >> $GRID/log; %s"]}}`, name, more, name, does)
 }
 

@@ -124,7 +124,8 @@ type team struct {
 
 func newTeam(t testing.TB, record ...string) *team {
 	m := &team{t: t, work: t.TempDir(), env: append([]string{asPlait + "=1"}, record...)}
-	for _, name := range []string{"PATH", "TEMPORAL_ADDRESS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_EC2_METADATA_DISABLED"} {
+	for _, name := range []string{"PATH", "TEMPORAL_ADDRESS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+		"AWS_EC2_METADATA_DISABLED"} {
 		if value, ok := os.LookupEnv(name); ok {
 			m.env = append(m.env, name+"="+value)
 		}
@@ -201,7 +202,8 @@ func (h *host) command(args ...string) *exec.Cmd {
 	cmd.Env = append(h.env[:len(h.env):len(h.env)],
 		"PLAIT_HOME="+h.path(h.name, "home"), "HOME="+user, "XDG_CONFIG_HOME="+user+"/config", "XDG_DATA_HOME="+user+"/data",
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=Ada", "GIT_AUTHOR_EMAIL=ada@example.com", "GIT_COMMITTER_NAME=Ada",
-		"GIT_COMMITTER_EMAIL=ada@example.com", "TZ=UTC", "LC_ALL=C.UTF-8", "TERM=dumb", "GOPROXY=off", "GOTOOLCHAIN=local", "GOWORK=off")
+		"GIT_COMMITTER_EMAIL=ada@example.com", "TZ=UTC", "LC_ALL=C.UTF-8", "TERM=dumb", "GOPROXY=off", "GOTOOLCHAIN=local",
+		"GOWORK=off")
 	cmd.Env = append(cmd.Env, h.own...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
@@ -333,7 +335,8 @@ func newBucket(t *testing.T) (*s3test.Server, string) {
 func needHosts(t testing.TB) {
 	t.Helper()
 	dir := t.TempDir()
-	out, err := exec.Command("unshare", "--mount", "--uts", "sh", "-c", settle, "sh", dir, dir, "try", "true").CombinedOutput()
+	out, err := exec.Command("unshare", "--mount", "--uts", "sh", "-c", settle, "sh", dir, dir, "try",
+		"true").CombinedOutput()
 	if err == nil {
 		return
 	}
@@ -347,5 +350,6 @@ const taskID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 
 // role is a command that logs its role, does something, and prints its name.
 func role(name, does string) string {
-	return fmt.Sprintf(`{description: %s, agent: {kind: command, command: [sh, -ec, "echo %s >> ../log; %s; echo from %s"]}}`, name, name, does, name)
+	return fmt.Sprintf(`{description: %s, agent: {kind: command, command: [sh, -ec, "echo %s >> ../log; %s; echo from `+
+		`%s"]}}`, name, name, does, name)
 }

@@ -49,7 +49,8 @@ func writeAudit(h *host) {
 	h.write("audit.yaml", string(flow))
 	h.write("go.mod", "module example.com/small\n\ngo 1.26\n")
 	h.write("small.go", "// Package small is small.\npackage small\n\n// Two is two.\nfunc Two() int { return 2 }\n")
-	h.write("small_test.go", "package small\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif Two() != 2 {\n\t\tt.Fatal()\n\t}\n}\n")
+	h.write("small_test.go", "package small\n\nimport \"testing\"\n\nfunc TestTwo(t *testing.T) {\n\tif Two() != 2 "+
+		"{\n\t\tt.Fatal()\n\t}\n}\n")
 	repository(h)
 }
 
@@ -60,7 +61,8 @@ func repository(h *host) {
 		h.t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"init", "-q"}, {"add", "."}, {"-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q", "--date=2026-01-01T00:00:00Z", "-m", "all of it"},
+		{"init", "-q"}, {"add", "."}, {"-c", "user.name=Ada", "-c", "user.email=ada@example.com", "commit", "-q",
+			"--date=2026-01-01T00:00:00Z", "-m", "all of it"},
 	} {
 		cmd := exec.Command("git", append([]string{"-C", ws}, args...)...)
 		cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z", "GIT_CONFIG_GLOBAL=/dev/null")
@@ -172,7 +174,8 @@ func TestKillHosts(t *testing.T) {
 	for range rounds {
 		kills += killRound(t, newTeam(t, newRecord(t, server), impatient+"=1s"), random, took, want)
 	}
-	soak.Figure(t, "%d runs with %d kills of hosts, each time another took over: same outcome digest, no committed step twice", rounds, kills)
+	soak.Figure(t, "%d runs with %d kills of hosts, each time another took over: same outcome digest, no committed step "+
+		"twice", rounds, kills)
 }
 
 func killRound(t *testing.T, m *team, random *rand.Rand, took time.Duration, want string) (kills int) {

@@ -28,7 +28,8 @@ func (n plans) Run(_ context.Context, r agent.Request, _ func(agent.Event) error
 	for i := range actions {
 		actions[i] = fmt.Sprintf(`{"id": "a%d", "prompt": "do it"}`, i)
 	}
-	return agent.Result{Output: []byte(`{"sessionGoal": "go", "actions": [` + strings.Join(actions, ",") + `]}`), Sandbox: "none"}, nil
+	return agent.Result{Output: []byte(`{"sessionGoal": "go", "actions": [` + strings.Join(actions, ",") + `]}`),
+		Sandbox: "none"}, nil
 }
 
 // planned returns a worker on a store, and a task with a plan whose actions can all be driven.
@@ -44,15 +45,20 @@ func planned(b *testing.B, s store.Store, actions int) (*control.Worker, string)
 	}
 	c := control.New(control.Config{
 		Store: s, Home: b.TempDir(),
-		Settings: &config.Settings{Default: config.Value[string]{V: "noop"}, Agents: map[string]config.Value[flow.Agent]{"noop": {V: flow.Agent{Kind: "replay"}}}},
-		Agent:    func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) { return plans(actions), nil },
+		Settings: &config.Settings{Default: config.Value[string]{V: "noop"},
+			Agents: map[string]config.Value[flow.Agent]{"noop": {V: flow.Agent{Kind: "replay"}}}},
+		Agent: func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) { return plans(actions), nil },
 	})
-	options := control.Options{On: control.OnTeam, Limits: flow.Limits{MaxActions: 1000, MaxTaskActions: 1000, MaxConcurrent: 8}}
+	options := control.Options{On: control.OnTeam, Limits: flow.Limits{MaxActions: 1000, MaxTaskActions: 1000,
+		MaxConcurrent: 8}}
 	task, err := c.Begin(b.Context(), control.Spec{Bundle: bundle, Prompt: "go", Workspace: b.TempDir(), Options: options})
 	if err != nil {
 		b.Fatal(err)
 	}
-	cfg := control.WorkerConfig{Store: s, Open: func(context.Context, store.Thread) (*control.Controller, error) { return c, nil }}
+	cfg := control.WorkerConfig{Store: s, Open: func(context.Context, store.Thread) (*control.Controller,
+		error) {
+		return c, nil
+	}}
 	if shared, ok := s.(*postgres.Store); ok {
 		cfg.Tokens = shared.Tokens
 	}

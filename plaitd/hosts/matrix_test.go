@@ -49,12 +49,15 @@ type moment struct {
 // moments are the moments of the matrix.
 var moments = []moment{
 	{"batch A", 9, func(e store.Event) bool { return event.Is(e, event.AttemptStarted{}) }, "", attemptRuns},
-	{"agent at work", 6, func(e store.Event) bool { return event.Is(e, event.AgentStarted{}) && e.Thread != taskID }, "", attemptRuns},
-	{"batch B", 6, func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) && e.Thread != taskID }, "", lastStep},
+	{"agent at work", 6, func(e store.Event) bool { return event.Is(e, event.AgentStarted{}) && e.Thread != taskID }, "",
+		attemptRuns},
+	{"batch B", 6, func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) && e.Thread != taskID }, "",
+		lastStep},
 	{"decided", 3, func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }, "", notJoined(false)},
 	{"joining", 1, func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }, markTry, notJoined(false)},
 	{"merging", 1, func(e store.Event) bool { return event.Is(e, event.JoinDecided{}) }, markKeep, notJoined(true)},
-	{"gate", 1, func(e store.Event) bool { return event.Is(e, event.GateChanged{Change: event.GateBlocked}) }, "", gateOpen},
+	{"gate", 1, func(e store.Event) bool { return event.Is(e, event.GateChanged{Change: event.GateBlocked}) }, "",
+		gateOpen},
 }
 
 func attemptRuns(w witness, e store.Event) bool {
@@ -64,7 +67,10 @@ func attemptRuns(w witness, e store.Event) bool {
 
 func lastStep(w witness, e store.Event) bool {
 	later, err := w.Events(w.t.Context(), e.Pos, store.EventFilter{Task: taskID, Thread: e.Thread})
-	return err == nil && !slices.ContainsFunc(later, func(e store.Event) bool { return event.Is(e, event.AttemptCompleted{}) })
+	return err == nil && !slices.ContainsFunc(later, func(e store.Event) bool {
+		return event.Is(e,
+			event.AttemptCompleted{})
+	})
 }
 
 // notJoined reports whether the join of an event is decided but not yet a step. kept: the fate of the files is in
@@ -156,8 +162,10 @@ func TestMatrix(t *testing.T) {
 			t.Logf("%-10s %-14s %d", fault, at.name, hits[fault+", "+at.name])
 		}
 	}
-	soak.Figure(t, "%d runs of three workers on %s, in each a host, a worker, Postgres, the engine or the network failed, %d of them at "+
-		"the very moment, at %d of %d pairs of fault and moment: same outcome digest and files, no step twice, %d attempts cut off, "+
+	soak.Figure(t, "%d runs of three workers on %s, in each a host, a worker, Postgres, the engine or the network "+
+		"failed, %d of them at "+
+		"the very moment, at %d of %d pairs of fault and moment: same outcome digest and files, no step twice, %d attempts "+
+		"cut off, "+
 		"the longest run %v", rounds, engineName(), hit, len(hits), len(faults)*len(moments), lost, took.Round(time.Second))
 }
 
@@ -311,7 +319,8 @@ func (g *gridRound) wipe() {
 		g.t.Fatal(err)
 	}
 	defer c.Close(ctx)
-	if _, err := c.Exec(ctx, "TRUNCATE plait_river.river_job, plait_river.river_leader, plait_river.river_queue"); err != nil {
+	if _, err := c.Exec(ctx, "TRUNCATE plait_river.river_job, plait_river.river_leader, "+
+		"plait_river.river_queue"); err != nil {
 		g.t.Fatal(err)
 	}
 }
@@ -363,7 +372,8 @@ func (w witness) tell() {
 	}
 	for _, r := range rows {
 		owner, held, _ := w.Holder(context.Background(), "thread-"+r.ID)
-		w.t.Logf("thread %s of %s: %s, wanted %q, reason %+v, attempt %q, host %q, decision %s, driven %t by %s", r.ID, r.Flow, r.Status, r.Wanted,
+		w.t.Logf("thread %s of %s: %s, wanted %q, reason %+v, attempt %q, host %q, decision %s, driven %t by %s", r.ID,
+			r.Flow, r.Status, r.Wanted,
 			r.Reason, r.InFlight, r.Host, r.Decision, held, owner)
 	}
 }

@@ -16,8 +16,10 @@ import (
 
 // writer is a role whose agent changes its own file, prints which files there are, and then waits.
 func writer(m *team, name, wait string) string {
-	does := fmt.Sprintf(`echo %s >> %q; %s echo %s >> of-%s; cat of-* new README; echo cached > cache`, name, m.path("log"), wait, name, name)
-	return fmt.Sprintf(`{description: d, access: write, retry: {interrupted: true}, agent: {kind: command, command: [sh, -c, '%s']}}`, does)
+	does := fmt.Sprintf(`echo %s >> %q; %s echo %s >> of-%s; cat of-* new README; echo cached > cache`, name,
+		m.path("log"), wait, name, name)
+	return fmt.Sprintf(`{description: d, access: write, retry: {interrupted: true}, agent: {kind: command, command: [sh,`+
+		` -c, '%s']}}`, does)
 }
 
 // writers is a flow whose roles change files, in forks and in a flow that it calls, and merges them.
@@ -63,8 +65,10 @@ graph:
 // git runs git in the workspace of a host, as its user would.
 func (h *host) git(args ...string) string {
 	h.t.Helper()
-	cmd := exec.Command("git", append([]string{"-C", h.path(h.name, "ws"), "-c", "user.name=Ada", "-c", "user.email=ada@example.com"}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z", "GIT_CONFIG_GLOBAL=/dev/null")
+	cmd := exec.Command("git", append([]string{"-C", h.path(h.name, "ws"), "-c", "user.name=Ada", "-c",
+		"user.email=ada@example.com"}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z",
+		"GIT_CONFIG_GLOBAL=/dev/null")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("git %v: %v: %s", args, err, out)
@@ -89,7 +93,8 @@ func (h *host) pulled() string {
 		parts = append(parts, part.Path+" "+strings.Join(strings.Fields(h.git("ls-tree", "--name-only", part.Branch)), ","))
 	}
 	slices.Sort(parts)
-	if want := []string{"a .gitignore,README,new,of-left,of-more,of-plan", "b .gitignore,README,new,of-plan,of-right"}; !slices.Equal(parts, want) {
+	if want := []string{"a .gitignore,README,new,of-left,of-more,of-plan",
+		"b .gitignore,README,new,of-plan,of-right"}; !slices.Equal(parts, want) {
 		h.t.Errorf("%s: the parts are %q, want %q", h.name, parts, want)
 	}
 	return h.git("rev-parse", p.Data.Branch+"^{tree}")
@@ -134,7 +139,8 @@ func TestPlaces(t *testing.T) {
 	if after := person.git("status", "--porcelain"); after != before {
 		t.Errorf("the person's directory was\n%s\nand is\n%s", before, after)
 	}
-	if got := person.git("rev-parse", "HEAD"); got != person.git("rev-parse", "plait/"+taskID+"/files-"+person.head()[:12]+"^") {
+	if got := person.git("rev-parse", "HEAD"); got != person.git("rev-parse",
+		"plait/"+taskID+"/files-"+person.head()[:12]+"^") {
 		t.Errorf("the branch does not follow HEAD, %s", got)
 	}
 	if got := person.must("ls", "-q"); !strings.Contains(got, strings.ToLower(taskID[len(taskID)-4:])) {

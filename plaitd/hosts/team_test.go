@@ -199,7 +199,8 @@ func TestTeam(t *testing.T) {
 	}
 	person.must("verify")
 	if !t.Failed() {
-		t.Logf("the task is completed: %d steps, each made once, %d attempts cut off; outcome digest %s, as on one machine; verify finds nothing wrong",
+		t.Logf("the task is completed: %d steps, each made once, %d attempts cut off; outcome digest %s, as on one "+
+			"machine; verify finds nothing wrong",
 			steps, lost, want[:12])
 	}
 }

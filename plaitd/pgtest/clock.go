@@ -44,7 +44,8 @@ func (s *Server) wrongClock() (string, error) {
 		return "", err
 	}
 	ahead := fmt.Sprintf("-DAHEAD=(%d)", int64(s.config.Clock/time.Second))
-	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-O", ahead, "-o", library, source, "-ldl").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-O", ahead, "-o", library, source,
+		"-ldl").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("make a wrong clock: %w: %s", err, out)
 	}
 	return library, s.shop.give(library)

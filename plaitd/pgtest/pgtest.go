@@ -275,7 +275,8 @@ func (s *Server) start() error {
 		return fmt.Errorf("start Postgres: it runs")
 	}
 	args := []string{
-		"-D", s.Data(), "-c", "port=" + strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
+		"-D", s.Data(), "-c", "port=" + strconv.Itoa(s.port), "-c", "listen_addresses=127.0.0.1", "-c",
+		"unix_socket_directories=",
 		"-c", "shared_buffers=32MB", "-c", "dynamic_shared_memory_type=mmap",
 		"-c", "autovacuum_naptime=10min", // for each of a hundred databases
 	}

@@ -83,7 +83,8 @@ func TestFullDisk(t *testing.T) {
 	c := connect(t, url)
 	var err error
 	for range 200 {
-		if _, err = c.Exec(t.Context(), "INSERT INTO x SELECT sha512(n::text::bytea) FROM generate_series(1, 20000) n"); err != nil {
+		if _, err = c.Exec(t.Context(), "INSERT INTO x SELECT sha512(n::text::bytea) FROM generate_series(1, 20000) "+
+			"n"); err != nil {
 			break
 		}
 	}

@@ -154,7 +154,8 @@ func (s *stepper) step() error {
 	return s.in.Commit(context.Background(), store.Batch{
 		Objects: []store.Object{content, state},
 		Threads: []store.ThreadChange{{Row: *t, From: from}},
-		Events:  []store.Event{{Type: "step.committed", Task: t.ID, Thread: t.ID, Payload: []byte(`{"step":"` + state.Hash.String() + `"}`)}},
+		Events: []store.Event{{Type: "step.committed", Task: t.ID, Thread: t.ID,
+			Payload: []byte(`{"step":"` + state.Hash.String() + `"}`)}},
 	})
 }
 

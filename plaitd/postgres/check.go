@@ -19,15 +19,18 @@ var checks = []string{
 		FROM (SELECT pos, lag(pos, 1, 0::bigint) OVER (ORDER BY pos) AS before FROM plait.events) e
 		WHERE pos <> before + 1 AND pos > (SELECT value FROM plait.counters WHERE name = 'floor') + 1`,
 	`SELECT 'the counter of positions is behind the events'
-		WHERE coalesce((SELECT max(pos) FROM plait.events), 0) > coalesce((SELECT value FROM plait.counters WHERE name = 'pos'), -1)`,
+		WHERE coalesce((SELECT max(pos) FROM plait.events), 0) >
+			coalesce((SELECT value FROM plait.counters WHERE name = 'pos'), -1)`,
 	`SELECT 'the counter of task ' || e.task || ' is behind its events'
 		FROM (SELECT task, max(seq) AS seq FROM plait.events GROUP BY task) e LEFT JOIN plait.tasks t USING (task)
 		WHERE t.seq IS DISTINCT FROM e.seq`,
 	`SELECT 'object ' || encode(hash, 'hex') || ' has neither bytes nor a place' FROM plait.objects
 		WHERE body IS NULL AND loc IS NULL`,
-	`SELECT 'object ' || encode(hash, 'hex') || ' has ' || length(body) || ' bytes, its row says ' || size FROM plait.objects
+	`SELECT 'object ' || encode(hash, 'hex') || ' has ' || length(body) || ' bytes, its row says ' || size
+		FROM plait.objects
 		WHERE length(body) <> size AND NOT (kind = 1 AND substr(body, 1, 1) = '\x01')`,
-	`SELECT 'object ' || encode(o.hash, 'hex') || ': ' || o.loc || ' has ' || coalesce(c.size, 0) || ' bytes, its row says ' || o.size
+	`SELECT 'object ' || encode(o.hash, 'hex') || ': ' || o.loc || ' has ' || coalesce(c.size, 0) ||
+			' bytes, its row says ' || o.size
 		FROM plait.objects o
 		LEFT JOIN (SELECT loc, sum(length(data)) AS size FROM plait.chunks GROUP BY loc) c ON c.loc = o.loc
 		WHERE o.loc LIKE '` + chunkPrefix + `%' AND o.size <> coalesce(c.size, 0)`,

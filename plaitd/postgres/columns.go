@@ -177,7 +177,8 @@ func (g *group) threads(c *change, rows [][]byte) int {
 		g.threadB, g.threadSwap = append(g.threadB, g.n), append(g.threadSwap, x.From != nil)
 		g.fromHead = append(g.fromHead, bytesOf(from.Head))
 		g.fromStatus, g.fromWanted = append(g.fromStatus, string(from.Status)), append(g.fromWanted, string(from.Wanted))
-		g.threadID, g.threadTask, g.threadRoot = append(g.threadID, t.ID), append(g.threadTask, t.Task), append(g.threadRoot, t.Root)
+		g.threadID, g.threadTask, g.threadRoot = append(g.threadID, t.ID), append(g.threadTask, t.Task),
+			append(g.threadRoot, t.Root)
 		g.threadShort, g.threadKind = append(g.threadShort, t.Short), append(g.threadKind, string(t.Kind))
 		g.threadWorkspace, g.threadBundle = append(g.threadWorkspace, t.Workspace), append(g.threadBundle, bytesOf(t.Bundle))
 		g.threadStatus, g.threadWanted = append(g.threadStatus, string(t.Status)), append(g.threadWanted, string(t.Wanted))

@@ -192,9 +192,11 @@ var commitSQL = func() string {
 	return q.String() + ")"
 }()
 
-// awaitStandby changes nothing, but writes: a synchronous standby that has it also has all commits before it. A try that
+// awaitStandby changes nothing, but writes: a synchronous standby that has it also has all commits before it. A try
+// that
 // only finds what an earlier one applied writes nothing, and so would not wait.
-const awaitStandby = "UPDATE plait.counters SET value = value WHERE name = 'pos' AND (current_setting('synchronous_commit')" +
+const awaitStandby = "UPDATE plait.counters SET value = value WHERE name = 'pos' AND " +
+	"(current_setting('synchronous_commit')" +
 	" <> 'off' OR set_config('synchronous_commit', 'on', true) <> '')"
 
 // commit applies changes in one transaction, once, however often it has to be retried.

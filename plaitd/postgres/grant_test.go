@@ -82,7 +82,8 @@ func TestWorkersRole(t *testing.T) {
 		"UPDATE plait.chunks SET data = ''", "DELETE FROM plait.tasks", "DELETE FROM plait.leases", "TRUNCATE plait.events",
 		"UPDATE plait.meta SET version = 99", "INSERT INTO plait.flows VALUES ('x', '', '', '')", "DROP TABLE plait.events",
 		"ALTER TABLE plait.events ADD COLUMN x int", "CREATE TABLE plait.mine (x int)", "DROP SCHEMA plait CASCADE",
-		"CREATE OR REPLACE FUNCTION plait.millis() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'", "SELECT * FROM pg_authid",
+		"CREATE OR REPLACE FUNCTION plait.millis() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
+		"SELECT * FROM pg_authid",
 		"COPY (SELECT 1) TO PROGRAM 'true'", "SELECT pg_read_file('/etc/passwd')", "CREATE ROLE another", "SET ROLE postgres",
 		"CREATE TRIGGER x AFTER INSERT ON plait.gates EXECUTE FUNCTION f()",
 	} {

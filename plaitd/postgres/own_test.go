@@ -123,7 +123,8 @@ func TestGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range map[int]error{1: store.ErrConflict, 2: store.ErrNotFound, 3: store.ErrFenced, 4: store.ErrConflict} {
+		for i, want := range map[int]error{1: store.ErrConflict, 2: store.ErrNotFound, 3: store.ErrFenced,
+			4: store.ErrConflict} {
 			if len(part) > 2 && !errors.Is(refused(results[i]), want) {
 				t.Errorf("batch %d: %q, want %v", i, results[i], want)
 			}
@@ -257,7 +258,8 @@ func TestSilent(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		_, err = loud.Acquire(t.Context(), "x")
-		if held, ok := errors.AsType[*store.HeldError](err); !ok || held.Owner != silent.me.owner || time.Now().After(deadline) {
+		if held, ok := errors.AsType[*store.HeldError](err); !ok || held.Owner != silent.me.owner ||
+			time.Now().After(deadline) {
 			break
 		}
 	}

@@ -108,7 +108,8 @@ func passing(err error) bool {
 		return strings.HasPrefix(e.Code, "08") && !isPooler(e)
 	}
 	for _, passes := range []error{
-		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
+		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.ECONNREFUSED,
+		syscall.EPIPE,
 		pgconn.ErrReadOnlyConnection, pgconn.ErrStandbyConnection, // target_session_attrs: no server has taken over yet
 	} {
 		if errors.Is(err, passes) {

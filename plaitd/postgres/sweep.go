@@ -112,7 +112,8 @@ func (s *Store) lock(ctx context.Context) (pgx.Tx, error) {
 
 // sweepRows deletes those of hs that may be deleted. It returns them in the order of hs, and
 // where any of their bytes are stored elsewhere.
-func sweepRows(ctx context.Context, tx pgx.Tx, hs []dag.Hash, grace time.Duration) (gone []store.Entry, locs []string, err error) {
+func sweepRows(ctx context.Context, tx pgx.Tx, hs []dag.Hash, grace time.Duration) (gone []store.Entry, locs []string,
+	err error) {
 	const q = "DELETE FROM plait.objects o WHERE hash = ANY ($1) AND put <= plait.millis() - $2" +
 		" AND NOT EXISTS (SELECT 1 FROM plait.pins p WHERE p.hash = o.hash) RETURNING " + foundBare
 	entries := make(map[dag.Hash]store.Entry, len(hs))
@@ -192,7 +193,8 @@ func (s *Store) dropOrphans(ctx context.Context, b Bucket, before time.Time) err
 	drop := func() error {
 		defer func() { old = old[:0] }()
 		q := query{sql: "SELECT x.loc FROM unnest($1::text[]) x(loc) WHERE NOT EXISTS" +
-			" (SELECT 1 FROM plait.objects o WHERE o.loc = x.loc) AND NOT EXISTS (SELECT 1 FROM plait.uploads u WHERE u.loc = x.loc)",
+			" (SELECT 1 FROM plait.objects o WHERE o.loc = x.loc) AND NOT EXISTS (SELECT 1 FROM plait.uploads u WHERE u.loc = " +
+			"x.loc)",
 			args: []any{old}}
 		orphans, err := many(ctx, s.reads, "keys", q, func(rows pgx.Rows) (loc string, err error) {
 			err = rows.Scan(&loc)

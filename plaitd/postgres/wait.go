@@ -120,7 +120,10 @@ func (s *Store) listen() {
 	}
 	for s.ctx.Err() == nil {
 		heard := true // announcements before LISTEN were missed
-		c, err := connectToListen(s.ctx, dsn, func(_ *pgconn.PgConn, n *pgconn.Notification) { heard = heard || n.Payload != s.me.id })
+		c, err := connectToListen(s.ctx, dsn, func(_ *pgconn.PgConn,
+			n *pgconn.Notification) {
+			heard = heard || n.Payload != s.me.id
+		})
 		if err == nil {
 			_, err = c.Exec(s.ctx, "LISTEN "+channel)
 			for err == nil {

@@ -223,7 +223,8 @@ const cooldown = river.FetchCooldownMin
 // insert puts a job into a queue, unless it is there. Its transaction has a lock that others wait for: without a
 // bound, a host that the network has cut off would hold it for as long as it lives. Jobs are inserted one at a time, a
 // cooldown apart, so that each is announced.
-func (e *Engine) insert(ctx context.Context, args river.JobArgs, o river.InsertOpts) (*rivertype.JobInsertResult, error) {
+func (e *Engine) insert(ctx context.Context, args river.JobArgs, o river.InsertOpts) (*rivertype.JobInsertResult,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Try)
 	defer cancel()
 	select {

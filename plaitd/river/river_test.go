@@ -46,7 +46,8 @@ func (c cluster) Wipe(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, `TRUNCATE plait_river.river_job, plait_river.river_leader, plait_river.river_queue`); err != nil {
+	if _, err := conn.Exec(ctx, `TRUNCATE plait_river.river_job, plait_river.river_leader, `+
+		`plait_river.river_queue`); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -109,7 +109,8 @@ func (h *serving) client() (*river.Client[pgx.Tx], error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve the queue: %w", err)
 	}
-	queues := map[string]river.QueueConfig{anyQueue: {MaxWorkers: looks}, drivesQueue: {MaxWorkers: slots}, hostQueue(host.ID): {MaxWorkers: slots}}
+	queues := map[string]river.QueueConfig{anyQueue: {MaxWorkers: looks}, drivesQueue: {MaxWorkers: slots},
+		hostQueue(host.ID): {MaxWorkers: slots}}
 	for _, label := range host.Labels {
 		queues[labelQueue(label)] = river.QueueConfig{MaxWorkers: slots}
 	}

@@ -33,7 +33,8 @@ func Parse(text string) (Config, error) {
 		return Config{}, fmt.Errorf("bucket: want s3://BUCKET/PREFIX?endpoint=URL&region=NAME&path-style=true")
 	}
 	if u.User != nil {
-		return Config{}, fmt.Errorf("bucket %q: its keys are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or from files, not from its name", u.Host)
+		return Config{}, fmt.Errorf("bucket %q: its keys are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or from "+
+			"files, not from its name", u.Host)
 	}
 	if !buckets.MatchString(u.Host) {
 		return Config{}, fmt.Errorf("bucket %q: not a name of a bucket", u.Host)
@@ -48,7 +49,8 @@ func Parse(text string) (Config, error) {
 		switch key {
 		case "endpoint":
 			at, err := url.Parse(value)
-			if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" {
+			if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil ||
+				at.RawQuery != "" {
 				return Config{}, fmt.Errorf("bucket %q: endpoint: want http://HOST or https://HOST", c.Bucket)
 			}
 			c.Endpoint = strings.TrimSuffix(value, "/")

@@ -284,7 +284,8 @@ func (b *Bucket) Versions(ctx context.Context) (Versions, error) {
 	if v.Status != types.BucketVersioningStatusEnabled {
 		return VersionsNone, nil
 	}
-	rules, err := b.client.GetBucketLifecycleConfiguration(ctx, &s3.GetBucketLifecycleConfigurationInput{Bucket: &b.config.Bucket})
+	rules, err := b.client.GetBucketLifecycleConfiguration(ctx,
+		&s3.GetBucketLifecycleConfigurationInput{Bucket: &b.config.Bucket})
 	var api smithy.APIError
 	if errors.As(err, &api) && api.ErrorCode() == "NoSuchLifecycleConfiguration" {
 		return VersionsKept, nil

@@ -57,7 +57,8 @@ func buckets(t *testing.T, open func(prefix string) *s3.Bucket) {
 		t.Fatal(err)
 	}
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	for name, r := range map[string]io.Reader{"seekable": bytes.NewReader(large), "stream": stream{bytes.NewReader(large)}} {
+	for name, r := range map[string]io.Reader{"seekable": bytes.NewReader(large),
+		"stream": stream{bytes.NewReader(large)}} {
 		err := b.Put(t.Context(), name, r, int64(len(large)))
 		if err != nil {
 			t.Fatal(err)
@@ -226,9 +227,10 @@ func TestCut(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	good := map[string]s3.Config{
-		"s3://record":                                             {Bucket: "record"},
-		"s3://record/a/b/?region=eu-central-1":                    {Bucket: "record", Prefix: "a/b", Region: "eu-central-1"},
-		"s3://record?endpoint=http://127.0.0.1:9000/":             {Bucket: "record", Endpoint: "http://127.0.0.1:9000", PathStyle: true},
+		"s3://record":                          {Bucket: "record"},
+		"s3://record/a/b/?region=eu-central-1": {Bucket: "record", Prefix: "a/b", Region: "eu-central-1"},
+		"s3://record?endpoint=http://127.0.0.1:9000/": {Bucket: "record", Endpoint: "http://127.0.0.1:9000",
+			PathStyle: true},
 		"s3://record?endpoint=https://x.example&path-style=false": {Bucket: "record", Endpoint: "https://x.example"},
 		"s3://record?path-style=true":                             {Bucket: "record", PathStyle: true},
 	}
@@ -238,8 +240,10 @@ func TestParse(t *testing.T) {
 		}
 	}
 	bad := []string{
-		"", "record", "https://record.s3.amazonaws.com", "s3://", "s3://a", "s3://" + s3test.KeyID + ":" + s3test.Secret + "@record",
-		"s3://record?endpoint=ftp://x", "s3://record?endpoint=https://" + s3test.KeyID + ":" + s3test.Secret + "@x", "s3://record?path-style=perhaps",
+		"", "record", "https://record.s3.amazonaws.com", "s3://", "s3://a",
+		"s3://" + s3test.KeyID + ":" + s3test.Secret + "@record",
+		"s3://record?endpoint=ftp://x", "s3://record?endpoint=https://" + s3test.KeyID + ":" + s3test.Secret + "@x",
+		"s3://record?path-style=perhaps",
 		"s3://record?secret=" + s3test.Secret, "s3://record?" + s3test.Secret + "=1;%zz", "s3://re cord", "s3://record#x",
 	}
 	for _, text := range bad {

@@ -224,7 +224,8 @@ func (t *conversation) open(ctx context.Context) error {
 		return err
 	}
 	if agentIs.Version != version {
-		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version, version)
+		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version,
+			version)
 	}
 	a := t.setup.agent
 	params := map[string]any{"cwd": t.setup.Dir, "mcpServers": t.setup.delivery.servers(a.kind, a.cfg.Deliver)}
@@ -271,7 +272,8 @@ func (t *conversation) open(ctx context.Context) error {
 func (t *conversation) setMode(ctx context.Context, o opened) error {
 	set := t.setup.setting
 	if set.Mode != "" {
-		if err := t.conn.Call(ctx, t, "session/set_mode", map[string]any{"sessionId": o.SessionID, "modeId": set.Mode}, nil); err != nil {
+		if err := t.conn.Call(ctx, t, "session/set_mode", map[string]any{"sessionId": o.SessionID, "modeId": set.Mode},
+			nil); err != nil {
 			return fmt.Errorf("set the mode %s: %w", set.Mode, err)
 		}
 	}

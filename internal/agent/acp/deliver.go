@@ -28,11 +28,13 @@ const (
 )
 
 // deliverNote ends a prompt whose answer must be submitted.
-const deliverNote = "\n\nTo answer, call the tool deliver of the MCP server plait, once, when your work is done: its arguments are the\n" +
+const deliverNote = "\n\nTo answer, call the tool deliver of the MCP server plait, once, when your work is done: its " +
+	"arguments are the\n" +
 	"properties of that object, without the dollar sign, and text in the place of " + agent.Body + "."
 
 // deliverAgain is the prompt if no answer was submitted.
-const deliverAgain = "You have not handed back your answer. Call the tool deliver of the MCP server plait now, and do nothing else."
+const deliverAgain = "You have not handed back your answer. Call the tool deliver of the MCP server plait now, and " +
+	"do nothing else."
 
 // A delivery is how the answer of an attempt is submitted: with an MCP tool, which every agent
 // can use. Models do not accept dollar signs in the names of arguments.
@@ -62,7 +64,8 @@ func newDelivery(schema json.RawMessage) (*delivery, error) {
 	named := map[string]string{}
 	for name, of := range root.Properties {
 		as := strings.ReplaceAll(name, "$", "")
-		for _, taken := root.Properties[as]; as == "" || as != name && taken || as == deliverText; _, taken = root.Properties[as] {
+		for _, taken := root.Properties[as]; as == "" || as != name && taken || as == deliverText; _,
+			taken = root.Properties[as] {
 			as += "_"
 		}
 		d.Names[as], named[name], arguments[as] = name, as, of
@@ -71,7 +74,8 @@ func newDelivery(schema json.RawMessage) (*delivery, error) {
 	if status, ok := named["$status"]; ok {
 		arguments[status] = suspendable(arguments[status])
 		if _, taken := arguments["reason"]; !taken {
-			arguments["reason"] = json.RawMessage(`{"type":"string","description":"with ` + flow.Suspend + `: what a person must answer"}`)
+			arguments["reason"] = json.RawMessage(`{"type":"string","description":"with ` + flow.Suspend +
+				`: what a person must answer"}`)
 			d.Names["reason"] = "reason"
 		}
 	}
@@ -260,8 +264,10 @@ func Deliver(ctx context.Context, offered, handed string, in io.ReadCloser, out 
 	if err := json.Unmarshal(data, &d); err != nil {
 		return fmt.Errorf("serve %s: %w", deliverTool, err)
 	}
-	s := sdk.NewServer(&sdk.Implementation{Name: deliverServer, Version: "1"}, &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{}})
-	s.AddTool(&sdk.Tool{Name: deliverTool, Description: "Hand back your answer. Call it once, when your work is done.", InputSchema: d.Tool},
+	s := sdk.NewServer(&sdk.Implementation{Name: deliverServer, Version: "1"},
+		&sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{}})
+	s.AddTool(&sdk.Tool{Name: deliverTool, Description: "Hand back your answer. Call it once, when your work is done.",
+		InputSchema: d.Tool},
 		func(_ context.Context, r *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 			answer, err := d.take(r.Params.Arguments)
 			if err == nil {

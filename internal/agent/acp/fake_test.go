@@ -142,7 +142,8 @@ func (f *fakeAgent) prompt() int {
 	case "odd":
 		f.odd()
 	case "big":
-		f.update(`{"sessionUpdate":"tool_call","toolCallId":"c1","title":"cat","kind":"execute","status":"in_progress","rawInput":{"command":"cat big"}}`)
+		f.update(`{"sessionUpdate":"tool_call","toolCallId":"c1","title":"cat","kind":"execute","status":"in_progress",` +
+			`"rawInput":{"command":"cat big"}}`)
 		f.update(`{"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"completed","rawOutput":{"output":"` +
 			strings.Repeat("x", 10<<20) + `","exitCode":0}}`)
 	case "leaves":
@@ -154,7 +155,8 @@ func (f *fakeAgent) prompt() int {
 		return f.ask()
 	case "floods":
 		for i := range maxOpen + 1 {
-			f.say(`{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c%d"}}}`, i, i)
+			f.say(`{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c%d"}}}`,
+				i, i)
 		}
 		f.wait()
 	case "calls":
@@ -170,7 +172,8 @@ func (f *fakeAgent) prompt() int {
 	case "mode":
 		f.text += f.set
 	case "model": // sends it an empty request, which is refused, and ends its turn normally
-		req, err := http.NewRequest(http.MethodPost, os.Getenv("BASE")+"/v1/messages", strings.NewReader(`{"model":"m","messages":[]}`))
+		req, err := http.NewRequest(http.MethodPost, os.Getenv("BASE")+"/v1/messages",
+			strings.NewReader(`{"model":"m","messages":[]}`))
 		if err != nil {
 			return 9
 		}
@@ -205,11 +208,14 @@ func (f *fakeAgent) answer() string {
 
 // ask asks for permission to use a tool before announcing it, and acts on the answer.
 func (f *fakeAgent) ask() int {
-	f.say(`{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c1",` +
-		`"title":"Remove all","kind":"execute","rawInput":{"command":"rm -r *"}},"options":[{"optionId":"ever","kind":"allow_always"},` +
+	f.say(`{"jsonrpc":"2.0","id":"q","method":"session/request_permission","params":{"sessionId":"s1",` +
+		`"toolCall":{"toolCallId":"c1",` +
+		`"title":"Remove all","kind":"execute","rawInput":{"command":"rm -r *"}},"options":[{"optionId":"ever",` +
+		`"kind":"allow_always"},` +
 		`{"optionId":"once","kind":"allow_once"},{"optionId":"no","kind":"reject_once"}]}}`)
 	yes := strings.Contains(f.answer(), `"optionId":"once"`)
-	f.update(`{"sessionUpdate":"tool_call","toolCallId":"c1","title":"Remove all","kind":"execute","status":"in_progress"}`)
+	f.update(`{"sessionUpdate":"tool_call","toolCallId":"c1","title":"Remove all","kind":"execute",` +
+		`"status":"in_progress"}`)
 	if !yes {
 		f.update(`{"sessionUpdate":"tool_call_update","toolCallId":"c1","status":"failed"}`)
 		if f.mode == "stops" {
@@ -225,18 +231,22 @@ func (f *fakeAgent) ask() int {
 
 // odd sends what no agent should.
 func (f *fakeAgent) odd() {
-	for _, line := range []string{"", "no JSON", "{", `{"jsonrpc":"2.0"}`, `[1]`, "\xff\xfe\x00", `{"jsonrpc":"2.0","id":999,"result":{}}`,
+	for _, line := range []string{"", "no JSON", "{", `{"jsonrpc":"2.0"}`, `[1]`, "\xff\xfe\x00",
+		`{"jsonrpc":"2.0","id":999,"result":{}}`,
 		`{"jsonrpc":"2.0","method":"qwen/notify/x","params":1}`, `{"jsonrpc":"2.0","method":"session/update","params":"x"}`} {
 		f.say("%s", line)
 	}
-	for _, u := range []string{`1`, `{}`, `{"sessionUpdate":"from_the_future","content":[1]}`, `{"sessionUpdate":"agent_message_chunk","content":7}`,
+	for _, u := range []string{`1`, `{}`, `{"sessionUpdate":"from_the_future","content":[1]}`,
+		`{"sessionUpdate":"agent_message_chunk","content":7}`,
 		`{"sessionUpdate":"tool_call"}`, `{"sessionUpdate":"usage_update","used":-1}`, `{"sessionUpdate":"plan","entries":7}`,
 		// One that was never announced, and ends twice.
-		`{"sessionUpdate":"tool_call_update","toolCallId":"u","kind":"edit","status":"completed","content":[{"type":"diff","path":"/a","oldText":"x\n","newText":"y\n"},{"type":"?"}]}`,
+		`{"sessionUpdate":"tool_call_update","toolCallId":"u","kind":"edit","status":"completed","content":[{"type":"diff",` +
+			`"path":"/a","oldText":"x\n","newText":"y\n"},{"type":"?"}]}`,
 		`{"sessionUpdate":"tool_call_update","toolCallId":"u","status":"failed"}`} {
 		f.update(u)
 	}
 	// What differs in form only counts.
-	f.say("\uFEFF" + `{"jsonrpc":2.0,"id":null,"method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk",` +
+	f.say("\uFEFF" + `{"jsonrpc":2.0,"id":null,"method":"session/update",` +
+		`"params":{"update":{"sessionUpdate":"agent_message_chunk",` +
 		`"title":7,"content":{"type":"text","text":"I am "}}}}`)
 }

@@ -17,14 +17,23 @@ import (
 // its requests is answered once, as the protocol says.
 func FuzzLines(f *testing.F) {
 	for _, lines := range []string{
-		`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}}}`,
-		`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"c","kind":"edit","title":"t","rawInput":{"command":["a","b"]},` +
-			`"content":[{"type":"diff","path":"/x","oldText":null,"newText":"y"},{"type":"content","content":{"type":"text","text":"z"}}],"locations":[{"path":"a"}]}}}` + "\n" +
-			`{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"completed","rawOutput":{"exitCode":1}}}}`,
-		`{"method":"session/update","params":{"update":{"sessionUpdate":"plan","entries":[{"content":"a","status":"completed"},null,4]}}}`,
-		`{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":-1,"size":1e400,"_meta":{"usage":{"inputTokens":-5}}}}}`,
-		`{"id":7,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c","kind":"execute","rawInput":{"command":"rm"}},"options":[{"optionId":"y","kind":"allow_once"},{"optionId":"n","kind":"reject_once"}]}}`,
-		`{"id":{},"method":"session/request_permission","params":4}` + "\n" + `{"id":1,"result":null}` + "\nnull\n[]\n\x00\xff",
+		`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk",` +
+			`"content":{"type":"text","text":"x"}}}}`,
+		`{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"tool_call","toolCallId":"c",` +
+			`"kind":"edit","title":"t","rawInput":{"command":["a","b"]},` +
+			`"content":[{"type":"diff","path":"/x","oldText":null,"newText":"y"},{"type":"content","content":{"type":"text",` +
+			`"text":"z"}}],"locations":[{"path":"a"}]}}}` + "\n" +
+			`{"method":"session/update","params":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"c",` +
+			`"status":"completed","rawOutput":{"exitCode":1}}}}`,
+		`{"method":"session/update","params":{"update":{"sessionUpdate":"plan","entries":[{"content":"a",` +
+			`"status":"completed"},null,4]}}}`,
+		`{"method":"session/update","params":{"update":{"sessionUpdate":"usage_update","used":-1,"size":1e400,` +
+			`"_meta":{"usage":{"inputTokens":-5}}}}}`,
+		`{"id":7,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c","kind":"execute",` +
+			`"rawInput":{"command":"rm"}},"options":[{"optionId":"y","kind":"allow_once"},{"optionId":"n",` +
+			`"kind":"reject_once"}]}}`,
+		`{"id":{},"method":"session/request_permission","params":4}` + "\n" + `{"id":1,"result":null}` +
+			"\nnull\n[]\n\x00\xff",
 		`{"id":"é","method":"fs/read_text_file","params":{}}` + "\n" + `{"id":1e999,"method":"x"}`,
 	} {
 		f.Add([]byte(lines))

@@ -27,7 +27,8 @@ func plant(t *testing.T, how, home, name string) (victim string) {
 	t.Helper()
 	dir, file := t.TempDir(), filepath.Join(home, name)
 	victim = filepath.Join(dir, "victim")
-	if err := errors.Join(os.WriteFile(victim, []byte(`{"$status":"secret"}`), 0o600), os.MkdirAll(filepath.Dir(file), 0o700),
+	if err := errors.Join(os.WriteFile(victim, []byte(`{"$status":"secret"}`), 0o600),
+		os.MkdirAll(filepath.Dir(file), 0o700),
 		plants[how](file, victim)); err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,8 @@ func kindOf(c Config) (Kind, error) {
 	case c.Kind == "" && len(c.Command) == 0:
 		return k, fmt.Errorf("acp agent: name an agent (%s) or a command", strings.Join(Names(), ", "))
 	case c.Kind != "" && !ok:
-		return k, fmt.Errorf("acp agent: no agent is called %q: use %s, or give its command", c.Kind, strings.Join(Names(), ", "))
+		return k, fmt.Errorf("acp agent: no agent is called %q: use %s, or give its command", c.Kind,
+			strings.Join(Names(), ", "))
 	case ok:
 		return k, nil
 	}

@@ -43,7 +43,8 @@ func TestOddLines(t *testing.T) {
 		t.Fatal(y.Log())
 	}
 	e := last(y, agent.EventFile)
-	if e == nil || e.Phase != "completed" || e.ID != "u" || len(e.Files) != 1 || !strings.Contains(e.Files[0].Diff, "-x\n+y\n") {
+	if e == nil || e.Phase != "completed" || e.ID != "u" || len(e.Files) != 1 ||
+		!strings.Contains(e.Files[0].Diff, "-x\n+y\n") {
 		t.Errorf("%+v", e)
 	}
 	if !strings.Contains(y.Raw.String(), "from_the_future") || !strings.Contains(y.Raw.String(), "\xff\xfe\x00") {
@@ -53,7 +54,8 @@ func TestOddLines(t *testing.T) {
 
 func TestLongLine(t *testing.T) {
 	y, _ := fake(t, "big", "done").do(false)
-	if e := last(y, agent.EventCommand); y.Err != nil || e == nil || e.Exit == nil || *e.Exit != 0 || len(e.Output) > maxOutput+8 || e.Text != "cat big" {
+	if e := last(y, agent.EventCommand); y.Err != nil || e == nil || e.Exit == nil || *e.Exit != 0 ||
+		len(e.Output) > maxOutput+8 || e.Text != "cat big" {
 		t.Errorf("%v %v", y.Err, len(y.Events))
 	}
 	if y.Raw.Len() < 10<<20 {
@@ -69,7 +71,8 @@ func TestQuestionOvertakes(t *testing.T) {
 		if yes {
 			want, phase = "allowed", "completed"
 		}
-		if y.Err != nil || string(y.Res.Output) != want || len(asked) != 1 || asked[0].Action.Command != "rm -r *" || asked[0].Inside {
+		if y.Err != nil || string(y.Res.Output) != want || len(asked) != 1 || asked[0].Action.Command != "rm -r *" ||
+			asked[0].Inside {
 			t.Fatalf("%+v\n%s", asked, y.Log())
 		}
 		if e := last(y, agent.EventCommand); e == nil || e.Phase != phase || e.Text != "rm -r *" || yes != (e.Exit != nil) {
@@ -165,7 +168,8 @@ func TestModes(t *testing.T) {
 	l = fake(t, "forgets", "")
 	y := l.Request("it")
 	y.Req.Session = "s1"
-	if f := l.run(t.Context(), y).Fails(t, agent.Infra); f.Session != "" || !strings.Contains(f.Message, "no such session") {
+	if f := l.run(t.Context(), y).Fails(t, agent.Infra); f.Session != "" ||
+		!strings.Contains(f.Message, "no such session") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -214,7 +218,8 @@ func TestModelFails(t *testing.T) {
 	a.kind.Failed = copilot.Failed
 	y := l.Request("it")
 	y.Res, y.Err = a.Run(t.Context(), y.Req, func(e agent.Event) error { y.Events = append(y.Events, e); return nil })
-	if f := y.Fails(t, agent.Infra); !strings.Contains(f.Message, "Authentication failed") || last(y, agent.EventError) == nil {
+	if f := y.Fails(t, agent.Infra); !strings.Contains(f.Message, "Authentication failed") ||
+		last(y, agent.EventError) == nil {
 		t.Errorf("%+v", f)
 	}
 }
@@ -226,21 +231,24 @@ func routed(t *testing.T, l *lab, session ...string) *agenttest.Try {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages, Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
+	a.cfg.Endpoint, a.kind.Routes = l.Model.URL(), []Route{{API: Messages,
+		Env: map[string]string{"BASE": "{url}", "KEY": "{token}"}}}
 	y := l.Request("it")
 	y.Req.Session = strings.Join(session, "")
 	y.Res, y.Err = a.Run(t.Context(), y.Req, func(agent.Event) error { return nil })
 	return y
 }
 
-// TestRefusedForGood checks that a session that cannot be continued is begun anew: at once if the model's server refuses
+// TestRefusedForGood checks that a session that cannot be continued is begun anew: at once if the model's server
+// refuses
 // it, otherwise after two attempts without an answer.
 func TestRefusedForGood(t *testing.T) {
 	if f := routed(t, fake(t, "model", "I look around."), "s1").Fails(t, agent.Infra); f.Session != "" || f.Final ||
 		!strings.Contains(f.Message, "begins a new conversation") {
 		t.Errorf("%+v", f)
 	}
-	for mode, kind := range map[string]string{"full": agent.Infra, "nothing": agent.InvalidOutput, "refusal": agent.Refused,
+	for mode, kind := range map[string]string{"full": agent.Infra, "nothing": agent.InvalidOutput,
+		"refusal":    agent.Refused,
 		"max_tokens": agent.Limit, "early": agent.Infra, "paused": agent.Infra} {
 		for try, want := range map[int]string{1: "s1", 2: ""} {
 			text := map[string]string{"refusal": "No", "max_tokens": "I see", "paused": "I see"}[mode]
@@ -329,7 +337,8 @@ func TestDiskFull(t *testing.T) {
 
 // TestFloods checks that an agent that would need too much memory is stopped.
 func TestFloods(t *testing.T) {
-	for mode, want := range map[string]string{"floods": "open requests", "calls": "tool calls", "deaf": "does not read its input"} {
+	for mode, want := range map[string]string{"floods": "open requests", "calls": "tool calls",
+		"deaf": "does not read its input"} {
 		l := fake(t, mode, "")
 		l.host.Grace = 100 * time.Millisecond
 		y := l.Request("it")
@@ -360,7 +369,8 @@ func TestWrongDefinitions(t *testing.T) {
 		"GEMINI_API_KEY":      {Kind: "gemini", Path: program},
 		"is not the address": {Kind: "qwen", Path: program, Terms: host.Terms{
 			Env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "::"}}},
-		"set model: in the ag": {Kind: "qwen", Path: program, Terms: host.Terms{Env: map[string]string{"OPENAI_API_KEY": "k"}}},
+		"set model: in the ag": {Kind: "qwen", Path: program,
+			Terms: host.Terms{Env: map[string]string{"OPENAI_API_KEY": "k"}}},
 	} {
 		if _, err := New(l.host, cfg); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("want %q in %v", says, err)

@@ -86,7 +86,8 @@ func (t *conversation) result(ctx context.Context, why error, end ending, res pr
 }
 
 // ended returns the outcome of a turn that ended.
-func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, args ...any) (agent.Result, error), end ending,
+func (t *conversation) ended(f *agent.Failure, fail func(kind, format string, args ...any) (agent.Result, error),
+	end ending,
 	res proc.Result) (agent.Result, error) {
 	output, err := []byte(t.updates.answer), error(nil)
 	d := t.setup.delivery

@@ -40,7 +40,8 @@ func testTurn(t *testing.T, kind string) {
 	needSandbox(t)
 	l := newLab(t, kind, answers)
 	y := l.run(t.Context(), l.Request("one"))
-	if y.Err != nil || !strings.HasPrefix(string(y.Res.Output), "The command gave:") || y.Res.Session == "" || y.Opened != y.Res.Session {
+	if y.Err != nil || !strings.HasPrefix(string(y.Res.Output), "The command gave:") || y.Res.Session == "" ||
+		y.Opened != y.Res.Session {
 		t.Fatal(y.Log())
 	}
 	if y.Res.Sandbox != "bubblewrap: workspace-write" || y.Res.Usage.InputTokens < 200 || y.Res.Usage.OutputTokens < 40 {
@@ -92,7 +93,8 @@ func testAsks(t *testing.T, kind string) {
 	l := newLab(t, kind, answers)
 	l.host.Sandbox.Bwrap = ""
 	if k, _ := Named(kind); k.Silent {
-		if f := l.run(t.Context(), l.Request("one")).Fails(t, agent.Infra); !strings.Contains(f.Message, "install bubblewrap") {
+		if f := l.run(t.Context(), l.Request("one")).Fails(t, agent.Infra); !strings.Contains(f.Message,
+			"install bubblewrap") {
 			t.Errorf("%+v", f)
 		}
 		return
@@ -105,7 +107,8 @@ func testAsks(t *testing.T, kind string) {
 			return agent.Answer{Approved: yes}, nil
 		}
 		l.run(t.Context(), y)
-		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" || asked[0].Inside {
+		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" ||
+			asked[0].Inside {
 			t.Fatalf("asked: %+v\n%s", asked, y.Log())
 		}
 		_, err := os.Stat(filepath.Join(y.Req.Dir, "f.txt"))
@@ -126,7 +129,8 @@ func testAsks(t *testing.T, kind string) {
 
 // testCancelled ends an attempt in the middle of a command.
 func testCancelled(t *testing.T, kind string) {
-	l := newLab(t, kind, "turns:\n- steps:\n  - items: [{run: 'echo > begun; tail -f /dev/null'}]\n  - items: [{answer: x}]\n")
+	l := newLab(t, kind, "turns:\n- steps:\n  - items: [{run: 'echo > begun; tail -f /dev/null'}]\n  - items: [{answer: "+
+		"x}]\n")
 	y := l.Request("cancel")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -149,7 +153,8 @@ const delivers = `turns:
   - items: [{answer: "Said: {{output 1}}"}]
 `
 
-const schema = `{"type":"object","properties":{"$status":{"enum":["done"]},"count":{"type":"integer"}},"required":["$status","count"],"additionalProperties":false}`
+const schema = `{"type":"object","properties":{"$status":{"enum":["done"]},"count":{"type":"integer"}},` +
+	`"required":["$status","count"],"additionalProperties":false}`
 
 // testDelivers has an answer submitted: an invalid one is not accepted, and a missing one is asked for.
 func testDelivers(t *testing.T, kind string) {

@@ -45,7 +45,8 @@ func (u *tool) take(c call) {
 	if c.Kind != "" && (c.Kind != "other" || u.Kind == "") {
 		u.Kind = c.Kind
 	}
-	for _, at := range []struct{ from, to *json.RawMessage }{{&c.Input, &u.Input}, {&c.Output, &u.Output}, {&c.Content, &u.Content}, {&c.Meta, &u.Meta}} {
+	for _, at := range []struct{ from, to *json.RawMessage }{{&c.Input, &u.Input}, {&c.Output, &u.Output},
+		{&c.Content, &u.Content}, {&c.Meta, &u.Meta}} {
 		if len(*at.from) > 0 && !bytes.Equal(*at.from, []byte("null")) {
 			*at.to = bytes.Clone(*at.from)
 		}

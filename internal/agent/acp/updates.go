@@ -148,7 +148,8 @@ func (n *updateLog) merge(c call, line int, begins bool) ([]agent.Event, *tool) 
 		e.Line = line
 		events = append(events, e)
 	}
-	if !ended && (u.begun || u.Status == "in_progress") && u.since == n.responses { // some agents do not say which command it is
+	// some agents do not say which command it is
+	if !ended && (u.begun || u.Status == "in_progress") && u.since == n.responses {
 		n.working[u] = true
 	}
 	if ended {
@@ -178,7 +179,8 @@ type tokenCounts struct {
 
 // usage converts the counts to one form: input includes cached tokens.
 func (s *tokenCounts) usage(of Usage) agent.Usage {
-	u := agent.Usage{InputTokens: s.Input, CachedInputTokens: max(s.Cached, s.CachedAlso), OutputTokens: s.Output, ReasoningTokens: s.Thought}
+	u := agent.Usage{InputTokens: s.Input, CachedInputTokens: max(s.Cached, s.CachedAlso), OutputTokens: s.Output,
+		ReasoningTokens: s.Thought}
 	switch of {
 	case Unreported, OfLast:
 		return agent.Usage{}
@@ -193,6 +195,7 @@ func add(a, b agent.Usage, of Usage) agent.Usage {
 	if of == OfProcess { // the later one includes the earlier one
 		return b
 	}
-	return agent.Usage{InputTokens: a.InputTokens + b.InputTokens, CachedInputTokens: a.CachedInputTokens + b.CachedInputTokens,
-		OutputTokens: a.OutputTokens + b.OutputTokens, ReasoningTokens: a.ReasoningTokens + b.ReasoningTokens}
+	return agent.Usage{InputTokens: a.InputTokens + b.InputTokens,
+		CachedInputTokens: a.CachedInputTokens + b.CachedInputTokens,
+		OutputTokens:      a.OutputTokens + b.OutputTokens, ReasoningTokens: a.ReasoningTokens + b.ReasoningTokens}
 }

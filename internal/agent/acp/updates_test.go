@@ -17,7 +17,8 @@ func TestWorking(t *testing.T) {
 	}{
 		{`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"I look."}}`, 0},
 		{`{"sessionUpdate":"tool_call","toolCallId":"a","kind":"execute","status":"pending"}`, 0},
-		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"cwd":"/tmp"}}`, 0}, // the command is not known yet
+		// the command is not known yet
+		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"cwd":"/tmp"}}`, 0},
 		{`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"command":"ls"}}`, 1},
 		{`{"sessionUpdate":"tool_call","toolCallId":"d","kind":"execute","title":"sleep 9","status":"in_progress"}`, 2},
 		{`{"sessionUpdate":"tool_call_update","toolCallId":"d","status":"completed"}`, 1},
@@ -43,10 +44,12 @@ func TestIDAgain(t *testing.T) {
 	send := func(update string) []agent.Event { return n.update(json.RawMessage(`{"update":`+update+`}`), 1) }
 	send(`{"sessionUpdate":"tool_call","toolCallId":"a","title":"ls","kind":"execute","rawInput":{"command":"ls"}}`)
 	send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed"}`)
-	if events := send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"command":"rm -r *"}}`); len(events) > 0 {
+	if events := send(`{"sessionUpdate":"tool_call_update","toolCallId":"a","rawInput":{"command":"rm -r *"}}`); len(
+		events) > 0 {
 		t.Errorf("an ended call goes on: %+v", events)
 	}
-	events, u := n.merge(call{ID: "a", Title: "rm", Kind: "execute", Input: json.RawMessage(`{"command":"rm -r *"}`)}, 2, true)
+	events, u := n.merge(call{ID: "a", Title: "rm", Kind: "execute", Input: json.RawMessage(`{"command":"rm -r *"}`)}, 2,
+		true)
 	if act := u.action("/"); act.Command != "rm -r *" || string(act.Params) != `{"command":"rm -r *"}` {
 		t.Errorf("asked is %+v", act)
 	}

@@ -127,8 +127,10 @@ type setup struct {
 }
 
 // obeyed are the files of a home from which Claude Code takes programs, settings or instructions.
-var obeyed = []string{"CLAUDE.md", "agent-memory", "agents", "commands", "cowork_plugins", "cowork_settings.json", "daemon.json",
-	"hooks", "launch.json", "loop.md", "output-styles", "plugins", "policy-limits.json", "remote-settings.json", "routines", "rules",
+var obeyed = []string{"CLAUDE.md", "agent-memory", "agents", "commands", "cowork_plugins", "cowork_settings.json",
+	"daemon.json",
+	"hooks", "launch.json", "loop.md", "output-styles", "plugins", "policy-limits.json", "remote-settings.json",
+	"routines", "rules",
 	"scheduled_tasks.json", "session-env", "settings.json", "settings.local.json", "skills", "workflows"}
 
 // setup prepares the task's home, opens the gateway and builds the command line.

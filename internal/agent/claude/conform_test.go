@@ -25,7 +25,8 @@ func TestConformance(t *testing.T) {
 			home := t.TempDir()
 			env := map[string]string{"PATH": os.Getenv("PATH"), "HOME": home}
 			h := host.New(host.Config{Config: sandbox.Config{Getenv: func(k string) string { return env[k] },
-				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}}, Grace: 500 * time.Millisecond})
+				Forward: []string{bin, "gateway-forward"}, Hide: []string{filepath.Join(home, "record")}},
+				Grace: 500 * time.Millisecond})
 			if m.Asks {
 				h.Sandbox.Bwrap = "" // in a sandbox nothing needs approval
 			}

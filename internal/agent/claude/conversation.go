@@ -62,8 +62,9 @@ var errOver = errors.New("over") // why an attempt was stopped that was already 
 
 func newConversation(s *setup, req agent.Request, emit func(agent.Event) error) *conversation {
 	t := &conversation{setup: s, req: req, emit: emit, watchdog: agent.NewWatchdog(req.Limits),
-		outgoing: outgoing{added: map[string]*addition{}, edited: map[string]json.RawMessage{}}, incoming: incoming{tools: map[string]tool{}},
-		halted: make(chan struct{}, 1)}
+		outgoing: outgoing{added: map[string]*addition{}, edited: map[string]json.RawMessage{}},
+		incoming: incoming{tools: map[string]tool{}},
+		halted:   make(chan struct{}, 1)}
 	t.stdin, t.in = io.Pipe()
 	return t
 }

@@ -42,7 +42,8 @@ func converseIn(t *testing.T, home, script string, req agent.Request, added ...a
 // TestDiskFull checks that an attempt ends with the error if a log cannot be written.
 func TestDiskFull(t *testing.T) {
 	const answers = `read line; echo '{"type":"result","subtype":"success","result":"done"}'; read line; echo bye`
-	if res, err := converse(t, answers, agent.Desk{Raw: io.Discard, Requests: io.Discard}); err != nil || string(res.Output) != "done" {
+	if res, err := converse(t, answers, agent.Desk{Raw: io.Discard, Requests: io.Discard}); err != nil ||
+		string(res.Output) != "done" {
 		t.Fatalf("%+v %v", res, err)
 	}
 	for name, desk := range map[string]agent.Desk{
@@ -85,9 +86,11 @@ func TestEndings(t *testing.T) {
 		`"subtype":"success","is_error":true`:            false,
 		`"stop_reason":"end_turn"`:                       false,
 	} {
-		res, err := converse(t, `read line; echo '{"type":"result",`+end+`,"result":"The tests pas"}'; read line`, agent.Desk{Raw: io.Discard})
+		res, err := converse(t, `read line; echo '{"type":"result",`+end+`,"result":"The tests pas"}'; read line`,
+			agent.Desk{Raw: io.Discard})
 		var f *agent.Failure
-		if whole && (err != nil || string(res.Output) != "The tests pas") || !whole && (!errors.As(err, &f) || f.Kind != agent.Infra) {
+		if whole && (err != nil || string(res.Output) != "The tests pas") || !whole &&
+			(!errors.As(err, &f) || f.Kind != agent.Infra) {
 			t.Errorf("%s: %q, %v", end, res.Output, err)
 		}
 	}
@@ -95,7 +98,8 @@ func TestEndings(t *testing.T) {
 
 // TestFlood checks that Claude Code is stopped if it makes requests and reads no answers: more than a pipe holds.
 func TestFlood(t *testing.T) {
-	_, err := converse(t, `read line; i=0; while [ $i -lt 2000 ]; do echo '{"type":"control_request","request_id":"x"}'; i=$((i+1)); done; `+
+	_, err := converse(t, `read line; i=0; while [ $i -lt 2000 ]; do echo '{"type":"control_request",`+
+		`"request_id":"x"}'; i=$((i+1)); done; `+
 		`exec sleep 60`, agent.Desk{Raw: io.Discard})
 	var f *agent.Failure
 	if !errors.As(err, &f) || f.Kind != agent.Limit {
@@ -106,9 +110,11 @@ func TestFlood(t *testing.T) {
 // TestRefusedForGood checks that a conversation that the server refuses is begun anew by the next attempt, and that
 // other failures do not end it. A branch then leaves a session that cannot be continued.
 func TestRefusedForGood(t *testing.T) {
-	const asks, said = `read line; `, `echo '{"type":"assistant","uuid":"u","message":{"content":[{"type":"text","text":"I"}]}}'; `
+	const asks, said = `read line; `, `echo '{"type":"assistant","uuid":"u","message":{"content":[{"type":"text",` +
+		`"text":"I"}]}}'; `
 	ends := func(status string) string {
-		return `echo '{"type":"result","subtype":"success","is_error":true,"result":"no","api_error_status":` + status + `}'; read line`
+		return `echo '{"type":"result","subtype":"success","is_error":true,"result":"no","api_error_status":` + status +
+			`}'; read line`
 	}
 	branch := &agent.Branch{Session: "other"}
 	for name, c := range map[string]struct {

@@ -59,7 +59,8 @@ func (t *conversation) fill(c control) map[string]any {
 		if err == nil {
 			return map[string]any{"action": "accept", "content": values}
 		}
-		q.Text = fmt.Sprintf("What you approved does not fit: %v. Approve it with the values filled in.\n\n%s\n\n%s", err, c.Message, f)
+		q.Text = fmt.Sprintf("What you approved does not fit: %v. Approve it with the values filled in.\n\n%s\n\n%s", err,
+			c.Message, f)
 	}
 	return declined
 }

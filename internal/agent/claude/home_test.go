@@ -19,7 +19,8 @@ func TestPlanted(t *testing.T) {
 	a := &Agent{host: newHost()}
 	own := a.SessionHome(home)
 	write(t, outside, "SKILL.md")
-	write(t, own, "settings.json", "settings.local.json", "CLAUDE.md", "agents/a.md", "commands/c.md", "hooks/h.sh", "plugins/p/p.json",
+	write(t, own, "settings.json", "settings.local.json", "CLAUDE.md", "agents/a.md", "commands/c.md", "hooks/h.sh",
+		"plugins/p/p.json",
 		"session-env/s/hook.sh", "projects/p/s.jsonl")
 	if err := os.Symlink(outside, filepath.Join(own, "skills")); err != nil {
 		t.Fatal(err)
@@ -55,7 +56,8 @@ func TestNoKeyPassed(t *testing.T) {
 	req := agent.Request{Dir: t.TempDir(), Access: agent.Read}
 	h := host.New(host.Config{})
 	h.Sandbox.Bwrap = ""
-	s := &setup{Setup: &host.Setup{Request: req, Gateway: g, Sandbox: h.Sandbox.For(req, sandbox.Use{Gateway: g}), Vars: map[string]string{}}}
+	s := &setup{Setup: &host.Setup{Request: req, Gateway: g, Sandbox: h.Sandbox.For(req, sandbox.Use{Gateway: g}),
+		Vars: map[string]string{}}}
 	a := &Agent{host: h, cfg: Config{Terms: host.Terms{Pass: []string{"ANTHROPIC_*", "CLAUDE_CODE_*"},
 		Env: map[string]string{"ANTHROPIC_AUTH_TOKEN": key}}}}
 	a.command(s, req)

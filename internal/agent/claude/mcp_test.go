@@ -23,7 +23,8 @@ func serveLab() error {
 	s := sdk.NewServer(&sdk.Implementation{Name: "lab", Version: "1"}, nil)
 	sdk.AddTool(s, &sdk.Tool{Name: "echo", Description: "says it again"},
 		func(_ context.Context, _ *sdk.CallToolRequest, a args) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text + " " + os.Getenv("TOKEN")}}}, nil, nil
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: a.Text + " " + os.Getenv("TOKEN")}}}, nil,
+				nil
 		})
 	sdk.AddTool(s, &sdk.Tool{Name: "ask", Description: "asks the user"},
 		func(_ context.Context, req *sdk.CallToolRequest, _ args) (*sdk.CallToolResult, any, error) {
@@ -36,7 +37,8 @@ func serveLab() error {
 						"mode": map[string]any{"type": "string", "enum": []string{"fast", "safe"}},
 					}}}}}, nil, nil
 			}
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(got.Action, " ", got.Content)}}}, nil, nil
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprint(got.Action, " ", got.Content)}}},
+				nil, nil
 		})
 	return s.Run(context.Background(), &sdk.StdioTransport{})
 }
@@ -73,11 +75,14 @@ func TestForms(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		"filled in":  {[]string{`{"host":"localhost","mode":"safe","port":8080}`}, "accept map[host:localhost mode:safe port:8080]", 1},
-		"as it is":   {[]string{`{"host":"localhost","mode":null,"port":null}`, `{"host":null,"port":1}`}, "accept map[port:1]", 2},
-		"no":         {[]string{""}, "decline map[]", 1},
-		"never":      {[]string{`{"port":"8080"}`}, "decline map[]", maxFilled},
-		"not on it":  {[]string{`{"port":1,"mode":"fast","user":"x"}`, `{"port":1,"mode":"none"}`, `{"port":1.5}`}, "decline map[]", maxFilled},
+		"filled in": {[]string{`{"host":"localhost","mode":"safe","port":8080}`},
+			"accept map[host:localhost mode:safe port:8080]", 1},
+		"as it is": {[]string{`{"host":"localhost","mode":null,"port":null}`, `{"host":null,"port":1}`},
+			"accept map[port:1]", 2},
+		"no":    {[]string{""}, "decline map[]", 1},
+		"never": {[]string{`{"port":"8080"}`}, "decline map[]", maxFilled},
+		"not on it": {[]string{`{"port":1,"mode":"fast","user":"x"}`, `{"port":1,"mode":"none"}`, `{"port":1.5}`},
+			"decline map[]", maxFilled},
 		"in the end": {[]string{`{}`, `{"mode":"fast"}`, `{"mode":"fast","port":2}`}, "accept map[mode:fast port:2]", 3},
 	} {
 		y := l.Request(name)
@@ -103,7 +108,8 @@ func TestForms(t *testing.T) {
 			t.Fatalf("nothing was asked: %s", y.Raw.String())
 		}
 		q := asked[0]
-		if !q.Editable || q.Action.Tool != "mcp__lab" || string(q.Action.Params) != `{"host":"localhost","mode":null,"port":null}` ||
+		if !q.Editable || q.Action.Tool != "mcp__lab" || string(
+			q.Action.Params) != `{"host":"localhost","mode":null,"port":null}` ||
 			!strings.Contains(q.Text, "Which port?") || !strings.Contains(q.Text, "port (integer, required): Port") {
 			t.Errorf("%s: asked %+v", name, q)
 		}
@@ -135,11 +141,13 @@ func TestServers(t *testing.T) {
 			string(asked[0].Params) != `{"text":"ping"}` {
 			t.Fatalf("asked: %+v, %v\n%s", asked, y.Err, y.Raw.String())
 		}
-		if got := string(y.Res.Output); strings.Contains(got, "ping a-token") != yes || strings.Contains(got, "not now") == yes {
+		if got := string(y.Res.Output); strings.Contains(got, "ping a-token") != yes ||
+			strings.Contains(got, "not now") == yes {
 			t.Errorf("answered %t: %s %v", yes, got, y.Err)
 		}
 	}
-	args, _ := mcp(l.host, map[string]any{"x": map[string]any{"headers": map[string]any{"A": "secret"}, "url": "https://x/${K}"}})
+	args, _ := mcp(l.host, map[string]any{"x": map[string]any{"headers": map[string]any{"A": "secret"},
+		"url": "https://x/${K}"}})
 	if line := strings.Join(args, " "); strings.Contains(line, "secret") || strings.Contains(line, "${K}") {
 		t.Errorf("%q", args)
 	}

@@ -216,7 +216,8 @@ func (t *conversation) toolResults(m message) {
 		}
 		delete(t.tools, b.ToolUseID)
 		asked := t.editedInput(b.ToolUseID, &u)
-		e := agent.Event{Kind: u.kind, ID: b.ToolUseID, Phase: "completed", Text: u.text, Output: textOf(b.Content), Asked: asked}
+		e := agent.Event{Kind: u.kind, ID: b.ToolUseID, Phase: "completed", Text: u.text, Output: textOf(b.Content),
+			Asked: asked}
 		ran := true
 		for _, meta := range m.Meta {
 			if meta.ID == b.ToolUseID && meta.NotExecuted != "" {
@@ -294,7 +295,8 @@ func (e effect) file() agent.File {
 	}
 	var b strings.Builder
 	for _, h := range e.Patch {
-		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@\n%s\n", h.OldStart, h.OldLines, h.NewStart, h.NewLines, strings.Join(h.Lines, "\n"))
+		fmt.Fprintf(&b, "@@ -%d,%d +%d,%d @@\n%s\n", h.OldStart, h.OldLines, h.NewStart, h.NewLines,
+			strings.Join(h.Lines, "\n"))
 	}
 	f.Diff = b.String()
 	return f

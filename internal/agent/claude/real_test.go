@@ -22,7 +22,8 @@ import (
 	"github.com/plait-run/plait/internal/testing/agenttest"
 )
 
-// TestMain makes the test binary also the forwarder between a agent in a sandbox and its gateway, and the lab's MCP server.
+// TestMain makes the test binary also the forwarder between a agent in a sandbox and its gateway, and the lab's MCP
+// server.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "gateway-forward" {
 		code, err := gateway.Forward(context.Background(), os.Args[2], os.Args[3], os.Args[4:])
@@ -100,7 +101,8 @@ func TestTurn(t *testing.T) {
 	if y.Err != nil {
 		t.Fatalf("%v\n%s\n%s", y.Err, y.Raw.String(), y.Stderr.String())
 	}
-	if !strings.HasPrefix(string(y.Res.Output), "The command gave: Exit code 1") || y.Res.Session == "" || y.Res.Turn == "" {
+	if !strings.HasPrefix(string(y.Res.Output), "The command gave: Exit code 1") || y.Res.Session == "" ||
+		y.Res.Turn == "" {
 		t.Errorf("result: %s %+v", y.Res.Output, y.Res)
 	}
 	if y.Res.Usage.InputTokens != 200 || y.Res.Usage.CachedInputTokens != 20 || y.Res.Usage.OutputTokens != 40 {
@@ -112,11 +114,13 @@ func TestTurn(t *testing.T) {
 	var kinds []string
 	for _, e := range y.Events {
 		kinds = append(kinds, e.Kind+" "+e.Phase)
-		if e.Kind == agent.EventCommand && e.Phase == "completed" && (e.Exit == nil || *e.Exit != 1 || !strings.Contains(e.Text, "echo one")) {
+		if e.Kind == agent.EventCommand && e.Phase == "completed" &&
+			(e.Exit == nil || *e.Exit != 1 || !strings.Contains(e.Text, "echo one")) {
 			t.Errorf("the command: %+v", e)
 		}
 	}
-	want := []string{"reasoning completed", "message completed", "command started", "command completed", "usage ", "message completed", "usage "}
+	want := []string{"reasoning completed", "message completed", "command started", "command completed", "usage ",
+		"message completed", "usage "}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("events %q, want %q", kinds, want)
 	}
@@ -173,7 +177,8 @@ func TestWall(t *testing.T) {
 
 // TestKeyStays checks that the user's key is nowhere where an agent could read it.
 func TestKeyStays(t *testing.T) {
-	l := newLab(t, "turns:\n- steps:\n  - items: [{run: 'env; cat /proc/*/environ | tr \"\\0\" \"\\n\"'}]\n  - items: [{answer: '{{output 1}}'}]\n")
+	l := newLab(t, "turns:\n- steps:\n  - items: [{run: 'env; cat /proc/*/environ | tr \"\\0\" \"\\n\"'}]\n  - items: "+
+		"[{answer: '{{output 1}}'}]\n")
 	const key = "a-real-key-4711"
 	get := l.host.Getenv
 	l.host.Getenv = func(name string) string {
@@ -211,7 +216,8 @@ func TestAsksWithoutSandbox(t *testing.T) {
 			return agent.Answer{Approved: yes, Text: "not today"}, nil
 		}
 		l.run(t.Context(), y)
-		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" || asked[0].Inside {
+		if len(asked) != 1 || asked[0].Action.Type != "command" || asked[0].Action.Command != "echo one > f.txt; false" ||
+			asked[0].Inside {
 			t.Fatalf("asked: %+v, %v\n%s", asked, y.Err, y.Raw.String())
 		}
 		_, err := os.Stat(filepath.Join(y.Req.Dir, "f.txt"))
@@ -230,7 +236,8 @@ func TestAsksWithoutSandbox(t *testing.T) {
 
 // TestPayment checks that a 402, which a gateway answers when a budget is used up, is not retried.
 func TestPayment(t *testing.T) {
-	l := newLab(t, `turns: [{steps: [{fail: {status: 402, body: '{"type":"error","error":{"type":"billing_error","message":"no money"}}'}}]}]`)
+	l := newLab(t, `turns: [{steps: [{fail: {status: 402, body: '{"type":"error","error":{"type":"billing_error",`+
+		`"message":"no money"}}'}}]}]`)
 	f := l.run(t.Context(), l.Request("pay")).Fails(t, agent.Limit)
 	if !f.Final || !strings.Contains(f.Message, "no money") || len(l.Seen()) != 1 {
 		t.Errorf("%+v after %d requests", f, len(l.Seen()))
@@ -259,13 +266,15 @@ func TestCancelled(t *testing.T) {
 
 func TestNotThere(t *testing.T) {
 	h := newHost()
-	if _, err := h.Find(t.Context(), Package, filepath.Join(t.TempDir(), "claude"), nil); err == nil || !strings.Contains(err.Error(), "correct the agent's path") {
+	if _, err := h.Find(t.Context(), Package, filepath.Join(t.TempDir(), "claude"), nil); err == nil ||
+		!strings.Contains(err.Error(), "correct the agent's path") {
 		t.Error(err)
 	}
 	if l := Login(h, Config{}); l.OK || !strings.Contains(l.Do, "ANTHROPIC_API_KEY") {
 		t.Errorf("%+v", l)
 	}
-	for version, want := range map[string]string{Version: "", "99.0.0": "not the version that was tested", "2.1.329": "too old"} {
+	for version, want := range map[string]string{Version: "", "99.0.0": "not the version that was tested",
+		"2.1.329": "too old"} {
 		text, err := Package.Advice(host.Program{Version: version})
 		if got := fmt.Sprint(text, err); want == "" && got != "<nil>" || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", version, got)
@@ -295,7 +304,8 @@ func TestDirect(t *testing.T) {
 	if got := l.Seen()[0].Header.Get("Authorization"); got != "Bearer a-login-4711" {
 		t.Errorf("the model's server is shown %q", got)
 	}
-	if !strings.HasSuffix(y.Res.Sandbox, ", network, via: direct") || y.Res.Usage.InputTokens != 200 || y.Res.Usage.OutputTokens != 40 {
+	if !strings.HasSuffix(y.Res.Sandbox, ", network, via: direct") || y.Res.Usage.InputTokens != 200 ||
+		y.Res.Usage.OutputTokens != 40 {
 		t.Errorf("sandbox %s, used %+v", y.Res.Sandbox, y.Res.Usage)
 	}
 }

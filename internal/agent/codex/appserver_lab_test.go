@@ -130,7 +130,8 @@ func newRequest(t *testing.T, kind, prompt string, desk agent.Desk) agent.Reques
 	tag := fmt.Sprintf("%s-%d-%d", kind, os.Getpid(), tags.Add(1))
 	return agent.Request{
 		Place: agent.Place{Role: "tester", Attempt: tag, Try: 1}, Prompt: prompt, Dir: t.TempDir(), Access: agent.Write,
-		Home: t.TempDir(), Desk: desk, Tag: tag, Limits: agent.Limits{Timeout: 3 * time.Minute}, Env: []string{"PLAIT_ROLE=tester"},
+		Home: t.TempDir(), Desk: desk, Tag: tag, Limits: agent.Limits{Timeout: 3 * time.Minute},
+		Env: []string{"PLAIT_ROLE=tester"},
 	}
 }
 

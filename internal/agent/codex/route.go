@@ -52,7 +52,8 @@ func (c Config) routeFor(h *Host, mine map[string]any) *route {
 		if get(apiKey) == "" && !c.Replay {
 			return nil
 		}
-		return newRoute(gatewayName, cmp.Or(setting("openai_base_url"), openai), get(apiKey), map[string]any{"name": "openai"})
+		return newRoute(gatewayName, cmp.Or(setting("openai_base_url"), openai), get(apiKey),
+			map[string]any{"name": "openai"})
 	}
 	var provider map[string]any
 	for _, from := range []map[string]any{mine, c.Config} {
@@ -61,7 +62,8 @@ func (c Config) routeFor(h *Host, mine map[string]any) *route {
 			provider = p
 		}
 	}
-	for _, other := range []string{"requires_openai_auth", "env_http_headers", "experimental_bearer_token", "auth", "aws"} {
+	for _, other := range []string{"requires_openai_auth", "env_http_headers", "experimental_bearer_token", "auth",
+		"aws"} {
 		if v, ok := provider[other]; ok && v != false {
 			return nil
 		}

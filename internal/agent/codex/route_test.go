@@ -60,10 +60,12 @@ func TestThroughTheGateway(t *testing.T) {
 			res, err = y.run(t.Context(), t, l.agent)
 			session = res.Session
 		}
-		if err != nil || len(e.calls) == 0 || e.calls[0].Path != "/responses" || !strings.Contains(string(e.calls[0].Body), `"input"`) {
+		if err != nil || len(e.calls) == 0 || e.calls[0].Path != "/responses" ||
+			!strings.Contains(string(e.calls[0].Body), `"input"`) {
 			t.Fatalf("%s: %v, %d calls", kind, err, len(e.calls))
 		}
-		if want := (agent.Usage{InputTokens: res.Usage.InputTokens, OutputTokens: res.Usage.OutputTokens}); e.used != want || want.InputTokens == 0 {
+		if want := (agent.Usage{InputTokens: res.Usage.InputTokens, OutputTokens: res.Usage.OutputTokens}); e.used != want ||
+			want.InputTokens == 0 {
 			t.Errorf("%s: the gateway counts %+v, Codex %+v", kind, e.used, res.Usage)
 		}
 		if strings.Contains(res.Sandbox, "direct") {
@@ -109,20 +111,28 @@ func TestRoutes(t *testing.T) {
 		want  string // address and key, "" for direct
 		leave map[string]any
 	}{
-		"a login":         {},
-		"a key":           {env: map[string]string{apiKey: key}, want: openai + " " + key, leave: map[string]any{"name": "openai"}},
-		"the agent's key": {cfg: Config{Env: map[string]string{apiKey: key}}, want: openai + " " + key, leave: map[string]any{"name": "openai"}},
-		"another base": {mine: map[string]any{"openai_base_url": "https://eu.example/v1/"}, env: map[string]string{apiKey: key},
+		"a login": {},
+		"a key": {env: map[string]string{apiKey: key}, want: openai + " " + key,
+			leave: map[string]any{"name": "openai"}},
+		"the agent's key": {cfg: Config{Env: map[string]string{apiKey: key}}, want: openai + " " + key,
+			leave: map[string]any{"name": "openai"}},
+		"another base": {mine: map[string]any{"openai_base_url": "https://eu.example/v1/"},
+			env:  map[string]string{apiKey: key},
 			want: "https://eu.example/v1 " + key, leave: map[string]any{"name": "openai"}},
-		"a provider": {mine: provider(map[string]any{"name": "X", "base_url": "https://x.example/v1", "env_key": "X_KEY", "request_max_retries": 2}),
-			env: map[string]string{"X_KEY": key}, want: "https://x.example/v1 " + key, leave: map[string]any{"name": "X", "request_max_retries": 2}},
+		"a provider": {mine: provider(map[string]any{"name": "X", "base_url": "https://x.example/v1", "env_key": "X_KEY",
+			"request_max_retries": 2}),
+			env: map[string]string{"X_KEY": key}, want: "https://x.example/v1 " + key,
+			leave: map[string]any{"name": "X", "request_max_retries": 2}},
 		"a local one": {mine: provider(map[string]any{"base_url": "http://127.0.0.1:11434/v1", "wire_api": "responses"}),
 			want: "http://127.0.0.1:11434/v1 ", leave: map[string]any{"wire_api": "responses"}},
-		"the agent's":           {cfg: Config{Config: provider(map[string]any{"base_url": "http://a.example"})}, want: "http://a.example ", leave: map[string]any{}},
-		"keys in headers":       {mine: provider(map[string]any{"base_url": "https://x.example", "env_http_headers": map[string]any{"K": "V"}})},
-		"a login at a provider": {mine: provider(map[string]any{"base_url": "https://x.example", "requires_openai_auth": true})},
-		"another dialect":       {mine: provider(map[string]any{"base_url": "https://x.example", "wire_api": "chat"})},
-		"not known":             {mine: map[string]any{"model_provider": "ollama"}},
+		"the agent's": {cfg: Config{Config: provider(map[string]any{"base_url": "http://a.example"})},
+			want: "http://a.example ", leave: map[string]any{}},
+		"keys in headers": {mine: provider(map[string]any{"base_url": "https://x.example",
+			"env_http_headers": map[string]any{"K": "V"}})},
+		"a login at a provider": {mine: provider(map[string]any{"base_url": "https://x.example",
+			"requires_openai_auth": true})},
+		"another dialect": {mine: provider(map[string]any{"base_url": "https://x.example", "wire_api": "chat"})},
+		"not known":       {mine: map[string]any{"model_provider": "ollama"}},
 	} {
 		h := NewHost(host.New(host.Config{Config: sandbox.Config{
 			Getenv: func(name string) string { return c.env[name] }}}))

@@ -81,14 +81,16 @@ turns:
 		t.Fatal(err)
 	}
 	writeTree(t, y.req.Dir, map[string]string{
-		"plain/go.mod":     "module example.com/plain\n\ngo 1.24\n",
-		"plain/it_test.go": "package it\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t *testing.T) { os.MkdirTemp(\"\", \"x\") }\n",
+		"plain/go.mod": "module example.com/plain\n\ngo 1.24\n",
+		"plain/it_test.go": "package it\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestIt(t *testing.T) { " +
+			"os.MkdirTemp(\"\", \"x\") }\n",
 		"dependent/go.mod": "module example.com/dependent\n\ngo 1.24\n\nrequire " + require + "\n",
 		"dependent/go.sum": sums,
 		"dependent/it_test.go": "package it\n\nimport (\n\t\"testing\"\n\n\t\"github.com/google/go-cmp/cmp\"\n)\n\n" +
 			"func TestIt(t *testing.T) {\n\tif !cmp.Equal(1, 1) {\n\t\tt.Error()\n\t}\n}\n",
 		"js/it.test.js": "require('node:test')('it', () => {})\n",
-		"py/test_it.py": "import tempfile, unittest\nclass It(unittest.TestCase):\n    def test_it(self):\n        tempfile.mkdtemp()\n",
+		"py/test_it.py": "import tempfile, unittest\nclass It(unittest.TestCase):\n    def test_it(self):\n        " +
+			"tempfile.mkdtemp()\n",
 	})
 	y.req.Ask = func(_ context.Context, q agent.Question) (agent.Answer, error) {
 		t.Errorf("it was asked: %+v", q)
@@ -300,7 +302,8 @@ turns:
 		t.Fatal(err)
 	}
 	y.works(t, l.agent)
-	for file, want := range map[string]bool{filepath.Join(plait, "config.yaml"): false, filepath.Join(plait, "flows"): false,
+	for file, want := range map[string]bool{filepath.Join(plait, "config.yaml"): false,
+		filepath.Join(plait, "flows"):        false,
 		filepath.Join(y.req.Dir, "tree.txt"): true, filepath.Join(y.req.Desk.Artifacts, "c.txt"): true} {
 		if _, err := os.Stat(file); (err == nil) != want {
 			t.Errorf("%s: %v", file, err)

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 }
 
 const stream = "event: message_start\n" +
-	`data: {"type":"message_start","message":{"usage":{"input_tokens":90,"cache_read_input_tokens":10,"output_tokens":1}}}` + "\n\n" +
+	`data: {"type":"message_start","message":{"usage":{"input_tokens":90,"cache_read_input_tokens":10,` +
+	`"output_tokens":1}}}` + "\n\n" +
 	"event: content_block_delta\n" + `data: {"type":"content_block_delta","delta":{"text":"\"usage\""}}` + "\n\n" +
 	"event: message_delta\n" + `data: {"type":"message_delta","usage":{"output_tokens":20}}` + "\n\n"
 
@@ -77,7 +78,8 @@ func TestForwards(t *testing.T) {
 	})
 	c := &http.Client{Transport: &http.Transport{}}
 	defer c.CloseIdleConnections()
-	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	through := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+		error) {
 		return new(net.Dialer).DialContext(ctx, "unix", g.Socket())
 	}}}
 	defer through.CloseIdleConnections()
@@ -174,9 +176,11 @@ func TestEachChunkAtOnce(t *testing.T) {
 
 // TestForwardsGemini checks that the Gemini API has its own base and header, and that nothing else is below that base.
 func TestForwardsGemini(t *testing.T) {
-	const said = `data: {"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":2}}` + "\r\n\r\n"
+	const said = `data: {"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":5,` +
+		`"candidatesTokenCount":2}}` + "\r\n\r\n"
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Goog-Api-Key") != "the-real-key" || r.URL.String() != "/v1beta/models/m-1:streamGenerateContent?alt=sse" {
+		if r.Header.Get("X-Goog-Api-Key") != "the-real-key" ||
+			r.URL.String() != "/v1beta/models/m-1:streamGenerateContent?alt=sse" {
 			t.Errorf("the upstream is shown %s %v", r.URL, r.Header)
 		}
 		io.WriteString(w, said)
@@ -194,7 +198,8 @@ func TestForwardsGemini(t *testing.T) {
 	c := &http.Client{Transport: &http.Transport{}}
 	defer c.CloseIdleConnections()
 	for path, want := range map[string]int{
-		"/v1beta/models/m-1:streamGenerateContent?alt=sse": 200, "/v1beta/messages": 404, "/v1beta/files": 404, "/v1betamodels/x": 404,
+		"/v1beta/models/m-1:streamGenerateContent?alt=sse": 200, "/v1beta/messages": 404, "/v1beta/files": 404,
+		"/v1betamodels/x": 404,
 	} {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", g.URL()+path, strings.NewReader(`{"contents":[]}`))
 		if err != nil {

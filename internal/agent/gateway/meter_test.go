@@ -17,39 +17,57 @@ func TestCountsWhateverTheChunks(t *testing.T) {
 	reasoned := hundred
 	reasoned.ReasoningTokens = 5
 	long := "data: " + strings.Repeat("x", maxData+1) + "\n"
-	completed := `{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":10},` +
+	completed := `{"type":"response.completed","response":{"id":"r","usage":{"input_tokens":100,` +
+		`"input_tokens_details":{"cached_tokens":10},` +
 		`"output_tokens":20,"output_tokens_details":{"reasoning_tokens":5},"total_tokens":120}}}`
 	for name, c := range map[string]struct {
 		text      string
 		want      agent.Usage
 		estimated bool
 	}{
-		"messages":           {stream, hundred, false},
-		"with a long line":   {long + stream, hundred, false},
-		"whole message":      {`{"type":"message","usage":{"input_tokens":5,"cache_creation_input_tokens":2,"output_tokens":3}}`, agent.Usage{InputTokens: 7, OutputTokens: 3}, false},
-		"cut message":        {stream[:strings.Index(stream, "event: message_delta")], agent.Usage{InputTokens: 100, CachedInputTokens: 10, OutputTokens: 2}, true},
-		"responses":          {"event: response.created\n" + lines(`{"type":"response.created","response":{"usage":null}}`, completed), reasoned, false},
-		"responses, cut":     {lines(`{"type":"response.created","response":{"usage":null}}`, `{"type":"response.output_text.delta","delta":"x"}`), agent.Usage{InputTokens: 25, OutputTokens: 2}, true},
+		"messages":         {stream, hundred, false},
+		"with a long line": {long + stream, hundred, false},
+		"whole message": {`{"type":"message","usage":{"input_tokens":5,"cache_creation_input_tokens":2,` +
+			`"output_tokens":3}}`, agent.Usage{InputTokens: 7, OutputTokens: 3}, false},
+		"cut message": {stream[:strings.Index(stream, "event: message_delta")],
+			agent.Usage{InputTokens: 100, CachedInputTokens: 10, OutputTokens: 2}, true},
+		"responses": {"event: response.created\n" + lines(`{"type":"response.created","response":{"usage":null}}`,
+			completed), reasoned, false},
+		"responses, cut": {lines(`{"type":"response.created","response":{"usage":null}}`,
+			`{"type":"response.output_text.delta","delta":"x"}`), agent.Usage{InputTokens: 25, OutputTokens: 2}, true},
 		"without a line end": {strings.TrimSpace("data: " + completed), reasoned, false},
-		"whole response":     {`{"object":"response","output":[],"usage":{"input_tokens":100,"input_tokens_details":{"cached_tokens":10},"output_tokens":20}}`, hundred, false},
-		"pretty":             {"\n{\n  \"object\": \"chat.completion\",\n  \"usage\": {\n\"prompt_tokens\": 100, \"completion_tokens\": 20, \"prompt_tokens_details\": {\"cached_tokens\": 10}}\n}", hundred, false},
-		"chat": {lines(`{"choices":[{"delta":{"content":"x"}}],"usage":null}`, `{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"prompt_tokens_details":{"cached_tokens":10},`+
-			`"completion_tokens_details":{"reasoning_tokens":5}}}`, "[DONE]"), reasoned, false},
-		"gemini": {lines(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":100,"candidatesTokenCount":1}}`,
-			`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":95,"toolUsePromptTokenCount":5,"cachedContentTokenCount":10,`+
+		"whole response": {`{"object":"response","output":[],"usage":{"input_tokens":100,` +
+			`"input_tokens_details":{"cached_tokens":10},"output_tokens":20}}`, hundred, false},
+		"pretty": {"\n{\n  \"object\": \"chat.completion\",\n  \"usage\": {\n\"prompt_tokens\": 100, " +
+			"\"completion_tokens\": 20, \"prompt_tokens_details\": {\"cached_tokens\": 10}}\n}", hundred, false},
+		"chat": {lines(`{"choices":[{"delta":{"content":"x"}}],"usage":null}`,
+			`{"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":20,"prompt_tokens_details":{"cached_tokens":10},`+
+				`"completion_tokens_details":{"reasoning_tokens":5}}}`, "[DONE]"), reasoned, false},
+		"gemini": {lines(`{"candidates":[{"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"promptTokenCount":100,`+
+			`"candidatesTokenCount":1}}`,
+			`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":95,"toolUsePromptTokenCount":5,`+
+				`"cachedContentTokenCount":10,`+
 				`"candidatesTokenCount":15,"thoughtsTokenCount":5,"totalTokenCount":120}}`), reasoned, false},
-		"gemini, cut": {lines(`{"candidates":[{"content":{"parts":[]}}],"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":3}}`),
+		"gemini, cut": {lines(`{"candidates":[{"content":{"parts":[]}}],"usageMetadata":{"promptTokenCount":7,` +
+			`"candidatesTokenCount":3}}`),
 			agent.Usage{InputTokens: 7, OutputTokens: 3}, true},
-		"gemini, whole": {"{\n \"candidates\": [{\"finishReason\": \"STOP\"}],\n \"usageMetadata\": {\"promptTokenCount\": 100, " +
+		"gemini, whole": {"{\n \"candidates\": [{\"finishReason\": \"STOP\"}],\n \"usageMetadata\": {\"promptTokenCount\": " +
+			"100, " +
 			"\"cachedContentTokenCount\": 10, \"candidatesTokenCount\": 20}\n}", hundred, false},
-		"chat without usage":  {lines(`{"choices":[{"delta":{"content":"x"}}]}`, `{"choices":[{"delta":{"content":"y"}}]}`), agent.Usage{InputTokens: 25, OutputTokens: 2}, true},
-		"whole without usage": {`{"choices":[{"message":{"content":"12345678"}}]}`, agent.Usage{InputTokens: 25, OutputTokens: 12}, true},
-		"odd counts": {lines(`{"usage":{"prompt_tokens":100.0,"completion_tokens":"20","prompt_tokens_details":{"cached_tokens":"10.0"},` +
-			`"completion_tokens_details":[],"input_tokens":null,"output_tokens":-3,"cache_creation_input_tokens":{}},"message":"x"}`), hundred, false},
-		"odd counts of gemini": {lines(`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100.0,"cachedContentTokenCount":"10",` +
+		"chat without usage": {lines(`{"choices":[{"delta":{"content":"x"}}]}`, `{"choices":[{"delta":{"content":"y"}}]}`),
+			agent.Usage{InputTokens: 25, OutputTokens: 2}, true},
+		"whole without usage": {`{"choices":[{"message":{"content":"12345678"}}]}`,
+			agent.Usage{InputTokens: 25, OutputTokens: 12}, true},
+		"odd counts": {lines(`{"usage":{"prompt_tokens":100.0,"completion_tokens":"20",` +
+			`"prompt_tokens_details":{"cached_tokens":"10.0"},` +
+			`"completion_tokens_details":[],"input_tokens":null,"output_tokens":-3,"cache_creation_input_tokens":{}},` +
+			`"message":"x"}`), hundred, false},
+		"odd counts of gemini": {lines(`{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100.0,` +
+			`"cachedContentTokenCount":"10",` +
 			`"candidatesTokenCount":20,"thoughtsTokenCount":"some"}}`), hundred, false},
 		"no counts": {lines(`{"choices":[],"usage":"none"}`), agent.Usage{InputTokens: 25, OutputTokens: 1}, true},
-		"two names": {lines(`{"usage":{"prompt_tokens":100,"input_tokens":100,"completion_tokens":20,"output_tokens":20,"cache_read_input_tokens":10,` +
+		"two names": {lines(`{"usage":{"prompt_tokens":100,"input_tokens":100,"completion_tokens":20,"output_tokens":20,` +
+			`"cache_read_input_tokens":10,` +
 			`"prompt_tokens_details":{"cached_tokens":10}}}`), hundred, false},
 		"broken":  {"data: {\"usage\"\n", agent.Usage{InputTokens: 25, OutputTokens: 1}, true},
 		"nothing": {"", agent.Usage{}, false},

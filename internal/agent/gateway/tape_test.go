@@ -47,7 +47,8 @@ func TestTape(t *testing.T) {
 		want   []string // replies, or the beginning of the refusal
 		drifts []string
 	}{
-		{"the same, in another place", []string{asking("in /srv/copy: one"), asking("see /var/t2/a: two")}, []string{"1", "2"}, nil},
+		{"the same, in another place", []string{asking("in /srv/copy: one"), asking("see /var/t2/a: two")},
+			[]string{"1", "2"}, nil},
 		{"what names the run is passed over",
 			[]string{strings.Replace(asking("in /srv/copy: one"), "{", `{"metadata":{"user_id":"x"},`, 1)},
 			[]string{"1"}, nil},

@@ -112,13 +112,15 @@ func TestTrafficSeesEachCall(t *testing.T) {
 	reply := func(status int) agent.Reply {
 		return agent.Reply{Status: status, Type: "text/event-stream", Body: []byte(stream)}
 	}
-	if diff := cmp.Diff([]agent.Call{call("/messages"), call("/chat/completions"), call("/messages/count_tokens")}, e.began); diff != "" {
+	if diff := cmp.Diff([]agent.Call{call("/messages"), call("/chat/completions"), call("/messages/count_tokens")},
+		e.began); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]agent.Reply{reply(200), reply(500), reply(200)}, e.ended); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(agent.Usage{InputTokens: 100, CachedInputTokens: 10, OutputTokens: 20}, e.used[0]); diff != "" || e.used[2] != (agent.Usage{}) {
+	if diff := cmp.Diff(agent.Usage{InputTokens: 100, CachedInputTokens: 10, OutputTokens: 20}, e.used[0]); diff != "" ||
+		e.used[2] != (agent.Usage{}) {
 		t.Errorf("%+v\n%s", e.used, diff)
 	}
 }
@@ -136,7 +138,8 @@ func TestTrafficAnswersAndRefuses(t *testing.T) {
 		if res.StatusCode != code || !strings.Contains(body, `1 of 1 \"tokens\" used`) {
 			t.Errorf("%s: %d %s", path, res.StatusCode, body)
 		}
-		if res, body := post(t, c, g, path, "yes"); res.StatusCode != 201 || body != "as kept" || res.Header.Get("Content-Type") != "text/odd" {
+		if res, body := post(t, c, g, path, "yes"); res.StatusCode != 201 || body != "as kept" ||
+			res.Header.Get("Content-Type") != "text/odd" {
 			t.Errorf("%s: %d %s", path, res.StatusCode, body)
 		}
 	}
@@ -208,7 +211,8 @@ func TestEndsOnce(t *testing.T) {
 			}
 			r := e.ended[0]
 			silent := name == "the upstream says nothing"
-			if !r.Cut || silent != (r.Status == 0) || !silent && (string(r.Body) != stream[:300] || e.used[0].InputTokens != 100 || !r.Estimated) {
+			if !r.Cut || silent != (r.Status == 0) || !silent &&
+				(string(r.Body) != stream[:300] || e.used[0].InputTokens != 100 || !r.Estimated) {
 				t.Errorf("%+v, used %+v", r, e.used)
 			}
 		})

@@ -16,7 +16,10 @@ import (
 // TestTrust checks that the certificates that agents' variables name are trusted in addition to the system's, and that
 // a server without a trusted one is named so that agents do not ask again.
 func TestTrust(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "fine") }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		io.WriteString(w, "fine")
+	}))
 	server.Config.ErrorLog = silent // it logs what the test is about
 	server.StartTLS()
 	defer server.Close()

@@ -109,7 +109,8 @@ func TestRun(t *testing.T) {
 		lines.Write(line)
 		return nil
 	}})
-	if err != nil || raw.String() != "got one\n" || lines.String() != "got one" || told.String() != "one\n" || started != 1 {
+	if err != nil || raw.String() != "got one\n" || lines.String() != "got one" || told.String() != "one\n" ||
+		started != 1 {
 		t.Errorf("%q, %q, %q, started %d: %v", raw.String(), lines.String(), told.String(), started, err)
 	}
 	s.Path = filepath.Join(s.Dir, "none")

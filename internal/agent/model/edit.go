@@ -95,7 +95,8 @@ func edited(a args, was []byte) (string, error) {
 	case old == "":
 		return "", errors.New("old has only a byte order mark; give the text that is to be replaced")
 	case n == 0 && strings.Contains(withEnd(text, "\n"), withEnd(old, "\n")):
-		return "", fmt.Errorf("%s has the text of old with other line ends: some of its lines end in CR LF, others in LF", a.Path)
+		return "", fmt.Errorf("%s has the text of old with other line ends: some of its lines end in CR LF, others in LF",
+			a.Path)
 	case n == 0:
 		return "", fmt.Errorf("%s does not have the text of old; read it again", a.Path)
 	case n > 1:

@@ -11,8 +11,10 @@ import (
 func TestLineEnds(t *testing.T) {
 	const mark = byteOrderMark
 	for name, c := range map[string]struct{ was, old, now, want string }{
-		"two lines: earendil-works/pi#2744":      {"one\r\ntwo\r\nthree\r\n", "two\nthree", "TWO\nTHREE", "one\r\nTWO\r\nTHREE\r\n"},
-		"a new line: charmbracelet/crush#684":    {"one\r\ntwo\r\n", "one", "one\none and a half", "one\r\none and a half\r\ntwo\r\n"},
+		"two lines: earendil-works/pi#2744": {"one\r\ntwo\r\nthree\r\n", "two\nthree", "TWO\nTHREE",
+			"one\r\nTWO\r\nTHREE\r\n"},
+		"a new line: charmbracelet/crush#684": {"one\r\ntwo\r\n", "one", "one\none and a half",
+			"one\r\none and a half\r\ntwo\r\n"},
 		"as the file has them":                   {"one\r\ntwo\r\n", "one\r\ntwo", "one\r\n2", "one\r\n2\r\n"},
 		"a whole file: anomalyco/opencode#45880": {"one\r\ntwo\r\n", "", "1\n2\n3", "1\r\n2\r\n3"},
 		"CR LF in a file with LF":                {"one\ntwo\n", "one\r\ntwo", "1\r\n2", "1\n2\n"},
@@ -38,7 +40,8 @@ func TestLineEnds(t *testing.T) {
 		if err != nil {
 			got = "! " + err.Error()
 		}
-		if fault, fails := strings.CutPrefix(c.want, "! "); got != c.want && !(fails && err != nil && strings.Contains(got, fault)) {
+		if fault, fails := strings.CutPrefix(c.want, "! "); got != c.want &&
+			!(fails && err != nil && strings.Contains(got, fault)) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

@@ -36,46 +36,64 @@ func TestFailures(t *testing.T) {
 		asked   int
 		want    string
 	}{
-		"a wrong key": {status(401, `{"error":{"message":"no such key"}}`), agent.Infra, true, true, 1, "no such key; it wants a key"},
-		"not there":   {status(404, `{"error":"model 'm' not found"}`), agent.Infra, true, true, 1, "model 'm' not found; check url"},
-		"wrong":       {status(400, "what?"), agent.Infra, true, false, 1, "answers 400 Bad Request: what?"},
-		"too many":    {status(429, "{}", "Retry-After", "2"), agent.Limit, false, true, maxTries, "429"},
-		"a page": {status(200, "<!DOCTYPE html>\n<html><head><title>Open WebUI</title></head></html>"), agent.Infra, true, true, 1,
+		"a wrong key": {status(401, `{"error":{"message":"no such key"}}`), agent.Infra, true, true, 1,
+			"no such key; it wants a key"},
+		"not there": {status(404, `{"error":"model 'm' not found"}`), agent.Infra, true, true, 1,
+			"model 'm' not found; check url"},
+		"wrong":    {status(400, "what?"), agent.Infra, true, false, 1, "answers 400 Bad Request: what?"},
+		"too many": {status(429, "{}", "Retry-After", "2"), agent.Limit, false, true, maxTries, "429"},
+		"a page": {status(200, "<!DOCTYPE html>\n<html><head><title>Open WebUI</title></head></html>"), agent.Infra, true,
+			true, 1,
 			`answers 200 OK: a page instead of an answer, "Open WebUI"; check url`}, // openclaw/openclaw#84697
 		"a page for 403": {status(403, "<html><title>Blocked</title>"), agent.Infra, true, true, 1, `"Blocked"; check url`},
 		"empty":          {status(200, " \n"), agent.Infra, false, true, maxTries, "answers 200 OK with nothing; check url"},
-		"XML":            {status(200, "<?xml version='1.0'?><Error>no</Error>"), agent.Infra, true, true, 1, "<Error>no</Error>; check url"},
-		"moderated": {status(403, `{"code":"The caller does not have permission","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_X, API key ID: x"}`),
-			agent.Refused, false, false, 1, "Failed check: SAFETY_CHECK_TYPE_X, API key ID: x; it declined"}, // theopenco/llmgateway#1785
-		"moderated too": {status(403, `{"error":{"code":403,"message":"x requires moderation. Your input was flagged","metadata":{"flagged_input":"the key"}}}`),
+		"XML": {status(200, "<?xml version='1.0'?><Error>no</Error>"), agent.Infra, true, true, 1,
+			"<Error>no</Error>; check url"},
+		"moderated": {status(403, `{"code":"The caller does not have permission","error":"Content violates usage `+
+			`guidelines. Failed check: SAFETY_CHECK_TYPE_X, API key ID: x"}`),
+			// theopenco/llmgateway#1785
+			agent.Refused, false, false, 1, "Failed check: SAFETY_CHECK_TYPE_X, API key ID: x; it declined"},
+		"moderated too": {status(403, `{"error":{"code":403,"message":"x requires moderation. Your input was flagged",`+
+			`"metadata":{"flagged_input":"the key"}}}`),
 			agent.Refused, false, false, 1, "flagged; it declined"},
-		"filtered":    {status(400, `{"error":{"code":"content_filter","message":"The prompt was filtered"}}`), agent.Refused, false, false, 1, "filtered; it declined"},
-		"no access":   {status(403, `{"error":{"message":"you have no access to this model"}}`), agent.Infra, true, true, 1, "no access to this model; it wants a key"},
+		"filtered": {status(400, `{"error":{"code":"content_filter","message":"The prompt was filtered"}}`), agent.Refused,
+			false, false, 1, "filtered; it declined"},
+		"no access": {status(403, `{"error":{"message":"you have no access to this model"}}`), agent.Infra, true, true, 1,
+			"no access to this model; it wants a key"},
 		"much later":  {status(429, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "429"},
 		"down longer": {status(503, "{}", "Retry-After", "3600"), agent.Limit, false, true, 1, "503"},
 		"no money":    {status(402, "{}"), agent.Limit, false, true, 1, "402"},
-		"our budget":  {status(400, `{"error":{"type":"plait_gateway","message":"the budget is used up"}}`), agent.Limit, false, true, 1, "used up"},
-		"unreachable": {status(502, `{"error":{"type":"plait_gateway","message":"the model's server could not be reached: why"}}`), agent.Infra,
+		"our budget": {status(400, `{"error":{"type":"plait_gateway","message":"the budget is used up"}}`), agent.Limit,
+			false, true, 1, "used up"},
+		"unreachable": {status(502, `{"error":{"type":"plait_gateway","message":"the model's server could not be reached: `+
+			`why"}}`), agent.Infra,
 			false, true, maxTries, ": the model's server could not be reached: why"},
-		"nobody there": {status(502, `{"error":{"type":"plait_gateway","code":"connection_refused","message":"the model's server could not be reached: why"}}`),
+		"nobody there": {status(502, `{"error":{"type":"plait_gateway","code":"connection_refused","message":"the model's `+
+			`server could not be reached: why"}}`),
 			agent.Infra, false, true, 1, ": the model's server could not be reached: why"},
 		"broken": {status(503, "<html>"), agent.Infra, false, true, maxTries, "503"},
 		"cut":    {sse(part), agent.Infra, false, true, maxTries, "broke its answer off"},
-		"an error in the stream": {sse(part, `{"error":{"message":"out of memory","code":500}}`), agent.Infra, false, true, maxTries,
+		"an error in the stream": {sse(part, `{"error":{"message":"out of memory","code":500}}`), agent.Infra, false, true,
+			maxTries,
 			"out of memory"},
-		"too long":     {status(400, `{"error":{"code":"context_length_exceeded","message":"too long"}}`), agent.Limit, false, false, 1, "does not fit"},
-		"too long too": {status(400, `{"error":{"message":"the request exceeds the available context size"}}`), agent.Limit, false, false, 1, "does not fit"},
-		"no room":      {sse(`{"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}`), agent.Limit, false, true, 1, "no room"},
-		"declined":     {sse(`{"choices":[{"delta":{"refusal":"never"},"finish_reason":"stop"}]}`), agent.Refused, false, true, 1, "never"},
-		"nothing":      {says(" "), agent.InvalidOutput, false, true, 1, "without an answer"},
-		"for ever":     {calls("read", object{"path": "a.txt"}), agent.Limit, true, true, 3, "maxTurns"},
+		"too long": {status(400, `{"error":{"code":"context_length_exceeded","message":"too long"}}`), agent.Limit, false,
+			false, 1, "does not fit"},
+		"too long too": {status(400, `{"error":{"message":"the request exceeds the available context size"}}`), agent.Limit,
+			false, false, 1, "does not fit"},
+		"no room": {sse(`{"choices":[{"delta":{"content":"x"},"finish_reason":"length"}]}`), agent.Limit, false, true, 1,
+			"no room"},
+		"declined": {sse(`{"choices":[{"delta":{"refusal":"never"},"finish_reason":"stop"}]}`), agent.Refused, false,
+			true, 1, "never"},
+		"nothing":  {says(" "), agent.InvalidOutput, false, true, 1, "without an answer"},
+		"for ever": {calls("read", object{"path": "a.txt"}), agent.Limit, true, true, 3, "maxTurns"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, c.answer)
 			l.cfg.MaxTurns = 3
 			_, err := l.run()
 			f := fails(t, err, c.kind)
-			if f.Final != c.final || (f.Session != "") != c.session || !strings.Contains(f.Message, c.want) || len(l.bodies) != c.asked {
+			if f.Final != c.final || (f.Session != "") != c.session || !strings.Contains(f.Message, c.want) ||
+				len(l.bodies) != c.asked {
 				t.Errorf("asked %d times: %+v", len(l.bodies), f)
 			}
 			if later := name == "too many" || name == "much later" || name == "down longer"; f.ResetAt.IsZero() == later {
@@ -93,7 +111,8 @@ func TestOddBytes(t *testing.T) {
 		want   string
 	}{
 		"a line of 10 MiB": {says(long + "end"), long[:agent.MaxOutput]},
-		"noise": {sse("\xff\xfe", `"text"`, `[]`, `{"choices":null}`, `{"choices":[{"delta":{"content":"fine"},"finish_reason":"stop"}]}`, "[DONE]"),
+		"noise": {sse("\xff\xfe", `"text"`, `[]`, `{"choices":null}`,
+			`{"choices":[{"delta":{"content":"fine"},"finish_reason":"stop"}]}`, "[DONE]"),
 			"fine"},
 		"one object": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json; charset=utf-8")
@@ -115,7 +134,8 @@ func TestOddBytes(t *testing.T) {
 
 // TestRetries checks that a complete answer after incomplete ones is used, and nothing of those.
 func TestRetries(t *testing.T) {
-	broken := `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"edit","arguments":"{\"path\":\"b.txt\",\"new\":\"b\"}"}}]}}]}`
+	broken := `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"edit",` +
+		`"arguments":"{\"path\":\"b.txt\",\"new\":\"b\"}"}}]}}]}`
 	l := newLab(t, sse(broken), status(500, "{}"), says("done"))
 	res, err := l.run()
 	if err != nil || string(res.Output) != "done" || l.file("b.txt") != "" {
@@ -134,7 +154,8 @@ func TestRetries(t *testing.T) {
 
 // TestShape checks that an answer of another form is asked for once more, with the schema if the server supports it.
 func TestShape(t *testing.T) {
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["ok"]},"n":{"type":"integer"}},"required":["$status","n"]}`)
+	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["ok"]},"n":{"type":"integer"}},` +
+		`"required":["$status","n"]}`)
 	const good = `{"$status":"ok","n":12345678901234567890,"$body":"the text"}`
 	const want = "---\n{\"$status\": \"ok\", \"n\": 12345678901234567890}\n---\n\nthe text"
 	for name, c := range map[string]struct {
@@ -142,26 +163,31 @@ func TestShape(t *testing.T) {
 		want    string
 		asked   int
 	}{
-		"at once":      {[]http.HandlerFunc{says(good)}, want, 1},
-		"in a fence":   {[]http.HandlerFunc{says("```json\n" + good + "\n```")}, want, 1},
-		"asked again":  {[]http.HandlerFunc{says("It is fine."), says(good)}, want, 2},
-		"no schemas":   {[]http.HandlerFunc{says("It is fine."), status(400, "unknown field response_format"), says(good)}, want, 3},
+		"at once":     {[]http.HandlerFunc{says(good)}, want, 1},
+		"in a fence":  {[]http.HandlerFunc{says("```json\n" + good + "\n```")}, want, 1},
+		"asked again": {[]http.HandlerFunc{says("It is fine."), says(good)}, want, 2},
+		"no schemas": {[]http.HandlerFunc{says("It is fine."), status(400, "unknown field response_format"), says(good)},
+			want, 3},
 		"never":        {[]http.HandlerFunc{says("It is fine.")}, "It is fine.", 2},
 		"never enough": {[]http.HandlerFunc{says(`{"$status":"ok"}`)}, "---\n{\"$status\": \"ok\"}\n---\n\n", 2},
-		"suspends":     {[]http.HandlerFunc{says(`{"$status":"$SUSPEND","reason":"why?"}`)}, "---\n{\"$status\": \"$SUSPEND\", \"reason\": \"why?\"}\n---\n\n", 1},
+		"suspends": {[]http.HandlerFunc{says(`{"$status":"$SUSPEND","reason":"why?"}`)},
+			"---\n{\"$status\": \"$SUSPEND\", \"reason\": \"why?\"}\n---\n\n", 1},
 	} {
 		l := newLab(t, c.answers...)
 		res, err := l.run(func(r *agent.Request) { r.Schema, r.Shaped = schema, true })
 		if err != nil || string(res.Output) != c.want || len(l.bodies) != c.asked {
 			t.Errorf("%s: asked %d times: %q %v", name, len(l.bodies), res.Output, err)
 		}
-		if c.asked > 1 && (!strings.Contains(l.bodies[1], `"response_format":{"json_schema"`) || strings.Contains(l.bodies[0], "response_format")) {
+		if c.asked > 1 && (!strings.Contains(l.bodies[1], `"response_format":{"json_schema"`) ||
+			strings.Contains(l.bodies[0], "response_format")) {
 			t.Errorf("%s: %s", name, l.bodies[1])
 		}
 	}
 	a := &Agent{}
-	for text, ok := range map[string]bool{string(schema): true, `{"type":"object"}`: false, `true`: false, `{"type":"string"}`: false,
-		`{"type":"object","properties":{},"oneOf":[{}]}`: false, `{"type":"object","properties":{"x":{"$ref":"file:///etc/passwd"}}}`: false} {
+	for text, ok := range map[string]bool{string(schema): true, `{"type":"object"}`: false, `true`: false,
+		`{"type":"string"}`: false,
+		`{"type":"object","properties":{},"oneOf":[{}]}`:                     false,
+		`{"type":"object","properties":{"x":{"$ref":"file:///etc/passwd"}}}`: false} {
 		if a.Shapes(json.RawMessage(text)) != ok {
 			t.Errorf("%s: %t", text, !ok)
 		}
@@ -184,11 +210,13 @@ func TestTornSession(t *testing.T) {
 	if err := os.WriteFile(file, []byte(lines[0]+lines[1]+lines[2][:20]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if res, err = l.run(func(r *agent.Request) { r.Session, r.Prompt = res.Session, "Go on." }); err != nil || res.Turn != "2" {
+	if res, err = l.run(func(r *agent.Request) { r.Session, r.Prompt = res.Session, "Go on." }); err != nil ||
+		res.Turn != "2" {
 		t.Fatalf("%+v %v", res, err)
 	}
 	body := l.bodies[2]
-	if at := strings.Index(body, "This was interrupted."); at < 0 || at > strings.Index(body, "Go on.") || strings.Contains(body, "three") {
+	if at := strings.Index(body, "This was interrupted."); at < 0 || at > strings.Index(body, "Go on.") ||
+		strings.Contains(body, "three") {
 		t.Errorf("%s", body)
 	}
 }
@@ -275,7 +303,8 @@ func TestCheckKeepsTheKey(t *testing.T) {
 
 // TestCheckOfAPage checks that a web page is told from a server that does not list its models.
 func TestCheckOfAPage(t *testing.T) {
-	for body, want := range map[string]string{"not here": "", " <html><title>UI</title>": `a page instead of an answer, "UI"; check url:`} {
+	for body, want := range map[string]string{"not here": "",
+		" <html><title>UI</title>": `a page instead of an answer, "UI"; check url:`} {
 		server := httptest.NewServer(status(200, body))
 		at, err := url.Parse(server.URL)
 		if err != nil {

@@ -9,11 +9,14 @@ import (
 // FuzzRead checks that any output of a server is read without a panic, and that what was understood can be stored and
 // sent to it again.
 func FuzzRead(f *testing.F) {
-	f.Add([]byte(`data: {"choices":[{"delta":{"content":"x","tool_calls":[{"index":3,"id":"a","function":{"name":"run","arguments":"{"}}]},` +
+	f.Add([]byte(`data: {"choices":[{"delta":{"content":"x","tool_calls":[{"index":3,"id":"a","function":{"name":"run",` +
+		`"arguments":"{"}}]},` +
 		`"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}` + "\n\ndata: [DONE]\n"))
-	f.Add([]byte(`data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"a"}},{"function":{"arguments":{}}},{"index":-1}]}}]}`))
+	f.Add([]byte(`data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"a"}},{"function":{"arguments":{}}},` +
+		`{"index":-1}]}}]}`))
 	f.Add([]byte(`data: {"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"text":"x"}]},null,"",{}]}}]}`))
-	f.Add([]byte(`data: {"type":"content_block_start","content_block":{"type":"thinking","thinking":"","signature":4}}` + "\n" +
+	f.Add([]byte(`data: {"type":"content_block_start","content_block":{"type":"thinking","thinking":"","signature":4}}` +
+		"\n" +
 		`data: {"type":"content_block_delta","delta":{"thinking":"x","signature":"s","partial_json":"{"}}` + "\n" +
 		`data: {"type":"content_block_stop"}` + "\n" + `data: {"type":"message_stop"}` + "\n"))
 	f.Add([]byte(`data: {"type":"error","error":{"type":"overloaded_error"}}`))

@@ -183,7 +183,8 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	defer setup.Close()
 	way := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 	defer way.CloseIdleConnections()
-	t := &conversation{agent: a, req: req, dir: setup.Dir, vars: setup.Vars, emit: emit, log: &transcript{to: req.Desk.Raw},
+	t := &conversation{agent: a, req: req, dir: setup.Dir, vars: setup.Vars, emit: emit,
+		log:    &transcript{to: req.Desk.Raw},
 		fields: map[string]any{}, sandbox: setup.Sandbox,
 		client: client{url: setup.Gateway.URL() + "/v1", token: setup.Gateway.Token(), http: way},
 	}

@@ -69,7 +69,8 @@ var (
 			`developer instruction`)},
 	}
 	thoughtsMissing = regexp.MustCompile(thoughts)
-	answerLimit     = regexp.MustCompile("max_(?:completion_)?tokens.{0,80}?(?:>|<=|at most|less than or equal to|maximum of) ?[`'\"]?(\\d+)")
+	answerLimit     = regexp.MustCompile("max_(?:completion_)?tokens.{0,80}?" +
+		"(?:>|<=|at most|less than or equal to|maximum of) ?[`'\"]?(\\d+)")
 	// Of two numbers the difference is what is left for the answer.
 	answerRest = []*regexp.Regexp{
 		regexp.MustCompile(`max_(?:completion_)?tokens.{0,60}?(?P<prompt>\d+) \+ \d+ > (?P<most>\d+)`),

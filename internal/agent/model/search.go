@@ -186,7 +186,8 @@ func (s *search) skip(why int, file string) {
 	s.skipped[why] = append(s.skipped[why], shown)
 }
 
-// named reports whether a file has a name that is searched for. A path may be relative to the directory that is searched
+// named reports whether a file has a name that is searched for. A path may be relative to the directory that is
+// searched
 // or to the working directory.
 func (s *search) named(file string) bool {
 	if s.names == nil {

@@ -97,7 +97,8 @@ func (r request) wellFormed() error {
 		last = m.Role
 		for _, c := range m.Calls {
 			var o map[string]any
-			if err := json.Unmarshal([]byte(c.Function.Arguments), &o); err != nil || o == nil || badEscape(c.Function.Arguments) {
+			if err := json.Unmarshal([]byte(c.Function.Arguments), &o); err != nil || o == nil ||
+				badEscape(c.Function.Arguments) {
 				return fmt.Errorf("message %d has the arguments %q: %v", i, c.Function.Arguments, err)
 			}
 			if c.ID == "" || ids[c.ID] || !goodName.MatchString(c.Function.Name) {

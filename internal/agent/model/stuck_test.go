@@ -60,41 +60,76 @@ func TestTooLong(t *testing.T) {
 		kind string
 		kept bool // the conversation goes on
 	}{
-		"This model's maximum context length is 8192 tokens.":                                            {400, agent.Limit, false},
-		"Input length 131393 exceeds the maximum allowed input length of 131040 tokens.":                 {400, agent.Limit, false}, // earendil-works/pi#4943
-		"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).":        {400, agent.Limit, false},
-		"This model's maximum prompt length is 131072 but the request contains 537812 tokens.":           {400, agent.Limit, false},
-		"prompt token count of 128001 exceeds the limit of 128000":                                       {400, agent.Limit, false},
-		"Your request exceeded model token limit: 262144":                                                {400, agent.Limit, false},
-		"Prompt exceeds max length":                                                                      {400, agent.Limit, false},
-		"Please reduce the length of the messages or completion.":                                        {400, agent.Limit, false},
-		"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000":                    {400, agent.Limit, false}, // openclaw/openclaw#7279
-		"prompt too long; exceeded max context length by 12 tokens":                                      {400, agent.Limit, false}, // openclaw/openclaw#36074
-		"Prompt contains 40000 tokens, too large for model with 32768 maximum context length":            {400, agent.Limit, false},
-		"Range of input length should be [1, 30720]":                                                     {400, agent.Limit, false},
-		"too many tokens: total number of tokens in the prompt cannot exceed 4081":                       {400, agent.Limit, false},
-		"Total tokens of image and text exceed max message tokens":                                       {400, agent.Limit, false},
-		"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096":                     {422, agent.Limit, false},
-		"the request exceeds the available context size. try increasing the context size":                {500, agent.Limit, false},
-		`{"error":{"type":"exceed_context_size_error","message":"no"}}`:                                  {400, agent.Limit, false},
-		`{"error":{"message":"Provider returned error","metadata":{"raw":"prompt is too long: 9 > 8"}}}`: {400, agent.Limit, false},
-		`{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`:            {413, agent.Limit, false},
-		"<html>Request Entity Too Large</html>":                                                          {413, agent.Limit, false},
-		"Request too large for gpt-4: Limit 10000, Requested 12000. The tokens must be reduced.":         {429, agent.Limit, false},
-		"Too many tokens, please wait before trying again.":                                              {429, agent.Limit, true}, // jin-bo/agentao#88
-		"Your credit balance is too low to access the API.":                                              {400, agent.Limit, true},
-		"Your newly created team doesn't have any credits: insufficient credits":                         {403, agent.Limit, true},
-		"Access denied, please make sure your account is in good standing: Arrearage":                    {400, agent.Limit, true},
+		"This model's maximum context length is 8192 tokens.": {400, agent.Limit,
+			false},
+		// earendil-works/pi#4943
+		"Input length 131393 exceeds the maximum allowed input length of 131040 tokens.": {400, agent.Limit,
+			false},
+		"The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).": {400, agent.Limit,
+			false},
+		"This model's maximum prompt length is 131072 but the request contains 537812 tokens.": {400, agent.Limit,
+			false},
+		"prompt token count of 128001 exceeds the limit of 128000": {400, agent.Limit,
+			false},
+		"Your request exceeded model token limit: 262144": {400, agent.Limit,
+			false},
+		"Prompt exceeds max length": {400, agent.Limit,
+			false},
+		"Please reduce the length of the messages or completion.": {400, agent.Limit,
+			false},
+		// openclaw/openclaw#7279
+		"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000": {400, agent.Limit,
+			false},
+		// openclaw/openclaw#36074
+		"prompt too long; exceeded max context length by 12 tokens": {400, agent.Limit,
+			false},
+		"Prompt contains 40000 tokens, too large for model with 32768 maximum context length": {400, agent.Limit,
+			false},
+		"Range of input length should be [1, 30720]": {400, agent.Limit,
+			false},
+		"too many tokens: total number of tokens in the prompt cannot exceed 4081": {400, agent.Limit,
+			false},
+		"Total tokens of image and text exceed max message tokens": {400, agent.Limit,
+			false},
+		"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096": {422, agent.Limit,
+			false},
+		"the request exceeds the available context size. try increasing the context size": {500, agent.Limit,
+			false},
+		`{"error":{"type":"exceed_context_size_error","message":"no"}}`: {400, agent.Limit,
+			false},
+		`{"error":{"message":"Provider returned error","metadata":{"raw":"prompt is too long: 9 > 8"}}}`: {400, agent.Limit,
+			false},
+		`{"error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}`: {413, agent.Limit,
+			false},
+		"<html>Request Entity Too Large</html>": {413, agent.Limit,
+			false},
+		"Request too large for gpt-4: Limit 10000, Requested 12000. The tokens must be reduced.": {429, agent.Limit,
+			false},
+		// jin-bo/agentao#88
+		"Too many tokens, please wait before trying again.": {429, agent.Limit,
+			true},
+		"Your credit balance is too low to access the API.": {400, agent.Limit,
+			true},
+		"Your newly created team doesn't have any credits: insufficient credits": {403, agent.Limit,
+			true},
+		"Access denied, please make sure your account is in good standing: Arrearage": {400, agent.Limit,
+			true},
 		"invalid model":     {404, agent.Infra, true},
 		"no such key":       {401, agent.Infra, true},
 		"overloaded":        {529, agent.Infra, true},
 		"I cannot say why.": {400, agent.Infra, false},
 		// What is repeated of the conversation does not count.
-		`{"detail":[{"type":"missing","loc":["body","x"],"msg":"Field required","input":{"content":"the context length"}}]}`:                    {422, agent.Infra, false},
-		`{"message":"1 validation error:\n  {'type': 'x', 'loc': ('body', 'x'), 'msg': 'no', 'input': 'prompt is too long'}\n","code":400}`:     {400, agent.Infra, false}, // vllm-project/vllm#54684
-		`{"error":{"message":"no"},"body":{"messages":[{"content":"your credit balance"}]}}`:                                                    {400, agent.Infra, false},
-		`{"error":{"message":"no such key","metadata":{"input":"content moderation"}}}`:                                                         {403, agent.Infra, true},
-		`{"error":{"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long\"},\"input\":\"x\"}"}}}`: {400, agent.Limit, false},
+		`{"detail":[{"type":"missing","loc":["body","x"],"msg":"Field required","input":{"content":"the context ` +
+			`length"}}]}`: {422, agent.Infra, false},
+		// vllm-project/vllm#54684
+		`{"message":"1 validation error:\n  {'type': 'x', 'loc': ('body', 'x'), 'msg': 'no', 'input': 'prompt is too ` +
+			`long'}\n","code":400}`: {400, agent.Infra, false},
+		`{"error":{"message":"no"},"body":{"messages":[{"content":"your credit ` +
+			`balance"}]}}`: {400, agent.Infra, false},
+		`{"error":{"message":"no such key","metadata":{"input":"content ` +
+			`moderation"}}}`: {403, agent.Infra, true},
+		`{"error":{"message":"Provider returned error","metadata":{"raw":"{\"error\":{\"message\":\"prompt is too long\"},` +
+			`\"input\":\"x\"}"}}}`: {400, agent.Limit, false},
 	} {
 		l := newLab(t, calls("read", object{"path": "a.txt"}), status(want.code, says))
 		_, err := l.run()
@@ -150,8 +185,9 @@ func TestNothingStaysStuck(t *testing.T) {
 		says  string
 		after string
 	}{
-		"a wrong key": {401, "no", ""}, "money": {402, "no", ""}, "a limit": {429, "no", ""}, "a long limit": {503, "no", "9999"},
-		"ours": {400, `{"error":{"type":"plait_gateway","message":"the budget is used up"}}`, ""},
+		"a wrong key": {401, "no", ""}, "money": {402, "no", ""}, "a limit": {429, "no", ""},
+		"a long limit": {503, "no", "9999"},
+		"ours":         {400, `{"error":{"type":"plait_gateway","message":"the budget is used up"}}`, ""},
 	} {
 		l := newLab(t, calls("read", object{"path": "a.txt"}), status(c.code, c.says, "Retry-After", c.after))
 		session := ""

@@ -18,12 +18,16 @@ import (
 // TestOwnCA checks that a server with a certificate of a company's own CA is asked, and checked, if a variable names
 // the CA's, and that it is asked only once otherwise.
 func TestOwnCA(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { raw(chatWhole)(w, r) }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
+		raw(chatWhole)(w, r)
+	}))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs what the test is about
 	server.StartTLS()
 	defer server.Close()
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	at, err := url.Parse(server.URL)

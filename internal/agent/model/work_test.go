@@ -72,9 +72,11 @@ func (l *lab) file(name string) string {
 func (l *lab) run(change ...func(*agent.Request)) (agent.Result, error) {
 	l.t.Helper()
 	a := newAgent(l.t, l.host, l.cfg)
-	req := agent.Request{Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Attempt: "A", Try: 1}, Prompt: "Do it.",
-		Dir: l.tree, Access: l.access, Home: l.home, Tag: fmt.Sprintf("model-%d-%s", os.Getpid(), l.t.Name()), Limits: agent.Limits{Timeout: time.Minute},
-		Desk: agent.Desk{Artifacts: filepath.Join(l.desk, "artifacts"), Raw: &l.raw},
+	req := agent.Request{Place: agent.Place{Task: "T", Thread: "T", Role: "tester", Attempt: "A", Try: 1},
+		Prompt: "Do it.",
+		Dir:    l.tree, Access: l.access, Home: l.home, Tag: fmt.Sprintf("model-%d-%s", os.Getpid(), l.t.Name()),
+		Limits: agent.Limits{Timeout: time.Minute},
+		Desk:   agent.Desk{Artifacts: filepath.Join(l.desk, "artifacts"), Raw: &l.raw},
 		Ask: func(_ context.Context, q agent.Question) (agent.Answer, error) {
 			l.asked = append(l.asked, q)
 			return agent.Answer{Approved: l.yes}, nil
@@ -94,9 +96,11 @@ func says(text string) http.HandlerFunc {
 func calls(name string, arguments ...object) http.HandlerFunc {
 	var list []any
 	for i, a := range arguments {
-		list = append(list, object{"index": i, "id": fmt.Sprint("c", i), "function": object{"name": name, "arguments": string(encode(a))}})
+		list = append(list, object{"index": i, "id": fmt.Sprint("c", i),
+			"function": object{"name": name, "arguments": string(encode(a))}})
 	}
-	return sse(string(encode(object{"choices": []any{object{"delta": object{"tool_calls": list}, "finish_reason": "tool_calls"}}})))
+	return sse(string(encode(object{"choices": []any{object{"delta": object{"tool_calls": list},
+		"finish_reason": "tool_calls"}}})))
 }
 
 func sse(data ...string) http.HandlerFunc {
@@ -132,38 +136,49 @@ func TestFiles(t *testing.T) {
 		now  string // its content afterwards
 		asks bool
 	}{
-		"read":             {"read", object{"path": "a.txt"}, `one\ntwo\nthree\n`, "", "", false},
-		"read lines":       {"read", object{"path": "a.txt", "from": 2, "lines": 1}, `two\n\n[lines 2 to 2 of 3]`, "", "", false},
+		"read": {"read", object{"path": "a.txt"}, `one\ntwo\nthree\n`, "", "", false},
+		"read lines": {"read", object{"path": "a.txt", "from": 2, "lines": 1}, `two\n\n[lines 2 to 2 of 3]`, "", "",
+			false},
 		"read beyond":      {"read", object{"path": "a.txt", "from": 9}, "has only 3 lines", "", "", false},
 		"read a directory": {"read", object{"path": "."}, `.git/\na.txt`, "", "", false},
 		"read nothing":     {"read", object{"path": "b.txt"}, "b.txt does not exist", "", "", false},
-		"read outside":     {"read", object{"path": filepath.Join(outside, "secret")}, "is not in the working directory", "", "", false},
-		"read above":       {"read", object{"path": "../x"}, "is not in the working directory", "", "", false},
-		"read by a link":   {"read", object{"path": "link/secret"}, "is not in the working directory", "", "", false},
-		"list artifacts":   {"read", object{"path": "$PLAIT_ARTIFACTS"}, "the directory is empty", "", "", false},
-		"read an artifact": {"read", object{"path": "$PLAIT_ARTIFACTS/b.txt"}, "artifacts/b.txt does not exist", "", "", false},
-		"search":           {"search", object{"pattern": "t[wh]"}, `a.txt:2:two\na.txt:3:three`, "", "", false},
-		"search names":     {"search", object{"name": "*.txt"}, `"a.txt"`, "", "", false},
-		"search nothing":   {"search", object{"pattern": "none"}, "nothing was found", "", "", false},
-		"search badly":     {"search", object{"pattern": "("}, "the pattern is wrong", "", "", false},
-		"edit":             {"edit", object{"path": "a.txt", "old": "two", "new": "2"}, "is changed", "a.txt", "one\n2\nthree\n", false},
-		"edit twice there": {"edit", object{"path": "a.txt", "old": "e", "new": "2"}, "3 times", "a.txt", "one\ntwo\nthree\n", false},
-		"edit not there":   {"edit", object{"path": "a.txt", "old": "four", "new": "2"}, "read it again", "a.txt", "one\ntwo\nthree\n", false},
-		"write":            {"edit", object{"path": "d/e/b.txt", "new": "b"}, "is changed", "d/e/b.txt", "b", false},
-		"edit no text":     {"edit", object{"path": "a.txt"}, "new is missing", "a.txt", "one\ntwo\nthree\n", false},
-		"edit outside":     {"edit", object{"path": outside + "/x", "new": "b"}, "is not in the working directory", "", "", false},
-		"edit protected":   {"edit", object{"path": "AGENTS.md", "new": "b"}, "A person said no", "AGENTS.md", "", true},
-		"edit by a link":   {"edit", object{"path": "hooks/pre-commit", "new": "b"}, "A person said no", ".git/hooks/pre-commit", "#!/bin/sh\n", true},
-		"edit dangling":    {"edit", object{"path": "dangling", "new": "b"}, "A person said no", ".claude/settings.json", "", true},
+		"read outside": {"read", object{"path": filepath.Join(outside, "secret")}, "is not in the working directory", "",
+			"", false},
+		"read above":     {"read", object{"path": "../x"}, "is not in the working directory", "", "", false},
+		"read by a link": {"read", object{"path": "link/secret"}, "is not in the working directory", "", "", false},
+		"list artifacts": {"read", object{"path": "$PLAIT_ARTIFACTS"}, "the directory is empty", "", "", false},
+		"read an artifact": {"read", object{"path": "$PLAIT_ARTIFACTS/b.txt"}, "artifacts/b.txt does not exist", "", "",
+			false},
+		"search":         {"search", object{"pattern": "t[wh]"}, `a.txt:2:two\na.txt:3:three`, "", "", false},
+		"search names":   {"search", object{"name": "*.txt"}, `"a.txt"`, "", "", false},
+		"search nothing": {"search", object{"pattern": "none"}, "nothing was found", "", "", false},
+		"search badly":   {"search", object{"pattern": "("}, "the pattern is wrong", "", "", false},
+		"edit": {"edit", object{"path": "a.txt", "old": "two", "new": "2"}, "is changed", "a.txt",
+			"one\n2\nthree\n", false},
+		"edit twice there": {"edit", object{"path": "a.txt", "old": "e", "new": "2"}, "3 times", "a.txt", "one\ntwo\nthree\n",
+			false},
+		"edit not there": {"edit", object{"path": "a.txt", "old": "four", "new": "2"}, "read it again", "a.txt",
+			"one\ntwo\nthree\n", false},
+		"write":        {"edit", object{"path": "d/e/b.txt", "new": "b"}, "is changed", "d/e/b.txt", "b", false},
+		"edit no text": {"edit", object{"path": "a.txt"}, "new is missing", "a.txt", "one\ntwo\nthree\n", false},
+		"edit outside": {"edit", object{"path": outside + "/x", "new": "b"}, "is not in the working directory", "", "",
+			false},
+		"edit protected": {"edit", object{"path": "AGENTS.md", "new": "b"}, "A person said no", "AGENTS.md", "", true},
+		"edit by a link": {"edit", object{"path": "hooks/pre-commit", "new": "b"}, "A person said no",
+			".git/hooks/pre-commit", "#!/bin/sh\n", true},
+		"edit dangling": {"edit", object{"path": "dangling", "new": "b"}, "A person said no", ".claude/settings.json", "",
+			true},
 		"edit a link out":  {"edit", object{"path": "away", "new": "b"}, "is not in the working directory", "", "", false},
 		"edit in a loop":   {"edit", object{"path": "loop", "new": "b"}, "too many links", "", "", false},
 		"edit a fine link": {"edit", object{"path": "fine", "new": "b"}, "is changed", "d/new.txt", "b", false},
 		"no tool":          {"fly", object{}, "no tool fly", "", "", false},
-		"misspelled":       {"search", object{"pattrn": "t"}, `search has no argument \"pattrn\": there are pattern, path, name`, "", "", false},
-		"misspelled too":   {"edit", object{"path": "a.txt", "new": "b", "odl": "one"}, `no argument \"odl\"`, "a.txt", "one\ntwo\nthree\n", false},
-		"another's":        {"read", object{"path": "a.txt", "timeout": 1}, `there are path, from, lines`, "", "", false},
-		"in capitals":      {"read", object{"Path": "a.txt"}, `one\ntwo\nthree\n`, "", "", false},
-		"a wrong type":     {"read", object{"path": "a.txt", "from": "2"}, `from is of the JSON type string`, "", "", false},
+		"misspelled": {"search", object{"pattrn": "t"},
+			`search has no argument \"pattrn\": there are pattern, path, name`, "", "", false},
+		"misspelled too": {"edit", object{"path": "a.txt", "new": "b", "odl": "one"}, `no argument \"odl\"`, "a.txt",
+			"one\ntwo\nthree\n", false},
+		"another's":    {"read", object{"path": "a.txt", "timeout": 1}, `there are path, from, lines`, "", "", false},
+		"in capitals":  {"read", object{"Path": "a.txt"}, `one\ntwo\nthree\n`, "", "", false},
+		"a wrong type": {"read", object{"path": "a.txt", "from": "2"}, `from is of the JSON type string`, "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, calls(c.tool, c.args), says("done"))
@@ -191,7 +206,8 @@ func TestFiles(t *testing.T) {
 
 // TestAccess checks that a role with access: read cannot change the tree.
 func TestAccess(t *testing.T) {
-	l := newLab(t, calls("edit", object{"path": "a.txt", "new": "b"}), calls("run", object{"command": "echo b > a.txt; echo b > $PLAIT_ARTIFACTS/b"}), says("done"))
+	l := newLab(t, calls("edit", object{"path": "a.txt", "new": "b"}),
+		calls("run", object{"command": "echo b > a.txt; echo b > $PLAIT_ARTIFACTS/b"}), says("done"))
 	if l.host.Sandbox.Bwrap == "" {
 		t.Skip("NOT TESTED: bubblewrap is not installed")
 	}
@@ -203,7 +219,8 @@ func TestAccess(t *testing.T) {
 	if strings.Contains(l.bodies[0], `"name":"edit"`) || !strings.Contains(l.bodies[1], "no tool edit") {
 		t.Errorf("%s", l.bodies[1])
 	}
-	if _, err := os.Stat(filepath.Join(l.desk, "artifacts", "b")); err != nil || !strings.Contains(l.bodies[2], "Read-only file system") {
+	if _, err := os.Stat(filepath.Join(l.desk, "artifacts", "b")); err != nil ||
+		!strings.Contains(l.bodies[2], "Read-only file system") {
 		t.Errorf("%v: %s", err, l.bodies[2])
 	}
 }
@@ -211,18 +228,22 @@ func TestAccess(t *testing.T) {
 // TestWithoutWall checks that a person is asked about each command and each change, exactly as it is.
 func TestWithoutWall(t *testing.T) {
 	for _, yes := range []bool{true, false} {
-		l := newLab(t, calls("run", object{"command": "echo b > b.txt"}), calls("edit", object{"path": "a.txt", "old": "two", "new": "2"}), says("done"))
+		l := newLab(t, calls("run", object{"command": "echo b > b.txt"}),
+			calls("edit", object{"path": "a.txt", "old": "two", "new": "2"}), says("done"))
 		l.host.Sandbox.Bwrap, l.yes = "", yes
 		if _, err := l.run(); err != nil {
 			t.Fatal(err)
 		}
-		if len(l.asked) != 2 || l.asked[0].Action.Command != "echo b > b.txt" || !strings.Contains(l.asked[1].Action.Diff, "-two\n+2\n") {
+		if len(l.asked) != 2 || l.asked[0].Action.Command != "echo b > b.txt" ||
+			!strings.Contains(l.asked[1].Action.Diff, "-two\n+2\n") {
 			t.Fatalf("asked %+v", l.asked)
 		}
 		if (l.file("b.txt") == "b\n") != yes || strings.Contains(l.file("a.txt"), "2") != yes {
 			t.Errorf("answered %t: %q %q", yes, l.file("a.txt"), l.file("b.txt"))
 		}
-		if declined := slices.ContainsFunc(l.events, func(e agent.Event) bool { return e.Phase == "declined" }); declined == yes {
+		if declined := slices.ContainsFunc(l.events, func(e agent.Event) bool {
+			return e.Phase == "declined"
+		}); declined == yes {
 			t.Errorf("answered %t: %+v", yes, l.events)
 		}
 	}
@@ -248,7 +269,8 @@ func TestChangedWhileAsked(t *testing.T) {
 
 // TestBounds checks that a command's output and its time are limited.
 func TestBounds(t *testing.T) {
-	l := newLab(t, calls("run", object{"command": "seq 300000"}, object{"command": "echo begun; sleep 60", "timeout": 1}), says("done"))
+	l := newLab(t, calls("run", object{"command": "seq 300000"}, object{"command": "echo begun; sleep 60", "timeout": 1}),
+		says("done"))
 	l.access = agent.Full
 	if _, err := l.run(); err != nil {
 		t.Fatal(err)
@@ -263,7 +285,8 @@ func TestBounds(t *testing.T) {
 			ends = append(ends, e)
 		}
 	}
-	if len(ends) != 2 || ends[0].Exit == nil || *ends[0].Exit != 0 || ends[1].Exit != nil || ends[1].Phase != "failed" || len(ends[0].Output) > maxKept+9 {
+	if len(ends) != 2 || ends[0].Exit == nil || *ends[0].Exit != 0 || ends[1].Exit != nil || ends[1].Phase != "failed" ||
+		len(ends[0].Output) > maxKept+9 {
 		t.Errorf("%d ends: %+v", len(ends), ends[len(ends)-1])
 	}
 }

@@ -52,7 +52,8 @@ func record(t *testing.T, prompt, text string) recorded {
 		Detail: &thread.Detail{Agent: "command", Attempt: row.ID + ".1", Attempts: []thread.EarlierAttempt{},
 			Context: []thread.ContextUse{}, Prompt: asked.Hash, Transcript: printed.Hash, Exit: &one},
 	}, asked, printed, artifact)
-	r.do.ID, r.do.Root, r.do.Task = "01K0000000000000000000000A", "01K0000000000000000000000A", "01K0000000000000000000000A"
+	r.do.ID, r.do.Root, r.do.Task = "01K0000000000000000000000A", "01K0000000000000000000000A",
+		"01K0000000000000000000000A"
 	r.player, err = replay.NewPlayer(t.Context(), replay.PlayerConfig{Store: s, Nodes: r.nodes,
 		Trees: worktree.New(worktree.Config{Store: s, Reader: r.nodes}), Task: r.task, Home: "/h"})
 	r.must(err)

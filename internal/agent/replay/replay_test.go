@@ -126,7 +126,8 @@ func TestGivesBackEverything(t *testing.T) {
 func TestLargeOutputIsCut(t *testing.T) {
 	rec := replay.Attempt{Role: "a", Output: make([]byte, agent.MaxOutput+1)}
 	var raw bytes.Buffer
-	got, err := mustNew(t, rec).Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1}, Desk: agent.Desk{Raw: &raw}}, ignore)
+	got, err := mustNew(t, rec).Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1},
+		Desk: agent.Desk{Raw: &raw}}, ignore)
 	if err != nil || len(got.Output) != agent.MaxOutput || !got.Truncated || raw.Len() != agent.MaxOutput+1 {
 		t.Errorf("got %d bytes, truncated %t, raw %d, %v", len(got.Output), got.Truncated, raw.Len(), err)
 	}
@@ -149,7 +150,8 @@ func TestDelay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := mustNew(t, replay.Attempt{Role: "a", Delay: time.Minute.Milliseconds()})
 				begin := time.Now()
-				_, err := a.Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1}, Limits: agent.Limits{Timeout: tt.timeout, Idle: tt.idle}},
+				_, err := a.Run(t.Context(), agent.Request{Place: agent.Place{Role: "a", Try: 1},
+					Limits: agent.Limits{Timeout: tt.timeout, Idle: tt.idle}},
 					ignore)
 				kind := ""
 				var f *agent.Failure

@@ -119,7 +119,8 @@ func (s Sandbox) confined(dir, path string, args []string) (string, []string) {
 	if stays(dir) {
 		w.Read = append(w.Read, dir)
 	}
-	for place, to := range map[string]*[]string{req.Bin(): &w.Read, req.Desk.Context: &w.Read, req.Desk.Artifacts: &w.Write} {
+	for place, to := range map[string]*[]string{req.Bin(): &w.Read, req.Desk.Context: &w.Read,
+		req.Desk.Artifacts: &w.Write} {
 		if place != "" {
 			*to = append(*to, place)
 		}
@@ -187,7 +188,8 @@ func (s Sandbox) String() string {
 }
 
 // guarded are the places in a tree from which Plait, git or an agent takes programs or instructions.
-var guarded = []string{".git", ".plait", ".workflows", ".codex", ".claude", ".copilot", ".opencode", ".gemini", ".qwen", ".kimi-code"}
+var guarded = []string{".git", ".plait", ".workflows", ".codex", ".claude", ".copilot", ".opencode", ".gemini", ".qwen",
+	".kimi-code"}
 
 // services are directories in which programs that run as the user, or for everyone, have sockets. A socket on a
 // read-only file system still accepts connections, and a terminal multiplexer runs what it is sent.
@@ -199,8 +201,10 @@ func (h *Host) hidden() []string {
 	home := h.cfg.Getenv("HOME")
 	list := append(slices.Clone(services), os.TempDir(), h.cfg.Getenv("XDG_RUNTIME_DIR"), h.cfg.Getenv("TMUX_TMPDIR"),
 		h.cfg.Getenv("SSH_AUTH_SOCK"))
-	for _, name := range []string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".git-credentials",
-		".claude", ".claude.json", ".codex", ".copilot", ".gemini", ".qwen", ".kimi-code", ".config/gh", ".config/gcloud", ".config/plait",
+	for _, name := range []string{".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc",
+		".git-credentials",
+		".claude", ".claude.json", ".codex", ".copilot", ".gemini", ".qwen", ".kimi-code", ".config/gh", ".config/gcloud",
+		".config/plait",
 		".config/github-copilot", ".config/opencode", ".local/share/opencode", ".password-store", ".bash_history"} {
 		if home != "" {
 			list = append(list, filepath.Join(home, name))
@@ -243,7 +247,8 @@ func Caches(req agent.Request) (map[string]string, error) {
 	}
 	return map[string]string{
 		"TMPDIR": tmp, "XDG_CACHE_HOME": cache, "GOCACHE": filepath.Join(cache, "go-build"), "GOFLAGS": "-modcacherw",
-		"npm_config_cache": filepath.Join(cache, "npm"), "PIP_CACHE_DIR": filepath.Join(cache, "pip"), "PYTHONDONTWRITEBYTECODE": "1",
+		"npm_config_cache": filepath.Join(cache, "npm"), "PIP_CACHE_DIR": filepath.Join(cache, "pip"),
+		"PYTHONDONTWRITEBYTECODE": "1",
 	}, nil
 }
 

@@ -38,8 +38,10 @@ func TestSandbox(t *testing.T) {
 	}{
 		{"read", agent.Read, Use{Gateway: g}, h.Bwrap, "bubblewrap: read-only", "--unshare-net", false},
 		{"write", agent.Write, Use{Gateway: g}, h.Bwrap, "bubblewrap: workspace-write", "--bind " + tree + " " + tree, false},
-		{"guarded", agent.Write, Use{Gateway: g}, h.Bwrap, "bubblewrap: workspace-write", "--ro-bind " + tree + "/.git", false},
-		{"forwarded", agent.Read, Use{Gateway: g}, h.Bwrap, "bubblewrap: read-only", "-- /bin/forward to " + g.Socket() + " /bin/a b", false},
+		{"guarded", agent.Write, Use{Gateway: g}, h.Bwrap, "bubblewrap: workspace-write", "--ro-bind " + tree + "/.git",
+			false},
+		{"forwarded", agent.Read, Use{Gateway: g}, h.Bwrap, "bubblewrap: read-only",
+			"-- /bin/forward to " + g.Socket() + " /bin/a b", false},
 		{"granted", agent.Read, Use{Gateway: g, Network: true, Write: []string{tree}}, h.Bwrap,
 			"bubblewrap: read-only, write " + tree + ", network", "-- /bin/a b", true},
 		{"direct", agent.Read, Use{}, h.Bwrap, "bubblewrap: read-only, network, via: direct", "-- /bin/a b", true},
@@ -54,7 +56,8 @@ func TestSandbox(t *testing.T) {
 		if b.String() != tt.says || !strings.Contains(line, tt.line) || b.Online != tt.online {
 			t.Errorf("%s: %q, online %t, %s", tt.name, b, b.Online, line)
 		}
-		if b.Enforced != strings.HasPrefix(line, "/bin/bwrap ") || b.Enforced == b.Online && slices.Contains(args, "--unshare-net") {
+		if b.Enforced != strings.HasPrefix(line, "/bin/bwrap ") || b.Enforced == b.Online &&
+			slices.Contains(args, "--unshare-net") {
 			t.Errorf("%s: enforced %t: %s", tt.name, b.Enforced, line)
 		}
 	}
@@ -118,8 +121,9 @@ func TestSocketsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := func(access agent.Access, env, path string, args ...string) error {
-		b := h.For(agent.Request{Dir: tree, Access: access, Home: dir}, Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())},
-			Write: []string{filepath.Join(tree, "granted")}})
+		b := h.For(agent.Request{Dir: tree, Access: access, Home: dir},
+			Use{Gateway: g, Network: true, Read: []string{filepath.Dir(g.Socket())},
+				Write: []string{filepath.Join(tree, "granted")}})
 		path, args = b.Around(filepath.Join(tree, "in"), path, args)
 		cmd := exec.Command(path, args...)
 		cmd.Env = []string{env}
@@ -139,7 +143,8 @@ func TestSocketsAreHidden(t *testing.T) {
 		if err := run(access, "A=b", "/bin/ls", filepath.Join(tree, "in"), tree); err != nil {
 			t.Errorf("%s: the tree: %v", access, err)
 		}
-		if err := run(access, "A=b", "/bin/touch", filepath.Join(tree, "in", "new")); (err == nil) != (access == agent.Write) {
+		if err := run(access, "A=b", "/bin/touch", filepath.Join(tree, "in",
+			"new")); (err == nil) != (access == agent.Write) {
 			t.Errorf("%s: a file in the directory that it works in: %v", access, err)
 		}
 		if err := run(access, "A=b", "/bin/cat", secret); err == nil {
@@ -166,7 +171,8 @@ func TestWorkdir(t *testing.T) {
 			t.Errorf("%q: %v", at, err)
 		}
 	}
-	if _, err := Workdir(filepath.Join(dir, "gone"), ""); err == nil || !strings.Contains(err.Error(), "restore the working tree") {
+	if _, err := Workdir(filepath.Join(dir, "gone"), ""); err == nil ||
+		!strings.Contains(err.Error(), "restore the working tree") {
 		t.Error(err)
 	}
 }

@@ -57,8 +57,10 @@ var schemas = []struct{ name, schema, want string }{
 var exotic = []struct{ name, schema, want string }{
 	{"pattern", `{"type":"object","properties":{"v":{"type":"string","pattern":"^v[0-9]$"}},"required":["v"]}`,
 		"at '/v': 'Scripted v.' does not match pattern '^v[0-9]$'"},
-	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}]}`, "at '': 'allOf' failed; at '': got string, want object"},
-	{"unique", `{"type":"array","items":{"type":"integer"},"minItems":2,"uniqueItems":true}`, "at '': items at 0 and 1 are equal"},
+	{"allOf", `{"allOf":[{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"]}]}`,
+		"at '': 'allOf' failed; at '': got string, want object"},
+	{"unique", `{"type":"array","items":{"type":"integer"},"minItems":2,"uniqueItems":true}`,
+		"at '': items at 0 and 1 are equal"},
 	{"no end", `{"$defs":{"n":{"type":"object","properties":{"next":{"$ref":"#/$defs/n"}},"required":["next"]}},` +
 		`"$ref":"#/$defs/n"}`, "got null, want object"},
 }
@@ -193,7 +195,8 @@ func TestFrontMatterTexts(t *testing.T) {
 func TestBuiltins(t *testing.T) {
 	want := []string{"approve", "big", "chat", "codex-fix", "codex-fix-node",
 		"codex-fix-python", "codex-review", "context-full", "cut", "demo", "error500", "fix",
-		"limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "team", "tools", "two-rounds", "unauthorized", "work"}
+		"limited", "long", "orchestrate", "parallel", "prose", "silent", "slow", "team", "tools", "two-rounds",
+		"unauthorized", "work"}
 	if diff := cmp.Diff(want, Names()); diff != "" {
 		t.Error(diff)
 	}

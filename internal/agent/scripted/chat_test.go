@@ -22,7 +22,8 @@ func chat(t *testing.T, more, tools string, messages ...string) *Request {
 	for _, m := range messages {
 		list += "," + m
 	}
-	r, err := decodeChat(http.Header{"Thread-Id": {"t"}}, []byte(`{"model":"m"`+more+`,"tools":[`+tools+`],"messages":[`+list+`]}`))
+	r, err := decodeChat(http.Header{"Thread-Id": {"t"}}, []byte(
+		`{"model":"m"`+more+`,"tools":[`+tools+`],"messages":[`+list+`]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,8 @@ turns:
 func TestChatStream(t *testing.T) {
 	sc := mustParse(t, everything)
 	const head = `data: {"choices":[{"delta":`
-	const tail = `,"finish_reason":null,"index":0}],"created":1767225600,"id":"chatcmpl-1_1","model":"m","object":"chat.completion.chunk"}` + "\n\n"
+	const tail = `,"finish_reason":null,"index":0}],"created":1767225600,"id":"chatcmpl-1_1","model":"m",` +
+		`"object":"chat.completion.chunk"}` + "\n\n"
 	want := ""
 	for _, delta := range []string{
 		`{"content":"","role":"assistant"}`, `{"reasoning_content":"why"}`, `{"content":"a <b> & c"}`,
@@ -98,7 +100,8 @@ func TestChatWhole(t *testing.T) {
 		t.Fatalf("%v: %s", err, first)
 	}
 	c := got.Choices[0]
-	if c.Finish != "tool_calls" || c.Message.Content != "a <b> & c" || c.Message.Thought != "why" || len(c.Message.Tools) != 2 ||
+	if c.Finish != "tool_calls" || c.Message.Content != "a <b> & c" || c.Message.Thought != "why" ||
+		len(c.Message.Tools) != 2 ||
 		c.Message.Tools[1].Function.Name != "mcp__lab__echo" || got.Usage.Prompt != 7 {
 		t.Errorf("%s", first)
 	}
@@ -114,10 +117,12 @@ func TestChatFaults(t *testing.T) {
 		end         ending
 		stream, all string
 	}{
-		"broken: {code: c, message: m}":                        {whole, `{"error":{"code":"c","message":"m","type":"server_error"}}`, `{"error":{"code":"c"`},
-		"incomplete: max_output_tokens\n    items: [{say: x}]": {whole, `"finish_reason":"length"`, `"finish_reason":"length"`},
-		"cut: true\n    items: [{run: x}]":                     {cut, `"name":"bash"`, ""},
-		"silent: true":                                         {silent, "", ""},
+		"broken: {code: c, message: m}": {whole,
+			`{"error":{"code":"c","message":"m","type":"server_error"}}`, `{"error":{"code":"c"`},
+		"incomplete: max_output_tokens\n    items: [{say: x}]": {whole, `"finish_reason":"length"`,
+			`"finish_reason":"length"`},
+		"cut: true\n    items: [{run: x}]": {cut, `"name":"bash"`, ""},
+		"silent: true":                     {silent, "", ""},
 	} {
 		sc := mustParse(t, "turns:\n- steps:\n  - "+step+"\n")
 		got := respond(sc, chat(t, `,"stream":true`, bash), always)
@@ -126,7 +131,8 @@ func TestChatFaults(t *testing.T) {
 			t.Errorf("%s: %s", step, text)
 		}
 		got = respond(sc, chat(t, "", bash), always)
-		if text := show(got); got.end != want.end || !strings.HasPrefix(text, "{") != (want.all == "") || !strings.Contains(text, want.all) {
+		if text := show(got); got.end != want.end || !strings.HasPrefix(text, "{") != (want.all == "") ||
+			!strings.Contains(text, want.all) {
 			t.Errorf("%s, as one object: %s", step, text)
 		}
 	}
@@ -134,7 +140,8 @@ func TestChatFaults(t *testing.T) {
 
 // TestChatServed tests what only a server shows: paths, content types, and an invalid request.
 func TestChatServed(t *testing.T) {
-	sc := mustParse(t, "turns: [{when: {schema: true}, steps: [{items: [{answer: {auto: true}}]}]}, {steps: [{items: [{say: hi}]}]}]")
+	sc := mustParse(t, "turns: [{when: {schema: true}, steps: [{items: [{answer: {auto: true}}]}]}, {steps: [{items: "+
+		"[{say: hi}]}]}]")
 	s, err := Open(Config{Scenario: sc})
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +158,8 @@ func TestChatServed(t *testing.T) {
 		{"no JSON", "POST", `{`, 400, "application/json", "unexpected end"},
 		{"a title", "POST", `{` + user + `}`, 200, "application/json", "Scripted"},
 		{"whole", "POST", `{` + user + `,"tools":[` + bash + `]}`, 200, "application/json", `"content":"hi"`},
-		{"stream", "POST", `{` + user + `,"stream":true,"tools":[` + bash + `]}`, 200, "text/event-stream", `{"content":"hi"}`},
+		{"stream", "POST", `{` + user + `,"stream":true,"tools":[` + bash + `]}`, 200, "text/event-stream",
+			`{"content":"hi"}`},
 		{"schema", "POST", `{` + user + `,"response_format":{"type":"json_schema","json_schema":{"schema":{"type":"object",
 			"required":["n"],"properties":{"n":{"const":4}}}}}}`, 200, "application/json", `"content":"{\"n\":4}"`},
 	} {

@@ -320,7 +320,8 @@ turns:
 	r := c.exec(t, t.TempDir(), "read-only", "Go.")
 	r.wantWell(t)
 	ran := r.of("command_execution")
-	if r.answer() != "begun\nslow, quick" || len(ran) != 2 || ran[0].Status != "completed" || ran[1].Status != "completed" {
+	if r.answer() != "begun\nslow, quick" || len(ran) != 2 || ran[0].Status != "completed" ||
+		ran[1].Status != "completed" {
 		t.Errorf("%q\n%s", r.answer(), r.trace)
 	}
 }

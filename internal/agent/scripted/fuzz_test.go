@@ -49,7 +49,8 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Add([]byte(`{"input":[{"type":"function_call_output","output":{}},{"role":"user","content":[[]]}]}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":"x"},{"role":"tool","content":{}}],"tools":[` + bash + `]}`))
-	f.Add([]byte(`{"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],"tools":[{"name":"Bash"}]}`))
+	f.Add([]byte(`{"stream":true,"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}],` +
+		`"tools":[{"name":"Bash"}]}`))
 	var all []*Scenario
 	for _, name := range Names() {
 		sc, err := Load(name)
@@ -88,7 +89,8 @@ func wellFormed(t *testing.T, r reply) {
 		if err := json.Unmarshal(e.data, &v); err != nil || v.Type != e.name || bytes.ContainsAny(e.data, "\r\n") {
 			t.Errorf("event %q: %s: %v", e.name, e.data, err)
 		}
-		ends := slices.Contains([]string{"response.completed", "response.failed", "response.incomplete", "message_stop", "error"}, e.name)
+		ends := slices.Contains([]string{"response.completed", "response.failed", "response.incomplete", "message_stop",
+			"error"}, e.name)
 		if last := i == len(r.events)-1; ends != (last && r.end == whole) {
 			t.Errorf("event %d of %d is %s", i+1, len(r.events), e.name)
 		}

@@ -46,7 +46,8 @@ func decodeGemini(header http.Header, body []byte, model string, stream bool) (*
 	if len(in.Contents) == 0 {
 		return nil, fmt.Errorf("read request: contents are missing")
 	}
-	r := &Request{Thread: header.Get("Thread-Id"), Model: model, Header: header, Body: body, api: geminiAPI, whole: !stream}
+	r := &Request{Thread: header.Get("Thread-Id"), Model: model, Header: header, Body: body, api: geminiAPI,
+		whole: !stream}
 	for _, t := range in.Tools {
 		for _, f := range t.Functions {
 			r.tools = append(r.tools, tool{f.Name, firstOf(f.Schema, f.Parameters)})

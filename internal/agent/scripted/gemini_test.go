@@ -29,13 +29,16 @@ const shellTool = `,"tools":[{"functionDeclarations":[{"name":"run_shell_command
 func TestGeminiStream(t *testing.T) {
 	sc := mustParse(t, everything)
 	one := func(part string) string {
-		return `data: {"candidates":[{"content":{"parts":[` + part + `],"role":"model"},"index":0}],"modelVersion":"m","responseId":"resp_1_1"}` + "\n\n"
+		return `data: {"candidates":[{"content":{"parts":[` + part +
+			`],"role":"model"},"index":0}],"modelVersion":"m","responseId":"resp_1_1"}` + "\n\n"
 	}
 	want := one(`{"text":"why","thought":true}`) + one(`{"text":"a <b> & c"}`) +
 		one(`{"functionCall":{"args":{"command":"ls"},"id":"call_1_1_3","name":"run_shell_command"}}`) +
 		one(`{"functionCall":{"args":{"n":2},"id":"call_1_1_4","name":"mcp_lab_echo"}}`) +
-		`data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],"modelVersion":"m",` +
-		`"responseId":"resp_1_1","usageMetadata":{"cachedContentTokenCount":2,"candidatesTokenCount":2,"promptTokenCount":7,` +
+		`data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0}],` +
+		`"modelVersion":"m",` +
+		`"responseId":"resp_1_1","usageMetadata":{"cachedContentTokenCount":2,"candidatesTokenCount":2,` +
+		`"promptTokenCount":7,` +
 		`"thoughtsTokenCount":1,"totalTokenCount":10}}` + "\n\n"
 	r := gemini(t, true, shellTool)
 	if diff := cmp.Diff([]string{"hello"}, r.Prompts); diff != "" {

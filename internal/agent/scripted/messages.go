@@ -122,7 +122,8 @@ func (s *messageStream) message(text string) {
 }
 
 func (s *messageStream) reasoning(text string) {
-	s.block(object{"type": "thinking", "thinking": "", "signature": "scripted"}, "thinking_delta", "thinking", pieces(text)...)
+	s.block(object{"type": "thinking", "thinking": "", "signature": "scripted"}, "thinking_delta", "thinking",
+		pieces(text)...)
 }
 
 // call calls a tool. Claude Code's tool for commands is Bash.

@@ -289,30 +289,36 @@ func TestWaits(t *testing.T) {
 		return fmt.Sprintf(`,{"type":"function_call","name":%q,"call_id":%q,"arguments":%q}`, name, id, args)
 	}
 	output := func(id, state, text string) string {
-		return fmt.Sprintf(`,{"type":"function_call_output","call_id":%q,"output":%q}`, id, "Chunk ID: 1\n"+state+"\nOutput:\n"+text)
+		return fmt.Sprintf(`,{"type":"function_call_output","call_id":%q,"output":%q}`, id,
+			"Chunk ID: 1\n"+state+"\nOutput:\n"+text)
 	}
 	const runs, over = "Process running with session ID 7", "Process exited with code 0"
 	asks := func(at, n int) string {
-		return fmt.Sprintf(`"arguments":"{\"chars\":\"\",\"session_id\":7,\"yield_time_ms\":300000}","call_id":"call_wait_%d_%d"`, at, n)
+		return fmt.Sprintf(`"arguments":"{\"chars\":\"\",\"session_id\":7,\"yield_time_ms\":300000}",`+
+			`"call_id":"call_wait_%d_%d"`, at, n)
 	}
-	seen := hello + call("exec_command", "x", `{"cmd":"a"}`) + call("exec_command", "y", `{"cmd":"b"}`) + output("x", over, "done\n")
+	seen := hello + call("exec_command", "x", `{"cmd":"a"}`) + call("exec_command", "y", `{"cmd":"b"}`) +
+		output("x", over, "done\n")
 	for _, tt := range []struct{ more, want string }{
 		{output("y", runs, "one\n"), asks(1, 0)},
 		{call("write_stdin", "call_wait_1_0", "{}") + output("call_wait_1_0", runs, ""), asks(1, 1)},
 		{call("write_stdin", "call_wait_1_1", "{}") + output("call_wait_1_1", over, "two\n"), `done|one\ntwo`},
 	} {
 		seen += tt.more
-		if got := show(respond(sc, request(t, `[`+seen+`]`), never)); !strings.Contains(strings.ReplaceAll(got, `"}`+"\n", ""), tt.want) {
+		if got := show(respond(sc, request(t, `[`+seen+`]`), never)); !strings.Contains(strings.ReplaceAll(got, `"}`+"\n",
+			""), tt.want) {
 			t.Errorf("%s\nhas no %s", got, tt.want)
 		}
 	}
 	// A scenario that sets the yield time says itself what comes then.
-	seen = hello + call("exec_command", "x", `{"cmd":"a","yield_time_ms":5}`) + output("x", runs, "one") + output("y", over, "two")
+	seen = hello + call("exec_command", "x", `{"cmd":"a","yield_time_ms":5}`) + output("x", runs, "one") +
+		output("y", over, "two")
 	if got := show(respond(sc, request(t, `[`+seen+`]`), never)); strings.Contains(got, "write_stdin") {
 		t.Error(got)
 	}
 	// A person who says more is answered at once.
-	seen = hello + call("exec_command", "x", `{"cmd":"a"}`) + output("x", runs, "one") + `,` + hello + output("call_wait_0_0", over, "two")
+	seen = hello + call("exec_command", "x", `{"cmd":"a"}`) + output("x", runs, "one") + `,` + hello +
+		output("call_wait_0_0", over, "two")
 	if got := show(respond(sc, request(t, `[`+seen+`]`), never)); strings.Contains(got, "write_stdin") {
 		t.Error(got)
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 func TestPlain(t *testing.T) {
-	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done","no"],"description":"how it went"},` +
+	schema := json.RawMessage(`{"type":"object","properties":{"$status":{"enum":["done","no"],"description":"how it ` +
+		`went"},` +
 		`"status":{"type":"string"},"n":{"type":"integer"}},"required":["$status","status"]}`)
 	form, err := Strict(schema)
 	if err != nil {
@@ -38,7 +39,8 @@ func TestPlain(t *testing.T) {
 	}
 	for _, schema := range []string{
 		`{"type":"object","properties":{"a b":{"type":"string"}}}`,
-		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"object","properties":{"$x":{"type":"string"}}}}}}`,
+		`{"type":"object","properties":{"a":{"type":"array","items":{"type":"object",` +
+			`"properties":{"$x":{"type":"string"}}}}}}`,
 	} {
 		form, err := Strict(json.RawMessage(schema))
 		if err != nil {

@@ -41,7 +41,8 @@ func TestKeptBranches(t *testing.T) {
 		}
 	}
 	for name, commit := range map[string]string{"plait/t/stood": commits["plait/t/stood"],
-		"plait/t/touched": commits["plait/t/touched"], "other": commits["plait/t/merged"], "plait/t/none": commits["plait/t/left"]} {
+		"plait/t/touched": commits["plait/t/touched"], "other": commits["plait/t/merged"],
+		"plait/t/none": commits["plait/t/left"]} {
 		if err := r.DropBranch(ctx, name, commit); !errors.Is(err, git.ErrRefused) {
 			t.Errorf("%s: %v, want it refused", name, err)
 		}

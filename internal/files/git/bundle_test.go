@@ -119,7 +119,8 @@ func TestHostileBundles(t *testing.T) {
 		{"a second ref", first, bytes.Replace(whole, []byte("\n\nPACK"),
 			[]byte("\n"+first.Commit+" refs/heads/main\n\nPACK"), 1)},
 		{"a header that lies", git.Bundle{Tree: next.Tree, Commit: next.Commit},
-			append([]byte("# v2 git bundle\n"+next.Commit+" refs/plait/t/files\n\n"), thin[bytes.Index(thin, []byte("PACK")):]...)},
+			append([]byte("# v2 git bundle\n"+next.Commit+" refs/plait/t/files\n\n"),
+				thin[bytes.Index(thin, []byte("PACK")):]...)},
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 40 {
@@ -150,7 +151,8 @@ func TestHostileBundles(t *testing.T) {
 			if err := takeIn(open(t, there), x.want, x.data); err == nil {
 				t.Error("it was taken in")
 			}
-			if left := userGit(t, there, "count-objects", "-v"); !strings.Contains(left, "count: 0") || !strings.Contains(left, "packs: 0") {
+			if left := userGit(t, there, "count-objects", "-v"); !strings.Contains(left, "count: 0") ||
+				!strings.Contains(left, "packs: 0") {
 				t.Errorf("it left %s", left)
 			}
 		})

@@ -66,7 +66,8 @@ var ErrNone = errors.New("no git work tree")
 var ErrNoGit = errors.New("this is a Git repository, and git is not in PATH: install it")
 
 // ErrBare reports that a directory is in a repository without a work tree. It matches ErrRefused.
-var ErrBare = fmt.Errorf("%w: it is bare, without files to work on: make a worktree with: git worktree add DIR", ErrRefused)
+var ErrBare = fmt.Errorf("%w: it is bare, without files to work on: make a worktree with: git worktree add DIR",
+	ErrRefused)
 
 // ErrRefused is matched by every error about a repository that leads elsewhere or
 // has an unknown format, and by those about a request that is refused.

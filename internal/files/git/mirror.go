@@ -66,7 +66,8 @@ func (m *Mirror) fetch(ctx context.Context, remote string) error {
 			"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false",
 			"-c", "fetch.fsckObjects=true", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=always",
 			"-c", "fetch.recurseSubmodules=false", "-c", "fetch.bundleURI=", "--git-dir=" + m.dir,
-			"fetch", "--quiet", "--no-auto-maintenance", "--no-write-fetch-head", "--no-recurse-submodules", "--force", "--no-tags",
+			"fetch", "--quiet", "--no-auto-maintenance", "--no-write-fetch-head", "--no-recurse-submodules", "--force",
+			"--no-tags",
 			"--", remote, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*",
 		},
 		Env:     fetchEnvironment(os.Environ()),
@@ -81,7 +82,8 @@ func (m *Mirror) fetch(ctx context.Context, remote string) error {
 		return fmt.Errorf("git was stopped: %s", res.Reason)
 	case res.Exit != 0:
 		said := errs.Bytes()[:min(errs.Len(), maxComplaint)]
-		return fmt.Errorf("git exit %d: %s", res.Exit, withoutPasswords(strings.ToValidUTF8(strings.TrimSpace(string(said)), "\uFFFD")))
+		return fmt.Errorf("git exit %d: %s", res.Exit, withoutPasswords(strings.ToValidUTF8(strings.TrimSpace(string(said)),
+			"\uFFFD")))
 	}
 	return nil
 }
@@ -90,7 +92,8 @@ func (m *Mirror) fetch(ctx context.Context, remote string) error {
 func fetchEnvironment(own []string) []string {
 	env := slices.DeleteFunc(slices.Clone(own), func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")
-		return strings.HasPrefix(key, "GIT_") && key != "GIT_SSH_COMMAND" && key != "GIT_SSH" || strings.HasPrefix(key, "PLAIT_")
+		return strings.HasPrefix(key, "GIT_") && key != "GIT_SSH_COMMAND" && key != "GIT_SSH" ||
+			strings.HasPrefix(key, "PLAIT_")
 	})
 	return append(env, "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "LC_ALL=C")
 }
@@ -114,7 +117,8 @@ func checkRemote(remote string) error {
 		}
 		return nil
 	}
-	if host, _, ok := strings.Cut(remote, ":"); filepath.IsAbs(remote) || ok && host != "" && !strings.Contains(host, "/") {
+	if host, _, ok := strings.Cut(remote, ":"); filepath.IsAbs(remote) || ok && host != "" &&
+		!strings.Contains(host, "/") {
 		return nil
 	}
 	return refuse

@@ -9,19 +9,22 @@ import (
 )
 
 // A partial clone lacks files that its sparse checkout leaves out, and git would fetch each when it is needed. We fetch
-// nothing: worktrees leave out what is not there, with the mark in the index by which git knows that it was not removed.
+// nothing: worktrees leave out what is not there, with the mark in the index by which git knows that it was not
+// removed.
 
 // isPartial reports whether the repository is a partial clone.
 func (r *Repo) isPartial() bool {
 	for _, kv := range r.shared {
-		if kv[0] == "extensions.partialclone" || strings.HasPrefix(kv[0], "remote.") && strings.HasSuffix(kv[0], ".promisor") {
+		if kv[0] == "extensions.partialclone" || strings.HasPrefix(kv[0], "remote.") &&
+			strings.HasSuffix(kv[0], ".promisor") {
 			return true
 		}
 	}
 	return false
 }
 
-// missing returns those of the given entries, as ls-tree or ls-files lists them, whose files are not in a partial clone.
+// missing returns those of the given entries, as ls-tree or ls-files lists them, whose files are not in a partial
+// clone.
 func (s *session) missing(ctx context.Context, listed []byte) (entries map[string]string, err error) {
 	if !s.repo.isPartial() {
 		return nil, nil
@@ -158,7 +161,8 @@ func (r *Repo) Whole(ctx context.Context) error {
 const lacks = "a partial clone lacks %s, and plait fetches nothing: get it with: git fetch --refetch --no-filter"
 
 // lacking matches what git says about an object that is not there.
-var lacking = regexp.MustCompile(`(?i)unable to read|missing (blob|tree|object)|(bad|invalid|not a valid) object|could not (read|get)|not found`)
+var lacking = regexp.MustCompile(`(?i)unable to read|missing (blob|tree|object)|(bad|invalid|not a valid) ` +
+	`object|could not (read|get)|not found`)
 
 // reason returns what git complained about, and what to do if it lacks objects of a partial clone.
 func (r *Repo) reason(complaint string) string {

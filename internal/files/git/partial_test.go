@@ -14,7 +14,8 @@ import (
 // partialClone returns a partial clone of two commits with a sparse checkout of a directory, and what is not in it.
 func partialClone(t *testing.T, sparse ...string) (dir string, missing func() string) {
 	t.Helper()
-	origin := commit(t, files{"a.txt": "a\n", "in/x": "x\n", "out/.gitattributes": "* text\n", "out/deep/y": "1\n2\n3\n", "out/z": "z\n"})
+	origin := commit(t, files{"a.txt": "a\n", "in/x": "x\n", "out/.gitattributes": "* text\n", "out/deep/y": "1\n2\n3\n",
+		"out/z": "z\n"})
 	userGit(t, origin, "config", "uploadpack.allowFilter", "true")
 	files{"out/deep/y": "1\n2\n3\n4\n"}.write(t, origin)
 	userGit(t, origin, "commit", "-qam", "second")
@@ -31,7 +32,8 @@ func names(t *testing.T, dir, tree string) string {
 	return userGit(t, dir, "ls-tree", "-r", tree)
 }
 
-// TestPartialClone checks that worktrees of a partial clone leave out the files that are not there, that these are in all
+// TestPartialClone checks that worktrees of a partial clone leave out the files that are not there, that these are in
+// all
 // trees nevertheless, and that nothing is fetched.
 func TestPartialClone(t *testing.T) {
 	for name, sparse := range map[string][]string{
@@ -66,7 +68,8 @@ func TestPartialClone(t *testing.T) {
 			remove(t, filepath.Join(w.Root(), "a.txt"))
 			files{"in/y": "y\n"}.write(t, other.Root())
 			one, two := snapshot(t, w, ""), snapshot(t, other, "")
-			merged, err := r.Merge(ctx, tree, []git.Side{{Name: "w", Base: tree, Tree: one}, {Name: "other", Base: tree, Tree: two}})
+			merged, err := r.Merge(ctx, tree, []git.Side{{Name: "w", Base: tree, Tree: one},
+				{Name: "other", Base: tree, Tree: two}})
 			if err != nil || len(merged.Conflicts) > 0 {
 				t.Fatalf("%+v, %v", merged, err)
 			}

@@ -37,7 +37,8 @@ func TestConfined(t *testing.T) {
 		row  store.Thread
 		tree string // "": refused
 	}{
-		"a named workspace":        {store.Thread{Workspace: "ws:shop", Tree: "ws:shop/.plait/worktrees/ID"}, dir + "/tasks/shop/ID/.plait/worktrees/ID"},
+		"a named workspace": {store.Thread{Workspace: "ws:shop", Tree: "ws:shop/.plait/worktrees/ID"},
+			dir + "/tasks/shop/ID/.plait/worktrees/ID"},
 		"a tree above it":          {store.Thread{Workspace: "ws:shop", Tree: "ws:shop/../OTHER"}, dir + "/tasks/shop/ID"},
 		"a directory of the user":  {store.Thread{Workspace: named}, named},
 		"a tree in it":             {store.Thread{Workspace: named, Tree: named + "/sub"}, named + "/sub"},
@@ -76,7 +77,8 @@ func TestConfined(t *testing.T) {
 				t.Fatal(listErr)
 			}
 			if x.tree == "" {
-				if !errors.Is(err, place.ErrElsewhere) || !errors.Is(taskErr, place.ErrElsewhere) || len(rows)+len(all.Threads) > 0 || row.ID != "" {
+				if !errors.Is(err, place.ErrElsewhere) || !errors.Is(taskErr, place.ErrElsewhere) ||
+					len(rows)+len(all.Threads) > 0 || row.ID != "" {
 					t.Errorf("got %v, %v; %v, %v", row, err, rows, taskErr)
 				}
 				return

@@ -134,7 +134,8 @@ func (m *team) worker(name, dir string) *worker {
 	reader := thread.NewReader(w.store)
 	w.trees = worktree.New(worktree.Config{Store: w.store, Reader: reader, Place: w.place, Setup: m.setup})
 	w.engine = engine.New(engine.Config{
-		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees, Claim: engine.ThreadClaim{Store: w.store}, Backoff: time.Microsecond,
+		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees,
+		Claim: engine.ThreadClaim{Store: w.store}, Backoff: time.Microsecond,
 		Agents: m.cast(name), Host: attempt.Host{Name: name, Boot: "1"}, Worker: name,
 	})
 	return w
@@ -159,7 +160,8 @@ func (m *team) begin(dir, remote string, flows ...string) store.Thread {
 	m.t.Helper()
 	ctx := context.Background()
 	trees := worktree.New(worktree.Config{Store: m.record, Reader: thread.NewReader(m.record)})
-	up, err := trees.Upload(ctx, worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir}, Remote: remote}, stageIn(m.record, taskID))
+	up, err := trees.Upload(ctx, worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir}, Remote: remote},
+		stageIn(m.record, taskID))
 	if err != nil {
 		m.t.Fatal(err)
 	}

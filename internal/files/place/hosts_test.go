@@ -196,7 +196,8 @@ graph:
 		}
 	}
 	files := seen(b.row(t, taskID).Tree)
-	if strings.Contains(files, "write-left") || strings.Contains(files, "write-right") || !strings.Contains(files, "write-report") {
+	if strings.Contains(files, "write-left") || strings.Contains(files, "write-right") ||
+		!strings.Contains(files, "write-report") {
 		t.Errorf("the files are\n%s", files)
 	}
 }

@@ -48,8 +48,9 @@ func (w *worker) finish(t *testing.T) store.Thread {
 
 func TestNames(t *testing.T) {
 	for name, ok := range map[string]bool{
-		"shop": true, "Shop_2.x-y": true, "": false, ".": false, "..": false, "a/b": false, "-x": false, ".git": false, "x.git": false,
-		"ü": false, "a b": false, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false, "a\x00": false,
+		"shop": true, "Shop_2.x-y": true, "": false, ".": false, "..": false, "a/b": false, "-x": false, ".git": false,
+		"x.git": false,
+		"ü":     false, "a b": false, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false, "a\x00": false,
 	} {
 		ws, err := place.Workspace(name)
 		if (err == nil) != ok {
@@ -102,7 +103,8 @@ func TestRows(t *testing.T) {
 		if err != nil || len(found) != 1 {
 			t.Errorf("found by %s: %+v, %v", tt.here, found, err)
 		}
-		if err := s.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: got, From: got.State()}}}); err != nil {
+		if err := s.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: got,
+			From: got.State()}}}); err != nil {
 			t.Fatal(err)
 		}
 		back, err := m.Thread(t.Context(), "T")
@@ -123,7 +125,8 @@ func TestClone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, ws := range map[string]string{"A": "/home/me", "B": "ws:shop", "C": "/home/me", "D": "ws:other", "E": "ws:shop"} {
+	for id, ws := range map[string]string{"A": "/home/me", "B": "ws:shop", "C": "/home/me", "D": "ws:other",
+		"E": "ws:shop"} {
 		row := store.Thread{ID: id, Task: id, Root: id, Status: store.Running, Workspace: ws}
 		if err := m.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row}}}); err != nil {
 			t.Fatal(err)
@@ -177,7 +180,8 @@ func TestRemote(t *testing.T) {
 	if log := userGit(t, row.Tree, "log", "--format=%H"); log != pushed {
 		t.Errorf("the worker's tree has the history %s, want %s", log, pushed)
 	}
-	want := "README: read me, changed\nnew: not committed\nsub/old: old\nwrite-one: write-one visit 0\nwrite-two: write-two visit 0"
+	want := "README: read me, changed\nnew: not committed\nsub/old: old\nwrite-one: write-one visit 0\nwrite-two: " +
+		"write-two visit 0"
 	if d := cmp.Diff(want, strings.ReplaceAll(seen(row.Tree), ".gitignore: cache\n", "")); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
@@ -303,7 +307,8 @@ func TestHostileRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	junk, _, err := m.record.Stage(context.Background(), "junk", strings.NewReader("# v2 git bundle\n-"+good.Commit+" \n-"+good.Commit+" \n\nPACK"))
+	junk, _, err := m.record.Stage(context.Background(), "junk",
+		strings.NewReader("# v2 git bundle\n-"+good.Commit+" \n-"+good.Commit+" \n\nPACK"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +354,8 @@ func TestUpload(t *testing.T) {
 	userGit(t, dir, "-c", "advice.addEmbeddedRepo=false", "add", "lib")
 	m := newTeam(t, housetest.Say("{}"))
 	trees := worktree.New(worktree.Config{Store: m.record, Reader: thread.NewReader(m.record)})
-	up, err := trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir, Tree: filepath.Join(dir, "sub")}}, stageIn(m.record, "x"))
+	up, err := trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir,
+		Tree: filepath.Join(dir, "sub")}}, stageIn(m.record, "x"))
 	if err != nil || up.Inside != "sub" || len(up.Notes) != 2 || !strings.Contains(up.Notes[0], "lib") ||
 		!strings.Contains(up.Notes[1], ".gitattributes") {
 		t.Errorf("%+v, %v", up, err)
@@ -357,11 +363,13 @@ func TestUpload(t *testing.T) {
 	if refs := userGit(t, dir, "for-each-ref", "refs/plait"); refs != "" {
 		t.Errorf("refs are left:\n%s", refs)
 	}
-	_, err = trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir}, Most: 100}, stageIn(m.record, "x"))
+	_, err = trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: dir}, Most: 100},
+		stageIn(m.record, "x"))
 	if !errors.Is(err, worktree.ErrUpload) {
 		t.Errorf("of too much: %v", err)
 	}
-	_, err = trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: t.TempDir()}}, stageIn(m.record, "x"))
+	_, err = trees.Upload(t.Context(), worktree.Upload{Row: store.Thread{ID: taskID, Workspace: t.TempDir()}},
+		stageIn(m.record, "x"))
 	if !errors.Is(err, worktree.ErrUpload) {
 		t.Errorf("without git: %v", err)
 	}

@@ -140,7 +140,8 @@ func (t *Trees) Existing(ctx context.Context, rows []store.Thread) ([]Tree, erro
 			return nil, fmt.Errorf("look into %s: %w", top, err)
 		}
 		has.Left = append([]thread.Left{}, has.Left...)
-		out = append(out, Tree{Thread: row.ID, Task: row.Task, Status: row.Status, Dir: top, Ended: row.EndedAt, KeptTree: has})
+		out = append(out, Tree{Thread: row.ID, Task: row.Task, Status: row.Status, Dir: top, Ended: row.EndedAt,
+			KeptTree: has})
 	}
 	return out, nil
 }

@@ -51,7 +51,8 @@ func TestLeftovers(t *testing.T) {
 	for _, e := range list {
 		names = append(names, e.Path+" "+e.Holds())
 	}
-	wantNames := []string{"holds obj/ (ignored by Git)", "full " + kept[1].Holds(), "spoilt ./ (cannot be read)", "running "}
+	wantNames := []string{"holds obj/ (ignored by Git)", "full " + kept[1].Holds(), "spoilt ./ (cannot be read)",
+		"running "}
 	if diff := cmp.Diff(wantNames, names); diff != "" {
 		t.Errorf("existing (-want +got):\n%s", diff)
 	}
@@ -60,7 +61,8 @@ func TestLeftovers(t *testing.T) {
 		h.wantGone(row.Tree)
 		h.wantGone(row.Tree + ".ready")
 	}
-	if left, err := filepath.Glob(filepath.Join(h.dir, ".git", "worktrees", "*")); err != nil || len(left) != 1 { // of running
+	// of running
+	if left, err := filepath.Glob(filepath.Join(h.dir, ".git", "worktrees", "*")); err != nil || len(left) != 1 {
 		t.Errorf("registered: %v, %v", left, err)
 	}
 }

@@ -81,14 +81,16 @@ func TestApplyRefusesFilesThatChangedMeanwhile(t *testing.T) {
 
 func TestApplyMissesWhatGitHasRemoved(t *testing.T) {
 	h := newSite(t, true, files{"f": "1\n2\n3\n", "g": "1"})
-	sides, err := h.trees.Sides(t.Context(), []store.Thread{h.done("a", files{"f": "of a"}), h.done("b", files{"g": "of b"})})
+	sides, err := h.trees.Sides(t.Context(), []store.Thread{h.done("a", files{"f": "of a"}),
+		h.done("b", files{"g": "of b"})})
 	h.must(err)
 	into, err := h.trees.Hold(t.Context(), h.root, "before")
 	h.must(err)
 	m, err := h.trees.Try(t.Context(), h.root, into, sides)
 	h.must(err)
 	h.git("prune", "--expire=now")
-	if err := h.trees.Apply(t.Context(), h.root, &thread.Merge{From: into, To: m.Tree}); !errors.Is(err, worktree.ErrAway) {
+	if err := h.trees.Apply(t.Context(), h.root, &thread.Merge{From: into, To: m.Tree}); !errors.Is(err,
+		worktree.ErrAway) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -115,7 +115,8 @@ func agree(t interface{ Fatalf(string, ...any) }, data []byte) {
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("%q: %v, the library says %v", data, err, wantErr)
 	}
-	if err == nil && (got.Type != want.Type || !bytes.Equal(got.Payload, want.Payload) || !slices.Equal(got.Refs, want.Refs)) {
+	if err == nil && (got.Type != want.Type || !bytes.Equal(got.Payload, want.Payload) ||
+		!slices.Equal(got.Refs, want.Refs)) {
 		t.Fatalf("%q: -library +got\n%s", data, cmp.Diff(want, got))
 	}
 	if canon, err := canonicalize(data); isCanonical(data) != (err == nil && bytes.Equal(canon, data)) {
@@ -125,14 +126,19 @@ func agree(t interface{ Fatalf(string, ...any) }, data []byte) {
 
 // odd are values whose spelling is easy to get wrong.
 var odd = []string{
-	`null`, `true`, `false`, `0`, `-0`, `00`, `-1`, `1.5`, `1e21`, `1E21`, `1e+21`, `100000000000000000000`, `9007199254740991`,
-	`9007199254740992`, `9007199254740993`, `10000000000000000`, `1e16`, `1152921504606846976`, `1e-400`, `123456789012345`, `1234567890123456`, `0.000001`, `1e-7`, `-`, `.5`, `1.`, `1.0`, `tru`, `nul`,
+	`null`, `true`, `false`, `0`, `-0`, `00`, `-1`, `1.5`, `1e21`, `1E21`, `1e+21`, `100000000000000000000`,
+	`9007199254740991`,
+	`9007199254740992`, `9007199254740993`, `10000000000000000`, `1e16`, `1152921504606846976`, `1e-400`,
+	`123456789012345`, `1234567890123456`, `0.000001`, `1e-7`, `-`, `.5`, `1.`, `1.0`, `tru`, `nul`,
 	`""`, `"a"`, `"\""`, `"\\"`, `"\/"`, `"\n"`, `"\u000a"`, `"\u0001"`, `"\u001F"`, `"\u001f"`, `"\u0020"`, `"\u00e9"`,
-	"\"\n\"", "\"\x7f\"", "\"\u2028\"", "\"\xff\"", "\"\xed\xa0\x80\"", `"\ud800"`, `"é"`, "\"\U0001F600\"", `"`, `"\`, `"\u00`,
+	"\"\n\"", "\"\x7f\"", "\"\u2028\"", "\"\xff\"", "\"\xed\xa0\x80\"", `"\ud800"`, `"é"`, "\"\U0001F600\"", `"`, `"\`,
+	`"\u00`,
 	`{}`, `[]`, `[1,2]`, `[1,]`, `[,1]`, `[1 ,2]`, `{"a":1,"b":2}`, `{"b":1,"a":2}`, `{"a":1,"a":2}`, `{"a":1,"ab":2}`,
 	`{"ab":1,"a":2}`, `{"":1,"a":2}`, `{"\n":1,"a":2}`, `{"a":2,"\n":1}`, `{"é":1,"z":2}`, `{"z":1,"é":2}`,
-	"{\"\U0001F600\":1,\"\uFFFD\":2}", "{\"\uFFFD\":1,\"\U0001F600\":2}", `{"a":}`, `{"a"}`, `{a:1}`, `{"a":1,}`, `[`, `{`, `]`, `1]`, ` 1`,
-	strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth), strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1),
+	"{\"\U0001F600\":1,\"\uFFFD\":2}", "{\"\uFFFD\":1,\"\U0001F600\":2}", `{"a":}`, `{"a"}`, `{a:1}`, `{"a":1,}`, `[`, `{`,
+	`]`, `1]`, ` 1`,
+	strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth),
+	strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1),
 	strings.Repeat("[", MaxDepth-1) + strings.Repeat("]", MaxDepth-1),
 	strings.Repeat("[", MaxDepth-2) + strings.Repeat("]", MaxDepth-2),
 }
@@ -145,7 +151,8 @@ func TestScannerAgreesWithTheLibrary(t *testing.T) {
 			`{"payload":%s,"refs":[],"type":"content"}`, `{"payload":{"a":%s},"refs":[],"type":"flow"}`,
 			`{"payload":{"blob":%s},"refs":[],"type":"artifact"}`, `{"payload":{"paths":%s},"refs":[],"type":"state"}`,
 			`{"payload":{"ancestors":%s},"refs":[],"type":"state"}`, `{"payload":{"sources":[%s]},"refs":[],"type":"evidence"}`,
-			`{"payload":{},"refs":[],"type":%s}`, `{"payload":{},"refs":%s,"type":"flow"}`, `{"payload":{},"refs":[%s],"type":"flow"}`,
+			`{"payload":{},"refs":[],"type":%s}`, `{"payload":{},"refs":%s,"type":"flow"}`,
+			`{"payload":{},"refs":[%s],"type":"flow"}`,
 			`{"payload":{"parts":[{"content":"` + h.String() + `","x":%s}]},"refs":["` + h.String() + `"],"type":"prompt"}`,
 		} {
 			agree(t, fmt.Appendf(nil, node, v))
@@ -164,7 +171,8 @@ func TestDecodeAgreesWithTheLibrary(t *testing.T) {
 		typ := rapid.SampledFrom(types).Draw(t, "type")
 		hs := []any{hash("a"), hash("b"), hash("c"), nil}
 		one := func() any { return rapid.SampledFrom(hs).Draw(t, "hash") }
-		fields := map[string]any{rapid.String().Draw(t, "key"): rapid.SampledFrom([]any{1, -1.5, "x\u2028\"", nil, []any{}}).Draw(t, "value")}
+		fields := map[string]any{rapid.String().Draw(t, "key"): rapid.SampledFrom([]any{1, -1.5, "x\u2028\"", nil,
+			[]any{}}).Draw(t, "value")}
 		for _, p := range refPaths[typ] {
 			name, rest, list := splitName(p)
 			switch {

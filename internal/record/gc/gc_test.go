@@ -123,7 +123,8 @@ func TestRoots(t *testing.T) {
 	forEachStore(t, func(t *testing.T, now *clock, s, _ store.Store) {
 		row, _ := begin(t, s, "A")
 		named := map[string]store.Object{}
-		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin", "calls",
+		for _, name := range []string{"parent", "fork", "origin", "decision", "prompt", "transcript", "stderr", "pin",
+			"calls",
 			"diff", "action", "approved", "flow", "history", "files"} {
 			named[name] = blob(name)
 		}
@@ -145,7 +146,8 @@ func TestRoots(t *testing.T) {
 			Threads: []store.ThreadChange{{Row: row, From: was.State()}},
 			Attempts: []store.AttemptChange{{Row: store.Attempt{
 				ID: "A.1", Thread: "A", N: 1, Status: store.AttemptFailed,
-				Prompt: h("prompt"), Transcript: h("transcript"), Stderr: h("stderr"), Pins: []dag.Hash{h("pin")}, Calls: h("calls"),
+				Prompt: h("prompt"), Transcript: h("transcript"), Stderr: h("stderr"), Pins: []dag.Hash{h("pin")},
+				Calls: h("calls"),
 			}}},
 			Gates: []store.GateChange{
 				{Row: store.Gate{ID: "G", Task: "A", Thread: "A", State: store.GateOpen, Diff: h("diff"),

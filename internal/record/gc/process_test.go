@@ -97,5 +97,6 @@ func TestBesideProcesses(t *testing.T) {
 			t.Errorf("thread %s: %v", r.ID, err)
 		}
 	}
-	soak.Figure(t, "%d sequences of 4 writers in 2 processes beside %d collections: nothing reachable was removed", writers*each, collections)
+	soak.Figure(t, "%d sequences of 4 writers in 2 processes beside %d collections: nothing reachable was removed",
+		writers*each, collections)
 }

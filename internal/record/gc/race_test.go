@@ -23,7 +23,8 @@ type between struct {
 	do   func()
 }
 
-func (b *between) Sweep(c ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+func (b *between) Sweep(c ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry,
+	error) {
 	b.once.Do(b.do)
 	return b.Store.Sweep(c, grace, choose)
 }
@@ -201,7 +202,8 @@ type cutShort struct {
 	stop func() error
 }
 
-func (c *cutShort) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+func (c *cutShort) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry,
+	error) {
 	if err := c.stop(); err != nil {
 		return nil, err
 	}
@@ -343,7 +345,8 @@ type counted struct {
 	sweeps int
 }
 
-func (c *counted) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry, error) {
+func (c *counted) Sweep(x ctxT, grace time.Duration, choose func(store.View) ([]dag.Hash, error)) ([]store.Entry,
+	error) {
 	c.sweeps++
 	return c.Store.Sweep(x, grace, choose)
 }

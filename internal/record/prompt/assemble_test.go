@@ -164,7 +164,8 @@ func TestTaskOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Draft{Role: "You are it.", Task: task, TaskNode: content.Hash, Route: "Do this: " + task + "!", Quota: 32000, Steps: 3}
+	p := Draft{Role: "You are it.", Task: task, TaskNode: content.Hash, Route: "Do this: " + task + "!", Quota: 32000,
+		Steps: 3}
 	twice, err := c.a.Assemble(t.Context(), c.row.Head, p)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +179,8 @@ func TestTaskOnce(t *testing.T) {
 		t.Errorf("the task stands there %d times:\n%s", n, once.Text)
 	}
 	obj, _, err := once.Keep(nil)
-	if err != nil || len(obj.Data) > len(once.Text)-len(task)+500 || !strings.Contains(string(obj.Data), content.Hash.String()) {
+	if err != nil || len(obj.Data) > len(once.Text)-len(task)+500 ||
+		!strings.Contains(string(obj.Data), content.Hash.String()) {
 		t.Errorf("the task is repeated in the node (%d bytes): %v", len(obj.Data), err)
 	}
 	if at := strings.Index(once.Text, "# What happened"); once.Talk != at-1 {
@@ -188,7 +190,8 @@ func TestTaskOnce(t *testing.T) {
 	if !OlderForm(older, once.Text, task) || !OlderForm(older, twice.Text, task) {
 		t.Errorf("this is not taken for an older form:\n%s", older)
 	}
-	if OlderForm(strings.Replace(older, "in short", "at length", 1), once.Text, task) || OlderForm(once.Text, once.Text, task) {
+	if OlderForm(strings.Replace(older, "in short", "at length", 1), once.Text, task) ||
+		OlderForm(once.Text, once.Text, task) {
 		t.Error("another prompt is taken for an older form of it")
 	}
 }

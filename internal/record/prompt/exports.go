@@ -159,7 +159,8 @@ func readCommands(h dag.Hash, n int) string {
 	return fmt.Sprintf("%s lists %s, with what they left, and %s prints one.\n", walkCommand(h), them, getCommand)
 }
 
-// OlderForm reports whether then is the prompt that a release before this one made where this one makes now: it repeated
+// OlderForm reports whether then is the prompt that a release before this one made where this one makes now: it
+// repeated
 // the task before the words of the route, and did not say how to read what a summary stands for.
 func OlderForm(then, now, task string) bool {
 	var kept strings.Builder

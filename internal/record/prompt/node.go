@@ -181,7 +181,8 @@ func findHeads(text string) (heads []int) {
 }
 
 // Text assembles a prompt. of returns the whole text of a content or of a prompt. The error
-// matches dag.ErrMalformed if the parts do not yield the recorded text; errParts if they yield another, which is returned.
+// matches dag.ErrMalformed if the parts do not yield the recorded text; errParts if they yield another, which is
+// returned.
 func (p *Node) Text(of func(dag.Hash) (string, error)) (string, error) {
 	if p.Size < 0 || p.Size > dag.MaxBytes {
 		return "", fmt.Errorf("a prompt of %d bytes: %w", p.Size, dag.ErrMalformed)

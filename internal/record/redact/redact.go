@@ -1,7 +1,8 @@
 // Package redact takes a text that should not be there out of a record: a key that was pasted, a person's name.
 //
 // Its input is a store and the text; its output is a report. It finds the text as it is and as JSON, URLs and base64
-// spell it (package secret), in objects, rows and events, and puts asterisks in its place, as many as it has bytes, since prompts
+// spell it (package secret), in objects, rows and events, and puts asterisks in its place, as many as it has bytes,
+// since prompts
 // name parts of texts by their bytes. Laws:
 //
 //   - Hashes stay: an object that had the text is kept under its old hash and says that it was redacted, so every step,
@@ -137,7 +138,8 @@ func run(ctx context.Context, cfg Config) (Report, error) {
 // said returns the events that say what was redacted in a task.
 func (f *found) said(task string) (events []store.Event) {
 	n := f.tasks[task]
-	p := event.TaskRedacted{By: f.cfg.By, Reason: event.Text(f.set.Text(f.cfg.Reason)), Objects: n.objects, Rows: n.rows, Events: n.events}
+	p := event.TaskRedacted{By: f.cfg.By, Reason: event.Text(f.set.Text(f.cfg.Reason)), Objects: n.objects, Rows: n.rows,
+		Events: n.events}
 	ids := slices.Sorted(maps.Keys(n.gates))
 	for first := true; first || len(ids) > 0; first = false {
 		p.Gates = map[string]dag.Hash{}

@@ -44,9 +44,11 @@ func record(t *testing.T) (store.Store, dag.Hash) {
 		}
 		put(store.Batch{
 			Objects: []store.Object{{Hash: h, Kind: store.Node, Data: data}},
-			Threads: []store.ThreadChange{{Row: store.Thread{ID: x.id, Task: x.id, Root: x.id, Kind: store.KindRoot, Head: h, Start: h, Status: store.Blocked}}},
-			Gates:   []store.GateChange{{Row: store.Gate{ID: "g-" + x.id, Task: x.id, Thread: x.id, State: store.GateAnswered, Text: x.text}}},
-			Events:  []store.Event{{Type: "x", Task: x.id, Payload: json.RawMessage(`{"t":"` + x.text + `"}`)}},
+			Threads: []store.ThreadChange{{Row: store.Thread{ID: x.id, Task: x.id, Root: x.id, Kind: store.KindRoot, Head: h,
+				Start: h, Status: store.Blocked}}},
+			Gates: []store.GateChange{{Row: store.Gate{ID: "g-" + x.id, Task: x.id, Thread: x.id, State: store.GateAnswered,
+				Text: x.text}}},
+			Events: []store.Event{{Type: "x", Task: x.id, Payload: json.RawMessage(`{"t":"` + x.text + `"}`)}},
 		})
 	}
 	return s, start
@@ -70,7 +72,8 @@ func TestRun(t *testing.T) {
 		}
 	}
 	r, err := redact.Run(t.Context(), config(s))
-	if err != nil || r.Objects != want.Objects || r.Rows != want.Rows || r.Events != want.Events || strings.Join(r.Tasks, "") != "A" {
+	if err != nil || r.Objects != want.Objects || r.Rows != want.Rows || r.Events != want.Events ||
+		strings.Join(r.Tasks, "") != "A" {
 		t.Fatalf("got %+v, %v", r, err)
 	}
 	if o, err := s.Get(t.Context(), start); err != nil || !o.Redacted || strings.Contains(string(o.Data), unwanted) {
@@ -111,7 +114,8 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	row.Flow = "flow-" + unwanted
-	if err := s.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: row.State()}}}); err != nil {
+	if err := s.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row,
+		From: row.State()}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := redact.Run(t.Context(), config(s)); !errors.Is(err, redact.ErrName) {
@@ -126,7 +130,8 @@ func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "outside")
 	long := strings.Repeat("x", 64<<10-7) + unwanted + "\nend"
-	for name, text := range map[string]string{"a.txt": "a " + unwanted + " b\n", "sub/long": long, "kept/plait.db": unwanted, "plain": "nothing"} {
+	for name, text := range map[string]string{"a.txt": "a " + unwanted + " b\n", "sub/long": long,
+		"kept/plait.db": unwanted, "plain": "nothing"} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -141,7 +146,10 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	n, err := redact.Files(t.Context(), dir, unwanted, func(path string) bool { return strings.HasSuffix(path, "plait.db") })
+	n, err := redact.Files(t.Context(), dir, unwanted, func(path string) bool {
+		return strings.HasSuffix(path,
+			"plait.db")
+	})
 	if err != nil || n != 2 {
 		t.Errorf("%d files, %v", n, err)
 	}
@@ -154,7 +162,8 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s is %.40q…, %v", path, got, err)
 		}
 	}
-	if n, err := redact.Files(t.Context(), filepath.Join(dir, "none"), unwanted, func(string) bool { return false }); n != 0 || err != nil {
+	if n, err := redact.Files(t.Context(), filepath.Join(dir, "none"), unwanted,
+		func(string) bool { return false }); n != 0 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -169,15 +178,20 @@ func TestAsked(t *testing.T) {
 		state store.GateState
 		grant store.Grant
 	}{
-		"open":         {store.Gate{State: store.GateOpen, Action: action}, store.GateWithdrawn, ""},
-		"approved":     {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, Action: action}, store.GateWithdrawn, ""},
-		"edited":       {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, Edited: action}, store.GateWithdrawn, ""},
-		"for the task": {store.Gate{State: store.GateApproved, Grant: store.GrantSession, Action: action}, store.GateWithdrawn, ""},
-		"answered":     {store.Gate{State: store.GateAnswered, From: head, Question: unwanted}, store.GateWithdrawn, ""},
-		"the answer":   {store.Gate{State: store.GateAnswered, From: head, Text: unwanted}, store.GateAnswered, ""},
-		"used":         {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, UsedAt: 1, Action: action}, store.GateApproved, store.GrantOnce},
-		"used, for it": {store.Gate{State: store.GateApproved, Grant: store.GrantSession, UsedAt: 1, Action: action}, store.GateApproved, store.GrantOnce},
-		"a step's":     {store.Gate{State: store.GateAnswered, Question: unwanted}, store.GateAnswered, ""},
+		"open": {store.Gate{State: store.GateOpen, Action: action}, store.GateWithdrawn, ""},
+		"approved": {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, Action: action},
+			store.GateWithdrawn, ""},
+		"edited": {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, Edited: action},
+			store.GateWithdrawn, ""},
+		"for the task": {store.Gate{State: store.GateApproved, Grant: store.GrantSession, Action: action},
+			store.GateWithdrawn, ""},
+		"answered":   {store.Gate{State: store.GateAnswered, From: head, Question: unwanted}, store.GateWithdrawn, ""},
+		"the answer": {store.Gate{State: store.GateAnswered, From: head, Text: unwanted}, store.GateAnswered, ""},
+		"used": {store.Gate{State: store.GateApproved, Grant: store.GrantOnce, From: head, UsedAt: 1, Action: action},
+			store.GateApproved, store.GrantOnce},
+		"used, for it": {store.Gate{State: store.GateApproved, Grant: store.GrantSession, UsedAt: 1, Action: action},
+			store.GateApproved, store.GrantOnce},
+		"a step's": {store.Gate{State: store.GateAnswered, Question: unwanted}, store.GateAnswered, ""},
 	} {
 		x.was.ID, x.was.Task, x.was.Thread = id, "A", "A"
 		if err := s.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: x.was}}}); err != nil {

@@ -33,7 +33,8 @@ func (b Batch) Check() error {
 	}
 	for i := range b.Attempts {
 		a := &b.Attempts[i].Row
-		texts := []string{a.ID, a.Thread, a.Role, a.Agent, a.Instance, string(a.Status), a.Session, a.Turn, a.Tag, a.Host, a.Boot}
+		texts := []string{a.ID, a.Thread, a.Role, a.Agent, a.Instance, string(a.Status), a.Session, a.Turn, a.Tag, a.Host,
+			a.Boot}
 		if a.Failure != nil {
 			texts = append(texts, string(a.Failure.Kind), a.Failure.Message)
 		}
@@ -43,7 +44,8 @@ func (b Batch) Check() error {
 	}
 	for i := range b.Gates {
 		g := &b.Gates[i].Row
-		texts := append([]string{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
+		texts := append([]string{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node,
+			g.Instance,
 			g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref}, g.Options...)
 		if err := checkTexts("gate", g.ID, texts); err != nil {
 			return err

@@ -243,7 +243,8 @@ func (r *Reader) exchange(ctx context.Context, c *ModelCall, lanes map[string][]
 	x := Exchange{ModelCall: *c}
 	last := lanes[c.Lane]
 	if len(c.Parts) == 0 || c.Keep < 0 || c.Keep > len(last) {
-		return x, fmt.Errorf("it has %d parts, and keeps %d of %d messages: %w", len(c.Parts), c.Keep, len(last), dag.ErrMalformed)
+		return x, fmt.Errorf("it has %d parts, and keeps %d of %d messages: %w", len(c.Parts), c.Keep, len(last),
+			dag.ErrMalformed)
 	}
 	messages := slices.Clone(last[:c.Keep])
 	var frame []byte
@@ -350,7 +351,8 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 			Role    string
 			Content json.RawMessage
 		}
-		if json.Unmarshal(bytes.TrimPrefix(m, []byte(",")), &first) != nil || first.Role != "system" && first.Role != "developer" {
+		if json.Unmarshal(bytes.TrimPrefix(m, []byte(",")), &first) != nil || first.Role != "system" &&
+			first.Role != "developer" {
 			break
 		}
 		text = append(text, textOf(first.Content))
@@ -366,7 +368,8 @@ func lane(path string, frame []byte, messages [][]byte) (name, model string) {
 	words := slices.DeleteFunc(strings.Fields(strings.Join(text, "\n")), func(w string) bool {
 		return strings.ContainsAny(w, `/\=`) || strings.ContainsFunc(w, unicode.IsDigit)
 	})
-	sum := sha256.Sum256([]byte(strings.Join([]string{path, f.Model, strings.Join(tools, " "), strings.Join(words, " ")}, "\n")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{path, f.Model, strings.Join(tools, " "), strings.Join(words, " ")},
+		"\n")))
 	return hex.EncodeToString(sum[:8]), f.Model
 }
 

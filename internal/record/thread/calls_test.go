@@ -40,12 +40,16 @@ func kept(t testing.TB, path string, bodies ...[]byte) (hash dag.Hash, s *mem.St
 
 func TestExchangesAreWhatWasSent(t *testing.T) {
 	for name, bodies := range map[string][]string{
-		"chat":       {`{"model":"m","messages":[{"role":"user","content":"a,]\"}"}],"stream":true}`, `{"model":"m","messages":[{"role":"user","content":"a,]\"}"},` + "\n" + `{"role":"assistant"}],"stream":false}`},
-		"responses":  {`{"input":[ ],"id":1}`, `{"id":2,"input":[ {"a":[1,{"b":2}]} , 3 ]}`, `{"id":3,"input":[ {"a":[1,{"b":2}]} , 4 ]}`},
-		"one":        {`{"input":"text"}`, `[1,2,3]`, `"messages"`, ``, `{"messages":[1,`, `]}{"messages":[1]}`, "\x00\xff", `{"x":{"messages":[1,2]}}`},
-		"cut short":  {`{"messages":[1,2,3]}`, `{"messages":[1]}`, `{"messages":[]}`, `{"messages":[1,2,4]}`},
-		"odd":        {`{"messages":[1,2}`, `{"messages`, `{"messages":[1,"]`, `{"messages":[,,]}`},
-		"two models": {`{"model":"a","messages":[1,2]}`, `{"model":"b","messages":[1,2]}`, `{"model":"a","messages":[1,2,3]}`},
+		"chat": {`{"model":"m","messages":[{"role":"user","content":"a,]\"}"}],"stream":true}`,
+			`{"model":"m","messages":[{"role":"user","content":"a,]\"}"},` + "\n" + `{"role":"assistant"}],"stream":false}`},
+		"responses": {`{"input":[ ],"id":1}`, `{"id":2,"input":[ {"a":[1,{"b":2}]} , 3 ]}`,
+			`{"id":3,"input":[ {"a":[1,{"b":2}]} , 4 ]}`},
+		"one": {`{"input":"text"}`, `[1,2,3]`, `"messages"`, ``, `{"messages":[1,`, `]}{"messages":[1]}`, "\x00\xff",
+			`{"x":{"messages":[1,2]}}`},
+		"cut short": {`{"messages":[1,2,3]}`, `{"messages":[1]}`, `{"messages":[]}`, `{"messages":[1,2,4]}`},
+		"odd":       {`{"messages":[1,2}`, `{"messages`, `{"messages":[1,"]`, `{"messages":[,,]}`},
+		"two models": {`{"model":"a","messages":[1,2]}`, `{"model":"b","messages":[1,2]}`,
+			`{"model":"a","messages":[1,2,3]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all [][]byte
@@ -92,9 +96,11 @@ func FuzzExchanges(f *testing.F) {
 func conversation(turn int) []byte {
 	messages := []any{}
 	for i := range 2*turn + 1 {
-		messages = append(messages, map[string]any{"role": "user", "content": fmt.Sprintf("%d %s", i, strings.Repeat("said ", 200))})
+		messages = append(messages, map[string]any{"role": "user",
+			"content": fmt.Sprintf("%d %s", i, strings.Repeat("said ", 200))})
 	}
-	data, _ := json.Marshal(map[string]any{"metadata": turn, "messages": messages, "model": "m", "system": "Be brief.", "tools": []any{}})
+	data, _ := json.Marshal(map[string]any{"metadata": turn, "messages": messages, "model": "m", "system": "Be brief.",
+		"tools": []any{}})
 	return data
 }
 
@@ -213,10 +219,13 @@ func TestLanes(t *testing.T) {
 		c, _ := new(thread.CallRecorder).Request(thread.ModelCall{Path: path}, []byte(body))
 		return c.Lane
 	}
-	base := ask("/messages", `{"model":"m","system":[{"text":"Work in /a/b on day 12."}],"tools":[{"name":"x"},{"name":"y"}],"messages":[1]}`)
+	base := ask("/messages", `{"model":"m","system":[{"text":"Work in /a/b on day 12."}],"tools":[{"name":"x"},`+
+		`{"name":"y"}],"messages":[1]}`)
 	same := []string{
-		ask("/messages", `{"model":"m","system":[{"text":"Work in /c on day 13."}],"tools":[{"name":"y"},{"name":"x"}],"messages":[1,2]}`),
-		ask("/messages", `{"metadata":{"user_id":"q"},"model":"m","system":"Work in /c on day 1","tools":[{"name":"y"},{"name":"x"}],"messages":[]}`),
+		ask("/messages", `{"model":"m","system":[{"text":"Work in /c on day 13."}],"tools":[{"name":"y"},{"name":"x"}],`+
+			`"messages":[1,2]}`),
+		ask("/messages", `{"metadata":{"user_id":"q"},"model":"m","system":"Work in /c on day 1","tools":[{"name":"y"},`+
+			`{"name":"x"}],"messages":[]}`),
 	}
 	other := []string{
 		ask("/chat/completions", `{"model":"m","system":"Work in /c on day 1","tools":[{"name":"y"},{"name":"x"}]}`),

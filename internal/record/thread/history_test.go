@@ -261,7 +261,8 @@ func TestDigestLeavesOutTimeAndSummaries(t *testing.T) {
 // A step whose meta is not as it must be stored is refused.
 func TestMetaIsACanonicalObject(t *testing.T) {
 	for _, meta := range []string{``, `null`, `[]`, `{"b":1,"a":2}`, `{"a": 1}`, `{"a":1}}`} {
-		if _, err := Append(store.Thread{}, Tip{IsStart: true}, Draft{Role: "work", Meta: json.RawMessage(meta)}); err == nil {
+		if _, err := Append(store.Thread{}, Tip{IsStart: true},
+			Draft{Role: "work", Meta: json.RawMessage(meta)}); err == nil {
 			t.Errorf("a step has the meta %q", meta)
 		}
 	}

@@ -75,7 +75,8 @@ func (r *Reader) Said(ctx context.Context, s *State) (string, error) {
 }
 
 // Shown returns the text of a step for people, and reports whether it is plain text rather than Markdown. plain reports
-// that of a single step of an agent. A call shows the text that it returned, and a join shows plain texts as code blocks.
+// that of a single step of an agent. A call shows the text that it returned, and a join shows plain texts as code
+// blocks.
 func (r *Reader) Shown(ctx context.Context, s *State, plain func(*Detail, json.RawMessage) bool) (
 	text string, asIs bool, err error) {
 	if text, err = r.Said(ctx, s); err != nil {

@@ -74,11 +74,13 @@ func TestJoinsShowPrograms(t *testing.T) {
 			says string
 		}{
 			{"call", call, "## x\n\n```\nX was called.\n```\n\n## y\n\n```\nY says this.\n```\n"},
-			{"outer", outer, "## a\n\n```\nA says this.\n```\n\n## b\n\n## x\n\n```\nX says this.\n```\n\n## y\n\n```\nY says this.\n```\n"},
+			{"outer", outer, "## a\n\n```\nA says this.\n```\n\n## b\n\n## x\n\n```\nX says this.\n```\n\n## y\n\n```\nY says " +
+				"this.\n```\n"},
 		} {
 			got, asIs, err := c.r.Shown(t.Context(), tt.step.State, func(*Detail, json.RawMessage) bool { return true })
 			if err != nil || got != tt.says || asIs {
-				t.Errorf("pointing %t: the %s is shown as %q (as it is: %t), want %q: %v", pointing, tt.name, got, asIs, tt.says, err)
+				t.Errorf("pointing %t: the %s is shown as %q (as it is: %t), want %q: %v", pointing, tt.name, got, asIs, tt.says,
+					err)
 			}
 		}
 	}

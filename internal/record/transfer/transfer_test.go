@@ -34,7 +34,8 @@ func TestReservedNames(t *testing.T) {
 		data := []byte(`{}`)
 		o := store.Object{Hash: dag.Sum(data), Kind: store.Blob, Data: data}
 		row := store.Flow{Name: name, Hash: o.Hash}
-		if err := from.Commit(t.Context(), store.Batch{Objects: []store.Object{o}, Flows: []store.FlowChange{{Row: row}}}); err != nil {
+		if err := from.Commit(t.Context(), store.Batch{Objects: []store.Object{o},
+			Flows: []store.FlowChange{{Row: row}}}); err != nil {
 			t.Fatal(err)
 		}
 		r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to,

@@ -25,7 +25,8 @@ func TestEditedFiles(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*thread.Files, *thread.Detail) {}, ""},
-		{"another tree", func(f *thread.Files, _ *thread.Detail) { f.Tree = "t3" }, `are of git tree "t3", the step left "t2"`},
+		{"another tree", func(f *thread.Files, _ *thread.Detail) { f.Tree = "t3" },
+			`are of git tree "t3", the step left "t2"`},
 		{"no tree", func(_ *thread.Files, d *thread.Detail) { d.TreeAfter = nil }, `the step left ""`},
 		{"base", func(f *thread.Files, _ *thread.Detail) { f.Base = w.content("x") }, "its base"},
 		{"bundle", func(f *thread.Files, _ *thread.Detail) { f.Bundle = whole }, "its bundle"},

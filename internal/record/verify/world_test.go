@@ -75,7 +75,8 @@ type world struct {
 }
 
 func newWorld(t tester, s store.Store) *world {
-	return &world{tester: t, s: s, reader: thread.NewReader(s), bundle: housetest.Bundle(t, flowFile), at: 1_700_000_000_000}
+	return &world{tester: t, s: s, reader: thread.NewReader(s), bundle: housetest.Bundle(t, flowFile),
+		at: 1_700_000_000_000}
 }
 
 func memWorld(t tester) (*world, *mem.Store) {

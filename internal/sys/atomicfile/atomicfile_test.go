@@ -37,7 +37,8 @@ func TestReplace(t *testing.T) {
 			"link":          {plant: func(file, victim string) error { return os.Symlink(victim, file) }},
 			"dangling link": {plant: func(file, victim string) error { return os.Symlink(victim+"2", file) }},
 			"FIFO":          {plant: func(file, _ string) error { return syscall.Mkfifo(file, 0o600) }},
-			"directory":     {plant: func(file, _ string) error { return os.MkdirAll(filepath.Join(file, "y"), 0o700) }, fails: true},
+			"directory": {plant: func(file, _ string) error { return os.MkdirAll(filepath.Join(file, "y"), 0o700) },
+				fails: true},
 		} {
 			t.Run(how+"/"+what, func(t *testing.T) {
 				dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")

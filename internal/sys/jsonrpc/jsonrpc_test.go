@@ -83,7 +83,8 @@ func TestErrors(t *testing.T) {
 // TestForms checks that an answer counts although its form is a little different.
 func TestForms(t *testing.T) {
 	c, said := talk(t, "")
-	for _, answer := range []string{"\uFEFF" + `{"id":1,"result":{"a":5}}`, `{"id":2.0,"jsonrpc":2.0,"result":{"a":5,"b":7}}`,
+	for _, answer := range []string{"\uFEFF" + `{"id":1,"result":{"a":5}}`,
+		`{"id":2.0,"jsonrpc":2.0,"result":{"a":5,"b":7}}`,
 		`{"id":"3","result":{"b":[],"a":5},"error":null,"method":null}`} {
 		var got struct {
 			A int

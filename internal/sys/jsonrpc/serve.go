@@ -138,7 +138,8 @@ func (s *served) finish() {
 			defer s.mu.Unlock()
 			for id := range s.open {
 				delete(s.open, id)
-				s.put(id, &rpc.Response{Error: &rpc.Error{Code: rpc.CodeInternalError, Message: "the input ended before this was done"}})
+				s.put(id, &rpc.Response{Error: &rpc.Error{Code: rpc.CodeInternalError,
+					Message: "the input ended before this was done"}})
 			}
 			return
 		}

@@ -118,7 +118,8 @@ func TestABadLine(t *testing.T) {
 
 // TestIDs checks that ids come back as they were spelled.
 func TestIDs(t *testing.T) {
-	for _, id := range []string{"0", "-1", "9007199254740993", "-9223372036854775809", "123456789012345678901234567890", "1.5", "1.0",
+	for _, id := range []string{"0", "-1", "9007199254740993", "-9223372036854775809", "123456789012345678901234567890",
+		"1.5", "1.0",
 		"1e3", "1E+400", `""`, `"a"`, `"1"`, `"\u0041<&>"`, `"é\n\"\ud800"`, `"null"`, "\"\xff\""} {
 		for _, form := range []string{"%s\n", "\uFEFF%s\r\n", "  %s", "%s"} {
 			got := serve(t, strings.NewReader(hello+"\n"+fmt.Sprintf(form, fmt.Sprintf(ping, id))))
@@ -136,7 +137,8 @@ func TestCancelled(t *testing.T) {
 		began := make(chan struct{})
 		go func() {
 			fmt.Fprintln(w, hello)
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"wait","_meta":{"progressToken":%s}}}`+"\n", id, id)
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"wait",`+
+				`"_meta":{"progressToken":%s}}}`+"\n", id, id)
 			<-began
 			fmt.Fprintf(w, ping+"\n", id) // while the other waits
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`+"\n", id)
@@ -155,7 +157,8 @@ func TestCancelled(t *testing.T) {
 // TestEndOfInput checks that a request that takes too long after the end of the input is refused.
 func TestEndOfInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		got := serve(t, strings.NewReader(hello+"\n"+`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"wait"}}`))
+		got := serve(t, strings.NewReader(hello+"\n"+`{"jsonrpc":"2.0","id":4,"method":"tools/call",`+
+			`"params":{"name":"wait"}}`))
 		if len(got) != 3 || !strings.HasPrefix(got[2], `{"jsonrpc":"2.0","id":4,"error":{"code":-32603,`) {
 			t.Errorf("%q", got)
 		}
@@ -235,7 +238,8 @@ func FuzzParse(f *testing.F) {
 
 // TestReadLine checks that a line that is too long takes no more memory than is allowed.
 func TestReadLine(t *testing.T) {
-	r := bufio.NewReaderSize(io.MultiReader(strings.NewReader(strings.Repeat("x", 3*maxLine)), strings.NewReader("\nnext\nlast")), 64<<10)
+	r := bufio.NewReaderSize(io.MultiReader(strings.NewReader(strings.Repeat("x", 3*maxLine)),
+		strings.NewReader("\nnext\nlast")), 64<<10)
 	for _, want := range []int{maxLine + 1, len("next\n"), len("last")} {
 		if line, err := readLine(r); len(line) != want || (err == nil) == (want == len("last")) {
 			t.Errorf("%d bytes: %v, want %d", len(line), err, want)

@@ -24,7 +24,8 @@ type Cell struct {
 }
 
 // Admit returns what programs that work in tree, a directory of workspace, may read besides their tree. Both come from
-// a record that others write, so it returns an error unless tree is where its name says, in a workspace of this machine.
+// a record that others write, so it returns an error unless tree is where its name says, in a workspace of this
+// machine.
 func (c *Cell) Admit(workspace, tree string) (read []string, err error) {
 	if c.Lend != nil {
 		if read, err = c.Lend(workspace); err != nil {
@@ -57,7 +58,8 @@ func (c *Cell) Alone(own []string, path string, args []string) (string, []string
 // Around returns the command line of a program in a cell. It can read the places in read, which need not exist, and
 // write those in write; the directories in own are empty and its own.
 func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
-	w := Sandbox{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write, Own: own}
+	w := Sandbox{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write,
+		Own: own}
 	return w.Around(c.Bwrap, path, args)
 }
 
@@ -113,8 +115,9 @@ func (c *Cell) Check(ctx context.Context) error {
 	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, c.hidden()...)
 	path, args := c.Around(nil, nil, nil, "/bin/sh", args)
 	var out, said bytes.Buffer
-	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out, Stderr: &said,
-		Wall: checkTime})
+	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out,
+		Stderr: &said,
+		Wall:   checkTime})
 	switch {
 	case err != nil:
 		return err

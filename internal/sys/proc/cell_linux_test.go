@@ -34,7 +34,8 @@ func newWorker(t *testing.T) *worker {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	w := &worker{dir: dir, cell: &Cell{Bwrap: bwrap, Hide: []string{dir, "/run"}}}
-	for _, name := range []string{"secrets", "record", "trees/mine/.git", "trees/other", "tasks/mine/artifacts", "tasks/other", "mirror/hooks"} {
+	for _, name := range []string{"secrets", "record", "trees/mine/.git", "trees/other", "tasks/mine/artifacts",
+		"tasks/other", "mirror/hooks"} {
 		w.must(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
 	}
 	for name, text := range map[string]string{
@@ -72,7 +73,8 @@ func (w *worker) must(t *testing.T, err error) {
 // command returns a program of an agent in its own tree.
 func (w *worker) command(t *testing.T, script string) *exec.Cmd {
 	mine := filepath.Join(w.dir, "trees", "mine")
-	path, args := w.cell.Around([]string{""}, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, nil, "/bin/bash", []string{"-c", script})
+	path, args := w.cell.Around([]string{""}, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, nil,
+		"/bin/bash", []string{"-c", script})
 	c := exec.CommandContext(t.Context(), path, args...)
 	c.Dir, c.Env = mine, []string{"PATH=" + os.Getenv("PATH"), "W=" + w.dir, "PID=" + strconv.Itoa(w.pid)}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred, Setsid: true}
@@ -84,33 +86,38 @@ func TestCell(t *testing.T) {
 	w := newWorker(t)
 	cell := w.cell
 	w.cell = &Cell{Bwrap: cell.Bwrap} // it hides nothing, so the files can be read
-	if out, err := w.command(t, "cat $W/secrets/password").CombinedOutput(); err != nil || string(out) != workerSecret+"\n" {
+	if out, err := w.command(t, "cat $W/secrets/password").CombinedOutput(); err != nil ||
+		string(out) != workerSecret+"\n" {
 		t.Fatalf("without a cell: %s %v", out, err)
 	}
 	w.cell = cell
 	for name, script := range map[string]string{
-		"a file by its name":                "cat $W/secrets/password",
-		"all files below":                   "grep -rs canary $W /dev/shm; grep -s canary /tmp/* /tmp/*/* /var/tmp/*",
-		"the record":                        "cat $W/record/*",
-		"another tree":                      "cat $W/trees/other/main.go ../other/main.go",
-		"another task's files":              "cat $W/tasks/other/report",
-		"the environment of the worker":     "cat /proc/$PID/environ /proc/[0-9]*/environ | tr '\\0' '\\n'",
-		"the worker's directory in /proc":   "cat /proc/$PID/cwd/secrets/password /proc/$PID/root$W/secrets/password",
-		"the first process":                 "cat /proc/1/environ /proc/1/root$W/secrets/password /proc/1/cwd/../../secrets/password",
-		"its parent":                        "cat /proc/$PPID/environ /proc/$PPID/root$W/secrets/password",
-		"files that are open":               "cat /proc/self/fd/[3-9]* /proc/*/fd/[3-9]*",
-		"unmounting":                        "umount $W; umount -l $W; cat $W/secrets/password",
-		"a namespace of its own":            "unshare -rm sh -c \"umount -l $W; cat $W/secrets/password\"",
-		"the namespaces of others":          "nsenter -t $PID -m -p cat $W/secrets/password; nsenter -t 1 -m cat $W/secrets/password",
-		"binding what is hidden":            "unshare -rm sh -c \"mkdir /tmp/x; mount --rbind / /tmp/x; cat /tmp/x$W/secrets/password\"",
-		"a link to it":                      "ln -s $W/secrets/password link; cat link; rm -f link",
-		"a second name of it":               "ln $W/secrets/password hard; cat hard",
-		"a link in the tree's place":        "ln -s ../../secrets up; cat up/password; rm -f up",
-		"another root":                      "unshare -r chroot /proc/$PID/root cat $W/secrets/password",
-		"a debugger":                        "gdb -p $PID -batch -ex 'info proc'; strace -p $PID -e none; cat /proc/$PID/mem",
-		"a disk of the machine":             "for d in /dev/[sv]d* /dev/nvme* /dev/mem; do head -c 100 $d; done",
-		"a new device":                      "mknod d b 8 0 && head -c 100 d; unshare -r mknod d b 8 0",
-		"the old root":                      "cat /oldroot$W/secrets/password /newroot$W/secrets/password ../../../../../../..$W/secrets/password",
+		"a file by its name":              "cat $W/secrets/password",
+		"all files below":                 "grep -rs canary $W /dev/shm; grep -s canary /tmp/* /tmp/*/* /var/tmp/*",
+		"the record":                      "cat $W/record/*",
+		"another tree":                    "cat $W/trees/other/main.go ../other/main.go",
+		"another task's files":            "cat $W/tasks/other/report",
+		"the environment of the worker":   "cat /proc/$PID/environ /proc/[0-9]*/environ | tr '\\0' '\\n'",
+		"the worker's directory in /proc": "cat /proc/$PID/cwd/secrets/password /proc/$PID/root$W/secrets/password",
+		"the first process": "cat /proc/1/environ /proc/1/root$W/secrets/password " +
+			"/proc/1/cwd/../../secrets/password",
+		"its parent":             "cat /proc/$PPID/environ /proc/$PPID/root$W/secrets/password",
+		"files that are open":    "cat /proc/self/fd/[3-9]* /proc/*/fd/[3-9]*",
+		"unmounting":             "umount $W; umount -l $W; cat $W/secrets/password",
+		"a namespace of its own": "unshare -rm sh -c \"umount -l $W; cat $W/secrets/password\"",
+		"the namespaces of others": "nsenter -t $PID -m -p cat $W/secrets/password; nsenter -t 1 -m cat " +
+			"$W/secrets/password",
+		"binding what is hidden": "unshare -rm sh -c \"mkdir /tmp/x; mount --rbind / /tmp/x; cat " +
+			"/tmp/x$W/secrets/password\"",
+		"a link to it":               "ln -s $W/secrets/password link; cat link; rm -f link",
+		"a second name of it":        "ln $W/secrets/password hard; cat hard",
+		"a link in the tree's place": "ln -s ../../secrets up; cat up/password; rm -f up",
+		"another root":               "unshare -r chroot /proc/$PID/root cat $W/secrets/password",
+		"a debugger":                 "gdb -p $PID -batch -ex 'info proc'; strace -p $PID -e none; cat /proc/$PID/mem",
+		"a disk of the machine":      "for d in /dev/[sv]d* /dev/nvme* /dev/mem; do head -c 100 $d; done",
+		"a new device":               "mknod d b 8 0 && head -c 100 d; unshare -r mknod d b 8 0",
+		"the old root": "cat /oldroot$W/secrets/password /newroot$W/secrets/password " +
+			"../../../../../../..$W/secrets/password",
 		"the keys of its user":              "cat /proc/keys; keyctl show @u",
 		"shared memory and message queues":  "ipcs -a | grep $PID; ls /dev/mqueue",
 		"core files of who is killed":       "ulimit -c unlimited; kill -SEGV $PID; cat core*",
@@ -145,12 +152,14 @@ func TestCell(t *testing.T) {
 		}
 	}
 	for _, at := range []string{"/etc", "/usr/bin", "/var", filepath.Join(w.dir, "mirror/hooks")} {
-		if list, err := filepath.Glob(filepath.Join(at, "p*t-*h*")); err != nil || strings.Contains(strings.Join(list, " "), "plait-was-here") ||
+		if list, err := filepath.Glob(filepath.Join(at, "p*t-*h*")); err != nil ||
+			strings.Contains(strings.Join(list, " "), "plait-was-here") ||
 			strings.Contains(strings.Join(list, " "), "post-checkout") {
 			t.Errorf("written: %v %v", list, err)
 		}
 	}
-	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(w.pid) + "/stat"); err != nil || !strings.Contains(string(stat), ") S ") {
+	if stat, err := os.ReadFile("/proc/" + strconv.Itoa(w.pid) + "/stat"); err != nil ||
+		!strings.Contains(string(stat), ") S ") {
 		t.Errorf("the worker does not sleep as before: %s %v", stat, err)
 	}
 }
@@ -160,7 +169,8 @@ func TestCellEnds(t *testing.T) {
 	w := newWorker(t)
 	c := w.command(t, "setsid sleep 611 & (setsid sleep 612 &) ; echo begun; wait; sleep 613")
 	// A process in between is killed: the cell ends with it, as it does with a worker.
-	between := exec.CommandContext(t.Context(), "/bin/sh", append([]string{"-c", `"$0" "$@" & wait`, c.Path}, c.Args[1:]...)...)
+	between := exec.CommandContext(t.Context(), "/bin/sh",
+		append([]string{"-c", `"$0" "$@" & wait`, c.Path}, c.Args[1:]...)...)
 	between.Dir, between.Env, between.SysProcAttr = c.Dir, c.Env, c.SysProcAttr
 	out, err := between.StdoutPipe()
 	w.must(t, err)
@@ -186,7 +196,8 @@ func TestCellCheck(t *testing.T) {
 		t.Errorf("a cell that keeps all: %v", err)
 	}
 	broken := filepath.Join(t.TempDir(), "bwrap")
-	w.must(t, os.WriteFile(broken, []byte("#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n"), 0o755))
+	w.must(t, os.WriteFile(broken, []byte("#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\nexec \"$@\"\n"),
+		0o755))
 	if err := (&Cell{Bwrap: broken, Hide: w.cell.Hide}).Check(t.Context()); err == nil {
 		t.Error("a cell that keeps nothing passes")
 	} else {

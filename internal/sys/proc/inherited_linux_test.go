@@ -26,7 +26,8 @@ func TestInherited(t *testing.T) {
 		hangs := time.AfterFunc(time.Minute, func() { cmd.Process.Kill() })
 		out, err := cmd.Output()
 		hangs.Stop()
-		if err != nil || !strings.Contains(string(out), "end") || strings.Contains(string(out), "canary") || strings.Contains(string(out), file) {
+		if err != nil || !strings.Contains(string(out), "end") || strings.Contains(string(out), "canary") ||
+			strings.Contains(string(out), file) {
 			t.Errorf("%s: %v\n%s", how, err, out)
 		}
 	}

@@ -108,7 +108,10 @@ func (s Sandbox) sealed() []string {
 		return nil
 	}
 	shown := existing(slices.Concat(s.Read, s.Tree, s.Guard, s.Write))
-	return slices.DeleteFunc(existing(s.Hide), func(hidden string) bool { return !isDir(hidden) || slices.Contains(shown, hidden) })
+	return slices.DeleteFunc(existing(s.Hide), func(hidden string) bool {
+		return !isDir(hidden) ||
+			slices.Contains(shown, hidden)
+	})
 }
 
 func isDir(path string) bool {

@@ -40,11 +40,13 @@ func TestMounts(t *testing.T) {
 	w := Sandbox{Mounts: []Mount{{From: dir + "/copy", At: dir + "/mine", Write: true},
 		{From: dir + "/mine/.git", At: dir + "/mine/.git"}}}
 	inner := Sandbox{Network: true, Tree: []string{dir + "/mine"}, Guard: []string{dir + "/mine/.git"}}
-	script := "cat f .git/HEAD; echo new > " + dir + "/mine/f; touch .git/new || echo no; touch ../mine/g; touch ../h || echo no"
+	script := "cat f .git/HEAD; echo new > " + dir + "/mine/f; touch .git/new || echo no; touch ../mine/g; touch ../h " +
+		"|| echo no"
 	path, args := inner.Around(bwrap, "/bin/sh", []string{"-c", script}) // a sandbox in a sandbox
 	path, args = w.Around(bwrap, path, args)
 	var out bytes.Buffer
-	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/mine", Env: []string{"PATH=" + os.Getenv("PATH")},
+	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/mine",
+		Env:    []string{"PATH=" + os.Getenv("PATH")},
 		Stdout: &out})
 	if want := "copy/f\nmine/.git/HEAD\nno\nno\n"; err != nil || out.String() != want {
 		t.Errorf("%v, it sees %q, want %q", err, out.String(), want)
@@ -75,10 +77,12 @@ func TestNestedPlaces(t *testing.T) {
 	}
 	w := Sandbox{Sealed: true, Hide: []string{dir + "/tree/logins", dir + "/tree/key", dir}, Tree: []string{dir + "/tree"},
 		Read: []string{dir + "/tree", dir + "/tree/logins/tool"}}
-	script := "cat src/f key logins/key logins/tool/run ../other; for f in src/g logins/g logins/tool/g ../g; do touch $f && echo $f; done"
+	script := "cat src/f key logins/key logins/tool/run ../other; for f in src/g logins/g logins/tool/g ../g; do touch " +
+		"$f && echo $f; done"
 	path, args := w.Around(bwrap, "/bin/sh", []string{"-c", script})
 	var out bytes.Buffer
-	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/tree", Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out})
+	_, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir + "/tree",
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out})
 	if want := "tree/src/f\ntree/logins/tool/run\nsrc/g\n"; err != nil || out.String() != want {
 		t.Errorf("%v, it sees %q, want %q", err, out.String(), want)
 	}
@@ -123,7 +127,8 @@ func TestSandbox(t *testing.T) {
 	} {
 		path, args := w.Around(bwrap, "/bin/bash", []string{"-c", script})
 		var out bytes.Buffer
-		res, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out})
+		res, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+			Stdout: &out})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +139,8 @@ func TestSandbox(t *testing.T) {
 	w.Network = true
 	path, args := w.Around(bwrap, "/bin/bash", []string{"-c", "(exec 3<>/dev/tcp/127.0.0.1/" + port + ") && echo there"})
 	var out bytes.Buffer
-	if _, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")}, Stdout: &out}); err != nil ||
+	if _, err := Run(t.Context(), Config{Path: path, Args: args, Dir: dir, Env: []string{"PATH=" + os.Getenv("PATH")},
+		Stdout: &out}); err != nil ||
 		out.String() != "there\n" {
 		t.Errorf("with the network: %q, %v", out.String(), err)
 	}

@@ -38,7 +38,8 @@ func NewLab(t *testing.T, scenario string) *Lab {
 		t.Fatal(err)
 	}
 	for _, name := range []string{filepath.Join(l.Home(), ".ssh", "id"), filepath.Join(l.Record(), "plait.db")} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("a secret"), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755),
+			os.WriteFile(name, []byte("a secret"), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -87,7 +88,8 @@ type Try struct {
 func (l *Lab) Request(name string) *Try {
 	l.T.Helper()
 	y := &Try{}
-	tree, artifacts, homes := filepath.Join(l.Dir, "tree"), filepath.Join(l.Dir, "desk", "artifacts"), filepath.Join(l.Record(), "homes")
+	tree, artifacts, homes := filepath.Join(l.Dir, "tree"), filepath.Join(l.Dir, "desk", "artifacts"),
+		filepath.Join(l.Record(), "homes")
 	for _, dir := range []string{filepath.Join(tree, ".git", "hooks"), artifacts, homes} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			l.T.Fatal(err)

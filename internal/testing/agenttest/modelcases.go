@@ -127,7 +127,8 @@ func (l *lab) odd(t *testing.T) {
 		}
 	}
 	ran := y.of(agent.EventCommand, "")
-	if len(ran) == 0 || !strings.Contains(ran[len(ran)-1].Output, "odd ") || !strings.Contains(ran[len(ran)-1].Output, "end") {
+	if len(ran) == 0 || !strings.Contains(ran[len(ran)-1].Output, "odd ") ||
+		!strings.Contains(ran[len(ran)-1].Output, "end") {
 		t.Errorf("got commands %+v", ran)
 	}
 }
@@ -190,7 +191,8 @@ func (l *lab) edited(t *testing.T) {
 	}
 	res := l.asking(t).works(t, y, nil)
 	if y.exists("f.txt") || !y.exists("g.txt") || !strings.Contains(string(res.Output), "other") {
-		t.Errorf("what was asked for ran: %t, what was approved: %t; it gave %q", y.exists("f.txt"), y.exists("g.txt"), res.Output)
+		t.Errorf("what was asked for ran: %t, what was approved: %t; it gave %q", y.exists("f.txt"), y.exists("g.txt"),
+			res.Output)
 	}
 	ended := y.of(agent.EventCommand, "completed")
 	if len(ended) != 1 || ended[0].Text != other || ended[0].Asked != asked {

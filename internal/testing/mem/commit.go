@@ -246,7 +246,10 @@ func (c *change) redact(r store.Redaction) {
 	}
 	events := c.events
 	for _, e := range r.Events {
-		i, ok := slices.BinarySearchFunc(c.events, e.Pos, func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
+		i, ok := slices.BinarySearchFunc(c.events, e.Pos, func(e store.Event,
+			pos int64) int {
+			return cmp.Compare(e.Pos, pos)
+		})
 		if ok {
 			c.events = slices.Clone(c.events)
 			c.events[i].Payload = slices.Clone(e.Payload)

@@ -39,8 +39,9 @@ func (s *Store) Acquire(ctx context.Context, name string) (store.Lease, error) {
 			return &store.HeldError{Name: name, Owner: held.owner}
 		}
 		c.tokens[name]++
-		l = &lease{s: s, c: c, name: name, token: c.tokens[name], lost: make(chan struct{}), owner: fmt.Sprintf("process %d on this host, since %s",
-			os.Getpid(), s.cfg.Now().UTC().Format("2006-01-02 15:04:05"))}
+		l = &lease{s: s, c: c, name: name, token: c.tokens[name], lost: make(chan struct{}),
+			owner: fmt.Sprintf("process %d on this host, since %s",
+				os.Getpid(), s.cfg.Now().UTC().Format("2006-01-02 15:04:05"))}
 		c.leases[name] = l
 		return nil
 	})

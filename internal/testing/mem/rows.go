@@ -60,7 +60,8 @@ func (s *Store) Threads(ctx context.Context, f store.ThreadFilter) (rows []store
 		for _, id := range ids {
 			t := c.threads[id]
 			if f.After != "" && (f.Newest && id >= f.After || !f.Newest && id <= f.After) ||
-				len(f.IDs) > 0 && !slices.Contains(f.IDs, id) || !matches(f.Task, t.Task) || !matches(f.Short, t.Short) || !matches(f.Workspace, t.Workspace) || !matches(f.Kind, t.Kind) ||
+				len(f.IDs) > 0 && !slices.Contains(f.IDs, id) || !matches(f.Task, t.Task) || !matches(f.Short, t.Short) ||
+				!matches(f.Workspace, t.Workspace) || !matches(f.Kind, t.Kind) ||
 				!matches(f.Bundle, t.Bundle) || !strings.HasPrefix(id, f.Prefix) ||
 				len(f.Statuses) > 0 && !slices.Contains(f.Statuses, t.Status) {
 				continue

@@ -137,7 +137,8 @@ func TestFilesAreOneIdea(t *testing.T) {
 }
 
 // badNames are package names that say nothing about the contents.
-var badNames = []string{"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "types", "models", "shared", "lib", "pkg"}
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "types", "models",
+	"shared", "lib", "pkg"}
 
 func TestNames(t *testing.T) {
 	for _, file := range goFiles(t, below) {

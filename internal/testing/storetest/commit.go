@@ -241,16 +241,18 @@ func missingObject(h *home) {
 	moved, refiled := t, t
 	moved.Head, refiled.Files = lost, lost
 	for name, b := range map[string]store.Batch{
-		"a new thread's head":    {Threads: []store.ThreadChange{{Row: head}}},
-		"a new thread's start":   {Threads: []store.ThreadChange{{Row: start}}},
-		"a new thread's files":   {Threads: []store.ThreadChange{{Row: files}}},
-		"a thread's new files":   {Threads: []store.ThreadChange{{Row: refiled, From: t.State()}}},
-		"a moved head":           {Threads: []store.ThreadChange{{Row: moved, From: t.State()}}},
-		"a flow":                 {Flows: []store.FlowChange{{Row: store.Flow{Name: "f", Hash: lost}}}},
-		"an attempt's prompt":    {Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "a", Prompt: lost}}}},
-		"an attempt's pin":       {Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "a", Pins: []dag.Hash{there, lost}}}}},
-		"a gate's diff":          {Gates: []store.GateChange{{Row: store.Gate{ID: "g", Diff: lost}}}},
-		"a flow's earlier state": {Flows: []store.FlowChange{{Row: store.Flow{Name: "f", Hash: there, History: []store.Version{{Hash: lost}}}}}},
+		"a new thread's head":  {Threads: []store.ThreadChange{{Row: head}}},
+		"a new thread's start": {Threads: []store.ThreadChange{{Row: start}}},
+		"a new thread's files": {Threads: []store.ThreadChange{{Row: files}}},
+		"a thread's new files": {Threads: []store.ThreadChange{{Row: refiled, From: t.State()}}},
+		"a moved head":         {Threads: []store.ThreadChange{{Row: moved, From: t.State()}}},
+		"a flow":               {Flows: []store.FlowChange{{Row: store.Flow{Name: "f", Hash: lost}}}},
+		"an attempt's prompt":  {Attempts: []store.AttemptChange{{Row: store.Attempt{ID: "a", Prompt: lost}}}},
+		"an attempt's pin": {Attempts: []store.AttemptChange{
+			{Row: store.Attempt{ID: "a", Pins: []dag.Hash{there, lost}}}}},
+		"a gate's diff": {Gates: []store.GateChange{{Row: store.Gate{ID: "g", Diff: lost}}}},
+		"a flow's earlier state": {Flows: []store.FlowChange{
+			{Row: store.Flow{Name: "f", Hash: there, History: []store.Version{{Hash: lost}}}}}},
 	} {
 		if err := h.Commit(h.ctx, b); !errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
 			h.Errorf("%s: got %v, want not found", name, err)
@@ -348,8 +350,10 @@ func removeTree(h *home) {
 		t := thread(x.id, o.Hash)
 		t.Task, t.Root = x.task, x.task
 		b.Threads = append(b.Threads, store.ThreadChange{Row: t})
-		b.Attempts = append(b.Attempts, store.AttemptChange{Row: store.Attempt{ID: x.id + ".1", Thread: x.id, Status: store.AttemptRunning}})
-		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: "g" + x.id, Task: x.task, Thread: x.id, State: store.GateOpen}})
+		b.Attempts = append(b.Attempts, store.AttemptChange{Row: store.Attempt{ID: x.id + ".1", Thread: x.id,
+			Status: store.AttemptRunning}})
+		b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: "g" + x.id, Task: x.task, Thread: x.id,
+			State: store.GateOpen}})
 		b.Events = append(b.Events, store.Event{Type: "x", Task: x.task, Thread: x.id})
 	}
 	h.commit(b)

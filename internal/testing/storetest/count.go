@@ -36,7 +36,8 @@ func countAdds(h *home) {
 	h.counted("A", "x", 0)
 	h.commit(add("A", "x", 2, 10))
 	h.commit(store.Batch{Counts: []store.Count{
-		{Task: "A", Name: "x", Add: 3, Most: 10}, {Task: "A", Name: "y/z", Add: 1, Most: 1}, {Task: "B", Name: "x", Add: 7, Most: 7},
+		{Task: "A", Name: "x", Add: 3, Most: 10}, {Task: "A", Name: "y/z", Add: 1, Most: 1},
+		{Task: "B", Name: "x", Add: 7, Most: 7},
 		{Task: "A", Name: "x", Add: 4, Most: 10}, // a batch may add twice
 	}})
 	h.reopen()

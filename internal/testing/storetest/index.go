@@ -26,7 +26,8 @@ func rowFidelity(h *home) {
 	hs := h.keep("a", "b", "c", "d")
 	raw := json.RawMessage("{ \"b\": [1, 2],\n \"a\": \"<&>\u2028\" }")
 	t := store.Thread{
-		ID: "T", Short: "t", Task: "K", Root: "R", Kind: store.KindPath, Bundle: hs[0], Flow: "fix", Start: hs[1], Head: hs[2],
+		ID: "T", Short: "t", Task: "K", Root: "R", Kind: store.KindPath, Bundle: hs[0], Flow: "fix", Start: hs[1],
+		Head:   hs[2],
 		Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit, Message: "<m> é", Limit: "tokens", ResetAt: 9},
 		Wanted: store.WantCancel, Parent: &store.Parent{Thread: "P", From: hs[3]},
 		Path:       &store.Path{Key: "k", ID: "i", Fork: hs[0], Join: "j", N: 2},
@@ -34,15 +35,21 @@ func rowFidelity(h *home) {
 		Workspace: "/work", Files: hs[3], Host: "here", Options: raw, Steps: 4, CreatedAt: 1, UpdatedAt: 2, EndedAt: 3,
 	}
 	a := store.Attempt{
-		ID: "T.1", Thread: "T", From: hs[0], Role: "r", N: 1, Agent: "codex", Instance: "i", Prompt: hs[1], Status: store.AttemptFailed,
-		Failure: &store.Failure{Kind: store.FailureLimit, Message: "m", ResetAt: 5, NotBegun: true}, Session: "s", Turn: "u", Waited: 8, PID: 6, PIDStart: 7, Tag: "g", Host: "h", Boot: "b",
-		StartedAt: 8, EndedAt: 9, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
+		ID: "T.1", Thread: "T", From: hs[0], Role: "r", N: 1, Agent: "codex", Instance: "i", Prompt: hs[1],
+		Status:  store.AttemptFailed,
+		Failure: &store.Failure{Kind: store.FailureLimit, Message: "m", ResetAt: 5, NotBegun: true}, Session: "s", Turn: "u",
+		Waited: 8, PID: 6, PIDStart: 7, Tag: "g", Host: "h", Boot: "b",
+		StartedAt: 8, EndedAt: 9, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3,
+			ReasoningTokens: 4, CostMicroUSD: 5},
 		Transcript: hs[2], Stderr: hs[3], Pins: []dag.Hash{hs[3], hs[0]}, Calls: hs[1],
 	}
 	g := store.Gate{
-		ID: "G", Kind: store.GateApproval, State: store.GateOpen, Source: "s", Task: "K", Thread: "T", Node: "n", Instance: "i", Attempt: "T.1",
-		From: hs[0], Question: "q?\n", Options: []string{"a", "", "<b>"}, Action: raw, Digest: dag.Sum([]byte("not kept")), Grant: store.GrantOnce,
-		OpenedAt: 1, ExpiresAt: 2, OnTimeout: "reject", AnsweredAt: 3, By: "b", Via: "v", Text: "t", UsedAt: 4, Diff: hs[1], Ref: "f",
+		ID: "G", Kind: store.GateApproval, State: store.GateOpen, Source: "s", Task: "K", Thread: "T", Node: "n",
+		Instance: "i", Attempt: "T.1",
+		From: hs[0], Question: "q?\n", Options: []string{"a", "", "<b>"}, Action: raw, Digest: dag.Sum([]byte("not kept")),
+		Grant:    store.GrantOnce,
+		OpenedAt: 1, ExpiresAt: 2, OnTimeout: "reject", AnsweredAt: 3, By: "b", Via: "v", Text: "t", UsedAt: 4, Diff: hs[1],
+		Ref:    "f",
 		Edited: raw, EditedDigest: dag.Sum([]byte("not kept either")),
 	}
 	check := func(t store.Thread, a store.Attempt, g store.Gate) {
@@ -58,7 +65,8 @@ func rowFidelity(h *home) {
 		h.same(gotG, g)
 	}
 	h.commit(store.Batch{
-		Threads: []store.ThreadChange{{Row: t}}, Attempts: []store.AttemptChange{{Row: a}}, Gates: []store.GateChange{{Row: g}},
+		Threads: []store.ThreadChange{{Row: t}}, Attempts: []store.AttemptChange{{Row: a}},
+		Gates: []store.GateChange{{Row: g}},
 	})
 	check(t, a, g)
 	bare := store.Thread{ID: "T", Status: store.Running}
@@ -78,7 +86,8 @@ func rowFidelity(h *home) {
 	// A change that leaves alone what lists select by, and nothing else.
 	u := t
 	u.Kind, u.Flow, u.Start, u.Head, u.Wanted, u.InFlight, u.Tree = "k", "f", hs[0], hs[0], "", "", ""
-	u.Steps, u.CreatedAt, u.UpdatedAt, u.EndedAt, u.Decision, u.Options, u.Reason, u.Path = 9, 9, 9, 9, nil, json.RawMessage(`1`), nil, nil
+	u.Steps, u.CreatedAt, u.UpdatedAt, u.EndedAt, u.Decision, u.Options, u.Reason, u.Path = 9, 9, 9, 9, nil,
+		json.RawMessage(`1`), nil, nil
 	h.commit(store.Batch{Threads: []store.ThreadChange{{Row: u, From: t.State()}}})
 	check(u, a, g)
 }
@@ -113,21 +122,27 @@ func threadFilters(h *home) {
 		"ids": {store.ThreadFilter{IDs: []string{rows[4].ID, "01JNOBODY", rows[1].ID}}, func(t store.Thread) bool {
 			return t.ID == rows[1].ID || t.ID == rows[4].ID
 		}},
-		"ids of a task": {store.ThreadFilter{IDs: []string{rows[0].ID, rows[1].ID}, Task: "nobody"}, func(store.Thread) bool { return false }},
-		"task":          {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
-		"short":         {store.ThreadFilter{Short: "s3"}, func(t store.Thread) bool { return t.Short == "s3" }},
-		"workspace":     {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
-		"kind":          {store.ThreadFilter{Kind: store.KindPath}, func(t store.Thread) bool { return t.Kind == store.KindPath }},
-		"bundle":        {store.ThreadFilter{Bundle: rows[0].Bundle}, func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
-		"one status":    {store.ThreadFilter{Statuses: []store.Status{store.Blocked}}, func(t store.Thread) bool { return t.Status == store.Blocked }},
+		"ids of a task": {store.ThreadFilter{IDs: []string{rows[0].ID, rows[1].ID}, Task: "nobody"},
+			func(store.Thread) bool { return false }},
+		"task":      {store.ThreadFilter{Task: "task1"}, func(t store.Thread) bool { return t.Task == "task1" }},
+		"short":     {store.ThreadFilter{Short: "s3"}, func(t store.Thread) bool { return t.Short == "s3" }},
+		"workspace": {store.ThreadFilter{Workspace: "/b"}, func(t store.Thread) bool { return t.Workspace == "/b" }},
+		"kind": {store.ThreadFilter{Kind: store.KindPath},
+			func(t store.Thread) bool { return t.Kind == store.KindPath }},
+		"bundle": {store.ThreadFilter{Bundle: rows[0].Bundle},
+			func(t store.Thread) bool { return t.Bundle == rows[0].Bundle }},
+		"one status": {store.ThreadFilter{Statuses: []store.Status{store.Blocked}},
+			func(t store.Thread) bool { return t.Status == store.Blocked }},
 		"statuses": {store.ThreadFilter{Statuses: []store.Status{store.Pending, store.Running}}, func(t store.Thread) bool {
 			return !t.Ended() && t.Status != store.Blocked
 		}},
-		"prefix":        {store.ThreadFilter{Prefix: "01JB1"}, func(t store.Thread) bool { return strings.HasPrefix(t.ID, "01JB1") }},
-		"whole id":      {store.ThreadFilter{Prefix: rows[3].ID}, func(t store.Thread) bool { return t.ID == rows[3].ID }},
-		"odd prefix":    {store.ThreadFilter{Prefix: "01J%_"}, func(t store.Thread) bool { return false }},
-		"lower case":    {store.ThreadFilter{Prefix: "01ja"}, func(t store.Thread) bool { return false }},
-		"and":           {store.ThreadFilter{Task: "task0", Workspace: "/a"}, func(t store.Thread) bool { return t.Task == "task0" && t.Workspace == "/a" }},
+		"prefix": {store.ThreadFilter{Prefix: "01JB1"},
+			func(t store.Thread) bool { return strings.HasPrefix(t.ID, "01JB1") }},
+		"whole id":   {store.ThreadFilter{Prefix: rows[3].ID}, func(t store.Thread) bool { return t.ID == rows[3].ID }},
+		"odd prefix": {store.ThreadFilter{Prefix: "01J%_"}, func(t store.Thread) bool { return false }},
+		"lower case": {store.ThreadFilter{Prefix: "01ja"}, func(t store.Thread) bool { return false }},
+		"and": {store.ThreadFilter{Task: "task0", Workspace: "/a"},
+			func(t store.Thread) bool { return t.Task == "task0" && t.Workspace == "/a" }},
 		"unknown task":  {store.ThreadFilter{Task: "nobody"}, func(t store.Thread) bool { return false }},
 		"missing names": {store.ThreadFilter{Statuses: []store.Status{"x"}}, func(t store.Thread) bool { return false }},
 	} {
@@ -268,7 +283,8 @@ func gateFilters(h *home) {
 
 func flowList(h *home) {
 	hs := h.keep("1", "2", "3")
-	fix := store.Flow{Name: "fix", Hash: hs[2], Timestamp: 3, History: []store.Version{{Hash: hs[1], Timestamp: 2}, {Hash: hs[0], Timestamp: 1}}}
+	fix := store.Flow{Name: "fix", Hash: hs[2], Timestamp: 3,
+		History: []store.Version{{Hash: hs[1], Timestamp: 2}, {Hash: hs[0], Timestamp: 1}}}
 	ask := store.Flow{Name: "ask", Hash: hs[0], Timestamp: 1}
 	h.commit(store.Batch{Flows: []store.FlowChange{{Row: fix}, {Row: ask}}})
 	got, err := h.Flows(h.ctx)

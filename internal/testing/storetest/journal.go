@@ -78,7 +78,8 @@ func numbering(h *home) {
 
 func eventFilters(h *home) {
 	for i := range 6 {
-		h.commit(store.Batch{Events: []store.Event{{Type: fmt.Sprint(i), Task: fmt.Sprint("t", i%2), Thread: fmt.Sprint("th", i%3)}}})
+		h.commit(store.Batch{Events: []store.Event{{Type: fmt.Sprint(i), Task: fmt.Sprint("t", i%2),
+			Thread: fmt.Sprint("th", i%3)}}})
 	}
 	for name, x := range map[string]struct {
 		after int64
@@ -118,7 +119,8 @@ func eventFilters(h *home) {
 
 func eventFidelity(h *home) {
 	want := []store.Event{
-		{TS: 1, Type: "full", Task: "t", Thread: "th", Instance: "i", Attempt: "a", Payload: json.RawMessage("{ \"spaced\": \"<é\u2028>\" }")},
+		{TS: 1, Type: "full", Task: "t", Thread: "th", Instance: "i", Attempt: "a",
+			Payload: json.RawMessage("{ \"spaced\": \"<é\u2028>\" }")},
 		{Type: "no payload", Task: "t"},
 		{Type: "no task", Payload: json.RawMessage(`null`)},
 	}

@@ -157,7 +157,10 @@ func (w *world) remove(rt *rapid.T) {
 	delete(w.threads, id)
 	delete(w.seq, id)
 	w.events = slices.DeleteFunc(w.events, func(e store.Event) bool { return e.Task == id })
-	maps.DeleteFunc(w.pins, func(pin string, _ map[dag.Hash]bool) bool { return pin == id || strings.HasPrefix(pin, id+".") })
+	maps.DeleteFunc(w.pins, func(pin string, _ map[dag.Hash]bool) bool {
+		return pin == id ||
+			strings.HasPrefix(pin, id+".")
+	})
 }
 
 func (w *world) unpin(rt *rapid.T) {
@@ -205,8 +208,14 @@ func (w *world) check(rt *rapid.T) {
 	ok(rt, err)
 	pins, err := w.h.Pins(w.h.ctx)
 	ok(rt, err)
-	wantRows := slices.SortedFunc(maps.Values(w.threads), func(a, b store.Thread) int { return strings.Compare(a.ID, b.ID) })
-	wantPins := slices.SortedFunc(maps.Keys(w.pinned()), func(a, b dag.Hash) int { return strings.Compare(string(a[:]), string(b[:])) })
+	wantRows := slices.SortedFunc(maps.Values(w.threads), func(a,
+		b store.Thread) int {
+		return strings.Compare(a.ID, b.ID)
+	})
+	wantPins := slices.SortedFunc(maps.Keys(w.pinned()), func(a,
+		b dag.Hash) int {
+		return strings.Compare(string(a[:]), string(b[:]))
+	})
 	for _, d := range []string{
 		cmp.Diff(w.objects, kept),
 		cmp.Diff(wantRows, rows),

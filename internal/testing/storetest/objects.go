@@ -54,7 +54,8 @@ func blobSizes(h *home) {
 		read, err := io.Copy(sum, r)
 		h.must(err)
 		h.must(r.Close())
-		if read != int64(size) || dag.Hash(sum.Sum(nil)) != hash || e.Size != int64(size) || e.Hash != hash || e.Kind != store.Blob {
+		if read != int64(size) || dag.Hash(sum.Sum(nil)) != hash || e.Size != int64(size) || e.Hash != hash ||
+			e.Kind != store.Blob {
 			h.Fatalf("%d bytes: Open returned %d, with entry %+v", size, read, e)
 		}
 		h.same(h.entry(hash), e)
@@ -159,7 +160,8 @@ func resolve(h *home) {
 		return hs
 	}
 	first := all[0].String()
-	for _, prefix := range []string{"", "0", "f", "ff", "a7", first[:1], first[:6], first[:7], first, first + "0", "x", "AB", "../"} {
+	for _, prefix := range []string{"", "0", "f", "ff", "a7", first[:1], first[:6], first[:7], first, first + "0", "x",
+		"AB", "../"} {
 		for _, max := range []int{0, 1, 2, 1000} {
 			got, err := h.Resolve(h.ctx, prefix, max)
 			h.must(err)
@@ -285,7 +287,8 @@ func scanned(h *home) {
 	es, err := h.Stat(h.ctx, []dag.Hash{nodes[7], large, nodes[8]})
 	h.must(err)
 	slices.SortFunc(es, func(a, b store.Entry) int { return cmp.Compare(a.Size, b.Size) })
-	if len(es) != 2 || es[0].Hash != nodes[8] || es[0].Kind != store.Node || es[1].Hash != large || es[1].Size != 300<<10 ||
+	if len(es) != 2 || es[0].Hash != nodes[8] || es[0].Kind != store.Node || es[1].Hash != large ||
+		es[1].Size != 300<<10 ||
 		es[1].Kind != store.Blob {
 		h.Errorf("stat: %+v", es)
 	}

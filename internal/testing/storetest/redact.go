@@ -90,11 +90,13 @@ func redactObjects(h *home) {
 
 func redactRows(h *home) {
 	b, t := insert("T")
-	w := store.Wish{ID: "W", Task: "T", Thread: "T", Kind: store.WishInput, Text: unwanted, Options: json.RawMessage(`{"x":"` + unwanted + `"}`), By: "ann", Via: store.ViaCLI, At: 5}
+	w := store.Wish{ID: "W", Task: "T", Thread: "T", Kind: store.WishInput, Text: unwanted,
+		Options: json.RawMessage(`{"x":"` + unwanted + `"}`), By: "ann", Via: store.ViaCLI, At: 5}
 	taken := w
 	taken.ID = "V"
 	b.Wishes = []store.WishChange{{Row: w}, {Row: taken}}
-	b.Events = []store.Event{{Type: "a", Task: "T", Thread: "T", TS: 7, Payload: json.RawMessage(`{"text":"` + unwanted + `"}`)}, {Type: "b", Task: "T"}}
+	b.Events = []store.Event{{Type: "a", Task: "T", Thread: "T", TS: 7,
+		Payload: json.RawMessage(`{"text":"` + unwanted + `"}`)}, {Type: "b", Task: "T"}}
 	h.commit(b)
 	taken.TakenAt = 9
 	h.commit(store.Batch{Wishes: []store.WishChange{{Row: taken, Take: true}}})

@@ -216,7 +216,8 @@ func sweepBeside(h *home) {
 					break
 				}
 				var x dag.Hash
-				if x, _, err = h.Stage(h.ctx, t.ID+".1", strings.NewReader(strings.Repeat("staged", []int{1, 50000}[i%2]))); err == nil {
+				if x, _, err = h.Stage(h.ctx, t.ID+".1", strings.NewReader(strings.Repeat("staged",
+					[]int{1, 50000}[i%2]))); err == nil {
 					_, err = h.Get(h.ctx, x)
 				}
 				if err == nil {

@@ -32,15 +32,18 @@ func family(h *home) (want store.TaskRows) {
 			a := store.Attempt{
 				ID: fmt.Sprint(x.id, ".", n), Thread: x.id, N: n, StartedAt: int64(100 - n), EndedAt: 7, Waited: int64(n),
 				Status: []store.AttemptStatus{store.AttemptRunning, store.AttemptDone}[n%2],
-				Usage:  store.Usage{InputTokens: int64(n), CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
+				Usage: store.Usage{InputTokens: int64(n), CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4,
+					CostMicroUSD: 5},
 			}
 			b.Attempts = append(b.Attempts, store.AttemptChange{Row: a})
 		}
 		for i, state := range []store.GateState{store.GateOpen, store.GateExpired, store.GateOpen} {
-			b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: fmt.Sprint("g", 9-i, x.id), Task: x.task, Thread: x.id, State: state}})
+			b.Gates = append(b.Gates, store.GateChange{Row: store.Gate{ID: fmt.Sprint("g", 9-i, x.id), Task: x.task,
+				Thread: x.id, State: state}})
 		}
 		for i, taken := range []int64{0, 5, 0} {
-			b.Wishes = append(b.Wishes, store.WishChange{Row: store.Wish{ID: fmt.Sprint("w", 9-i, x.id), Task: x.task, Thread: x.id, TakenAt: taken}})
+			b.Wishes = append(b.Wishes, store.WishChange{Row: store.Wish{ID: fmt.Sprint("w", 9-i, x.id), Task: x.task,
+				Thread: x.id, TakenAt: taken}})
 		}
 		b.Counts = append(b.Counts, store.Count{Task: x.task, Name: "of " + x.id, Add: 3, Most: 3})
 		b.Events = append(b.Events, store.Event{Type: "made", Task: x.task})
@@ -134,10 +137,12 @@ func taskMoment(h *home) {
 		if n < last {
 			h.Fatalf("step %d was read after %d", n, last)
 		}
-		got := []int64{int64(r.Threads[1].Steps), r.Position, r.Counts["n"], int64(len(r.Running)), int64(len(r.Gates)), int64(len(r.Wishes))}
+		got := []int64{int64(r.Threads[1].Steps), r.Position, r.Counts["n"], int64(len(r.Running)), int64(len(r.Gates)),
+			int64(len(r.Wishes))}
 		h.same(got, []int64{int64(n), int64(n), int64(n), int64(min(n, 1)), int64(min(n, 1)), int64(min(n, 1))})
 		if n > 0 {
-			h.same([]string{r.Running[0].ID, r.Gates[0].ID, r.Wishes[0].ID}, []string{fmt.Sprint("A.", n), fmt.Sprint("g", n), fmt.Sprint("w", n)})
+			h.same([]string{r.Running[0].ID, r.Gates[0].ID, r.Wishes[0].ID},
+				[]string{fmt.Sprint("A.", n), fmt.Sprint("g", n), fmt.Sprint("w", n)})
 		}
 		select {
 		case err := <-ended:
@@ -169,7 +174,8 @@ func usedOrder(h *home) {
 			want = append(want, store.Use{
 				Thread: thread, Attempt: fmt.Sprint(thread, ".", n), Waited: int64(n), StartedAt: int64(100 - n), EndedAt: 7,
 				Status: []store.AttemptStatus{store.AttemptRunning, store.AttemptDone}[n%2],
-				Usage:  store.Usage{InputTokens: int64(n), CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4, CostMicroUSD: 5},
+				Usage: store.Usage{InputTokens: int64(n), CachedInputTokens: 2, OutputTokens: 3, ReasoningTokens: 4,
+					CostMicroUSD: 5},
 			})
 		}
 	}
@@ -203,19 +209,23 @@ func rootRows(names func(what string) dag.Hash) (b store.Batch, want []store.Roo
 	not := func(what string) dag.Hash { return names("not " + what) }
 	t := func(what string) dag.Hash { return root("thread", "T", what) }
 	b.Threads = []store.ThreadChange{{Row: store.Thread{
-		ID: "T", Task: "T", Root: "T", Status: store.Running, Bundle: t("bundle"), Start: t("start"), Head: t("head"), Files: t("files"),
+		ID: "T", Task: "T", Root: "T", Status: store.Running, Bundle: t("bundle"), Start: t("start"), Head: t("head"),
+		Files:  t("files"),
 		Parent: &store.Parent{Thread: "T", From: t("parent")}, Path: &store.Path{Key: "k", Fork: t("fork")},
 		ForkedFrom: &store.ForkedFrom{Step: t("step")}, Tree: not("tree").String(),
-		Options:  json.RawMessage(`["` + not("option").String() + `"]`),
-		Decision: json.RawMessage(fmt.Sprintf(`{"a": [%q, "text", 7], %q: null}`, maybe("thread", "T", "in it"), maybe("thread", "T", "a key"))),
+		Options: json.RawMessage(`["` + not("option").String() + `"]`),
+		Decision: json.RawMessage(fmt.Sprintf(`{"a": [%q, "text", 7], %q: null}`, maybe("thread", "T", "in it"),
+			maybe("thread", "T", "a key"))),
 	}}, {Row: store.Thread{ID: "bare", Status: store.Running, Decision: json.RawMessage(`{"short": "abc"}`)}}}
 	a := func(what string) dag.Hash { return root("attempt", "T.1", what) }
 	b.Attempts = []store.AttemptChange{{Row: store.Attempt{
-		ID: "T.1", Thread: "T", Status: store.AttemptDone, From: not("from"), Prompt: a("prompt"), Transcript: a("transcript"),
-		Stderr: a("stderr"), Calls: a("calls"), Pins: []dag.Hash{a("pin 1"), a("pin 2")},
+		ID: "T.1", Thread: "T", Status: store.AttemptDone, From: not("from"), Prompt: a("prompt"),
+		Transcript: a("transcript"),
+		Stderr:     a("stderr"), Calls: a("calls"), Pins: []dag.Hash{a("pin 1"), a("pin 2")},
 	}}, {Row: store.Attempt{ID: "bare", Status: store.AttemptRunning}}}
 	b.Gates = []store.GateChange{{Row: store.Gate{
-		ID: "G", Task: "T", State: store.GateExpired, From: not("origin"), Digest: not("digest"), Diff: root("gate", "G", "diff"),
+		ID: "G", Task: "T", State: store.GateExpired, From: not("origin"), Digest: not("digest"),
+		Diff:   root("gate", "G", "diff"),
 		Action: json.RawMessage(fmt.Sprintf(`{"x": {"y": %q}, "z": "%s0"}`, maybe("gate", "G", "action"), not("too long"))),
 	}}, {Row: store.Gate{ID: "bare", State: store.GateOpen, Action: json.RawMessage(`"` + strings.Repeat("no JSON", 30))}}}
 	f := func(what string) dag.Hash { return root("flow", "F", what) }

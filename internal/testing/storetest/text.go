@@ -70,8 +70,10 @@ func badTexts(h *home) {
 		})
 	}
 	for part, v := range map[string]any{
-		"remove": &b.Remove, "unpin": &b.Unpin, "fence": &b.Under[0], "thread": &b.Threads[0].Row, "attempt": &b.Attempts[0].Row,
-		"gate": &b.Gates[0].Row, "flow": &b.Flows[0].Row, "wish": &b.Wishes[0].Row, "count": &b.Counts[0], "event": &b.Events[0],
+		"remove": &b.Remove, "unpin": &b.Unpin, "fence": &b.Under[0], "thread": &b.Threads[0].Row,
+		"attempt": &b.Attempts[0].Row,
+		"gate":    &b.Gates[0].Row, "flow": &b.Flows[0].Row, "wish": &b.Wishes[0].Row, "count": &b.Counts[0],
+		"event":    &b.Events[0],
 		"redacted": &b.Redact.Wishes[0],
 	} {
 		try(part, v)
@@ -96,7 +98,8 @@ func rawBytes(h *home) {
 	t.Decision, t.Options = raw, raw
 	b.Threads[0].Row = t
 	b.Objects = append(b.Objects, blob("\x00\xff"))
-	b.Gates = []store.GateChange{{Row: store.Gate{ID: "G", State: store.GateOpen, Action: raw, Question: "\u0001 \ufffd \U0010ffff \n"}}}
+	b.Gates = []store.GateChange{{Row: store.Gate{ID: "G", State: store.GateOpen, Action: raw,
+		Question: "\u0001 \ufffd \U0010ffff \n"}}}
 	b.Wishes = []store.WishChange{{Row: store.Wish{ID: "W", Options: raw}}}
 	b.Events = []store.Event{{Type: "x", Task: t.ID, Payload: raw}}
 	h.commit(b)

@@ -93,7 +93,8 @@ func (s *Server) Bucket(prefix string) *s3.Bucket {
 var Login = sync.OnceFunc(func() {
 	for k, v := range map[string]string{
 		"AWS_ACCESS_KEY_ID": KeyID, "AWS_SECRET_ACCESS_KEY": Secret, "AWS_EC2_METADATA_DISABLED": "true",
-		"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_PROFILE": "", "AWS_SESSION_TOKEN": "",
+		"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_PROFILE": "",
+		"AWS_SESSION_TOKEN": "",
 	} {
 		os.Setenv(k, v)
 	}

@@ -38,7 +38,8 @@ type authority struct {
 
 func newAuthority(t *testing.T) *authority {
 	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
@@ -81,12 +82,14 @@ func (a *authority) sign(name string, cert *x509.Certificate) (*x509.Certificate
 
 // guarded starts a server that speaks TLS, and only with clients whose certificate the authority has signed.
 func guarded(t *testing.T, a *authority) (address string) {
-	a.sign("server", &x509.Certificate{DNSNames: []string{serverName}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	a.sign("server", &x509.Certificate{DNSNames: []string{serverName},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	a.sign("own", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	quiet := log.NewNoopLogger()
 	tls, err := encryption.NewTLSConfigProviderFromConfig(config.RootTLS{
 		Frontend: config.GroupTLS{Server: config.ServerTLS{
-			CertFile: a.file("server.crt"), KeyFile: a.file("server.key"), ClientCAFiles: []string{a.file("ca.crt")}, RequireClientAuth: true,
+			CertFile: a.file("server.crt"), KeyFile: a.file("server.key"), ClientCAFiles: []string{a.file("ca.crt")},
+			RequireClientAuth: true,
 		}},
 		SystemWorker: config.WorkerTLS{
 			CertFile: a.file("own.crt"), KeyFile: a.file("own.key"),
@@ -96,7 +99,8 @@ func guarded(t *testing.T, a *authority) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := temporaltest.NewServer(temporaltest.WithT(t), temporaltest.WithBaseServerOptions(server.WithTLSConfigFactory(tls)))
+	s := temporaltest.NewServer(temporaltest.WithT(t), temporaltest.WithBaseServerOptions(
+		server.WithTLSConfigFactory(tls)))
 	return s.GetFrontendHostPort()
 }
 
@@ -120,8 +124,9 @@ func TestTLS(t *testing.T) {
 	open := func(env map[string]string) *temporal.Engine {
 		t.Helper()
 		for name, value := range map[string]string{
-			"ADDRESS": address, "NAMESPACE": namespace, "TLS_SERVER_NAME": serverName, "TLS_SERVER_CA_CERT_PATH": ours.file("ca.crt"),
-			"TLS_CLIENT_CERT_PATH": ours.file("worker.crt"), "TLS_CLIENT_KEY_PATH": ours.file("worker.key"),
+			"ADDRESS": address, "NAMESPACE": namespace, "TLS_SERVER_NAME": serverName,
+			"TLS_SERVER_CA_CERT_PATH": ours.file("ca.crt"),
+			"TLS_CLIENT_CERT_PATH":    ours.file("worker.crt"), "TLS_CLIENT_KEY_PATH": ours.file("worker.key"),
 		} {
 			if other, ok := env[name]; ok {
 				value = other
@@ -162,12 +167,14 @@ func TestTLS(t *testing.T) {
 		t.Error(err)
 	}
 	for name, env := range map[string]map[string]string{
-		"no certificate":             {"TLS_CLIENT_CERT_PATH": "", "TLS_CLIENT_KEY_PATH": ""},
-		"a certificate of another":   {"TLS_CLIENT_CERT_PATH": theirs.file("worker.crt"), "TLS_CLIENT_KEY_PATH": theirs.file("worker.key")},
+		"no certificate": {"TLS_CLIENT_CERT_PATH": "", "TLS_CLIENT_KEY_PATH": ""},
+		"a certificate of another": {"TLS_CLIENT_CERT_PATH": theirs.file("worker.crt"),
+			"TLS_CLIENT_KEY_PATH": theirs.file("worker.key")},
 		"another name of the server": {"TLS_SERVER_NAME": "elsewhere.test"},
 		"another authority":          {"TLS_SERVER_CA_CERT_PATH": theirs.file("ca.crt")},
-		"no TLS": {"TLS_CLIENT_CERT_PATH": "", "TLS_CLIENT_KEY_PATH": "", "TLS_SERVER_CA_CERT_PATH": "", "TLS_SERVER_NAME": "",
-			"TLS": "false"},
+		"no TLS": {"TLS_CLIENT_CERT_PATH": "", "TLS_CLIENT_KEY_PATH": "", "TLS_SERVER_CA_CERT_PATH": "",
+			"TLS_SERVER_NAME": "",
+			"TLS":             "false"},
 	} {
 		if err := open(env).Poke(t.Context(), "task"); err == nil {
 			t.Errorf("with %s it is let in", name)

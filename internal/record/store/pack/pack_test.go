@@ -10,7 +10,8 @@ import (
 )
 
 func TestPackHalvesHashes(t *testing.T) {
-	data, err := dag.Encode(dag.TypeState, map[string]any{"start": dag.Sum([]byte("a")), "content": dag.Sum([]byte("b")), "ancestors": []dag.Hash{dag.Sum([]byte("c"))}})
+	data, err := dag.Encode(dag.TypeState, map[string]any{"start": dag.Sum([]byte("a")), "content": dag.Sum([]byte("b")),
+		"ancestors": []dag.Hash{dag.Sum([]byte("c"))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +28,9 @@ func TestPackHalvesHashes(t *testing.T) {
 // yield other bytes or an error, never a panic.
 func FuzzPack(f *testing.F) {
 	h := dag.Sum(nil).String()
-	for _, s := range []string{`{"a":"` + h + `","b":["` + h + `","` + h[1:] + `"]}`, `{"a":"\"` + h + `\""}`, `{"` + h, `{`, `{"z":"0000000000000000000000000000000000000000000000000000000000000000"}`, `{"a":"\u0001\u0002"}`, `"` + h + `"`} {
+	for _, s := range []string{`{"a":"` + h + `","b":["` + h + `","` + h[1:] + `"]}`, `{"a":"\"` + h + `\""}`, `{"` + h,
+		`{`, `{"z":"0000000000000000000000000000000000000000000000000000000000000000"}`, `{"a":"\u0001\u0002"}`,
+		`"` + h + `"`} {
 		f.Add([]byte(s), 0, byte(0))
 	}
 	f.Fuzz(func(t *testing.T, data []byte, at int, flip byte) {

@@ -362,7 +362,8 @@ func (t *tx) count(x store.Count) error {
 	if x.Add > 0 && is > x.Most-x.Add {
 		return fmt.Errorf("is %d of %d: %w", is, x.Most, store.ErrConflict)
 	}
-	return exec(t.Conn, "INSERT OR REPLACE INTO counts (task, name, value) VALUES (?,?,?)", x.Task, x.Name, max(0, is+x.Add))
+	return exec(t.Conn, "INSERT OR REPLACE INTO counts (task, name, value) VALUES (?,?,?)", x.Task, x.Name,
+		max(0, is+x.Add))
 }
 
 // file adds events. Consecutive events of one task share one update of its counter.

@@ -87,9 +87,12 @@ func stepper(b *testing.B, s *sqlite.Store, writers int) func(int, int) {
 	for i := range rows {
 		o := object("start", store.Node)
 		id := fmt.Sprintf("01J%023d", i)
-		rows[i] = store.Thread{ID: id, Task: id, Root: id, Kind: store.KindRoot, Bundle: o.Hash, Flow: "fix", Start: o.Hash, Head: o.Hash,
-			Status: store.Running, InFlight: id + ".1", Tree: "/home/someone/work", Workspace: "/home/someone/work", CreatedAt: 1}
-		if err := s.Commit(ctx, store.Batch{Objects: []store.Object{o}, Threads: []store.ThreadChange{{Row: rows[i]}}}); err != nil {
+		rows[i] = store.Thread{ID: id, Task: id, Root: id, Kind: store.KindRoot, Bundle: o.Hash, Flow: "fix", Start: o.Hash,
+			Head:   o.Hash,
+			Status: store.Running, InFlight: id + ".1", Tree: "/home/someone/work", Workspace: "/home/someone/work",
+			CreatedAt: 1}
+		if err := s.Commit(ctx, store.Batch{Objects: []store.Object{o},
+			Threads: []store.ThreadChange{{Row: rows[i]}}}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -20,7 +20,8 @@ import (
 
 // tables lists every table that belongs in the database.
 var tables = []string{
-	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "recent", "tasks", "threads", "wishes",
+	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "recent", "tasks",
+	"threads", "wishes",
 }
 
 // checks are queries; each row they return describes a problem.

@@ -30,7 +30,8 @@ func filled(t *testing.T, dir string, n int) (small []dag.Hash, large dag.Hash) 
 	defer s.Close()
 	for i := range n {
 		o := object(fmt.Sprintf("object %d %s", i, strings.Repeat("x", 900)), store.Node)
-		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{o}, Events: []store.Event{{Type: "x", Task: "t"}}}); err != nil {
+		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{o},
+			Events: []store.Event{{Type: "x", Task: "t"}}}); err != nil {
 			t.Fatal(err)
 		}
 		small = append(small, o.Hash)
@@ -168,7 +169,10 @@ func TestCheckFinds(t *testing.T) {
 		"a cut file": {func(t *testing.T, dir string, large dag.Hash) {
 			os.Truncate(filepath.Join(dir, "objects", large.String()[:2], large.String()), 7)
 		}, "has 7 bytes"},
-		"a foreign file":           {func(t *testing.T, dir string, _ dag.Hash) { os.WriteFile(dir+"/objects/x", nil, 0o600) }, "does not belong to Plait"},
+		"a foreign file": {func(t *testing.T, dir string,
+			_ dag.Hash) {
+			os.WriteFile(dir+"/objects/x", nil, 0o600)
+		}, "does not belong to Plait"},
 		"a foreign table":          {statement("CREATE TABLE extra (x)"), "extra does not belong to Plait"},
 		"a lost event":             {statement("DELETE FROM events WHERE pos = 3"), "gap"},
 		"a lost body":              {statement("DELETE FROM bodies WHERE id = 2"), "has no body"},
@@ -241,7 +245,8 @@ func TestOpenRefuses(t *testing.T) {
 	t.Run("a file in place of the directory", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "file")
 		os.WriteFile(path, nil, 0o600)
-		if _, err := sqlite.Open(t.Context(), sqlite.Config{Dir: path}); err == nil || !strings.Contains(err.Error(), "not a directory") {
+		if _, err := sqlite.Open(t.Context(), sqlite.Config{Dir: path}); err == nil ||
+			!strings.Contains(err.Error(), "not a directory") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -57,7 +57,8 @@ func TestFullDisk(t *testing.T) {
 					kept = append(kept, o)
 				}
 			}
-			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "disk full") || errors.Is(err, store.ErrBroken) {
+			if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "disk full") ||
+				errors.Is(err, store.ErrBroken) {
 				t.Fatalf("a full disk was told as: %v", err)
 			}
 			if len(kept) == 0 {

@@ -28,7 +28,8 @@ func TestMigration(t *testing.T) {
 	}
 	for _, script := range []string{
 		"PRAGMA application_id = 1886151017; PRAGMA user_version = 1;" + schema1,
-		`INSERT INTO attempts (id, thread, role, n, agent, instance, status, session, pid, pidstart, tag, started, ended, input, cached, output, reasoning, cost)
+		`INSERT INTO attempts (id, thread, role, n, agent, instance, status, session, pid, pidstart, tag, started, ended, input, cached,
+			output, reasoning, cost)
 		 VALUES ('T.1', 'T', 'r', 1, 'a', 'i', 'done', 's', 2, 3, 'g', 4, 5, 6, 7, 8, 9, 10)`,
 	} {
 		if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
@@ -59,10 +60,12 @@ func TestMigration(t *testing.T) {
 	if err := s.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g}}}); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := s.Gate(t.Context(), "g"); err != nil || !slices.Equal(now.Edited, g.Edited) || now.EditedDigest != g.EditedDigest {
+	if now, err := s.Gate(t.Context(), "g"); err != nil || !slices.Equal(now.Edited, g.Edited) ||
+		now.EditedDigest != g.EditedDigest {
 		t.Errorf("the gate came out as %+v, %v", now, err)
 	}
-	if now, err := s.Attempt(t.Context(), "T.1"); err != nil || now.Turn != "u" || now.Waited != 11 || now.Host != "h" || now.Boot != "b" {
+	if now, err := s.Attempt(t.Context(), "T.1"); err != nil || now.Turn != "u" || now.Waited != 11 || now.Host != "h" ||
+		now.Boot != "b" {
 		t.Errorf("the attempt came out as %+v, %v", now, err)
 	}
 }
@@ -82,7 +85,8 @@ func TestMigrationNamesTasks(t *testing.T) {
 	for id, kind := range map[string]string{
 		"01KA00000000000000000AK7F2": "root", "01KB00000000000000000BK7F2": "root", "01KC00000000000000000CK7F3": "path",
 	} {
-		script += "INSERT INTO threads (id, task, root, kind, flow, status, wanted, inflight, tree, workspace, steps, created, " +
+		script += "INSERT INTO threads (id, task, root, kind, flow, status, wanted, inflight, tree, workspace, steps, " +
+			"created, " +
 			"updated, ended) VALUES ('" + id + "', 'T', 'T', '" + kind + "', 'f', 'completed', '', '', '', '/w', 0, 0, 0, 0);"
 	}
 	if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
@@ -153,7 +157,8 @@ func TestThreadsHaveIndexes(t *testing.T) {
 	defer s.Close()
 	wantIndex(t, s, threadQuery(store.ThreadFilter{Short: "k7f2"}), "INDEX threads_short (short=?)")
 	wantIndex(t, s, query{sql: shortTaken, args: []any{"k7f2", "T"}}, "INDEX threads_short (short=?)")
-	wantIndex(t, s, threadQuery(store.ThreadFilter{Bundle: dag.Sum(nil), Statuses: []store.Status{store.Running, store.Blocked}}),
+	wantIndex(t, s, threadQuery(store.ThreadFilter{Bundle: dag.Sum(nil),
+		Statuses: []store.Status{store.Running, store.Blocked}}),
 		"INDEX threads_bundle (bundle=? AND status=?)")
 }
 

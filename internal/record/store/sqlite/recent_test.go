@@ -47,7 +47,8 @@ func TestObjectsThatMove(t *testing.T) {
 				for range rapid.IntRange(1, 4).Draw(rt, "objects") {
 					o := object(rt)
 					b.Objects = append(b.Objects, o)
-					kept[o.Hash] = store.Entry{Hash: o.Hash, Kind: max(o.Kind, kept[o.Hash].Kind), Size: int64(len(o.Data)), Put: now.UTC()}
+					kept[o.Hash] = store.Entry{Hash: o.Hash, Kind: max(o.Kind, kept[o.Hash].Kind), Size: int64(len(o.Data)),
+						Put: now.UTC()}
 				}
 				ok(rt, any(rt).Commit(t.Context(), b))
 			},
@@ -117,7 +118,10 @@ func TestRowsAreNotGivenOutAgain(t *testing.T) {
 	if err := two[0].Commit(t.Context(), store.Batch{Objects: []store.Object{first}}); err != nil {
 		t.Fatal(err)
 	}
-	gone, err := two[1].Sweep(t.Context(), -time.Hour, func(store.View) ([]dag.Hash, error) { return []dag.Hash{first.Hash}, nil })
+	gone, err := two[1].Sweep(t.Context(), -time.Hour, func(store.View) ([]dag.Hash,
+		error) {
+		return []dag.Hash{first.Hash}, nil
+	})
 	if err != nil || len(gone) != 1 {
 		t.Fatalf("swept %v, %v", gone, err)
 	}

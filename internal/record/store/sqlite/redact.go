@@ -18,7 +18,8 @@ func (t *tx) redact(r store.Redaction) error {
 	for _, o := range r.Objects {
 		var e store.Entry
 		var body int64
-		const inRecent, inObjects = entries + "recent WHERE id = ? AND hash = ?", "SELECT " + entryColumns + ", body FROM objects WHERE hash = ?"
+		const inRecent, inObjects = entries + "recent WHERE id = ? AND hash = ?",
+			"SELECT " + entryColumns + ", body FROM objects WHERE hash = ?"
 		id, recent := t.row(o.Hash)
 		found, err := false, error(nil)
 		if recent {

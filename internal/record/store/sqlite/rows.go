@@ -44,8 +44,9 @@ const (
 	addWish  = "INSERT INTO wishes (" + wishColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	takeWish = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
 	// takeLease returns the token of the new holder.
-	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING token"
-	putEvent  = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
+	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING " +
+		"token"
+	putEvent = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
 )
 
 // links are the parts of a thread that most threads lack.
