@@ -23,11 +23,6 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -84,56 +79,13 @@ func New(h *host.Host, cfg Config) (*Agent, error) {
 	return &Agent{h, cfg, kind}, nil
 }
 
-// Continues reports whether the session was opened in the task's home and can be loaded.
-func (a *Agent) Continues(req agent.Request) bool {
-	if req.Session == "" {
-		return false
-	}
-	info, err := os.Stat(a.mark(req.Home, req.Session))
-	if err != nil || !a.kept(req.Home, req.Session) {
-		return false
-	}
-	opened, now := info.ModTime().Truncate(time.Minute), time.Now().Truncate(time.Minute)
-	return !a.kind.LoadsLater || !opened.Equal(now)
-}
-
-// kept reports whether the agent has saved a session: one that is killed early has not.
-func (a *Agent) kept(home, session string) bool {
-	if a.kind.Kept == "" {
-		return true
-	}
-	name := strings.ReplaceAll(a.kind.Kept, "{id}", session)
-	if !filepath.IsLocal(name) {
-		return false
-	}
-	dir := a.SessionHome(home)
-	files, err := fs.Glob(os.DirFS(dir), name)
-	return err == nil && slices.ContainsFunc(files, func(file string) bool {
-		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(file)))
-		return err == nil && info.Size() > 0
-	})
-}
-
 // Instructions returns nothing: the user's instructions for an agent are not used.
 func (a *Agent) Instructions() string { return "" }
-
-// SessionHome returns the directory of an agent's own state for a task.
-func (a *Agent) SessionHome(home string) string { return filepath.Join(home, "acp-"+a.kind.Name) }
 
 // Shapes reports whether an answer can be submitted with the tool deliver.
 func (a *Agent) Shapes(schema json.RawMessage) bool {
 	_, err := newDelivery(schema)
 	return len(a.cfg.Deliver) > 0 && err == nil
-}
-
-// mark returns the file that records that a session was opened in a home.
-func (a *Agent) mark(home, session string) string {
-	return filepath.Join(a.SessionHome(home), "plait-sessions", strings.Map(func(r rune) rune {
-		if r == '/' || r == '\\' || r == 0 {
-			return '_'
-		}
-		return r
-	}, session))
 }
 
 // Run makes one attempt. See [agent.Agent].

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -188,102 +187,6 @@ func (t *conversation) answerMissing() bool {
 	}
 	_, err := frontMatter([]byte(t.updates.answer), "")
 	return err != nil
-}
-
-// An opened session, as reported by the agent.
-type opened struct {
-	SessionID string `json:"sessionId"`
-	Modes     struct {
-		Available []struct {
-			ID string `json:"id"`
-		} `json:"availableModes"`
-	} `json:"modes"`
-	Options []struct {
-		ID string `json:"id"`
-	} `json:"configOptions"`
-	Models struct {
-		Current string `json:"currentModelId"`
-	} `json:"models"`
-}
-
-// open initialises the connection, opens or loads the session, and sets its mode.
-func (t *conversation) open(ctx context.Context) error {
-	var agentIs struct {
-		Version      int `json:"protocolVersion"`
-		Capabilities struct {
-			Load    bool `json:"loadSession"`
-			Session struct {
-				Resume json.RawMessage `json:"resume"`
-			} `json:"sessionCapabilities"`
-		} `json:"agentCapabilities"`
-	}
-	if err := t.conn.Call(ctx, t, "initialize", map[string]any{
-		"protocolVersion": version, "clientCapabilities": map[string]any{},
-		"clientInfo": map[string]any{"name": "plait", "title": "Plait", "version": "1"},
-	}, &agentIs); err != nil {
-		return err
-	}
-	if agentIs.Version != version {
-		return agent.Final("%s speaks version %d of the Agent Client Protocol, Plait speaks %d", t.title(), agentIs.Version,
-			version)
-	}
-	a := t.setup.agent
-	params := map[string]any{"cwd": t.setup.Dir, "mcpServers": t.setup.delivery.servers(a.kind, a.cfg.Deliver)}
-	method := "session/new"
-	if t.req.Session != "" {
-		params["sessionId"] = t.req.Session
-		switch {
-		case len(agentIs.Capabilities.Session.Resume) > 0:
-			method = "session/resume"
-		case agentIs.Capabilities.Load:
-			method = "session/load"
-		default:
-			return &agent.Failure{Kind: agent.Infra,
-				Message: t.title() + " cannot continue a session; the next attempt begins a new conversation"}
-		}
-	}
-	var o opened
-	if err := t.conn.Call(ctx, t, method, params, &o); err != nil {
-		return err
-	}
-	if t.req.Session != "" {
-		o.SessionID = t.req.Session
-	}
-	if o.SessionID == "" {
-		return fmt.Errorf("%s opened a session without a name", t.title())
-	}
-	t.mu.Lock()
-	t.session, t.updates.model = o.SessionID, o.Models.Current
-	t.mu.Unlock()
-	if err := t.setMode(ctx, o); err != nil {
-		return err
-	}
-	if err := a.known(t.req, o.SessionID); err != nil {
-		return err
-	}
-	if t.req.Opened != nil {
-		t.req.Opened(o.SessionID)
-	}
-	return nil
-}
-
-// setMode sets how the agent asks for approval. A failure is an error: the agent would decide for
-// itself when to ask.
-func (t *conversation) setMode(ctx context.Context, o opened) error {
-	set := t.setup.setting
-	if set.Mode != "" {
-		if err := t.conn.Call(ctx, t, "session/set_mode", map[string]any{"sessionId": o.SessionID, "modeId": set.Mode},
-			nil); err != nil {
-			return fmt.Errorf("set the mode %s: %w", set.Mode, err)
-		}
-	}
-	for name, value := range set.Options {
-		if err := t.conn.Call(ctx, t, "session/set_config_option", map[string]any{
-			"sessionId": o.SessionID, "configId": name, "value": value}, nil); err != nil {
-			return fmt.Errorf("set the option %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // prompt sends a prompt and waits for the end of the turn. If the attempt must end, the agent is

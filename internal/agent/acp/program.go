@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
 	"github.com/plait-run/plait/internal/agent/host"
 )
@@ -113,25 +112,4 @@ func passes(h *host.Host, k Kind, c Config) string {
 		}
 	}
 	return ""
-}
-
-// known records that a session was opened in the task's home.
-func (a *Agent) known(req agent.Request, session string) error {
-	home := a.SessionHome(req.Home)
-	name, err := filepath.Rel(home, a.mark(req.Home, session))
-	if err != nil {
-		return fmt.Errorf("note the session: %w", err)
-	}
-	root, err := agent.OpenHome(home)
-	if err != nil {
-		return fmt.Errorf("note the session: %w", err)
-	}
-	defer root.Close()
-	if _, err := root.Lstat(name); err == nil {
-		return nil
-	}
-	if err := agent.ReplaceIn(root, name, strings.NewReader("")); err != nil {
-		return fmt.Errorf("note the session: %w", err)
-	}
-	return nil
 }

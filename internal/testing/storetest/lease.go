@@ -76,7 +76,7 @@ func leaseRace(h *home) {
 
 func leaseNames(h *home) {
 	for _, name := range []string{"", ".", "..", "a/b", "../x", "a b", "a\x00", "ä", ".hidden",
-		 strings.Repeat("x", 300)} {
+		strings.Repeat("x", 300)} {
 		if l, err := h.Acquire(h.ctx, name); err == nil {
 			h.Errorf("%q was taken", name)
 			l.Release()
