@@ -102,7 +102,7 @@ func passing(err error) bool {
 			"55P03",          // a lock was not available in time
 			"25006",          // the server has become a replica
 			"40001", "40P01", // serialization, deadlock
-			"PL005": // silent for too long: the next heartbeat mends it
+			"PL005": // silent for too long: the next heartbeat repairs it
 			return true
 		}
 		return strings.HasPrefix(e.Code, "08") && !isPooler(e)

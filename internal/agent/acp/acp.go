@@ -1,7 +1,7 @@
 // Package acp is the agent kind acp: any agent that speaks the Agent Client Protocol, version 1
 // (https://agentclientprotocol.com), on its standard input and output.
 //
-// It turns session updates into events in one normalised form and a Result. The differences
+// It turns session updates into events in one normalized form and a Result. The differences
 // between agents are data: see [Kinds]. Laws:
 //
 //   - The modes and options that control approvals are set after each session/new, load and

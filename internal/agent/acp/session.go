@@ -30,7 +30,7 @@ type opened struct {
 	} `json:"models"`
 }
 
-// open initialises the connection, opens or loads the session, and sets its mode.
+// open initializes the connection, opens or loads the session, and sets its mode.
 func (t *conversation) open(ctx context.Context) error {
 	var agentIs struct {
 		Version      int `json:"protocolVersion"`

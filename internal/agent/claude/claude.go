@@ -1,7 +1,7 @@
 // Package claude is the agent kind claude: Anthropic's Claude Code, through its JSON stream on
 // standard input and output.
 //
-// It turns the stream into events in one normalised form and a Result. What is written here about
+// It turns the stream into events in one normalized form and a Result. What is written here about
 // Claude Code was observed in version [Version]. Laws:
 //
 //   - It runs in a private home for each task, with our own settings: no hooks, plugins, MCP

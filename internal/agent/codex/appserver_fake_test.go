@@ -18,9 +18,9 @@ import (
 	"github.com/plait-run/plait/internal/sys/jsonrpc"
 )
 
-// optional are calls that are made only if the server has them, or that may
-// fail.
-var optional = []string{
+// madeCalls are the calls that are made of a server, after initialize.
+var madeCalls = []string{
+	"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt", // the others may fail
 	"thread/archive", "thread/unarchive", "thread/backgroundTerminals/clean", "turn/steer",
 }
 
@@ -30,18 +30,16 @@ const fakeKey = "APPTEST_SCRIPT"
 // A fakeScript says what a fake app-server does. In its lines THREAD and TURN
 // stand for the session and the turn, BIG for 6.3 million characters.
 type fakeScript struct {
-	Methods []string          // that it lists; nil: all that are used here
-	Silent  bool              // it lists none
-	Mute    []string          // it does not answer these
-	Refuse  map[string]string // it answers these with an error
-	Exit    string            // it exits with code 3 on this message
-	Shut    string            // it closes its stdout on this message
-	Deaf    string            // it stops reading on this message
-	Twice   bool              // it answers everything twice
-	Flood   int               // bytes on stderr when the turn starts
-	Before  []string          // lines before the answer to turn/start
-	Turn    []string          // lines after it; "await" waits for a line
-	NoEnd   bool              // the turn does not end by itself
+	Mute   []string          // it does not answer these
+	Refuse map[string]string // it answers these with an error
+	Exit   string            // it exits with code 3 on this message
+	Shut   string            // it closes its stdout on this message
+	Deaf   string            // it stops reading on this message
+	Twice  bool              // it answers everything twice
+	Flood  int               // bytes on stderr when the turn starts
+	Before []string          // lines before the answer to turn/start
+	Turn   []string          // lines after it; "await" waits for a line
+	NoEnd  bool              // the turn does not end by itself
 }
 
 // It ends with syscall.Exit: under the race detector os.Exit takes a second
@@ -112,17 +110,6 @@ func (f *fakeServer) next() bool {
 	}
 	result := "{}"
 	switch m.Method {
-	case "plait/methods":
-		known := f.Methods
-		if known == nil {
-			known = append(slices.Clone(required), optional...)
-		}
-		if f.Silent {
-			known = nil
-		}
-		f.refuse(m, "Invalid request: unknown variant `plait/methods`, expected one of `"+strings.Join(known, "`, `")+
-			"`")
-		return true
 	case "thread/start", "thread/fork":
 		f.threads++
 		p.ThreadID = fmt.Sprintf("%s-thread-%d", strings.TrimPrefix(m.Method, "thread/"), f.threads)

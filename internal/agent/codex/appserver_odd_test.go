@@ -61,8 +61,8 @@ func TestFakeOddStreams(t *testing.T) {
 				item("started", `"type":"commandExecution","id":"c","command":"x","status":"inProgress"`), said}},
 			[]string{"command started", "message completed", "command failed"}},
 		{"a flood on stderr", fakeScript{Flood: 4 << 20, Turn: []string{said}}, []string{"message completed"}},
-		{"no list of methods", fakeScript{Silent: true, Turn: []string{said}}, []string{"message completed"}},
-		{"no cleaning up", fakeScript{Methods: required, Turn: []string{said}}, []string{"message completed"}},
+		{"no cleaning up", fakeScript{Turn: []string{said},
+			Refuse: map[string]string{"thread/backgroundTerminals/clean": "unknown variant"}}, []string{"message completed"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,7 +122,6 @@ func TestFakeFailures(t *testing.T) {
 	idle := func(_ *fakeLab, y *appTry) { y.req.Idle = 400 * time.Millisecond }
 	wall := func(_ *fakeLab, y *appTry) { y.req.Timeout = 400 * time.Millisecond }
 	huge := func(f *fakeLab, y *appTry) { wall(f, y); y.req.Prompt = strings.Repeat("prompt ", 1_000_000) }
-	missing := slices.DeleteFunc(slices.Clone(required), func(m string) bool { return m == "thread/fork" })
 	tests := []struct {
 		name   string
 		script fakeScript
@@ -147,7 +146,6 @@ func TestFakeFailures(t *testing.T) {
 			"timeout of 400ms", false},
 		{"refuses to begin", fakeScript{Refuse: map[string]string{"turn/start": "not today"}}, nil, agent.Infra,
 			"did not begin its turn: not today", true},
-		{"no thread/fork", fakeScript{Methods: missing}, nil, agent.Infra, "has no thread/fork", true},
 		{"closes stdout", fakeScript{Shut: "turn/start"}, slow, agent.Infra, "did not begin its turn", false},
 		{"silent", fakeScript{NoEnd: true}, idle, agent.TimedOut, "said nothing for 400ms", false},
 		{"does not read", fakeScript{Deaf: "thread/start"}, wall, agent.TimedOut, "timeout of 400ms", false},

@@ -5,7 +5,7 @@
 //	            items, approvals, steering, forks, reverts
 //	codex-exec  codex exec --json: one process for each attempt, which never asks
 //
-// Given a definition and a Request, it produces events, in one normalised form,
+// Given a definition and a Request, it produces events, in one normalized form,
 // and a Result. What is written here about Codex was observed in version
 // [Version]. Laws:
 //

@@ -1,9 +1,11 @@
 package codex
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,9 +65,9 @@ var alias = map[string]string{
 	"responseTooManyFailedAttempts":  "attempts",
 }
 
-// phrases map parts of Codex's messages to verdicts, since codex exec gives no codes. The first
-// match counts.
-var phrases = []struct{ has, verdict string }{
+// phrases map parts of Codex's messages to verdicts. They count only where there is no code: the events of codex exec
+// have nothing but a message, and in app-server "other" stands for all that have none. The first match counts.
+var phrases = []phrase{
 	{"ran out of room", "contextWindowExceeded"},
 	{"context_length_exceeded", "contextWindowExceeded"},
 	{"active writer", "twoWriters"},
@@ -98,6 +100,9 @@ var phrases = []struct{ has, verdict string }{
 	{"invalid_json_schema", "badRequest"},
 }
 
+// A phrase is a part of a message, in lower case, and what it says.
+type phrase struct{ has, verdict string }
+
 // beginnings are how messages begin that say that Codex could not start.
 var beginnings = []string{"Error loading config", "Model provider `", "Failed to read output schema",
 	"Not inside a trusted directory", "error: "}
@@ -108,19 +113,12 @@ var httpStatus = regexp.MustCompile(`(?i)\b(?:unexpected status|last status:|htt
 // a text, an object with one key, or nothing; message is what Codex said.
 func classify(info json.RawMessage, message string) (failure *agent.Failure, verdict string) {
 	code, status := errorCode(info)
-	if status == 0 {
-		if m := httpStatus.FindStringSubmatch(message); m != nil {
-			status, _ = strconv.Atoi(m[1])
-		}
-	}
-	verdict = code
-	if shared, ok := alias[code]; ok {
-		verdict = shared
-	}
-	// A specific code takes precedence over a status, and a status over words.
+	verdict = cmp.Or(alias[code], code)
 	switch verdict {
-	case "", "other", "server", "connection", "stream", "attempts", "serverOverloaded":
-		verdict = guess(verdict, status, message)
+	case "", "other":
+		verdict = byWords(status, message)
+	case "server", "connection", "stream", "attempts", "serverOverloaded": // the status says more
+		verdict = cmp.Or(byStatus(status, message), verdict)
 	}
 	if body := errorBody(message); body != "" {
 		// Codex passes on the bare body of an HTTP response when a request was wrong.
@@ -164,26 +162,33 @@ func errorBody(text string) string {
 	return body.Error.Message
 }
 
-// guess returns the verdict that a status and the words of a message suggest.
-func guess(verdict string, status int, message string) string {
-	lower := strings.ToLower(message)
-	byWords := ""
-	for _, p := range phrases {
-		if strings.Contains(lower, p.has) {
-			byWords = p.verdict
-			break
+// byWords returns the verdict for an error without a code, by what its message says.
+func byWords(status int, message string) string {
+	if status == 0 {
+		if m := httpStatus.FindStringSubmatch(message); m != nil {
+			status, _ = strconv.Atoi(m[1])
 		}
 	}
+	lower, said := strings.ToLower(message), ""
+	if i := slices.IndexFunc(phrases, func(p phrase) bool { return strings.Contains(lower, p.has) }); i >= 0 {
+		said = phrases[i].verdict
+	}
+	if said == "contextWindowExceeded" || said == "usageLimitExceeded" { // the status is that of many errors
+		return said
+	}
+	return cmp.Or(byStatus(status, message), said, "other")
+}
+
+// byStatus returns the verdict for an HTTP status, "" for none.
+func byStatus(status int, message string) string {
 	switch {
-	case byWords == "contextWindowExceeded" || byWords == "usageLimitExceeded":
-		return byWords
 	case status == 401 || status == 403:
 		return "unauthorized"
 	case status == 402:
 		return "usageLimitExceeded"
 	case status == 429:
 		return "rateLimitExceeded"
-	case status == 404 && strings.Contains(lower, "model"):
+	case status == 404 && strings.Contains(strings.ToLower(message), "model"):
 		return "modelNotFound"
 	case status == 408 || status == 409 || status == 425:
 		return "server"
@@ -191,12 +196,8 @@ func guess(verdict string, status int, message string) string {
 		return "badRequest"
 	case status >= 500:
 		return "server"
-	case byWords != "":
-		return byWords
-	case verdict == "":
-		return "other"
 	}
-	return verdict
+	return ""
 }
 
 // errorCode reads codexErrorInfo.

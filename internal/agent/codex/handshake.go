@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/sys/jsonrpc"
 )
 
-// required are the calls without which no attempt can be made.
-var required = []string{"thread/start", "thread/resume", "thread/fork", "turn/start", "turn/interrupt"}
-
-var methodName = regexp.MustCompile("`([A-Za-z]+/[A-Za-z/_]+)`")
-
-// handshake initializes the server and finds out what it can do: calling a method that
-// does not exist makes it list all it has.
+// handshake initializes the server. Its calls are those of [Version], the oldest that is used; a later one that lacks
+// a call says so when it is called.
 func (s *server) handshake(t *turn) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.startup)
 	defer cancel()
@@ -40,26 +34,5 @@ func (s *server) handshake(t *turn) error {
 	if err := s.conn.Notify(t, "initialized", nil); err != nil {
 		return fail(err)
 	}
-	err := s.conn.Call(ctx, t, "plait/methods", map[string]any{}, nil)
-	var said *jsonrpc.Error
-	if !errors.As(err, &said) {
-		return fail(fmt.Errorf("it answered a method that does not exist: %w", err))
-	}
-	s.methods = map[string]bool{}
-	for _, m := range methodName.FindAllStringSubmatch(said.Message, -1) {
-		s.methods[m[1]] = true
-	}
-	delete(s.methods, "plait/methods")
-	if len(s.methods) == 0 {
-		return nil // it no longer lists them: find out by calling
-	}
-	for _, m := range required {
-		if !s.methods[m] {
-			return agent.Final("this Codex has no %s: it is too old, or too new; %s", m, Package.Install())
-		}
-	}
 	return nil
 }
-
-// supports reports whether the server has a method; a server that listed none may have any.
-func (s *server) supports(method string) bool { return len(s.methods) == 0 || s.methods[method] }

@@ -33,11 +33,10 @@ type server struct {
 	grace   time.Duration // between two steps of its end
 	startup time.Duration // how long it may take until it answers
 
-	ready    chan struct{}   // closed when it can be used, or failed to start
-	failed   error           // readable after ready
-	methods  map[string]bool // its methods; readable after ready
-	done     chan struct{}   // closed when its processes are gone
-	how      string          // how it ended, readable after done
+	ready    chan struct{} // closed when it can be used, or failed to start
+	failed   error         // readable after ready
+	done     chan struct{} // closed when its processes are gone
+	how      string        // how it ended, readable after done
 	kill     context.CancelFunc
 	pid      int
 	pidStart int64

@@ -131,7 +131,7 @@ func (t *turn) open(ctx context.Context) error {
 // session that is resumed while loaded keeps the settings of that attempt. Codex has no
 // call for it, but archiving a session unloads it.
 func (t *turn) unload(ctx context.Context) error {
-	if !t.srv.isLoaded(t.req.Session) || !t.srv.supports("thread/archive") || !t.srv.supports("thread/unarchive") {
+	if !t.srv.isLoaded(t.req.Session) {
 		return nil
 	}
 	id := map[string]any{"threadId": t.req.Session}
@@ -253,7 +253,7 @@ func (t *turn) startFailure(ctx context.Context, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		broke.Message = fmt.Sprintf("Codex did not begin its turn within %v", t.srv.startup)
 		return broke
-	case errors.As(err, &said) && strings.Contains(said.Message, "active writer"):
+	case errors.As(err, &said) && strings.Contains(said.Message, "active writer"): // it has the code of any other error
 		broke.Message = "session " + t.req.Session + " is in use by another Codex: " + said.Message
 		return broke
 	case errors.As(err, &said):

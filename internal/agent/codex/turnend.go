@@ -51,7 +51,7 @@ func (t *turn) interrupt() {
 // cleanUp ends the commands that a turn left running, because it was interrupted or put
 // them in the background.
 func (t *turn) cleanUp() {
-	if isClosed(t.srv.done) || !t.srv.supports("thread/backgroundTerminals/clean") {
+	if isClosed(t.srv.done) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), t.srv.grace)

@@ -219,7 +219,7 @@ func TestTapeConcurrently(t *testing.T) {
 	}
 }
 
-// FuzzNormal checks that a normalised value is still JSON, that normalising it again changes nothing, and that
+// FuzzNormal checks that a normalized value is still JSON, that normalizing it again changes nothing, and that
 // the refusal of a changed call is remembered.
 func FuzzNormal(f *testing.F) {
 	f.Add([]byte(asking("in /home/ann on 2026-11-22, Wall time: 0.5 seconds")))

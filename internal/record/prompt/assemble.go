@@ -84,7 +84,7 @@ type piece struct {
 // in full up to 75 % of the quota, by its meta up to 100 %, and after that it is left out, with a
 // line that says so. Everything but the conversation is always included in full, and so are
 // pinned roles. Agent text is fenced with its step's hash, which no step can contain, and
-// labelled.
+// labeled.
 func (a *Assembler) Assemble(ctx context.Context, head dag.Hash, d Draft) (*Assembled, error) {
 	t, err := a.conversation(ctx, head, d)
 	if err != nil {
@@ -281,7 +281,7 @@ func (a *Assembler) include(ctx context.Context, t *excerpt, s *cachedStep) (mor
 		return len(t.draft.Pin) > 0, nil
 	case summary && t.draft.Full:
 		t.broken = true
-		t.total-- // the steps it summarises are counted themselves
+		t.total-- // the steps it summarizes are counted themselves
 		return true, nil
 	case summary:
 		text, err := a.nodes.Text(ctx, s.State.Compact)

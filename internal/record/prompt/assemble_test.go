@@ -142,7 +142,7 @@ func TestFencesHold(t *testing.T) {
 	}
 }
 
-// In the full context, a summary is left out in favour of the steps that it summarises.
+// In the full context, a summary is left out in favor of the steps that it summarizes.
 func TestFullContextLeavesSummariesOut(t *testing.T) {
 	c := newChain(t).grow(2)
 	c.add(thread.Draft{Role: thread.RoleCompact, Text: "all of it, in short", Compact: true})

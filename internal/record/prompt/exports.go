@@ -140,10 +140,10 @@ func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Sho
 // getCommand is the command with which an agent reads one object of a chain.
 const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
 
-// summarises follows the name of a summary in the line that says how to read what it summarises.
+// summarizes follows the name of a summary in the line that says how to read what it summarizes.
 const summarises = " stands for the steps before it; "
 
-// summarised returns how many steps a summary stands for.
+// summarized returns how many steps a summary stands for.
 func summarised(s *thread.State) int {
 	var meta struct{ Steps int }
 	_ = json.Unmarshal(s.Meta, &meta) // zero if it does not say

@@ -76,7 +76,7 @@ func TestPromptsHaveTheMainPathOnce(t *testing.T) {
 		name  string
 		main  string // what the main path says
 		edit  func(p *Draft, main, fork thread.Step)
-		after bool // the main path's step is summarised
+		after bool // the main path's step is summarized
 		times int
 		want  string // the section of the main path in the join
 		form  string // of the join; "": in full

@@ -6,7 +6,7 @@ import "github.com/plait-run/plait/internal/record/store"
 type Cue struct {
 	// Input is what a person said without being asked; nil: nothing.
 	Input *store.Wish
-	// Summarises names the agent that then summarised the conversation; "": none did.
+	// Summarizes names the agent that then summarized the conversation; "": none did.
 	Summarises string
 	// End is Cancelled or Failed if the thread then ended like that, and Blocked if nothing more is recorded; "":
 	// it went on.

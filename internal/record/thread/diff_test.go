@@ -107,7 +107,7 @@ func TestDiffDoesNotReadWhatIsEqual(t *testing.T) {
 	}
 }
 
-// TestDiffOfTwoRuns checks that equal steps of two runs of a flow are recognised, although the
+// TestDiffOfTwoRuns checks that equal steps of two runs of a flow are recognized, although the
 // runs share no step.
 func TestDiffOfTwoRuns(t *testing.T) {
 	c := newChain(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// checkRules applies the rules to each object and its neighbours. By induction, a
+// checkRules applies the rules to each object and its neighbors. By induction, a
 // chain is correct if every step agrees with its parent.
 //
 // The order matters: plans need the definitions of starts, positions need plans, and

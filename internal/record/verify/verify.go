@@ -19,7 +19,7 @@
 //  3. Walks are iterative, blobs are streamed, each node is decoded once.
 //  4. Rules follow from the format, from package flow and from what package record states,
 //     never from the engine: a bug in the code that runs tasks must not also hide what it did.
-//     Nodes are hashed, decoded and compared with their neighbours here; what a flow sees of the
+//     Nodes are hashed, decoded and compared with their neighbors here; what a flow sees of the
 //     steps before one is read by package record, from nodes that were found sound (sound.go).
 //
 // The package reads only. It repairs nothing, and trusts no cache.
