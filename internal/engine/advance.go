@@ -91,7 +91,7 @@ func (e *Engine) stateAfter(ctx context.Context, c *threadState, ch thread.Chang
 	n.Thread, n.next = c.Clone(), nil
 	n.Row, n.Tip, n.Tries, n.Stamp = ch.Row, ch.Tip, nil, ch.Step.State.Timestamp
 	e.cfg.Reader.Remember(ch)
-	if err := e.record.Follow(ctx, &n.Position, ch.Step); err != nil {
+	if err := e.record.Advance(ctx, &n.Position, ch.Step); err != nil {
 		return nil, err
 	}
 	return &n, nil

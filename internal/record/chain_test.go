@@ -95,7 +95,7 @@ func (c *chain) add(objects []store.Object, row store.Thread) store.Thread {
 // begin adds a task of the flow work.
 func (c *chain) begin(id string) store.Thread {
 	c.Helper()
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row: store.Thread{ID: id, CreatedAt: c.now()}, Bundle: housetest.Bundle(c, flowFile), Prompt: "write a page",
 	})
 	c.must(err)

@@ -69,7 +69,7 @@ func (r *Reader) Position(ctx context.Context, row store.Thread) (*Position, []t
 		return nil, nil, err
 	}
 	for s := range r.nodes.WithTexts(ctx, steps) {
-		if err := r.Follow(ctx, p, s); err != nil {
+		if err := r.Advance(ctx, p, s); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -99,8 +99,8 @@ func (p *Position) Clone() Position {
 	return n
 }
 
-// Follow advances a position by its next step.
-func (r *Reader) Follow(ctx context.Context, p *Position, s thread.Step) error {
+// Advance moves a position on by the next step.
+func (r *Reader) Advance(ctx context.Context, p *Position, s thread.Step) error {
 	p.next = nil
 	step, err := r.steps().step(ctx, s.State)
 	if err != nil {

@@ -202,7 +202,7 @@ func TestNextIsDecidedOnce(t *testing.T) {
 	next := c.input(row, "no")
 	s, err := c.nodes.State(t.Context(), next.Head)
 	c.must(err)
-	c.must(c.record.Follow(t.Context(), p, thread.Step{Hash: next.Head, State: s}))
+	c.must(c.record.Advance(t.Context(), p, thread.Step{Hash: next.Head, State: s}))
 	if d, ok := p.Next().(flow.Run); !ok || d.Role != "boss" {
 		t.Errorf("after a person said something: %+v", p.Next())
 	}
@@ -242,7 +242,7 @@ func TestACloneFollowsStepsOfItsOwn(t *testing.T) {
 	next := c.step(row, "critic", "bad", "no")
 	s, err := c.nodes.State(t.Context(), next.Head)
 	c.must(err)
-	c.must(c.record.Follow(t.Context(), &clone, thread.Step{Hash: next.Head, State: s}))
+	c.must(c.record.Advance(t.Context(), &clone, thread.Step{Hash: next.Head, State: s}))
 	if p.Visits["critic"] != 0 || p.Main != "writer" || len(p.Last) != 2 {
 		t.Errorf("the original moved: %v, %q, %v", p.Visits, p.Main, roles(p.Last))
 	}

@@ -119,7 +119,7 @@ func TestResult(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := newChain(t)
-			objects, row, err := thread.Begin(thread.Beginning{
+			objects, row, err := thread.Begin(thread.NewTask{
 				Row: store.Thread{ID: "T", CreatedAt: c.now()}, Bundle: housetest.Bundle(c, endings), Prompt: "write",
 			})
 			c.must(err)

@@ -31,7 +31,7 @@ const workspace = "/w"
 
 func newRecord(t *testing.T) (*record, *line) {
 	r := &record{t: t, store: mem.New(mem.Config{}), clock: 1_800_000_000_000}
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row:    store.Thread{ID: "01KA0000000000000000000000", CreatedAt: r.clock, Workspace: workspace},
 		Prompt: "fix it", Bundle: thread.Bundle{Name: "solve",
 			Flows: map[string]json.RawMessage{"solve": json.RawMessage(`{}`)}},

@@ -84,7 +84,7 @@ func begin(ctx context.Context, s store.Store, n, tokens int) (store.Thread, err
 	if err != nil {
 		return store.Thread{}, err
 	}
-	objects, t, err := thread.Begin(thread.Beginning{
+	objects, t, err := thread.Begin(thread.NewTask{
 		Row:    store.Thread{ID: fmt.Sprintf("01J%023d", n), Workspace: "/bench", CreatedAt: 1},
 		Bundle: thread.Bundle{Name: "bench", Flows: map[string]json.RawMessage{"bench": raw}}, Prompt: "go",
 	})

@@ -34,7 +34,7 @@ func record(t *testing.T, prompt, text string) recorded {
 	s := mem.New(mem.Config{})
 	t.Cleanup(func() { s.Close() })
 	r := recorded{T: t, store: s, nodes: thread.NewReader(s)}
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row:    store.Thread{ID: "01JAZ5R9W1C8Q2V6H3K7M4N0PX", Workspace: t.TempDir(), CreatedAt: 1},
 		Bundle: thread.Bundle{Name: "f", Flows: map[string]json.RawMessage{"f": json.RawMessage("{}")}}, Prompt: "x",
 	})

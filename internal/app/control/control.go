@@ -222,7 +222,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, err
 	}
-	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: s.Bundle, Prompt: s.Prompt,
+	objects, row, err := thread.Begin(thread.NewTask{Row: row, Bundle: s.Bundle, Prompt: s.Prompt,
 		MaxRounds: limits.MaxRounds})
 	if errors.Is(err, dag.ErrTooLarge) {
 		return store.Thread{}, usage("the prompt or the flow does not fit into the record: each may have %d bytes, as JSON; "+

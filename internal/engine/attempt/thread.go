@@ -120,7 +120,7 @@ func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) er
 	}
 	c.inheritSessions()
 	for _, s := range steps {
-		if err := e.cfg.Record.Follow(ctx, &c.Position, s); err != nil {
+		if err := e.cfg.Record.Advance(ctx, &c.Position, s); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func newSite(t *testing.T, underGit bool, f files, setup ...string) *site {
 		h.git("add", "-A")
 		h.git("commit", "-q", "--allow-empty", "-m", "first")
 	}
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row:    store.Thread{ID: "TASK", Workspace: dir, CreatedAt: h.now()},
 		Bundle: thread.Bundle{Name: "work", Flows: map[string]json.RawMessage{"work": json.RawMessage("{}")}},
 		Prompt: "do it",

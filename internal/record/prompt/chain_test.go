@@ -35,7 +35,7 @@ func newChain(t *testing.T) *chain {
 	c := &chain{t: t, store: mem.New(mem.Config{})}
 	c.nodes = thread.NewReader(c.store)
 	c.a = NewAssembler(c.nodes)
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row: store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1}, Prompt: "the task",
 		Bundle: thread.Bundle{Name: "f", Flows: map[string]json.RawMessage{"f": json.RawMessage(`{}`)}},
 	})

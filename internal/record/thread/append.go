@@ -11,9 +11,9 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A Beginning is what a root thread starts from. Row carries what the caller
+// A NewTask is what a root thread starts from. Row carries what the caller
 // decides (id, workspace, tree, options, times); Begin fills in the rest.
-type Beginning struct {
+type NewTask struct {
 	Row       store.Thread
 	Bundle    Bundle
 	Prompt    string
@@ -30,27 +30,27 @@ func rounds(most int) *int {
 
 // Begin returns the objects and the row of a new root thread. It is pending, and its head is its
 // start.
-func Begin(b Beginning) ([]store.Object, store.Thread, error) {
-	row := b.Row
+func Begin(n NewTask) ([]store.Object, store.Thread, error) {
+	row := n.Row
 	fail := func(err error) ([]store.Object, store.Thread, error) {
 		return nil, store.Thread{}, fmt.Errorf("begin thread %s: %w", row.ID, err)
 	}
-	bundle, err := NewNode(dag.TypeFlow, b.Bundle)
+	bundle, err := NewNode(dag.TypeFlow, n.Bundle)
 	if err != nil {
 		return fail(err)
 	}
-	prompt, err := NewContent(b.Prompt, nil)
+	prompt, err := NewContent(n.Prompt, nil)
 	if err != nil {
 		return fail(err)
 	}
 	start, err := NewNode(dag.TypeStart, Start{
-		Name: b.Bundle.Name, Hash: bundle.Hash, Prompt: prompt.Hash, MaxRounds: rounds(b.MaxRounds), Action: Named(""),
+		Name: n.Bundle.Name, Hash: bundle.Hash, Prompt: prompt.Hash, MaxRounds: rounds(n.MaxRounds), Action: Named(""),
 	})
 	if err != nil {
 		return fail(err)
 	}
 	row.Task, row.Root, row.Kind = row.ID, row.ID, store.KindRoot
-	row.Bundle, row.Flow = bundle.Hash, b.Bundle.Name
+	row.Bundle, row.Flow = bundle.Hash, n.Bundle.Name
 	row.Start, row.Head = start.Hash, start.Hash
 	row.Status, row.UpdatedAt = store.Pending, row.CreatedAt
 	return []store.Object{bundle, prompt, start}, row, nil

@@ -137,7 +137,7 @@ func TestDiffOfTwoRuns(t *testing.T) {
 	}
 
 	// Another prompt: not even the start is shared.
-	objects, other, err := Begin(Beginning{
+	objects, other, err := Begin(NewTask{
 		Row: store.Thread{ID: "01JC0000000000000000000000", CreatedAt: 1}, Prompt: "another task",
 		Bundle: Bundle{Name: "f", Flows: map[string]json.RawMessage{"f": json.RawMessage(`{}`)}},
 	})

@@ -37,7 +37,7 @@ func newChain(t *testing.T) *chain {
 		return nil
 	}})
 	c.r = NewReader(c.store)
-	objects, row, err := Begin(Beginning{
+	objects, row, err := Begin(NewTask{
 		Row: store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1}, Prompt: "the task",
 		Bundle: Bundle{Name: "f", Flows: map[string]json.RawMessage{"f": json.RawMessage(`{}`)}},
 	})

@@ -111,7 +111,7 @@ func (w *world) commit(b store.Batch) {
 func (w *world) begin(id, prompt string) store.Thread {
 	w.Helper()
 	objects, row, err := thread.Begin(
-		thread.Beginning{Row: store.Thread{ID: id, CreatedAt: w.now()}, Bundle: w.bundle, Prompt: prompt})
+		thread.NewTask{Row: store.Thread{ID: id, CreatedAt: w.now()}, Bundle: w.bundle, Prompt: prompt})
 	w.must(err)
 	row.Status = store.Running
 	w.commit(store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})

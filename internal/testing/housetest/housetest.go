@@ -143,7 +143,7 @@ type Commits interface {
 // Begin commits a task that no process drives yet. row has its id and creation time.
 func Begin(ctx context.Context, t T, s Commits, row store.Thread, b thread.Bundle, prompt string) store.Thread {
 	t.Helper()
-	objects, row, err := thread.Begin(thread.Beginning{Row: row, Bundle: b, Prompt: prompt})
+	objects, row, err := thread.Begin(thread.NewTask{Row: row, Bundle: b, Prompt: prompt})
 	if err == nil {
 		err = s.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
 	}

@@ -44,7 +44,7 @@ func newMade(t *testing.T) (*made, *madeThread) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.store.Close() })
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row:    store.Thread{ID: "01KA0000000000000000000000", CreatedAt: m.clock, Workspace: workspace, Tree: workspace},
 		Prompt: "fix it", Bundle: thread.Bundle{Name: "solve",
 			Flows: map[string]json.RawMessage{"solve": json.RawMessage(`{}`)}},

@@ -34,7 +34,7 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	w := &world{t: t, store: mem.New(mem.Config{}), now: 1_700_000_000_000}
-	objects, row, err := thread.Begin(thread.Beginning{
+	objects, row, err := thread.Begin(thread.NewTask{
 		Row:    store.Thread{ID: taskID, Workspace: t.TempDir(), CreatedAt: w.now, Options: json.RawMessage(`{"agent":"codex","limits":{"maxTokens":0},"apiKey":"secret"}`)},
 		Bundle: thread.Bundle{Name: "f", Flows: map[string]json.RawMessage{"f": json.RawMessage(`{"name":"f","roles":{"plan":{}}}`)}}, Prompt: "\n Do it.\nPlease",
 	})
