@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -79,7 +80,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 				let = append(let, g)
 				if text := raiseOf(g, row); text != "" {
 					var to flow.Limits
-					to, err = flow.ParseLimits([]string{text})
+					to, err = parse.ParseLimits([]string{text})
 					raised = raised.Max(to)
 				}
 			}

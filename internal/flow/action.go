@@ -24,10 +24,6 @@ func (p *Plan) Brief(id string) string {
 	return b.String()
 }
 
-// WorkerFlow is the name of the built-in flow that a spawned action runs. Every bundle with a
-// plan role contains it.
-const WorkerFlow = worker
-
 // SpawnedAction returns the definition that the thread of a spawned action runs: d, which is the
 // flow [WorkerFlow], with the action instead of its role worker.
 func (d *Definition) SpawnedAction(p *Plan, id string) *Definition {

@@ -3,247 +3,11 @@ package flow
 import (
 	"encoding/json"
 	"maps"
-	"path"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
-
-	"go.yaml.in/yaml/v4"
 )
-
-// agentKeys maps each agent kind to the keys it understands besides kind and idle.
-var agentKeys = map[string][]string{
-	"codex": {
-		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
-	},
-	"codex-exec": {
-		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
-	},
-	"acp":     {"agent", "command", "model", "path", "env", "pass", "dir", "sandbox"},
-	"claude":  {"model", "effort", "path", "env", "pass", "dir", "sandbox", "mcp"},
-	"command": {"command", "dir", "env", "pass", "exit", "output"},
-	"model":   {"url", "api", "keyEnv", "model", "maxTurns", "config", "env", "pass", "dir", "sandbox"},
-	"replay":  {"recording"},
-}
 
 // ACPAgents are the known agents of kind acp. Each can be used without a definition.
 var ACPAgents = []string{"claude-acp", "codex-acp", "copilot", "gemini", "kimi", "opencode", "qwen"}
-
-var (
-	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	passName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\*?$`)
-)
-
-// DecodeAgent reads one agent definition from an agents mapping in a configuration file, or from
-// a role. The problems name file and use node's lines.
-func DecodeAgent(node *yaml.Node, file string) (Agent, []Problem) {
-	r := newReader(nil, file)
-	r.normalize(node, []string{file})
-	a := r.agent(node)
-	return a, sorted(file, r.problems)
-}
-
-// agent decodes and checks an agent definition in a normalized tree.
-func (r *reader) agent(n *yaml.Node) Agent {
-	var a Agent
-	keys := map[string]*yaml.Node{}
-	field := func(f func(*yaml.Node)) func(entry) {
-		return func(e entry) { keys[resolve(e.key).Value] = e.key; f(e.val) }
-	}
-	fields := map[string]func(entry){
-		"kind":      field(func(v *yaml.Node) { a.Kind = r.text(v, "kind") }),
-		"agent":     field(func(v *yaml.Node) { a.Agent = r.text(v, "agent") }),
-		"command":   field(func(v *yaml.Node) { a.Command = r.argv(v) }),
-		"dir":       field(func(v *yaml.Node) { a.Dir = r.agentDir(v) }),
-		"env":       field(func(v *yaml.Node) { a.Env = r.environment(v) }),
-		"pass":      field(func(v *yaml.Node) { a.Pass = r.passed(v) }),
-		"exit":      field(func(v *yaml.Node) { a.Exit = r.exits(v) }),
-		"output":    field(func(v *yaml.Node) { a.Output = r.output(v) }),
-		"idle":      field(func(v *yaml.Node) { a.Idle = r.duration(v, "idle") }),
-		"model":     field(func(v *yaml.Node) { a.Model = r.text(v, "model") }),
-		"effort":    field(func(v *yaml.Node) { a.Effort = r.text(v, "effort") }),
-		"path":      field(func(v *yaml.Node) { a.Path = r.text(v, "path") }),
-		"config":    field(func(v *yaml.Node) { a.Config = r.config(v) }),
-		"sandbox":   field(func(v *yaml.Node) { a.Sandbox = r.sandbox(v) }),
-		"mcp":       field(func(v *yaml.Node) { a.MCP = r.servers(v) }),
-		"recording": field(func(v *yaml.Node) { a.Recording = r.text(v, "recording") }),
-		"url":       field(func(v *yaml.Node) { a.URL = r.address(v) }),
-		"api":       field(func(v *yaml.Node) { a.API = r.api(v) }),
-		"keyEnv":    field(func(v *yaml.Node) { a.KeyEnv = r.variable(v) }),
-		"maxTurns":  field(func(v *yaml.Node) { n, _ := r.count(v, "maxTurns"); a.MaxTurns = int(n) }),
-
-		"globalInstructions": field(func(v *yaml.Node) { a.Global, _ = r.boolean(v, "globalInstructions") }),
-	}
-	r.object(n, "an agent", fields)
-	if rn := resolve(n); rn.Kind != yaml.MappingNode {
-		if isNull(rn) {
-			r.report(n, codeBadAgent, "the agent is empty")
-		}
-		return a
-	}
-	r.agentKind(n, a, keys)
-	return a
-}
-
-// agentKind checks the keys that a kind requires or cannot have.
-func (r *reader) agentKind(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
-	known, ok := agentKeys[a.Kind]
-	switch {
-	case a.Kind == "" && keys["kind"] == nil:
-		r.report(n, codeBadAgent, "an agent needs a kind: %s", strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
-		return
-	case !ok:
-		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind,
-			strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
-		return
-	}
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		switch {
-		case k == "kind" || k == "idle" || slices.Contains(known, k):
-		case k == "sandbox" && Unboxed(a.Kind) != "":
-			r.report(keys[k], codeBadAgent, "%s", Unboxed(a.Kind))
-		default:
-			r.report(keys[k], codeBadAgent, "%s does not apply to agents of kind %s", k, a.Kind)
-		}
-	}
-	if a.Kind == "command" && keys["command"] == nil {
-		r.report(n, codeBadAgent, "an agent of kind command needs command, a list of arguments")
-	}
-	if a.Kind == "acp" {
-		r.acp(n, a, keys)
-	}
-	if a.Kind == "replay" && a.Recording == "" {
-		r.report(n, codeBadAgent, "an agent of kind replay needs recording")
-	}
-}
-
-// acp checks that an agent of kind acp is known, or has a command.
-func (r *reader) acp(n *yaml.Node, a Agent, keys map[string]*yaml.Node) {
-	names := strings.Join(ACPAgents, ", ")
-	switch {
-	case (keys["agent"] == nil) == (keys["command"] == nil):
-		r.report(n, codeBadAgent, "an agent of kind acp needs either agent (%s) or command, a list of arguments", names)
-	case keys["agent"] != nil && !slices.Contains(ACPAgents, a.Agent):
-		r.report(keys["agent"], codeBadAgent, "no agent of kind acp is called %q: use %s, or give its command", a.Agent, names)
-	case keys["command"] != nil && keys["path"] != nil:
-		r.report(keys["path"], codeBadAgent, "path does not apply to an agent with a command")
-	}
-}
-
-func (r *reader) argv(n *yaml.Node) []string {
-	if rn := resolve(n); rn.Kind == yaml.ScalarNode && !isBroken(rn) {
-		r.report(n, codeBadAgent, "command is a list of arguments, never a shell line")
-		return nil
-	}
-	argv := r.list(n, "command", r.word)
-	if resolve(n).Kind == yaml.SequenceNode && (len(argv) == 0 || argv[0] == "") {
-		r.report(n, codeBadAgent, "command does not name a program")
-	}
-	for _, a := range argv {
-		if strings.ContainsRune(a, 0) {
-			r.report(n, codeBadAgent, "an argument contains a zero byte")
-		}
-	}
-	return argv
-}
-
-// agentDir keeps a command inside its thread's tree.
-func (r *reader) agentDir(n *yaml.Node) string {
-	dir := r.text(n, "dir")
-	if c := slashed(dir); dir != "" && (path.IsAbs(c) || c == ".." || strings.HasPrefix(c, "../")) {
-		r.report(n, codeBadAgent, "dir %q is outside the working tree", dir)
-	}
-	return dir
-}
-
-func (r *reader) environment(n *yaml.Node) map[string]string {
-	env := map[string]string{}
-	for _, e := range r.mapping(n, "env") {
-		k := resolve(e.key).Value
-		if !envName.MatchString(k) {
-			r.report(e.key, codeBadAgent, "%q is not a valid name of an environment variable", k)
-		}
-		if isNull(resolve(e.val)) {
-			env[k] = ""
-			continue
-		}
-		env[k] = r.word(e.val, "env."+k)
-	}
-	return env
-}
-
-func (r *reader) passed(n *yaml.Node) []string {
-	return r.list(n, "pass", func(c *yaml.Node, what string) string {
-		s := r.text(c, what)
-		if !passName.MatchString(s) {
-			r.report(c, codeBadAgent, "%q is not a valid name of an environment variable", s)
-		}
-		return s
-	})
-}
-
-// servers reads the names of MCP servers.
-func (r *reader) servers(n *yaml.Node) []string {
-	names := r.list(n, "mcp", func(c *yaml.Node, what string) string {
-		s := r.text(c, what)
-		if s == "" {
-			r.report(c, codeBadAgent, "an entry of mcp does not name a server")
-		}
-		return s
-	})
-	if len(names) == 0 {
-		return nil
-	}
-	return names
-}
-
-func (r *reader) exits(n *yaml.Node) map[string]string {
-	exit := map[string]string{}
-	for _, e := range r.mapping(n, "exit") {
-		k := resolve(e.key).Value
-		if c, err := strconv.Atoi(k); err != nil || c < 0 || c > 255 || strconv.Itoa(c) != k {
-			r.report(e.key, codeBadAgent, "exit code %q is not a number from 0 to 255", k)
-		}
-		s := r.word(e.val, "exit."+k)
-		if s != Suspend && (s == "" || strings.HasPrefix(s, "$")) {
-			r.report(e.val, codeBadAgent, "%q is not a valid status", s)
-		}
-		exit[k] = s
-	}
-	return exit
-}
-
-func (r *reader) output(n *yaml.Node) string {
-	s := r.text(n, "output")
-	if s != "" && s != OutputText {
-		r.report(n, codeBadAgent, "output of an agent can only be %s, for a program whose output is never parsed; not %q",
-			OutputText, s)
-	}
-	return s
-}
-
-func (r *reader) config(n *yaml.Node) map[string]any {
-	rn := resolve(n)
-	if isNull(rn) || isBroken(rn) {
-		return nil
-	}
-	if rn.Kind != yaml.MappingNode {
-		r.report(n, codeWrongType, "config must be a mapping, not %s", kindOf(rn))
-		return nil
-	}
-	// Through JSON, so that a definition read back from JSON is equal.
-	data, err := json.Marshal(r.free(n, 0))
-	if err != nil {
-		r.report(n, codeWrongType, "config: %v", err)
-		return nil
-	}
-	var m map[string]any
-	if err := json.Unmarshal(data, &m); err != nil {
-		r.report(n, codeWrongType, "config: %v", err)
-	}
-	return m
-}
 
 // DefinesAgents reports whether d itself says how an agent is run or what its sandbox allows, and does not leave that to
 // the configuration. What a definition says of an agent starts a program, leads it elsewhere (env, config, mcp), or
@@ -282,7 +46,7 @@ func (a Agent) Variables() (all []Variable) {
 	}
 	if a.Kind != "model" { // whose config is part of a request
 		eachWord(a.Config, func(text string) {
-			if envName.MatchString(text) {
+			if IsVariable(text) {
 				add("config", text)
 			}
 		})
@@ -305,4 +69,82 @@ func eachWord(setting any, visit func(string)) {
 			eachWord(v[key], visit)
 		}
 	}
+}
+
+// An AgentRef is the name of a configured agent, or an agent defined inline. Its JSON is a string
+// or an object.
+type AgentRef struct {
+	Name   string
+	Inline *Agent
+}
+
+// MarshalJSON writes the inline agent if there is one, otherwise the name.
+func (a AgentRef) MarshalJSON() ([]byte, error) {
+	if a.Inline != nil {
+		return json.Marshal(a.Inline)
+	}
+	return json.Marshal(a.Name)
+}
+
+// UnmarshalJSON reads either form.
+func (a *AgentRef) UnmarshalJSON(data []byte) error {
+	*a = AgentRef{}
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &a.Name)
+	}
+	return json.Unmarshal(data, &a.Inline)
+}
+
+// OutputText, as the output of an agent, says that what a program prints is only a text: it is never read as an answer
+// with fields.
+const OutputText = "text"
+
+// An Agent is an agent definition, the same in a role and in a configuration file.
+type Agent struct {
+	Kind    string            `json:"kind"`
+	Agent   string            `json:"agent,omitempty"` // of kind acp: one of ACPAgents, or "" for Command
+	Command []string          `json:"command"`
+	Dir     string            `json:"dir"`
+	Env     map[string]string `json:"env"`
+	Pass    []string          `json:"pass"`
+	// Exit maps an exit code, in decimal, to the $status it means.
+	Exit map[string]string `json:"exit"`
+	// Output is [OutputText] or empty.
+	Output string `json:"output,omitempty"`
+	// Idle is how long the agent may be silent; 0 means forever.
+	Idle   Duration       `json:"idle"`
+	Model  string         `json:"model"`
+	Effort string         `json:"effort"`
+	Path   string         `json:"path"`
+	Config map[string]any `json:"config"`
+	// Sandbox is what the agent's commands may do in addition to the role's access.
+	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// MCP names the servers of the user's own configuration that the agent may use.
+	MCP []string `json:"mcp,omitempty"`
+	// Recording is the recorded attempt that a replay agent replays.
+	Recording string `json:"recording"`
+	// Global means that the agent gets the user's instructions for all projects.
+	Global bool `json:"globalInstructions,omitempty"`
+	ModelServer
+}
+
+// Access is what an agent may do in the working tree.
+type Access string
+
+// The access levels; Read is the default.
+const (
+	Read  Access = "read"
+	Write Access = "write"
+	Full  Access = "full"
+)
+
+// Writes reports whether an agent may change the working tree.
+func (a Access) Writes() bool { return a == Write || a == Full }
+
+// A ModelServer specifies which server an agent of kind model uses, and how.
+type ModelServer struct {
+	URL      string `json:"url,omitempty"`
+	API      string `json:"api,omitempty"`      // chat or messages
+	KeyEnv   string `json:"keyEnv,omitempty"`   // the user's environment variable that holds the key
+	MaxTurns int    `json:"maxTurns,omitempty"` // requests of one attempt
 }

@@ -37,7 +37,7 @@ func TestSchemasThatExpand(t *testing.T) {
 		{"a list of itself", `{"items": {"$ref": "#"}, "contains": {"$ref": "#"}}`, true}, // depends on the value
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := parse(t, planningFlow)
+			d := parsed(t, planningFlow)
 			plan := planned(fmt.Sprintf(`{"id": "a", "prompt": "x", "outputSchema": %s}`, tt.schema), "")
 			want := "/actions/0/outputSchema: its references expand to more than 50000 schemas"
 			_, wrong := d.CheckPlan(fields(t, plan), 0)
@@ -54,7 +54,7 @@ func TestSchemasThatAreDeep(t *testing.T) {
 		return strings.Repeat(`{"not": `, n) + `{"type": "nosuch"}` + strings.Repeat("}", n)
 	}
 	for n, deep := range map[int]bool{60: false, 64: true, 4000: true} {
-		d := parse(t, planningFlow)
+		d := parsed(t, planningFlow)
 		plan := planned(fmt.Sprintf(`{"id": "a", "prompt": "x", "outputSchema": %s}`, nested(n)), "")
 		_, wrong := d.CheckPlan(fields(t, plan), 0)
 		got := strings.Join(wrong, "\n")
@@ -86,7 +86,7 @@ func TestValuesThatExpand(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			schema := `{"properties": {"$status": {"const": "ok"}, "x": ` + tt.schema + `}, "$defs": {"y": {"items": ` +
 				`{"$ref": "#/$defs/y"}, "contains": {"$ref": "#/$defs/y"}}}}`
-			d := parse(t, edited(4, "  a: {frontmatter: "+schema+"}"))
+			d := parsed(t, edited(4, "  a: {frontmatter: "+schema+"}"))
 			err := d.Validate("a", fields(t, `{"$status": "ok", "x": `+tt.value+"}"))
 			if tt.ok && err != nil || !tt.ok && (err == nil || !strings.Contains(err.Error(), "applies too often")) {
 				t.Error(err)

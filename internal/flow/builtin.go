@@ -3,34 +3,22 @@ package flow
 import (
 	"embed"
 	"encoding/json"
+	"io/fs"
 	"path"
-	"strings"
 )
+
+// ChatFlow is the built-in flow of a conversation with one agent.
+const ChatFlow = "chat"
+
+// WorkerFlow is the name of the built-in flow that a spawned action runs. Every bundle with a
+// plan role contains it.
+const WorkerFlow = worker
 
 //go:embed builtin/*.yaml builtin/schemas/*.json
 var builtin embed.FS
 
-// BuiltIn returns the definition of a built-in flow, and whether there is one of that name.
-func BuiltIn(name string) (*Definition, bool) {
-	file := path.Join("builtin", name+".yaml")
-	if _, err := builtin.ReadFile(file); err != nil {
-		return nil, false
-	}
-	def, problems := Load(builtin, file)
-	return def, def != nil && !Failed(problems)
-}
-
-// BuiltIns returns the names of the built-in flows, sorted.
-func BuiltIns() []string {
-	entries, _ := builtin.ReadDir("builtin")
-	var names []string
-	for _, e := range entries {
-		if !e.IsDir() {
-			names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
-		}
-	}
-	return names
-}
+// BuiltInFiles returns the files of the built-in flows, and of the schemas that they include, in the directory builtin.
+func BuiltInFiles() fs.FS { return builtin }
 
 // Schemas returns the published JSON Schemas by name: "flow" for flow files, "actions" for the
 // output of a plan role, and "worker-output" for the output of an action's agent.

@@ -1,20 +1,16 @@
-// Package flow parses and validates workflow definitions, and decides what comes next.
+// Package flow is what may be done next: definitions of workflows, and what follows from the last steps of a thread.
 //
-// In: the bytes of a flow file, read through a [Source]; later the last steps of a thread.
-// Out: a [Definition] with every default filled in, and all [Problem]s of a file with their
-// positions; for a thread, the next [Decision].
+// In: a [Definition], which package parse reads from a file, and the record from a bundle; the last steps of a thread.
+// Out: the next [Decision]; what is wrong with an agent's answer or plan.
 //
-//	file ── Load ──▶ Definition ── Next(at, last) ──▶ Run | Call | Fork | AtJoin | Gate | Blocked | End
-//	           └───▶ []Problem
+//	file ── parse.Load ──▶ Definition ── Next(at, last) ──▶ Run | Call | Fork | AtJoin | Gate | Blocked | End
 //
 // Laws:
-//  1. Pure. The same definition and steps give the same decision, on every machine. Files are
-//     read only through the Source that the caller passes.
-//  2. All problems are reported together, each with file, line, column and a permanent code.
-//  3. Routing is a table lookup: graph[node][$status]. No model decides a route.
-//  4. A Definition always marshals to the same JSON and unmarshals to an equal one: it is what a
+//  1. Pure. The same definition and steps give the same decision, on every machine.
+//  2. Routing is a table lookup: graph[node][$status]. No model decides a route.
+//  3. A Definition always marshals to the same JSON and unmarshals to an equal one: it is what a
 //     bundle stores, so a running thread never reads the file again.
-//  5. Bad input is a Problem or a Blocked, never a panic.
+//  4. Bad input is an error or a Blocked, never a panic.
 //
 // It never starts a process and never opens a file or a connection (a schema's "$ref" to another
 // document is refused, and so is Liquid's include). It does not depend on stores or threads.
@@ -23,13 +19,26 @@ package flow
 import (
 	"encoding/json"
 	"sync"
+
+	"github.com/plait-run/plait/internal/flow/schema"
 )
+
+// Statuses of a call role's step that say how the called thread ended, if the role has no schema
+// or its schema does not accept the output of the called flow.
+const (
+	CallDone      = "done"
+	CallFailed    = "failed"
+	CallCancelled = "cancelled"
+)
+
+// CallStatuses are all of them.
+var CallStatuses = []string{CallCancelled, CallDone, CallFailed}
 
 // Reserved names of the graph and of statuses.
 const (
 	Start   = "$START"
 	EndNode = "$END"
-	Suspend = "$SUSPEND"
+	Suspend = schema.Suspend
 )
 
 // Reserved roles of steps: a person's input, and the join of a plan's actions.
@@ -102,76 +111,6 @@ func (r *Role) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// An AgentRef is the name of a configured agent, or an agent defined inline. Its JSON is a string
-// or an object.
-type AgentRef struct {
-	Name   string
-	Inline *Agent
-}
-
-// MarshalJSON writes the inline agent if there is one, otherwise the name.
-func (a AgentRef) MarshalJSON() ([]byte, error) {
-	if a.Inline != nil {
-		return json.Marshal(a.Inline)
-	}
-	return json.Marshal(a.Name)
-}
-
-// UnmarshalJSON reads either form.
-func (a *AgentRef) UnmarshalJSON(data []byte) error {
-	*a = AgentRef{}
-	if len(data) > 0 && data[0] == '"' {
-		return json.Unmarshal(data, &a.Name)
-	}
-	return json.Unmarshal(data, &a.Inline)
-}
-
-// OutputText, as the output of an agent, says that what a program prints is only a text: it is never read as an answer
-// with fields.
-const OutputText = "text"
-
-// An Agent is an agent definition, the same in a role and in a configuration file.
-type Agent struct {
-	Kind    string            `json:"kind"`
-	Agent   string            `json:"agent,omitempty"` // of kind acp: one of ACPAgents, or "" for Command
-	Command []string          `json:"command"`
-	Dir     string            `json:"dir"`
-	Env     map[string]string `json:"env"`
-	Pass    []string          `json:"pass"`
-	// Exit maps an exit code, in decimal, to the $status it means.
-	Exit map[string]string `json:"exit"`
-	// Output is [OutputText] or empty.
-	Output string `json:"output,omitempty"`
-	// Idle is how long the agent may be silent; 0 means forever.
-	Idle   Duration       `json:"idle"`
-	Model  string         `json:"model"`
-	Effort string         `json:"effort"`
-	Path   string         `json:"path"`
-	Config map[string]any `json:"config"`
-	// Sandbox is what the agent's commands may do in addition to the role's access.
-	Sandbox *Sandbox `json:"sandbox,omitempty"`
-	// MCP names the servers of the user's own configuration that the agent may use.
-	MCP []string `json:"mcp,omitempty"`
-	// Recording is the recorded attempt that a replay agent replays.
-	Recording string `json:"recording"`
-	// Global means that the agent gets the user's instructions for all projects.
-	Global bool `json:"globalInstructions,omitempty"`
-	ModelServer
-}
-
-// Access is what an agent may do in the working tree.
-type Access string
-
-// The access levels; Read is the default.
-const (
-	Read  Access = "read"
-	Write Access = "write"
-	Full  Access = "full"
-)
-
-// Writes reports whether an agent may change the working tree.
-func (a Access) Writes() bool { return a == Write || a == Full }
-
 // A Route is where a status leads. Role is a role, a fork, a join, a gate or "$END". Prompt and
 // Location are Liquid. Code is the return code of a route to $END.
 type Route struct {
@@ -179,47 +118,6 @@ type Route struct {
 	Prompt   string `json:"prompt"`
 	Location string `json:"location"`
 	Code     int    `json:"code"`
-}
-
-// Limits are the limits of a thread. 0 means no limit, but [Parse] fills in [DefaultLimits] where
-// a file has 0.
-type Limits struct {
-	MaxRounds       int      `json:"maxRounds"`
-	MaxDepth        int      `json:"maxDepth"`
-	Timeout         Duration `json:"timeout"`
-	MaxConcurrent   int      `json:"maxConcurrent"`
-	MaxTokens       int64    `json:"maxTokens"`
-	MaxCostMicroUSD int64    `json:"maxCostMicroUSD"`
-	MaxActions      int      `json:"maxActions"`
-	MaxTaskActions  int      `json:"maxTaskActions"`
-	MaxOutput       Size     `json:"maxOutput"`
-	MaxAttempts     int      `json:"maxAttempts"`
-}
-
-// DefaultLimits returns the limits of a flow that does not set any.
-func DefaultLimits() Limits {
-	return Limits{
-		MaxRounds: 40, MaxDepth: 4, MaxConcurrent: 4,
-		MaxActions: 32, MaxTaskActions: 256, MaxOutput: 8 << 20,
-	}
-}
-
-func (l *Limits) fill() {
-	d := DefaultLimits()
-	for _, f := range []struct{ have, def *int }{
-		{&l.MaxRounds, &d.MaxRounds},
-		{&l.MaxDepth, &d.MaxDepth},
-		{&l.MaxConcurrent, &d.MaxConcurrent},
-		{&l.MaxActions, &d.MaxActions},
-		{&l.MaxTaskActions, &d.MaxTaskActions},
-	} {
-		if *f.have == 0 {
-			*f.have = *f.def
-		}
-	}
-	if l.MaxOutput == 0 {
-		l.MaxOutput = d.MaxOutput
-	}
 }
 
 // Context limits how much of the conversation an agent is given. Tokens is the quota; the steps
@@ -239,6 +137,7 @@ type Retry struct {
 }
 
 const (
-	defaultRetries = 2
-	defaultTokens  = 32000
+	// DefaultRetries and DefaultTokens are what a flow has that does not say it.
+	DefaultRetries = 2
+	DefaultTokens  = 32000
 )

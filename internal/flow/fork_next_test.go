@@ -54,7 +54,7 @@ graph:
 `
 
 func TestNextThroughForks(t *testing.T) {
-	d := parse(t, branching)
+	d := parsed(t, branching)
 	step := func(role, status string, kv ...any) flow.Step {
 		m := map[string]any{"$status": status}
 		for i := 0; i+1 < len(kv); i += 2 {

@@ -64,7 +64,7 @@ graph:
 `
 
 func TestNextThroughGates(t *testing.T) {
-	d := parse(t, gated)
+	d := parsed(t, gated)
 	step := func(role, status string, kv ...any) flow.Step {
 		m := map[string]any{"$status": status}
 		for i := 0; i+1 < len(kv); i += 2 {

@@ -1,45 +1,45 @@
 package flow
 
-import (
-	"errors"
-	"fmt"
-	"strings"
-
-	"go.yaml.in/yaml/v4"
-)
-
-// DecodeLimits reads a limits mapping in a configuration file. Missing limits stay 0. The
-// problems name file and use node's lines.
-func DecodeLimits(node *yaml.Node, file string) (Limits, []Problem) {
-	d := &draft{reader: newReader(nil, file), def: &Definition{}}
-	d.normalize(node, []string{file})
-	d.limits(node)
-	return d.def.Limits, sorted(file, d.problems)
+// Limits are the limits of a thread. 0 means no limit, but reading a flow fills in [DefaultLimits] where
+// a file has 0.
+type Limits struct {
+	MaxRounds       int      `json:"maxRounds"`
+	MaxDepth        int      `json:"maxDepth"`
+	Timeout         Duration `json:"timeout"`
+	MaxConcurrent   int      `json:"maxConcurrent"`
+	MaxTokens       int64    `json:"maxTokens"`
+	MaxCostMicroUSD int64    `json:"maxCostMicroUSD"`
+	MaxActions      int      `json:"maxActions"`
+	MaxTaskActions  int      `json:"maxTaskActions"`
+	MaxOutput       Size     `json:"maxOutput"`
+	MaxAttempts     int      `json:"maxAttempts"`
 }
 
-// ParseLimits reads limits written as NAME=VALUE, such as "maxRounds=10". If a name is repeated,
-// the last value wins. A value that would be no limit, such as 0, is an error.
-func ParseLimits(pairs []string) (Limits, error) {
-	var all Limits
-	for _, pair := range pairs {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" || value == "" || strings.ContainsAny(pair, "\n#{}[]&*!|>'\"%@`") {
-			return all, fmt.Errorf("invalid limit %q: want NAME=VALUE, such as maxRounds=10", pair)
-		}
-		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(name+": "+value), &doc); err != nil || len(doc.Content) == 0 {
-			return all, fmt.Errorf("invalid limit %q: want NAME=VALUE, such as maxRounds=10", pair)
-		}
-		l, problems := DecodeLimits(doc.Content[0], "")
-		switch {
-		case strings.HasPrefix(value, "-"), len(problems) == 0 && l == Limits{}:
-			return all, fmt.Errorf("%s would be no limit: want more than 0", pair)
-		case len(problems) > 0:
-			return all, errors.New(problems[0].Message)
-		}
-		all = all.With(l)
+// DefaultLimits returns the limits of a flow that does not set any.
+func DefaultLimits() Limits {
+	return Limits{
+		MaxRounds: 40, MaxDepth: 4, MaxConcurrent: 4,
+		MaxActions: 32, MaxTaskActions: 256, MaxOutput: 8 << 20,
 	}
-	return all, nil
+}
+
+// Fill sets the limits that are 0 to their defaults.
+func (l *Limits) Fill() {
+	d := DefaultLimits()
+	for _, f := range []struct{ have, def *int }{
+		{&l.MaxRounds, &d.MaxRounds},
+		{&l.MaxDepth, &d.MaxDepth},
+		{&l.MaxConcurrent, &d.MaxConcurrent},
+		{&l.MaxActions, &d.MaxActions},
+		{&l.MaxTaskActions, &d.MaxTaskActions},
+	} {
+		if *f.have == 0 {
+			*f.have = *f.def
+		}
+	}
+	if l.MaxOutput == 0 {
+		l.MaxOutput = d.MaxOutput
+	}
 }
 
 // With returns l overridden by the limits that over sets.

@@ -22,7 +22,7 @@ func TestNames(t *testing.T) {
 		if got, want := IsName(name), flows.MatchString(name); got != want {
 			t.Errorf("flow %q: %v, want %v", name, got, want)
 		}
-		if got, want := isRoleName(name), roles.MatchString(name); got != want {
+		if got, want := IsRoleName(name), roles.MatchString(name); got != want {
 			t.Errorf("role %q: %v, want %v", name, got, want)
 		}
 	})

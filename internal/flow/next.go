@@ -108,13 +108,19 @@ type End struct {
 	Default bool // the route has no text: Summary is the first line of the last output
 }
 
-func (Run) decision()     {}
-func (Call) decision()    {}
-func (Fork) decision()    {}
-func (AtJoin) decision()  {}
-func (Gate) decision()    {}
+func (Run) decision() {}
+
+func (Call) decision() {}
+
+func (Fork) decision() {}
+
+func (AtJoin) decision() {}
+
+func (Gate) decision() {}
+
 func (Blocked) decision() {}
-func (End) decision()     {}
+
+func (End) decision() {}
 
 // Next decides what follows. last is the last routed step that is not a gate, and the steps after
 // it: those of gates, and reserved ones, of which only [InputRole] counts. Before the first such
@@ -209,7 +215,7 @@ func (d *Definition) sortSteps(last []Step) (step, join *Step, passed []gatePass
 			inputs = append(inputs, s.Body)
 		case gate:
 			passed, inputs = append(passed, gatePassage{s, inputs}), nil
-		case !isReserved(s.Role):
+		case !IsReserved(s.Role):
 			step, join, passed, inputs = s, nil, nil, nil
 		}
 	}
@@ -389,11 +395,6 @@ func variables(at At, step Step) map[string]any {
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return strings.TrimSpace(line)
-}
-
-// isReserved reports whether roles of flows cannot have the name.
-func isReserved(name string) bool {
-	return len(name) > 4 && strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__")
 }
 
 // Leads reports whether the graph continues from a role with a status: by a row, or because a

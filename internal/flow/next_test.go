@@ -43,7 +43,7 @@ graph:
 `
 
 func TestNext(t *testing.T) {
-	d := parse(t, routed)
+	d := parsed(t, routed)
 	meta := func(status string, kv ...any) map[string]any {
 		m := map[string]any{"$status": status}
 		for i := 0; i+1 < len(kv); i += 2 {
@@ -126,7 +126,7 @@ func TestNext(t *testing.T) {
 }
 
 func TestContinuedWithoutResumeTakesNew(t *testing.T) {
-	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "go: {{ prompt }}"`, 1))
+	d := parsed(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "go: {{ prompt }}"`, 1))
 	got := flow.Next(d, flow.At{Prompt: "old"}, []flow.Step{
 		{Role: "a", Meta: map[string]any{"$status": "ok"}},
 		{Role: "__input__", Body: "new"},
@@ -138,7 +138,7 @@ func TestContinuedWithoutResumeTakesNew(t *testing.T) {
 
 // A template that would take too long is an error that names the route and the line.
 func TestNextEndsWithoutLimit(t *testing.T) {
-	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..20000) %}x{% endfor %}\n`+
+	d := parsed(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{% for i in (1..20000) %}x{% endfor %}\n`+
 		`{% for i in (1..999999999999) %}x{% endfor %}"`, 1))
 	want := flow.Blocked{Kind: "route", Reason: "graph.$START.new.prompt: line 2: over the limit of 1000000 elements " +
 		"of lists in {% for i in (1..999999999999) %}"}
@@ -149,7 +149,7 @@ func TestNextEndsWithoutLimit(t *testing.T) {
 
 // A template that would render differently the next time is refused when it is rendered.
 func TestNextKnowsNoClock(t *testing.T) {
-	d := parse(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{{ 'now' | date: '%s' }}"`, 1))
+	d := parsed(t, strings.Replace(edited(0, ""), "prompt: go", `prompt: "{{ 'now' | date: '%s' }}"`, 1))
 	got, ok := flow.Next(d, flow.At{}, nil).(flow.Blocked)
 	if !ok || !strings.Contains(got.Reason, "would change between renderings") {
 		t.Errorf("got %+v", got)
@@ -157,7 +157,7 @@ func TestNextKnowsNoClock(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	d := parse(t, `version: 1
+	d := parsed(t, `version: 1
 name: v
 roles:
   r:
@@ -209,7 +209,7 @@ graph:
 // TestValidateSaysWhatItGot checks that an error shows the wrong value, shortened, wherever it is and whatever rule of
 // a schema it breaks.
 func TestValidateSaysWhatItGot(t *testing.T) {
-	d := parse(t, `version: 1
+	d := parsed(t, `version: 1
 name: v
 roles:
   r:
@@ -252,7 +252,7 @@ graph:
 }
 
 func TestConcurrentUse(t *testing.T) {
-	d := parse(t, routed)
+	d := parsed(t, routed)
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

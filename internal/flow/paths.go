@@ -6,36 +6,37 @@ import (
 	"strings"
 )
 
-// An edge of the graph is a route, whose key is the status, or leads from a fork to the child of
+// An Edge of the graph is a route, whose key is the status, or leads from a fork to the child of
 // a path, with the path's id as key.
-type edge struct{ from, key, to string }
+type Edge struct{ From, Key, To string }
 
-// A graph has the edges of a definition in a fixed order. newGraph builds it once for many walks.
-type graph struct {
+// A Graph has the edges of a definition in a fixed order. [Definition.NewGraph] builds it once for many walks.
+type Graph struct {
 	*Definition
-	edges  map[string][]edge // by source node
+	Edges  map[string][]Edge // by source node
 	forkOf map[string]string // join → fork
-	nodes  []string          // those with edges
+	Nodes  []string          // those with edges
 }
 
-func (d *Definition) newGraph() *graph {
-	t := &graph{Definition: d, edges: map[string][]edge{}, forkOf: map[string]string{}}
+// NewGraph returns the graph of d.
+func (d *Definition) NewGraph() *Graph {
+	t := &Graph{Definition: d, Edges: map[string][]Edge{}, forkOf: map[string]string{}}
 	for _, node := range slices.Sorted(maps.Keys(d.Graph)) {
 		if _, fork := d.Forks[node]; fork {
 			continue // its paths are its edges
 		}
-		t.nodes = append(t.nodes, node)
+		t.Nodes = append(t.Nodes, node)
 		for _, status := range slices.Sorted(maps.Keys(d.Graph[node])) {
 			if to := d.Graph[node][status].Role; to != "" {
-				t.edges[node] = append(t.edges[node], edge{node, status, to})
+				t.Edges[node] = append(t.Edges[node], Edge{node, status, to})
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Forks)) {
-		t.nodes = append(t.nodes, name)
+		t.Nodes = append(t.Nodes, name)
 		for _, p := range d.Forks[name].Paths {
 			if p.Child != "" {
-				t.edges[name] = append(t.edges[name], edge{name, p.ID, p.Child})
+				t.Edges[name] = append(t.Edges[name], Edge{name, p.ID, p.Child})
 			}
 		}
 		if j := d.Forks[name].Join; j != "" {
@@ -45,27 +46,27 @@ func (d *Definition) newGraph() *graph {
 	return t
 }
 
-// A walk is the set of nodes on a path: every node from its child to its join, including those of
+// A Walk is the set of nodes on a path: every node from its child to its join, including those of
 // forks in between.
-type walk struct {
-	from   map[string]string // predecessor of each visited node; "" for the path's entry node
-	joined bool              // the path's own join was reached
-	open   bool              // an edge leads to an unknown node
-	out    []edge            // to $END, to the fork itself, or to another fork's join
+type Walk struct {
+	From   map[string]string // predecessor of each visited node; "" for the path's entry node
+	Joined bool              // the path's own join was reached
+	Open   bool              // an edge leads to an unknown node
+	Out    []Edge            // to $END, to the fork itself, or to another fork's join
 }
 
-// walk follows path p of a fork. It enters a join inside the path only after the join's fork: an
+// Walk follows path p of a fork. It enters a join inside the path only after the join's fork: an
 // edge to it from elsewhere would leave the path.
-func (d *graph) walk(fork string, p BranchPath) walk {
-	w := walk{from: map[string]string{}}
+func (d *Graph) Walk(fork string, p BranchPath) Walk {
+	w := Walk{From: map[string]string{}}
 	join := d.Forks[fork].Join
-	waiting := map[string][]edge{} // edges to joins whose forks were not reached yet, by fork
+	waiting := map[string][]Edge{} // edges to joins whose forks were not reached yet, by fork
 	var todo []string
 	enter := func(node, from string) {
-		if _, seen := w.from[node]; seen {
+		if _, seen := w.From[node]; seen {
 			return
 		}
-		w.from[node] = from
+		w.From[node] = from
 		todo = append(todo, node)
 	}
 	enter(p.Child, "")
@@ -74,58 +75,58 @@ func (d *graph) walk(fork string, p BranchPath) walk {
 		todo = todo[1:]
 		if _, ok := d.Forks[node]; ok {
 			for _, e := range waiting[node] {
-				enter(e.to, e.from)
+				enter(e.To, e.From)
 			}
 			delete(waiting, node)
 		} else if _, ok := d.Graph[node]; !ok {
-			w.open = true
+			w.Open = true
 		}
-		for _, e := range d.edges[node] {
-			other := d.forkOf[e.to]
-			_, met := w.from[other]
+		for _, e := range d.Edges[node] {
+			other := d.forkOf[e.To]
+			_, met := w.From[other]
 			switch {
-			case e.to == join:
-				w.joined = true
-			case e.to == Start || e.to == Suspend:
-				w.open = true // reported: there are no nodes to lead to
-			case e.to == EndNode || e.to == fork:
-				w.out = append(w.out, e)
+			case e.To == join:
+				w.Joined = true
+			case e.To == Start || e.To == Suspend:
+				w.Open = true // reported: there are no nodes to lead to
+			case e.To == EndNode || e.To == fork:
+				w.Out = append(w.Out, e)
 			case other != "" && !met:
 				waiting[other] = append(waiting[other], e)
 			default:
-				enter(e.to, node)
+				enter(e.To, node)
 			}
 		}
 	}
 	for _, other := range slices.Sorted(maps.Keys(waiting)) {
-		w.out = append(w.out, waiting[other]...)
+		w.Out = append(w.Out, waiting[other]...)
 	}
 	return w
 }
 
-// route returns how the walk reached node: "a → b → c".
-func (w walk) route(node string) string {
+// Route returns how the walk reached node: "a → b → c".
+func (w Walk) Route(node string) string {
 	var names []string
-	for n := node; n != "" && len(names) < 12; n = w.from[n] {
+	for n := node; n != "" && len(names) < 12; n = w.From[n] {
 		names = append(names, n)
 	}
 	slices.Reverse(names)
 	return strings.Join(names, " → ")
 }
 
-// reachableOutside returns the nodes reachable from $START if fork leads straight to its join,
+// Reachable returns the nodes reachable from $START if fork leads straight to its join,
 // without its paths. For fork "", it returns all reachable nodes.
-func (d *graph) reachableOutside(fork string) map[string]bool {
+func (d *Graph) Reachable(fork string) map[string]bool {
 	seen := map[string]bool{Start: true}
 	for todo := []string{Start}; len(todo) > 0; todo = todo[1:] {
-		next := d.edges[todo[0]]
+		next := d.Edges[todo[0]]
 		if fork != "" && todo[0] == fork {
-			next = []edge{{to: d.Forks[fork].Join}}
+			next = []Edge{{To: d.Forks[fork].Join}}
 		}
 		for _, e := range next {
-			if !seen[e.to] {
-				seen[e.to] = true
-				todo = append(todo, e.to)
+			if !seen[e.To] {
+				seen[e.To] = true
+				todo = append(todo, e.To)
 			}
 		}
 	}
@@ -140,7 +141,7 @@ func (d *Definition) Inside(path string) []string {
 		return nil
 	}
 	var roles []string
-	for _, node := range slices.Sorted(maps.Keys(d.newGraph().walk(fork, p).from)) {
+	for _, node := range slices.Sorted(maps.Keys(d.NewGraph().Walk(fork, p).From)) {
 		if _, ok := d.Roles[node]; ok {
 			roles = append(roles, node)
 		}

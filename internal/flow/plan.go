@@ -8,9 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/plait-run/plait/internal/flow/schema"
 )
 
 // Statuses of a plan role's step (seed 004, §2: the orchestrator decides, the controller acts).
@@ -80,26 +79,6 @@ func PlanStatus(meta map[string]any) string {
 		return Asked
 	}
 	return ""
-}
-
-// setPlanRole gives a plan role the schema of plans, and reports keys that it cannot have.
-func (d *draft) setPlanRole(site *roleSite, role *Role) {
-	for _, other := range []struct {
-		key  string
-		node bool
-	}{
-		{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil},
-		{"agent's output", role.Agent != nil && role.Agent.Inline != nil && role.Agent.Inline.Output != ""},
-	} {
-		if other.node {
-			d.report(site.plan, codeBadPlan, "role %s is a planner: Plait sets its %s", site.name, other.key)
-		}
-	}
-	role.Frontmatter = schemaFile("actions")
-	site.frontmatter, site.schemaNode = nil, nil
-	var finished any = Finished
-	site.schema = fieldsOf(map[string]*jsonschema.Schema{"$status": {Const: &finished}, "summary": anything,
-		"report": anything, "paths": anything})
 }
 
 // Plans returns the plan roles, sorted; for a forked action, those of the thread that planned it.
@@ -211,12 +190,12 @@ func (p *Plan) badSchemas(most int) (wrong []string) {
 		if a.OutputSchema == nil || most > 0 && i >= most {
 			continue
 		}
-		if s, err := compileSchema(a.OutputSchema); err != nil {
+		if s, err := schema.Compile(a.OutputSchema); err != nil {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: %v", i, err))
-		} else if expands(s) {
+		} else if schema.Expands(s) {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: its references expand to more than %d schemas", i,
-				maxWork))
-		} else if _, err := compileSchema(withResult(schemaFile("worker-output"), a.OutputSchema)); err != nil {
+				schema.MaxWork))
+		} else if _, err := schema.Compile(withResult(schemaFile("worker-output"), a.OutputSchema)); err != nil {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/outputSchema: as a part of the worker's: %v", i, err))
 		}
 	}
@@ -317,32 +296,23 @@ func (p *Plan) cycle() []string {
 	return nil
 }
 
-// workerFlow returns the flow [WorkerFlow].
-var workerFlow = sync.OnceValue(func() *Definition {
-	d, _ := BuiltIn(WorkerFlow)
-	return d
-})
-
 // ActionEnds returns how an action ends whose agent answered with a status, as the flow
 // [WorkerFlow] has it: [PathCompleted] or [PathFailed], or "" if it goes on when a person has
 // answered. Whatever shows an action asks this.
-func ActionEnds(status string) string {
-	switch r, ok := workerFlow().Graph[worker][status]; {
-	case !ok || r.Role != EndNode:
-		return ""
-	case r.Code == 0:
-		return PathCompleted
-	}
-	return PathFailed
-}
+func ActionEnds(status string) string { return workerEnds[status] }
+
+// workerEnds and workerGate are from the flow [WorkerFlow], which this package does not read: it only says where that
+// is. A test of parse compares them.
+var workerEnds = map[string]string{Success: PathCompleted, "failed": PathFailed}
+
+const workerGate = "question"
 
 // takenIDs reports action ids that are names of nodes of d or of the worker flow.
 func (d *Definition) takenIDs(p *Plan) (wrong []string) {
 	for i, a := range p.Actions {
 		_, role := d.Roles[a.ID]
 		_, gate := d.Gates[a.ID]
-		_, asks := workerFlow().Gates[a.ID]
-		if _, node := d.Graph[a.ID]; role || gate || node || asks {
+		if _, node := d.Graph[a.ID]; role || gate || node || a.ID == workerGate {
 			wrong = append(wrong, fmt.Sprintf("/actions/%d/id: %q is a node of the flow", i, a.ID))
 		}
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 )
 
 func workers(t testing.TB) *flow.Definition {
 	t.Helper()
-	w, ok := flow.BuiltIn(flow.WorkerFlow)
+	w, ok := parse.BuiltIn(flow.WorkerFlow)
 	if !ok {
 		t.Fatal("there is no flow of workers")
 	}
@@ -25,7 +26,7 @@ func workers(t testing.TB) *flow.Definition {
 const twoActions = `{"id": "a", "prompt": "do a"}, {"id": "b", "mode": "fork", "prompt": "do b"}`
 
 func TestNextOfPlans(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	boss := func(meta string) flow.Step { return flow.Step{Role: "boss", Meta: fields(t, meta), Body: "the plan"} }
 	input := func(text string) flow.Step { return flow.Step{Role: flow.InputRole, Body: text} }
 	joined := func(status, by string) flow.Step {
@@ -115,7 +116,7 @@ func TestNextOfPlans(t *testing.T) {
 
 // If a plan ends the planning, the next node sees the plan's join as the planner's final output.
 func TestNextAfterAPlanThatEnds(t *testing.T) {
-	d := parse(t, strings.Replace(planningFlow, "{{ report }}", "{{ paths.a.status }} {{ paths.a.meta.n }} {{ "+
+	d := parsed(t, strings.Replace(planningFlow, "{{ report }}", "{{ paths.a.status }} {{ paths.a.meta.n }} {{ "+
 		"paths.a.text }} {{ status }} {{ prompt }}", 1))
 	last := []flow.Step{
 		{Role: "boss", Meta: fields(t, planned(twoActions, `, "then": "end"`))},
@@ -134,7 +135,7 @@ func TestNextAfterAPlanThatEnds(t *testing.T) {
 // An action follows the worker flow: to an end if it was spawned, to the join of the plan if it
 // inherits the conversation.
 func TestNextOfActions(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	p := readPlan(t, d, planned(twoActions, ""))
 	step := func(role, meta string) flow.Step { return flow.Step{Role: role, Meta: fields(t, meta)} }
 	said := func(id, status string) flow.Step {
@@ -198,7 +199,7 @@ func TestNextOfActions(t *testing.T) {
 
 // An action's agent, access, timeout and output are those in the plan.
 func TestSpawned(t *testing.T) {
-	d, w := parse(t, planningFlow), workers(t)
+	d, w := parsed(t, planningFlow), workers(t)
 	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "agent": "codex", "access": `+
 		`"write", "timeout": 1.5}, {"id": "c", "prompt": "x", "timeout": 1e300}`, ""))
 	for id, want := range map[string]struct {
@@ -225,7 +226,7 @@ func TestSpawned(t *testing.T) {
 
 // The schema of the output of workers is compiled once, not for each action.
 func TestActionsShareASchema(t *testing.T) {
-	d, w := parse(t, planningFlow), workers(t)
+	d, w := parsed(t, planningFlow), workers(t)
 	p := readPlan(t, d, planned(`{"id": "a", "prompt": "x"}, {"id": "b", "prompt": "x", "outputSchema": {}}`, ""))
 	allocated := func(id, output string) float64 {
 		meta := fields(t, output)
@@ -243,7 +244,7 @@ func TestActionsShareASchema(t *testing.T) {
 
 // An action's own schema applies to the property result, which is required on success.
 func TestResultOfAnAction(t *testing.T) {
-	d, w := parse(t, planningFlow), workers(t)
+	d, w := parsed(t, planningFlow), workers(t)
 	for _, tt := range []struct{ name, schema, good, bad, says string }{
 		{"plain", `{"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}`,
 			`{"port": 1}`, `{"port": "x"}`, "/result/port: "},

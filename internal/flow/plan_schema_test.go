@@ -3,6 +3,7 @@ package flow_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 )
 
 // The published schemas are the ones that are used.
@@ -35,13 +37,13 @@ func TestPublishedSchemas(t *testing.T) {
 			t.Errorf("%s: %v %v", file, doc["$schema"], err)
 		}
 	}
-	if want := sortedNames(flow.Schemas()); !slices.Equal(names, want) || len(want) != 3 {
+	if want := slices.Sorted(maps.Keys(flow.Schemas())); !slices.Equal(names, want) || len(want) != 3 {
 		t.Errorf("published %v, there are %v", names, want)
 	}
 }
 
 func TestSchemaOfPlans(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	action := func(more string) string { return planned(fmt.Sprintf(`{"id": "a", "prompt": "x"%s}`, more), "") }
 	join := func(text string) string { return planned(`{"id": "a", "prompt": "x"}`, `, "join": `+text) }
 	hash := strings.Repeat("0", 64)
@@ -125,75 +127,6 @@ func says(t *testing.T, err error, want string) {
 	}
 }
 
-const planRole = "  boss: {plan: true}\n"
-
-func orchestrator(name string, more ...string) string {
-	text := "version: 1\nname: " + name + "\nroles:\n" + planRole
-	for i, f := range more {
-		text += fmt.Sprintf("  r%d: {flow: %s}\n", i, f)
-	}
-	text += "graph:\n  $START: {new: {role: boss, prompt: x}}\n"
-	to := "boss: {finished: {role: %s, prompt: x}}\n"
-	for i := range more {
-		text += "  " + fmt.Sprintf(to, fmt.Sprintf("r%d", i))
-		to = fmt.Sprintf("r%d: {done: {role: %%s, prompt: x}}\n", i)
-	}
-	return text + "  " + fmt.Sprintf(to, "$END")
-}
-
-// The worker flow is part of every bundle in which a role plans, and no other flow there has its
-// name.
-func TestLoadAllTakesWorkersIn(t *testing.T) {
-	keep := func(name string) ([]*flow.Definition, error) {
-		if name != "kept" {
-			return nil, nil
-		}
-		flows, problems := flow.LoadAll(files{"kept.yaml": orchestrator("kept")}, "kept.yaml", nil, nil)
-		if flow.Failed(problems) {
-			return nil, fmt.Errorf("%v", problems)
-		}
-		return flows, nil
-	}
-	own := "version: 1\nname: worker\nroles: {a: {}}\ngraph: {$START: {new: {role: a, prompt: x}}, a: {done: " +
-		"{role: $END}}}\n"
-	for _, tt := range []struct {
-		name string
-		src  files
-		want string
-	}{
-		{"a flow that plans", files{"f.yaml": orchestrator("f")}, "f() worker()"},
-		{"a called flow that plans", files{"f.yaml": caller("f", "g"), "g.yaml": orchestrator("g")},
-			"f(g) g() worker()"},
-		{"a kept flow that plans", files{"f.yaml": caller("f", "kept")}, "f(kept) worker() kept()"},
-		{"both", files{"f.yaml": orchestrator("f", "kept", "g"), "g.yaml": orchestrator("g")},
-			"f(kept,g) worker() kept() g()"},
-		{"a flow that plans nothing", files{"f.yaml": caller("f", "solo")}, "f(solo) solo()"},
-		{"workers are called too", files{"f.yaml": orchestrator("f", "worker")}, "f(worker) worker()"},
-		{"another flow of the name", files{"f.yaml": orchestrator("f", "worker"), "worker.yaml": own},
-			"CALL_NAME_TAKEN"},
-		{"the flow itself has the name", files{"f.yaml": orchestrator("worker")}, "CALL_NAME_TAKEN"},
-		{"another flow of the name where nothing is planned",
-			files{"f.yaml": caller("f", "worker"), "worker.yaml": own}, "f(worker) worker()"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			flows, problems := flow.LoadAll(tt.src, "f.yaml", findIn(tt.src), keep)
-			got := summary(flows)
-			if flow.Failed(problems) {
-				got = problems[0].Code
-			}
-			if got != tt.want {
-				t.Errorf("%s, want %s: %v", got, tt.want, problems)
-			}
-			for _, d := range flows {
-				if d.Name == flow.WorkerFlow && strings.Contains(tt.name, "plans") &&
-					d.Gates["question"].Kind != flow.GateInput {
-					t.Error("the flow of workers is not the built-in one")
-				}
-			}
-		})
-	}
-}
-
 // Whatever a planner returns, deciding is safe, and an accepted plan can be carried out.
 func FuzzPlan(f *testing.F) {
 	for _, seed := range []string{
@@ -205,7 +138,7 @@ func FuzzPlan(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	d, problems := flow.Parse(nil, "flow.yaml", []byte(planningFlow))
+	d, problems := parse.Parse(nil, "flow.yaml", []byte(planningFlow))
 	if d == nil {
 		f.Fatal(problems)
 	}

@@ -52,7 +52,7 @@ func readPlan(t *testing.T, d *flow.Definition, meta string) *flow.Plan {
 
 // Recorded plans were already checked: their schemas are not checked again, which would be slow.
 func TestRecordedPlan(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	good := planned(`{"id": "a", "prompt": "do a", "outputSchema": {"type": "object"}}`, "")
 	p, err := d.RecordedPlan(fields(t, good))
 	if diff := cmp.Diff(readPlan(t, d, good), p); err != nil || diff != "" {
@@ -71,7 +71,7 @@ func TestRecordedPlan(t *testing.T) {
 }
 
 func TestReadPlan(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	a := flow.Action{ID: "a", Mode: flow.Spawn, Prompt: "do a", Access: flow.Read}
 	whole := flow.Action{
 		ID: "b-2", Mode: flow.Forked, Title: "The second", Agent: "codex", Prompt: "do b", Access: flow.Write,
@@ -127,7 +127,7 @@ func TestReadPlan(t *testing.T) {
 }
 
 func TestReadPlanRefuses(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	of := func(more string) string { return fmt.Sprintf(`{"id": "a", "prompt": "x"%s}`, more) }
 	fork := `{"id": "f", "mode": "fork", "prompt": "x"}`
 	tests := []struct {
@@ -240,7 +240,7 @@ func TestOutcome(t *testing.T) {
 }
 
 func TestContinues(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	blocks := flow.Fork{Plan: readPlan(t, d, planned(`{"id": "a", "prompt": "x"}`, ""))}
 	plans := flow.Fork{Plan: readPlan(t, d, planned(`{"id": "a", "prompt": "x"}`, `, "onFailed": "plan"`))}
 	routed := flow.Fork{ForkSpec: flow.ForkSpec{Join: "sure"}}
@@ -261,7 +261,7 @@ func TestContinues(t *testing.T) {
 
 // No two actions have the same brief, whatever else they have in common, and a brief never changes.
 func TestBrief(t *testing.T) {
-	d := parse(t, planningFlow)
+	d := parsed(t, planningFlow)
 	p := readPlan(t, d, planned(
 		`{"id": "a", "prompt": "do it"}, {"id": "a-b", "prompt": "do it"}, {"id": "b", "title": "x", "prompt": "do it"},
 		{"id": "c", "title": "x", "prompt": " do it\n", "inputs": ["evidence:e-1", "artifact:`+strings.Repeat("0", 64)+`"]}`, ""))

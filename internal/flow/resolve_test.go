@@ -3,6 +3,7 @@ package flow_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -253,8 +254,8 @@ func TestTimeoutZeroWaitsForEver(t *testing.T) {
 
 // Resolve, Next and Inside do not modify their arguments.
 func TestNothingIsRewritten(t *testing.T) {
-	d := parse(t, forkedWith(nil))
-	before := parse(t, forkedWith(nil))
+	d := parsed(t, strings.Join(forked, "\n"))
+	before := parsed(t, strings.Join(forked, "\n"))
 	paths := []flow.PathState{ended("db", flow.PathCompleted, 2), ended("api", flow.PathFailed, 1), running("x")}
 	kept := slices.Clone(paths)
 	for range 2 {
@@ -268,4 +269,24 @@ func TestNothingIsRewritten(t *testing.T) {
 	if diff := cmp.Diff(before, d, sameDefinition); diff != "" {
 		t.Errorf("definition:\n%s", diff)
 	}
+}
+
+// forked is a valid flow with a fork; each row of the tables replaces one of its lines, counted
+// from 1, or adds one.
+var forked = []string{
+	"version: 1",
+	"name: f",
+	"roles: {a: {}, r1: {}, r2: {}, r3: {}, m: {}}",
+	"forks:",
+	"  s: {forkPaths: [{pathId: api, childNodeId: r1}, {pathId: db, childNodeId: r2}]}",
+	"joins:",
+	"  g: {forkPathIds: [api, db]}",
+	"graph:",
+	"  $START: {new: {role: a, prompt: go}}",
+	"  a: {ok: {role: s}}",
+	"  r1: {ok: {role: r3, prompt: p}}",
+	"  r2: {ok: {role: g}}",
+	"  r3: {ok: {role: g}}",
+	"  g: {joined: {role: m, prompt: p}}",
+	"  m: {ok: {role: $END}}",
 }

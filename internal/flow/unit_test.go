@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"strings"
 	"testing"
 	"time"
 )
@@ -30,18 +29,29 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-func TestLimitsSayWhatToWrite(t *testing.T) {
-	for pair, want := range map[string]string{
-		"maxRounds=1.5":                "maxRounds must be a whole number, not 1.5",
-		"maxRounds=true":               "maxRounds must be a whole number, not true or false",
-		"maxRounds=.inf":               `maxRounds: .inf cannot be used: write a number below 2^53, without leading zeros, "_" and "0b"`,
-		"timeout=1_000":                `timeout: 1_000 cannot be used: write a number below 2^53, without leading zeros, "_" and "0b"`,
-		"maxTokens=9007199254740993":   `maxTokens: 9007199254740993 cannot be used: write a number below 2^53`,
-		"maxTokens=9007199254740992":   "maxTokens must be from 0 to 2^53-1, not 9007199254740992",
-		"maxOutput=100000000000000000": `maxOutput: size "100000000000000000" is out of range: it must be below 2^53 bytes`,
-	} {
-		if l, err := ParseLimits([]string{pair}); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s: %+v, %v; want %s", pair, l, err, want)
+func TestUnits(t *testing.T) {
+	durations := map[string]time.Duration{"2h": 2 * time.Hour, "600ms": 600 * time.Millisecond, "90": 90 * time.Second,
+		"0.5": 500 * time.Millisecond, "0": 0}
+	for s, want := range durations {
+		if got, err := ParseDuration(s); err != nil || time.Duration(got) != want {
+			t.Errorf("ParseDuration(%q) = %v, %v; want %v", s, got, err, want)
+		}
+	}
+	sizes := map[string]Size{"8MiB": 8 << 20, "512KiB": 512 << 10, "1 GiB": 1 << 30, "1.5KiB": 1536, "7": 7,
+		"7B": 7}
+	for s, want := range sizes {
+		if got, err := ParseSize(s); err != nil || got != want {
+			t.Errorf("ParseSize(%q) = %v, %v; want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "-1", "x", "1e400", "NaN", "Inf", "99999999999999"} {
+		if got, err := ParseDuration(s); err == nil {
+			t.Errorf("ParseDuration(%q) = %v, want an error", s, got)
+		}
+	}
+	for _, s := range []string{"", "-1", "8MB", "8XB", "99999999999999GiB"} {
+		if got, err := ParseSize(s); err == nil {
+			t.Errorf("ParseSize(%q) = %v, want an error", s, got)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -28,7 +29,7 @@ func FuzzBundle(f *testing.F) {
 	}
 	add(housetest.Bundle(f, flowFile))
 	for _, name := range []string{flow.ChatFlow, flow.WorkerFlow, "solo", "orchestrate"} {
-		def, ok := flow.BuiltIn(name)
+		def, ok := parse.BuiltIn(name)
 		if !ok {
 			f.Fatalf("there is no flow %s", name)
 		}
@@ -47,7 +48,7 @@ func FuzzBundle(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		if def, _ := flow.Parse(nil, file, data); def != nil {
+		if def, _ := parse.Parse(nil, file, data); def != nil {
 			add(housetest.Bundle(f, string(data)))
 		}
 	}

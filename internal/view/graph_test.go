@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -46,9 +46,9 @@ func TestFlowGraphOfBuiltIns(t *testing.T) {
 			[]string{"$START -new-> worker (route)", "question -answered-> worker (route)", "worker -blocked-> question (route)",
 				"worker -failed (code 1)-> $END (route)", "worker -success-> $END (route)"}},
 	}
-	for _, name := range flow.BuiltIns() {
+	for _, name := range parse.BuiltIns() {
 		t.Run(name, func(t *testing.T) {
-			d, _ := flow.BuiltIn(name)
+			d, _ := parse.BuiltIn(name)
 			g := view.FlowGraph(d)
 			w, ok := want[name]
 			if !ok {
@@ -87,7 +87,7 @@ graph:
 `
 
 func TestFlowGraphOfForks(t *testing.T) {
-	d, problems := flow.Parse(nil, "forked.yaml", []byte(forked))
+	d, problems := parse.Parse(nil, "forked.yaml", []byte(forked))
 	if d == nil {
 		t.Fatal(problems)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -34,7 +35,7 @@ func (n plans) Run(_ context.Context, r agent.Request, _ func(agent.Event) error
 
 // planned returns a worker on a store, and a task with a plan whose actions can all be driven.
 func planned(b *testing.B, s store.Store, actions int) (*control.Worker, string) {
-	flows, _ := flow.LoadBuiltIn("orchestrate")
+	flows, _ := parse.LoadBuiltIn("orchestrate")
 	bundle := thread.Bundle{Name: flows[0].Name, Flows: map[string]json.RawMessage{}}
 	for _, f := range flows {
 		raw, err := json.Marshal(f)

@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -31,7 +32,7 @@ graph:
 // thread by the same driver.
 func (b *bench) plans(ctx context.Context) error {
 	const steps = 64
-	flows, _ := flow.LoadBuiltIn("orchestrate")
+	flows, _ := parse.LoadBuiltIn("orchestrate")
 	sizes := []int{8, 32, 128}
 	took, used := make(map[int][]float64), make(map[int][]float64)
 	var step, stepped []float64
@@ -92,7 +93,7 @@ func (b *bench) driver(ctx context.Context) error {
 
 // loop drives a thread of that many steps.
 func (b *bench) loop(ctx context.Context, steps int) (took, cpu time.Duration, err error) {
-	loop, problems := flow.Parse(nil, "loop.yaml", []byte(loopFlow))
+	loop, problems := parse.Parse(nil, "loop.yaml", []byte(loopFlow))
 	if loop == nil {
 		return 0, 0, fmt.Errorf("loop.yaml: %v", problems)
 	}

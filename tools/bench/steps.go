@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -75,7 +75,7 @@ const (
 // begin makes a thread of the benchmark's flow, whose roles are given that many tokens of
 // the conversation.
 func begin(ctx context.Context, s store.Store, n, tokens int) (store.Thread, error) {
-	def, problems := flow.Parse(nil, "bench.yaml", []byte(benchFlow))
+	def, problems := parse.Parse(nil, "bench.yaml", []byte(benchFlow))
 	if def == nil {
 		return store.Thread{}, fmt.Errorf("bench flow: %v", problems)
 	}

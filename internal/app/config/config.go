@@ -24,6 +24,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/flow/yamldoc"
 )
 
@@ -217,13 +218,13 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		}
 		s.Default = Value[string]{val.Value, from}
 	case "agents":
-		return named(file, val, "agents must be a mapping of names to definitions", s.Agents, flow.DecodeAgent)
+		return named(file, val, "agents must be a mapping of names to definitions", s.Agents, parse.DecodeAgent)
 	case "limits":
-		l, problems := flow.DecodeLimits(val, file)
+		l, problems := parse.DecodeLimits(val, file)
 		s.limit(l, from)
 		return problems
 	case "prices":
-		return named(file, val, "prices must be a mapping of models to {input, cached, output}", s.Prices, flow.DecodePrice)
+		return named(file, val, "prices must be a mapping of models to {input, cached, output}", s.Prices, parse.DecodePrice)
 	case "machine":
 		return s.machine(file, val)
 	case "record", "keepFiles":

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // Where a flow was found.
@@ -36,9 +38,9 @@ func (c *Controller) Flows(ctx context.Context, dir string) ([]KnownFlow, error)
 			out = append(out, f)
 		}
 	}
-	for _, file := range flow.ProjectFiles(dir, exists) {
-		f := KnownFlow{Name: flow.FileName(file), Source: FromProject, File: file}
-		if d, _ := flow.Load(recorded{}, file); d != nil {
+	for _, file := range parse.ProjectFiles(dir, exists) {
+		f := KnownFlow{Name: parse.FileName(file), Source: FromProject, File: file}
+		if d, _ := parse.Load(recorded{}, file); d != nil {
 			f.Description = d.Description
 		}
 		add(f)
@@ -55,8 +57,8 @@ func (c *Controller) Flows(ctx context.Context, dir string) ([]KnownFlow, error)
 		}
 		add(f)
 	}
-	for _, name := range flow.BuiltIns() {
-		if d, ok := flow.BuiltIn(name); ok {
+	for _, name := range parse.BuiltIns() {
+		if d, ok := parse.BuiltIn(name); ok {
 			add(KnownFlow{Name: name, Source: FromBuiltIn, Description: d.Description})
 		}
 	}
@@ -74,7 +76,7 @@ func (c *Controller) Nearest(ctx context.Context, dir, name string) string {
 		names[i] = f.Name
 	}
 	base := filepath.Base(name)
-	if near := flow.Nearest(strings.TrimSuffix(base, filepath.Ext(base)), names); near != "" {
+	if near := text.Nearest(strings.TrimSuffix(base, filepath.Ext(base)), names); near != "" {
 		return near
 	}
 	if dir, _ := os.ReadDir(filepath.Dir(name)); strings.ContainsAny(name, `/\`) || filepath.Ext(name) != "" {
@@ -82,7 +84,7 @@ func (c *Controller) Nearest(ctx context.Context, dir, name string) string {
 		for _, e := range dir {
 			files = append(files, e.Name())
 		}
-		if near := flow.Nearest(base, files); near != "" {
+		if near := text.Nearest(base, files); near != "" {
 			return filepath.Join(filepath.Dir(name), near)
 		}
 	}

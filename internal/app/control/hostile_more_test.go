@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
 )
@@ -64,7 +65,7 @@ graph:
 	h := newHouse(t, map[string]scripted{"first": plan, "second": plan, "a": output("success", "x")})
 	h.limits = flow.Limits{MaxDepth: 4}
 	b := housetest.Bundle(t, one, two)
-	worker, ok := flow.LoadBuiltIn("worker")
+	worker, ok := parse.LoadBuiltIn("worker")
 	if !ok {
 		t.Fatal("there is no worker")
 	}

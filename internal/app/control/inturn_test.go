@@ -3,7 +3,7 @@ package control
 import (
 	"testing"
 
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 )
 
 const bothWrite = `
@@ -37,7 +37,7 @@ func TestInTurn(t *testing.T) {
 			t.Errorf("%s: it says %q, %v", name, got, err)
 		}
 	}
-	def, _ := flow.BuiltIn("orchestrate")
+	def, _ := parse.BuiltIn("orchestrate")
 	plans, err := Pack(def)
 	if got, _ := c.InTurn(t.Context(), plans.Bundle, h.dir); got == "" || err != nil {
 		t.Errorf("of agents that a plan starts it says %q, %v", got, err)

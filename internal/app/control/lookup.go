@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -34,11 +35,11 @@ type Found struct {
 // bundle; the flows built into Plait. A *flow.InvalidError lists everything that is wrong with the flow's file.
 // An error that matches store.ErrNotFound lists where it looked.
 func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) {
-	if file, ok := flow.Find(dir, name, exists); ok {
+	if file, ok := parse.Find(dir, name, exists); ok {
 		files := recorded{}
-		find := func(dir, name string) (string, bool) { return flow.Find(dir, name, exists) }
+		find := func(dir, name string) (string, bool) { return parse.Find(dir, name, exists) }
 		kept := func(name string) ([]*flow.Definition, error) { return c.Kept(ctx, name) }
-		flows, problems := flow.LoadAll(files, file, find, kept)
+		flows, problems := parse.LoadAll(files, file, find, kept)
 		if flow.Failed(problems) || len(flows) == 0 {
 			return Found{}, &flow.InvalidError{Problems: problems}
 		}
@@ -62,7 +63,7 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 	} else if ok {
 		return c.bundle(ctx, h)
 	}
-	if flows, ok := flow.LoadBuiltIn(name); ok {
+	if flows, ok := parse.LoadBuiltIn(name); ok {
 		return Pack(flows[0], flows[1:]...)
 	}
 	return Found{}, fmt.Errorf("no flow %q: %w", name, store.ErrNotFound)
@@ -85,7 +86,7 @@ func (c *Controller) keptHash(ctx context.Context, name string) (dag.Hash, bool,
 }
 
 // Kept returns a flow of the registry, or of a bundle by its hash prefix, followed by the flows that it calls;
-// none if there is no such flow. [flow.LoadAll] calls it for flows that are in no file.
+// none if there is no such flow. [parse.LoadAll] calls it for flows that are in no file.
 func (c *Controller) Kept(ctx context.Context, name string) ([]*flow.Definition, error) {
 	h, ok, err := c.keptHash(ctx, name)
 	if err != nil || !ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/mem"
 )
@@ -165,7 +166,7 @@ func TestCalledFlowsOfTheRegistry(t *testing.T) {
 // The built-in flows are complete bundles too.
 func TestBuiltInBundles(t *testing.T) {
 	h := newHouse(t, nil)
-	for _, name := range flow.BuiltIns() {
+	for _, name := range parse.BuiltIns() {
 		found, err := h.controller().Find(t.Context(), h.dir, name)
 		if err != nil {
 			t.Fatal(err)

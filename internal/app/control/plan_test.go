@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/verify"
 )
@@ -40,7 +41,7 @@ func output(status, summary string) scripted {
 // orchestrate begins the built-in flow.
 func (h *house) orchestrate(c *Controller) store.Thread {
 	h.t.Helper()
-	flows, ok := flow.LoadBuiltIn("orchestrate")
+	flows, ok := parse.LoadBuiltIn("orchestrate")
 	if !ok {
 		h.t.Fatal("the flow cannot be loaded")
 	}

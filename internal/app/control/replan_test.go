@@ -10,7 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/gate"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
@@ -133,7 +133,7 @@ func TestInheritedEvidenceIsAnInput(t *testing.T) {
 // beginPlanning begins a flow with a role that plans.
 func (h *house) beginPlanning(c *Controller, yaml string) store.Thread {
 	h.t.Helper()
-	flows, ok := flow.LoadBuiltIn("orchestrate")
+	flows, ok := parse.LoadBuiltIn("orchestrate")
 	if !ok {
 		h.t.Fatal("there is no flow orchestrate")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // ErrUsage marks errors that a person can fix by asking differently.
@@ -158,7 +159,7 @@ func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(opts.Roles)) {
 		if !known[name] {
-			meant := flow.Nearest(name, slices.Sorted(maps.Keys(known)))
+			meant := text.Nearest(name, slices.Sorted(maps.Keys(known)))
 			if meant != "" {
 				meant = "; did you mean " + meant + "?"
 			}

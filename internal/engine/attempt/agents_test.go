@@ -6,6 +6,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
+	flowparse "github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -16,7 +17,7 @@ import (
 func TestWorkerOfAnAction(t *testing.T) {
 	h := newHouse(t, "read", nil)
 	h.cfg.Agents.Defined["other"] = flow.Agent{Kind: "do"}
-	worker, ok := flow.BuiltIn(flow.WorkerFlow)
+	worker, ok := flowparse.BuiltIn(flow.WorkerFlow)
 	if !ok {
 		t.Fatal("there is no flow of workers")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -103,7 +104,7 @@ func (BareDesk) Close(string) error                         { return nil }
 // Flow parses the text of a flow.
 func Flow(t T, text string) *flow.Definition {
 	t.Helper()
-	def, problems := flow.Parse(nil, "test.yaml", []byte(text))
+	def, problems := parse.Parse(nil, "test.yaml", []byte(text))
 	if def == nil {
 		t.Fatalf("flow: %v", problems)
 	}
@@ -118,7 +119,7 @@ func Bundle(t T, texts ...string) thread.Bundle {
 		defs = append(defs, Flow(t, text))
 	}
 	if slices.ContainsFunc(defs, func(d *flow.Definition) bool { return len(d.Plans()) > 0 }) {
-		worker, ok := flow.BuiltIn(flow.WorkerFlow)
+		worker, ok := parse.BuiltIn(flow.WorkerFlow)
 		if !ok {
 			t.Fatalf("there is no flow of workers")
 		}

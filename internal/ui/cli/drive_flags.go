@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/scripted"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/sys/text"
 )
@@ -127,7 +128,7 @@ func (f *driveFlags) options() (control.Options, error) {
 		o.Roles[role] = value
 	}
 	if len(f.limits) > 0 {
-		if o.Limits, err = flow.ParseLimits(f.limits); err != nil {
+		if o.Limits, err = parse.ParseLimits(f.limits); err != nil {
 			return o, usagef("--limit: %s", text.Safe(err.Error()))
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
@@ -67,10 +68,10 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 					file = found
 				}
 				kept := func(name string) ([]*flow.Definition, error) { return a.keptFlow(cmd.Context(), name) }
-				flows, found := flow.LoadAll(disk{}, file, find, kept)
+				flows, found := parse.LoadAll(disk{}, file, find, kept)
 				if len(flows) > 0 {
 					if _, err := control.Pack(flows[0], flows[1:]...); err != nil {
-						found = append(found, flow.Unpackable(file, err))
+						found = append(found, parse.Unpackable(file, err))
 					}
 					unknown, err := a.unknownAgents(flows[0], file)
 					if err != nil {
@@ -123,7 +124,7 @@ func (a *app) unknownAgents(def *flow.Definition, file string) ([]flow.Problem, 
 	if err != nil {
 		return nil, err
 	}
-	return flow.CheckAgents(def, file, data, attempt.Agents{Defined: defined}.Names()), nil
+	return parse.CheckAgents(def, file, data, attempt.Agents{Defined: defined}.Names()), nil
 }
 
 // findIn looks up a flow's file from dir. If it is below cwd, its name is relative to cwd.
@@ -131,7 +132,7 @@ func findIn(cwd, dir, name string) (string, bool) {
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(cwd, dir)
 	}
-	file, ok := flow.Find(dir, name, exists)
+	file, ok := parse.Find(dir, name, exists)
 	if rel, err := filepath.Rel(cwd, file); ok && err == nil && filepath.IsLocal(rel) {
 		file = rel
 	}

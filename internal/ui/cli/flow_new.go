@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -41,7 +41,7 @@ written to .plait/flow.schema.json.`,
 			if err != nil {
 				return err
 			}
-			if found := flow.Nearest(name, flow.BuiltIns()); found == name {
+			if found := text.Nearest(name, parse.BuiltIns()); found == name {
 				return usagef("%s is a built-in flow: choose another name", name)
 			}
 			file := filepath.Join(w.workspace, ".plait", "flows", name+".yaml")

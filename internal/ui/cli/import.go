@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/engine/gate"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/transfer"
 	"github.com/plait-run/plait/internal/record/verify"
@@ -209,7 +209,7 @@ func (a *app) printTransferred(cmd *cobra.Command, res transferred, done string)
 
 // builtIn reports whether a flow is built in.
 func builtIn(name string) bool {
-	_, ok := flow.LoadBuiltIn(name)
+	_, ok := parse.LoadBuiltIn(name)
 	return ok
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/plait-run/plait/internal/app/control"
-	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -57,7 +56,7 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 		}
 	}
 	if meant == "" {
-		meant = flow.Nearest(word, names)
+		meant = text.Nearest(word, names)
 	}
 	if meant == "" {
 		return misused(cmd, "unknown command %q", cmd.CommandPath()+" "+word)
@@ -82,7 +81,7 @@ func badFlag(cmd *cobra.Command, err error) error {
 		name, like := unknown.GetSpecifiedName(), ""
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near := flow.Nearest(name, names); near != "" {
+		if near := text.Nearest(name, names); near != "" {
 			like = "; did you mean --" + near + "?"
 		}
 		return misused(cmd, "unknown flag --%s%s", text.Safe(name), like)
@@ -122,7 +121,7 @@ func oneOf(flag, value string, values ...string) error {
 		return nil
 	}
 	like := ""
-	if near := flow.Nearest(value, values); near != "" {
+	if near := text.Nearest(value, values); near != "" {
 		like = "; did you mean " + near + "?"
 	}
 	return usagef("invalid value %q for --%s: use %s%s", text.Safe(value), flag, either(values), like)

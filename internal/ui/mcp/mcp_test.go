@@ -17,7 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/view/taskdir"
@@ -281,7 +281,7 @@ func TestAModelAnswersWhereItMay(t *testing.T) {
 // TestOtherTasksAreNotForIt checks that tasks that a person started can be neither read nor answered.
 func TestOtherTasksAreNotForIt(t *testing.T) {
 	h := newHouse(t, config.Answering{Questions: config.ByModel, Approvals: config.ByNobody}, nil)
-	def, _ := flow.Parse(nil, "asks.yaml", []byte(asks))
+	def, _ := parse.Parse(nil, "asks.yaml", []byte(asks))
 	data, err := json.Marshal(def)
 	if err != nil {
 		t.Fatal(err)

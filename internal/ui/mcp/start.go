@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 )
 
 // StartedBy marks, in the options of a task, that it was started through MCP.
@@ -39,8 +40,8 @@ func (s *Server) listFlows(ctx context.Context, _ *sdk.CallToolRequest, _ struct
 	for _, f := range kept {
 		list.Flows = append(list.Flows, flowLine{f.Name, f.Description, "registry"})
 	}
-	for _, name := range flow.BuiltIns() {
-		if d, ok := flow.BuiltIn(name); ok && name != flow.ChatFlow && name != flow.WorkerFlow {
+	for _, name := range parse.BuiltIns() {
+		if d, ok := parse.BuiltIn(name); ok && name != flow.ChatFlow && name != flow.WorkerFlow {
 			list.Flows = append(list.Flows, flowLine{name, d.Description, "built-in"})
 		}
 	}

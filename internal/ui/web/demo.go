@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -37,7 +38,7 @@ func (s *Server) beginDemo(r *http.Request) (any, error) {
 		spec.Bundle, spec.Options = found.Bundle, control.Options{Agent: "codex", Offline: demoFlow}
 		return s.beginAndDrive(ctx, spec)
 	}
-	def, problems := flow.Parse(nil, "demo.yaml", demoPrograms)
+	def, problems := parse.Parse(nil, "demo.yaml", demoPrograms)
 	if flow.Failed(problems) {
 		return nil, &flow.InvalidError{Problems: problems}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -128,7 +129,7 @@ func (h *house) begin(yaml, prompt string) store.Thread {
 // chat begins a conversation and has the agent answer, unless there is nothing to answer.
 func (h *house) chat(prompt string) store.Thread {
 	h.t.Helper()
-	def, ok := flow.BuiltIn(flow.ChatFlow)
+	def, ok := parse.BuiltIn(flow.ChatFlow)
 	if !ok {
 		h.t.Fatal("there is no flow for conversations")
 	}

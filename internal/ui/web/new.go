@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/view"
 )
 
@@ -76,7 +77,7 @@ func (s *Server) prepare(ctx context.Context, b beginning) (preparedTask, error)
 // readLimits parses NAME=VALUE pairs.
 func readLimits(text string) (flow.Limits, error) {
 	between := func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }
-	l, err := flow.ParseLimits(strings.FieldsFunc(text, between))
+	l, err := parse.ParseLimits(strings.FieldsFunc(text, between))
 	if err != nil {
 		return l, badRequest("limits: %s", err)
 	}

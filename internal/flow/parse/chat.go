@@ -1,0 +1,50 @@
+package parse
+
+import (
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/schema"
+)
+
+// checkChatRole reports keys that a chat role cannot have: its output is not parsed, and it cannot
+// be a call.
+func (d *draft) checkChatRole(site *roleSite) {
+	for _, other := range []struct {
+		key  string
+		node bool
+	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}, {"plan", site.plan != nil}} {
+		if other.node {
+			d.report(site.chat, codeBadChat, "role %s is a chat role: it cannot have %s", site.name, other.key)
+		}
+	}
+}
+
+// checkChats reports routes from chat roles: the person's next input decides what follows.
+func checkChats(d *draft) {
+	for _, r := range d.roles {
+		if n, ok := d.node(r.name); ok && d.def.Roles[r.name].Chat && len(n.routes) > 0 {
+			d.report(n.key, codeBadChat, "role %s is a chat role: it cannot have routes", r.name)
+		}
+	}
+}
+
+// setPlanRole gives a plan role the schema of plans, and reports keys that it cannot have.
+func (d *draft) setPlanRole(site *roleSite, role *flow.Role) {
+	for _, other := range []struct {
+		key  string
+		node bool
+	}{
+		{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil},
+		{"agent's output", role.Agent != nil && role.Agent.Inline != nil && role.Agent.Inline.Output != ""},
+	} {
+		if other.node {
+			d.report(site.plan, codeBadPlan, "role %s is a planner: Plait sets its %s", site.name, other.key)
+		}
+	}
+	role.Frontmatter = flow.Schemas()["actions"]
+	site.frontmatter, site.schemaNode = nil, nil
+	var finished any = flow.Finished
+	site.schema = schema.OfFields(map[string]*jsonschema.Schema{"$status": {Const: &finished}, "summary": schema.Anything,
+		"report": schema.Anything, "paths": schema.Anything})
+}

@@ -1,0 +1,102 @@
+package parse
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/plait-run/plait/internal/flow"
+)
+
+// A gateSite is a gate being parsed.
+type gateSite struct {
+	name     string
+	key      *yaml.Node
+	question *yaml.Node
+	unread   bool // its kind or onTimeout is unknown, so its routes are not checked
+	flow.GateSpec
+}
+
+func (d *draft) decodeGates(n *yaml.Node) {
+	for _, e := range d.mapping(n, "gates") {
+		g := &gateSite{name: resolve(e.key).Value, key: e.key}
+		d.gateSpec(g, e.val)
+		d.gates = append(d.gates, g)
+		set(&d.def.Gates, g.name, g.GateSpec)
+	}
+}
+
+func (d *draft) gateSpec(g *gateSite, n *yaml.Node) {
+	g.Kind = flow.GateApproval
+	var timeout, late *entry
+	before := len(d.problems)
+	d.object(n, "gate "+g.name, map[string]func(entry){
+		"kind": func(e entry) {
+			known := len(d.problems)
+			g.Kind = d.choice(e.val, "kind", codeBadGate, flow.GateApproval, flow.GateInput)
+			g.unread = g.unread || len(d.problems) > known
+		},
+		"question": func(e entry) { g.question = e.val; g.Question = d.text(e.val, "question") },
+		"options":  func(e entry) { g.Options = d.options(g, e.val) },
+		"timeout":  func(e entry) { timeout = &e; g.Timeout = d.duration(e.val, "timeout") },
+		"onTimeout": func(e entry) {
+			if rn := resolve(e.val); !isNull(rn) {
+				late, g.OnTimeout = &e, d.word(e.val, "onTimeout")
+			}
+		},
+	})
+	if rn := resolve(n); isBroken(rn) || rn.Kind != yaml.MappingNode && len(d.problems) > before {
+		g.unread = true // reported
+		return
+	}
+	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) ||
+		isNull(resolve(g.question))) {
+		at := g.key
+		if g.question != nil {
+			at = g.question
+		}
+		d.report(at, codeMissingKey, "gate %s needs a question", g.name)
+	}
+	d.gateTimeout(g, timeout, late)
+}
+
+// gateTimeout checks what the flow specifies for a gate that is not answered in time.
+func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
+	switch {
+	case late != nil && (g.OnTimeout == "" || strings.HasPrefix(g.OnTimeout, "$")):
+		g.unread, g.OnTimeout = true, ""
+		if rn := resolve(late.val); rn.Kind == yaml.ScalarNode && !isBroken(rn) {
+			d.report(late.val, codeBadGate, "onTimeout is a status that the gate routes, not %q", rn.Value)
+		}
+	case late != nil && g.Kind == flow.GateApproval && g.OnTimeout == flow.Approved:
+		g.unread, g.OnTimeout = true, ""
+		d.report(late.val, codeBadGate, "only a person can approve: an approval without an answer in time cannot "+
+			"count as approved")
+	case late != nil && timeout == nil:
+		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")
+	case late != nil:
+	case g.Kind == flow.GateApproval:
+		g.OnTimeout = flow.Rejected
+	case g.Timeout > 0 && !g.unread:
+		g.unread = true
+		d.report(timeout.key, codeMissingKey, "gate %s is a question with a timeout: it needs onTimeout, the "+
+			"status it then takes", g.name)
+	}
+}
+
+// options reads suggested answers, which must be distinct.
+func (d *draft) options(g *gateSite, n *yaml.Node) []string {
+	list := d.list(n, "options", d.word)
+	seen := map[string]bool{}
+	for i, o := range list {
+		at := resolve(n).Content[i]
+		switch {
+		case strings.TrimSpace(o) == "" && isText(resolve(at)):
+			d.report(at, codeBadGate, "an option of gate %s is empty", g.name)
+		case seen[o] && o != "":
+			d.report(at, codeBadGate, "gate %s has the option %q twice", g.name, o)
+		}
+		seen[o] = true
+	}
+	return list
+}
