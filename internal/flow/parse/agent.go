@@ -38,57 +38,83 @@ func DecodeAgent(node *yaml.Node, file string) (flow.Agent, []flow.Problem) {
 	return a, sorted(file, r.problems)
 }
 
+func (r *reader) agentRef(n *yaml.Node) *flow.AgentRef {
+	rn := resolve(n)
+	switch {
+	case isNull(rn) || isBroken(rn):
+		return nil
+	case rn.Kind == yaml.MappingNode:
+		a := r.agent(n)
+		return &flow.AgentRef{Inline: &a}
+	}
+	name := r.text(n, "agent")
+	if rn.Kind == yaml.ScalarNode && strings.TrimSpace(name) == "" {
+		r.report(n, codeBadAgent, "the agent has no name")
+	}
+	return &flow.AgentRef{Name: name}
+}
+
 // agent decodes and checks an agent definition in a normalized tree.
 func (r *reader) agent(n *yaml.Node) flow.Agent {
 	var a flow.Agent
-	keys := map[string]*yaml.Node{}
-	field := func(f func(*yaml.Node)) func(entry) {
-		return func(e entry) { keys[resolve(e.key).Value] = e.key; f(e.val) }
-	}
-	fields := map[string]func(entry){
-		"kind":      field(func(v *yaml.Node) { a.Kind = r.text(v, "kind") }),
-		"agent":     field(func(v *yaml.Node) { a.Agent = r.text(v, "agent") }),
-		"command":   field(func(v *yaml.Node) { a.Command = r.argv(v) }),
-		"dir":       field(func(v *yaml.Node) { a.Dir = r.agentDir(v) }),
-		"env":       field(func(v *yaml.Node) { a.Env = r.environment(v) }),
-		"pass":      field(func(v *yaml.Node) { a.Pass = r.passed(v) }),
-		"exit":      field(func(v *yaml.Node) { a.Exit = r.exits(v) }),
-		"output":    field(func(v *yaml.Node) { a.Output = r.output(v) }),
-		"idle":      field(func(v *yaml.Node) { a.Idle = r.duration(v, "idle") }),
-		"model":     field(func(v *yaml.Node) { a.Model = r.text(v, "model") }),
-		"effort":    field(func(v *yaml.Node) { a.Effort = r.text(v, "effort") }),
-		"path":      field(func(v *yaml.Node) { a.Path = r.text(v, "path") }),
-		"config":    field(func(v *yaml.Node) { a.Config = r.config(v) }),
-		"sandbox":   field(func(v *yaml.Node) { a.Sandbox = r.sandbox(v) }),
-		"mcp":       field(func(v *yaml.Node) { a.MCP = r.servers(v) }),
-		"recording": field(func(v *yaml.Node) { a.Recording = r.text(v, "recording") }),
-		"url":       field(func(v *yaml.Node) { a.URL = r.address(v) }),
-		"api":       field(func(v *yaml.Node) { a.API = r.api(v) }),
-		"keyEnv":    field(func(v *yaml.Node) { a.KeyEnv = r.variable(v) }),
-		"maxTurns":  field(func(v *yaml.Node) { n, _ := r.count(v, "maxTurns"); a.MaxTurns = int(n) }),
-
-		"globalInstructions": field(func(v *yaml.Node) { a.Global, _ = r.boolean(v, "globalInstructions") }),
-	}
-	r.object(n, "an agent", fields)
+	keys := r.decode(n, "an agent", &a, map[string]func(entry){
+		"command": func(e entry) { a.Command = r.argv(e.val) },
+		"exit":    func(e entry) { a.Exit = r.exits(e.val) },
+	})
 	if rn := resolve(n); rn.Kind != yaml.MappingNode {
 		if isNull(rn) {
 			r.report(n, codeBadAgent, "the agent is empty")
 		}
 		return a
 	}
+	if len(a.MCP) == 0 {
+		a.MCP = nil
+	}
+	r.agentValues(a, func(key string) *yaml.Node { return keys[key].val })
 	r.agentKind(n, a, keys)
 	return a
 }
 
+// agentValues checks the values of an agent that are not of every form.
+func (r *reader) agentValues(a flow.Agent, at func(key string) *yaml.Node) {
+	// A command stays inside its thread's tree.
+	if dir := slashed(a.Dir); a.Dir != "" && (path.IsAbs(dir) || dir == ".." || strings.HasPrefix(dir, "../")) {
+		r.report(at("dir"), codeBadAgent, "dir %q is outside the working tree", a.Dir)
+	}
+	r.checkPass(at("pass"), a.Pass)
+	for i, server := range a.MCP {
+		if server == "" {
+			r.report(resolve(at("mcp")).Content[i], codeBadAgent, "an entry of mcp does not name a server")
+		}
+	}
+	if a.Output != "" && a.Output != flow.OutputText {
+		r.report(at("output"), codeBadAgent, "output of an agent can only be %s, for a program whose output is never "+
+			"parsed; not %q", flow.OutputText, a.Output)
+	}
+	switch u, err := url.Parse(a.URL); {
+	case a.URL == "":
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		r.report(at("url"), codeBadAgent, "%q is not the address of a server, such as http://localhost:11434/v1", a.URL)
+	case u.User != nil || u.RawQuery != "":
+		r.report(at("url"), codeBadAgent, "url has no place for a key: name the variable that has it by keyEnv")
+	}
+	if a.API != "" && a.API != "chat" && a.API != "messages" {
+		r.report(at("api"), codeBadAgent, "api is chat or messages, not %q", a.API)
+	}
+	if a.KeyEnv != "" && !flow.IsVariable(a.KeyEnv) {
+		r.report(at("keyEnv"), codeBadAgent, "keyEnv is the name of a variable that has the key, never the key itself")
+	}
+}
+
 // agentKind checks the keys that a kind requires or cannot have.
-func (r *reader) agentKind(n *yaml.Node, a flow.Agent, keys map[string]*yaml.Node) {
+func (r *reader) agentKind(n *yaml.Node, a flow.Agent, keys map[string]entry) {
 	known, ok := agentKeys[a.Kind]
 	switch {
-	case a.Kind == "" && keys["kind"] == nil:
+	case a.Kind == "" && keys["kind"].key == nil:
 		r.report(n, codeBadAgent, "an agent needs a kind: %s", strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
 		return
 	case !ok:
-		r.report(keys["kind"], codeBadAgent, "unknown agent kind %q; there are %s", a.Kind,
+		r.report(keys["kind"].key, codeBadAgent, "unknown agent kind %q; there are %s", a.Kind,
 			strings.Join(slices.Sorted(maps.Keys(agentKeys)), ", "))
 		return
 	}
@@ -96,12 +122,12 @@ func (r *reader) agentKind(n *yaml.Node, a flow.Agent, keys map[string]*yaml.Nod
 		switch {
 		case k == "kind" || k == "idle" || slices.Contains(known, k):
 		case k == "sandbox" && flow.Unboxed(a.Kind) != "":
-			r.report(keys[k], codeBadAgent, "%s", flow.Unboxed(a.Kind))
+			r.report(keys[k].key, codeBadAgent, "%s", flow.Unboxed(a.Kind))
 		default:
-			r.report(keys[k], codeBadAgent, "%s does not apply to agents of kind %s", k, a.Kind)
+			r.report(keys[k].key, codeBadAgent, "%s does not apply to agents of kind %s", k, a.Kind)
 		}
 	}
-	if a.Kind == "command" && keys["command"] == nil {
+	if a.Kind == "command" && keys["command"].key == nil {
 		r.report(n, codeBadAgent, "an agent of kind command needs command, a list of arguments")
 	}
 	if a.Kind == "acp" {
@@ -113,15 +139,15 @@ func (r *reader) agentKind(n *yaml.Node, a flow.Agent, keys map[string]*yaml.Nod
 }
 
 // acp checks that an agent of kind acp is known, or has a command.
-func (r *reader) acp(n *yaml.Node, a flow.Agent, keys map[string]*yaml.Node) {
+func (r *reader) acp(n *yaml.Node, a flow.Agent, keys map[string]entry) {
 	names := strings.Join(flow.ACPAgents, ", ")
 	switch {
-	case (keys["agent"] == nil) == (keys["command"] == nil):
+	case (keys["agent"].key == nil) == (keys["command"].key == nil):
 		r.report(n, codeBadAgent, "an agent of kind acp needs either agent (%s) or command, a list of arguments", names)
-	case keys["agent"] != nil && !slices.Contains(flow.ACPAgents, a.Agent):
-		r.report(keys["agent"], codeBadAgent, "no agent of kind acp is called %q: use %s, or give its command", a.Agent, names)
-	case keys["command"] != nil && keys["path"] != nil:
-		r.report(keys["path"], codeBadAgent, "path does not apply to an agent with a command")
+	case keys["agent"].key != nil && !slices.Contains(flow.ACPAgents, a.Agent):
+		r.report(keys["agent"].key, codeBadAgent, "no agent of kind acp is called %q: use %s, or give its command", a.Agent, names)
+	case keys["command"].key != nil && keys["path"].key != nil:
+		r.report(keys["path"].key, codeBadAgent, "path does not apply to an agent with a command")
 	}
 }
 
@@ -142,56 +168,6 @@ func (r *reader) argv(n *yaml.Node) []string {
 	return argv
 }
 
-// agentDir keeps a command inside its thread's tree.
-func (r *reader) agentDir(n *yaml.Node) string {
-	dir := r.text(n, "dir")
-	if c := slashed(dir); dir != "" && (path.IsAbs(c) || c == ".." || strings.HasPrefix(c, "../")) {
-		r.report(n, codeBadAgent, "dir %q is outside the working tree", dir)
-	}
-	return dir
-}
-
-func (r *reader) environment(n *yaml.Node) map[string]string {
-	env := map[string]string{}
-	for _, e := range r.mapping(n, "env") {
-		k := resolve(e.key).Value
-		if !flow.IsVariable(k) {
-			r.report(e.key, codeBadAgent, "%q is not a valid name of an environment variable", k)
-		}
-		if isNull(resolve(e.val)) {
-			env[k] = ""
-			continue
-		}
-		env[k] = r.word(e.val, "env."+k)
-	}
-	return env
-}
-
-func (r *reader) passed(n *yaml.Node) []string {
-	return r.list(n, "pass", func(c *yaml.Node, what string) string {
-		s := r.text(c, what)
-		if !flow.IsVariable(strings.TrimSuffix(s, "*")) {
-			r.report(c, codeBadAgent, "%q is not a valid name of an environment variable", s)
-		}
-		return s
-	})
-}
-
-// servers reads the names of MCP servers.
-func (r *reader) servers(n *yaml.Node) []string {
-	names := r.list(n, "mcp", func(c *yaml.Node, what string) string {
-		s := r.text(c, what)
-		if s == "" {
-			r.report(c, codeBadAgent, "an entry of mcp does not name a server")
-		}
-		return s
-	})
-	if len(names) == 0 {
-		return nil
-	}
-	return names
-}
-
 func (r *reader) exits(n *yaml.Node) map[string]string {
 	exit := map[string]string{}
 	for _, e := range r.mapping(n, "exit") {
@@ -208,121 +184,50 @@ func (r *reader) exits(n *yaml.Node) map[string]string {
 	return exit
 }
 
-func (r *reader) output(n *yaml.Node) string {
-	s := r.text(n, "output")
-	if s != "" && s != flow.OutputText {
-		r.report(n, codeBadAgent, "output of an agent can only be %s, for a program whose output is never parsed; not %q",
-			flow.OutputText, s)
+// variables reads variables of the environment to set.
+func (r *reader) variables(n *yaml.Node, what string) map[string]string {
+	env := map[string]string{}
+	for _, e := range r.mapping(n, what) {
+		k := resolve(e.key).Value
+		if !flow.IsVariable(k) {
+			r.report(e.key, codeBadAgent, "%q is not a valid name of an environment variable", k)
+		}
+		if isNull(resolve(e.val)) {
+			env[k] = ""
+			continue
+		}
+		env[k] = r.word(e.val, what+"."+k)
 	}
-	return s
+	return env
 }
 
-func (r *reader) config(n *yaml.Node) map[string]any {
+// checkPass checks the names of variables to pass on, in list n.
+func (r *reader) checkPass(n *yaml.Node, names []string) {
+	for i, name := range names {
+		if !flow.IsVariable(strings.TrimSuffix(name, "*")) {
+			r.report(resolve(n).Content[i], codeBadAgent, "%q is not a valid name of an environment variable", name)
+		}
+	}
+}
+
+func (r *reader) config(n *yaml.Node, what string) map[string]any {
 	rn := resolve(n)
 	if isNull(rn) || isBroken(rn) {
 		return nil
 	}
 	if rn.Kind != yaml.MappingNode {
-		r.report(n, codeWrongType, "config must be a mapping, not %s", kindOf(rn))
+		r.report(n, codeWrongType, "%s must be a mapping, not %s", what, kindOf(rn))
 		return nil
 	}
 	// Through JSON, so that a definition read back from JSON is equal.
 	data, err := json.Marshal(r.free(n, 0))
 	if err != nil {
-		r.report(n, codeWrongType, "config: %v", err)
+		r.report(n, codeWrongType, "%s: %v", what, err)
 		return nil
 	}
 	var m map[string]any
 	if err := json.Unmarshal(data, &m); err != nil {
-		r.report(n, codeWrongType, "config: %v", err)
+		r.report(n, codeWrongType, "%s: %v", what, err)
 	}
 	return m
-}
-
-func (r *reader) sandbox(n *yaml.Node) *flow.Sandbox {
-	rn := resolve(n)
-	if isNull(rn) || isBroken(rn) {
-		return nil
-	}
-	s := &flow.Sandbox{}
-	r.object(n, "sandbox", map[string]func(entry){
-		"write":   func(e entry) { s.Write = r.places(e.val) },
-		"network": func(e entry) { s.Network = r.network(e.val) },
-		"env":     func(e entry) { s.Env = r.environment(e.val) },
-		"pass":    func(e entry) { s.Pass = r.passed(e.val) },
-	})
-	return s
-}
-
-// places reads the list of writable places.
-func (r *reader) places(n *yaml.Node) []string {
-	return r.list(n, "write", func(c *yaml.Node, what string) string {
-		s := r.text(c, what)
-		clean := path.Clean(s)
-		switch {
-		case s == "" || strings.ContainsRune(s, 0):
-			r.report(c, codeBadAgent, "%q is not a path", s)
-		case clean == "/" || clean == "~":
-			r.report(c, codeBadAgent, "%q is too much to write to; access: full has no sandbox at all", s)
-		case clean == ".." || strings.HasPrefix(clean, "../") || strings.HasPrefix(clean, "~/.."):
-			r.report(c, codeBadAgent, "%q leaves where it starts: give an absolute path", s)
-		}
-		return s
-	})
-}
-
-func (r *reader) network(n *yaml.Node) string {
-	if rn := resolve(n); rn.Kind == yaml.SequenceNode {
-		r.report(n, codeBadAgent, "network is on or off: no agent here can restrict it to a list of hosts")
-		return ""
-	}
-	s := r.text(n, "network")
-	if s != flow.NetworkOn && s != flow.NetworkOff {
-		r.report(n, codeBadAgent, "network is on or off, not %q", s)
-	}
-	return s
-}
-
-// checkSandbox reports a role's sandbox that cannot be enforced.
-func (d *draft) checkSandbox(site *roleSite, role flow.Role) {
-	switch s := role.Sandbox; {
-	case s == nil:
-	case role.Agent != nil && role.Agent.Inline != nil && flow.Unboxed(role.Agent.Inline.Kind) != "":
-		d.report(site.sandbox, codeBadAgent, "%s", flow.Unboxed(role.Agent.Inline.Kind))
-	case role.Flow != "":
-		d.report(site.sandbox, codeBadAgent, "the flow does the work of role %s: its roles have their own sandbox", site.name)
-	case role.Access == flow.Full && (s.Write != nil || s.Network == flow.NetworkOff):
-		d.report(site.sandbox, codeBadAgent, "access: full has no sandbox: nothing would keep write and network")
-	}
-}
-
-// address reads the base of an API.
-func (r *reader) address(n *yaml.Node) string {
-	s := r.text(n, "url")
-	switch u, err := url.Parse(s); {
-	case s == "":
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		r.report(n, codeBadAgent, "%q is not the address of a server, such as http://localhost:11434/v1", s)
-	case u.User != nil || u.RawQuery != "":
-		r.report(n, codeBadAgent, "url has no place for a key: name the variable that has it by keyEnv")
-	}
-	return s
-}
-
-// api reads which API a server speaks.
-func (r *reader) api(n *yaml.Node) string {
-	s := r.text(n, "api")
-	if s != "" && s != "chat" && s != "messages" {
-		r.report(n, codeBadAgent, "api is chat or messages, not %q", s)
-	}
-	return s
-}
-
-// variable reads the name of a variable.
-func (r *reader) variable(n *yaml.Node) string {
-	s := r.text(n, "keyEnv")
-	if s != "" && !flow.IsVariable(s) {
-		r.report(n, codeBadAgent, "keyEnv is the name of a variable that has the key, never the key itself")
-	}
-	return s
 }

@@ -17,15 +17,15 @@ const maxFlows = 256
 // checkCalls checks a call as far as possible without the called flow.
 func checkCalls(d *draft) {
 	for _, r := range d.roles {
-		if r.flow == nil {
+		if r.calls() == nil {
 			continue
 		}
-		if r.agent != nil {
-			d.report(r.agent, codeBadCall, "role %s runs a sub-flow: it cannot have an agent too", r.name)
+		if agent := r.keys["agent"].key; agent != nil {
+			d.report(agent, codeBadCall, "role %s runs a sub-flow: it cannot have an agent too", r.name)
 		}
-		if name := d.def.Roles[r.name].Flow; name != "" || isText(resolve(r.flow)) {
+		if name := d.def.Roles[r.name].Flow; name != "" || isText(resolve(r.calls())) {
 			if why := badCall(name); why != "" {
-				d.report(r.flow, codeBadCall, "role %s: %s", r.name, why)
+				d.report(r.calls(), codeBadCall, "role %s: %s", r.name, why)
 			}
 		}
 	}
@@ -144,11 +144,11 @@ func (c *closure) resolveCalls(d *draft) {
 	}
 	for _, r := range d.roles {
 		role := d.def.Roles[r.name]
-		if r.flow == nil || badCall(role.Flow) != "" {
+		if r.calls() == nil || badCall(role.Flow) != "" {
 			continue
 		}
 		if len(c.loaded) > maxFlows || len(c.flows) > maxFlows {
-			d.report(r.flow, codeTooLarge, "%s reaches more than %d flows", c.flows[0].Name, maxFlows)
+			d.report(r.calls(), codeTooLarge, "%s reaches more than %d flows", c.flows[0].Name, maxFlows)
 			return
 		}
 		def, origin := c.findCallee(d, r, role.Flow)
@@ -156,7 +156,7 @@ func (c *closure) resolveCalls(d *draft) {
 			continue
 		}
 		if taken := c.add(def, origin); taken != "" {
-			d.report(r.flow, codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run "+
+			d.report(r.calls(), codeCallNameTaken, "flow %s of %s has the name of the one of %s; the flows of a run "+
 				"must have different names", def.Name, origin, taken)
 			continue
 		}
@@ -179,7 +179,7 @@ func (c *closure) addWorkerFlow(d *draft) {
 // problem.
 func (c *closure) findCallee(d *draft, r roleSite, name string) (def *flow.Definition, origin string) {
 	if target := slashed(path.Join(path.Dir(slashed(d.main)), name)); isPath(name) && !d.mayCall(target) {
-		d.report(r.flow, codeBadCall, "role %s: %q is outside %s and the project's flows", r.name, name,
+		d.report(r.calls(), codeBadCall, "role %s: %q is outside %s and the project's flows", r.name, name,
 			d.boundary)
 		return nil, ""
 	}
@@ -188,7 +188,7 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *flow.Defin
 	switch {
 	case ok:
 	case isPath(name):
-		d.report(r.flow, codeCallNotFound, "role %s calls %s: no such file", r.name, name)
+		d.report(r.calls(), codeCallNotFound, "role %s calls %s: no such file", r.name, name)
 		return nil, ""
 	case name == d.def.Name:
 		return d.def, d.main
@@ -197,7 +197,7 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *flow.Defin
 			return def, "what is kept under " + name
 		}
 		if _, ok := BuiltIn(name); !ok {
-			d.report(r.flow, codeCallNotFound, "role %s calls %s: there is no such flow next to this file or in "+
+			d.report(r.calls(), codeCallNotFound, "role %s calls %s: there is no such flow next to this file or in "+
 				"the search path of plait run", r.name, name)
 			return nil, ""
 		}
@@ -205,7 +205,7 @@ func (c *closure) findCallee(d *draft, r roleSite, name string) (def *flow.Defin
 	}
 	next, err := c.load(src, file)
 	if err != nil {
-		d.report(r.flow, codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
+		d.report(r.calls(), codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
 	}
 	if next == nil {
 		return nil, ""
@@ -238,7 +238,7 @@ func (c *closure) addStored(d *draft, r roleSite, name string) (def *flow.Defini
 	}
 	flows, err := c.stored(name)
 	if err != nil {
-		d.report(r.flow, codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
+		d.report(r.calls(), codeCallNotFound, "role %s calls %s: %v", r.name, name, err)
 	}
 	if err != nil || len(flows) == 0 {
 		return nil, err != nil
@@ -250,7 +250,7 @@ func (c *closure) addStored(d *draft, r roleSite, name string) (def *flow.Defini
 			flows[i] = have // two stored flows call the same third one
 		case i > 0:
 			if taken := c.add(f, "what is kept under "+name); taken != "" {
-				d.report(r.flow, codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the "+
+				d.report(r.calls(), codeCallNameTaken, "%s calls a flow %s, which has the name of the one of %s; the "+
 					"flows of a run must have different names", name, f.Name, taken)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 
 // checkChatRole reports keys that a chat role cannot have: its output is not parsed, and it cannot
 // be a call.
-func (d *draft) checkChatRole(site *roleSite) {
+func (d *draft) checkChatRole(site *roleSite, role flow.Role) {
 	for _, other := range []struct {
 		key  string
 		node bool
-	}{{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil}, {"plan", site.plan != nil}} {
+	}{{"frontmatter", site.schemaNode != nil}, {"flow", site.calls() != nil}, {"plan", role.Plan}} {
 		if other.node {
-			d.report(site.chat, codeBadChat, "role %s is a chat role: it cannot have %s", site.name, other.key)
+			d.report(site.keys["chat"].key, codeBadChat, "role %s is a chat role: it cannot have %s", site.name, other.key)
 		}
 	}
 }
@@ -35,15 +35,15 @@ func (d *draft) setPlanRole(site *roleSite, role *flow.Role) {
 		key  string
 		node bool
 	}{
-		{"frontmatter", site.frontmatter != nil}, {"flow", site.flow != nil},
+		{"frontmatter", site.schemaNode != nil}, {"flow", site.calls() != nil},
 		{"agent's output", role.Agent != nil && role.Agent.Inline != nil && role.Agent.Inline.Output != ""},
 	} {
 		if other.node {
-			d.report(site.plan, codeBadPlan, "role %s is a planner: Plait sets its %s", site.name, other.key)
+			d.report(site.keys["plan"].key, codeBadPlan, "role %s is a planner: Plait sets its %s", site.name, other.key)
 		}
 	}
 	role.Frontmatter = flow.Schemas()["actions"]
-	site.frontmatter, site.schemaNode = nil, nil
+	site.schemaNode = nil
 	var finished any = flow.Finished
 	site.schema = schema.OfFields(map[string]*jsonschema.Schema{"$status": {Const: &finished}, "summary": schema.Anything,
 		"report": schema.Anything, "paths": schema.Anything})

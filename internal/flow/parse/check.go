@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/flow/schema"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // check runs every rule. Each is a function that looks at the whole draft. Their order does not
@@ -74,9 +76,10 @@ func checkRoleNames(d *draft) {
 }
 
 func checkPins(d *draft) {
-	for i, n := range d.pins {
-		if name := d.def.Context.Pin[i]; name != "" && !d.isRole(name) {
-			d.report(n, codeUnknownRole, "context.pin names the unknown role %q%s", name, d.didYouMean(name))
+	pins := resolve(d.child(d.root, []string{"context", "pin"})).Content
+	for i, name := range d.def.Context.Pin {
+		if name != "" && !d.isRole(name) {
+			d.report(pins[i], codeUnknownRole, "context.pin names the unknown role %q%s", name, d.didYouMean(name))
 		}
 	}
 }
@@ -95,7 +98,7 @@ func (d *draft) isNode(name string) bool {
 }
 
 func (d *draft) didYouMean(name string) string {
-	if near := nearest(name, d.def.Roles); near != "" {
+	if near := text.Nearest(name, slices.Sorted(maps.Keys(d.def.Roles))); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return ""
@@ -124,7 +127,7 @@ func checkSchemas(d *draft) {
 				d.report(d.child(r.schemaNode, v.Branch), codeOneOfStatus,
 					"this variant of role %s does not fix $status: add $status: {const: …}", r.name)
 			default:
-				d.warn(r.frontmatter, codeOneOfStatus, "the schema of role %s does not fix $status; it is routed on "+
+				d.warn(r.keys["frontmatter"].key, codeOneOfStatus, "the schema of role %s does not fix $status; it is routed on "+
 					"what the graph lists", r.name)
 			}
 		}
@@ -207,7 +210,7 @@ func checkReservedNodes(d *draft) {
 					"has answered")
 			}
 			if rs.Role == flow.Suspend {
-				d.report(rs.role, codeSuspendNode, "$SUSPEND is a status, not a node a route can lead to")
+				d.report(rs.at("role"), codeSuspendNode, "$SUSPEND is a status, not a node a route can lead to")
 			}
 		}
 	}
@@ -225,9 +228,9 @@ func checkTargets(d *draft) {
 			switch {
 			case rs.Role == "" || rs.Role == flow.EndNode || rs.Role == flow.Suspend || d.isNode(rs.Role):
 			case rs.Role == flow.Start:
-				d.report(rs.role, codeUnknownRole, "no route may lead to $START")
+				d.report(rs.at("role"), codeUnknownRole, "no route may lead to $START")
 			default:
-				d.report(rs.role, codeUnknownRole, "graph.%s.%s leads to the unknown role %q%s", n.name, rs.status,
+				d.report(rs.at("role"), codeUnknownRole, "graph.%s.%s leads to the unknown role %q%s", n.name, rs.status,
 					rs.Role, d.didYouMean(rs.Role))
 			}
 		}
@@ -236,7 +239,7 @@ func checkTargets(d *draft) {
 
 func checkRolesInGraph(d *draft) {
 	for _, r := range d.roles {
-		if _, ok := d.def.Graph[r.name]; !ok && r.chat == nil {
+		if _, ok := d.def.Graph[r.name]; !ok && !d.def.Roles[r.name].Chat {
 			d.notInGraph(r.key, "role", r.name)
 		}
 	}
@@ -263,10 +266,10 @@ func checkStatuses(d *draft) {
 			may, want, open = r.schema.Statuses()
 		case r.schemaNode != nil:
 			continue // the schema itself was reported
-		case r.flow != nil:
+		case r.calls() != nil:
 			want, open = []string{flow.CallDone}, false
 		}
-		if r.flow != nil {
+		if r.calls() != nil {
 			may = append(may, flow.CallStatuses...)
 		}
 		want = append(want, d.def.Roles[r.name].ExitStatuses()...)
@@ -307,10 +310,10 @@ func checkPrompts(d *draft) {
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
 			if d.isRole(rs.Role) && strings.TrimSpace(rs.Prompt) == "" &&
-				(rs.prompt == nil || !isBroken(resolve(rs.prompt))) {
+				(rs.at("prompt") == nil || !isBroken(resolve(rs.at("prompt")))) {
 				at := rs.val
-				if rs.prompt != nil {
-					at = rs.prompt
+				if prompt := rs.at("prompt"); prompt != nil {
+					at = prompt
 				}
 				d.report(at, codePromptMissing, "graph.%s.%s leads to a role and needs a prompt", n.name, rs.status)
 			}
@@ -322,11 +325,11 @@ func checkCodes(d *draft) {
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
 			switch {
-			case rs.code == nil:
+			case rs.at("code") == nil:
 			case rs.Role != flow.EndNode:
-				d.report(rs.code, codeBadCode, "only a route to $END has a code")
+				d.report(rs.at("code"), codeBadCode, "only a route to $END has a code")
 			case rs.Code > 125:
-				d.report(rs.code, codeBadCode, "a code is from 0 to 125, not %d: the rest are reserved for how a "+
+				d.report(rs.at("code"), codeBadCode, "a code is from 0 to 125, not %d: the rest are reserved for how a "+
 					"task was ended", rs.Code)
 			}
 		}

@@ -102,8 +102,8 @@ func checkJoins(d *draft) {
 		for _, id := range j.PathIDs {
 			ids[id] = true
 		}
-		if j.main != nil && j.Main != "" && len(ids) > 0 && !ids[j.Main] {
-			d.report(j.main, codeMainPath, "mainPathId %q is none of the path ids of join %s", j.Main, j.name)
+		if j.keys["mainPathId"].val != nil && j.Main != "" && len(ids) > 0 && !ids[j.Main] {
+			d.report(j.keys["mainPathId"].val, codeMainPath, "mainPathId %q is none of the path ids of join %s", j.Main, j.name)
 		}
 		counts := j.Strategy == flow.SuccessCountThreshold
 		switch {
@@ -112,7 +112,7 @@ func checkJoins(d *draft) {
 			d.report(j.threshold, codeBadThreshold, "a threshold counts only with %s, not with %s",
 				flow.SuccessCountThreshold, j.Strategy)
 		case counts && j.threshold == nil:
-			d.report(j.strategy, codeBadThreshold, "%s needs a threshold: how many paths must be completed",
+			d.report(j.keys["joinStrategy"].val, codeBadThreshold, "%s needs a threshold: how many paths must be completed",
 				flow.SuccessCountThreshold)
 		case counts && (j.Threshold < 1 || !j.damaged && j.Threshold > len(j.PathIDs)):
 			d.report(j.threshold, codeBadThreshold, "the threshold of join %s must be from 1 to %d, the number "+
@@ -271,8 +271,8 @@ func (d *draft) edgeNodes() map[flow.Edge]*yaml.Node {
 	at := map[flow.Edge]*yaml.Node{}
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
-			if rs.role != nil {
-				at[flow.Edge{From: n.name, Key: rs.status, To: rs.Role}] = rs.role
+			if rs.at("role") != nil {
+				at[flow.Edge{From: n.name, Key: rs.status, To: rs.Role}] = rs.at("role")
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,10 +34,9 @@ type pathSite struct{ id, child, prompt *yaml.Node }
 type joinSite struct {
 	name      string
 	key       *yaml.Node
-	ids       []*yaml.Node // parallel to JoinSpec.PathIDs
-	strategy  *yaml.Node
-	threshold *yaml.Node
-	main      *yaml.Node
+	keys      map[string]entry // what it has
+	threshold *yaml.Node       // nil if it has none
+	ids       []*yaml.Node     // parallel to JoinSpec.PathIDs
 	damaged   bool
 	unread    bool // its threshold is not a number, or its strategy none
 	byFork    bool // its only id is a forkId
@@ -56,23 +56,15 @@ func (d *draft) decodeForks(n *yaml.Node) {
 
 func (d *draft) fork(f *forkSite, n *yaml.Node) {
 	f.Strategy = flow.Parallel
-	var list, ids, children, older *entry
-	seen := func(to **entry) func(entry) {
-		return func(e entry) {
-			if !isNull(resolve(e.val)) {
-				*to = &e
-			}
-		}
+	var form struct {
+		Paths    *yaml.Node `json:"forkPaths"`
+		IDs      *yaml.Node `json:"forkPathIds"`
+		Children *yaml.Node `json:"childNodeIds"`
+		Older    *yaml.Node `json:"forkId"`
 	}
-	d.object(n, "fork "+f.name, map[string]func(entry){
-		"forkStrategy": func(e entry) {
-			f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, flow.Parallel, flow.Serial)
-		},
-		"forkPaths":    seen(&list),
-		"forkPathIds":  seen(&ids),
-		"childNodeIds": seen(&children),
-		"forkId":       seen(&older),
-	})
+	keys := d.decode(n, "fork "+f.name, &form, map[string]func(entry){"forkStrategy": func(e entry) {
+		f.Strategy = d.choice(e.val, "forkStrategy", codeBadStrategy, flow.Parallel, flow.Serial)
+	}})
 	bad := func(at *yaml.Node, format string, args ...any) {
 		f.damaged = true
 		d.report(at, codeForkPaths, format, args...)
@@ -80,43 +72,44 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 	switch rn := resolve(n); {
 	case rn.Kind != yaml.MappingNode && !isNull(rn):
 		f.damaged = true // reported
-	case list != nil && (ids != nil || children != nil || older != nil):
-		bad(list.key, "the paths of fork %s are written twice: forkPaths, and arrays beside it", f.name)
-	case list != nil:
-		d.forkPaths(f, list.val)
-	case children == nil && ids == nil && older == nil:
+	case form.Paths != nil && (form.IDs != nil || form.Children != nil || form.Older != nil):
+		bad(keys["forkPaths"].key, "the paths of fork %s are written twice: forkPaths, and arrays beside it", f.name)
+	case form.Paths != nil:
+		d.forkPaths(f, form.Paths)
+	case form.Children == nil && form.IDs == nil && form.Older == nil:
 		bad(f.key, "fork %s has no paths: write forkPaths: [{pathId, childNodeId}]", f.name)
-	case children == nil:
+	case form.Children == nil:
 		bad(f.key, "fork %s has no childNodeIds beside its path ids", f.name)
-	case ids != nil:
-		if older != nil {
-			d.warn(older.key, codeOldFormat, "forkId is of an older format; it is ignored because forkPathIds is set")
+	case form.IDs != nil:
+		if form.Older != nil {
+			d.warn(keys["forkId"].key, codeOldFormat, "forkId is of an older format; it is ignored because forkPathIds is set")
 		}
-		names, roles := d.items(ids.val, "forkPathIds"), d.items(children.val, "childNodeIds")
+		names, roles := d.items(form.IDs, "forkPathIds"), d.items(form.Children, "childNodeIds")
 		if len(names) != len(roles) {
-			bad(children.key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name,
+			bad(keys["childNodeIds"].key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name,
 				len(names), len(roles))
 			break
 		}
 		for i := range names {
-			d.path(f, pathSite{id: names[i], child: roles[i]}, flow.BranchPath{ID: d.text(names[i], "a path id")})
+			d.path(f, pathSite{id: names[i], child: roles[i]}, flow.BranchPath{ID: d.text(names[i], "a path id"),
+				Child: d.text(roles[i], "childNodeId")})
 		}
-	case older != nil:
-		roles, id := d.items(children.val, "childNodeIds"), d.text(older.val, "forkId")
+	case form.Older != nil:
+		roles, id := d.items(form.Children, "childNodeIds"), d.text(form.Older, "forkId")
 		for i := range roles {
 			own := id
 			if len(roles) > 1 && id != "" {
 				own = fmt.Sprintf("%s-%d", id, i+1)
 			}
-			d.path(f, pathSite{id: older.val, child: roles[i]}, flow.BranchPath{ID: own})
+			d.path(f, pathSite{id: form.Older, child: roles[i]}, flow.BranchPath{ID: own, Child: d.text(roles[i], "childNodeId")})
 		}
 		f.older = id
 		if id != "" && len(roles) > 0 {
-			d.warn(older.key, codeOldFormat, "forkId is of an older format; the paths of fork %s are called %s", f.name,
+			d.warn(keys["forkId"].key, codeOldFormat, "forkId is of an older format; the paths of fork %s are called %s", f.name,
 				strings.Join(f.pathIDs(), ", "))
 		}
 	default:
-		bad(children.key, "fork %s has no forkPathIds beside its childNodeIds", f.name)
+		bad(keys["childNodeIds"].key, "fork %s has no forkPathIds beside its childNodeIds", f.name)
 	}
 	if len(f.paths) == 0 && !f.damaged {
 		bad(f.key, "fork %s has no paths", f.name)
@@ -142,8 +135,6 @@ func (r *reader) items(n *yaml.Node, what string) []*yaml.Node {
 func (d *draft) forkPaths(f *forkSite, n *yaml.Node) {
 	before := len(d.problems)
 	for i, item := range d.items(n, "forkPaths") {
-		var at pathSite
-		var p flow.BranchPath
 		what := fmt.Sprintf("path %d of fork %s", i+1, f.name)
 		if rn := resolve(item); rn.Kind != yaml.MappingNode {
 			f.damaged = true
@@ -152,11 +143,9 @@ func (d *draft) forkPaths(f *forkSite, n *yaml.Node) {
 			}
 			continue
 		}
-		d.object(item, what, map[string]func(entry){
-			"pathId":      func(e entry) { at.id = e.val; p.ID = d.text(e.val, "pathId") },
-			"childNodeId": func(e entry) { at.child = e.val },
-			"prompt":      func(e entry) { at.prompt = e.val; p.Prompt = d.text(e.val, "prompt") },
-		})
+		var p flow.BranchPath
+		keys := d.decode(item, what, &p, nil)
+		at := pathSite{keys["pathId"].val, keys["childNodeId"].val, keys["prompt"].val}
 		if at.id == nil || isNull(resolve(at.id)) {
 			f.damaged = true
 			d.report(item, codeForkPathItem, "%s has no pathId", what)
@@ -172,9 +161,6 @@ func (d *draft) forkPaths(f *forkSite, n *yaml.Node) {
 
 // path adds a path. It checks the id, since its position is known here.
 func (d *draft) path(f *forkSite, at pathSite, p flow.BranchPath) {
-	if at.child != nil {
-		p.Child = d.text(at.child, "childNodeId")
-	}
 	switch {
 	case p.ID == "":
 		f.damaged = true
@@ -199,21 +185,11 @@ func (d *draft) decodeJoins(n *yaml.Node) {
 
 func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 	j.Strategy, j.Losers = flow.AllCompleted, flow.CancelLosers
-	var list, older *entry
-	d.object(n, "join "+j.name, map[string]func(entry){
-		"forkId": func(e entry) {
-			if !isNull(resolve(e.val)) {
-				older = &e
-			}
-		},
-		"forkPathIds": func(e entry) {
-			list = &e
-			if !isNull(resolve(e.val)) {
-				j.ids = d.items(e.val, "forkPathIds")
-			}
-		},
+	var ids, older *yaml.Node
+	j.keys = d.decode(n, "join "+j.name, &j.JoinSpec, map[string]func(entry){
+		"forkId":      func(e entry) { d.value(e.val, "", &older) },
+		"forkPathIds": func(e entry) { d.value(e.val, "", &ids) },
 		"joinStrategy": func(e entry) {
-			j.strategy = e.val
 			j.Strategy = d.choice(e.val, "joinStrategy", codeBadStrategy, flow.AllCompleted, flow.AnyCompleted,
 				flow.AllFailed, flow.AnyFailed, flow.SuccessCountThreshold)
 			rn := resolve(e.val)
@@ -226,32 +202,30 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 			v, ok := d.count(e.val, "threshold")
 			j.threshold, j.unread, j.Threshold = e.val, j.unread || !ok, int(v)
 		},
-		"timeout":    func(e entry) { j.Timeout = d.duration(e.val, "timeout") },
-		"mainPathId": func(e entry) { j.main = e.val; j.Main = d.text(e.val, "mainPathId") },
 		"losers": func(e entry) {
 			j.Losers = d.choice(e.val, "losers", codeBadStrategy, flow.CancelLosers, flow.WaitForLosers)
 		},
 	})
+	if ids != nil {
+		j.ids = d.items(ids, "forkPathIds")
+	}
 	if rn := resolve(n); rn.Kind != yaml.MappingNode && !isNull(rn) {
 		j.damaged = true // reported
 		return
 	}
 	switch {
 	case older != nil && len(j.ids) > 0:
-		d.warn(older.key, codeOldFormat, "forkId is of an older format; it is ignored because forkPathIds is set")
+		d.warn(j.keys["forkId"].key, codeOldFormat, "forkId is of an older format; it is ignored because forkPathIds is set")
 	case older != nil:
-		j.ids, j.byFork = []*yaml.Node{older.val}, true
+		j.ids, j.byFork = []*yaml.Node{older}, true
 	}
 	if len(j.ids) > maxPaths {
-		d.report(list.key, codeForkPathIDs, "join %s has %d path ids, the most is %d", j.name, len(j.ids), maxPaths)
+		d.report(j.keys["forkPathIds"].key, codeForkPathIDs, "join %s has %d path ids, the most is %d", j.name, len(j.ids), maxPaths)
 		j.ids, j.damaged = j.ids[:maxPaths], true
 	}
 	if len(j.ids) == 0 {
 		j.damaged = true
-		at := j.key
-		if list != nil {
-			at = list.key
-		}
+		at := cmp.Or(j.keys["forkPathIds"].key, j.key)
 		d.report(at, codeForkPathIDs, "join %s needs forkPathIds: the path ids of its fork, in the same order", j.name)
 		return
 	}
@@ -269,7 +243,7 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 		}
 		j.PathIDs = append(j.PathIDs, id)
 	}
-	if j.Main == "" && (j.main == nil || isNull(resolve(j.main))) {
+	if main := j.keys["mainPathId"].val; j.Main == "" && (main == nil || isNull(resolve(main))) {
 		j.Main = j.PathIDs[0]
 	}
 }

@@ -34,9 +34,9 @@ func checkGates(d *draft) {
 	}
 	for _, n := range d.nodes {
 		for _, rs := range n.routes {
-			if d.isGate(rs.Role) && rs.location != nil && !isNull(resolve(rs.location)) &&
-				!isBroken(resolve(rs.location)) {
-				d.report(rs.location, codeBadGate, "graph.%s.%s leads to a gate, which cannot have a location", n.name,
+			if d.isGate(rs.Role) && rs.at("location") != nil && !isNull(resolve(rs.at("location"))) &&
+				!isBroken(resolve(rs.at("location"))) {
+				d.report(rs.at("location"), codeBadGate, "graph.%s.%s leads to a gate, which cannot have a location", n.name,
 					rs.status)
 			}
 		}
@@ -91,8 +91,8 @@ func (l *templateChecker) checkGates(leading map[string][]incomingRoute) {
 	for _, g := range l.gates {
 		n, _ := l.node(g.name)
 		for _, rs := range n.routes {
-			l.check(behind[g.name], rs.prompt, rs.Prompt)
-			l.check(behind[g.name], rs.location, rs.Location)
+			l.check(behind[g.name], rs.at("prompt"), rs.Prompt)
+			l.check(behind[g.name], rs.at("location"), rs.Location)
 			if !(l.isFork(rs.Role) || l.isGate(rs.Role)) || !slices.Contains(g.Statuses(), rs.status) {
 				continue
 			}

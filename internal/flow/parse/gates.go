@@ -1,6 +1,7 @@
 package parse
 
 import (
+	"cmp"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -28,53 +29,48 @@ func (d *draft) decodeGates(n *yaml.Node) {
 
 func (d *draft) gateSpec(g *gateSite, n *yaml.Node) {
 	g.Kind = flow.GateApproval
-	var timeout, late *entry
+	var late entry
 	before := len(d.problems)
-	d.object(n, "gate "+g.name, map[string]func(entry){
+	keys := d.decode(n, "gate "+g.name, &g.GateSpec, map[string]func(entry){
 		"kind": func(e entry) {
 			known := len(d.problems)
 			g.Kind = d.choice(e.val, "kind", codeBadGate, flow.GateApproval, flow.GateInput)
 			g.unread = g.unread || len(d.problems) > known
 		},
-		"question": func(e entry) { g.question = e.val; g.Question = d.text(e.val, "question") },
-		"options":  func(e entry) { g.Options = d.options(g, e.val) },
-		"timeout":  func(e entry) { timeout = &e; g.Timeout = d.duration(e.val, "timeout") },
+		"options": func(e entry) { g.Options = d.options(g, e.val) },
 		"onTimeout": func(e entry) {
-			if rn := resolve(e.val); !isNull(rn) {
-				late, g.OnTimeout = &e, d.word(e.val, "onTimeout")
+			if !isNull(resolve(e.val)) {
+				late, g.OnTimeout = e, d.word(e.val, "onTimeout")
 			}
 		},
 	})
+	g.question = keys["question"].val
 	if rn := resolve(n); isBroken(rn) || rn.Kind != yaml.MappingNode && len(d.problems) > before {
 		g.unread = true // reported
 		return
 	}
 	if strings.TrimSpace(g.Question) == "" && (g.question == nil || isText(resolve(g.question)) ||
 		isNull(resolve(g.question))) {
-		at := g.key
-		if g.question != nil {
-			at = g.question
-		}
-		d.report(at, codeMissingKey, "gate %s needs a question", g.name)
+		d.report(cmp.Or(g.question, g.key), codeMissingKey, "gate %s needs a question", g.name)
 	}
-	d.gateTimeout(g, timeout, late)
+	d.gateTimeout(g, keys["timeout"], late)
 }
 
 // gateTimeout checks what the flow specifies for a gate that is not answered in time.
-func (d *draft) gateTimeout(g *gateSite, timeout, late *entry) {
+func (d *draft) gateTimeout(g *gateSite, timeout, late entry) {
 	switch {
-	case late != nil && (g.OnTimeout == "" || strings.HasPrefix(g.OnTimeout, "$")):
+	case late.val != nil && (g.OnTimeout == "" || strings.HasPrefix(g.OnTimeout, "$")):
 		g.unread, g.OnTimeout = true, ""
 		if rn := resolve(late.val); rn.Kind == yaml.ScalarNode && !isBroken(rn) {
 			d.report(late.val, codeBadGate, "onTimeout is a status that the gate routes, not %q", rn.Value)
 		}
-	case late != nil && g.Kind == flow.GateApproval && g.OnTimeout == flow.Approved:
+	case late.val != nil && g.Kind == flow.GateApproval && g.OnTimeout == flow.Approved:
 		g.unread, g.OnTimeout = true, ""
 		d.report(late.val, codeBadGate, "only a person can approve: an approval without an answer in time cannot "+
 			"count as approved")
-	case late != nil && timeout == nil:
+	case late.val != nil && timeout.val == nil:
 		d.report(late.key, codeBadGate, "onTimeout counts only with a timeout")
-	case late != nil:
+	case late.val != nil:
 	case g.Kind == flow.GateApproval:
 		g.OnTimeout = flow.Rejected
 	case g.Timeout > 0 && !g.unread:

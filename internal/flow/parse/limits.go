@@ -13,10 +13,11 @@ import (
 // DecodeLimits reads a limits mapping in a configuration file. Missing limits stay 0. The
 // problems name file and use node's lines.
 func DecodeLimits(node *yaml.Node, file string) (flow.Limits, []flow.Problem) {
-	d := &draft{reader: newReader(nil, file), def: &flow.Definition{}}
-	d.normalize(node, []string{file})
-	d.limits(node)
-	return d.def.Limits, sorted(file, d.problems)
+	var l flow.Limits
+	r := newReader(nil, file)
+	r.normalize(node, []string{file})
+	r.decode(node, "limits", &l, nil)
+	return l, sorted(file, r.problems)
 }
 
 // ParseLimits reads limits written as NAME=VALUE, such as "maxRounds=10". If a name is repeated,

@@ -13,7 +13,7 @@ func DecodePrice(node *yaml.Node, file string) (flow.Price, []flow.Problem) {
 	r.normalize(node, []string{file})
 	var p flow.Price
 	cached := false
-	r.object(node, "a price", map[string]func(entry){
+	r.decode(node, "a price", &struct{}{}, map[string]func(entry){
 		"input":  func(e entry) { p.Input = r.dollars(e.val, "input") },
 		"cached": func(e entry) { p.Cached, cached = r.dollars(e.val, "cached"), true },
 		"output": func(e entry) { p.Output = r.dollars(e.val, "output") },

@@ -36,8 +36,8 @@ func checkTemplates(d *draft) {
 		}
 		for _, rs := range n.routes {
 			sc := d.scopeOf(roles[n.name], joins[n.name], n.name, rs.status)
-			sc.template(rs.prompt, rs.Prompt)
-			sc.template(rs.location, rs.Location)
+			sc.template(rs.at("prompt"), rs.Prompt)
+			sc.template(rs.at("location"), rs.Location)
 			if d.isFork(rs.Role) || d.isGate(rs.Role) {
 				leading[rs.Role] = append(leading[rs.Role], incomingRoute{sc, ""})
 			}
@@ -62,13 +62,13 @@ func (d *draft) scopeOf(r roleSite, join *schema.Schema, node, status string) *s
 		sc.start = true
 	case join != nil:
 		sc.node, sc.schema, sc.alts = "join "+node, join, join.Alts
-	case r.schema == nil && r.flow != nil && r.schemaNode == nil:
+	case r.schema == nil && r.calls() != nil && r.schemaNode == nil:
 		sc.schema = callResult()
 		sc.alts = sc.schema.Alts
 	case r.schema != nil:
 		sc.schema = r.schema
 		sc.alts = sc.schema.With(status)
-		if r.flow != nil && slices.Contains(flow.CallStatuses, status) {
+		if r.calls() != nil && slices.Contains(flow.CallStatuses, status) {
 			sc.alts = append(sc.alts, callResult().Alts...)
 		}
 		// An unknown status is reported elsewhere, and has no fields to look up.
