@@ -9,8 +9,8 @@ import (
 // ACPAgents are the known agents of kind acp. Each can be used without a definition.
 var ACPAgents = []string{"claude-acp", "codex-acp", "copilot", "gemini", "kimi", "opencode", "qwen"}
 
-// DefinesAgents reports whether d itself says how an agent is run or what its sandbox allows, and does not leave that to
-// the configuration. What a definition says of an agent starts a program, leads it elsewhere (env, config, mcp), or
+// DefinesAgents reports whether d itself says how an agent is run or what its sandbox allows, and does not leave that
+// to the configuration. What a definition says of an agent starts a program, leads it elsewhere (env, config, mcp), or
 // sends a key to a server (url, keyEnv), so any agent defined inline counts, whatever its keys.
 func (d *Definition) DefinesAgents() bool {
 	for _, role := range d.Roles {

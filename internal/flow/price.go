@@ -19,5 +19,6 @@ type Prices map[string]Price
 // input includes the cached tokens.
 func (p Prices) Cost(model string, input, cached, output int64) int64 {
 	price := p[model]
-	return int64(math.Round(float64(input-cached)*price.Input + float64(cached)*price.Cached + float64(output)*price.Output))
+	return int64(math.Round(float64(input-cached)*price.Input + float64(cached)*price.Cached +
+		float64(output)*price.Output))
 }

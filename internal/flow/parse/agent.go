@@ -145,7 +145,8 @@ func (r *reader) acp(n *yaml.Node, a flow.Agent, keys map[string]entry) {
 	case (keys["agent"].key == nil) == (keys["command"].key == nil):
 		r.report(n, codeBadAgent, "an agent of kind acp needs either agent (%s) or command, a list of arguments", names)
 	case keys["agent"].key != nil && !slices.Contains(flow.ACPAgents, a.Agent):
-		r.report(keys["agent"].key, codeBadAgent, "no agent of kind acp is called %q: use %s, or give its command", a.Agent, names)
+		r.report(keys["agent"].key, codeBadAgent, "no agent of kind acp is called %q: use %s, or give its command",
+			a.Agent, names)
 	case keys["command"].key != nil && keys["path"].key != nil:
 		r.report(keys["path"].key, codeBadAgent, "path does not apply to an agent with a command")
 	}

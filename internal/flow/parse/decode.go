@@ -11,9 +11,9 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
-// decode reads mapping n into a struct, whose fields have the names that they have in JSON: a definition is written as
-// it is stored. own reads the keys that have another form, or that the struct does not have. A key that nothing reads is
-// reported. decode returns the entries that it read.
+// decode reads mapping n into a struct by the names that its fields have in JSON: a definition is written as it is
+// stored. own reads the keys that have another form, or no field. A key that nothing reads is reported. decode returns
+// the entries that it read.
 func (r *reader) decode(n *yaml.Node, what string, into any, own map[string]func(entry)) map[string]entry {
 	read := map[string]entry{}
 	fields := reflect.ValueOf(into).Elem()

@@ -86,8 +86,8 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 		}
 		names, roles := d.items(form.IDs, "forkPathIds"), d.items(form.Children, "childNodeIds")
 		if len(names) != len(roles) {
-			bad(keys["childNodeIds"].key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together one by one", f.name,
-				len(names), len(roles))
+			bad(keys["childNodeIds"].key, "fork %s has %d forkPathIds and %d childNodeIds; they belong together "+
+				"one by one", f.name, len(names), len(roles))
 			break
 		}
 		for i := range names {
@@ -101,12 +101,13 @@ func (d *draft) fork(f *forkSite, n *yaml.Node) {
 			if len(roles) > 1 && id != "" {
 				own = fmt.Sprintf("%s-%d", id, i+1)
 			}
-			d.path(f, pathSite{id: form.Older, child: roles[i]}, flow.BranchPath{ID: own, Child: d.text(roles[i], "childNodeId")})
+			d.path(f, pathSite{id: form.Older, child: roles[i]}, flow.BranchPath{ID: own,
+				Child: d.text(roles[i], "childNodeId")})
 		}
 		f.older = id
 		if id != "" && len(roles) > 0 {
-			d.warn(keys["forkId"].key, codeOldFormat, "forkId is of an older format; the paths of fork %s are called %s", f.name,
-				strings.Join(f.pathIDs(), ", "))
+			d.warn(keys["forkId"].key, codeOldFormat, "forkId is of an older format; the paths of fork %s are called %s",
+				f.name, strings.Join(f.pathIDs(), ", "))
 		}
 	default:
 		bad(keys["childNodeIds"].key, "fork %s has no forkPathIds beside its childNodeIds", f.name)
@@ -220,7 +221,8 @@ func (d *draft) joinSpec(j *joinSite, n *yaml.Node) {
 		j.ids, j.byFork = []*yaml.Node{older}, true
 	}
 	if len(j.ids) > maxPaths {
-		d.report(j.keys["forkPathIds"].key, codeForkPathIDs, "join %s has %d path ids, the most is %d", j.name, len(j.ids), maxPaths)
+		d.report(j.keys["forkPathIds"].key, codeForkPathIDs, "join %s has %d path ids, the most is %d", j.name,
+			len(j.ids), maxPaths)
 		j.ids, j.damaged = j.ids[:maxPaths], true
 	}
 	if len(j.ids) == 0 {

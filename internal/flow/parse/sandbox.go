@@ -47,7 +47,8 @@ func (d *draft) checkSandbox(site *roleSite, role flow.Role) {
 	case role.Agent != nil && role.Agent.Inline != nil && flow.Unboxed(role.Agent.Inline.Kind) != "":
 		d.report(site.keys["sandbox"].key, codeBadAgent, "%s", flow.Unboxed(role.Agent.Inline.Kind))
 	case role.Flow != "":
-		d.report(site.keys["sandbox"].key, codeBadAgent, "the flow does the work of role %s: its roles have their own sandbox", site.name)
+		d.report(site.keys["sandbox"].key, codeBadAgent, "the flow does the work of role %s: its roles have "+
+			"their own sandbox", site.name)
 	case role.Access == flow.Full && (s.Write != nil || s.Network == flow.NetworkOff):
 		d.report(site.keys["sandbox"].key, codeBadAgent, "access: full has no sandbox: nothing would keep write and network")
 	}

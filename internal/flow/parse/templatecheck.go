@@ -90,8 +90,8 @@ func callResult() *schema.Schema {
 // outcome returns the schema of what a join's routes can refer to. The meta of paths is not analysed.
 func (j *joinSite) outcome() *schema.Schema {
 	paths := map[string]*jsonschema.Schema{}
-	path := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"status": schema.Anything, "meta": schema.Anything,
-		"text": schema.Anything, "failure": schema.Anything}}
+	path := &jsonschema.Schema{Properties: map[string]*jsonschema.Schema{"status": schema.Anything,
+		"meta": schema.Anything, "text": schema.Anything, "failure": schema.Anything}}
 	for _, id := range j.PathIDs {
 		paths[id] = path
 	}

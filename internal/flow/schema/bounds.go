@@ -7,10 +7,10 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// The validator takes no context, and applies a schema as often as references lead to it: one of 1 KB could keep it
-// busy for ever. Hence two bounds: Expands looks at the schema of an action before there is a value; a meter looks at
-// a value too, since a recursive schema may apply itself twice to each level of the value. The compiler takes far longer
-// the deeper a schema is nested, hence a third.
+// The validator takes no context, and applies a schema as often as references lead to it: one of 1 KB can make it take
+// exponential time. Hence two bounds: Expands looks at the schema of an action before there is a value; a meter looks
+// at a value too, since a recursive schema may apply itself twice to each level of the value. The compiler takes far
+// longer the deeper a schema is nested, hence a third.
 
 // maxDepth bounds the nesting of a schema. Files and nodes allow less.
 const maxDepth = 64

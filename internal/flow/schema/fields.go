@@ -41,8 +41,8 @@ func Field(alts []Alternative, name string) (found []*jsonschema.Schema, ok bool
 	return found, len(found) > 0
 }
 
-// Property looks up name in values of the given schemas: the schemas that it can have there, and whether it can be there
-// at all.
+// Property looks up name in values of the given schemas: the schemas that it can have there, and whether it can be
+// there at all.
 func (s *Schema) Property(of []*jsonschema.Schema, name string) (next []*jsonschema.Schema, found bool) {
 	for _, x := range of {
 		n, ok := Field(s.expand(x, 0), name)

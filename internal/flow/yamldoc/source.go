@@ -27,7 +27,9 @@ func modernized(data []byte) []byte {
 	if head == nil {
 		return data
 	}
-	changed := version.ReplaceAllFunc(head, func(v []byte) []byte { return fmt.Appendf(nil, "%-*s", len(v), "%YAML 1.1") })
+	changed := version.ReplaceAllFunc(head, func(v []byte) []byte {
+		return fmt.Appendf(nil, "%-*s", len(v), "%YAML 1.1")
+	})
 	changed = directive.ReplaceAllFunc(changed, func(name []byte) []byte {
 		if s := string(name); s == "%YAML" || s == "%TAG" {
 			return name

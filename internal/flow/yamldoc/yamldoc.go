@@ -199,7 +199,8 @@ func Scalar(n *yaml.Node) (any, error) {
 		}
 	case "!!int", "!!float":
 		var i int64
-		if core && n.Decode(&i) == nil && i > -number.MaxExact && i < number.MaxExact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
+		exact := core && n.Decode(&i) == nil && i > -number.MaxExact && i < number.MaxExact
+		if exact && (i != 0 || tag == "!!int") { // 1e-400 is no 0
 			return i, nil
 		}
 		if f, err := number.Float(n.Value); core && err == nil {
@@ -219,7 +220,8 @@ func Scalar(n *yaml.Node) (any, error) {
 }
 
 // coreNumber matches the numbers of YAML 1.2 that are the same in YAML 1.1, or no numbers there.
-var coreNumber = regexp.MustCompile(`^(?:[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[[:xdigit:]]+)$`)
+var coreNumber = regexp.MustCompile(
+	`^(?:[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[[:xdigit:]]+)$`)
 
 func notKept(n *yaml.Node) *Error {
 	return Errorf(n, "number %s cannot be kept exactly; put it in quotes if it is a text", n.Value)
