@@ -37,13 +37,13 @@ func (b *bench) plans(ctx context.Context) error {
 	took, used := make(map[int][]float64), make(map[int][]float64)
 	var step, stepped []float64
 	for range b.rounds {
-		alone, cpu, err := b.loop(ctx, steps)
+		alone, cpu, err := b.loop(ctx, embedded, steps)
 		if err != nil {
 			return err
 		}
 		step, stepped = append(step, alone.Seconds()*1000/steps), append(stepped, cpu.Seconds()*1000/steps)
 		for _, n := range sizes {
-			one, cpu, err := b.driven(ctx, flows, planner(n))
+			one, cpu, err := b.driven(ctx, embedded, flows, planner(n))
 			if err != nil {
 				return err
 			}
@@ -75,7 +75,7 @@ func (b *bench) driver(ctx context.Context) error {
 		}
 		alone = append(alone, got.cpu/1000)
 		for _, steps := range []int{50, 800} {
-			_, cpu, err := b.loop(ctx, steps)
+			_, cpu, err := b.loop(ctx, embedded, steps)
 			if err != nil {
 				return err
 			}
@@ -92,12 +92,12 @@ func (b *bench) driver(ctx context.Context) error {
 }
 
 // loop drives a thread of that many steps.
-func (b *bench) loop(ctx context.Context, steps int) (took, cpu time.Duration, err error) {
+func (b *bench) loop(ctx context.Context, by driver, steps int) (took, cpu time.Duration, err error) {
 	loop, problems := parse.Parse(nil, "loop.yaml", []byte(loopFlow))
 	if loop == nil {
 		return 0, 0, fmt.Errorf("loop.yaml: %v", problems)
 	}
-	return b.driven(ctx, []*flow.Definition{loop}, func(r agent.Request) string {
+	return b.driven(ctx, by, []*flow.Definition{loop}, func(r agent.Request) string {
 		if r.Visit == steps-1 {
 			return `{"$status": "over"}`
 		}
@@ -132,7 +132,7 @@ func (a answers) Run(_ context.Context, r agent.Request, _ func(agent.Event) err
 
 // driven returns what the driver needs for a task of the first flow. What it leaves stays until the end of the
 // run: ext4 without a journal skips recently deleted inodes for each file that it creates.
-func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answers) (took, cpu time.Duration, err error) {
+func (b *bench) driven(ctx context.Context, by driver, flows []*flow.Definition, say answers) (took, cpu time.Duration, err error) {
 	s, dir, err := b.open(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -153,13 +153,13 @@ func (b *bench) driven(ctx context.Context, flows []*flow.Definition, say answer
 		Settings: &config.Settings{Default: config.Value[string]{V: "noop"}, Agents: map[string]config.Value[flow.Agent]{"noop": {V: flow.Agent{Kind: "replay"}}}},
 		Agent:    func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) { return say, nil },
 	})
-	options := control.Options{Limits: flow.Limits{MaxActions: 1000, MaxTaskActions: 1000, MaxConcurrent: 8}}
+	options := control.Options{On: by.on, Limits: flow.Limits{MaxActions: 1000, MaxTaskActions: 1000, MaxConcurrent: 8}}
 	begun, err := c.Begin(ctx, control.Spec{Bundle: bundle, Prompt: "go", Workspace: workspace, Options: options})
 	if err != nil {
 		return 0, 0, err
 	}
 	began, used := time.Now(), processor()
-	end, err := c.Drive(ctx, begun.ID, control.Resume{})
+	end, err := by.drive(ctx, s, c, begun.ID)
 	took, cpu = time.Since(began), processor()-used
 	if err == nil && end.Status != store.Completed {
 		err = fmt.Errorf("the task is %s: %+v", end.Status, end.Reason)
