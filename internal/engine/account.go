@@ -209,8 +209,8 @@ func limitsAttempts(l flow.Limits) bool { return l.MaxAttempts > 0 }
 func limitsUsage(l flow.Limits) bool    { return l.MaxTokens > 0 || l.MaxCostMicroUSD > 0 }
 func limitsAny(l flow.Limits) bool      { return limitsAttempts(l) || limitsUsage(l) || l.Timeout > 0 }
 
-// counted makes a batch that begins an attempt fail if another one has begun since the account was read.
-func (a *account) counted(task string, b *store.Batch) {
+// guardCount makes a batch that begins an attempt conflict if another one has begun since the account was read.
+func (a *account) guardCount(task string, b *store.Batch) {
 	if a.limited(limitsAttempts) {
 		b.Counts = append(b.Counts, store.Count{Task: task, Name: begunCount, Add: 1, Most: a.counts[begunCount] + 1})
 	}
@@ -249,16 +249,16 @@ func (a *account) left(now int64) time.Duration {
 // budget returns what is left of the limits of the account and of those above it: for each limit, the least.
 func (a *account) budget(now int64) attempt.Budget {
 	var b attempt.Budget
-	least := func(to **int64, most, used int64) {
+	lower := func(to **int64, most, used int64) {
 		if left := max(most-used, 0); most > 0 && (*to == nil || left < **to) {
 			*to = &left
 		}
 	}
 	for ; a != nil; a = a.above {
-		least(&b.Attempts, int64(a.limits.MaxAttempts), int64(a.attempts))
-		least(&b.Tokens, a.limits.MaxTokens, a.total().Tokens())
-		least(&b.CostMicroUSD, a.limits.MaxCostMicroUSD, a.total().CostMicroUSD)
-		least(&b.Millis, time.Duration(a.limits.Timeout).Milliseconds(), a.time(now).Milliseconds())
+		lower(&b.Attempts, int64(a.limits.MaxAttempts), int64(a.attempts))
+		lower(&b.Tokens, a.limits.MaxTokens, a.total().Tokens())
+		lower(&b.CostMicroUSD, a.limits.MaxCostMicroUSD, a.total().CostMicroUSD)
+		lower(&b.Millis, time.Duration(a.limits.Timeout).Milliseconds(), a.time(now).Milliseconds())
 	}
 	return b
 }

@@ -10,11 +10,11 @@ import (
 
 // An Agenda is what can be done for a task now, and when to look again.
 type Agenda struct {
-	Drive []string      // threads that may be driven
-	Hosts []string      // where each was last driven; "" if unknown
-	Stop  []string      // threads that are being driven but are no longer wanted
-	Waits bool          // a person's answer would let something continue
-	Look  time.Duration // when to look again even if nothing happens; zero: never
+	Drive        []string      // threads that may be driven
+	Hosts        []string      // where each was last driven; "" if unknown
+	Stop         []string      // threads that are being driven but are no longer wanted
+	Waits        bool          // a person's answer would let something continue
+	RecheckAfter time.Duration // when to look again even if nothing happens; zero: never
 }
 
 // A node is a thread of a task with what it waits for. Its next move follows from these.
@@ -22,32 +22,32 @@ type node struct {
 	row     store.Thread
 	state   *threadState // of a thread that waits for others
 	driven  bool         // someone drives it, or looks at it, and takes care of what it waits for
-	asks    asking
+	gate    gateState
 	expires bool          // the open gate that it waits at times out
 	left    time.Duration // time left before that
-	fork    *forked
-	call    *called
+	fork    *forkState
+	call    *callState
 	below   []*node // the newest threads of the fork's paths, in its order, or the child
 }
 
-// asking is the state of the gate that a blocked thread waits at.
-type asking int
+// gateState is the state of the gate that a blocked thread waits at.
+type gateState int
 
 const (
-	askedNothing asking = iota
-	askedOpen
-	askedAnswered
+	noGate gateState = iota
+	gateOpen
+	gateAnswered
 )
 
 // moves are the next moves for the threads of a task. Those in the fields before Agenda need neither an agent
 // nor files.
 type moves struct {
-	cancel []string // end as cancelled, with everything below
-	decide []*node  // a join whose outcome is settled
-	join   []*node  // a join whose paths have all ended
-	back   []*node  // a caller whose child has ended
-	block  []*node  // waits, and nothing below can continue without a person
-	resume []*node  // is blocked, and something below can continue
+	cancel   []string // end as cancelled, with everything below
+	decide   []*node  // a join whose outcome is settled
+	join     []*node  // a join whose paths have all ended
+	returned []*node  // a caller whose child has ended
+	block    []*node  // waits, and nothing below can continue without a person
+	resume   []*node  // is blocked, and something below can continue
 	Agenda
 }
 
@@ -71,16 +71,16 @@ func (m *moves) at(n *node) (stuck bool) {
 	case n.row.Ended(), n.driven:
 		return false
 	case blocked && n.row.Reason != nil && n.row.Reason.Kind != store.ReasonChild:
-		m.Waits = m.Waits || n.asks == askedOpen
+		m.Waits = m.Waits || n.gate == gateOpen
 		if n.expires {
-			m.look(max(n.left, time.Millisecond))
+			m.recheckAfter(max(n.left, time.Millisecond))
 		}
-		if n.asks != askedAnswered {
+		if n.gate != gateAnswered {
 			return true
 		}
 	case n.row.Status == store.Pending: // what it waits for was adopted
 	case n.fork != nil:
-		return m.forked(n)
+		return m.atFork(n)
 	case n.call != nil:
 		child := n.below[0]
 		switch {
@@ -89,7 +89,7 @@ func (m *moves) at(n *node) (stuck bool) {
 		case blocked && !n.call.route:
 			return true
 		}
-		m.back = append(m.back, n)
+		m.returned = append(m.returned, n)
 		return false
 	case blocked:
 		return true
@@ -103,13 +103,13 @@ func (m *moves) drive(row store.Thread) {
 	m.Drive, m.Hosts = append(m.Drive, row.ID), append(m.Hosts, row.Host)
 }
 
-// forked adds the moves for a thread that waits for paths.
-func (m *moves) forked(n *node) (stuck bool) {
+// atFork adds the moves for a thread that waits for paths.
+func (m *moves) atFork(n *node) (stuck bool) {
 	f := n.fork
 	timed := f.Rule.Timeout > 0 && f.then == nil
 	late := timed && f.left <= 0
 	if timed && !late {
-		m.look(f.left)
+		m.recheckAfter(f.left)
 	}
 	if f.decision == nil {
 		if f.outcome = f.resolve(late); f.outcome.Outcome != "" {
@@ -117,7 +117,7 @@ func (m *moves) forked(n *node) (stuck bool) {
 			return false
 		}
 	}
-	goes, open := false, false
+	progress, open := false, false
 	for _, path := range n.below {
 		if path.row.Ended() {
 			continue
@@ -127,12 +127,12 @@ func (m *moves) forked(n *node) (stuck bool) {
 		switch {
 		case f.cancelsLosers(), f.decision != nil && late, may == mayNever:
 			m.cancel = append(m.cancel, path.row.ID)
-			goes = true
+			progress = true
 			continue
 		case may == mustWait:
 			continue
 		case !m.at(path):
-			goes = true
+			progress = true
 		}
 		if f.Strategy == flow.Serial {
 			break // the next one when this one has ended
@@ -140,7 +140,7 @@ func (m *moves) forked(n *node) (stuck bool) {
 	}
 	switch {
 	case open:
-		return m.waiting(n, goes)
+		return m.waiting(n, progress)
 	case f.files: // what they changed has to be merged
 		m.drive(n.row)
 	default:
@@ -149,23 +149,23 @@ func (m *moves) forked(n *node) (stuck bool) {
 	return false
 }
 
-// waiting adds the moves for a thread that waits for those below it. goes reports whether any of them can
-// continue without a person.
-func (m *moves) waiting(n *node, goes bool) (stuck bool) {
+// waiting adds the moves for a thread that waits for those below it. progress reports whether any of
+// them can continue without a person.
+func (m *moves) waiting(n *node, progress bool) (stuck bool) {
 	blocked := n.row.Status == store.Blocked
 	switch {
-	case goes && blocked:
+	case progress && blocked:
 		m.resume = append(m.resume, n)
-	case !goes && !blocked && n.allBlocked():
+	case !progress && !blocked && n.allBlocked():
 		m.block = append(m.block, n)
 	}
-	return !goes
+	return !progress
 }
 
-// look asks to look again after a time.
-func (m *moves) look(after time.Duration) {
-	if m.Look == 0 || after < m.Look {
-		m.Look = after
+// recheckAfter asks to look again after a time.
+func (m *moves) recheckAfter(after time.Duration) {
+	if m.RecheckAfter == 0 || after < m.RecheckAfter {
+		m.RecheckAfter = after
 	}
 }
 
@@ -213,5 +213,5 @@ func (n *node) blockedBelow() store.Reason {
 			rows = append(rows, b.row)
 		}
 	}
-	return store.Reason{Kind: store.ReasonChild, Message: whyStopped(rows)}
+	return store.Reason{Kind: store.ReasonChild, Message: describeStopped(rows)}
 }

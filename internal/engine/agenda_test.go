@@ -20,38 +20,38 @@ func a(id string, status store.Status) *node {
 }
 
 // blocked returns a blocked thread.
-func blocked(id string, kind store.ReasonKind, asks asking) *node {
+func blocked(id string, kind store.ReasonKind, asks gateState) *node {
 	n := a(id, store.Blocked)
-	n.row.Reason, n.asks = &store.Reason{Kind: kind, Message: "why"}, asks
+	n.row.Reason, n.gate = &store.Reason{Kind: kind, Message: "why"}, asks
 	return n
 }
 
 // by returns a fork whose join has a rule.
-func by(rule flow.JoinSpec) forked { return forked{Fork: flow.Fork{Rule: rule}} }
+func by(rule flow.JoinSpec) forkState { return forkState{Fork: flow.Fork{Rule: rule}} }
 
 // serial returns a fork whose paths run one after the other.
-func serial(rule flow.JoinSpec) forked {
+func serial(rule flow.JoinSpec) forkState {
 	f := by(rule)
 	f.Strategy = flow.Serial
 	return f
 }
 
 // decided returns a fork whose join is decided.
-func decided(rule flow.JoinSpec) forked {
+func decided(rule flow.JoinSpec) forkState {
 	f := by(rule)
 	f.decision = &Decision{Join: "j", Outcome: flow.Joined}
 	return f
 }
 
 // depends returns a fork with a path that waits for another.
-func depends(rule flow.JoinSpec, path, on string) forked {
+func depends(rule flow.JoinSpec, path, on string) forkState {
 	f := by(rule)
 	f.after = map[string][]string{path: {on}}
 	return f
 }
 
 // forks returns a thread that waits for paths.
-func forks(id string, f forked, paths ...*node) *node {
+func forks(id string, f forkState, paths ...*node) *node {
 	n := a(id, store.Running)
 	f.Rule.PathIDs = nil
 	for i, p := range paths {
@@ -66,7 +66,7 @@ func forks(id string, f forked, paths ...*node) *node {
 // calls returns a thread that waits for a child.
 func calls(id string, route bool, child *node) *node {
 	n := a(id, store.Running)
-	n.call, n.below = &called{child: child.row, route: route}, []*node{child}
+	n.call, n.below = &callState{child: child.row, route: route}, []*node{child}
 	return n
 }
 
@@ -99,7 +99,7 @@ func what(m moves) string {
 		say("decide", n.row.ID, n.fork.outcome.Outcome)
 	}
 	nodes("join", m.join)
-	nodes("return", m.back)
+	nodes("return", m.returned)
 	for _, n := range m.block {
 		say("block", n.row.ID)
 	}
@@ -108,8 +108,8 @@ func what(m moves) string {
 	if m.Waits {
 		say("waits", "for a person")
 	}
-	if m.Look > 0 {
-		say("look", m.Look.String())
+	if m.RecheckAfter > 0 {
+		say("look", m.RecheckAfter.String())
 	}
 	return strings.Join(out, "; ")
 }
@@ -124,7 +124,7 @@ func TestMoves(t *testing.T) {
 	const (
 		pending, running, completed, failed = store.Pending, store.Running, store.Completed, store.Failed
 	)
-	patience := blocked("r", store.ReasonGate, askedOpen)
+	patience := blocked("r", store.ReasonGate, gateOpen)
 	patience.expires, patience.left = true, time.Second
 	wanted := a("r", running)
 	wanted.row.Wanted = store.WantCancel
@@ -137,15 +137,15 @@ func TestMoves(t *testing.T) {
 		"somebody drives it":   {driven(a("r", running)), ""},
 		"it has ended":         {a("r", completed), ""},
 		"nobody wants it":      {wanted, "cancel r"},
-		"a question is open":   {blocked("r", store.ReasonGate, askedOpen), "waits for a person"},
+		"a question is open":   {blocked("r", store.ReasonGate, gateOpen), "waits for a person"},
 		"a question times out": {patience, "waits for a person; look 1s"},
-		"it was answered":      {blocked("r", store.ReasonGate, askedAnswered), "drive r"},
-		"it is out of tries":   {blocked("r", store.ReasonAttempts, askedNothing), ""},
-		"files must settle":    {blocked("r", store.ReasonConflict, askedNothing), ""},
+		"it was answered":      {blocked("r", store.ReasonGate, gateAnswered), "drive r"},
+		"it is out of tries":   {blocked("r", store.ReasonAttempts, noGate), ""},
+		"files must settle":    {blocked("r", store.ReasonConflict, noGate), ""},
 		"paths begin together": {forks("r", by(all), a("x", pending), a("y", pending)), "drive x y"},
 		"one after the other": {forks("r", serial(all), a("x", completed), a("y", running),
 			a("z", pending)), "drive y"},
-		"a serial path waits": {forks("r", serial(all), blocked("x", store.ReasonInput, askedNothing),
+		"a serial path waits": {forks("r", serial(all), blocked("x", store.ReasonInput, noGate),
 			a("y", pending)), "block r"},
 		"what it depends on has not ended": {
 			forks("r", depends(all, "y", "x"), a("x", running), a("y", pending)),
@@ -174,18 +174,18 @@ func TestMoves(t *testing.T) {
 		"a child has ended":      {calls("r", true, a("c", completed)), "return r"},
 		"no way on from a child": {but(calls("r", false, a("c", failed)), store.Blocked, store.ReasonChild), ""},
 		"first no way on":        {calls("r", false, a("c", failed)), "return r"},
-		"a child is blocked":     {calls("r", false, blocked("c", store.ReasonInput, askedNothing)), "block r"},
-		"it is so already": {but(calls("r", false, blocked("c", store.ReasonInput, askedNothing)), store.Blocked,
+		"a child is blocked":     {calls("r", false, blocked("c", store.ReasonInput, noGate)), "block r"},
+		"it is so already": {but(calls("r", false, blocked("c", store.ReasonInput, noGate)), store.Blocked,
 			store.ReasonChild), ""},
 		"a child goes on": {but(calls("r", false, a("c", running)), store.Blocked, store.ReasonChild),
 			"resume r; drive c"},
 		"deep down": {
 			forks("r", by(all),
-				calls("x", false, forks("c", by(all), blocked("p", store.ReasonGate, askedOpen),
+				calls("x", false, forks("c", by(all), blocked("p", store.ReasonGate, gateOpen),
 					a("q", completed)))),
 			"block c; waits for a person"},
 		"one path goes on": {
-			forks("r", by(all), blocked("x", store.ReasonGate, askedOpen), driven(a("y", running))),
+			forks("r", by(all), blocked("x", store.ReasonGate, gateOpen), driven(a("y", running))),
 			"waits for a person"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAnyMoves(t *testing.T) {
 				return driven(a(id, store.Running))
 			case kind == 1:
 				still = false
-				asks := rapid.SampledFrom([]asking{askedNothing, askedOpen}).Draw(r, "asks")
+				asks := rapid.SampledFrom([]gateState{noGate, gateOpen}).Draw(r, "asks")
 				return blocked(id, rapid.SampledFrom([]store.ReasonKind{store.ReasonGate, store.ReasonAttempts}).Draw(r,
 					"why"), asks)
 			case kind == 2:

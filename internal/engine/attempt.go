@@ -89,7 +89,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		case <-ctx.Done():
 			return e.stopped(ctx, c)
 		}
-		if said, err := e.openInputs(context.WithoutCancel(ctx), c.Row); err != nil || len(said) > 0 {
+		if inputs, err := e.openInputs(context.WithoutCancel(ctx), c.Row); err != nil || len(inputs) > 0 {
 			return c.Row, err // before it starts, the agent is told what people said meanwhile
 		}
 	}
@@ -198,7 +198,7 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 		}
 		attempts, events := p.Begun(row)
 		batch.Attempts, batch.Events = attempts, append(batch.Events, events...)
-		c.account.counted(row.Task, &batch)
+		c.account.guardCount(row.Task, &batch)
 		if err := e.useConsent(context.WithoutCancel(ctx), c, &batch); err != nil {
 			return nil, batch, err
 		}

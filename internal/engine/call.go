@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A called is the child that a thread waits for when its next step is done by another flow.
-type called struct {
+// A callState is the child that a thread waits for when its next step is done by another flow.
+type callState struct {
 	flow.Call
 	child store.Thread // the newest child called from this head
 	n     int          // how many were called; all but the newest did not complete
@@ -23,21 +23,21 @@ type called struct {
 }
 
 // call makes the child that does a role's work, once, and takes over its result when it has ended.
-func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (Position, error) {
-	keep := context.WithoutCancel(ctx)
-	w, err := e.called(keep, c, d)
+func (e *Engine) call(ctx context.Context, c *threadState, d flow.Call) (StepResult, error) {
+	bg := context.WithoutCancel(ctx)
+	w, err := e.child(bg, c, d)
 	switch {
 	case err != nil:
-		return Position{}, err
+		return StepResult{}, err
 	case w.n > 0 && w.child.Ended():
-		return at(e.returned(keep, c, w))
+		return at(e.returned(bg, c, w))
 	case w.n > 0:
-		return Position{Thread: c.Row, Waits: true}, nil
+		return StepResult{Thread: c.Row, Waits: true}, nil
 	case ctx.Err() != nil:
 		return at(e.stopped(ctx, c))
 	}
-	row, err := e.makeChild(keep, c, d, 1, started)
-	return Position{Thread: row, Waits: row.Status == store.Running}, err
+	row, err := e.makeChild(bg, c, d, 1, started)
+	return StepResult{Thread: row, Waits: row.Status == store.Running}, err
 }
 
 // makeChild commits a child, and the fact that its caller waits for it, unless a limit forbids it. events
@@ -89,18 +89,18 @@ func (e *Engine) childRounds(ctx context.Context, row store.Thread, flow string)
 	return limits.MaxRounds, err
 }
 
-// called reads what a thread whose next step is a call has called.
-func (e *Engine) called(ctx context.Context, c *threadState, d flow.Call) (called, error) {
+// child reads what a thread whose next step is a call has called.
+func (e *Engine) child(ctx context.Context, c *threadState, d flow.Call) (callState, error) {
 	newest, err := e.newest(ctx, c, []string{d.Role})
 	if err != nil {
-		return called{}, err
+		return callState{}, err
 	}
-	return called{Call: d, child: newest[0].row, n: newest[0].n}, nil
+	return callState{Call: d, child: newest[0].row, n: newest[0].n}, nil
 }
 
 // returned commits the caller's step once its child has ended, or blocks the caller when the child did
 // not complete and the flow has no route for that.
-func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.Thread, error) {
+func (e *Engine) returned(ctx context.Context, c *threadState, w callState) (store.Thread, error) {
 	draft, status, err := e.returnedStep(ctx, c, w)
 	if err != nil {
 		return store.Thread{}, err
@@ -122,7 +122,7 @@ func (e *Engine) returned(ctx context.Context, c *threadState, w called) (store.
 
 // returnedStep makes the caller's step from how its child ended: the text of the child's last routed step, and
 // its meta if the role's schema accepts it.
-func (e *Engine) returnedStep(ctx context.Context, c *threadState, w called) (draft thread.Draft, status string,
+func (e *Engine) returnedStep(ctx context.Context, c *threadState, w callState) (draft thread.Draft, status string,
 	err error) {
 	child := w.child
 	defer func() {
@@ -174,7 +174,7 @@ func (e *Engine) CallAgain(ctx context.Context, id string, from dag.Hash) (bool,
 	if !ok {
 		return false, nil
 	}
-	w, err := e.called(ctx, c, d)
+	w, err := e.child(ctx, c, d)
 	if err != nil || w.n == 0 || !w.child.Ended() {
 		return false, err
 	}

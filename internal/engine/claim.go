@@ -85,9 +85,9 @@ func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease sto
 	return nil, err
 }
 
-// under returns the engine for work under a lease, and a context that ends when the lease is lost. What the engine
+// withLease returns the engine for work under a lease, and a context that ends when the lease is lost. What the engine
 // commits is refused once another process has the lease. done releases it. Without a lease all stays as it is.
-func (e *Engine) under(ctx context.Context, lease store.Lease) (held *Engine, work context.Context, done func()) {
+func (e *Engine) withLease(ctx context.Context, lease store.Lease) (held *Engine, work context.Context, done func()) {
 	if lease == nil {
 		return e, ctx, func() {}
 	}

@@ -19,7 +19,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 	ctx = context.WithoutCancel(ctx)
 	from := c.Row.Head
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		at, batch, err := e.addHeard(ctx, c.with(row), p.Heard(), out.Draft.At)
+		at, batch, err := e.addInputs(ctx, c.with(row), p.Heard(), out.Draft.At)
 		if err != nil {
 			return nil, batch, err
 		}
@@ -55,12 +55,12 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 	return c.Row, err
 }
 
-// addHeard returns the state of a thread after the inputs that an agent heard while it worked, which come
+// addInputs returns the state of a thread after the inputs that an agent heard while it worked, which come
 // before its step, and the part of the batch that records them.
-func (e *Engine) addHeard(ctx context.Context, c *threadState, heard []store.Wish, now int64) (*threadState,
+func (e *Engine) addInputs(ctx context.Context, c *threadState, inputs []store.Wish, now int64) (*threadState,
 	store.Batch, error) {
 	var batch store.Batch
-	for _, w := range heard {
+	for _, w := range inputs {
 		next, ch, err := e.appended(ctx, c, inputDraft(w, now))
 		if err != nil {
 			return nil, batch, err
@@ -122,7 +122,7 @@ func (e *Engine) superseded(ctx context.Context, c *threadState, p *attempt.Prep
 
 // append commits a step that no agent made, with its event, and ends a path that the step takes to its join.
 func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
-	tell func(thread.Change) store.Event) (store.Thread, error) {
+	eventOf func(thread.Change) store.Event) (store.Thread, error) {
 	_, err := e.advance(ctx, c, func(row store.Thread) (_ *threadState, batch store.Batch, err error) {
 		if draft.Detail.Approvals, err = e.approvals(ctx, row); err != nil {
 			return nil, batch, err
@@ -132,7 +132,7 @@ func (e *Engine) append(ctx context.Context, c *threadState, draft thread.Draft,
 			return nil, store.Batch{}, err
 		}
 		next.Row.Status, next.Row.Reason, next.Row.InFlight = store.Running, nil, ""
-		batch = store.Batch{Objects: ch.Objects, Events: []store.Event{tell(ch)}}
+		batch = store.Batch{Objects: ch.Objects, Events: []store.Event{eventOf(ch)}}
 		e.completeAtJoin(next, &batch)
 		return next, batch, nil
 	})

@@ -19,14 +19,14 @@ import (
 // littleTalk is how many times a conversation must fit into its quota for a session to begin anew without a summary.
 const littleTalk = 4
 
-// A Compaction names the thread to summarise and the agent that does it.
+// A Compaction names the thread to summarize and the agent that does it.
 type Compaction struct {
 	Thread  string
 	Agent   string // "": the agent named by the task's options or the configuration
 	Offline string // the scenario of a scripted model, or ""
 }
 
-// Compact has an agent summarise the conversation of a thread, and commits the summary as a step. Later prompts
+// Compact has an agent summarize the conversation of a thread, and commits the summary as a step. Later prompts
 // begin with the summary; the steps before it stay in the record. Otherwise the thread does not change. The
 // caller holds the task's lease. Errors are an *agent.Failure if the agent fails, or match attempt.ErrUsage or
 // store.ErrConflict.
@@ -34,27 +34,27 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	fail := func(err error) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("compact thread %s: %w", r.Thread, err)
 	}
-	keep := context.WithoutCancel(ctx)
-	row, err := e.cfg.Store.Thread(keep, r.Thread)
+	bg := context.WithoutCancel(ctx)
+	row, err := e.cfg.Store.Thread(bg, r.Thread)
 	if err != nil {
 		return fail(err)
 	}
-	rows, err := thread.Subtree(keep, e.cfg.Store, row.Root)
+	rows, err := thread.Subtree(bg, e.cfg.Store, row.Root)
 	if err == nil {
-		err = e.recover(keep, rows)
+		err = e.recover(bg, rows)
 	}
 	if err == nil {
-		row, err = e.cfg.Store.Thread(keep, r.Thread)
+		row, err = e.cfg.Store.Thread(bg, r.Thread)
 	}
 	if err != nil {
 		return fail(err)
 	}
 	held := &ownership{engine: e}
 	defer held.release()
-	if !held.take(row.ID) {
+	if !held.tryLock(row.ID) {
 		return fail(store.ErrConflict)
 	}
-	if err := e.compactable(keep, row); err != nil {
+	if err := e.compactable(bg, row); err != nil {
 		if errors.Is(err, attempt.ErrUsage) {
 			return store.Thread{}, err
 		}
@@ -63,7 +63,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	if err := e.cfg.Trees.Prepare(ctx, row); err != nil {
 		return store.Thread{}, err
 	}
-	w, err := e.summarising(row, r)
+	w, err := e.summaryFor(row, r)
 	if err != nil {
 		return store.Thread{}, err
 	}
@@ -81,10 +81,10 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 		place.Release()
 	}
 	stop()
-	root, readErr := e.cfg.Store.Thread(keep, task)
+	root, readErr := e.cfg.Store.Thread(bg, task)
 	if readErr == nil && root.Wanted == store.WantCancel && !root.Ended() {
 		held.release()
-		_, _, err := e.cancelTree(keep, held, root.ID)
+		_, _, err := e.cancelTree(bg, held, root.ID)
 		return fail(errors.Join(fmt.Errorf("the task was cancelled: %w", store.ErrConflict), err))
 	}
 	var failure *agent.Failure
@@ -94,7 +94,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	return row, errors.Join(err, readErr)
 }
 
-// compactNow summarises the conversation of a thread that the caller owns.
+// compactNow summarizes the conversation of a thread that the caller owns.
 func (e *Engine) compactNow(ctx context.Context, row store.Thread, w attempt.Worker) (store.Thread, error) {
 	c, row, err := e.load(context.WithoutCancel(ctx), row.ID, row.Head)
 	if err != nil || c == nil {
@@ -103,8 +103,8 @@ func (e *Engine) compactNow(ctx context.Context, row store.Thread, w attempt.Wor
 	return e.compact(ctx, c, w)
 }
 
-// summarising returns the agent that writes the summary.
-func (e *Engine) summarising(row store.Thread, r Compaction) (attempt.Worker, error) {
+// summaryFor returns the agent that writes the summary.
+func (e *Engine) summaryFor(row store.Thread, r Compaction) (attempt.Worker, error) {
 	opts, err := record.OptionsOf(row)
 	if err != nil {
 		return attempt.Worker{}, err
@@ -137,7 +137,7 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 		return err
 	}
 	if last != nil { // a step would hide an attempt that was cut off here
-		why, err := e.unanswered(ctx, row, last)
+		why, err := e.needsPerson(ctx, row, last)
 		if err != nil {
 			return err
 		}
@@ -164,15 +164,15 @@ func (e *Engine) compactable(ctx context.Context, row store.Thread) error {
 
 // compact has an agent write a summary, and commits it as a step.
 func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) (store.Thread, error) {
-	keep := context.WithoutCancel(ctx)
-	p, err := e.beginSummary(keep, c, w)
+	bg := context.WithoutCancel(ctx)
+	p, err := e.beginSummary(bg, c, w)
 	if err != nil {
 		return store.Thread{}, err
 	}
 	c.Attempts, c.Asked = p.Row.N, p.Prompt
 	out, fail, err := e.attempt(ctx, c, p)
 	if err == nil {
-		err = e.readOptions(keep, c)
+		err = e.readOptions(bg, c)
 	}
 	if err == nil && fail != nil {
 		err = fail
@@ -200,7 +200,7 @@ func (e *Engine) beginSummary(ctx context.Context, c *threadState, w attempt.Wor
 		p.Row.StartedAt = now
 		batch := store.Batch{Objects: p.Objects}
 		batch.Attempts, batch.Events = p.Begun(c.Row)
-		c.account.counted(c.Row.Task, &batch)
+		c.account.guardCount(c.Row.Task, &batch)
 		err = e.cfg.Store.Commit(ctx, batch)
 		if err == nil {
 			return p, nil
@@ -232,7 +232,7 @@ func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) 
 	return c.Crowded(talk), err
 }
 
-// compactFirst summarises the conversation before an attempt at role. It reports false if there is no summary;
+// compactFirst summarizes the conversation before an attempt at role. It reports false if there is no summary;
 // the work continues without one.
 func (e *Engine) compactFirst(ctx context.Context, c *threadState, role string) (row store.Thread, done bool,
 	err error) {

@@ -75,7 +75,7 @@ func (e *Engine) consent(ctx context.Context, row store.Thread, last store.Attem
 	}
 	if err == nil && g.State == store.GateOpen {
 		yes := gate.Answer{Approve: true, By: by, Via: store.ViaCLI, Text: "resume --again"}
-		err = unlessMoved(e.gates.Answer(ctx, g.ID, yes))
+		err = ignoreConflict(e.gates.Answer(ctx, g.ID, yes))
 	}
 	if err != nil {
 		return fmt.Errorf("allow attempt %s again: %w", last.ID, err)

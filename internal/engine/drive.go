@@ -32,38 +32,38 @@ func interrupted(ctx context.Context) bool {
 // ends, Drive stops the agent and leaves the thread to be driven again; the error is ErrInterrupted if that is
 // the cause.
 func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
-	record := context.WithoutCancel(ctx)
+	bg := context.WithoutCancel(ctx)
 	owner := &ownership{engine: e}
 	defer owner.release()
-	row, err := e.cfg.Store.Thread(record, id)
+	row, err := e.cfg.Store.Thread(bg, id)
 	if err != nil {
 		return row, fmt.Errorf("drive thread %s: %w", id, err)
 	}
 	if row.Ended() {
 		return row, nil
 	}
-	e.looks.Lock() // a look releases the thread soon, but until then it seems to have a driver
-	mine := owner.take(id)
-	e.looks.Unlock()
+	e.surveyMu.Lock() // a look releases the thread soon, but until then it seems to have a driver
+	mine := owner.tryLock(id)
+	e.surveyMu.Unlock()
 	if !mine {
 		return row, nil
 	}
-	lease, ok, err := e.cfg.Claim.take(record, id)
+	lease, ok, err := e.cfg.Claim.take(bg, id)
 	if !ok || err != nil {
 		return row, err
 	}
-	e, ctx, done := e.under(ctx, lease)
+	e, ctx, done := e.withLease(ctx, lease)
 	defer done()
 	if !e.cfg.Claim.alone() {
 		e.forget(id)
 	}
-	if row, err = e.cfg.Store.Thread(record, id); err != nil || row.Ended() {
+	if row, err = e.cfg.Store.Thread(bg, id); err != nil || row.Ended() {
 		return row, err
 	}
 	clean := e.isClean(row)
 	if !clean {
 		rows := []store.Thread{row}
-		if err := e.recover(record, rows); err != nil {
+		if err := e.recover(bg, rows); err != nil {
 			return row, err
 		}
 		row = rows[0]
@@ -75,31 +75,31 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		if ctx.Err() != nil {
 			return row, interruption(ctx)
 		}
-		return e.blockAt(record, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
+		return e.blockAt(bg, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 	}
 	if !clean {
-		if row, err = e.restart(record, row); err != nil {
+		if row, err = e.restart(bg, row); err != nil {
 			return row, err
 		}
 	}
 	e.setClean(id, true)
-	at := Position{Thread: row}
+	at := StepResult{Thread: row}
 	for {
 		row = at.Thread
 		switch {
 		case row.Ended():
-			return row, e.withdrawAtEnd(record, row)
+			return row, e.withdrawAtEnd(bg, row)
 		case at.Waits || row.Wanted == store.WantCancel:
 			return row, nil
 		case row.Status == store.Blocked:
-			return row, e.askLimit(record, row)
+			return row, e.askLimit(bg, row)
 		case ctx.Err() != nil && row.InFlight == "":
 			return row, interruption(ctx)
 		case e.draining.Load() && row.InFlight == "":
 			return row, ErrInterrupted
 		}
-		row, moved, err := e.before(ctx, row)
-		at = Position{Thread: row}
+		row, moved, err := e.applyPending(ctx, row)
+		at = StepResult{Thread: row}
 		if err == nil && !moved {
 			at, err = e.Step(ctx, id, row.Head)
 		}
@@ -112,8 +112,8 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	}
 }
 
-// before applies what people said before the next step, or what else a replay has there: then moved is set.
-func (e *Engine) before(ctx context.Context, row store.Thread) (now store.Thread, moved bool, err error) {
+// applyPending applies what people said before the next step, or what else a replay has there: then moved is set.
+func (e *Engine) applyPending(ctx context.Context, row store.Thread) (now store.Thread, moved bool, err error) {
 	if row, err = e.applyInputs(context.WithoutCancel(ctx), row); err != nil {
 		return row, false, err
 	}
@@ -150,18 +150,18 @@ func interruption(ctx context.Context) error {
 // restart lets a thread run again after its owner died or its question was answered. If a person has to answer
 // first, it blocks the thread.
 func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, error) {
-	asks, _, err := e.asks(ctx, row)
+	asks, _, err := e.gateOf(ctx, row)
 	if err != nil {
 		return row, err
 	}
-	if row.Status == store.Blocked && asks != askedAnswered {
+	if row.Status == store.Blocked && asks != gateAnswered {
 		return row, nil
 	}
 	last, err := e.lastAttempt(ctx, row)
 	if err != nil {
 		return row, err
 	}
-	stays, err := e.unanswered(ctx, row, last)
+	stays, err := e.needsPerson(ctx, row, last)
 	switch {
 	case err != nil:
 		return row, err

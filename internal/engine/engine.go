@@ -98,15 +98,15 @@ type memory struct {
 	slots     slots
 	draining  atomic.Bool // begin no further step
 
-	looks  sync.Mutex // held while someone looks at the task: a look soon lets go of what it owns
-	mu     sync.Mutex
-	owned  map[string]bool         // threads being driven or looked at now
-	clean  map[string]bool         // threads that cannot have an unfinished attempt
-	ended  map[string]int64        // by thread: position of its end in the journal
-	ends   map[string]deadline     // of the joins that threads wait for
-	states map[string]*threadState // by thread
-	seeds  map[string]*threadState // of paths that have not begun
-	known  map[string]bool         // tasks all of whose threads were read
+	surveyMu sync.Mutex // held while someone looks at the task: a look soon lets go of what it owns
+	mu       sync.Mutex
+	owned    map[string]bool         // threads being driven or looked at now
+	clean    map[string]bool         // threads that cannot have an unfinished attempt
+	ended    map[string]int64        // by thread: position of its end in the journal
+	ends     map[string]deadline     // of the joins that threads wait for
+	states   map[string]*threadState // by thread
+	seeds    map[string]*threadState // of paths that have not begun
+	known    map[string]bool         // tasks all of whose threads were read
 	children
 }
 

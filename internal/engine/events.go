@@ -48,8 +48,8 @@ func (c *threadState) outcome(row store.Thread, state store.Status, why store.Re
 	}
 	last := c.Tries[len(c.Tries)-1]
 	if state != store.Cancelled {
-		told := row.Status == store.Blocked || last.EndedAt < row.UpdatedAt && last.Status != store.AttemptInterrupted
-		if told {
+		reported := row.Status == store.Blocked || last.EndedAt < row.UpdatedAt && last.Status != store.AttemptInterrupted
+		if reported {
 			return nil
 		}
 	}

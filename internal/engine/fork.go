@@ -17,8 +17,8 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A forked is the state of a fork whose thread waits for the join.
-type forked struct {
+// A forkState is the state of a fork whose thread waits for the join.
+type forkState struct {
 	flow.Fork
 	threads  []store.Thread      // the newest thread of each path, in the fork's order
 	states   []flow.PathState    // of the paths, ordered by the journal
@@ -33,13 +33,13 @@ type forked struct {
 }
 
 // ended reports whether all paths have ended.
-func (f *forked) ended() bool {
+func (f *forkState) ended() bool {
 	return !slices.ContainsFunc(f.threads, func(p store.Thread) bool { return !p.Ended() })
 }
 
 // resolve decides the join by its rule. In a replay it waits for all paths, and if they end as they did, the join is
 // decided as it was.
-func (f *forked) resolve(late bool) flow.Resolution {
+func (f *forkState) resolve(late bool) flow.Resolution {
 	if f.then != nil && !f.ended() {
 		return flow.Resolution{}
 	}
@@ -51,7 +51,7 @@ func (f *forked) resolve(late bool) flow.Resolution {
 }
 
 // cancelsLosers reports whether the join is decided and does not wait for the paths that still run.
-func (f *forked) cancelsLosers() bool {
+func (f *forkState) cancelsLosers() bool {
 	return f.decision != nil && (f.Rule.Losers != flow.WaitForLosers || f.decision.Outcome == flow.TimedOut)
 }
 
@@ -65,7 +65,7 @@ type Decision struct {
 }
 
 // kept says, by thread, what the worktrees have that stay when the paths are joined.
-func (f *forked) kept() map[string]string {
+func (f *forkState) kept() map[string]string {
 	if f.decision.Merge == nil {
 		return nil
 	}
@@ -93,42 +93,42 @@ func decision(row store.Thread) (*Decision, error) {
 }
 
 // fork makes the paths of a fork, once, and joins them when all have ended.
-func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Position, error) {
-	keep := context.WithoutCancel(ctx)
-	f, made, err := e.paths(keep, c, d)
+func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (StepResult, error) {
+	bg := context.WithoutCancel(ctx)
+	f, made, err := e.paths(bg, c, d)
 	switch {
 	case err != nil:
-		return Position{Thread: c.Row}, err
+		return StepResult{Thread: c.Row}, err
 	case made && f.decision != nil && f.ended():
-		return at(e.joinFiles(keep, c, f))
+		return at(e.joinFiles(bg, c, f))
 	case made && c.Row.Status == store.Pending:
-		err = e.setRunning(keep, c, started) // its paths were adopted when it was forked
-		return Position{Thread: c.Row, Waits: true}, err
+		err = e.setRunning(bg, c, started) // its paths were adopted when it was forked
+		return StepResult{Thread: c.Row, Waits: true}, err
 	case made:
-		return Position{Thread: c.Row, Waits: true}, nil
+		return StepResult{Thread: c.Row, Waits: true}, nil
 	case ctx.Err() != nil:
 		return at(e.stopped(ctx, c))
 	}
-	if why, err := e.planLimit(keep, c, d); err != nil || why != nil {
+	if why, err := e.planLimit(bg, c, d); err != nil || why != nil {
 		if err != nil {
-			return Position{}, err
+			return StepResult{}, err
 		}
 		return at(e.block(ctx, c, *why))
 	}
-	if why, err := e.programsLack(keep, c, d); err != nil || why != "" {
+	if why, err := e.missingPrograms(bg, c, d); err != nil || why != "" {
 		if err != nil {
-			return Position{}, err
+			return StepResult{}, err
 		}
 		return at(e.block(ctx, c, store.Reason{Kind: store.ReasonAttempts, Message: why, Failure: store.FailureInfra}))
 	}
 	var paths []store.Thread
-	moved, err := e.advance(keep, c, func(row store.Thread) (*threadState, store.Batch, error) {
+	moved, err := e.advance(bg, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		now := e.now()
 		batch := store.Batch{Events: started(row, now)}
 		var names, ids []string
 		paths = nil
 		for _, p := range d.Paths {
-			objects, path, err := e.path(keep, c, d, p.ID, 1, now)
+			objects, path, err := e.path(bg, c, d, p.ID, 1, now)
 			if err != nil {
 				return nil, batch, err
 			}
@@ -145,12 +145,12 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (Positio
 		return c.with(row), batch, nil
 	})
 	if err != nil || !moved {
-		return Position{Thread: c.Row}, err
+		return StepResult{Thread: c.Row}, err
 	}
 	for _, p := range paths {
 		e.seedPath(c, p)
 	}
-	return Position{Thread: c.Row, Waits: true}, nil
+	return StepResult{Thread: c.Row, Waits: true}, nil
 }
 
 // planLimit returns why the actions of a plan may not begin, or nil.
@@ -173,8 +173,8 @@ func (e *Engine) planLimit(ctx context.Context, c *threadState, d flow.Fork) (*s
 }
 
 // paths reads the paths of a fork and their states; made is false when there are none yet.
-func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *forked, made bool, err error) {
-	f = &forked{Fork: d}
+func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *forkState, made bool, err error) {
+	f = &forkState{Fork: d}
 	if d.Plan != nil {
 		f.after = d.Plan.After()
 	}
@@ -197,8 +197,8 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *for
 		f.since = max(f.since, p.row.CreatedAt)
 	}
 	if f.decision != nil {
-		goesOn := f.decision.Outcome == flow.Joined || f.Plan == nil || f.Plan.Replans()
-		f.files = goesOn && slices.ContainsFunc(f.threads, worktree.Own)
+		continues := f.decision.Outcome == flow.Joined || f.Plan == nil || f.Plan.Replans()
+		f.files = continues && slices.ContainsFunc(f.threads, worktree.Own)
 	}
 	if c.Row.ForkedFrom != nil {
 		f.adopted = c.Row.UpdatedAt

@@ -116,7 +116,7 @@ func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
 		root.below[0].row.Status = store.Completed
 		m := next(root)
 		changed, err := engine().carryOut(t.Context(), nil, &m)
-		if len(m.join)+len(m.back) != 1 || !changed || err != nil {
+		if len(m.join)+len(m.returned) != 1 || !changed || err != nil {
 			t.Errorf("%s: %s, changed %t, %v", name, what(m), changed, err)
 		}
 	}

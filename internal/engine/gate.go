@@ -38,7 +38,7 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	if g.From, err = e.beforeSummary(ctx, c.Row.Head); err != nil {
 		return fail(err)
 	}
-	if d.Question, err = e.asked(ctx, c, d, g.From); err != nil {
+	if d.Question, err = e.recordedQuestion(ctx, c, d, g.From); err != nil {
 		return fail(err)
 	}
 	g.Question = d.Question
@@ -55,19 +55,19 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	if d.Timeout > 0 {
 		g.ExpiresAt = e.now() + int64(d.Timeout)/1e6
 	}
-	standing, err := e.gates.Ask(ctx, g)
+	effective, err := e.gates.Ask(ctx, g)
 	if err != nil {
 		return fail(err)
 	}
-	if standing.State == store.GateOpen {
-		return e.block(ctx, c, gateReason(standing))
+	if effective.State == store.GateOpen {
+		return e.block(ctx, c, gateReason(effective))
 	}
-	return e.passed(ctx, c, d, standing)
+	return e.passed(ctx, c, d, effective)
 }
 
-// asked returns the question of a gate as it was asked at from before, perhaps by an older release: a person's answer
+// recordedQuestion returns the question of a gate as it was asked at from before, perhaps by an older release: a person's answer
 // to it counts.
-func (e *Engine) asked(ctx context.Context, c *threadState, d flow.Gate, from dag.Hash) (string, error) {
+func (e *Engine) recordedQuestion(ctx context.Context, c *threadState, d flow.Gate, from dag.Hash) (string, error) {
 	gates, err := e.gatesOf(ctx, c.Row)
 	if err != nil || !slices.ContainsFunc(gates, func(g store.Gate) bool {
 		return g.From == from && g.Question != d.Question
@@ -100,8 +100,8 @@ func approval(g store.Gate, act gate.Action, params map[string]any) (store.Gate,
 	return g, err
 }
 
-// unlessMoved drops the error of a change to a gate if someone else was first.
-func unlessMoved(_ store.Gate, err error) error {
+// ignoreConflict drops the error of a change to a gate if someone else was first.
+func ignoreConflict(_ store.Gate, err error) error {
 	if errors.Is(err, store.ErrConflict) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func unlessMoved(_ store.Gate, err error) error {
 }
 
 // beforeSummary returns the step at or before a head that is not a summary: a question stays the same when the
-// conversation before it is summarised.
+// conversation before it is summarized.
 func (e *Engine) beforeSummary(ctx context.Context, head dag.Hash) (dag.Hash, error) {
 	for s, err := range e.cfg.Reader.Walk(ctx, head) {
 		if err != nil || s.State.Role != thread.RoleCompact {

@@ -42,7 +42,7 @@ func target(rows []store.Thread, open []store.Gate, meant string) (inputTarget, 
 		case 1:
 			return asking[0], nil
 		default:
-			return inputTarget{}, attempt.Usage("several threads wait for input; name one of %s", listed(asking))
+			return inputTarget{}, attempt.Usage("several threads wait for input; name one of %s", listWaiting(asking))
 		}
 	}
 	return inputTarget{row: recipient(rows, meant)}, nil
@@ -82,8 +82,8 @@ func recipient(rows []store.Thread, id string) store.Thread {
 	return row
 }
 
-// listed lists the threads that wait for a person, with their questions.
-func listed(asking []inputTarget) string {
+// listWaiting lists the threads that wait for a person, with their questions.
+func listWaiting(asking []inputTarget) string {
 	var list []string
 	for _, a := range asking {
 		name := a.row.ID
@@ -128,7 +128,7 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 		return attempt.Usage("thread %s waits for its paths or a called flow, and none of them asks for input; "+
 			"resume it without more, name one of them, or fork the task before they began", to.row.ID)
 	}
-	if asks, _, err := e.asks(ctx, to.row); err != nil || asks != askedOpen {
+	if asks, _, err := e.gateOf(ctx, to.row); err != nil || asks != gateOpen {
 		return err
 	}
 	return attempt.Usage("thread %s: %s", to.row.ID, to.row.Reason.Message)
@@ -140,20 +140,20 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
 		// If another answer was first, the next pass sees it.
-		return true, unlessMoved(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
+		return true, ignoreConflict(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
 			Beside: store.Batch{Wishes: []store.WishChange{e.taken(w)}}}))
 	}
-	if waitsForOthers(rows, to.row) || !held.take(to.row.ID) {
+	if waitsForOthers(rows, to.row) || !held.tryLock(to.row.ID) {
 		return false, nil
 	}
 	row, err := e.cfg.Store.Thread(ctx, to.row.ID)
 	if err != nil || row.Status != store.Pending && row.Status != store.Blocked {
 		return false, err
 	}
-	if asks, _, err := e.asks(ctx, row); err != nil || asks == askedOpen {
+	if asks, _, err := e.gateOf(ctx, row); err != nil || asks == gateOpen {
 		return false, err
 	}
-	if known, err := e.hasHeard(ctx, row, w); err != nil || known {
+	if known, err := e.knowsInput(ctx, row, w); err != nil || known {
 		return false, err
 	}
 	last, err := e.lastAttempt(ctx, row)
@@ -171,11 +171,11 @@ func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTa
 
 // applyInputs adds the pending input of people to a thread that its owner drives, and returns its row.
 func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Thread, error) {
-	said, err := e.openInputs(ctx, row)
+	inputs, err := e.openInputs(ctx, row)
 	if err != nil {
 		return row, err
 	}
-	for _, w := range said {
+	for _, w := range inputs {
 		if _, err := e.addInput(ctx, row, w); err != nil {
 			return row, err
 		}
@@ -200,22 +200,22 @@ func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish
 	if err != nil || waitsForOthers(rows, row) {
 		return nil, err
 	}
-	var said []store.Wish
+	var inputs []store.Wish
 	for _, w := range wishes {
 		if recipient(rows, w.Thread).ID != row.ID {
 			continue
 		}
-		if known, err := e.hasHeard(ctx, row, w); err != nil {
+		if known, err := e.knowsInput(ctx, row, w); err != nil {
 			return nil, err
 		} else if !known {
-			said = append(said, w)
+			inputs = append(inputs, w)
 		}
 	}
-	return said, nil
+	return inputs, nil
 }
 
-// hasHeard reports whether the agent whose turn it is has seen the input, and still has it in its context.
-func (e *Engine) hasHeard(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+// knowsInput reports whether the agent whose turn it is has seen the input, and still has it in its context.
+func (e *Engine) knowsInput(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	return err == nil && c != nil && e.attempts.Knows(&c.Thread, w), err
 }

@@ -16,7 +16,7 @@ import (
 
 // join commits the step of a decided join whose paths have all ended, or blocks the thread when the
 // flow has no route for the outcome.
-func (e *Engine) join(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
+func (e *Engine) join(ctx context.Context, c *threadState, f *forkState) (store.Thread, error) {
 	if !c.Def.Continues(f.Fork, f.decision.Outcome) {
 		return e.blockAtJoin(ctx, c, f)
 	}
@@ -48,7 +48,7 @@ func (e *Engine) join(ctx context.Context, c *threadState, f *forked) (store.Thr
 
 // joined builds the step of a join, and returns the steps of the path whose conversation continues, oldest
 // first.
-func (e *Engine) joined(ctx context.Context, c *threadState, f *forked) (thread.Change, []thread.Step, error) {
+func (e *Engine) joined(ctx context.Context, c *threadState, f *forkState) (thread.Change, []thread.Step, error) {
 	draft := thread.JoinDraft{Node: f.Join, Outcome: f.decision.Outcome, DecidedBy: f.decision.DecidedBy, At: e.now(),
 		Since: f.since, Merge: f.decision.Merge}
 	var follow *store.Thread
@@ -122,13 +122,13 @@ func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Me
 func joinPin(row store.Thread) string { return row.ID + ".join" }
 
 // blockAtJoin blocks a thread whose flow has no route for the outcome of its join.
-func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
+func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forkState) (store.Thread, error) {
 	what := "join " + f.Join
 	if f.Plan != nil {
 		what = "actions of " + f.Node
 	}
 	why := store.Reason{Kind: store.ReasonJoin, Message: fmt.Sprintf("%s: %s; %s", what, f.decision.Outcome,
-		ends(f.threads))}
+		describeEnds(f.threads))}
 	return e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
 		row = blockedRow(row, why)
 		row.Decision = nil
@@ -136,8 +136,8 @@ func (e *Engine) blockAtJoin(ctx context.Context, c *threadState, f *forked) (st
 	})
 }
 
-// ends returns a line about how paths ended.
-func ends(paths []store.Thread) string {
+// describeEnds returns a line about how paths ended.
+func describeEnds(paths []store.Thread) string {
 	var failed []store.Thread
 	counts := map[store.Status][]string{}
 	for _, p := range paths {
@@ -149,10 +149,10 @@ func ends(paths []store.Thread) string {
 	}
 	var parts []string
 	if len(failed) > 0 {
-		parts = append(parts, whyStopped(failed))
+		parts = append(parts, describeStopped(failed))
 	}
 	for _, status := range []store.Status{store.Completed, store.Cancelled} {
-		if n := len(counts[status]); n > maxTold {
+		if n := len(counts[status]); n > maxListed {
 			parts = append(parts, fmt.Sprintf("%d %s", n, status))
 		} else if n > 0 {
 			parts = append(parts, strings.Join(counts[status], ", ")+" "+string(status))

@@ -17,7 +17,7 @@ import (
 // joinFiles merges the files that the paths of a decided join left into the tree of their thread, keeps the
 // files of each path on a branch, and commits the join. If the join was not met, it only keeps the branches,
 // for a planner that continues. If a person has to be asked first, the row has the reason.
-func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (store.Thread, error) {
+func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forkState) (store.Thread, error) {
 	if f.files {
 		why, err := e.mergeFiles(ctx, c, f)
 		if err == nil {
@@ -49,7 +49,7 @@ func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forked) (stor
 }
 
 // mergeFiles merges the files of a join's paths, or returns why it cannot do so now.
-func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*store.Reason, error) {
+func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forkState) (*store.Reason, error) {
 	fail := func(err error) (*store.Reason, error) {
 		err = fmt.Errorf("merge the files of join %s in thread %s: %w", f.Join, c.Row.ID, err)
 		if !errors.Is(err, worktree.ErrRefused) {
@@ -92,7 +92,7 @@ func (e *Engine) mergeFiles(ctx context.Context, c *threadState, f *forked) (*st
 }
 
 // refuseMerge returns why files cannot be merged: an agent left them this way, and trying again does not help.
-func (e *Engine) refuseMerge(ctx context.Context, c *threadState, f *forked, err error) (*store.Reason, error) {
+func (e *Engine) refuseMerge(ctx context.Context, c *threadState, f *forkState, err error) (*store.Reason, error) {
 	if f.decision.Merge != nil {
 		if err := e.keepMerge(ctx, c, f, nil); err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func (e *Engine) refuseMerge(ctx context.Context, c *threadState, f *forked, err
 
 // keepMerge records, next to the decision about a join, how the files that its paths changed are merged. It
 // does so before it changes a file, so that the same happens again after a crash.
-func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *thread.Merge) error {
+func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forkState, m *thread.Merge) error {
 	if err := e.readOptions(ctx, c); err != nil { // git may have worked for long
 		return err
 	}
@@ -129,7 +129,7 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forked, m *th
 
 // tryMerge merges the files of the paths as git trees, and touches none of them. why is set if a
 // person has to decide first; m is nil if no path changed a file.
-func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forked) (m *thread.Merge, why *store.Reason,
+func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forkState) (m *thread.Merge, why *store.Reason,
 	err error) {
 	trees := e.cfg.Trees
 	sides, err := trees.Sides(ctx, f.threads)
@@ -177,7 +177,7 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forked) (m *
 }
 
 // addLeft returns a merge, nil for none, with the worktrees that stay and the caches that go with the others.
-func (e *Engine) addLeft(ctx context.Context, f *forked, m *thread.Merge) (*thread.Merge, error) {
+func (e *Engine) addLeft(ctx context.Context, f *forkState, m *thread.Merge) (*thread.Merge, error) {
 	kept, caches, err := e.cfg.Trees.Leftovers(ctx, f.threads)
 	if err != nil {
 		return nil, err

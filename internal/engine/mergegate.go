@@ -18,7 +18,7 @@ import (
 const maxAskedDiff = 64 << 10
 
 // askMerge asks a person about a merge, once. The gate binds the trees, the conflicts and the protected files.
-func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forked, from string, sides []thread.MergedSide,
+func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forkState, from string, sides []thread.MergedSide,
 	merged worktree.Merged) (store.Gate, error) {
 	list := make([]map[string]any, len(sides))
 	for i, s := range sides {
@@ -40,11 +40,11 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forked, from 
 	if err != nil {
 		return store.Gate{}, err
 	}
-	standing, err := e.gates.Ask(ctx, g)
-	if err == nil && standing.State == store.GateApproved && standing.UsedAt == 0 {
-		standing, err = e.gates.Use(ctx, standing)
+	effective, err := e.gates.Ask(ctx, g)
+	if err == nil && effective.State == store.GateApproved && effective.UsedAt == 0 {
+		effective, err = e.gates.Use(ctx, effective)
 	}
-	return standing, err
+	return effective, err
 }
 
 // mergeQuestion returns the question about a merge: what merges, what conflicts, what is protected.

@@ -24,13 +24,13 @@ func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, e
 // limits. A limit that is higher already stays: as the options of a task count for all its threads, the lower limit
 // of one would stop the others.
 func (e *Engine) setOptions(
-	ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits, let ...store.Gate,
+	ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits, approved ...store.Gate,
 ) error {
-	if over.Empty() && len(let) == 0 {
+	if over.Empty() && len(approved) == 0 {
 		return nil
 	}
 	var batch store.Batch
-	for _, g := range let {
+	for _, g := range approved {
 		change, ev, err := e.gates.Using(g)
 		if err != nil {
 			return fmt.Errorf("resume thread %s: %w", g.Thread, err)

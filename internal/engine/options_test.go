@@ -121,7 +121,7 @@ func TestMoreAgentsAtOnce(t *testing.T) {
 	})
 }
 
-// Options that a task is given while its conversation is summarised are kept.
+// Options that a task is given while its conversation is summarized are kept.
 func TestOptionsDuringASummary(t *testing.T) {
 	give := func() error { return nil }
 	s, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -13,8 +13,8 @@ type ownership struct {
 	held   map[string]bool
 }
 
-// take makes the caller the owner of a thread. It reports false if the thread has another owner.
-func (o *ownership) take(id string) bool {
+// tryLock makes the caller the owner of a thread. It reports false if the thread has another owner.
+func (o *ownership) tryLock(id string) bool {
 	if o.held[id] {
 		return true
 	}
@@ -30,42 +30,42 @@ func (o *ownership) take(id string) bool {
 	return true
 }
 
-// free takes the threads that have not ended, and returns those that are not being driven.
-func (o *ownership) free(ctx context.Context, rows []store.Thread) (map[string]bool, error) {
-	free := make(map[string]bool, len(rows))
+// lockIdle locks the threads that have not ended, and returns those that are not being driven.
+func (o *ownership) lockIdle(ctx context.Context, rows []store.Thread) (map[string]bool, error) {
+	idle := make(map[string]bool, len(rows))
 	var ids []string
 	for _, row := range rows {
-		if !row.Ended() && o.take(row.ID) {
-			free[row.ID] = true
+		if !row.Ended() && o.tryLock(row.ID) {
+			idle[row.ID] = true
 			ids = append(ids, row.ID)
 		}
 	}
 	if len(ids) == 0 {
-		return free, nil
+		return idle, nil
 	}
 	driven, err := o.engine.cfg.Claim.driven(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	for id := range driven {
-		delete(free, id)
+		delete(idle, id)
 	}
-	return free, nil
+	return idle, nil
 }
 
-// seize takes a thread and all below it. It returns their rows, and which of them are not being driven. A
-// thread driven a moment ago may have begun others, so seize looks again until it finds nothing new.
-func (o *ownership) seize(ctx context.Context, id string) (rows []store.Thread, free map[string]bool, err error) {
+// lockSubtree locks a thread and all below it. It returns their rows, and which of them are not being driven. A
+// thread driven a moment ago may have begun others, so lockSubtree looks again until it finds nothing new.
+func (o *ownership) lockSubtree(ctx context.Context, id string) (rows []store.Thread, idle map[string]bool, err error) {
 	for seen := -1; ; {
 		if rows, err = thread.Subtree(ctx, o.engine.cfg.Store, id); err != nil {
 			return nil, nil, err
 		}
-		if free, err = o.free(ctx, rows); err != nil {
+		if idle, err = o.lockIdle(ctx, rows); err != nil {
 			return nil, nil, err
 		}
 		n := len(rows) + len(o.held) // neither shrinks
 		if n == seen {
-			return rows, free, nil
+			return rows, idle, nil
 		}
 		seen = n
 	}

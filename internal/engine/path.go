@@ -35,7 +35,7 @@ func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id strin
 		}
 	}
 	row.Tree, err = e.PathTree(ctx, c.Row, row)
-	row.Host = hint(c.Row, row)
+	row.Host = initialHost(c.Row, row)
 	return objects, row, err
 }
 
@@ -55,9 +55,9 @@ func (e *Engine) PathTree(ctx context.Context, parent, row store.Thread) (string
 	return e.cfg.Trees.Place(ctx, parent, row)
 }
 
-// hint returns where a thread's tree is when the thread begins: with its parent's if they share one, otherwise
+// initialHost returns where a thread's tree is when the thread begins: with its parent's if they share one, otherwise
 // nowhere yet.
-func hint(parent, row store.Thread) string {
+func initialHost(parent, row store.Thread) string {
 	if row.Tree != parent.Tree {
 		return ""
 	}

@@ -41,7 +41,7 @@ func (e *Engine) askLimit(ctx context.Context, row store.Thread) error {
 	gates, err := e.limitGates(ctx, row)
 	for _, old := range gates {
 		if err == nil && old.State == store.GateOpen && old.Digest != g.Digest {
-			err = unlessMoved(e.gates.Withdraw(ctx, old, "it is asked again, with what is used now"))
+			err = ignoreConflict(e.gates.Withdraw(ctx, old, "it is asked again, with what is used now"))
 		}
 	}
 	if err == nil {
@@ -61,11 +61,11 @@ func (e *Engine) limitGates(ctx context.Context, row store.Thread) ([]store.Gate
 	}), err
 }
 
-// raise gives the task the options it is resumed with, and raises the limits that people have let its threads
+// raiseLimits gives the task the options it is resumed with, and raises the limits that people have let its threads
 // exceed, once for each approval. Limits that a person sets withdraw the open gates.
-func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Options) error {
+func (e *Engine) raiseLimits(ctx context.Context, rows []store.Thread, o record.Options) error {
 	var raised flow.Limits
-	var let []store.Gate
+	var approved []store.Gate
 	for _, row := range rows {
 		if !ofLimit(row) {
 			continue
@@ -75,9 +75,9 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 			switch {
 			case err != nil:
 			case g.State == store.GateOpen && o.Limits != (flow.Limits{}):
-				err = unlessMoved(e.gates.Withdraw(ctx, g, "the task was resumed with another limit"))
+				err = ignoreConflict(e.gates.Withdraw(ctx, g, "the task was resumed with another limit"))
 			case g.State == store.GateApproved && g.UsedAt == 0:
-				let = append(let, g)
+				approved = append(approved, g)
 				if text := raiseOf(g, row); text != "" {
 					var to flow.Limits
 					to, err = parse.ParseLimits([]string{text})
@@ -89,7 +89,7 @@ func (e *Engine) raise(ctx context.Context, rows []store.Thread, o record.Option
 			return fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
 	}
-	return e.setOptions(ctx, rows, o, raised, let...)
+	return e.setOptions(ctx, rows, o, raised, approved...)
 }
 
 // raiseOf returns the limit that a gate offered to a thread, as NAME=VALUE. Gates of older records have none: it is

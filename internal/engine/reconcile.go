@@ -20,8 +20,8 @@ import (
 // driven. Several may call it at any time: what it does follows from the rows.
 func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	ctx = context.WithoutCancel(ctx)
-	e.looks.Lock()
-	defer e.looks.Unlock()
+	e.surveyMu.Lock()
+	defer e.surveyMu.Unlock()
 	held := &ownership{engine: e}
 	defer held.release()
 	for { // until a pass changes nothing
@@ -80,7 +80,7 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 		_, err := e.join(ctx, n.state, n.fork)
 		return err
 	})
-	do(m.back, func(ctx context.Context, n *node) error {
+	do(m.returned, func(ctx context.Context, n *node) error {
 		if !n.call.child.Ended() {
 			return nil
 		}
@@ -97,13 +97,13 @@ func (e *Engine) carryOut(ctx context.Context, held *ownership, m *moves) (chang
 
 // survey reads threads and what they wait for.
 func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Thread) ([]*node, error) {
-	free, err := held.free(ctx, rows)
+	idle, err := held.lockIdle(ctx, rows)
 	if err != nil {
 		return nil, err
 	}
 	nodes := make([]*node, len(rows))
 	for i, row := range rows {
-		if !free[row.ID] {
+		if !idle[row.ID] {
 			nodes[i] = &node{row: row, driven: !row.Ended()}
 		} else if nodes[i], err = e.surveyed(ctx, held, row); err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Threa
 func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
 	n = &node{row: row}
 	var expires int64
-	if n.asks, expires, err = e.asks(ctx, row); err != nil {
+	if n.gate, expires, err = e.gateOf(ctx, row); err != nil {
 		return nil, err
 	}
 	if n.expires = expires != 0; n.expires {
@@ -151,7 +151,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		}
 		n.fork, below = f, f.threads
 	case flow.Call:
-		w, err := e.called(ctx, c, d)
+		w, err := e.child(ctx, c, d)
 		if err != nil || w.n == 0 {
 			return n, err
 		}
@@ -170,7 +170,7 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 
 // timeLeft returns how long the paths of a fork may still take. The clock may jump meanwhile: it is read once,
 // and after that only elapsed time counts.
-func (e *Engine) timeLeft(row store.Thread, f *forked) time.Duration {
+func (e *Engine) timeLeft(row store.Thread, f *forkState) time.Duration {
 	if f.Rule.Timeout == 0 {
 		return 0
 	}
@@ -196,31 +196,31 @@ type deadline struct {
 	at   time.Time
 }
 
-// asks reads the state of the gate that a thread is blocked at, and when it times out if it is open, in Unix ms,
+// gateOf reads the state of the gate that a thread is blocked at, and when it times out if it is open, in Unix ms,
 // or 0 for never.
-func (e *Engine) asks(ctx context.Context, row store.Thread) (state asking, expires int64, err error) {
+func (e *Engine) gateOf(ctx context.Context, row store.Thread) (state gateState, expires int64, err error) {
 	why := row.Reason
 	if row.Status != store.Blocked || why == nil || why.Kind != store.ReasonGate && why.Kind != store.ReasonConflict &&
 		(why.Kind != store.ReasonInput || why.Gate == "") {
-		return askedNothing, 0, nil
+		return noGate, 0, nil
 	}
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
-		return askedNothing, 0, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
+		return noGate, 0, fmt.Errorf("read the gates of thread %s: %w", row.ID, err)
 	}
 	// Reasons written by older versions do not name their gate: look for an open one.
 	for _, g := range gates {
 		if g.ID == why.Gate || why.Gate == "" && g.From == row.Head && g.State == store.GateOpen {
 			if g.State == store.GateOpen {
-				return askedOpen, g.ExpiresAt, nil
+				return gateOpen, g.ExpiresAt, nil
 			}
-			return askedAnswered, 0, nil
+			return gateAnswered, 0, nil
 		}
 	}
 	if why.Kind == store.ReasonConflict {
-		return askedNothing, 0, nil // it waits until the files stop changing
+		return noGate, 0, nil // it waits until the files stop changing
 	}
-	return askedAnswered, 0, nil
+	return gateAnswered, 0, nil
 }
 
 // decide commits the decision about a join, with its event.
@@ -252,9 +252,9 @@ func (e *Engine) resume(ctx context.Context, row store.Thread) error {
 // setRunning commits that a pending or blocked thread runs, with the events that report it.
 func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(store.Thread, int64) []store.Event) error {
 	_, err := e.change(ctx, c, func(row store.Thread, now int64) (store.Thread, []store.Event) {
-		told := events(row, now)
+		report := events(row, now)
 		row.Status, row.Reason, row.InFlight = store.Running, nil, ""
-		return row, told
+		return row, report
 	})
 	return err
 }
@@ -262,7 +262,7 @@ func (e *Engine) setRunning(ctx context.Context, c *threadState, events func(sto
 // cancelTree ends a thread as cancelled, after everything below it. Threads that are being driven have to be
 // stopped first: it returns those, and ends nothing above them.
 func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (stop []string, changed bool, err error) {
-	rows, free, err := held.seize(ctx, id)
+	rows, idle, err := held.lockSubtree(ctx, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("cancel thread %s: %w", id, err)
 	}
@@ -271,18 +271,18 @@ func (e *Engine) cancelTree(ctx context.Context, held *ownership, id string) (st
 		if row.Ended() {
 			continue
 		}
-		if !free[row.ID] {
+		if !idle[row.ID] {
 			stop = append(stop, row.ID)
 		}
-		goesOn := !free[row.ID] || waits[row.ID]
-		if !goesOn {
+		continues := !idle[row.ID] || waits[row.ID]
+		if !continues {
 			ended, err := e.cancelOne(ctx, row)
 			if err != nil {
 				return nil, false, err
 			}
-			goesOn, changed = !ended, true
+			continues, changed = !ended, true
 		}
-		if goesOn && row.Parent != nil {
+		if continues && row.Parent != nil {
 			waits[row.Parent.Thread] = true
 		}
 	}
@@ -297,12 +297,12 @@ func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) 
 		if !ok || err != nil {
 			return false, err
 		}
-		under, _, done := e.under(ctx, lease)
+		leased, _, done := e.withLease(ctx, lease)
 		defer done()
-		if err := under.recover(ctx, []store.Thread{row}); err != nil {
+		if err := leased.recover(ctx, []store.Thread{row}); err != nil {
 			return false, err
 		}
-		e = under
+		e = leased
 	}
 	row, err := e.Cancel(ctx, row.ID)
 	if err == nil {

@@ -32,7 +32,7 @@ func (e *Engine) Release(ctx context.Context, rows []store.Thread) error {
 		if why, asked := openQuestion(row, last, gates); why != nil || asked {
 			continue // the next driver waits for the answer, or has it
 		}
-		acted, err := e.acted(ctx, row, last)
+		acted, err := e.mayHaveActed(ctx, row, last)
 		if err != nil {
 			return err
 		}

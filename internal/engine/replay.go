@@ -27,22 +27,22 @@ func (e *Engine) replayed(ctx context.Context, row store.Thread) (store.Thread, 
 	if e.cfg.Player == nil {
 		return row, false, nil
 	}
-	keep := context.WithoutCancel(ctx)
-	cue, err := e.cfg.Player.At(keep, row)
+	bg := context.WithoutCancel(ctx)
+	cue, err := e.cfg.Player.At(bg, row)
 	switch {
 	case err != nil:
 	case cue.Input != nil: // it is applied before the next step
-		err = e.sayAgain(keep, row, *cue.Input)
+		err = e.replayInput(bg, row, *cue.Input)
 	case cue.Summarises != "":
-		row, err = e.summariseAgain(ctx, row, cue.Summarises)
+		row, err = e.replaySummary(ctx, row, cue.Summarises)
 	case cue.End == store.Cancelled:
-		row, err = e.Cancel(keep, row.ID)
+		row, err = e.Cancel(bg, row.ID)
 	case cue.End == store.Blocked:
-		row, err = e.blockAt(keep, row.ID, row.Head, cue.Why)
+		row, err = e.blockAt(bg, row.ID, row.Head, cue.Why)
 	case cue.End == store.Failed:
-		c, now, loadErr := e.load(keep, row.ID, row.Head)
+		c, now, loadErr := e.load(bg, row.ID, row.Head)
 		if row, err = now, loadErr; c != nil {
-			row, err = e.fail(keep, c, cue.Why)
+			row, err = e.fail(bg, c, cue.Why)
 		}
 	default:
 		return row, false, nil
@@ -50,8 +50,8 @@ func (e *Engine) replayed(ctx context.Context, row store.Thread) (store.Thread, 
 	return row, true, err
 }
 
-// sayAgain records a person's input to a thread.
-func (e *Engine) sayAgain(ctx context.Context, row store.Thread, w store.Wish) error {
+// replayInput records a person's input to a thread.
+func (e *Engine) replayInput(ctx context.Context, row store.Thread, w store.Wish) error {
 	id, err := thread.NewID(e.cfg.Now(), rand.Reader)
 	if err != nil {
 		return err
@@ -60,10 +60,10 @@ func (e *Engine) sayAgain(ctx context.Context, row store.Thread, w store.Wish) e
 	return e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{{Row: w}}})
 }
 
-// summariseAgain has an agent summarise a thread's conversation. The thread goes on without a summary if the agent
+// replaySummary has an agent summarize a thread's conversation. The thread goes on without a summary if the agent
 // fails.
-func (e *Engine) summariseAgain(ctx context.Context, row store.Thread, by string) (store.Thread, error) {
-	w, err := e.summarising(row, Compaction{Agent: by})
+func (e *Engine) replaySummary(ctx context.Context, row store.Thread, by string) (store.Thread, error) {
+	w, err := e.summaryFor(row, Compaction{Agent: by})
 	if err != nil {
 		return row, err
 	}

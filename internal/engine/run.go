@@ -34,15 +34,15 @@ type run struct {
 // The caller holds the task's lease. When ctx ends, Run stops the agents and leaves the task to be resumed; the
 // error is ErrInterrupted.
 func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
-	record := context.WithoutCancel(ctx)
-	rows, err := thread.Subtree(record, e.cfg.Store, task)
+	bg := context.WithoutCancel(ctx)
+	rows, err := thread.Subtree(bg, e.cfg.Store, task)
 	if err == nil {
-		err = e.recover(record, rows)
+		err = e.recover(bg, rows)
 	}
 	if err != nil {
 		return store.Thread{}, err
 	}
-	work, cancel := context.WithCancelCause(record)
+	work, cancel := context.WithCancelCause(bg)
 	defer context.AfterFunc(ctx, func() { cancel(ErrInterrupted) })()
 	news := make(chan struct{}, 1)
 	defer e.watch(work, task, cancel, func() {
@@ -59,7 +59,7 @@ func (e *Engine) Run(ctx context.Context, task string) (store.Thread, error) {
 	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(work), errStore) {
 		err = context.Cause(work)
 	}
-	root, readErr := e.cfg.Store.Thread(record, task)
+	root, readErr := e.cfg.Store.Thread(bg, task)
 	return root, errors.Join(err, readErr)
 }
 
@@ -69,7 +69,7 @@ func (r *run) drive() error {
 		var agenda Agenda
 		if r.err == nil && !interrupted(r.ctx) {
 			if agenda, r.err = r.Reconcile(r.ctx, r.task); r.err == nil {
-				r.follow(agenda)
+				r.start(agenda)
 			}
 		}
 		if r.err != nil || interrupted(r.ctx) {
@@ -90,8 +90,8 @@ func (r *run) drive() error {
 	}
 }
 
-// follow starts what may be driven, and stops what is no longer wanted.
-func (r *run) follow(a Agenda) {
+// start starts what may be driven, and stops what is no longer wanted.
+func (r *run) start(a Agenda) {
 	for _, id := range a.Stop {
 		if stop := r.going[id]; stop != nil {
 			stop(errUnwanted)
@@ -116,8 +116,8 @@ func (r *run) follow(a Agenda) {
 // stop, which report soon.
 func (r *run) await(a Agenda) {
 	var clock <-chan time.Time
-	if a.Look != 0 {
-		timer := time.NewTimer(a.Look)
+	if a.RecheckAfter != 0 {
+		timer := time.NewTimer(a.RecheckAfter)
 		defer timer.Stop()
 		clock = timer.C
 	}

@@ -16,7 +16,7 @@ type threadState struct {
 	attempt.Thread
 	account   *account           // as last read by readAccount
 	next      *attempt.Prepared  // an attempt whose batch A has been committed
-	noSummary bool               // an agent could not summarise the conversation
+	noSummary bool               // an agent could not summarize the conversation
 	spawned   map[string]spawned // by path or role
 }
 
@@ -29,7 +29,7 @@ func (e *Engine) readAccount(ctx context.Context, c *threadState) error {
 	c.account = a
 	c.Budget = func() attempt.Budget { return a.budget(e.now()) }
 	row := c.Row
-	c.Purse = func(id string) attempt.Purse { return &purse{engine: e, row: row, attempt: id} }
+	c.Purse = func(id string) attempt.Purse { return &reservation{engine: e, row: row, attempt: id} }
 	return nil
 }
 

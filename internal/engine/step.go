@@ -12,8 +12,8 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A Position is where a thread is after a step.
-type Position struct {
+// A StepResult is where a thread is after a step.
+type StepResult struct {
 	store.Thread
 	Waits bool // for its paths or its child; Reconcile says when it can continue
 }
@@ -22,17 +22,17 @@ type Position struct {
 // is elsewhere, has ended or is blocked unchanged. If the row's status is running and its head has moved, call
 // Step again. A context cancelled with cause [ErrInterrupted] stops the agent and leaves the thread running;
 // that is the error then.
-func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, error) {
+func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (StepResult, error) {
 	// A cancelled context stops agents, but never the recording of what they did.
 	c, row, err := e.load(context.WithoutCancel(ctx), id, from)
 	if err != nil {
-		return Position{}, err
+		return StepResult{}, err
 	}
 	if c == nil || row.Ended() || row.Status == store.Blocked {
-		return Position{Thread: row}, nil
+		return StepResult{Thread: row}, nil
 	}
 	if row.Wanted == store.WantCancel {
-		return Position{Thread: row}, e.dropNext(ctx, c)
+		return StepResult{Thread: row}, e.dropNext(ctx, c)
 	}
 	decision := c.Next()
 	switch d := decision.(type) {
@@ -58,11 +58,11 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (Position, 
 	case flow.Call:
 		return e.call(ctx, c, d)
 	}
-	return Position{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
+	return StepResult{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
 }
 
 // at returns the position of a thread that does not wait for another.
-func at(row store.Thread, err error) (Position, error) { return Position{Thread: row}, err }
+func at(row store.Thread, err error) (StepResult, error) { return StepResult{Thread: row}, err }
 
 // Cancel ends a thread as cancelled, whatever its position, and returns its row, whose reason stays if it is one for
 // that. The caller first cancels what is below it.
@@ -138,10 +138,10 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End, why *store
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		b, said := store.Batch{Objects: ch.Objects}, d.Summary
+		b, summary := store.Batch{Objects: ch.Objects}, d.Summary
 		if why != nil {
-			b.Events, said = c.outcome(row, ch.Row.Status, *why, now), why.Message
-			ch.Row.Reason = &store.Reason{Kind: why.Kind, Failure: why.Failure, Message: store.Text(said)}
+			b.Events, summary = c.outcome(row, ch.Row.Status, *why, now), why.Message
+			ch.Row.Reason = &store.Reason{Kind: why.Kind, Failure: why.Failure, Message: store.Text(summary)}
 		}
 		ended := event.Done
 		switch d.Code {
@@ -153,7 +153,7 @@ func (e *Engine) end(ctx context.Context, c *threadState, d flow.End, why *store
 		}
 		b.Events = append(b.Events, event.Phase(row, len(c.Def.Plans()) > 0, now, ended)...)
 		b.Events = append(b.Events, event.New(row, now, event.ThreadEnded{
-			Status: ch.Row.Status, Head: ch.Row.Head, Code: &d.Code, Summary: event.Text(said),
+			Status: ch.Row.Status, Head: ch.Row.Head, Code: &d.Code, Summary: event.Text(summary),
 		}))
 		if row.Kind == store.KindRoot {
 			b.Events = append(b.Events, event.New(row, now, event.TaskEnded{

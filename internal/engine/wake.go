@@ -10,9 +10,9 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// unanswered returns why a thread must wait for a person, or nil. Either a question of an interrupted agent is
+// needsPerson returns why a thread must wait for a person, or nil. Either a question of an interrupted agent is
 // still open, or an interrupted attempt may have changed something and no one has approved running it again.
-func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.Attempt) (*store.Reason, error) {
+func (e *Engine) needsPerson(ctx context.Context, row store.Thread, last *store.Attempt) (*store.Reason, error) {
 	gates, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID})
 	if err != nil {
 		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
@@ -21,10 +21,10 @@ func (e *Engine) unanswered(ctx context.Context, row store.Thread, last *store.A
 	if why != nil || asked {
 		return why, nil
 	}
-	if acted, err := e.acted(ctx, row, last); err != nil || !acted {
+	if acted, err := e.mayHaveActed(ctx, row, last); err != nil || !acted {
 		return nil, err
 	}
-	return e.mayHaveActed(ctx, row, *last)
+	return e.askToRepeat(ctx, row, *last)
 }
 
 // openQuestion returns why a thread waits for an answer, or nil. asked reports whether a person has dealt with
@@ -53,9 +53,9 @@ func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (wh
 	return nil, asked
 }
 
-// acted reports whether the last attempt of a thread was cut off and may have changed something that stays.
+// mayHaveActed reports whether the last attempt of a thread was cut off and may have changed something that stays.
 // Changes in the thread's own working tree do not stay: it is put back.
-func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attempt) (bool, error) {
+func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last *store.Attempt) (bool, error) {
 	if last == nil || !cutOff(*last) {
 		return false, nil
 	}
@@ -64,15 +64,15 @@ func (e *Engine) acted(ctx context.Context, row store.Thread, last *store.Attemp
 		return false, err
 	}
 	if def.Roles[last.Role].Retry.Interrupted == nil {
-		if back, err := e.putBack(ctx, row, def, *last); err != nil || back {
+		if back, err := e.restoreTree(ctx, row, def, *last); err != nil || back {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// mayHaveActed asks a person whether an interrupted attempt that may have changed something may run again.
-func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
+// askToRepeat asks a person whether an interrupted attempt that may have changed something may run again.
+func (e *Engine) askToRepeat(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
 	fail := func(err error) (*store.Reason, error) { return nil, fmt.Errorf("resume thread %s: %w", row.ID, err) }
 	if last.Thread != row.ID { // of the path that this one continues: consent may have been given there
 		if allowed, err := e.allowed(ctx, row, last); err != nil || allowed {
@@ -83,20 +83,20 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last store.
 	if err != nil {
 		return fail(err)
 	}
-	standing, err := e.gates.Ask(ctx, g)
+	effective, err := e.gates.Ask(ctx, g)
 	if err != nil {
 		return fail(err)
 	}
-	switch standing.State {
+	switch effective.State {
 	case store.GateApproved: // used when the attempt begins
 		return nil, nil
 	case store.GateOpen:
-		return &store.Reason{Kind: store.ReasonGate, Gate: standing.ID, Message: fmt.Sprintf(
+		return &store.Reason{Kind: store.ReasonGate, Gate: effective.ID, Message: fmt.Sprintf(
 			"%q was interrupted and may have changed files; check what it did before it runs again", last.Role)}, nil
 	}
 	return &store.Reason{Kind: store.ReasonAttempts, Failure: store.FailureInterrupted, Message: fmt.Sprintf(
 		"%q was interrupted, and running it again was denied (%s); resume with --again to run it all the same",
-		last.Role, standing.ID)}, nil
+		last.Role, effective.ID)}, nil
 }
 
 // withdrawAtEnd withdraws the open gates of a task that has ended, given one of its threads.
@@ -114,17 +114,17 @@ func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 		return fmt.Errorf("end thread %s: %w", row.ID, err)
 	}
 	for _, g := range open {
-		if err := unlessMoved(e.gates.Withdraw(ctx, g, "the thread has ended")); err != nil {
+		if err := ignoreConflict(e.gates.Withdraw(ctx, g, "the thread has ended")); err != nil {
 			return fmt.Errorf("end thread %s: %w", row.ID, err)
 		}
 	}
 	return nil
 }
 
-// putBack resets the worktree of a thread to its state before an interrupted attempt. An action starts over in
+// restoreTree resets the worktree of a thread to its state before an interrupted attempt. An action starts over in
 // a new session, so its worktree is reset to its state before the first attempt at the step. putBack reports
 // false if that is impossible.
-func (e *Engine) putBack(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
+func (e *Engine) restoreTree(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
 	first := a.N
 	if def.ActionID() != "" {
 		tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: a.From})

@@ -12,19 +12,19 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// maxTold is how many threads a reason tells of; of more it tells of the first, and how many the others are.
-const maxTold = 3
+// maxListed is how many threads a reason tells of; of more it tells of the first, and how many the others are.
+const maxListed = 3
 
-// whyStopped says why threads are blocked or have failed. What is the same for several is said once.
-func whyStopped(rows []store.Thread) string {
-	told, failed, asking := []string{}, 0, 0
-	said := map[string]bool{}
+// describeStopped says why threads are blocked or have failed. What is the same for several is said once.
+func describeStopped(rows []store.Thread) string {
+	parts, failed, asking := []string{}, 0, 0
+	seen := map[string]bool{}
 	for i, row := range rows {
 		name, why := whyOf(row)
 		switch {
-		case !said[why] && (i == 0 || len(rows) <= maxTold):
-			said[why] = true
-			told = append(told, name+why)
+		case !seen[why] && (i == 0 || len(rows) <= maxListed):
+			seen[why] = true
+			parts = append(parts, name+why)
 		case row.Status == store.Blocked && needsAnswer(row.Reason):
 			asking++
 		default:
@@ -32,12 +32,12 @@ func whyStopped(rows []store.Thread) string {
 		}
 	}
 	if failed > 0 {
-		told = append(told, fmt.Sprintf("+ %d more failed", failed))
+		parts = append(parts, fmt.Sprintf("+ %d more failed", failed))
 	}
 	if asking > 0 {
-		told = append(told, fmt.Sprintf("+ %d more need an answer", asking))
+		parts = append(parts, fmt.Sprintf("+ %d more need an answer", asking))
 	}
-	return event.Brief(strings.Join(told, "; "))
+	return event.Brief(strings.Join(parts, "; "))
 }
 
 func needsAnswer(why *store.Reason) bool {
@@ -62,9 +62,9 @@ func whyOf(row store.Thread) (name, why string) {
 	return name, ": " + message
 }
 
-// programsLack says which paths of a fork could not start, since the program of an agent is a file of the tree that
+// missingPrograms says which paths of a fork could not start, since the program of an agent is a file of the tree that
 // their worktrees will not have, or "".
-func (e *Engine) programsLack(ctx context.Context, c *threadState, d flow.Fork) (string, error) {
+func (e *Engine) missingPrograms(ctx context.Context, c *threadState, d flow.Fork) (string, error) {
 	var rows []store.Thread
 	known := map[string]bool{} // by program
 	for _, p := range d.Paths {
@@ -104,5 +104,5 @@ func (e *Engine) programsLack(ctx context.Context, c *threadState, d flow.Fork) 
 			}
 		}
 	}
-	return whyStopped(rows), nil
+	return describeStopped(rows), nil
 }

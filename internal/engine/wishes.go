@@ -68,7 +68,7 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 	if r.Full {
 		r.Options.Context = record.ContextFull
 	}
-	err := e.raise(ctx, rows, r.Options)
+	err := e.raiseLimits(ctx, rows, r.Options)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // a row has changed, and the next pass reads it again
 	}
@@ -76,7 +76,7 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 		return fail(err)
 	}
 	for _, row := range rows {
-		if row.Status == store.Blocked && held.take(row.ID) {
+		if row.Status == store.Blocked && held.tryLock(row.ID) {
 			if err := e.retry(ctx, row.ID); err != nil {
 				return fail(err)
 			}
@@ -110,11 +110,11 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 	switch row.Reason.Kind {
 	case store.ReasonInput:
 		if row.Reason.Gate == "" {
-			return e.askAfterAll(ctx, row)
+			return e.retryQuestion(ctx, row)
 		}
 		fallthrough
 	case store.ReasonGate, store.ReasonConflict:
-		if asks, _, err := e.asks(ctx, row); err != nil || asks != askedNothing {
+		if asks, _, err := e.gateOf(ctx, row); err != nil || asks != noGate {
 			return err
 		}
 	case store.ReasonJoin:
@@ -128,9 +128,9 @@ func (e *Engine) retry(ctx context.Context, id string) error {
 	return e.resume(ctx, row)
 }
 
-// askAfterAll lets a thread run that waits for input without a gate, as older versions left it. A conversation
+// retryQuestion lets a thread run that waits for input without a gate, as older versions left it. A conversation
 // has no gate.
-func (e *Engine) askAfterAll(ctx context.Context, row store.Thread) error {
+func (e *Engine) retryQuestion(ctx context.Context, row store.Thread) error {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	if err != nil || c == nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A workload counts the goroutines of a drive that can continue by themselves. A goroutine that waits for a
+// A workload counts the goroutines of a drive that can make progress without a person. A goroutine that waits for a
 // person does not count, nor does one that waits for such a goroutine: for its paths, or for the working tree
 // it holds. When the count falls to zero, only people can make anything continue. A goroutine that lets
 // another continue counts it before it stops counting itself, so the count never falls to zero in between.

@@ -7,7 +7,7 @@ import (
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/engine/dispatch/local"
-	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -59,7 +59,7 @@ func (u untilEnd) Reconcile(ctx context.Context, task string) (dispatch.Agenda, 
 
 // loops compares a worker on a queue with the engine's own loop.
 func (b *bench) loops(ctx context.Context) error {
-	flows, _ := flow.LoadBuiltIn("orchestrate")
+	flows, _ := parse.LoadBuiltIn("orchestrate")
 	plan := func(actions int) func(driver) (time.Duration, time.Duration, error) {
 		return func(by driver) (time.Duration, time.Duration, error) {
 			return b.driven(ctx, by, flows, planner(actions))

@@ -102,7 +102,7 @@ func TestFollowAmongOthers(t *testing.T) {
 	defer leave()
 	left := make(chan error, 1)
 	go func() {
-		_, err := h.controller().follow(ctx, row.ID, true)
+		_, err := h.controller().waitUntilIdle(ctx, row.ID, true)
 		left <- err
 	}()
 	<-s.waited // the first look

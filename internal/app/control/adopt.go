@@ -29,7 +29,7 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 		return fail(err)
 	}
 	defer lease.Release()
-	c = c.under(lease)
+	c = c.withLease(lease)
 	rows, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{Task: task})
 	if err != nil {
 		return fail(err)
@@ -57,11 +57,11 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 	if root.ID == "" {
 		return fail(store.ErrNotFound)
 	}
-	if err := c.undriven(ctx, root); err != nil {
+	if err := c.ensureNoDriver(ctx, root); err != nil {
 		return fail(err)
 	}
 	if err := c.cfg.Store.Commit(ctx, b); err != nil {
 		return fail(err)
 	}
-	return root, c.begun(ctx, root)
+	return root, c.afterCreate(ctx, root)
 }

@@ -59,15 +59,15 @@ func (c *Controller) PruneBranches(ctx context.Context, workspace, task string, 
 	if err != nil {
 		return nil, nil, err
 	}
-	goesOn := map[string]bool{}
+	continues := map[string]bool{}
 	for id := range tasksOf(list) {
 		row, err := c.cfg.Store.Thread(ctx, id)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, nil, fmt.Errorf("read task %s: %w", id, err)
 		}
-		goesOn[id] = err == nil && !row.Ended()
+		continues[id] = err == nil && !row.Ended()
 	}
-	return c.dropBranches(ctx, workspace, list, func(b Branch) bool { return !goesOn[b.Task] && (b.Merged || force) })
+	return c.dropBranches(ctx, workspace, list, func(b Branch) bool { return !continues[b.Task] && (b.Merged || force) })
 }
 
 // dropBranches removes those branches of a list that may go and that no working tree has checked out.

@@ -8,11 +8,11 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A Compaction names the thread to summarise and the agent that does it.
+// A Compaction names the thread to summarize and the agent that does it.
 type Compaction = engine.Compaction
 
 // Compact has an agent write a summary of a thread's conversation, as a step that later prompts begin with. It
-// returns the thread's row. Nothing is lost: the steps that it summarises stay, and a fork from before the
+// returns the thread's row. Nothing is lost: the steps that it summarizes stay, and a fork from before the
 // summary undoes it.
 func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, error) {
 	fail := func(err error) (store.Thread, error) {
@@ -27,12 +27,12 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 		return fail(err)
 	}
 	defer lease.Release()
-	c = c.under(lease)
-	under, end := engine.WhileHeld(ctx, lease)
+	c = c.withLease(lease)
+	leased, end := engine.WhileHeld(ctx, lease)
 	defer end()
 	root, err := c.cfg.Store.Thread(ctx, row.Root)
 	if err == nil {
-		err = c.undriven(ctx, root)
+		err = c.ensureNoDriver(ctx, root)
 	}
 	if err != nil {
 		return fail(err)
@@ -43,10 +43,10 @@ func (c *Controller) Compact(ctx context.Context, r Compaction) (store.Thread, e
 			return fail(err)
 		}
 		defer own.Release()
-		c = c.under(own)
-		under, end = engine.WhileHeld(under, own)
+		c = c.withLease(own)
+		leased, end = engine.WhileHeld(leased, own)
 		defer end()
 	}
 	defer c.views.flush(context.WithoutCancel(ctx), row)
-	return c.newEngine(false).Compact(under, r)
+	return c.newEngine(false).Compact(leased, r)
 }

@@ -97,7 +97,7 @@ func TestFullContextIgnoresSummaries(t *testing.T) {
 	}
 }
 
-// At 90 % of the quota an agent that can summarise does so by itself; one that cannot
+// At 90 % of the quota an agent that can summarize does so by itself; one that cannot
 // is not asked, and a failed summary does not stop the work.
 func TestCompactByItself(t *testing.T) {
 	for _, tt := range []struct {

@@ -55,7 +55,7 @@ func (h *house) team(yamls ...string) (task string) {
 func (h *house) worker() *Worker {
 	c := h.controller() // now: the worker may still look when the store of the next one is set
 	open := func(context.Context, store.Thread) (*Controller, error) { return c, nil }
-	return NewWorker(WorkerConfig{Store: h.store, Look: time.Hour, Open: open})
+	return NewWorker(WorkerConfig{Store: h.store, RecheckEvery: time.Hour, Open: open})
 }
 
 // work has new workers drive what may be driven.
@@ -90,7 +90,7 @@ func (h *house) row(id string) store.Thread {
 // wish records a resume, and returns what the person is told.
 func (h *house) wish(id string, r Resume) (notes []string) {
 	h.t.Helper()
-	r.Told = func(note string) { notes = append(notes, note) }
+	r.Note = func(note string) { notes = append(notes, note) }
 	if _, err := h.controller().Ask(h.t.Context(), id, r); err != nil {
 		h.t.Fatal(err)
 	}

@@ -250,7 +250,7 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, fmt.Errorf("begin thread %s: %w", id, err)
 	}
 	begun = true
-	return row, c.begun(ctx, row)
+	return row, c.afterCreate(ctx, row)
 }
 
 // checkText refuses what cannot be kept in every store, or be shown.
@@ -300,8 +300,8 @@ func (c *Controller) commitRoot(ctx context.Context, b store.Batch) (store.Threa
 	}
 }
 
-// begun draws the views of a new task.
-func (c *Controller) begun(ctx context.Context, row store.Thread) error {
+// afterCreate draws the views of a new task.
+func (c *Controller) afterCreate(ctx context.Context, row store.Thread) error {
 	var err error
 	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
 		err = os.MkdirAll(row.Workspace, 0o755)
@@ -315,12 +315,12 @@ func (c *Controller) begun(ctx context.Context, row store.Thread) error {
 	if err == nil {
 		err = c.views.flush(ctx, row)
 	}
-	return drawn(err) // otherwise it is drawn when it is driven
+	return ignoreBusy(err) // otherwise it is drawn when it is driven
 }
 
-// drawn returns the error of drawing views of what is committed, nil if another process is still drawing: a view that
-// is out of date is no failure of the commit.
-func drawn(err error) error {
+// ignoreBusy returns the error of drawing views of what is committed, nil if another process is still drawing: a view
+// that is out of date is no failure of the commit.
+func ignoreBusy(err error) error {
 	var held *lock.HeldError
 	if errors.As(err, &held) {
 		return nil

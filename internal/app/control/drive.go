@@ -30,12 +30,12 @@ type Resume struct {
 	Options Options // override those the task was started with; with On, workers continue, see handOver
 	Upload  *Upload // with On, for a task of this machine: where its files go; nil: workers have the same directory
 
-	Told func(note string) // called if nothing had to be done of what was asked for; nil: nothing is told
+	Note func(note string) // called if nothing had to be done of what was asked for; nil: nothing is told
 }
 
-func (r Resume) tell(note string) {
-	if r.Told != nil {
-		r.Told(note)
+func (r Resume) note(note string) {
+	if r.Note != nil {
+		r.Note(note)
 	}
 }
 
@@ -58,7 +58,7 @@ func (e *RecordedError) Unwrap() error { return e.Held }
 func (c *Controller) Drive(ctx context.Context, id string, r Resume) (store.Thread, error) {
 	row, err := c.underLease(ctx, id, r, (*Controller).drive)
 	if err == nil && !row.Ended() && Team(row) {
-		return c.follow(ctx, row.ID, r.Wait)
+		return c.waitUntilIdle(ctx, row.ID, r.Wait)
 	}
 	return row, err
 }
@@ -84,9 +84,9 @@ func (e *TakenError) Error() string {
 // Unwrap makes it an interruption: the task continues elsewhere.
 func (e *TakenError) Unwrap() error { return engine.ErrInterrupted }
 
-// under returns c for the holder of a task's lease: what it commits, answers in notes included, is refused once another
-// process holds the lease.
-func (c *Controller) under(l store.Lease) *Controller {
+// withLease returns c for the holder of a task's lease: what it commits, answers in notes included, is refused once
+// another process holds the lease.
+func (c *Controller) withLease(l store.Lease) *Controller {
 	held := *c
 	held.cfg.Store = store.Under(c.cfg.Store, l)
 	held.gates = gate.New(gate.Config{Store: held.cfg.Store, Now: c.cfg.Now})
@@ -114,7 +114,7 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	if err != nil {
 		return store.Thread{}, err
 	}
-	if err := c.mayGoOn(row, r.Options.On == OnTeam); err != nil {
+	if err := c.mayContinue(row, r.Options.On == OnTeam); err != nil {
 		return store.Thread{}, err
 	}
 	if row.Ended() {
@@ -139,7 +139,7 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	lease, err := c.acquire(ctx, row.Root)
 	var held *store.HeldError
 	if errors.As(err, &held) && r.Prompt != "" {
-		if err := c.tell(ctx, row, meant, r); err != nil {
+		if err := c.queueInput(ctx, row, meant, r); err != nil {
 			return store.Thread{}, err
 		}
 		r.Prompt = ""
@@ -157,20 +157,20 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	}
 	defer lease.Release()
 	c.cfg.Log.Info("lease taken", "task", row.Root)
-	under, done := engine.WhileHeld(ctx, lease)
+	leased, done := engine.WhileHeld(ctx, lease)
 	defer done()
 	root := row
-	row, err = do(c.under(lease), under, row, r, meant)
-	if errors.Is(err, store.ErrFenced) || errors.Is(context.Cause(under), store.ErrFenced) {
+	row, err = do(c.withLease(lease), leased, row, r, meant)
+	if errors.Is(err, store.ErrFenced) || errors.Is(context.Cause(leased), store.ErrFenced) {
 		row, err = root, &TakenError{root}
 	}
 	c.cfg.Log.Info("drive ended", "task", row.Root, "status", row.Status, "steps", row.Steps, "failed", err != nil)
 	return row, err
 }
 
-// mayGoOn returns why a task cannot continue, here or, with team, with workers. A task that ends may always do
-// so.
-func (c *Controller) mayGoOn(row store.Thread, team bool) error {
+// mayContinue returns why a task cannot continue, here or, with team, with workers. Ended or cancelled tasks are
+// always allowed.
+func (c *Controller) mayContinue(row store.Thread, team bool) error {
 	opts, err := record.OptionsOf(row)
 	switch {
 	case err != nil:
@@ -251,13 +251,13 @@ func (c *Controller) notesOf(row store.Thread) notes.Config {
 	}
 }
 
-// Tell records a person's input to a thread for the driver of its task.
-func (c *Controller) Tell(ctx context.Context, id string, r Resume) error {
+// QueueInput records a person's input to a thread for the driver of its task.
+func (c *Controller) QueueInput(ctx context.Context, id string, r Resume) error {
 	row, meant, err := c.taskByID(ctx, id)
 	if err != nil {
 		return err
 	}
-	return c.tell(ctx, row, meant, r)
+	return c.queueInput(ctx, row, meant, r)
 }
 
 // HasOpenInput reports whether a task that continues has input that it has not read yet.
@@ -291,8 +291,8 @@ func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread
 	return c.taskOf(ctx, row)
 }
 
-// tell records a person's input, and the options with it, for the driver of a task.
-func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r Resume) error {
+// queueInput records a person's input, and the options with it, for the driver of a task.
+func (c *Controller) queueInput(ctx context.Context, row store.Thread, meant string, r Resume) error {
 	e, wishes := c.newEngine(false), []store.WishKind{store.WishInput}
 	if err := e.CheckInput(ctx, row.ID, meant, true); err != nil {
 		return err
@@ -311,17 +311,17 @@ func (c *Controller) tell(ctx context.Context, row store.Thread, meant string, r
 
 // drive drives a task whose lease the caller holds.
 func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
-	keep := context.WithoutCancel(ctx)
-	defer c.attend(keep, row)()
+	bg := context.WithoutCancel(ctx)
+	defer c.publishViews(bg, row)()
 	if err := c.ask(ctx, row, r, meant); err != nil {
 		return row, err
 	}
-	defer notes.Watch(keep, c.notesOf(row))()
+	defer notes.Watch(bg, c.notesOf(row))()
 	return c.newEngine(r.Wait).Run(ctx, row.ID)
 }
 
-// attend draws a task that is being driven, and has it watched, until done is called.
-func (c *Controller) attend(ctx context.Context, row store.Thread) (done func()) {
+// publishViews draws a task that is being driven, and has it watched, until done is called.
+func (c *Controller) publishViews(ctx context.Context, row store.Thread) (done func()) {
 	stop, kept := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(kept)
@@ -388,7 +388,7 @@ func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume,
 	}
 	n, err := c.newEngine(false).AllowAgain(context.WithoutCancel(ctx), rows, alive, gate.Person())
 	if err == nil && n == 0 {
-		r.tell("--again: no attempt that may have changed something is known to be interrupted; one that counts as running " +
+		r.note("--again: no attempt that may have changed something is known to be interrupted; one that counts as running " +
 			"is asked about once its worker is lost")
 	}
 	return err

@@ -119,7 +119,7 @@ func TestAFailedSummaryIsNoTry(t *testing.T) {
 	}
 	agents[thread.RoleCompact] = fails(agent.Refused)
 	h := newHouse(t, agents)
-	h.kind = "codex" // codex summarises by itself
+	h.kind = "codex" // codex summarizes by itself
 	row := h.run(longTalk)
 	wantStatus(t, row, store.Completed, "")
 	if h.runs[thread.RoleCompact] == 0 {

@@ -52,7 +52,7 @@ func (c *Controller) Fork(ctx context.Context, f Fork) (store.Thread, error) {
 		}
 		return store.Thread{}, fmt.Errorf("fork thread %s: %w", f.Thread, err)
 	}
-	return next, c.begun(ctx, next)
+	return next, c.afterCreate(ctx, next)
 }
 
 func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, batch store.Batch, err error) {
@@ -68,7 +68,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
-	place, err := c.position(ctx, def, at)
+	place, err := c.pathAt(ctx, def, at)
 	if err != nil {
 		return next, batch, err
 	}
@@ -81,7 +81,7 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if f.Rejoin {
 		return c.rejoin(ctx, e, f, at, def, place, id)
 	}
-	if next, err = c.forked(ctx, row, id, at, now.UnixMilli()); err != nil {
+	if next, err = c.forkRow(ctx, row, id, at, now.UnixMilli()); err != nil {
 		return next, batch, err
 	}
 	next.Path = place
@@ -104,9 +104,9 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	return next, batch, nil
 }
 
-// forked returns the row of a fork. If its task was imported and not taken over, neither is the fork, whatever part of
+// forkRow returns the row of a fork. If its task was imported and not taken over, neither is the fork, whatever part of
 // the task it was made of.
-func (c *Controller) forked(ctx context.Context, row store.Thread, id string, at forkPoint, now int64) (store.Thread, error) {
+func (c *Controller) forkRow(ctx context.Context, row store.Thread, id string, at forkPoint, now int64) (store.Thread, error) {
 	next := thread.Fork(row, id, at.step, at.number, now)
 	root, err := c.cfg.Store.Thread(ctx, row.Root)
 	if err != nil {

@@ -308,7 +308,7 @@ func TestForkOfAnImportedPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := store.Thread{ID: "part", Root: root.ID, Task: root.ID, Kind: store.KindPath}
-	next, err := h.controller().forked(t.Context(), part, "next", forkPoint{}, 1)
+	next, err := h.controller().forkRow(t.Context(), part, "next", forkPoint{}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

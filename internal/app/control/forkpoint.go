@@ -62,8 +62,8 @@ func (c *Controller) stepAt(ctx context.Context, row store.Thread, n int) (threa
 	return s, err
 }
 
-// position returns the innermost path that a step is in, nil for none.
-func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
+// pathAt returns the innermost path that a step is in, nil for none.
+func (c *Controller) pathAt(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	if own := p.row.Path; own != nil && p.row.Kind != store.KindWorker && own.Fork == p.step.Hash {
 		place := *own // its path begins here
 		return &place, nil
@@ -74,7 +74,7 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 	id := p.step.State.Path
 	switch {
 	case !id.Present:
-		return c.positionOfOlder(ctx, def, p)
+		return c.olderPathAt(ctx, def, p)
 	case id.ID == "":
 		return nil, nil
 	}
@@ -106,9 +106,9 @@ func (c *Controller) position(ctx context.Context, def *flow.Definition, p forkP
 	return at, nil
 }
 
-// positionOfOlder is position for a step that does not record its path. The step is in the path of its thread,
+// olderPathAt is pathAt for a step that does not record its path. The step is in the path of its thread,
 // or in one whose conversation a join continued. It reads the steps that came after it.
-func (c *Controller) positionOfOlder(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
+func (c *Controller) olderPathAt(ctx context.Context, def *flow.Definition, p forkPoint) (*store.Path, error) {
 	own := p.row.Path
 	if p.row.Kind == store.KindWorker {
 		own = nil // a separate thread: no thread waits for its fork

@@ -40,11 +40,11 @@ func (c *Controller) handOver(ctx context.Context, row store.Thread, r Resume) (
 		return fail(err)
 	}
 	defer lease.Release()
-	if row, err = c.under(lease).release(ctx, row, r); err != nil {
+	if row, err = c.withLease(lease).release(ctx, row, r); err != nil {
 		return fail(err)
 	}
 	c.views.board.Forget(row.ID) // it is drawn elsewhere from now on
-	return row, c.begun(ctx, row)
+	return row, c.afterCreate(ctx, row)
 }
 
 // release is handOver for the holder of the task's lease.
@@ -53,17 +53,17 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 	if err != nil {
 		return row, err
 	}
-	if names := apart(live(rows)); len(names) > 0 {
+	if names := ownTrees(liveThreads(rows)); len(names) > 0 {
 		return row, view.Advise(usage("its parts %s have working trees of their own, which are on this machine",
 			strings.Join(names, ", ")),
-			"continue it here until they are joined, with `plait resume %s`, then hand it over", called(row))
+			"continue it here until they are joined, with `plait resume %s`, then hand it over", displayName(row))
 	}
 	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return false, nil }); err != nil {
 		return row, err
 	}
 	if err := c.newEngine(false).Release(ctx, rows); err != nil {
 		if errors.Is(err, ErrUsage) {
-			err = view.Advise(err, "look at the files, then let it run again: `plait resume %s --on team --again`", called(row))
+			err = view.Advise(err, "look at the files, then let it run again: `plait resume %s --on team --again`", displayName(row))
 		}
 		return row, err
 	}
@@ -85,7 +85,7 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 		if err != nil {
 			return row, err
 		}
-		batch, err := handed(rows, next, r.Options.Needs)
+		batch, err := handOverBatch(rows, next, r.Options.Needs)
 		if err != nil {
 			return row, err
 		}
@@ -109,9 +109,9 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 	}
 }
 
-// live returns the threads of a task that have not ended, and those that they wait for. rows are the task's,
+// liveThreads returns the threads of a task that have not ended, and those that they wait for. rows are the task's,
 // its own first and each after its parent.
-func live(rows []store.Thread) []store.Thread {
+func liveThreads(rows []store.Thread) []store.Thread {
 	heads := map[string]dag.Hash{}
 	var out []store.Thread
 	for _, t := range rows {
@@ -128,8 +128,8 @@ func live(rows []store.Thread) []store.Thread {
 	return out
 }
 
-// apart names the parts of a task that work, or have worked, in their own working trees.
-func apart(rows []store.Thread) []string {
+// ownTrees names the parts of a task that work, or have worked, in their own working trees.
+func ownTrees(rows []store.Thread) []string {
 	var names []string
 	for _, t := range rows[1:] {
 		if worktree.Own(t) && t.Path != nil && !slices.Contains(names, t.Path.ID) {
@@ -140,13 +140,13 @@ func apart(rows []store.Thread) []string {
 	return names
 }
 
-// handed makes the batch that gives all threads of a task to the team. next is the task's own row after the
+// handOverBatch makes the batch that gives all threads of a task to the team. next is the task's own row after the
 // upload.
-func handed(rows []store.Thread, next store.Thread, needs []string) (store.Batch, error) {
+func handOverBatch(rows []store.Thread, next store.Thread, needs []string) (store.Batch, error) {
 	var b store.Batch
 	uploaded := map[string]dag.Hash{}
 	if next.Files != rows[0].Files {
-		for _, t := range live(rows) {
+		for _, t := range liveThreads(rows) {
 			uploaded[t.Head.String()] = next.Files
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // InTurn returns why parts of a flow that change files take turns in a directory, "" if they do not: without
 // git they cannot have their own working trees. It is an error if the directory's repository cannot be used.
 func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) (string, error) {
-	under, err := worktree.UnderGit(ctx, dir)
-	if under || err != nil {
+	leased, err := worktree.UnderGit(ctx, dir)
+	if leased || err != nil {
 		return "", err
 	}
 	defs := map[string]*flow.Definition{}
@@ -25,7 +25,7 @@ func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) (s
 		}
 	}
 	for _, def := range defs {
-		if contends(def, func(name string) *flow.Definition { return defs[name] }) {
+		if writersOverlap(def, func(name string) *flow.Definition { return defs[name] }) {
 			return "This directory is not in a git repository: agents that change files work in it one after another. " +
 				"In one, each gets a worktree of its own.", nil
 		}
@@ -35,12 +35,12 @@ func (c *Controller) InTurn(ctx context.Context, b thread.Bundle, dir string) (s
 
 // UnderGit reports whether the directory of a task is in a git repository, so that changes of its files are recorded.
 func (c *Controller) UnderGit(ctx context.Context, root store.Thread) bool {
-	under, err := worktree.UnderGit(ctx, worktree.Of(root))
-	return under && err == nil
+	leased, err := worktree.UnderGit(ctx, worktree.Of(root))
+	return leased && err == nil
 }
 
-// contends reports whether several parts of a flow may change files at the same time.
-func contends(def *flow.Definition, called func(name string) *flow.Definition) bool {
+// writersOverlap reports whether several parts of a flow may change files at the same time.
+func writersOverlap(def *flow.Definition, called func(name string) *flow.Definition) bool {
 	if len(def.Plans()) > 0 {
 		return true
 	}

@@ -97,7 +97,7 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// While an agent summarises a thread of a team's task, no worker can take the thread. The agent is stopped when a
+// While an agent summarizes a thread of a team's task, no worker can take the thread. The agent is stopped when a
 // lease is lost.
 func TestCompactHoldsItsLeases(t *testing.T) {
 	for _, on := range []string{"", OnTeam} {
@@ -162,7 +162,7 @@ func TestNotesUnderALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.store = overtaken{s, s.Share(), row.ID}
-	c := h.soon().under(lease)
+	c := h.soon().withLease(lease)
 	notes.Read(t.Context(), c.notesOf(row))
 	if g := h.gates(row.ID, 1)[0]; g.State != store.GateOpen {
 		t.Errorf("the question is %s", g.State)

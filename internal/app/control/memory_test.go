@@ -69,7 +69,7 @@ func (m *memorious) run(_ context.Context, req agent.Request, emit func(agent.Ev
 	return agent.Result{Output: []byte(said), Sandbox: "none", Session: session}, nil
 }
 
-// What a session holds stays within the quota: the conversation is summarised, or told again where little was said,
+// What a session holds stays within the quota: the conversation is summarized, or told again where little was said,
 // and a new session begins. It is the same when a process does each turn, and changes nothing of the outcome.
 func TestSessionsStayWithinTheQuota(t *testing.T) {
 	const quota, newest = 4 * 2000, 1000
@@ -83,7 +83,7 @@ func TestSessionsStayWithinTheQuota(t *testing.T) {
 	}{
 		{name: "talk", words: 80, kind: "codex", summaries: true},
 		{name: "talk", words: 80, kind: "codex", summaries: true, interrupt: true},
-		{name: "talk", words: 80, kind: "replay"}, // it cannot summarise
+		{name: "talk", words: 80, kind: "replay"}, // it cannot summarize
 		{name: "tools", words: 1, tools: 3000, kind: "codex"},
 	} {
 		m := &memorious{holds: map[string]string{}, words: tt.words, tools: tt.tools}
@@ -156,7 +156,7 @@ func TestSummaryBeginsASession(t *testing.T) {
 	}
 	turn(row.ID, Options{})                     // anew
 	turn(row.ID, Options{})                     // goes on
-	turn(early.ID, Options{})                   // a branch: nothing was summarised there
+	turn(early.ID, Options{})                   // a branch: nothing was summarized there
 	turn(late.ID, Options{})                    // anew
 	turn(row.ID, Options{Context: ContextFull}) // anew, with all of it
 	turn(row.ID, Options{})                     // goes on

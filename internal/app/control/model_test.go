@@ -132,7 +132,7 @@ func (w *world) digest(rt *rapid.T, row store.Thread) dag.Hash {
 
 // told lists what the digest at head consists of, one entry per step: those of paths and children
 // under their join or call.
-func (w *world) told(rt *rapid.T, head dag.Hash, under string) (list []string) {
+func (w *world) told(rt *rapid.T, head dag.Hash, leased string) (list []string) {
 	steps, err := w.reader().Steps(context.Background(), head)
 	if err != nil {
 		rt.Fatalf("chain of %s: %v", head.Short(), err)
@@ -142,7 +142,7 @@ func (w *world) told(rt *rapid.T, head dag.Hash, under string) (list []string) {
 		if err != nil {
 			rt.Fatalf("text of %s: %v", s.Hash.Short(), err)
 		}
-		at := fmt.Sprintf("%s%d %s", under, i+1, s.State.Role)
+		at := fmt.Sprintf("%s%d %s", leased, i+1, s.State.Role)
 		list = append(list, fmt.Sprintf("%s: %s %q", at, s.State.Meta, text))
 		for _, p := range s.State.Paths {
 			list = append(list, fmt.Sprintf("%s/%s: %s", at, p.ID, p.Status))

@@ -24,7 +24,7 @@ func (c *Controller) Redact(ctx context.Context, text, by, reason string) (r red
 		}
 		l, err := c.acquire(ctx, id)
 		if err == nil {
-			if err = c.undriven(ctx, row); err != nil {
+			if err = c.ensureNoDriver(ctx, row); err != nil {
 				l.Release()
 			}
 		}
@@ -80,8 +80,8 @@ func (c *Controller) keepsFiles(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	for _, name := range homes {
-		if apart, ok := apartHome(filepath.Join(c.cfg.Home, "homes", name)); ok {
-			dirs = append(dirs, apart)
+		if relocated, ok := relocatedHome(filepath.Join(c.cfg.Home, "homes", name)); ok {
+			dirs = append(dirs, relocated)
 		}
 	}
 	rows, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{Kind: store.KindRoot})
@@ -93,9 +93,9 @@ func (c *Controller) keepsFiles(ctx context.Context) ([]string, error) {
 	return dirs, err
 }
 
-// apartHome returns where a home has what Codex keeps, if that is elsewhere.
-func apartHome(home string) (string, bool) {
-	apart, err := os.Readlink(filepath.Join(home, "codex"))
-	ok := err == nil && filepath.IsAbs(apart) && strings.HasSuffix(filepath.Dir(apart), filepath.Join("plait", "codex"))
-	return apart, ok
+// relocatedHome returns where a home has what Codex keeps, if that is elsewhere.
+func relocatedHome(home string) (string, bool) {
+	relocated, err := os.Readlink(filepath.Join(home, "codex"))
+	ok := err == nil && filepath.IsAbs(relocated) && strings.HasSuffix(filepath.Dir(relocated), filepath.Join("plait", "codex"))
+	return relocated, ok
 }

@@ -97,5 +97,5 @@ func (c *Controller) reregister(ctx context.Context, change store.FlowChange, ob
 	if err := c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Flows: []store.FlowChange{change}}); err != nil {
 		return store.Flow{}, fmt.Errorf("register flow %s: %w", change.Row.Name, err)
 	}
-	return change.Row, drawn(c.views.registry(ctx))
+	return change.Row, ignoreBusy(c.views.registry(ctx))
 }

@@ -33,10 +33,10 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 		return next, batch, err
 	}
 	now := c.cfg.Now().UnixMilli()
-	if next, err = c.forked(ctx, parent, id, up, now); err != nil {
+	if next, err = c.forkRow(ctx, parent, id, up, now); err != nil {
 		return next, batch, err
 	}
-	if next.Path, err = c.position(ctx, def, up); err != nil {
+	if next.Path, err = c.pathAt(ctx, def, up); err != nil {
 		return next, batch, err
 	}
 	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
@@ -48,7 +48,7 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 	if up.step.State != nil {
 		forked = up.step.State.Timestamp
 	}
-	ended, err := c.ends(ctx, parent.Task)
+	ended, err := c.endPositions(ctx, parent.Task)
 	if err != nil {
 		return next, batch, err
 	}
@@ -101,8 +101,8 @@ type adoptedPath struct {
 	ended int64 // position of its end in the journal
 }
 
-// ends returns, for the threads of a task, the positions of their ends in the journal.
-func (c *Controller) ends(ctx context.Context, task string) (map[string]int64, error) {
+// endPositions returns, for the threads of a task, the positions of their ends in the journal.
+func (c *Controller) endPositions(ctx context.Context, task string) (map[string]int64, error) {
 	events, err := c.cfg.Store.Events(ctx, 0, store.EventFilter{Task: task, Types: event.Types(event.ThreadEnded{})})
 	if err != nil {
 		return nil, fmt.Errorf("read the ends of task %s: %w", task, err)

@@ -118,9 +118,9 @@ func (c *Controller) beginReplay(ctx context.Context, r *Replay) (err error) {
 			break
 		}
 	}
-	if under, err := worktree.UnderGit(ctx, r.Of.Workspace); err != nil {
+	if leased, err := worktree.UnderGit(ctx, r.Of.Workspace); err != nil {
 		return usage("%w", err)
-	} else if !under {
+	} else if !leased {
 		return usage("%s is not in a git repository, so the files that it began with are not known", worktree.Of(r.Of))
 	}
 	if tree == "" {
@@ -145,41 +145,41 @@ func (r *Replay) Drive(ctx context.Context) (Replayed, error) {
 	watching, end := context.WithCancel(ctx)
 	go func() {
 		defer close(answered)
-		if err := answers.give(watching, r.Row.ID); watching.Err() == nil {
+		if err := answers.answerAll(watching, r.Row.ID); watching.Err() == nil {
 			stop(err)
 		}
 	}()
 	row, err := r.c.Drive(ctx, r.Row.ID, Resume{Wait: true})
 	end()
 	<-answered
-	keep := context.WithoutCancel(ctx)
+	bg := context.WithoutCancel(ctx)
 	var off *offScript
 	if !errors.As(context.Cause(ctx), &off) && err != nil {
 		if why := context.Cause(ctx); why != nil && !errors.Is(why, context.Canceled) {
 			err = why
 		}
-		if now, readErr := r.c.cfg.Store.Thread(keep, r.Row.ID); readErr == nil && !now.Ended() { // it cannot be resumed
-			row, readErr = r.c.Cancel(keep, r.Row.ID)
+		if now, readErr := r.c.cfg.Store.Thread(bg, r.Row.ID); readErr == nil && !now.Ended() { // it cannot be resumed
+			row, readErr = r.c.Cancel(bg, r.Row.ID)
 			err = errors.Join(err, readErr)
 		}
 		return Replayed{Row: row}, err
 	}
-	if row, err = r.c.cfg.Store.Thread(keep, r.Row.ID); err != nil {
+	if row, err = r.c.cfg.Store.Thread(bg, r.Row.ID); err != nil {
 		return Replayed{}, err
 	}
-	done, err := r.compare(keep, row)
+	done, err := r.compare(bg, row)
 	if err == nil && off != nil && !done.Same() {
 		done.Why = off.Error()
 	}
 	if err == nil && !row.Ended() { // it cannot be resumed
 		why := &store.Reason{Kind: store.ReasonCancelled, Message: done.String()}
 		if done.Same() {
-			why.Message += "; " + called(r.Of) + " has not ended"
+			why.Message += "; " + displayName(r.Of) + " has not ended"
 			if of := r.Of.Reason; of != nil {
 				why.Message += ": " + thread.Plainly(of.Message)
 			}
 		}
-		done.Row, err = r.c.cancel(keep, row.ID, why)
+		done.Row, err = r.c.cancel(bg, row.ID, why)
 	}
 	return done, err
 }
@@ -195,11 +195,11 @@ func (c *Controller) WhatIf(ctx context.Context, id, from, model string) (Retrie
 	if err != nil {
 		return Retried{}, err
 	}
-	way, err := c.before(ctx, at)
+	plan, err := c.forkBefore(ctx, at)
 	if err != nil {
 		return Retried{}, err
 	}
-	f := Fork{Thread: way.thread, At: way.at, Rejoin: way.rejoin, Options: Options{Model: model}}
+	f := Fork{Thread: plan.thread, At: plan.at, Rejoin: plan.rejoin, Options: Options{Model: model}}
 	if d, err := c.reader.Detail(ctx, at.step.State.Detail); err == nil && d != nil && d.TreeBefore != nil && !f.Rejoin {
 		f.Tree = *d.TreeBefore
 	}
@@ -207,7 +207,7 @@ func (c *Controller) WhatIf(ctx context.Context, id, from, model string) (Retrie
 	if err != nil {
 		return Retried{}, err
 	}
-	return Retried{Row: next, Said: fmt.Sprintf("%s is a fork of %s: %s with %s", called(next), called(row), way.said,
+	return Retried{Row: next, Note: fmt.Sprintf("%s is a fork of %s: %s with %s", displayName(next), displayName(row), plan.note,
 		model)}, nil
 }
 
@@ -245,13 +245,13 @@ func (r *Replay) compare(ctx context.Context, row store.Thread) (Replayed, error
 	case i == len(then):
 		out.Why = fmt.Sprintf("%s was not there", now[i].State.Role)
 	default:
-		out.Why = unlike(then[i].State, now[i].State)
+		out.Why = difference(then[i].State, now[i].State)
 	}
 	return out, err
 }
 
-// unlike returns what differs between two steps.
-func unlike(then, now *thread.State) string {
+// difference returns what differs between two steps.
+func difference(then, now *thread.State) string {
 	switch {
 	case then.Role != now.Role:
 		return fmt.Sprintf("it was done by %s, and now by %s", then.Role, now.Role)

@@ -74,9 +74,9 @@ func (a *answers) question(ctx context.Context, g store.Gate) (question, error) 
 	return question{where, g.Node, asks, g}, err
 }
 
-// give answers a task's questions until ctx ends. It returns an *offScript for a question that has no recorded
+// answerAll answers a task's questions until ctx ends. It returns an *offScript for a question that has no recorded
 // answer.
-func (a *answers) give(ctx context.Context, task string) error {
+func (a *answers) answerAll(ctx context.Context, task string) error {
 	for pos := int64(0); ; {
 		open, err := a.c.gates.Gates(ctx, store.GateFilter{Task: task, State: store.GateOpen})
 		if err != nil {
@@ -86,7 +86,7 @@ func (a *answers) give(ctx context.Context, task string) error {
 			if a.given[g.ID] {
 				continue
 			}
-			if err := a.one(ctx, g); err != nil {
+			if err := a.answerOne(ctx, g); err != nil {
 				return err
 			}
 		}
@@ -96,8 +96,8 @@ func (a *answers) give(ctx context.Context, task string) error {
 	}
 }
 
-// one gives a question its recorded answer, in the name of the same person.
-func (a *answers) one(ctx context.Context, g store.Gate) error {
+// answerOne gives a question its recorded answer, in the name of the same person.
+func (a *answers) answerOne(ctx context.Context, g store.Gate) error {
 	q, err := a.question(ctx, g)
 	if err != nil {
 		return err

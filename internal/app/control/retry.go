@@ -23,7 +23,7 @@ type Retry struct {
 type Retried struct {
 	Row    store.Thread // the thread that continues
 	Resume Resume       // how to resume it
-	Said   string       // what was done, for people
+	Note   string       // what was done, for people
 }
 
 // A retryCase is what the decision is based on.
@@ -36,40 +36,40 @@ type retryCase struct {
 	number int         // of that step
 }
 
-// A retryWay is the decision.
-type retryWay struct {
+// A retryPlan is the decision.
+type retryPlan struct {
 	resume bool
 	thread string     // to fork: the task, or a path of it
 	at     string     // the step to fork at
 	rejoin bool       // the path continues there, and the others are adopted
 	before *forkPoint // to fork before this step instead
-	said   string
+	note   string
 }
 
 // decide returns how to try a task again: with new attempts if it is blocked or was interrupted, otherwise in a
 // fork before the step that failed. Errors match ErrUsage, or are a conflict.
-func (t retryCase) decide() (retryWay, error) {
-	name := called(t.row)
+func (t retryCase) decide() (retryPlan, error) {
+	name := displayName(t.row)
 	switch {
 	case t.driver != "":
-		return retryWay{}, &store.HeldError{Name: "task " + t.row.ID, Owner: t.driver}
+		return retryPlan{}, &store.HeldError{Name: "task " + t.row.ID, Owner: t.driver}
 	case t.row.Status == store.Completed:
-		return retryWay{}, usage("task %s is done: continue it with plait resume %[1]s -p MORE, or repeat part of "+
+		return retryPlan{}, usage("task %s is done: continue it with plait resume %[1]s -p MORE, or repeat part of "+
 			"it with plait fork %[1]s/STEP", name)
 	case !t.row.Ended():
-		return t.goOn()
+		return t.retryUnfinished()
 	case t.row.Status == store.Cancelled:
-		return retryWay{thread: t.row.ID, said: "continues where it was cancelled"}, nil
+		return retryPlan{thread: t.row.ID, note: "continues where it was cancelled"}, nil
 	case t.last.State == nil:
-		return retryWay{thread: t.row.ID, at: "0", said: "starts from the beginning"}, nil
+		return retryPlan{thread: t.row.ID, at: "0", note: "starts from the beginning"}, nil
 	case t.last.State.Paths != nil:
-		return t.again(t.last.State), nil
+		return t.retryPaths(t.last.State), nil
 	}
-	return retryWay{before: &forkPoint{row: t.row, head: t.row.Head, step: t.last, number: t.number}}, nil
+	return retryPlan{before: &forkPoint{row: t.row, head: t.row.Head, step: t.last, number: t.number}}, nil
 }
 
-// goOn is decide for a task that has not ended and is not being driven.
-func (t retryCase) goOn() (retryWay, error) {
+// retryUnfinished is decide for a task that has not ended and is not being driven.
+func (t retryCase) retryUnfinished() (retryPlan, error) {
 	tries, routeless := false, ""
 	for _, row := range t.rows {
 		if row.Status != store.Blocked || row.Reason == nil {
@@ -84,44 +84,44 @@ func (t retryCase) goOn() (retryWay, error) {
 			tries = true
 		}
 	}
-	name := called(t.row)
+	name := displayName(t.row)
 	switch {
 	case tries:
-		return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
+		return retryPlan{resume: true, note: "new attempts where it is blocked"}, nil
 	case routeless != "":
-		return retryWay{}, usage("task %s keeps the flow that it was started with: %s; fix the flow and start again "+
+		return retryPlan{}, usage("task %s keeps the flow that it was started with: %s; fix the flow and start again "+
 			"with plait run, or have an agent answer again with plait retry %[1]s --from STEP", name, routeless)
 	case t.row.Status != store.Blocked:
-		return retryWay{resume: true, said: "continues where it was interrupted"}, nil
+		return retryPlan{resume: true, note: "continues where it was interrupted"}, nil
 	case len(t.open) > 0:
-		return retryWay{}, usage("task %s waits for an answer: plait show %[1]s shows the question; "+
+		return retryPlan{}, usage("task %s waits for an answer: plait show %[1]s shows the question; "+
 			"to repeat a step instead: plait retry %[1]s --from STEP", name)
 	case t.row.Reason.Kind == store.ReasonInput:
-		return retryWay{}, usage("it is your turn in task %s: plait resume %[1]s -p TEXT", name)
+		return retryPlan{}, usage("it is your turn in task %s: plait resume %[1]s -p TEXT", name)
 	}
-	return retryWay{resume: true, said: "new attempts where it is blocked"}, nil
+	return retryPlan{resume: true, note: "new attempts where it is blocked"}, nil
 }
 
-// again is decide for a task that ended after a join: the path that failed continues from its last step, and
+// retryPaths is decide for a task that ended after a join: the path that failed continues from its last step, and
 // completed paths are kept. The actions of a plan are all repeated, as are paths that joined.
-func (t retryCase) again(join *thread.State) retryWay {
+func (t retryCase) retryPaths(join *thread.State) retryPlan {
 	i := slices.IndexFunc(join.Paths, func(p thread.PathHead) bool { return p.Status == store.Failed })
 	if i < 0 {
 		i = slices.IndexFunc(join.Paths, func(p thread.PathHead) bool { return p.Status != store.Completed })
 	}
 	if i < 0 || join.Role == thread.RoleJoin {
-		return retryWay{thread: t.row.ID, at: join.Fork.String(), said: "runs its paths again"}
+		return retryPlan{thread: t.row.ID, at: join.Fork.String(), note: "runs its paths again"}
 	}
 	p := join.Paths[i]
-	return retryWay{thread: p.Thread, at: p.Head.String(), rejoin: true,
-		said: "path " + p.ID + " continues from its last step, completed paths are kept"}
+	return retryPlan{thread: p.Thread, at: p.Head.String(), rejoin: true,
+		note: "path " + p.ID + " continues from its last step, completed paths are kept"}
 }
 
-// called returns the name that people use for a task.
-func called(row store.Thread) string { return cmp.Or(row.Short, row.ID) }
+// displayName returns the name that people use for a task.
+func displayName(row store.Thread) string { return cmp.Or(row.Short, row.ID) }
 
-// driverLeaves is how often Retry waits for the driver of a task that has ended, ten seconds in all.
-const driverLeaves = 100
+// maxReleaseWaits is how often Retry waits for the driver of a task that has ended, ten seconds in all.
+const maxReleaseWaits = 100
 
 // Retry decides how to try a task again, and prepares it: the caller drives the result. A task that is blocked
 // or was interrupted continues itself. For one that failed or was cancelled, a fork continues in the same
@@ -136,37 +136,37 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 	}
 	t, err := c.retryCase(ctx, row)
 	// The record shows the task as ended before its driver has left.
-	for tries := 0; err == nil && t.driver != "" && row.Ended() && tries < driverLeaves && ctx.Err() == nil; tries++ {
-		if c.letGo(ctx, row.Root) {
+	for tries := 0; err == nil && t.driver != "" && row.Ended() && tries < maxReleaseWaits && ctx.Err() == nil; tries++ {
+		if c.waitReleased(ctx, row.Root) {
 			t, err = c.retryCase(ctx, row)
 		}
 	}
 	if err != nil {
 		return Retried{}, fmt.Errorf("retry task %s: %w", r.Thread, err)
 	}
-	way, err := t.decide()
+	plan, err := t.decide()
 	if r.From != "" && (err == nil || t.driver == "" && row.Status == store.Blocked) {
 		at, findErr := c.forkPoint(ctx, row, r.From)
-		way, err = retryWay{before: &at}, findErr
+		plan, err = retryPlan{before: &at}, findErr
 	}
 	if err != nil {
 		return Retried{}, err
 	}
-	if way.resume {
+	if plan.resume {
 		return Retried{Row: row, Resume: Resume{Prompt: r.Prompt, Options: r.Options},
-			Said: fmt.Sprintf("%s: %s", called(row), way.said)}, nil
+			Note: fmt.Sprintf("%s: %s", displayName(row), plan.note)}, nil
 	}
-	if way.before != nil {
-		if way, err = c.before(ctx, *way.before); err != nil {
+	if plan.before != nil {
+		if plan, err = c.forkBefore(ctx, *plan.before); err != nil {
 			return Retried{}, err
 		}
 	}
-	next, err := c.Fork(ctx, Fork{Thread: way.thread, At: way.at, Rejoin: way.rejoin, InPlace: !way.rejoin,
+	next, err := c.Fork(ctx, Fork{Thread: plan.thread, At: plan.at, Rejoin: plan.rejoin, InPlace: !plan.rejoin,
 		Prompt: r.Prompt, Options: r.Options})
 	if err != nil {
 		return Retried{}, err
 	}
-	return Retried{Row: next, Said: fmt.Sprintf("%s is a fork of %s: %s", called(next), called(row), way.said)}, nil
+	return Retried{Row: next, Note: fmt.Sprintf("%s is a fork of %s: %s", displayName(next), displayName(row), plan.note)}, nil
 }
 
 // retryCase reads what the decision is based on.
@@ -200,30 +200,30 @@ func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCa
 	return t, nil
 }
 
-// before returns where to fork to repeat a step: where the step before it was made, which inside a path is in
+// forkBefore returns where to fork to repeat a step: where the step before it was made, which inside a path is in
 // that path. To repeat a join, all paths are repeated.
-func (c *Controller) before(ctx context.Context, at forkPoint) (retryWay, error) {
+func (c *Controller) forkBefore(ctx context.Context, at forkPoint) (retryPlan, error) {
 	if at.step.State == nil {
-		return retryWay{}, usage("step 0 is the start: there is nothing to repeat; start again with plait run, or name "+
-			"a later step of %s", called(at.row))
+		return retryPlan{}, usage("step 0 is the start: there is nothing to repeat; start again with plait run, or name "+
+			"a later step of %s", displayName(at.row))
 	}
 	if s := at.step.State; s.Paths != nil {
-		return retryWay{thread: at.row.ID, at: s.Fork.String(), said: fmt.Sprintf("runs the paths of step %d (%s) again",
+		return retryPlan{thread: at.row.ID, at: s.Fork.String(), note: fmt.Sprintf("runs the paths of step %d (%s) again",
 			at.number, s.Role)}, nil
 	}
-	way := retryWay{thread: at.row.ID, at: strconv.Itoa(at.number - 1),
-		said: fmt.Sprintf("repeats step %d (%s)", at.number, at.step.State.Role)}
+	plan := retryPlan{thread: at.row.ID, at: strconv.Itoa(at.number - 1),
+		note: fmt.Sprintf("repeats step %d (%s)", at.number, at.step.State.Role)}
 	def, err := c.record.Definition(ctx, at.row)
 	if err != nil {
-		return way, err
+		return plan, err
 	}
 	prev := forkPoint{row: at.row, head: at.head, number: at.number - 1, step: thread.Step{Hash: at.row.Start}}
 	if before := at.step.State.Ancestors; len(before) > 0 {
 		if prev.step, err = c.stepAt(ctx, at.row, prev.number); err != nil {
-			return way, err
+			return plan, err
 		}
 	}
-	place, err := c.position(ctx, def, prev)
-	way.rejoin = place != nil && place.Join != thread.RoleJoin
-	return way, err
+	place, err := c.pathAt(ctx, def, prev)
+	plan.rejoin = place != nil && place.Join != thread.RoleJoin
+	return plan, err
 }

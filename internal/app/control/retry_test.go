@@ -64,11 +64,11 @@ func TestRetryDecides(t *testing.T) {
 			want: want{Thread: id, At: fork.String()}},
 	} {
 		tt.rows = append(tt.rows, tt.row)
-		way, err := tt.decide()
-		got := want{way.resume, way.rejoin, way.before != nil, way.thread, way.at}
-		said := err != nil || way.before != nil || way.said != ""
+		plan, err := tt.decide()
+		got := want{plan.resume, plan.rejoin, plan.before != nil, plan.thread, plan.at}
+		said := err != nil || plan.before != nil || plan.note != ""
 		if diff := cmp.Diff(tt.want, got); diff != "" || !errors.Is(err, tt.err) || !said {
-			t.Errorf("%s: %v, said %q, -want +got\n%s", name, err, way.said, diff)
+			t.Errorf("%s: %v, said %q, -want +got\n%s", name, err, plan.note, diff)
 		}
 	}
 }

@@ -49,13 +49,13 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 			return err
 		}
 		if !stopped {
-			r.tell("nothing of it can be tried again: it continues, or waits for an answer")
+			r.note("nothing of it can be tried again: it continues, or waits for an answer")
 			return nil
 		}
 	}
 	if (r.Options.Context != "" || len(r.Options.Needs) > 0) && row.Status == store.Running {
 		// The driver of a part keeps the options that it began with.
-		driven, err := c.driven(ctx, row)
+		driven, err := c.drivenParts(ctx, row)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 		}
 	}
 	if r.Prompt != "" && row.Status == store.Running {
-		return c.tell(ctx, row, meant, r)
+		return c.queueInput(ctx, row, meant, r)
 	}
 	return c.ask(ctx, row, r, meant)
 }
@@ -81,21 +81,21 @@ func (c *Controller) stopped(ctx context.Context, row store.Thread) (bool, error
 	}), nil
 }
 
-// undriven returns a *store.HeldError if workers drive parts of a team's task. Its lease, which the caller holds, does
-// not say that: the lease of such a task is for its directory.
-func (c *Controller) undriven(ctx context.Context, root store.Thread) error {
+// ensureNoDriver returns a *store.HeldError if workers drive parts of a team's task. Its lease, which the caller holds,
+// does not say that: the lease of such a task is for its directory.
+func (c *Controller) ensureNoDriver(ctx context.Context, root store.Thread) error {
 	if !Team(root) {
 		return nil
 	}
-	driven, err := c.driven(ctx, root)
+	driven, err := c.drivenParts(ctx, root)
 	if err == nil && len(driven) > 0 {
 		err = &store.HeldError{Name: "task " + root.ID, Owner: "workers of the team"}
 	}
 	return err
 }
 
-// driven returns the parts of a task that workers are driving.
-func (c *Controller) driven(ctx context.Context, row store.Thread) (map[string]bool, error) {
+// drivenParts returns the parts of a task that workers are driving.
+func (c *Controller) drivenParts(ctx context.Context, row store.Thread) (map[string]bool, error) {
 	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
 	if err != nil {
 		return nil, fmt.Errorf("resume task %s: %w", row.ID, err)
@@ -119,10 +119,10 @@ func (c *Controller) driven(ctx context.Context, row store.Thread) (map[string]b
 	return driven, nil
 }
 
-// follow waits until a task that workers drive has ended, or cannot continue without a person. With wait it
+// waitUntilIdle waits until a task that workers drive has ended, or cannot continue without a person. With wait it
 // waits for that person too. If ctx ends first, the error is a *LeftError.
-func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Thread, error) {
-	keep, e := context.WithoutCancel(ctx), c.teamEngine(0)
+func (c *Controller) waitUntilIdle(ctx context.Context, id string, wait bool) (store.Thread, error) {
+	bg, e := context.WithoutCancel(ctx), c.teamEngine(0)
 	for pos := int64(0); ; {
 		next, err := c.cfg.Store.Wait(ctx, pos)
 		if err == nil && pos > 0 && ctx.Err() == nil {
@@ -133,7 +133,7 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 				continue
 			}
 		}
-		row, readErr := c.cfg.Store.Thread(keep, id)
+		row, readErr := c.cfg.Store.Thread(bg, id)
 		switch {
 		case ctx.Err() != nil:
 			return row, &LeftError{row}
@@ -145,29 +145,29 @@ func (c *Controller) follow(ctx context.Context, id string, wait bool) (store.Th
 		if pos = next; wait {
 			continue
 		}
-		if rests, err := c.rests(ctx, e, row); err != nil || rests {
+		if idle, err := c.isIdle(ctx, e, row); err != nil || idle {
 			return row, err
 		}
 	}
 }
 
-// rests reports whether a task cannot continue without a person, once people's wishes and answers have been
+// isIdle reports whether a task cannot continue without a person, once people's wishes and answers have been
 // applied, by this process or by a worker.
-func (c *Controller) rests(ctx context.Context, e *engine.Engine, root store.Thread) (bool, error) {
-	keep := context.WithoutCancel(ctx)
+func (c *Controller) isIdle(ctx context.Context, e *engine.Engine, root store.Thread) (bool, error) {
+	bg := context.WithoutCancel(ctx)
 	for {
-		if asks, _, err := c.onlyAsks(keep, root.ID); err != nil || !asks {
+		if asks, _, err := c.waitsOnlyForPeople(bg, root.ID); err != nil || !asks {
 			return false, err
 		}
-		agenda, err := e.Reconcile(keep, root.ID)
+		agenda, err := e.Reconcile(bg, root.ID)
 		if err != nil || len(agenda.Drive) > 0 || len(agenda.Stop) > 0 {
 			return false, err
 		}
-		asks, working, err := c.onlyAsks(keep, root.ID)
+		asks, working, err := c.waitsOnlyForPeople(bg, root.ID)
 		if err != nil || !asks || working {
 			return asks, err
 		}
-		if driven, err := c.driven(keep, root); err != nil || len(driven) == 0 {
+		if driven, err := c.drivenParts(bg, root); err != nil || len(driven) == 0 {
 			return err == nil, err
 		}
 		select { // a worker has begun to drive it, perhaps with an answer; that it lets go is no event
@@ -178,18 +178,18 @@ func (c *Controller) rests(ctx context.Context, e *engine.Engine, root store.Thr
 	}
 }
 
-// onlyAsks reports whether a task is blocked, or all of its working agents wait for a person, and whether there
-// are such agents.
-func (c *Controller) onlyAsks(ctx context.Context, id string) (asks, working bool, err error) {
+// waitsOnlyForPeople reports whether a task is blocked, or all of its working agents wait for a person, and whether
+// there are such agents.
+func (c *Controller) waitsOnlyForPeople(ctx context.Context, id string) (asks, working bool, err error) {
 	rows, err := c.cfg.Store.Task(ctx, id)
 	if err != nil {
 		return false, false, fmt.Errorf("follow task %s: %w", id, err)
 	}
-	asking := map[string]bool{} // by attempt
+	waiting := map[string]bool{} // by attempt
 	for _, g := range rows.Gates {
-		asking[g.Attempt] = true
+		waiting[g.Attempt] = true
 	}
-	if slices.ContainsFunc(rows.Running, func(a store.Attempt) bool { return !asking[a.ID] }) {
+	if slices.ContainsFunc(rows.Running, func(a store.Attempt) bool { return !waiting[a.ID] }) {
 		return false, true, nil
 	}
 	blocked := slices.ContainsFunc(rows.Threads, func(t store.Thread) bool { return t.ID == id && t.Status == store.Blocked })

@@ -18,7 +18,7 @@ func (c *Controller) Tidy(ctx context.Context) error {
 	if c.cfg.Home == "" {
 		return nil
 	}
-	err := c.views.alone(ctx, func() error { return c.views.bundles(ctx) })
+	err := c.views.exclusively(ctx, func() error { return c.views.bundles(ctx) })
 	if err != nil && ctx.Err() == nil {
 		// A full disk must not keep its space from being freed, and views can be deleted.
 		err = os.RemoveAll(filepath.Join(c.cfg.Home, "bundles"))

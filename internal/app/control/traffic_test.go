@@ -206,7 +206,7 @@ graph:
 func TestAgentsShareABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		under, most, sent := 0, 0, 0
+		leased, most, sent := 0, 0, 0
 		one := func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (agent.Result, error) {
 			for {
 				c := &agent.Call{Method: "POST", Path: "/responses", Body: []byte(`{"max_output_tokens":60,"input":[]}`)}
@@ -214,12 +214,12 @@ func TestAgentsShareABudget(t *testing.T) {
 					return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "the model is gone"}
 				}
 				mu.Lock()
-				under, sent = under+1, sent+1
-				most = max(most, under)
+				leased, sent = leased+1, sent+1
+				most = max(most, leased)
 				mu.Unlock()
 				synctest.Wait() // the other one asks meanwhile
 				mu.Lock()
-				under--
+				leased--
 				mu.Unlock()
 				req.Traffic.End(c, agent.Reply{Status: 200}, agent.Usage{OutputTokens: 60})
 			}

@@ -15,7 +15,7 @@ import (
 type Upload struct {
 	Workspace string         // as named by place.Workspace
 	Remote    string         // the Git remote from which workers fetch too, see worktree.Upload
-	Told      func([]string) // called with the files that workers will not get; may be nil
+	Skipped   func([]string) // called with the files that workers will not get; may be nil
 }
 
 // upload puts the files of a task, which are on this machine, into the record, and notes that in its row. It
@@ -37,8 +37,8 @@ func (c *Controller) upload(ctx context.Context, u *Upload, row *store.Thread) (
 	if err != nil {
 		return nil, err
 	}
-	if u.Told != nil && len(up.Notes) > 0 {
-		u.Told(up.Notes)
+	if u.Skipped != nil && len(up.Notes) > 0 {
+		u.Skipped(up.Notes)
 	}
 	c.cfg.Log.Info("files uploaded", "task", row.ID, "bytes", up.Bytes, "onto", up.Onto)
 	row.Files, row.Workspace, row.Tree = up.Files, u.Workspace, worktree.TreeIn(u.Workspace, row.ID, up.Inside)

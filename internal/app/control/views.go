@@ -87,15 +87,15 @@ func (c *Controller) Redraw(ctx context.Context, id string) error {
 // flush brings the views of the index up to date with a task. One process draws at a time, and reads only once
 // it may draw, so that the last drawing is the newest.
 func (v *views) flush(ctx context.Context, row store.Thread) error {
-	return v.alone(ctx, func() error { return v.draw.Update(ctx, row.Bundle, row.Task) })
+	return v.exclusively(ctx, func() error { return v.draw.Update(ctx, row.Bundle, row.Task) })
 }
 
-// without draws the views of a bundle whose tasks were removed.
-func (v *views) without(ctx context.Context, bundle dag.Hash) error {
-	return v.alone(ctx, func() error { return v.draw.Draw(ctx, bundle) })
+// drawBundle draws the views of a bundle whose tasks were removed.
+func (v *views) drawBundle(ctx context.Context, bundle dag.Hash) error {
+	return v.exclusively(ctx, func() error { return v.draw.Draw(ctx, bundle) })
 }
 
-func (v *views) alone(ctx context.Context, draw func() error) error {
+func (v *views) exclusively(ctx context.Context, draw func() error) error {
 	if v.draw.Dir == "" {
 		return nil
 	}
@@ -129,7 +129,7 @@ func (v *views) lock(ctx context.Context) (*lock.Lock, error) {
 
 // registry draws workflow.yaml.
 func (v *views) registry(ctx context.Context) error {
-	return v.alone(ctx, func() error { return v.draw.DrawRegistry(ctx) })
+	return v.exclusively(ctx, func() error { return v.draw.DrawRegistry(ctx) })
 }
 
 // Changes returns the patch from one git tree of a thread to another: what a step did to the files.

@@ -61,7 +61,7 @@ func (c *Controller) cancel(ctx context.Context, id string, why *store.Reason) (
 		row, err = c.Drive(ctx, id, Resume{})
 		var held *store.HeldError
 		if errors.As(err, &held) {
-			if c.letGo(ctx, id) {
+			if c.waitReleased(ctx, id) {
 				continue // its owner has ended it, or could not
 			}
 			return c.cfg.Store.Thread(ctx, id) // its owner has been notified
@@ -75,8 +75,8 @@ func LogFile(home string, row store.Thread) string {
 	return filepath.Join(home, "logs", row.Root+".log")
 }
 
-// letGo waits up to 100 ms for the owner of a task to release it, and reports whether it has.
-func (c *Controller) letGo(ctx context.Context, task string) bool {
+// waitReleased waits up to 100 ms for the owner of a task to release it, and reports whether it has.
+func (c *Controller) waitReleased(ctx context.Context, task string) bool {
 	for range 10 {
 		select {
 		case <-ctx.Done():
@@ -109,7 +109,7 @@ func (c *Controller) Remove(ctx context.Context, ids []string, each func(store.T
 		}
 	}
 	for bundle := range bundles {
-		err = errors.Join(err, drawn(c.views.without(context.WithoutCancel(ctx), bundle)))
+		err = errors.Join(err, ignoreBusy(c.views.drawBundle(context.WithoutCancel(ctx), bundle)))
 	}
 	return err
 }
@@ -129,8 +129,8 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
 	}
 	defer lease.Release()
-	c = c.under(lease)
-	if err := c.undriven(ctx, row); err != nil {
+	c = c.withLease(lease)
+	if err := c.ensureNoDriver(ctx, row); err != nil {
 		return store.Thread{}, fmt.Errorf("remove task %s: %w", row.Root, err)
 	}
 	list, err := c.Branches(ctx, row.Workspace, row.ID)
@@ -173,12 +173,12 @@ func RemoveOwn(home, scratch, task string) error {
 // codex. The directory around that cannot be read, so what is stored elsewhere is removed first, from the inside.
 func removeHome(home string) error {
 	var errs error
-	if apart, ok := apartHome(home); ok {
-		entries, _ := os.ReadDir(apart)
+	if relocated, ok := relocatedHome(home); ok {
+		entries, _ := os.ReadDir(relocated)
 		for _, e := range entries {
-			errs = errors.Join(errs, os.RemoveAll(filepath.Join(apart, e.Name())))
+			errs = errors.Join(errs, os.RemoveAll(filepath.Join(relocated, e.Name())))
 		}
-		if err := os.Remove(apart); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(relocated); !errors.Is(err, fs.ErrNotExist) {
 			errs = errors.Join(errs, err)
 		}
 	}

@@ -181,7 +181,7 @@ func TestAWishIsHeard(t *testing.T) {
 	}
 }
 
-// A wish stops an agent that summarises, and what it says afterwards does not count.
+// A wish stops an agent that summarizes, and what it says afterwards does not count.
 func TestAWishEndsACompaction(t *testing.T) {
 	for name, then := range map[string]scripted{
 		"it stops": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -21,10 +21,10 @@ type WorkerConfig struct {
 	// Open returns a controller with the settings of the workspace that a task belongs to.
 	Open func(ctx context.Context, root store.Thread) (*Controller, error)
 	// Tokens returns how often each named lease was taken; may be nil.
-	Tokens func(ctx context.Context, names []string) (map[string]int64, error)
-	Most   int           // how many agents may work on this machine at once; zero: the person's setting
-	Look   time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
-	Log    *slog.Logger  // ids, kinds and durations, never texts; nil: none
+	Tokens       func(ctx context.Context, names []string) (map[string]int64, error)
+	Most         int           // how many agents may work on this machine at once; zero: the person's setting
+	RecheckEvery time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
+	Log          *slog.Logger  // ids, kinds and durations, never texts; nil: none
 }
 
 // A Worker drives threads of tasks that others drive too. It is the engine's driver on a team.
@@ -36,10 +36,10 @@ type WorkerConfig struct {
 type Worker struct {
 	cfg WorkerConfig
 
-	mu     sync.Mutex
-	tasks  map[string]*attended // tasks with threads driven here, by root
-	drains bool
-	counts Counts
+	mu       sync.Mutex
+	tasks    map[string]*localTask // tasks with threads driven here, by root
+	draining bool
+	counts   Counts
 }
 
 // Counts counts what a worker has done since it began.
@@ -51,23 +51,23 @@ type Counts struct {
 	Draining   bool  // it begins nothing further
 }
 
-// attended is a task with threads driven here.
-type attended struct {
-	engine *engine.Engine
-	going  map[string]context.CancelCauseFunc // by thread
-	uses   int                                // by those threads and by calls of Reconcile
-	stop   chan struct{}                      // closed when no thread is driven any more
+// A localTask is a task with threads driven here.
+type localTask struct {
+	engine  *engine.Engine
+	driving map[string]context.CancelCauseFunc // by thread
+	uses    int                                // by those threads and by calls of Reconcile
+	stop    chan struct{}                      // closed when no thread is driven any more
 }
 
 // NewWorker returns a worker; it touches nothing.
 func NewWorker(cfg WorkerConfig) *Worker {
-	if cfg.Look == 0 {
-		cfg.Look = store.LeaseTTL
+	if cfg.RecheckEvery == 0 {
+		cfg.RecheckEvery = store.LeaseTTL
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{cfg: cfg, tasks: map[string]*attended{}}
+	return &Worker{cfg: cfg, tasks: map[string]*localTask{}}
 }
 
 // Reconcile makes the moves of a task that need no agent, stops threads driven here that are no longer wanted,
@@ -80,26 +80,26 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	if err != nil {
 		return dispatch.Agenda{}, fmt.Errorf("reconcile task %s: %w", id, err)
 	}
-	t, err := w.use(ctx, root)
+	t, err := w.acquireTask(ctx, root)
 	if err != nil {
 		return dispatch.Agenda{}, err
 	}
-	defer w.leave(root, t)
+	defer w.releaseTask(root, t)
 	w.count(func(c *Counts) { c.Reconciles++ })
 	a, err := t.engine.Reconcile(ctx, id)
 	if err != nil {
 		w.count(func(c *Counts) { c.Failed++ })
 		return dispatch.Agenda{}, err
 	}
-	w.unwanted(t, a.Stop)
+	w.stopUnwanted(t, a.Stop)
 	if root, err = w.cfg.Store.Thread(ctx, id); err != nil {
 		return dispatch.Agenda{}, err
 	}
-	look := w.cfg.Look // its driver may die
-	if a.Look > 0 {
-		look = min(look, a.Look)
+	recheck := w.cfg.RecheckEvery // its driver may die
+	if a.RecheckAfter > 0 {
+		recheck = min(recheck, a.RecheckAfter)
 	}
-	out := dispatch.Agenda{Ended: root.Ended(), At: time.Now().Add(look)}
+	out := dispatch.Agenda{Ended: root.Ended(), At: time.Now().Add(recheck)}
 	out.Drive, err = w.ready(ctx, root, a)
 	return out, err
 }
@@ -121,28 +121,28 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 			return nil, err
 		}
 	}
-	there, err := w.there(ctx, a.Hosts)
+	live, err := w.liveWorkers(ctx, a.Hosts)
 	if err != nil {
 		return nil, err
 	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
 		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs}
-		if there[a.Hosts[i]] {
+		if live[a.Hosts[i]] {
 			ready[i].Host = a.Hosts[i]
 		}
 	}
 	return ready, nil
 }
 
-// presence is the name of the lease that a running worker holds.
-func presence(name string) string { return "worker-" + name }
+// workerLease is the name of the lease that a running worker holds.
+func workerLease(name string) string { return "worker-" + name }
 
-// there returns which of some workers are running, so that no thread waits for one that is not.
-func (w *Worker) there(ctx context.Context, names []string) (map[string]bool, error) {
+// liveWorkers returns which of some workers are running, so that no thread waits for one that is not.
+func (w *Worker) liveWorkers(ctx context.Context, names []string) (map[string]bool, error) {
 	var leases []string
 	for _, name := range names {
-		if lease := presence(name); name != "" && !slices.Contains(leases, lease) {
+		if lease := workerLease(name); name != "" && !slices.Contains(leases, lease) {
 			leases = append(leases, lease)
 		}
 	}
@@ -153,21 +153,21 @@ func (w *Worker) there(ctx context.Context, names []string) (map[string]bool, er
 	if err != nil {
 		return nil, fmt.Errorf("look which workers serve: %w", err)
 	}
-	there := map[string]bool{}
+	live := map[string]bool{}
 	for _, name := range names {
-		_, there[name] = owners[presence(name)]
+		_, live[name] = owners[workerLease(name)]
 	}
-	return there, nil
+	return live, nil
 }
 
-// presentAgain is how long a worker waits before it asks again for a lease that it could not get.
-const presentAgain = 5 * time.Second
+// heartbeatRetry is how long a worker waits before it asks again for a lease that it could not get.
+const heartbeatRetry = 5 * time.Second
 
-// Present lets others know that the named worker is running, until ctx ends. If others do not know, its threads
+// Heartbeat lets others know that the named worker is running, until ctx ends. If others do not know, its threads
 // do not wait for it, which costs only time.
-func (w *Worker) Present(ctx context.Context, name string) {
+func (w *Worker) Heartbeat(ctx context.Context, name string) {
 	for ctx.Err() == nil {
-		if lease, err := w.cfg.Store.Acquire(ctx, presence(name)); err == nil {
+		if lease, err := w.cfg.Store.Acquire(ctx, workerLease(name)); err == nil {
 			select {
 			case <-ctx.Done():
 			case <-lease.Lost():
@@ -177,17 +177,17 @@ func (w *Worker) Present(ctx context.Context, name string) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(presentAgain):
+		case <-time.After(heartbeatRetry):
 		}
 	}
 }
 
-// unwanted stops those threads, of ids, that are driven here.
-func (w *Worker) unwanted(t *attended, ids []string) {
+// stopUnwanted stops those threads, of ids, that are driven here.
+func (w *Worker) stopUnwanted(t *localTask, ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range ids {
-		if stop := t.going[id]; stop != nil {
+		if stop := t.driving[id]; stop != nil {
 			stop(nil) // not an interruption: the engine ends the thread
 		}
 	}
@@ -210,17 +210,17 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("drive thread %s: %w", id, err)
 	}
-	t, err := w.use(ctx, root)
+	t, err := w.acquireTask(ctx, root)
 	if err != nil {
 		return err
 	}
-	defer w.leave(root, t)
+	defer w.releaseTask(root, t)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !w.goes(root, t, id, cancel) {
+	if !w.start(root, t, id, cancel) {
 		return nil
 	}
-	defer w.went(t, id)
+	defer w.finish(t, id)
 	began := time.Now()
 	row, err = t.engine.Drive(ctx, id)
 	w.cfg.Log.Info("drive ended", "task", root.ID, "thread", id, "status", row.Status,
@@ -234,9 +234,9 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	return err
 }
 
-// use returns the engine of a task, shared by all concurrent work on it here. A new engine reads the task's
+// acquireTask returns the engine of a task, shared by all concurrent work on it here. A new engine reads the task's
 // usage again.
-func (w *Worker) use(ctx context.Context, root store.Thread) (*attended, error) {
+func (w *Worker) acquireTask(ctx context.Context, root store.Thread) (*localTask, error) {
 	w.mu.Lock()
 	if t := w.tasks[root.ID]; t != nil {
 		t.uses++
@@ -252,8 +252,8 @@ func (w *Worker) use(ctx context.Context, root store.Thread) (*attended, error) 
 	defer w.mu.Unlock()
 	t := w.tasks[root.ID]
 	if t == nil {
-		t = &attended{engine: c.teamEngine(w.cfg.Most), going: map[string]context.CancelCauseFunc{}}
-		if w.tasks[root.ID] = t; w.drains {
+		t = &localTask{engine: c.teamEngine(w.cfg.Most), driving: map[string]context.CancelCauseFunc{}}
+		if w.tasks[root.ID] = t; w.draining {
 			t.engine.Drain()
 		}
 	}
@@ -261,7 +261,7 @@ func (w *Worker) use(ctx context.Context, root store.Thread) (*attended, error) 
 	return t, nil
 }
 
-func (w *Worker) leave(root store.Thread, t *attended) {
+func (w *Worker) releaseTask(root store.Thread, t *localTask) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.uses--; t.uses == 0 {
@@ -269,39 +269,39 @@ func (w *Worker) leave(root store.Thread, t *attended) {
 	}
 }
 
-// goes notes that a thread is driven here. It reports false if the thread must not begin.
-func (w *Worker) goes(root store.Thread, t *attended, id string, cancel context.CancelCauseFunc) bool {
+// start notes that a thread is driven here. It reports false if the thread must not begin.
+func (w *Worker) start(root store.Thread, t *localTask, id string, cancel context.CancelCauseFunc) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.drains || t.going[id] != nil {
+	if w.draining || t.driving[id] != nil {
 		return false
 	}
-	t.going[id] = cancel
+	t.driving[id] = cancel
 	w.counts.Driving++
 	w.counts.Drives++
-	if len(t.going) == 1 {
+	if len(t.driving) == 1 {
 		t.stop = make(chan struct{})
-		go w.attend(root, t.stop)
-		go w.mind(root.ID, t.stop)
+		go w.publishViews(root, t.stop)
+		go w.watchUnwanted(root.ID, t.stop)
 	}
 	return true
 }
 
-func (w *Worker) went(t *attended, id string) {
+func (w *Worker) finish(t *localTask, id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(t.going, id)
+	delete(t.driving, id)
 	w.counts.Driving--
-	if len(t.going) == 0 {
+	if len(t.driving) == 0 {
 		close(t.stop)
 	}
 }
 
-// attendEvery is how often a worker checks whether a task is attended.
-const attendEvery = 2 * time.Second
+// publishEvery is how often a worker checks whether another one draws a task.
+const publishEvery = 2 * time.Second
 
-// attend draws the directory of a task and notifies people, until stop is closed, unless another worker does.
-func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
+// publishViews draws the directory of a task and notifies people, until stop is closed, unless another worker does.
+func (w *Worker) publishViews(root store.Thread, stop <-chan struct{}) {
 	ctx := context.Background()
 	c, err := w.cfg.Open(ctx, root)
 	if err != nil {
@@ -310,7 +310,7 @@ func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 	for {
 		lease, err := w.cfg.Store.Acquire(ctx, root.ID)
 		if err == nil {
-			done := c.attend(ctx, root)
+			done := c.publishViews(ctx, root)
 			select {
 			case <-stop:
 				// What follows from the last drive belongs to the directory too, and people hear of it.
@@ -325,16 +325,16 @@ func (w *Worker) attend(root store.Thread, stop <-chan struct{}) {
 		select {
 		case <-stop:
 			return
-		case <-time.After(attendEvery):
+		case <-time.After(publishEvery):
 		}
 	}
 }
 
-// Heard looks again at a task after an event, if a thread of it is driven here, which may no longer be wanted.
-func (w *Worker) Heard(ctx context.Context, task string) error {
+// Recheck looks again at a task after an event, if a thread of it is driven here, which may no longer be wanted.
+func (w *Worker) Recheck(ctx context.Context, task string) error {
 	w.mu.Lock()
 	t := w.tasks[task]
-	here := t != nil && len(t.going) > 0
+	here := t != nil && len(t.driving) > 0
 	w.mu.Unlock()
 	if !here {
 		return nil
@@ -343,10 +343,10 @@ func (w *Worker) Heard(ctx context.Context, task string) error {
 	return err
 }
 
-// mind looks repeatedly, until stop is closed, at a task with a thread that is driven here. Another worker may
+// watchUnwanted looks repeatedly, until stop is closed, at a task with a thread that is driven here. Another worker may
 // have found that a thread is no longer wanted before the thread was driven here; no event follows then.
-func (w *Worker) mind(task string, stop <-chan struct{}) {
-	tick := time.NewTicker(w.cfg.Look)
+func (w *Worker) watchUnwanted(task string, stop <-chan struct{}) {
+	tick := time.NewTicker(w.cfg.RecheckEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -354,7 +354,7 @@ func (w *Worker) mind(task string, stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
-		if err := w.Heard(context.Background(), task); err != nil {
+		if err := w.Recheck(context.Background(), task); err != nil {
 			w.cfg.Log.Warn("check the threads driven here", "task", task, "failed", true)
 		}
 	}
@@ -364,7 +364,7 @@ func (w *Worker) mind(task string, stop <-chan struct{}) {
 func (w *Worker) Drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drains, w.counts.Draining = true, true
+	w.draining, w.counts.Draining = true, true
 	for _, t := range w.tasks {
 		t.engine.Drain()
 	}
@@ -376,7 +376,7 @@ func (w *Worker) Halt() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.tasks {
-		for _, stop := range t.going {
+		for _, stop := range t.driving {
 			stop(engine.ErrInterrupted)
 		}
 	}

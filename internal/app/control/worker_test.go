@@ -29,7 +29,7 @@ func TestNothingWaitsForAWorkerThatIsGone(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { w.Present(ctx, "a"); close(ended) }()
+	go func() { w.Heartbeat(ctx, "a"); close(ended) }()
 	for prefers() != "a" { // until it serves
 		time.Sleep(time.Millisecond)
 	}
@@ -68,7 +68,7 @@ func TestLooksAfterWhatItDrives(t *testing.T) {
 	})
 	h.options.On = OnTeam
 	worker := func(look time.Duration) *Worker {
-		return NewWorker(WorkerConfig{Store: h.store, Look: look, Open: func(context.Context, store.Thread) (*Controller, error) {
+		return NewWorker(WorkerConfig{Store: h.store, RecheckEvery: look, Open: func(context.Context, store.Thread) (*Controller, error) {
 			return h.controller(), nil
 		}})
 	}
@@ -135,7 +135,7 @@ func TestAttendsToTheEnd(t *testing.T) {
 	h.options.On = OnTeam
 	root := h.begin(h.controller(), race)
 	heard := make(chan store.Status, 10)
-	w := NewWorker(WorkerConfig{Store: h.store, Look: time.Hour, Open: func(context.Context, store.Thread) (*Controller, error) {
+	w := NewWorker(WorkerConfig{Store: h.store, RecheckEvery: time.Hour, Open: func(context.Context, store.Thread) (*Controller, error) {
 		c := h.controller()
 		c.cfg.Watch = func(context.Context, store.Thread) func() {
 			return func() {

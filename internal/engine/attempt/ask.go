@@ -69,7 +69,7 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 		k.seen.write()
 	}
 	for {
-		standing, ok, err := k.e.cfg.Gates.Standing(keep, g.Thread, g.From, g.Digest)
+		standing, ok, err := k.e.cfg.Gates.Effective(keep, g.Thread, g.From, g.Digest)
 		if err != nil {
 			return agent.Answer{}, err
 		}

@@ -206,7 +206,7 @@ func TestExpiry(t *testing.T) {
 		got.AnsweredAt != d.now.UnixMilli() {
 		t.Errorf("expired to %+v", got)
 	}
-	g, ok, err := d.Standing(t.Context(), "T", headA, found.Digest)
+	g, ok, err := d.Effective(t.Context(), "T", headA, found.Digest)
 	if err != nil || !ok || g.ID != found.ID || g.State != store.GateExpired {
 		t.Errorf("stands %v %v, %v, want it expired", g, ok, err)
 	}
@@ -302,7 +302,7 @@ func TestStanding(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, ok, err := d.Standing(t.Context(), "T", headA, digest)
+			g, ok, err := d.Effective(t.Context(), "T", headA, digest)
 			if err != nil || ok != (x.want >= 0) || g.ID != want {
 				t.Errorf("stands %q (%v), %v, want %q", g.ID, ok, err, want)
 			}

@@ -127,7 +127,7 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 		return g, &StateError{g}
 	}
 	if !a.Digest.IsZero() && a.Digest != g.Digest {
-		return g, fmt.Errorf("%s is for something other than what was shown: %w", called(g), store.ErrConflict)
+		return g, fmt.Errorf("%s is for something other than what was shown: %w", displayName(g), store.ErrConflict)
 	}
 	if !slices.Contains(ways, a.Via) {
 		return g, invalid("an answer via %q", a.Via)
@@ -143,34 +143,34 @@ func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if g.Kind == store.GateInput {
 		switch {
 		case a.Approve || a.Reject || a.Grant != "" || a.Input != nil:
-			return g, invalid("%s must be answered with text, not approved or denied", called(g))
+			return g, invalid("%s must be answered with text, not approved or denied", displayName(g))
 		case strings.TrimSpace(a.Text) == "":
-			return g, invalid("the answer to %s is empty", called(g))
+			return g, invalid("the answer to %s is empty", displayName(g))
 		}
 		g.State = store.GateAnswered
 		return g, nil
 	}
 	switch {
 	case a.Approve == a.Reject:
-		return g, invalid("%s must be approved or denied", called(g))
+		return g, invalid("%s must be approved or denied", displayName(g))
 	case a.Via == store.ViaNotes:
-		return g, invalid("%s cannot be given in notes", called(g))
+		return g, invalid("%s cannot be given in notes", displayName(g))
 	case a.Reject && a.Input != nil:
-		return g, invalid("%s: a denial has no input", called(g))
+		return g, invalid("%s: a denial has no input", displayName(g))
 	case a.Reject && a.Grant != "":
-		return g, invalid("%s: a denial cannot hold for the task", called(g))
+		return g, invalid("%s: a denial cannot hold for the task", displayName(g))
 	case a.Reject:
 		g.State = store.GateRejected
 		return g, nil
 	case a.Via == store.ViaPolicy && (g.Source == store.SourceMerge || g.Source == store.SourceInterrupted):
-		return g, invalid("%s: only a person can approve this (%s)", called(g), g.Source)
+		return g, invalid("%s: only a person can approve this (%s)", displayName(g), g.Source)
 	}
 	if digest, err := Digest(g.Thread, g.Action); err != nil || digest != g.Digest {
-		return g, fmt.Errorf("%s: its digest does not match its action: %w", called(g), store.ErrCorrupt)
+		return g, fmt.Errorf("%s: its digest does not match its action: %w", displayName(g), store.ErrCorrupt)
 	}
 	g.State, g.Grant = store.GateApproved, cmp.Or(a.Grant, store.GrantOnce)
 	if g.Grant != store.GrantOnce && g.Grant != store.GrantSession {
-		return g, invalid("%s: unknown grant %q", called(g), a.Grant)
+		return g, invalid("%s: unknown grant %q", displayName(g), a.Grant)
 	}
 	if a.Input != nil {
 		return withInput(g, a)
@@ -200,9 +200,9 @@ func withExpiry(g store.Gate, now int64) store.Gate {
 	return g
 }
 
-// standing returns the gate of a thread that counts for a digest at a head: a usable yes, otherwise the newest
+// effective returns the gate of a thread that counts for a digest at a head: a usable yes, otherwise the newest
 // no, otherwise an open gate. A yes counts both for what was asked and for what was approved instead.
-func standing(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
+func effective(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 	var best store.Gate
 	rank := 0
 	for _, g := range byAge(gates) {

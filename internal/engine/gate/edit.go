@@ -39,16 +39,16 @@ func Input(g store.Gate) (json.RawMessage, error) {
 // editable returns the action of g if a person can change its input. Otherwise the error matches ErrInvalid.
 func editable(g store.Gate) (act Action, err error) {
 	if g.Kind != store.GateApproval || g.Source != store.SourceAgent || !slices.Contains(g.Options, Edit) {
-		return act, invalid("%s: the asker cannot take another input; deny it, and say what to do instead", called(g))
+		return act, invalid("%s: the asker cannot take another input; deny it, and say what to do instead", displayName(g))
 	}
 	if err := json.Unmarshal(g.Action, &act); err != nil {
-		return act, fmt.Errorf("read the action of %s: %w", called(g), err)
+		return act, fmt.Errorf("read the action of %s: %w", displayName(g), err)
 	}
 	if len(act.Params) == 0 && act.Command != "" {
 		return act, nil
 	}
 	if !isObject(act.Params) || act.Diff != "" || act.Command != "" && commandOf(act.Params) != act.Command {
-		return act, invalid("%s: its action has no input that can be changed", called(g))
+		return act, invalid("%s: its action has no input that can be changed", displayName(g))
 	}
 	return act, nil
 }
@@ -99,11 +99,11 @@ func withInput(g store.Gate, a Answer) (store.Gate, error) {
 	case err != nil:
 		return g, err
 	case !slices.Contains([]store.Via{store.ViaCLI, store.ViaWeb, store.ViaAPI, store.ViaReplay}, a.Via):
-		return g, invalid("%s: only a person can approve it with another input", called(g))
+		return g, invalid("%s: only a person can approve it with another input", displayName(g))
 	case digest == g.Digest:
 		return g, nil
 	case a.Grant == store.GrantSession:
-		return g, invalid("%s: an approval with another input holds once", called(g))
+		return g, invalid("%s: an approval with another input holds once", displayName(g))
 	}
 	g.Edited, g.EditedDigest = action, digest
 	return g, nil
@@ -117,7 +117,7 @@ func Carries(g store.Gate) (action json.RawMessage, digest dag.Hash, err error) 
 		action, digest = g.Edited, g.EditedDigest
 	}
 	if is, err := Digest(g.Thread, action); err != nil || is != digest {
-		return nil, digest, fmt.Errorf("%s: its digest does not match its action: %w", called(g), store.ErrCorrupt)
+		return nil, digest, fmt.Errorf("%s: its digest does not match its action: %w", displayName(g), store.ErrCorrupt)
 	}
 	return action, digest, nil
 }

@@ -115,16 +115,16 @@ func TestAnEditStandsForWhatItIs(t *testing.T) {
 	tool := gate.Action{Type: gate.ToolCall, Tool: "mail", Params: json.RawMessage(`{"to":"all"}`)}
 	g := d.answer(d.open(editable(t, tool)), gate.Answer{Approve: true, Input: json.RawMessage(`{"to":"ann"}`)})
 	for name, digest := range map[string]dag.Hash{"asked": g.Digest, "approved": g.EditedDigest} {
-		if is, ok, err := d.Standing(t.Context(), g.Thread, g.From, digest); err != nil || !ok || is.ID != g.ID {
+		if is, ok, err := d.Effective(t.Context(), g.Thread, g.From, digest); err != nil || !ok || is.ID != g.ID {
 			t.Errorf("%s: stands %q, %v, %v", name, is.ID, ok, err)
 		}
 	}
 	tool.Params = json.RawMessage(`{"to":"bob"}`)
-	if is, ok, err := d.Standing(t.Context(), g.Thread, g.From, editable(t, tool).Digest); err != nil || ok {
+	if is, ok, err := d.Effective(t.Context(), g.Thread, g.From, editable(t, tool).Digest); err != nil || ok {
 		t.Errorf("no digest at all: stands %q, %v", is.ID, err)
 	}
 	other := digestOf(t, g.Thread, editable(t, tool).Action)
-	if is, ok, err := d.Standing(t.Context(), g.Thread, g.From, other); err != nil || ok {
+	if is, ok, err := d.Effective(t.Context(), g.Thread, g.From, other); err != nil || ok {
 		t.Errorf("something else: stands %q, %v", is.ID, err)
 	}
 	events, err := d.store.Events(t.Context(), 0, store.EventFilter{Types: []string{"gate.approved"}})
@@ -133,7 +133,7 @@ func TestAnEditStandsForWhatItIs(t *testing.T) {
 	}
 	used := d.use(g)
 	for name, digest := range map[string]dag.Hash{"asked": g.Digest, "approved": g.EditedDigest} {
-		if is, ok, err := d.Standing(t.Context(), g.Thread, g.From, digest); err != nil || ok {
+		if is, ok, err := d.Effective(t.Context(), g.Thread, g.From, digest); err != nil || ok {
 			t.Errorf("%s, used: stands %q, %v", name, is.ID, err)
 		}
 	}

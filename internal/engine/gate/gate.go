@@ -41,13 +41,13 @@ type StateError struct {
 
 func (e *StateError) Error() string {
 	g := e.Gate
-	text := called(g) + " is " + string(g.State)
+	text := displayName(g) + " is " + string(g.State)
 	switch g.State {
 	case store.GateOpen:
 		return text + ": not answered yet"
 	case store.GateExpired, store.GateWithdrawn:
 	default:
-		text = called(g) + " was already " + string(g.State)
+		text = displayName(g) + " was already " + string(g.State)
 		if g.By != "" {
 			text += " by " + g.By
 		}
@@ -69,8 +69,8 @@ func (e *StateError) Is(target error) bool {
 	return target == store.ErrConflict || target == ErrExpired && e.Gate.State == store.GateExpired
 }
 
-// called returns a gate's name for people, with its id.
-func called(g store.Gate) string {
+// displayName returns a gate's name for people, with its id.
+func displayName(g store.Gate) string {
 	if g.Kind == store.GateApproval {
 		return "approval " + g.ID
 	}

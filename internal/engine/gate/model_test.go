@@ -226,7 +226,7 @@ func (l *ledger) standing(t *testing.T, rt *rapid.T) {
 	if want == "" {
 		want = open
 	}
-	g, ok, err := l.actor(rt).Standing(t.Context(), thread, from, digest)
+	g, ok, err := l.actor(rt).Effective(t.Context(), thread, from, digest)
 	if err != nil || g.ID != want || ok != (want != "") {
 		rt.Fatalf("stands %q %v, %v, want %q", g.ID, ok, err, want)
 	}

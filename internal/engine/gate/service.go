@@ -11,25 +11,25 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// Standing returns the gate that already counts for an action, given by its digest: a usable approval (if
+// Effective returns the gate that already counts for an action, given by its digest: a usable approval (if
 // granted for the session, from any head of the thread), otherwise the newest no from this head, otherwise the
 // open gate at this head. ok is false if there is none and a gate must be opened. An answer to a question
 // counts as an approval granted once.
-func (s *Service) Standing(ctx context.Context, thread string,
+func (s *Service) Effective(ctx context.Context, thread string,
 	from, digest dag.Hash) (g store.Gate, ok bool, err error) {
 	rows, err := s.list(ctx, store.GateFilter{Thread: thread})
 	if err != nil {
 		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)
 	}
-	g, ok = standing(rows, from, digest)
+	g, ok = effective(rows, from, digest)
 	return g, ok, nil
 }
 
 // Ask returns the gate that already counts for g, see Standing, or opens g if there is none.
 func (s *Service) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
-	standing, ok, err := s.Standing(ctx, g.Thread, g.From, g.Digest)
+	effective, ok, err := s.Effective(ctx, g.Thread, g.From, g.Digest)
 	if err != nil || ok {
-		return standing, err
+		return effective, err
 	}
 	return s.Open(ctx, g)
 }

@@ -176,8 +176,8 @@ func (g *grove) drive(id string) store.Thread {
 		switch {
 		case i >= 0:
 			g.step(agenda.Drive[i])
-		case g.late && agenda.Look != 0:
-			g.world.at += agenda.Look.Milliseconds() + 1
+		case g.late && agenda.RecheckAfter != 0:
+			g.world.at += agenda.RecheckAfter.Milliseconds() + 1
 			g.restart() // the engine reads the clock only once
 		default:
 			return g.row(id)

@@ -68,7 +68,7 @@ func (a *app) upload(ctx context.Context, w *workplace, dir string) (*control.Up
 	if err != nil {
 		return nil, usagef("%w: give it a name in %s: team: {workspace: NAME}", err, config.ProjectFile(w.workspace))
 	}
-	return &control.Upload{Workspace: name, Remote: set.Remote, Told: func(notes []string) {
+	return &control.Upload{Workspace: name, Remote: set.Remote, Skipped: func(notes []string) {
 		for _, note := range notes {
 			fmt.Fprintln(a.err, "warning: "+text.Safe(note))
 		}

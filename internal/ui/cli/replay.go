@@ -51,7 +51,7 @@ With --from STEP --model MODEL another model is asked from that step on, for rea
 					return err
 				}
 				if !a.json {
-					fmt.Fprintln(a.err, text.Safe(next.Said)+", "+text.Safe(workingIn(next.Row)))
+					fmt.Fprintln(a.err, text.Safe(next.Note)+", "+text.Safe(workingIn(next.Row)))
 				}
 				return a.drive(cmd, w, next.Row, control.Resume{}, f)
 			}

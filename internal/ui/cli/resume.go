@@ -46,7 +46,7 @@ imported task runs commands of its flow only with --trust.`,
 			}
 			opts.Context, opts.On, opts.Needs = contextForm, f.on, f.needs
 			r := control.Resume{Prompt: prompt, Again: again, Options: opts,
-				Told: func(note string) { fmt.Fprintln(a.err, note) }}
+				Note: func(note string) { fmt.Fprintln(a.err, note) }}
 			if f.on != "" {
 				if r.Upload, err = a.handOver(ctx, w, row); err != nil {
 					return err

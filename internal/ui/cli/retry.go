@@ -42,10 +42,10 @@ The fork is a new task; the original is unchanged.`,
 			}
 			if a.json {
 				v := view.NewStanding(again.Row)
-				v.Summary = again.Said
+				v.Summary = again.Note
 				err = a.line(view.NewEnvelope(verbOf(cmd), v))
 			} else {
-				_, err = fmt.Fprintln(a.err, again.Said)
+				_, err = fmt.Fprintln(a.err, again.Note)
 			}
 			if err != nil {
 				return err

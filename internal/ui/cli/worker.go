@@ -144,7 +144,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
-		Most: int(f.most), Look: look, Log: a.log})
+		Most: int(f.most), RecheckEvery: look, Log: a.log})
 	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
 	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})
 	if err != nil {
@@ -152,7 +152,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	}
 	defer e.Close()
 	relay.Poke = func(ctx context.Context, task string) error {
-		if err := worker.Heard(ctx, task); err != nil {
+		if err := worker.Recheck(ctx, task); err != nil {
 			log.Warn("check the threads driven here", "task", task, "error", err)
 		}
 		return e.Poke(ctx, task)
@@ -169,7 +169,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stop()
 	beside.Go(func() { relay.Run(following) }) // events of what is driven while it drains are relayed too
 	beside.Go(func() { a.tidy(following, log) })
-	beside.Go(func() { worker.Present(serving, f.name) })
+	beside.Go(func() { worker.Heartbeat(serving, f.name) })
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))

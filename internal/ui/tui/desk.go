@@ -77,7 +77,7 @@ func (d *desk) do(o order) tea.Msg {
 		return b
 	case retry:
 		again, err := d.cfg.Control.Retry(d.ctx, control.Retry{Thread: o.task})
-		return begun{again.Row, again.Resume, again.Said, d.cfg.Program.Named(err)}
+		return begun{again.Row, again.Resume, again.Note, d.cfg.Program.Named(err)}
 	case fork:
 		row, err := d.cfg.Control.Fork(d.ctx, control.Fork{Thread: o.thread, At: strconv.Itoa(o.n), Prompt: o.prompt})
 		return begun{row: row, said: d.cfg.Program.Says(forkedAs(row)), err: d.cfg.Program.Named(err)}
@@ -264,7 +264,7 @@ func (d *desk) continueTask(o continueTask) tea.Msg {
 	if here || d.cfg.Views.Driven(d.ctx, row.ID) {
 		switch {
 		case how.Prompt != "":
-			return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.Tell(d.ctx, row.ID, how))}
+			return did{"sent to the task", d.cfg.Program.Named(d.cfg.Control.QueueInput(d.ctx, row.ID, how))}
 		case here:
 			return nil // driven follows
 		}

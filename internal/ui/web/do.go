@@ -91,7 +91,7 @@ func (s *Server) resumeTask(r *http.Request, row store.Thread, body threadReques
 
 // queueInput passes text to the process that drives a task.
 func (s *Server) queueInput(ctx context.Context, row store.Thread, how control.Resume) (view.Standing, error) {
-	if err := s.cfg.Control.Tell(context.WithoutCancel(ctx), row.ID, how); err != nil {
+	if err := s.cfg.Control.QueueInput(context.WithoutCancel(ctx), row.ID, how); err != nil {
 		return view.Standing{}, err
 	}
 	s.work.noteInput(row.Root)

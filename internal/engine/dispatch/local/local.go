@@ -69,11 +69,11 @@ func (e *Engine) Forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.tasks, e.drives = make(map[string]*task), make(map[key]*drive)
-	e.tell()
+	e.wake()
 }
 
-// tell wakes all calls of Serve. e.mu is held.
-func (e *Engine) tell() {
+// wake wakes all calls of Serve. e.mu is held.
+func (e *Engine) wake() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
@@ -98,7 +98,7 @@ func (e *Engine) poke(id string, at time.Time) {
 	}
 	if t.due.IsZero() || at.Before(t.due) {
 		t.due = at
-		e.tell()
+		e.wake()
 	}
 }
 
@@ -197,7 +197,7 @@ func (e *Engine) reconcile(ctx context.Context, id string, t *task, w dispatch.W
 	if e.tasks[id] != t {
 		return // it was forgotten meanwhile
 	}
-	defer e.tell()
+	defer e.wake()
 	t.busy, t.due = false, a.At
 	if t.poked {
 		t.due = time.Now()

@@ -10,10 +10,10 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A purse is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit, since
+// A reservation is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit, since
 // its usage is known only once it is answered. Several concurrent requests cannot each exceed it: if what they have
 // reserved may reach the limit, the next one waits for them.
-type purse struct {
+type reservation struct {
 	engine  *Engine
 	row     store.Thread
 	attempt string
@@ -28,7 +28,7 @@ const (
 )
 
 // Reserve reserves u, or returns the limit that is used up.
-func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, error) {
+func (p *reservation) Reserve(ctx context.Context, u store.Usage) (*store.Reason, error) {
 	for {
 		a, err := p.engine.account(ctx, p.row)
 		if err != nil {
@@ -40,7 +40,7 @@ func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, erro
 		if why := a.exceeded(p.engine.now(), true); why != nil {
 			return why, nil
 		}
-		if a.crowded(u) {
+		if a.overcommitted(u) {
 			select {
 			case <-time.After(spentEvery):
 			case <-ctx.Done():
@@ -58,7 +58,7 @@ func (p *purse) Reserve(ctx context.Context, u store.Usage) (*store.Reason, erro
 
 // Spend replaces the amount reserved for a request by the usage of that request. If the record is unavailable for
 // long, the attempt is lost, and the usage in its row counts.
-func (p *purse) Spend(reserved, used store.Usage) {
+func (p *reservation) Spend(reserved, used store.Usage) {
 	if !p.limited.Load() {
 		return
 	}
@@ -72,7 +72,7 @@ func (p *purse) Spend(reserved, used store.Usage) {
 }
 
 // counts returns the changes that add u, times a sign, to two counts of the attempt.
-func (p *purse) counts(tokens, cost string, sign int64, u store.Usage) (changes []store.Count) {
+func (p *reservation) counts(tokens, cost string, sign int64, u store.Usage) (changes []store.Count) {
 	for _, c := range []store.Count{
 		{Name: tokens, Add: sign * u.Tokens()},
 		{Name: cost, Add: sign * u.CostMicroUSD},
@@ -85,8 +85,8 @@ func (p *purse) counts(tokens, cost string, sign int64, u store.Usage) (changes 
 	return changes
 }
 
-// crowded reports whether requests under way may leave less than u.
-func (a *account) crowded(u store.Usage) bool {
+// overcommitted reports whether requests under way may leave less than u.
+func (a *account) overcommitted(u store.Usage) bool {
 	full := func(most, used, held, more int64) bool { return most > 0 && held > 0 && used+held+more > most }
 	for ; a != nil; a = a.above {
 		total := a.total()
