@@ -238,12 +238,12 @@ func (r *Replay) compare(ctx context.Context, row store.Thread) (Replayed, error
 	switch {
 	case err != nil:
 	case i == len(now):
-		out.Why = fmt.Sprintf("%s did not come", then[i].State.Role)
+		out.Why = fmt.Sprintf("step %s is missing", then[i].State.Role)
 		if row.Reason != nil {
 			out.Why += ": " + row.Reason.Message
 		}
 	case i == len(then):
-		out.Why = fmt.Sprintf("%s was not there", now[i].State.Role)
+		out.Why = fmt.Sprintf("step %s is new", now[i].State.Role)
 	default:
 		out.Why = difference(then[i].State, now[i].State)
 	}
@@ -254,9 +254,9 @@ func (r *Replay) compare(ctx context.Context, row store.Thread) (Replayed, error
 func difference(then, now *thread.State) string {
 	switch {
 	case then.Role != now.Role:
-		return fmt.Sprintf("it was done by %s, and now by %s", then.Role, now.Role)
+		return fmt.Sprintf("it ran as %s, and now as %s", then.Role, now.Role)
 	case string(then.Meta) != string(now.Meta):
-		return fmt.Sprintf("%s handed back %s, and now %s", then.Role, then.Meta, now.Meta)
+		return fmt.Sprintf("%s returned %s, and now %s", then.Role, then.Meta, now.Meta)
 	case then.Content != now.Content:
 		return then.Role + " answered with another text"
 	}

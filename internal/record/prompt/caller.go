@@ -41,7 +41,7 @@ func Caller(ctx context.Context, nodes *thread.Reader, head dag.Hash,
 		return fail(err)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "This thread was called by a thread of the flow %s, which stands at %s.\n", start.Name, head)
+	fmt.Fprintf(&b, "This thread was called by a thread of the flow %s, whose last step is %s.\n", start.Name, head)
 	fmt.Fprintf(&b, "%s lists its steps and those of its own callers, the newest %d of each, with what they left; "+
 		"%s prints one.\n\n", walkCommand(head), MaxExported, getCommand)
 	b.WriteString(block("caller's task", start.Prompt, cut(task, callerPrompt)))
