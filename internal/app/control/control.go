@@ -31,6 +31,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
@@ -141,6 +142,9 @@ var ErrUsage = attempt.ErrUsage
 
 // usage returns an error that wraps ErrUsage without naming it.
 func usage(format string, args ...any) error { return attempt.Usage(format, args...) }
+
+// suggest returns a usage error whose text mentions what can be done instead: args may be options.
+func suggest(format string, args ...any) error { return usage("%w", advice.Textf(format, args...)) }
 
 // A Spec describes a task to begin.
 type Spec struct {

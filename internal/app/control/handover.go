@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/app/people/notes"
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -56,14 +57,15 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 	if names := ownTrees(liveThreads(rows)); len(names) > 0 {
 		return row, view.Advise(usage("its parts %s have working trees of their own, which are on this machine",
 			strings.Join(names, ", ")),
-			"continue it here until they are joined, with `plait resume %s`, then hand it over", displayName(row))
+			"continue it here until they are joined, with `%s`, then hand it over", option(advice.Resume, row, "", ""))
 	}
 	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return false, nil }); err != nil {
 		return row, err
 	}
 	if err := c.newEngine(false).Release(ctx, rows); err != nil {
 		if errors.Is(err, ErrUsage) {
-			err = view.Advise(err, "look at the files, then let it run again: `plait resume %s --on team --again`", displayName(row))
+			err = view.Advise(err, "look at the files, then let it run again: `%s`",
+				option(advice.ResumeTeam, row, "", ""))
 		}
 		return row, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent/replay"
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -98,8 +99,8 @@ func (c *Controller) replayable(p *replay.Player) error {
 			return usage("role %s reached its model directly (via: direct), so that its requests are not recorded; give "+
 				"it a key and run the task again with --record", t.Role)
 		case t.Detail.Calls.IsZero():
-			return usage("what role %s asked its model is not recorded; record it when the task is run: plait run --record",
-				t.Role)
+			return suggest("what role %s asked its model is not recorded; record it when the task is run: %s", t.Role,
+				advice.Option{Verb: advice.Record})
 		}
 		asked++
 	}

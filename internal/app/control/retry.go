@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -54,8 +55,8 @@ func (t retryCase) decide() (retryPlan, error) {
 	case t.driver != "":
 		return retryPlan{}, &store.HeldError{Name: "task " + t.row.ID, Owner: t.driver}
 	case t.row.Status == store.Completed:
-		return retryPlan{}, usage("task %s is done: continue it with plait resume %[1]s -p MORE, or repeat part of "+
-			"it with plait fork %[1]s/STEP", name)
+		return retryPlan{}, suggest("task %s is done: continue it with %s, or repeat part of it with %s", name,
+			option(advice.Resume, t.row, advice.NeedsText, "MORE"), option(advice.Fork, t.row, advice.NeedsStep, ""))
 	case !t.row.Ended():
 		return t.retryUnfinished()
 	case t.row.Status == store.Cancelled:
@@ -89,15 +90,17 @@ func (t retryCase) retryUnfinished() (retryPlan, error) {
 	case tries:
 		return retryPlan{resume: true, note: "new attempts where it is blocked"}, nil
 	case routeless != "":
-		return retryPlan{}, usage("task %s keeps the flow that it was started with: %s; fix the flow and start again "+
-			"with plait run, or have an agent answer again with plait retry %[1]s --from STEP", name, routeless)
+		return retryPlan{}, suggest("task %s keeps the flow that it was started with: %s; fix the flow and start again "+
+			"with %s, or have an agent answer again with %s", name, routeless, advice.Option{Verb: advice.Start},
+			option(advice.Retry, t.row, advice.NeedsStep, ""))
 	case t.row.Status != store.Blocked:
 		return retryPlan{resume: true, note: "continues where it was interrupted"}, nil
 	case len(t.open) > 0:
-		return retryPlan{}, usage("task %s waits for an answer: plait show %[1]s shows the question; "+
-			"to repeat a step instead: plait retry %[1]s --from STEP", name)
+		return retryPlan{}, suggest("task %s waits for an answer: %s shows the question; to repeat a step instead: %s",
+			name, option(advice.Show, t.row, "", ""), option(advice.Retry, t.row, advice.NeedsStep, ""))
 	case t.row.Reason.Kind == store.ReasonInput:
-		return retryPlan{}, usage("it is your turn in task %s: plait resume %[1]s -p TEXT", name)
+		return retryPlan{}, suggest("it is your turn in task %s: %s", name,
+			option(advice.Resume, t.row, advice.NeedsText, ""))
 	}
 	return retryPlan{resume: true, note: "new attempts where it is blocked"}, nil
 }
@@ -120,6 +123,11 @@ func (t retryCase) retryPaths(join *thread.State) retryPlan {
 // displayName returns the name that people use for a task.
 func displayName(row store.Thread) string { return cmp.Or(row.Short, row.ID) }
 
+// option returns what a person can do to a task.
+func option(verb advice.Verb, row store.Thread, needs advice.Need, value string) advice.Option {
+	return advice.Option{Verb: verb, ID: row.ID, Name: row.Short, Needs: needs, Value: value}
+}
+
 // maxReleaseWaits is how often Retry waits for the driver of a task that has ended, ten seconds in all.
 const maxReleaseWaits = 100
 
@@ -132,7 +140,8 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 		return Retried{}, fmt.Errorf("retry task %s: %w", r.Thread, err)
 	}
 	if row.Root != row.ID {
-		return Retried{}, usage("thread %s is part of task %s; retry the task: plait retry %[2]s", row.ID, row.Root)
+		return Retried{}, suggest("thread %s is part of task %s; retry the task: %s", row.ID, row.Root,
+			advice.Option{Verb: advice.Retry, ID: row.Root})
 	}
 	t, err := c.retryCase(ctx, row)
 	// The record shows the task as ended before its driver has left.
@@ -204,8 +213,8 @@ func (c *Controller) retryCase(ctx context.Context, row store.Thread) (t retryCa
 // that path. To repeat a join, all paths are repeated.
 func (c *Controller) forkBefore(ctx context.Context, at forkPoint) (retryPlan, error) {
 	if at.step.State == nil {
-		return retryPlan{}, usage("step 0 is the start: there is nothing to repeat; start again with plait run, or name "+
-			"a later step of %s", displayName(at.row))
+		return retryPlan{}, suggest("step 0 is the start: there is nothing to repeat; start again with %s, or name a "+
+			"later step of %s", advice.Option{Verb: advice.Start}, displayName(at.row))
 	}
 	if s := at.step.State; s.Paths != nil {
 		return retryPlan{thread: at.row.ID, at: s.Fork.String(), note: fmt.Sprintf("runs the paths of step %d (%s) again",

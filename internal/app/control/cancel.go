@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -121,8 +122,8 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
 	if row.Root != row.ID {
-		return store.Thread{}, usage("thread %s is a %s of task %s; only whole tasks can be removed: plait rm %s", id,
-			row.Kind, row.Root, row.Root)
+		return store.Thread{}, suggest("thread %s is a %s of task %s; only whole tasks can be removed: %s", id, row.Kind,
+			row.Root, advice.Option{Verb: advice.Remove, ID: row.Root})
 	}
 	lease, err := c.acquire(ctx, row.Root)
 	if err != nil {
