@@ -128,7 +128,7 @@ func (e *Engine) fork(ctx context.Context, c *threadState, d flow.Fork) (StepRes
 		var names, ids []string
 		paths = nil
 		for _, p := range d.Paths {
-			objects, path, err := e.path(bg, c, d, p.ID, 1, now)
+			objects, path, err := e.path(bg, c, d, store.Path{ID: p.ID, N: 1}, now)
 			if err != nil {
 				return nil, batch, err
 			}
@@ -330,7 +330,7 @@ func (e *Engine) RetryPaths(ctx context.Context, id string, from dag.Hash) error
 			if p.Status == store.Completed {
 				continue
 			}
-			objects, next, err := e.path(ctx, c, d, p.Path.ID, p.Path.N+1, now)
+			objects, next, err := e.path(ctx, c, d, store.Path{ID: p.Path.ID, N: p.Path.N + 1}, now)
 			if err != nil {
 				return nil, batch, err
 			}

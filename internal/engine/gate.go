@@ -65,8 +65,8 @@ func (e *Engine) gate(ctx context.Context, c *threadState, d flow.Gate) (store.T
 	return e.passed(ctx, c, d, effective)
 }
 
-// recordedQuestion returns the question of a gate as it was asked at from before, perhaps by an older release: a person's answer
-// to it counts.
+// recordedQuestion returns the question of a gate as it was asked at from before, perhaps by an older release: a
+// person's answer to it counts.
 func (e *Engine) recordedQuestion(ctx context.Context, c *threadState, d flow.Gate, from dag.Hash) (string, error) {
 	gates, err := e.gatesOf(ctx, c.Row)
 	if err != nil || !slices.ContainsFunc(gates, func(g store.Gate) bool {

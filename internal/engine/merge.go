@@ -140,13 +140,12 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forkState) (
 	if err != nil {
 		return nil, nil, err
 	}
-	m = &thread.Merge{}
+	m = &thread.Merge{Sides: sides}
 	if m.From, err = trees.Hold(ctx, row, "join-"+row.Head.Short()); err != nil {
 		return nil, nil, err
 	}
 	if o.Merge == record.MergeKeep || f.decision.Outcome != flow.Joined {
 		m.To = m.From
-		m.Sides = sides
 		return m, nil, nil
 	}
 	merged, err := trees.Try(ctx, row, m.From, sides)
@@ -155,7 +154,7 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forkState) (
 	}
 	guarded := slices.ContainsFunc(sides, func(s thread.MergedSide) bool { return len(s.Protected) > 0 })
 	if o.Merge == record.MergeAsk || len(merged.Conflicts) > 0 || guarded {
-		g, err := e.askMerge(ctx, row, f, m.From, sides, merged)
+		g, err := e.askMerge(ctx, row, f, m, merged)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -166,12 +165,12 @@ func (e *Engine) tryMerge(ctx context.Context, row store.Thread, f *forkState) (
 		}
 	}
 	m.To = merged.Tree
-	for _, s := range sides {
+	for i := range sides {
+		s := &sides[i]
 		s.Merged = slices.Contains(merged.Taken, s.Path)
 		if files := merged.Conflicts[s.Path]; files != nil {
 			s.Conflicts = files
 		}
-		m.Sides = append(m.Sides, s)
 	}
 	return m, nil, nil
 }

@@ -18,14 +18,14 @@ import (
 const maxAskedDiff = 64 << 10
 
 // askMerge asks a person about a merge, once. The gate binds the trees, the conflicts and the protected files.
-func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forkState, from string, sides []thread.MergedSide,
+func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forkState, m *thread.Merge,
 	merged worktree.Merged) (store.Gate, error) {
-	list := make([]map[string]any, len(sides))
-	for i, s := range sides {
+	list := make([]map[string]any, len(m.Sides))
+	for i, s := range m.Sides {
 		list[i] = map[string]any{"path": s.Path, "branch": s.Branch, "base": s.Base, "tree": s.Tree,
 			"protected": s.Protected}
 	}
-	patch, err := e.cfg.Trees.Diff(ctx, at, from, merged.Tree)
+	patch, err := e.cfg.Trees.Diff(ctx, at, m.From, merged.Tree)
 	if err != nil && !errors.Is(err, worktree.ErrTooLarge) {
 		return store.Gate{}, err
 	}
@@ -34,7 +34,7 @@ func (e *Engine) askMerge(ctx context.Context, at store.Thread, f *forkState, fr
 	}
 	g, err := approval(store.Gate{
 		Source: store.SourceMerge, Task: at.Task, Thread: at.ID, Node: f.Node, From: at.Head,
-		Options: []string{"approve", "deny"}, Question: mergeQuestion(sides, merged),
+		Options: []string{"approve", "deny"}, Question: mergeQuestion(m.Sides, merged),
 	}, gate.Action{Type: gate.Merging, Diff: patch},
 		map[string]any{"sides": list, "conflicts": merged.Conflicts, "overlaps": merged.Overlaps})
 	if err != nil {

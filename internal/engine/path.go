@@ -10,27 +10,27 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// path returns the row of the n-th thread of a path that begins at the fork, and its first objects. A path
-// shares its parent's chain; a spawned thread has its own start.
-func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, id string, n int,
+// path returns the row of a thread of a path that begins at the fork, and its first objects. at has the path's id, and
+// which of its threads this is. A path shares its parent's chain; a spawned thread has its own start.
+func (e *Engine) path(ctx context.Context, c *threadState, d flow.Fork, at store.Path,
 	now int64) (objects []store.Object, row store.Thread, err error) {
-	place := store.Path{Key: thread.PathKey(c.Row, d.Node, id), ID: id, Join: d.Join, N: n}
+	at.Key, at.Join = thread.PathKey(c.Row, d.Node, at.ID), d.Join
 	inherits := d.Plan == nil // the conversation of the parent
 	if d.Plan != nil {
-		a, _ := d.Plan.Action(id)
+		a, _ := d.Plan.Action(at.ID)
 		inherits = a.Mode == flow.Forked
 	}
 	if inherits {
-		row = thread.Path(c.Row, c.Stamp, place, now)
+		row = thread.Path(c.Row, c.Stamp, at, now)
 	} else {
 		child := thread.Child{
-			Parent: c.Row, Since: c.Stamp, Flow: flow.WorkerFlow, Depth: c.Depth + 1, Prompt: d.Plan.Brief(id),
+			Parent: c.Row, Since: c.Stamp, Flow: flow.WorkerFlow, Depth: c.Depth + 1, Prompt: d.Plan.Brief(at.ID),
 			Now: now,
 		}
 		if child.MaxRounds, err = e.childRounds(ctx, c.Row, child.Flow); err != nil {
 			return nil, row, err
 		}
-		if objects, row, err = thread.Spawn(child, place); err != nil {
+		if objects, row, err = thread.Spawn(child, at); err != nil {
 			return nil, row, err
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A reservation is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit, since
-// its usage is known only once it is answered. Several concurrent requests cannot each exceed it: if what they have
-// reserved may reach the limit, the next one waits for them.
+// A reservation is what one attempt spends from while it works, see [attempt.Purse]. One request can exceed a limit,
+// since its usage is known only once it is answered. Several concurrent requests cannot each exceed it: if what they
+// have reserved may reach the limit, the next one waits for them.
 type reservation struct {
 	engine  *Engine
 	row     store.Thread

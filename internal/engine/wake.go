@@ -124,7 +124,8 @@ func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
 // restoreTree resets the worktree of a thread to its state before an interrupted attempt. An action starts over in
 // a new session, so its worktree is reset to its state before the first attempt at the step. putBack reports
 // false if that is impossible.
-func (e *Engine) restoreTree(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool, error) {
+func (e *Engine) restoreTree(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool,
+	error) {
 	first := a.N
 	if def.ActionID() != "" {
 		tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID, From: a.From})

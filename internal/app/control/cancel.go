@@ -161,8 +161,8 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 	return row, errors.Join(taskdir.At(row.Workspace, row.Root).Remove(), RemoveOwn(c.cfg.Home, c.cfg.Scratch, row.Root))
 }
 
-// RemoveOwn removes what the agents of a task kept for themselves on this machine: caches below scratch, "" for none, and
-// homes below PLAIT_HOME, with their sessions.
+// RemoveOwn removes what the agents of a task kept for themselves on this machine: caches below scratch, "" for none,
+// and homes below PLAIT_HOME, with their sessions.
 func RemoveOwn(home, scratch, task string) error {
 	if scratch != "" {
 		os.RemoveAll(filepath.Join(scratch, task)) // failing to remove them does no harm

@@ -159,7 +159,10 @@ type Spec struct {
 
 // check refuses texts that cannot be kept, and directories that agents cannot work in.
 func (s Spec) check(ctx context.Context) error {
-	for what, s := range map[string]string{"the path of the workspace": s.Workspace, "the path of the tree": s.Tree, "the prompt": s.Prompt} {
+	texts := map[string]string{
+		"the path of the workspace": s.Workspace, "the path of the tree": s.Tree, "the prompt": s.Prompt,
+	}
+	for what, s := range texts {
 		if err := checkText(what, s); err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
@@ -68,28 +67,25 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 	if err != nil {
 		return next, batch, err
 	}
-	place, err := c.pathAt(ctx, def, at)
-	if err != nil {
-		return next, batch, err
-	}
 	now := c.cfg.Now()
 	id, err := c.newID(f.ID, now)
 	if err != nil {
 		return next, batch, err
 	}
-	e := c.newEngine(false)
 	if f.Rejoin {
-		return c.rejoin(ctx, e, f, at, def, place, id)
+		return c.rejoin(ctx, f, at, def, id)
 	}
 	if next, err = c.forkRow(ctx, row, id, at, now.UnixMilli()); err != nil {
 		return next, batch, err
 	}
-	next.Path = place
-	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
+	if next.Path, err = c.pathAt(ctx, def, at); err != nil {
+		return next, batch, err
+	}
+	if next, err = c.newEngine(false).WithOptions(ctx, next, f.Options); err != nil {
 		return next, batch, err
 	}
 	if f.Tree == "" {
-		next.Tree, err = c.forkTree(ctx, e, def, row, next, f.InPlace)
+		next.Tree, err = c.forkTree(ctx, def, row, next, f.InPlace)
 	} else if next.Tree, err = c.trees.Place(ctx, row, next); err == nil {
 		err = c.trees.Begin(ctx, next, f.Tree)
 	}
@@ -106,7 +102,8 @@ func (c *Controller) forkBatch(ctx context.Context, f Fork) (next store.Thread, 
 
 // forkRow returns the row of a fork. If its task was imported and not taken over, neither is the fork, whatever part of
 // the task it was made of.
-func (c *Controller) forkRow(ctx context.Context, row store.Thread, id string, at forkPoint, now int64) (store.Thread, error) {
+func (c *Controller) forkRow(ctx context.Context, row store.Thread, id string, at forkPoint, now int64) (store.Thread,
+	error) {
 	next := thread.Fork(row, id, at.step, at.number, now)
 	root, err := c.cfg.Store.Thread(ctx, row.Root)
 	if err != nil {
@@ -133,8 +130,8 @@ func forkEvents(next store.Thread, at forkPoint) []store.Event {
 
 // forkTree returns where a manual fork works: in its own worktree if the earlier files are known,
 // otherwise where the forked thread works.
-func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.Definition, row, next store.Thread,
-	inPlace bool) (string, error) {
+func (c *Controller) forkTree(ctx context.Context, def *flow.Definition, row, next store.Thread, inPlace bool) (string,
+	error) {
 	if c.cfg.Place != nil && c.cfg.Place.Has(row) {
 		return c.trees.PlaceFork(ctx, row, next) // the files of row may be on no machine, but they are in the record
 	}
@@ -149,7 +146,8 @@ func (c *Controller) forkTree(ctx context.Context, e *engine.Engine, def *flow.D
 	}
 	// Only steps of roles that write record their files, and only with git. Otherwise reading the whole chain
 	// would be pointless.
-	if writes, err := e.Writes(ctx, row, def, slices.Sorted(maps.Keys(def.Roles))); err != nil || !writes {
+	writes, err := c.newEngine(false).Writes(ctx, row, def, slices.Sorted(maps.Keys(def.Roles)))
+	if err != nil || !writes {
 		return row.Tree, err
 	}
 	return c.trees.PlaceFork(ctx, row, next)

@@ -48,7 +48,8 @@ func (c *Controller) Find(ctx context.Context, dir, name string) (Found, error) 
 		f.DefinesAgents = slices.ContainsFunc(flows, (*flow.Definition).DefinesAgents)
 		return f, err
 	}
-	if strings.ContainsAny(name, `/\`) || filepath.Ext(name) == ".yaml" || filepath.Ext(name) == ".yml" || name == "." || name == ".." {
+	ext := filepath.Ext(name)
+	if strings.ContainsAny(name, `/\`) || ext == ".yaml" || ext == ".yml" || name == "." || name == ".." {
 		file := filepath.FromSlash(name)
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(dir, file)

@@ -30,7 +30,9 @@ func (c *Controller) Redact(ctx context.Context, text, by, reason string) (r red
 		}
 		return l, err
 	}
-	r, err = redact.Run(ctx, redact.Config{Store: c.cfg.Store, Text: text, By: by, Reason: reason, Now: c.cfg.Now, Hold: hold})
+	r, err = redact.Run(ctx, redact.Config{
+		Store: c.cfg.Store, Text: text, By: by, Reason: reason, Now: c.cfg.Now, Hold: hold,
+	})
 	if err != nil {
 		return r, 0, err
 	}
@@ -96,6 +98,6 @@ func (c *Controller) keepsFiles(ctx context.Context) ([]string, error) {
 // relocatedHome returns where a home has what Codex keeps, if that is elsewhere.
 func relocatedHome(home string) (string, bool) {
 	relocated, err := os.Readlink(filepath.Join(home, "codex"))
-	ok := err == nil && filepath.IsAbs(relocated) && strings.HasSuffix(filepath.Dir(relocated), filepath.Join("plait", "codex"))
-	return relocated, ok
+	ours := strings.HasSuffix(filepath.Dir(relocated), filepath.Join("plait", "codex"))
+	return relocated, err == nil && filepath.IsAbs(relocated) && ours
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -15,8 +14,12 @@ import (
 
 // rejoin forks the thread that a path belongs to: the path continues from the fork point, and the other paths
 // are adopted at their heads.
-func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at forkPoint, def *flow.Definition,
-	place *store.Path, id string) (next store.Thread, batch store.Batch, err error) {
+func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow.Definition, id string) (
+	next store.Thread, batch store.Batch, err error) {
+	place, err := c.pathAt(ctx, def, at)
+	if err != nil {
+		return next, batch, err
+	}
 	if place == nil {
 		return next, batch, usage("step %d is not inside a path, so there is nothing to rejoin", at.number)
 	}
@@ -39,6 +42,7 @@ func (c *Controller) rejoin(ctx context.Context, e *engine.Engine, f Fork, at fo
 	if next.Path, err = c.pathAt(ctx, def, up); err != nil {
 		return next, batch, err
 	}
+	e := c.newEngine(false)
 	if next, err = e.WithOptions(ctx, next, f.Options); err != nil {
 		return next, batch, err
 	}

@@ -208,8 +208,8 @@ func (c *Controller) WhatIf(ctx context.Context, id, from, model string) (Retrie
 	if err != nil {
 		return Retried{}, err
 	}
-	return Retried{Row: next, Note: fmt.Sprintf("%s is a fork of %s: %s with %s", displayName(next), displayName(row), plan.note,
-		model)}, nil
+	return Retried{Row: next, Note: fmt.Sprintf("%s is a fork of %s: %s with %s", displayName(next), displayName(row),
+		plan.note, model)}, nil
 }
 
 // compare compares the outcome with the recorded one.

@@ -175,7 +175,8 @@ func (c *Controller) Retry(ctx context.Context, r Retry) (Retried, error) {
 	if err != nil {
 		return Retried{}, err
 	}
-	return Retried{Row: next, Note: fmt.Sprintf("%s is a fork of %s: %s", displayName(next), displayName(row), plan.note)}, nil
+	note := fmt.Sprintf("%s is a fork of %s: %s", displayName(next), displayName(row), plan.note)
+	return Retried{Row: next, Note: note}, nil
 }
 
 // retryCase reads what the decision is based on.

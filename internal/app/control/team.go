@@ -192,7 +192,9 @@ func (c *Controller) waitsOnlyForPeople(ctx context.Context, id string) (asks, w
 	if slices.ContainsFunc(rows.Running, func(a store.Attempt) bool { return !waiting[a.ID] }) {
 		return false, true, nil
 	}
-	blocked := slices.ContainsFunc(rows.Threads, func(t store.Thread) bool { return t.ID == id && t.Status == store.Blocked })
+	blocked := slices.ContainsFunc(rows.Threads, func(t store.Thread) bool {
+		return t.ID == id && t.Status == store.Blocked
+	})
 	return blocked || len(rows.Running) > 0, len(rows.Running) > 0, nil
 }
 

@@ -251,7 +251,8 @@ func (s *Service) change(
 			return g, conflict
 		}
 		if overdue(g, now) {
-			g, err = s.move(ctx, g, withExpiry(g, now), event.Change(store.GateExpired), now, store.Batch{})
+			late := withExpiry(g, now)
+			g, err = s.move(ctx, g, late, changeEvent(late, event.Change(store.GateExpired), now), store.Batch{})
 		}
 		if err == nil {
 			var next store.Gate
@@ -259,7 +260,7 @@ func (s *Service) change(
 			if next, change, err = decide(g, now); err != nil || change == "" {
 				return g, err
 			}
-			g, err = s.move(ctx, g, next, change, now, beside)
+			g, err = s.move(ctx, g, next, changeEvent(next, change, now), beside)
 		}
 		if !errors.Is(err, store.ErrConflict) {
 			return g, err
@@ -269,11 +270,9 @@ func (s *Service) change(
 }
 
 // move replaces a gate's row, with its event.
-func (s *Service) move(
-	ctx context.Context, was, g store.Gate, change event.Change, now int64, beside store.Batch,
-) (store.Gate, error) {
+func (s *Service) move(ctx context.Context, was, g store.Gate, ev store.Event, beside store.Batch) (store.Gate, error) {
 	beside.Gates = []store.GateChange{{Row: g, From: was.State, UsedAt: was.UsedAt}}
-	beside.Events = append([]store.Event{changeEvent(g, change, now)}, beside.Events...)
+	beside.Events = append([]store.Event{ev}, beside.Events...)
 	if err := s.cfg.Store.Commit(ctx, beside); err != nil {
 		return was, err
 	}

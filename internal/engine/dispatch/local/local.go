@@ -114,7 +114,8 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 		var do func()
 		wait := time.Hour
 		if ctx.Err() == nil {
-			do, wait = e.next(host, host.Slots == 0 || busy < host.Slots, w, calling, func(n int) { busy += n })
+			slot := host.Slots == 0 || busy < host.Slots
+			do, wait = e.next(calling, host, slot, w, func(n int) { busy += n })
 		}
 		changed := e.changed
 		e.mu.Unlock()
@@ -142,7 +143,8 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 }
 
 // next takes something that a host may do, or returns how long until there may be something. e.mu is held.
-func (e *Engine) next(host dispatch.Host, slot bool, w dispatch.Work, ctx context.Context, count func(int)) (func(), time.Duration) {
+func (e *Engine) next(ctx context.Context, host dispatch.Host, slot bool, w dispatch.Work, count func(int)) (func(),
+	time.Duration) {
 	now, wait := time.Now(), time.Hour
 	for id, t := range e.tasks {
 		if t.busy || t.due.IsZero() {

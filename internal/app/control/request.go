@@ -1,0 +1,180 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// QueueInput records a person's input to a thread for the driver of its task.
+func (c *Controller) QueueInput(ctx context.Context, id string, r Resume) error {
+	row, meant, err := c.taskByID(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.queueInput(ctx, row, meant, r)
+}
+
+// HasOpenInput reports whether a task that continues has input that it has not read yet.
+func (c *Controller) HasOpenInput(ctx context.Context, task string) bool {
+	row, err := c.cfg.Store.Thread(ctx, task)
+	if err != nil || row.Ended() {
+		return false
+	}
+	open, err := c.cfg.Store.Wishes(ctx, store.WishFilter{Task: task, Open: true})
+	return err == nil && slices.ContainsFunc(open, func(w store.Wish) bool { return w.Kind == store.WishInput })
+}
+
+// CheckInput returns why a thread cannot take input now, if no one drives its task.
+func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error {
+	if r.Prompt == "" {
+		return nil
+	}
+	row, meant, err := c.taskByID(ctx, id)
+	if err != nil {
+		return err
+	}
+	return c.newEngine(false).CheckInput(ctx, row.ID, meant, false)
+}
+
+// taskByID is taskOf for a thread's id.
+func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread, meant string, err error) {
+	row, err := c.cfg.Store.Thread(ctx, id)
+	if err != nil {
+		return row, "", fmt.Errorf("drive thread %s: %w", id, err)
+	}
+	return c.taskOf(ctx, row)
+}
+
+// queueInput records a person's input, and the options with it, for the driver of a task.
+func (c *Controller) queueInput(ctx context.Context, row store.Thread, meant string, r Resume) error {
+	e, wishes := c.newEngine(false), []store.WishKind{store.WishInput}
+	if err := e.CheckInput(ctx, row.ID, meant, true); err != nil {
+		return err
+	}
+	if r.Again || !r.Options.Empty() {
+		if _, err := e.WithOptions(ctx, row, r.Options); err != nil {
+			return err
+		}
+		wishes = append(wishes, store.WishResume)
+	}
+	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return true, nil }); err != nil {
+		return err
+	}
+	list, err := c.requests(row, meant, r, wishes...)
+	if err != nil {
+		return err
+	}
+	return c.commitRequests(ctx, row, list, true)
+}
+
+// ask records what a person asks of a task that is not being driven, or returns why it cannot be done.
+func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant string) error {
+	if row.Wanted == store.WantCancel {
+		return nil
+	}
+	e := c.newEngine(false)
+	var wishes []store.WishKind
+	if r.Prompt != "" {
+		if err := e.CheckInput(ctx, row.ID, meant, false); err != nil {
+			return err
+		}
+		wishes = append(wishes, store.WishInput)
+	}
+	switch {
+	case row.Status == store.Pending && !r.Again && r.Options.Empty(): // it has not begun: nothing to resume
+	case r.Options.Empty():
+		wishes = append(wishes, store.WishResume)
+	default:
+		if _, err := e.WithOptions(ctx, row, r.Options); err != nil {
+			return err
+		}
+		wishes = append(wishes, store.WishResume)
+	}
+	alive := func(string) (bool, error) { return false, nil } // the caller holds the task's lease
+	if Team(row) {
+		alive = func(id string) (bool, error) {
+			owners, err := c.cfg.Store.Holders(ctx, []string{store.ThreadLease(id)})
+			return len(owners) > 0, err
+		}
+	}
+	if err := c.allowAgain(ctx, row, r, alive); err != nil {
+		return err
+	}
+	list, err := c.requests(row, meant, r, wishes...)
+	if err != nil {
+		return err
+	}
+	return c.commitRequests(ctx, row, list, Team(row))
+}
+
+// allowAgain records a person's consent that attempts at a task are repeated, if r asks for that.
+func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume,
+	alive func(id string) (bool, error)) error {
+	if !r.Again {
+		return nil
+	}
+	rows, err := thread.Subtree(ctx, c.cfg.Store, row.ID)
+	if err != nil {
+		return fmt.Errorf("resume task %s: %w", row.ID, err)
+	}
+	n, err := c.newEngine(false).AllowAgain(context.WithoutCancel(ctx), rows, alive, gate.Person())
+	if err == nil && n == 0 {
+		r.note("--again: no attempt that may have changed something is known to be interrupted; one that counts as running " +
+			"is asked about once its worker is lost")
+	}
+	return err
+}
+
+// requests returns what r asks of a task, as requests of some kinds.
+func (c *Controller) requests(row store.Thread, meant string, r Resume, kinds ...store.WishKind) ([]store.Wish, error) {
+	now := c.cfg.Now()
+	var list []store.Wish
+	for _, kind := range kinds {
+		id, err := thread.NewID(now, rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: gate.Person(),
+			Via: cmp.Or(store.Via(r.Source), store.ViaResume), At: now.UnixMilli()}
+		if kind == store.WishInput {
+			w.Thread, w.Text = meant, store.Text(r.Prompt)
+			if _, err := thread.NewContent(w.Text, nil); err != nil { // recorded, it would end every run
+				return nil, usage("what you say does not fit into the record: it may have %d bytes, as JSON; put what is "+
+					"long into a file", dag.MaxBytes)
+			}
+		} else if w.Options, err = json.Marshal(engine.Resumption{Options: r.Options}); err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// commitRequests records all that a person asks of a task, in one batch. With news, the driver is notified.
+func (c *Controller) commitRequests(ctx context.Context, row store.Thread, list []store.Wish, news bool) error {
+	var b store.Batch
+	for _, w := range list {
+		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
+		if news {
+			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Wanted: store.Wanted(w.Kind)}))
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	if err := c.cfg.Store.Commit(context.WithoutCancel(ctx), b); err != nil {
+		return fmt.Errorf("resume thread %s: %w", row.ID, err)
+	}
+	return nil
+}
