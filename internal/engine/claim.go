@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/store"
@@ -75,8 +74,8 @@ func (c ThreadClaim) driven(ctx context.Context, threads []string) (map[string]b
 }
 
 func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease store.Lease, err error) {
-	for i, first := 0, rand.IntN(most); i < most; i++ {
-		lease, err = c.Store.Acquire(ctx, fmt.Sprintf("slot-%s-%d", task, (first+i)%most+1))
+	for _, name := range slotNames("slot-"+task, most) {
+		lease, err = c.Store.Acquire(ctx, name)
 		var other *store.HeldError
 		if !errors.As(err, &other) {
 			return lease, err

@@ -44,8 +44,12 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 			return Agenda{}, err
 		}
 		m := next(roots[0])
-		if changed, err := e.carryOut(ctx, held, &m); err != nil || !changed {
-			return m.Agenda, err
+		changed, err := e.carryOut(ctx, held, &m)
+		switch {
+		case err != nil:
+			return Agenda{}, err
+		case !changed:
+			return m.Agenda, nil
 		}
 	}
 }

@@ -68,9 +68,25 @@ func (r *run) drive() error {
 	for {
 		var agenda Agenda
 		if r.err == nil && !interrupted(r.ctx) {
-			if agenda, r.err = r.Reconcile(r.ctx, r.task); r.err == nil {
-				r.start(agenda)
+			agenda, r.err = r.Reconcile(r.ctx, r.task)
+		}
+		for _, id := range agenda.Stop {
+			if stop := r.going[id]; stop != nil {
+				stop(errUnwanted)
 			}
+		}
+		for _, id := range agenda.Drive {
+			if r.going[id] != nil {
+				continue
+			}
+			ctx, cancel := context.WithCancelCause(r.ctx)
+			r.going[id] = cancel
+			r.work.add()
+			go func() {
+				defer cancel(nil)
+				_, err := r.Drive(ctx, id)
+				r.reports <- report{id, err}
+			}()
 		}
 		if r.err != nil || interrupted(r.ctx) {
 			for _, stop := range r.going {
@@ -87,28 +103,6 @@ func (r *run) drive() error {
 			return nil
 		}
 		r.await(agenda)
-	}
-}
-
-// start starts what may be driven, and stops what is no longer wanted.
-func (r *run) start(a Agenda) {
-	for _, id := range a.Stop {
-		if stop := r.going[id]; stop != nil {
-			stop(errUnwanted)
-		}
-	}
-	for _, id := range a.Drive {
-		if r.going[id] != nil {
-			continue
-		}
-		ctx, cancel := context.WithCancelCause(r.ctx)
-		r.going[id] = cancel
-		r.work.add()
-		go func() {
-			defer cancel(nil)
-			_, err := r.Drive(ctx, id)
-			r.reports <- report{id, err}
-		}()
 	}
 }
 

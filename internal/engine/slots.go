@@ -279,11 +279,16 @@ func (s *slots) ofTask(ctx context.Context, t *taskSlots) (store.Lease, error) {
 
 // onMachine waits for one of the machine's slots.
 func (s *slots) onMachine(ctx context.Context) (*lock.Lock, error) {
-	names := make([]string, s.engine.cfg.Machine)
-	for i, first := 0, rand.IntN(s.engine.cfg.Machine); i < s.engine.cfg.Machine; i++ {
-		names[i] = fmt.Sprintf("slot-%d", (first+i)%s.engine.cfg.Machine+1)
+	return s.anyOf(ctx, slotNames("slot", s.engine.cfg.Machine)...)
+}
+
+// slotNames returns the names of n slots, beginning with any of them, so that not all processes try the same one first.
+func slotNames(prefix string, n int) []string {
+	names := make([]string, n)
+	for i, first := 0, rand.IntN(n); i < n; i++ {
+		names[i] = fmt.Sprintf("%s-%d", prefix, (first+i)%n+1)
 	}
-	return s.anyOf(ctx, names...)
+	return names
 }
 
 // anyOf waits for one of the locks. The locks of a process that died are free.

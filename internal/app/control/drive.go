@@ -23,6 +23,7 @@ type Resume struct {
 	Options Options // override those the task was started with; with On, workers continue, see handOver
 	Upload  *Upload // with On, for a task of this machine: where its files go; nil: workers have the same directory
 
+	part string            // the thread of the task that the prompt is for, "" for none in particular
 	Note func(note string) // called if nothing had to be done of what was asked for; nil: nothing is told
 }
 
@@ -62,8 +63,8 @@ func (c *Controller) Ask(ctx context.Context, id string, r Resume) (store.Thread
 	return c.underLease(ctx, id, r, (*Controller).askOnly)
 }
 
-func (c *Controller) askOnly(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
-	return row, c.ask(ctx, row, r, meant)
+func (c *Controller) askOnly(ctx context.Context, row store.Thread, r Resume) (store.Thread, error) {
+	return row, c.ask(ctx, row, r)
 }
 
 // A TakenError reports that another process has taken over a task that this one drove, because this one had
@@ -88,7 +89,7 @@ func (c *Controller) withLease(l store.Lease) *Controller {
 
 // underLease calls do with a task that may continue, while this process holds its lease.
 func (c *Controller) underLease(ctx context.Context, id string, r Resume,
-	do func(c *Controller, ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error),
+	do func(c *Controller, ctx context.Context, row store.Thread, r Resume) (store.Thread, error),
 ) (store.Thread, error) {
 	if strings.TrimSpace(r.Prompt) == "" {
 		r.Prompt = ""
@@ -103,7 +104,7 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	if row.Root != row.ID && r.Prompt == "" {
 		return store.Thread{}, usage("thread %s is part of task %s; resume the task", id, row.Root)
 	}
-	row, meant, err := c.taskOf(ctx, row)
+	row, r.part, err = c.taskOf(ctx, row)
 	if err != nil {
 		return store.Thread{}, err
 	}
@@ -127,12 +128,12 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 		r.Options.Needs, r.Again = nil, false
 	}
 	if Team(row) {
-		return row, c.askTeam(ctx, row, r, meant)
+		return row, c.askTeam(ctx, row, r)
 	}
 	lease, err := c.acquire(ctx, row.Root)
 	var held *store.HeldError
 	if errors.As(err, &held) && r.Prompt != "" {
-		if err := c.queueInput(ctx, row, meant, r); err != nil {
+		if err := c.queueInput(ctx, row, r); err != nil {
 			return store.Thread{}, err
 		}
 		r.Prompt = ""
@@ -153,7 +154,7 @@ func (c *Controller) underLease(ctx context.Context, id string, r Resume,
 	leased, done := engine.WhileHeld(ctx, lease)
 	defer done()
 	root := row
-	row, err = do(c.withLease(lease), leased, row, r, meant)
+	row, err = do(c.withLease(lease), leased, row, r)
 	if errors.Is(err, store.ErrFenced) || errors.Is(context.Cause(leased), store.ErrFenced) {
 		row, err = root, &TakenError{root}
 	}
@@ -181,8 +182,8 @@ func (c *Controller) mayContinue(row store.Thread, team bool) error {
 	return c.cfg.NoAgents
 }
 
-// taskOf returns the task of a thread, and the part of it that is meant, "" for none.
-func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.Thread, meant string, err error) {
+// taskOf returns the task of a thread, and the thread's id if it is a part of that.
+func (c *Controller) taskOf(ctx context.Context, row store.Thread) (root store.Thread, part string, err error) {
 	if row.Root == row.ID {
 		return row, "", nil
 	}
@@ -245,10 +246,10 @@ func (c *Controller) notesOf(row store.Thread) notes.Config {
 }
 
 // drive drives a task whose lease the caller holds.
-func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume, meant string) (store.Thread, error) {
+func (c *Controller) drive(ctx context.Context, row store.Thread, r Resume) (store.Thread, error) {
 	bg := context.WithoutCancel(ctx)
 	defer c.publishViews(bg, row)()
-	if err := c.ask(ctx, row, r, meant); err != nil {
+	if err := c.ask(ctx, row, r); err != nil {
 		return row, err
 	}
 	defer notes.Watch(bg, c.notesOf(row))()

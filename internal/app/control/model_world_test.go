@@ -161,7 +161,7 @@ func (w *world) process(ctx context.Context, c *Controller) (store.Thread, error
 	defer lease.Release()
 	cfg := c.engineConfig(false)
 	cfg.Desks = loggedDesks{housetest.BareDesks{Empty: w.empty}, w}
-	if err := c.ask(ctx, row, Resume{Again: true}, ""); err != nil {
+	if err := c.ask(ctx, row, Resume{Again: true}); err != nil {
 		return row, err
 	}
 	return engine.New(cfg).Run(ctx, rootID)

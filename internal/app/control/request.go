@@ -18,11 +18,12 @@ import (
 
 // QueueInput records a person's input to a thread for the driver of its task.
 func (c *Controller) QueueInput(ctx context.Context, id string, r Resume) error {
-	row, meant, err := c.taskByID(ctx, id)
+	row, part, err := c.taskByID(ctx, id)
 	if err != nil {
 		return err
 	}
-	return c.queueInput(ctx, row, meant, r)
+	r.part = part
+	return c.queueInput(ctx, row, r)
 }
 
 // HasOpenInput reports whether a task that continues has input that it has not read yet.
@@ -40,15 +41,15 @@ func (c *Controller) CheckInput(ctx context.Context, id string, r Resume) error 
 	if r.Prompt == "" {
 		return nil
 	}
-	row, meant, err := c.taskByID(ctx, id)
+	row, part, err := c.taskByID(ctx, id)
 	if err != nil {
 		return err
 	}
-	return c.newEngine(false).CheckInput(ctx, row.ID, meant, false)
+	return c.newEngine(false).CheckInput(ctx, row.ID, part, false)
 }
 
 // taskByID is taskOf for a thread's id.
-func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread, meant string, err error) {
+func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread, part string, err error) {
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return row, "", fmt.Errorf("drive thread %s: %w", id, err)
@@ -57,9 +58,9 @@ func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread
 }
 
 // queueInput records a person's input, and the options with it, for the driver of a task.
-func (c *Controller) queueInput(ctx context.Context, row store.Thread, meant string, r Resume) error {
+func (c *Controller) queueInput(ctx context.Context, row store.Thread, r Resume) error {
 	e, wishes := c.newEngine(false), []store.WishKind{store.WishInput}
-	if err := e.CheckInput(ctx, row.ID, meant, true); err != nil {
+	if err := e.CheckInput(ctx, row.ID, r.part, true); err != nil {
 		return err
 	}
 	if r.Again || !r.Options.Empty() {
@@ -71,22 +72,18 @@ func (c *Controller) queueInput(ctx context.Context, row store.Thread, meant str
 	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return true, nil }); err != nil {
 		return err
 	}
-	list, err := c.requests(row, meant, r, wishes...)
-	if err != nil {
-		return err
-	}
-	return c.commitRequests(ctx, row, list, true)
+	return c.request(ctx, row, r, true, wishes...)
 }
 
 // ask records what a person asks of a task that is not being driven, or returns why it cannot be done.
-func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant string) error {
+func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume) error {
 	if row.Wanted == store.WantCancel {
 		return nil
 	}
 	e := c.newEngine(false)
 	var wishes []store.WishKind
 	if r.Prompt != "" {
-		if err := e.CheckInput(ctx, row.ID, meant, false); err != nil {
+		if err := e.CheckInput(ctx, row.ID, r.part, false); err != nil {
 			return err
 		}
 		wishes = append(wishes, store.WishInput)
@@ -111,11 +108,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume, meant 
 	if err := c.allowAgain(ctx, row, r, alive); err != nil {
 		return err
 	}
-	list, err := c.requests(row, meant, r, wishes...)
-	if err != nil {
-		return err
-	}
-	return c.commitRequests(ctx, row, list, Team(row))
+	return c.request(ctx, row, r, Team(row), wishes...)
 }
 
 // allowAgain records a person's consent that attempts at a task are repeated, if r asks for that.
@@ -136,41 +129,32 @@ func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume,
 	return err
 }
 
-// requests returns what r asks of a task, as requests of some kinds.
-func (c *Controller) requests(row store.Thread, meant string, r Resume, kinds ...store.WishKind) ([]store.Wish, error) {
+// request records all that a person asks of a task, in one batch. With news, the driver is notified.
+func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, news bool, kinds ...store.WishKind) error {
 	now := c.cfg.Now()
-	var list []store.Wish
+	var b store.Batch
 	for _, kind := range kinds {
 		id, err := thread.NewID(now, rand.Reader)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: gate.Person(),
 			Via: cmp.Or(store.Via(r.Source), store.ViaResume), At: now.UnixMilli()}
 		if kind == store.WishInput {
-			w.Thread, w.Text = meant, store.Text(r.Prompt)
+			w.Thread, w.Text = r.part, store.Text(r.Prompt)
 			if _, err := thread.NewContent(w.Text, nil); err != nil { // recorded, it would end every run
-				return nil, usage("what you say does not fit into the record: it may have %d bytes, as JSON; put what is "+
-					"long into a file", dag.MaxBytes)
+				return usage("what you say does not fit into the record: it may have %d bytes, as JSON; put what is long into a "+
+					"file", dag.MaxBytes)
 			}
 		} else if w.Options, err = json.Marshal(engine.Resumption{Options: r.Options}); err != nil {
-			return nil, err
+			return err
 		}
-		list = append(list, w)
-	}
-	return list, nil
-}
-
-// commitRequests records all that a person asks of a task, in one batch. With news, the driver is notified.
-func (c *Controller) commitRequests(ctx context.Context, row store.Thread, list []store.Wish, news bool) error {
-	var b store.Batch
-	for _, w := range list {
 		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
 		if news {
-			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Wanted: store.Wanted(w.Kind)}))
+			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Wanted: store.Wanted(kind)}))
 		}
 	}
-	if len(list) == 0 {
+	if len(kinds) == 0 {
 		return nil
 	}
 	if err := c.cfg.Store.Commit(context.WithoutCancel(ctx), b); err != nil {

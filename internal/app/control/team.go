@@ -42,7 +42,7 @@ func (c *Controller) teamEngine(machine int) *engine.Engine {
 }
 
 // askTeam records what a person asks of a task, if anything, for the workers.
-func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, meant string) error {
+func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume) error {
 	if r.Prompt == "" && !r.Again && r.Options.Empty() && row.Status != store.Blocked {
 		stopped, err := c.stopped(ctx, row)
 		if err != nil {
@@ -64,9 +64,9 @@ func (c *Controller) askTeam(ctx context.Context, row store.Thread, r Resume, me
 		}
 	}
 	if r.Prompt != "" && row.Status == store.Running {
-		return c.queueInput(ctx, row, meant, r)
+		return c.queueInput(ctx, row, r)
 	}
-	return c.ask(ctx, row, r, meant)
+	return c.ask(ctx, row, r)
 }
 
 // stopped reports whether a part of a task is blocked by something that may be tried again.
