@@ -1,9 +1,9 @@
 package view
 
 import (
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // An Envelope is the one JSON document that --json prints, and the body of an API response.

@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // Newest names the newest task of the workspace; "last~1" is the one before it.

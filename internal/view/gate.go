@@ -10,10 +10,10 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // A GateFilter selects gates.

@@ -1,8 +1,8 @@
 package view
 
 import (
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // AnswersOf lists how an open gate can be answered. The first one lets the task continue.

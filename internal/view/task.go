@@ -3,10 +3,10 @@ package view
 import (
 	"strings"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // States of a task.

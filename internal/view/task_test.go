@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 func TestInstanceStates(t *testing.T) {

@@ -31,7 +31,6 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/engine"
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
@@ -44,6 +43,7 @@ import (
 	"github.com/plait-run/plait/internal/sys/lock"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/secret"
+	"github.com/plait-run/plait/internal/view/advice"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/app/people/notes"
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -19,6 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/record/transfer"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/advice"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 

@@ -89,13 +89,7 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 	batch.Events = append(batch.Events, event.New(next, now, event.ThreadForked{
 		Fork: fork, Join: place.Join, Head: next.Head, Paths: ids, Threads: threads,
 	}))
-	// The order of the ends stays the same.
-	slices.SortStableFunc(adopted, func(a, b adoptedPath) int { return cmp.Compare(a.ended, b.ended) })
-	for _, p := range adopted {
-		batch.Events = append(batch.Events, event.New(p.row, now, event.ThreadEnded{
-			Status: p.row.Status, Head: p.row.Head, Path: p.row.Path.ID, Join: p.row.Path.Join,
-		}))
-	}
+	batch.Events = append(batch.Events, endEvents(adopted, now)...)
 	return next, batch, nil
 }
 
@@ -103,6 +97,18 @@ func (c *Controller) rejoin(ctx context.Context, f Fork, at forkPoint, def *flow
 type adoptedPath struct {
 	row   store.Thread
 	ended int64 // position of its end in the journal
+}
+
+// endEvents returns the events of the ends of adopted paths, in the order in which they ended.
+func endEvents(adopted []adoptedPath, now int64) []store.Event {
+	slices.SortStableFunc(adopted, func(a, b adoptedPath) int { return cmp.Compare(a.ended, b.ended) })
+	var events []store.Event
+	for _, p := range adopted {
+		events = append(events, event.New(p.row, now, event.ThreadEnded{
+			Status: p.row.Status, Head: p.row.Head, Path: p.row.Path.ID, Join: p.row.Path.Join,
+		}))
+	}
+	return events
 }
 
 // endPositions returns, for the threads of a task, the positions of their ends in the journal.

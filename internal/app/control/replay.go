@@ -9,12 +9,12 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent/replay"
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/sys/proc"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // A Replay is a task that repeats another one with the recorded answers of models, programs and people. It is a

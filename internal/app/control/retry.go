@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // A Retry describes a task to try again.

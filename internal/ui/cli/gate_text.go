@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/advice"
 	"github.com/plait-run/plait/internal/view/taskdir"
 )
 

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // A gateCard is a gate as a page shows it. People must see all that they approve, so an action with

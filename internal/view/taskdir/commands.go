@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 // Placeholders in the command lines of files, objects and errors.

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/plait-run/plait/internal/engine/advice"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 func TestCommand(t *testing.T) {

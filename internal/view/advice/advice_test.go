@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/plait-run/plait/internal/engine/advice"
+	"github.com/plait-run/plait/internal/view/advice"
 )
 
 func TestErrorText(t *testing.T) {
