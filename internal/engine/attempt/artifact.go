@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"mime"
 	"os"
@@ -19,7 +18,6 @@ import (
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
-	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
@@ -58,14 +56,14 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 				maxArtifactBytes>>20)}
 		}
 		a := thread.Artifact{Name: name, MediaType: mediaType(name), Size: info.Size()}
-		if a.Blob, err = e.keepBytes(ctx, p, f, info.Size(), &ans.objects); err != nil {
+		if a.Blob, err = p.kept.bytes.Keep(ctx, f, info.Size()); err != nil {
 			return fmt.Errorf("keep artifact %s: %w", name, err)
 		}
 		obj, err := thread.NewNode(dag.TypeArtifact, a)
 		if err != nil {
 			return err
 		}
-		ans.objects = append(ans.objects, obj)
+		p.kept.bytes.Objects = append(p.kept.bytes.Objects, obj)
 		ans.artifacts = append(ans.artifacts, obj.Hash)
 		ans.names = append(ans.names, name)
 		return nil
@@ -112,7 +110,7 @@ func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *a
 		if err != nil {
 			return err
 		}
-		ans.objects = append(ans.objects, obj)
+		p.kept.bytes.Objects = append(p.kept.bytes.Objects, obj)
 		ans.artifacts, ans.names = append(ans.artifacts, obj.Hash), append(ans.names, name)
 	}
 	return nil
@@ -153,7 +151,7 @@ func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answ
 		}
 		object = e.cfg.Host.Secrets.Bytes(object)
 		a = thread.Artifact{Name: commitScheme + id, MediaType: "text/x-git-commit", Size: int64(len(object))}
-		a.Blob, err = e.keepBytes(ctx, p, bytes.NewReader(object), a.Size, &ans.objects)
+		a.Blob, err = p.kept.bytes.Keep(ctx, bytes.NewReader(object), a.Size)
 		return a, err
 	}
 	begins := strings.TrimPrefix(name, objectScheme)
@@ -178,43 +176,25 @@ func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answ
 	return a, nil
 }
 
-// wholeOutput makes an artifact of an output whose text is only the head. It takes the output's bytes, or the
-// log if the bytes are only the head too.
-func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result) ([]store.Object, error) {
+// wholeOutput adds an artifact of an output whose text is only the head. It takes the output's bytes, or the log if the
+// bytes are only the head too.
+func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result, ans *answer) (err error) {
 	a := thread.Artifact{
 		Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript,
 	}
 	if !result.Truncated {
-		h, n, err := e.cfg.Store.Stage(ctx, p.Row.ID, bytes.NewReader(e.cfg.Host.Secrets.Bytes(result.Output)))
+		a.Blob, a.Size, err = p.kept.bytes.Stage(ctx, bytes.NewReader(e.cfg.Host.Secrets.Bytes(result.Output)))
 		if err != nil {
-			return nil, fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
+			return fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
 		}
-		a.Blob, a.Size = h, n
-		p.Row.Pins = append(p.Row.Pins, h)
 	}
 	obj, err := thread.NewNode(dag.TypeArtifact, a)
-	return []store.Object{obj}, err
-}
-
-// maxInline is the largest blob that is added to the objects of a batch; larger ones are staged before it.
-const maxInline = 64 << 10
-
-// keepBytes keeps at most size bytes of r as a blob: small ones among objects, others staged and pinned.
-func (e *Runner) keepBytes(ctx context.Context, p *Prepared, r io.Reader, size int64,
-	objects *[]store.Object) (dag.Hash, error) {
-	r = io.LimitReader(r, size)
-	if size > maxInline {
-		h, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
-		p.Row.Pins = append(p.Row.Pins, h)
-		return h, err
-	}
-	data, err := io.ReadAll(r)
 	if err != nil {
-		return dag.Hash{}, err
+		return err
 	}
-	h := dag.Sum(data)
-	*objects = append(*objects, store.Object{Hash: h, Data: data})
-	return h, nil
+	p.kept.bytes.Objects = append(p.kept.bytes.Objects, obj)
+	ans.artifacts = append(ans.artifacts, obj.Hash)
+	return nil
 }
 
 // openRegular opens a regular file. It checks the open file, since the name may be exchanged between a check

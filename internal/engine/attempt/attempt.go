@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
@@ -104,18 +105,20 @@ type Recorded interface {
 
 // A Runner makes attempts. Methods may be called concurrently, for different threads.
 type Runner struct {
-	cfg     Config
-	notes   noteBook
-	prompts *prompt.Assembler
+	cfg      Config
+	notes    noteBook
+	prompts  *prompt.Assembler
+	evidence *evidence.Collector
 
-	mu       sync.Mutex
-	evidence map[string]*evidenceIndex   // by task
-	told     map[string]taskInstructions // by task
+	mu   sync.Mutex
+	told map[string]taskInstructions // by task
 }
 
 // New returns a runner; it touches nothing.
 func New(cfg Config) *Runner {
-	return &Runner{cfg: cfg, prompts: prompt.NewAssembler(cfg.Record.Nodes())}
+	return &Runner{cfg: cfg, prompts: prompt.NewAssembler(cfg.Record.Nodes()), evidence: evidence.New(evidence.Config{
+		Store: cfg.Store, Nodes: cfg.Record.Nodes(), Secrets: cfg.Host.Secrets, Now: cfg.Now,
+	})}
 }
 
 func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }

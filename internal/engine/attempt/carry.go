@@ -29,15 +29,13 @@ const sizesName = "sizes.json"
 // keepSession records the session in which a step was done, if the task keeps its files and the agent's
 // sessions can be carried. It keeps only what the files have gained since the previous step in the session.
 // Files that cannot be read or are too large are not kept: an agent can cause that, and its step counts anyway.
-func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) ([]store.Object, error) {
+func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, session string) error {
 	carrier, ok := p.worker.Agent.(agent.SessionExporter)
 	home := e.home(c.Row.Task)
 	if !c.Options.KeepFiles || !ok || session == "" || home == "" {
-		return nil, nil
+		return nil
 	}
-	fail := func(err error) ([]store.Object, error) {
-		return nil, fmt.Errorf("keep session %s: %w", session, err)
-	}
+	fail := func(err error) error { return fmt.Errorf("keep session %s: %w", session, err) }
 	prev, err := e.sessionBefore(ctx, c, p.Row.Role, session)
 	if err != nil {
 		return fail(err)
@@ -51,16 +49,16 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 	dir, files := carrier.SessionFiles(home, session)
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	defer root.Close()
 	more, err := grown(root, files, sizes)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	if len(more) == 0 {
 		p.kept.session = prev
-		return nil, nil
+		return nil
 	}
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
@@ -69,35 +67,34 @@ func (e *Runner) keepSession(ctx context.Context, c *Thread, p *Prepared, sessio
 		w.CloseWithError(err)
 		packed <- err
 	}()
-	blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
+	blob, _, err := p.kept.bytes.Stage(ctx, r)
 	r.Close()
 	if packErr := <-packed; packErr != nil && !errors.Is(packErr, io.ErrClosedPipe) { // that is an error of Stage
-		return nil, nil
+		return nil
 	}
 	if err != nil {
 		return fail(err)
 	}
-	p.Row.Pins = append(p.Row.Pins, blob)
 	kept := thread.Session{Agent: p.worker.Name, ID: session, Prev: prev, Bytes: blob}
 	node, err := thread.NewNode(dag.TypeSession, kept)
 	if err != nil {
 		return fail(err)
 	}
 	p.kept.session = node.Hash
-	return []store.Object{node}, nil
+	p.kept.bytes.Objects = append(p.kept.bytes.Objects, node)
+	return nil
 }
 
 // keepFiles records the files that a step left, if the task wants that.
-func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared, out *Outcome) (err error) {
+func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared) error {
 	if !c.Options.KeepFiles || p.kept.after == "" {
 		return nil
 	}
-	p.kept.files, out.Objects, err = e.cfg.Trees.Keep(ctx, c.Row, p.kept.after, c.Row.Head,
-		func(r io.Reader) (dag.Hash, error) {
-			blob, _, err := e.cfg.Store.Stage(ctx, p.Row.ID, r)
-			p.Row.Pins = append(p.Row.Pins, blob)
-			return blob, err
-		})
+	files, objects, err := e.cfg.Trees.Keep(ctx, c.Row, p.kept.after, c.Row.Head, func(r io.Reader) (dag.Hash, error) {
+		blob, _, err := p.kept.bytes.Stage(ctx, r)
+		return blob, err
+	})
+	p.kept.files, p.kept.bytes.Objects = files, append(p.kept.bytes.Objects, objects...)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/testing/housetest"
@@ -76,7 +77,7 @@ func TestCloneForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.seen = &activityRecorder{}
+	c.seen = &evidence.Activities{}
 	if n := c.Clone(); n.seen != nil || n.heard != nil || c.seen == nil {
 		t.Errorf("%+v", n)
 	}

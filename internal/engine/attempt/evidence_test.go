@@ -2,7 +2,6 @@ package attempt
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -100,7 +97,7 @@ func ids(evidence []*thread.Evidence) []string {
 }
 
 func TestCommandsBecomeEvidence(t *testing.T) {
-	big := strings.Repeat("x", maxActivityOutput) + "the end"
+	big := strings.Repeat("x", 1<<20) + "the end"
 	s, e, _ := emitting(t, func(req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		change := agent.Event{Kind: agent.EventFile, Phase: "completed", Files: []agent.File{
 			{Path: filepath.Join(req.Dir, "a.txt"), Change: "update", Diff: "-1\n+one\n"},
@@ -199,49 +196,6 @@ func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 	}
 	if diff := cmp.Diff(evidence[0].Sources, evidence[2].Sources); diff != "" {
 		t.Errorf("the command that was pointed out is another one\n%s", diff)
-	}
-}
-
-func TestActivitiesAreBounded(t *testing.T) {
-	g := &activityRecorder{}
-	for i := range 10_000 {
-		g.record(ran("c", strings.Repeat("x", 100<<10), i%3))
-	}
-	if len(g.activities) != maxActivities || g.missed != 9500 || g.bytes > maxActivityBytes+
-		maxActivities*maxActivityText {
-		t.Errorf("%d activities, %d missed, %d bytes", len(g.activities), g.missed, g.bytes)
-	}
-	if last := g.activities[maxActivities-1]; last.output != "" || len(last.notes) == 0 {
-		t.Errorf("the last one keeps %d bytes, notes %q", len(last.output), last.notes)
-	}
-}
-
-// proving checks one answer against the evidence of a task.
-func proving(t *testing.T, e *house, row store.Thread, strict bool, output string, seen ...agent.Event) (answer,
-	error) {
-	t.Helper()
-	ans, err := parse(agent.Result{Output: []byte(output)}, 0, flow.Role{}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "first"}, strict: strict,
-		watched: watched{activity: &activityRecorder{}}, kept: leftovers{after: "tree-1"}}
-	for _, ev := range seen {
-		p.activity.record(ev)
-	}
-	return ans, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, housetest.BareDesk{}, agent.Result{},
-		&ans)
-}
-
-func mustRefuse(t *testing.T, err error, want string) {
-	t.Helper()
-	var fail *agent.Failure
-	switch {
-	case want == "" && err != nil:
-		t.Errorf("refused: %v", err)
-	case want == "":
-	case !errors.As(err, &fail) || fail.Kind != agent.InvalidOutput || !strings.Contains(fail.Message, want):
-		t.Errorf("got %v, want a failure about %q", err, want)
 	}
 }
 

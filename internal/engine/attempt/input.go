@@ -16,11 +16,8 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// Bounds on what an action is given to read, in bytes and entries.
-const (
-	maxInput  = 1 << 20
-	maxDigest = 40
-)
+// maxInput bounds what an action is given to read of one source, in bytes.
+const maxInput = 1 << 20
 
 // An input is what the plan gives an action: a file that its agent may read, and a line that describes it.
 type input struct {
@@ -162,11 +159,11 @@ func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
 		in.has("input-"+id[:12], h, a)
 		return in, nil
 	}
-	known, err := e.evidenceOf(ctx, task)
+	known, err := e.evidence.Index(ctx, task)
 	if err != nil {
 		return input{}, err
 	}
-	ev, ok := known.get(id)
+	ev, ok := known.Get(id)
 	if !ok {
 		return input{line: name + ": it is not there any more"}, nil
 	}
@@ -246,7 +243,7 @@ func (in input) tell(b *strings.Builder) {
 
 // proved returns the newest evidence of a task, oldest first.
 func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
-	proofs, err := e.proofs(ctx, c.Row.Task, "")
+	proofs, err := e.evidence.Newest(ctx, c.Row.Task, "")
 	if err != nil {
 		return nil, err
 	}

@@ -152,7 +152,7 @@ func (e *Runner) memory(c *Thread, p *Prepared, result agent.Result) *thread.Mem
 		m.Tokens = max(last-m.Bare, 0) + quotedTokens(string(result.Output))
 		return &m
 	}
-	m.Tokens += told + int64(prompt.ApproxTokens(p.activity.told)) +
+	m.Tokens += told + int64(prompt.ApproxTokens(p.activity.Told())) +
 		max(quotedTokens(string(result.Output)), result.Usage.OutputTokens)
 	return &m
 }

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -27,7 +28,9 @@ func TestMemory(t *testing.T) {
 			size := func(what string) int { return rapid.IntRange(2, 9000).Draw(t, what) }
 			sent, tools, next := size("prompt"), size("tools"), size("answer")
 			p := &Prepared{Prompt: &prompt.Kept{Text: "# Your role\n" + strings.Repeat("p", sent-2)}, talk: 12}
-			p.activity, p.in.memory = &activityRecorder{told: tools}, before
+			p.activity, p.in.memory = &evidence.Activities{}, before
+			discard := func(agent.Event) error { return nil }
+			_ = p.activity.Recording(discard)(agent.Event{Phase: "completed", Output: strings.Repeat("o", tools)})
 			first := bare + held + answer + sent
 			if seen {
 				p.kept.requests = [2]int64{int64(prompt.ApproxTokens(first)), int64(prompt.ApproxTokens(first + tools))}

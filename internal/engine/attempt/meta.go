@@ -12,8 +12,6 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
-	"github.com/plait-run/plait/internal/record/event"
-	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
@@ -29,10 +27,8 @@ type answer struct {
 	text      string
 	whole     bool // text is only the head: the whole output becomes an artifact
 	artifacts []dag.Hash
-	objects   []store.Object
 	names     []string
 	skipped   []string
-	proved    []event.EvidenceAdded
 }
 
 // Limits of meta. A node has room for it, and for what surrounds it when paths are joined.

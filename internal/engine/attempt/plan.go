@@ -160,8 +160,8 @@ func enclosing(rows []store.Thread, row store.Thread) map[string]bool {
 func (e *Runner) checkInput(ctx context.Context, c *Thread, input string) error {
 	kind, id, _ := strings.Cut(input, ":")
 	if kind != "artifact" {
-		proved, err := e.evidenceOf(ctx, c.Row.Task)
-		if err == nil && !proved.has(id) {
+		proved, err := e.evidence.Index(ctx, c.Row.Task)
+		if err == nil && !proved.Has(id) {
 			err = fmt.Errorf("there is no evidence %q; its whole id is <instance>.<id>", id)
 		}
 		return err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -48,14 +49,14 @@ type watched struct {
 	asks     *asker
 	listens  *listener // nil: the agent cannot hear people
 	news     *news
-	activity *activityRecorder // records what the agent does
-	updating sync.Mutex        // held while the attempt's row is changed
+	activity *evidence.Activities // what the agent does
+	updating sync.Mutex           // held while the attempt's row is changed
 }
 
 // tries are the attempts at a step: this one, and what is known of the earlier ones.
 type tries struct {
-	n       int    // number of this one, from 1
-	turn    string // see turnOf
+	n       int // number of this one, from 1
+	turn    evidence.Turn
 	earlier []store.Attempt
 	note    string // what the agent is told about the last one
 }
@@ -79,13 +80,15 @@ type briefing struct {
 
 // leftovers are what an attempt leaves besides its answer.
 type leftovers struct {
-	logged   int64      // bytes of the transcript
-	before   string     // git tree, "" if unknown
-	after    string     // git tree
-	files    dag.Hash   // tree node of after
-	session  dag.Hash   // session node
-	evidence []dag.Hash // nodes that go with the step
+	logged   int64    // bytes of the transcript
+	before   string   // git tree, "" if unknown
+	after    string   // git tree
+	files    dag.Hash // tree node of after
+	session  dag.Hash // session node
+	evidence evidence.Kept
 	calls    []store.Object
+	bytes    store.Staging  // what goes with the attempt's end
+	large    store.Staging  // large requests to the model and replies
 	refused  bool           // see Refused
 	requests [2]int64       // tokens of the messages in the first and the last request to the model, zero: not seen
 	memory   *thread.Memory // when it is replayed, as recorded
@@ -110,7 +113,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	try := len(c.Tries) + 1
 	p = &Prepared{Role: role, worker: w, location: d.Location, strict: c.InPlan(d.Role),
 		in:    conversation{shaped: w.shapes(role)},
-		tries: tries{n: try, turn: turnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
+		tries: tries{n: try, turn: evidence.TurnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note
@@ -145,9 +148,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		ask.Route += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
 			"at them before you go on."
 	}
-	if p.strict && p.tries.turn != "" {
-		ask.Route += fmt.Sprintf("\n\nCommands that you run in this turn are kept as evidence cmd%s-1, cmd%[1]s-2, …; "+
-			"those of your turns before keep their ids.", p.tries.turn)
+	if ids := p.tries.turn.Announce(); p.strict && ids != "" {
+		ask.Route += "\n\n" + ids
 	}
 	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
 		return nil, err

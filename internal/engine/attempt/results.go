@@ -214,7 +214,7 @@ func (e *Runner) filesOf(ctx context.Context, r *actionResult, steps []thread.St
 
 // provedBy fills in the newest evidence of the instance that did an action.
 func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, instance string) error {
-	proofs, err := e.proofs(ctx, c.Row.Task, instance+".")
+	proofs, err := e.evidence.Newest(ctx, c.Row.Task, instance+".")
 	for _, a := range proofs {
 		r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
 	}

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/discreet"
+	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -62,6 +62,8 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 		return nil, fail, e.stop(ctx, c, p, nil, fail)
 	}
 	keep := context.WithoutCancel(ctx)
+	p.kept.bytes = store.Staging{Store: e.cfg.Store, Pin: p.Row.ID}
+	p.kept.large = p.kept.bytes
 	desk, err := e.cfg.Desks.Open(c.Row, p.Row.Instance, p.Row.ID, p.vendor(e.home(c.Row.Task)))
 	if err != nil {
 		stopErr := e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
@@ -84,11 +86,11 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	}
 	p.activity, c.seen = c.seen, nil
 	if p.activity == nil {
-		if p.activity, err = e.activitiesBefore(ctx, c, p); err != nil {
+		if p.activity, err = e.evidence.Before(keep, c.Row.Task, c.Visits[p.Row.Role]+1, c.Tries, p.in.session); err != nil {
 			return nil, nil, err
 		}
 	}
-	p.activity.begin(p.Row.ID, p.tries.turn)
+	p.activity.Begin(p.Row.ID, p.tries.turn)
 	seen := e.traffic(c, p)
 	req.Traffic = seen
 	p.begun = true
@@ -142,7 +144,7 @@ func (e *Runner) work(
 		*session = vendor
 		p.update(nil, func(a *store.Attempt) { a.Session = store.Text(vendor) })
 	}
-	emit := p.activity.recording(news.emit)
+	emit := p.activity.Recording(news.emit)
 	if p.asks != nil {
 		p.asks.seen, p.asks.end = news, end
 		emit = p.asks.hear(emit)
@@ -206,40 +208,32 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 			}
 		}
 		if err == nil {
-			if err = e.keepFiles(ctx, c, p, out); errors.Is(err, worktree.ErrRefused) {
+			if err = e.keepFiles(ctx, c, p); errors.Is(err, worktree.ErrRefused) {
 				err = treeFailure(ctx, err)
 			}
 		}
 		if err == nil {
-			err = e.recordEvidence(ctx, c, p, desk, result, &out.ans)
+			p.kept.evidence, err = e.evidence.Record(ctx, e.evidenceAnswer(ctx, c, p, desk, result, &out.ans))
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	carried, err := e.keepSession(ctx, c, p, result.Session)
-	if err != nil {
+	if err := e.keepSession(ctx, c, p, result.Session); err != nil {
 		return nil, err
 	}
-	logs, err := e.logs(ctx, p, desk)
-	if err != nil {
+	if err := e.logs(ctx, p, desk); err != nil {
 		return nil, err
 	}
-	out.Objects = slices.Concat(out.Objects, carried, logs)
 	ans := &out.ans
 	if ans.whole {
-		whole, err := e.wholeOutput(ctx, p, result)
-		if err != nil {
+		if err := e.wholeOutput(ctx, p, result, ans); err != nil {
 			return nil, err
 		}
-		out.Objects = append(out.Objects, whole...)
-		ans.artifacts = append(ans.artifacts, whole[0].Hash)
 	}
-	out.Objects = append(out.Objects, ans.objects...)
+	out.Objects, out.Unpin = slices.Concat(p.kept.bytes.Objects, p.kept.calls), p.kept.unpin()
 	p.Row.Status, p.Row.EndedAt = store.AttemptDone, e.now()
 	p.Row.Usage, p.Row.Session, p.Row.Turn = store.Usage(result.Usage), store.Text(result.Session), store.Text(result.Turn)
-	out.Unpin = unpin(p.Row.ID, p.Row.Pins)
-	p.Row.Pins = nil
 	if !p.summary {
 		out.Draft = thread.Draft{Meta: ans.meta, Text: ans.text, Artifacts: ans.artifacts}
 	}
@@ -261,8 +255,8 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 	fail.Message = e.cfg.Host.Secrets.Text(fail.Message)
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
 	ctx = context.WithoutCancel(ctx)
-	objects, err := e.logs(ctx, p, desk)
-	if err != nil {
+	p.kept.bytes.Objects = nil // of an answer that does not count
+	if err := e.logs(ctx, p, desk); err != nil {
 		return err
 	}
 	p.Row.EndedAt, p.Row.Usage = e.now(), store.Usage(fail.Usage)
@@ -294,11 +288,13 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 		}
 	}
 	ev := event.OfAttempt(c.Row, p.Row, p.Row.EndedAt, failed)
-	pins := p.Row.Pins
-	p.Row.Pins = nil
-	err = e.cfg.Store.Commit(ctx, store.Batch{
+	objects := p.kept.bytes.Objects
+	if desk != nil {
+		objects = append(objects, p.kept.calls...)
+	}
+	err := e.cfg.Store.Commit(ctx, store.Batch{
 		Objects: objects, Attempts: []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}},
-		Events: []store.Event{ev}, Unpin: unpin(p.Row.ID, pins),
+		Events: []store.Event{ev}, Unpin: p.kept.unpin(),
 	})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("record failure of attempt %s: %w", p.Row.ID, err)
@@ -307,41 +303,35 @@ func (e *Runner) stop(ctx context.Context, c *Thread, p *Prepared, desk agent.Di
 	return nil
 }
 
-func unpin(id string, pins []dag.Hash) []string {
-	if len(pins) == 0 {
-		return nil
-	}
-	return []string{id}
+// unpin returns the pins that end with the attempt.
+func (k *leftovers) unpin() []string {
+	return slices.Compact(append(k.bytes.Unpin(), k.large.Unpin()...))
 }
 
 // logs keeps what the attempt added to its logs as blobs.
-func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) ([]store.Object, error) {
+func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) (err error) {
 	if desk == nil {
-		return nil, nil
+		return nil
 	}
-	objects := p.kept.calls
-	var err error
-	if p.Row.Transcript, p.kept.logged, err = e.keepLog(ctx, p, desk.Transcript, &objects); err == nil {
-		p.Row.Stderr, _, err = e.keepLog(ctx, p, desk.StderrLog, &objects)
+	if p.Row.Transcript, p.kept.logged, err = p.kept.bytes.KeepLog(ctx, desk.Transcript); err == nil {
+		p.Row.Stderr, _, err = p.kept.bytes.KeepLog(ctx, desk.StderrLog)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keep logs of attempt %s: %w", p.Row.ID, err)
+		return fmt.Errorf("keep logs of attempt %s: %w", p.Row.ID, err)
 	}
-	return objects, nil
+	return nil
 }
 
-// keepLog keeps a log as a blob, like keepBytes, unless it is empty, and also returns its size.
-func (e *Runner) keepLog(ctx context.Context, p *Prepared, open func() (io.ReadCloser, int64, error),
-	objects *[]store.Object) (h dag.Hash, size int64, err error) {
-	r, size, err := open()
-	if err != nil {
-		return h, 0, err
+// evidenceAnswer returns an answer, with what is known about how it came about.
+func (e *Runner) evidenceAnswer(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory, result agent.Result,
+	ans *answer) evidence.Answer {
+	return evidence.Answer{
+		Attempt: p.Row, Task: c.Row.Task, Turn: p.tries.turn, Earlier: p.tries.earlier, Seen: p.activity,
+		Meta: ans.meta, Text: ans.text, Strict: p.strict, Plan: p.Role.Plan, Chat: p.Role.Chat, Plain: result.Plain,
+		Desk: desk, Tree: worktree.Of(c.Row), Location: p.location, After: p.kept.after,
+		Names: ans.names, Nodes: ans.artifacts, Bytes: &p.kept.bytes,
+		Accepted: func() (bool, error) { return e.accepted(ctx, c, p, ans) },
 	}
-	defer r.Close()
-	if size > 0 {
-		h, err = e.keepBytes(ctx, p, r, size, objects)
-	}
-	return h, size, err
 }
 
 // detail returns how the step was made.
@@ -351,7 +341,7 @@ func detail(p *Prepared, result agent.Result) *thread.Detail {
 		Attempt: p.Row.ID, Attempts: []thread.EarlierAttempt{}, StartedAt: p.Row.StartedAt, EndedAt: p.Row.EndedAt,
 		Prompt: p.Row.Prompt, Context: p.uses, Usage: p.Row.Usage,
 		Transcript: p.Row.Transcript, Stderr: p.Row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
-		Evidence: p.kept.evidence, Calls: p.Row.Calls, Approvals: thread.Answers{Present: true},
+		Evidence: p.kept.evidence.Nodes, Calls: p.Row.Calls, Approvals: thread.Answers{Present: true},
 	}
 	if p.kept.before != "" {
 		d.TreeBefore = &p.kept.before
@@ -390,7 +380,7 @@ func (o *Outcome) Events(row store.Thread, ch thread.Change) []store.Event {
 	if len(ans.names) > 0 || len(ans.skipped) > 0 {
 		at(event.ArtifactWritten{Names: ans.names, Skipped: ans.skipped})
 	}
-	for _, added := range ans.proved {
+	for _, added := range p.kept.evidence.Added {
 		at(added)
 	}
 	at(event.AgentEnded{State: p.ended(ans.status), Role: p.Row.Role, Status: ans.status})

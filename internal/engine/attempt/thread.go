@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -25,10 +26,10 @@ type Thread struct {
 	Attempts int                        // rows so far
 	Tries    []store.Attempt            // attempts at the step after the head
 
-	sessions     map[string]session // by role: the one to continue, or to branch off
-	stepSessions map[string]session // by role: the session of its last step in the chain
-	seen         *activityRecorder  // activities of attempts whose answer could not be used
-	heard        []store.Wish       // input that those attempts heard while they worked
+	sessions     map[string]session   // by role: the one to continue, or to branch off
+	stepSessions map[string]session   // by role: the session of its last step in the chain
+	seen         *evidence.Activities // activities of attempts whose answer could not be used
+	heard        []store.Wish         // input that those attempts heard while they worked
 }
 
 // A Budget is what is left of limits, a thread's own and its callers'; nil means unlimited.

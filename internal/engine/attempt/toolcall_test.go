@@ -94,31 +94,6 @@ func (d heardDesk) Transcript() (io.ReadCloser, int64, error) {
 	return io.NopCloser(bytes.NewReader(d.said.Bytes())), int64(d.said.Len()), nil
 }
 
-func TestArtifactsThatAnEntryNames(t *testing.T) {
-	a, b := dag.Sum([]byte("a")), dag.Sum([]byte("b"))
-	m := &evidenceRecorder{desk: atDesk{}, ans: &answer{names: []string{"r.md", "d/r.md"}, artifacts: []dag.Hash{a, b}}}
-	for _, tt := range []struct {
-		text string
-		want []dag.Hash
-	}{
-		{`echo > "$PLAIT_ARTIFACTS/r.md"`, []dag.Hash{a}},
-		{`echo > "$PLAIT_ARTIFACTS"/r.md; cat ${PLAIT_ARTIFACTS}/d/r.md`, []dag.Hash{a, b}},
-		{"cp x /desk/artifacts/d/r.md", []dag.Hash{b}},
-		{"cp x /desk/artifacts/r.md.bak", []dag.Hash{}},
-		{"cp x /desk/artifacts/r.md.bak /desk/artifacts/r.md", []dag.Hash{a}},
-		{"cat r.md", []dag.Hash{}},
-	} {
-		if diff := cmp.Diff(tt.want, m.named(tt.text)); diff != "" {
-			t.Errorf("%s: -want +got\n%s", tt.text, diff)
-		}
-	}
-}
-
-// atDesk is a desk whose artifacts are in a known directory.
-type atDesk struct{ housetest.BareDesk }
-
-func (atDesk) Agent() agent.Desk { return agent.Desk{Artifacts: "/desk/artifacts"} }
-
 // A resumer is an agent whose sessions continue.
 type resumer struct{}
 

@@ -241,7 +241,6 @@ func (t *traffic) close(result *agent.Result, err error) error {
 			// Not joined with err: after a failure of the agent the step would be committed, without bytes that it names.
 			return fmt.Errorf("keep the requests to the model: %w", bad)
 		}
-		t.p.Row.Pins = append(t.p.Row.Pins, t.tape.pins...)
 	}
 	return err
 }
@@ -261,7 +260,6 @@ type recorder struct {
 	book  thread.CallRecorder
 	small []store.Object
 	bytes int
-	pins  []dag.Hash
 	err   error
 }
 
@@ -324,11 +322,10 @@ func (r *recorder) publish() {
 
 func (r *recorder) keep(blobs []store.Object) {
 	for _, b := range blobs {
-		if len(b.Data) <= maxInline && r.bytes+len(b.Data) <= maxSmall {
+		if len(b.Data) <= store.MaxInline && r.bytes+len(b.Data) <= maxSmall {
 			r.small, r.bytes = append(r.small, b), r.bytes+len(b.Data)
 		} else if r.err == nil {
-			_, _, r.err = r.e.cfg.Store.Stage(context.Background(), r.p.Row.ID, bytes.NewReader(b.Data))
-			r.pins = append(r.pins, b.Hash)
+			_, _, r.err = r.p.kept.large.Stage(context.Background(), bytes.NewReader(b.Data))
 		}
 	}
 }

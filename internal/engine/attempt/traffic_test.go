@@ -33,7 +33,7 @@ func TestRecordingThatFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, "read", housetest.Role(func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (
 				agent.Result, error) {
-				call := &agent.Call{Method: "POST", Path: "/messages", Body: bytes.Repeat([]byte("x"), maxInline+1)}
+				call := &agent.Call{Method: "POST", Path: "/messages", Body: bytes.Repeat([]byte("x"), store.MaxInline+1)}
 				if _, err := req.Traffic.Begin(ctx, call); err != nil {
 					return agent.Result{}, err
 				}
@@ -102,7 +102,7 @@ func TestRecordingThatIsSlow(t *testing.T) {
 	h := newHouse(t, "read", housetest.Role(func(ctx context.Context, req agent.Request, _ func(agent.Event) error) (
 		agent.Result, error) {
 		call := func() *agent.Call {
-			return &agent.Call{Method: "POST", Path: "/messages", Body: bytes.Repeat([]byte("x"), maxInline+1)}
+			return &agent.Call{Method: "POST", Path: "/messages", Body: bytes.Repeat([]byte("x"), store.MaxInline+1)}
 		}
 		var calls []*agent.Call
 		for range waiting {

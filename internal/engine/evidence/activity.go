@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"context"
@@ -20,10 +20,10 @@ const (
 	maxActivityFiles  = 100      // files of one change
 )
 
-// An activityRecorder collects the events of an attempt that become evidence: commands, file changes and tool
-// calls that ended. Events come from one goroutine at a time.
-type activityRecorder struct {
-	turn       string         // of the attempt that works now, see turnOf
+// Activities are the events of attempts at a step that become evidence: commands, file changes and tool calls that
+// ended. The zero value has none. Events come from one goroutine at a time.
+type Activities struct {
+	turn       Turn           // of the attempt that works now
 	attempt    string         // its id
 	begun      map[string]int // tool calls that began, by id, with their lines in its transcript
 	activities []activity
@@ -34,7 +34,7 @@ type activityRecorder struct {
 
 // An activity is a command, a file change or a tool call that ended.
 type activity struct {
-	turn    string
+	turn    Turn
 	attempt string
 	kind    string // an event's
 	phase   string
@@ -47,28 +47,29 @@ type activity struct {
 	notes   []string // what was not kept
 }
 
-// activitiesBefore returns the activities of the attempts at a step that were cut off in the session that
-// continues: the agent remembers them, and may cite them.
-func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (*activityRecorder, error) {
-	g := &activityRecorder{}
-	cut, logged, turns := map[string]bool{}, map[string]bool{}, map[string]string{}
-	for i, a := range c.Tries {
-		turns[a.ID] = turnOf(c.Visits[a.Role]+1, i+1)
+// Before returns the activities of the attempts at a step that were cut off in the session that continues: the agent
+// remembers them, and may cite them. tries are all attempts at the step, at a visit counted from 1.
+func (c *Collector) Before(ctx context.Context, task string, visit int, tries []store.Attempt, session string) (
+	*Activities, error) {
+	g := &Activities{}
+	cut, logged, turns := map[string]bool{}, map[string]bool{}, map[string]Turn{}
+	for i, a := range tries {
+		turns[a.ID] = TurnOf(visit, i+1)
 		logged[a.ID] = !a.Transcript.IsZero()
-		if p.in.session != "" && a.Session == p.in.session && a.Status == store.AttemptInterrupted {
+		if session != "" && a.Session == session && a.Status == store.AttemptInterrupted {
 			cut[a.ID] = true
 		}
 	}
 	if len(cut) == 0 {
 		return g, nil
 	}
-	of := store.EventFilter{Task: c.Row.Task, Thread: c.Row.ID, Types: event.Types(event.AgentItems{})}
-	err := event.Each(context.WithoutCancel(ctx), e.cfg.Store, of, new(int64), func(ev store.Event) error {
+	of := store.EventFilter{Task: task, Thread: tries[0].Thread, Types: event.Types(event.AgentItems{})}
+	err := event.Each(ctx, c.cfg.Store, of, new(int64), func(ev store.Event) error {
 		told, ok := event.Read(ev).(event.AgentItems)
 		if !cut[ev.Attempt] || !ok {
 			return nil
 		}
-		g.begin(ev.Attempt, turns[ev.Attempt])
+		g.Begin(ev.Attempt, turns[ev.Attempt])
 		for _, data := range told.Items {
 			var item agent.Event
 			if json.Unmarshal(data, &item) != nil || item.Kind == agent.EventTool && !logged[ev.Attempt] {
@@ -79,34 +80,24 @@ func (e *Runner) activitiesBefore(ctx context.Context, c *Thread, p *Prepared) (
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read what was seen of attempt %s: %w", p.Row.ID, err)
+		return nil, fmt.Errorf("read what was seen of thread %s: %w", tries[0].Thread, err)
 	}
 	return g, nil
 }
 
-// begin sets the attempt whose events follow.
-func (g *activityRecorder) begin(attempt, turn string) {
+// Begin sets the attempt whose events follow.
+func (g *Activities) Begin(attempt string, turn Turn) {
 	if attempt != g.attempt {
 		g.begun = nil // a later attempt may reuse ids of calls
 	}
 	g.attempt, g.turn = attempt, turn
 }
 
-// turnOf returns the suffix that distinguishes the ids of a turn from those of the instance's other turns: ""
-// for the first, "-2" when the role comes again, "-1-2" for the second try. So an id that an agent was told, or
-// counts to, stays unique whatever is tried again.
-func turnOf(visit, try int) string {
-	switch {
-	case try > 1:
-		return fmt.Sprintf("-%d-%d", visit, try)
-	case visit > 1:
-		return fmt.Sprintf("-%d", visit)
-	}
-	return ""
-}
+// Told returns how many bytes ended commands and tools have told the agent.
+func (g *Activities) Told() int { return g.told }
 
-// recording returns an emit that records every event before it calls emit.
-func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Event) error {
+// Recording returns an emit that records every event before it calls emit.
+func (g *Activities) Recording(emit func(agent.Event) error) func(agent.Event) error {
 	return func(ev agent.Event) error {
 		g.record(ev)
 		return emit(ev)
@@ -114,7 +105,7 @@ func (g *activityRecorder) recording(emit func(agent.Event) error) func(agent.Ev
 }
 
 // record records an event.
-func (g *activityRecorder) record(ev agent.Event) {
+func (g *Activities) record(ev agent.Event) {
 	d := activity{turn: g.turn, attempt: g.attempt, kind: ev.Kind, phase: ev.Phase, exit: ev.Exit}
 	ended := ev.Phase == "completed" || ev.Phase == "failed" || ev.Phase == "declined"
 	if ended {
@@ -170,7 +161,7 @@ func (g *activityRecorder) record(ev agent.Event) {
 
 // linesOf returns the lines of a tool call that ended: from the line that reports its start to the line that
 // reports its end, if they exist.
-func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
+func (g *Activities) linesOf(ev agent.Event) [2]int {
 	first, last := g.begun[ev.ID], ev.Line
 	delete(g.begun, ev.ID)
 	if first == 0 {
@@ -180,7 +171,7 @@ func (g *activityRecorder) linesOf(ev agent.Event) [2]int {
 }
 
 // keep returns as much of the end of s as there is room for, and notes what is lost.
-func (g *activityRecorder) keep(d *activity, what, s string, most int) string {
+func (g *Activities) keep(d *activity, what, s string, most int) string {
 	room := max(0, min(most, maxActivityBytes-g.bytes))
 	if over := len(s) - room; over > 0 {
 		s = strings.Clone(s[over:])

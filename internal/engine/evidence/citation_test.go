@@ -1,26 +1,11 @@
-package attempt
+package evidence
 
-import (
-	"context"
-	"encoding/json"
-	"testing"
-
-	"github.com/plait-run/plait/internal/record/event"
-	"github.com/plait-run/plait/internal/record/store"
-)
+import "testing"
 
 func TestStrictCitations(t *testing.T) {
-	s, e, row := emitting(t, nil)
-	added := func(instance, id string) {
-		t.Helper()
-		ev := event.New(row, 1, event.EvidenceAdded{ID: instance + "." + id})
-		ev.Instance = instance
-		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	added("other", "found")
-	added("first", "cmd-3")
+	s := newScene(t)
+	s.add(t, "other", "found")
+	s.add(t, "first", "cmd-3")
 	for _, tt := range []struct{ name, output, want string }{
 		{"none", `{"$status":"done"}`, ""},
 		{"all kinds", `{"$status":"done","a":{"b":["see evidence:other.found, evidence:cmd-3 and ` +
@@ -30,29 +15,29 @@ func TestStrictCitations(t *testing.T) {
 		{"local of another", `{"$status":"done","x":"evidence:found"}`,
 			"evidence:found is cited, but there is no such entry; there is cmd-1, cmd-3, other.found"},
 		{"of nobody", `{"$status":"done","evidence":["nobody.cmd-1"]}`, "nobody.cmd-1"},
-		{"a key cites nothing", "---\n$status: done\n\"evidence:x\": 1\n---\n", ""},
+		{"a key cites nothing", `{"$status":"done","evidence:x":1}`, ""},
 		{"not a list", `{"$status":"done","evidence":{"id":"x"}}`, "must be a list"},
 		{"an unknown kind", `{"$status":"done","evidence":[{"id":"x","kind":"opinion"}]}`, "evidence[0]: want the id"},
 		{"used before", `{"$status":"done","evidence":[{"id":"cmd-3","kind":"file-anchor","title":"t",` +
 			`"path":"a.txt"}]}`, "of the kind that is given"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := proving(t, e, row, true, tt.output, ran("ls", "x", 0))
+			_, err := s.prove(t, true, tt.output, ran("ls", "x", 0))
 			mustRefuse(t, err, tt.want)
-			if _, err := proving(t, e, row, false, tt.output, ran("ls", "x", 0)); err != nil &&
+			if _, err := s.prove(t, false, tt.output, ran("ls", "x", 0)); err != nil &&
 				tt.name != "used before" {
 				t.Errorf("refused though nobody is strict: %v", err)
 			}
 		})
 	}
 	// Another process adds to it meanwhile.
-	_, err := proving(t, e, row, true, `{"$status":"done","x":"evidence:late.cmd-1"}`)
+	_, err := s.prove(t, true, `{"$status":"done","x":"evidence:late.cmd-1"}`)
 	mustRefuse(t, err, "late.cmd-1")
-	added("late", "cmd-1")
-	added("first", "mine")
-	_, err = proving(t, e, row, true, `{"$status":"done","x":"evidence:late.cmd-1"}`)
+	s.add(t, "late", "cmd-1")
+	s.add(t, "first", "mine")
+	_, err = s.prove(t, true, `{"$status":"done","x":"evidence:late.cmd-1"}`)
 	mustRefuse(t, err, "")
-	_, err = proving(t, e, row, false, `{"$status":"done","evidence":[{"id":"mine","kind":"file-anchor","title":"t",`+
+	_, err = s.prove(t, false, `{"$status":"done","evidence":[{"id":"mine","kind":"file-anchor","title":"t",`+
 		`"path":"a.txt"}]}`)
 	mustRefuse(t, err, "mine: you have used this id before")
 }
@@ -60,12 +45,8 @@ func TestStrictCitations(t *testing.T) {
 // TestCitationsOfAnyAgent checks that an agent that is neither a planner nor does an action must not cite what is not
 // there either, if it clearly means an entry.
 func TestCitationsOfAnyAgent(t *testing.T) {
-	s, e, row := emitting(t, nil)
-	ev := event.New(row, 1, event.EvidenceAdded{ID: "other.found"})
-	ev.Instance = "other"
-	if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
-		t.Fatal(err)
-	}
+	s := newScene(t)
+	s.add(t, "other", "found")
 	body := func(text string) string { return "---\n$status: done\n---\n" + text }
 	for _, tt := range []struct{ output, want string }{
 		{body("Proved by evidence:cmd-2."),
@@ -78,22 +59,16 @@ func TestCitationsOfAnyAgent(t *testing.T) {
 		{body("See evidence:cmd-1, evidence:other.found, evidence:found."), ""},
 		{body("There is no evidence:none at all, evidence:e.g. this, evidence:cmd, evidence:command-1."), ""},
 	} {
-		_, err := proving(t, e, row, false, tt.output, ran("ls", "x", 0))
+		_, err := s.prove(t, false, tt.output, ran("ls", "x", 0))
 		mustRefuse(t, err, tt.want)
 	}
-	_, err := proving(t, e, row, false, body("Proved by evidence:cmd-1."))
+	_, err := s.prove(t, false, body("Proved by evidence:cmd-1."))
 	mustRefuse(t, err, "there is other.found")
 	// A replay accepts what was accepted.
-	e.cfg.Player = accepting{}
-	_, err = proving(t, e, row, false, body("Proved by evidence:cmd-7."))
-	mustRefuse(t, err, "")
-	_, err = proving(t, e, row, true, body("Proved by evidence:cmd-7."))
-	mustRefuse(t, err, "evidence:cmd-7 is cited")
-}
-
-// accepting is a recording that has every answer.
-type accepting struct{ Player }
-
-func (accepting) Accepted(context.Context, store.Thread, string, int, json.RawMessage, string) (bool, error) {
-	return true, nil
+	for strict, want := range map[bool]string{false: "", true: "evidence:cmd-7 is cited"} {
+		a := s.answer(body("Proved by evidence:cmd-7."))
+		a.Strict, a.Accepted = strict, func() (bool, error) { return true, nil }
+		_, err = s.Record(t.Context(), a)
+		mustRefuse(t, err, want)
+	}
 }

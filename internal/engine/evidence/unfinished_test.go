@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"testing"
@@ -6,18 +6,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/flow"
-	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/record/event"
-	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/record/thread"
-	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
 // TestWhatDidNotEndProvesNothing: a command that was declined or interrupted is kept and marked,
 // and no answer may rely on it.
 func TestWhatDidNotEndProvesNothing(t *testing.T) {
-	s, e, row := emitting(t, nil)
+	s := newScene(t)
 	minus := -1
 	seen := []agent.Event{
 		ran("make", "", 0),
@@ -27,22 +21,9 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 		{Kind: agent.EventCommand, Phase: "declined", Text: "make test"}, ran("make test", "ok\n", 0),
 		ran("make check", "ok\n", 0), {Kind: agent.EventCommand, Phase: "declined", Text: "make check"},
 	}
-	ans, err := proving(t, e, row, false, `{"$status":"done"}`, seen...)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var unfinished []string
-	for i, o := range ans.objects {
-		if o.Kind != store.Node {
-			continue
-		}
-		if err := s.Commit(t.Context(), store.Batch{Objects: ans.objects[i : i+1]}); err != nil {
-			t.Fatal(err)
-		}
-		ev, err := thread.NewReader(s).Evidence(t.Context(), o.Hash)
-		if err != nil {
-			t.Fatal(err)
-		}
+	first := s.answer(`{"$status":"done"}`, seen...)
+	for _, ev := range newScene(t).keep(t, first) {
 		if ev.Unfinished() {
 			unfinished = append(unfinished, ev.ID+": "+ev.Summary)
 		}
@@ -76,59 +57,41 @@ func TestWhatDidNotEndProvesNothing(t *testing.T) {
 	}
 	for _, tt := range cases {
 		for _, strict := range []bool{true, false} {
-			_, err := proving(t, e, row, strict, tt.output, seen...)
+			_, err := s.prove(t, strict, tt.output, seen...)
 			mustRefuse(t, err, tt.want)
 		}
 	}
-	_, err = proving(t, e, row, true, `{"$status":"done","x":"evidence:cmd-99"}`, seen...)
+	_, err := s.prove(t, true, `{"$status":"done","x":"evidence:cmd-99"}`, seen...)
 	mustRefuse(t, err, "evidence:cmd-99 is cited, but there is no such entry; there is cmd-1, cmd-6, cmd-7")
 
 	// The output of a program, a chat and the inputs of a plan are not refused.
 	for name, tt := range map[string]struct {
-		role   flow.Role
-		plain  bool
-		strict bool
 		output string
+		is     func(*Answer)
 	}{
-		"a program": {flow.Role{}, true, false, "evidence:cmd-2"},
-		"a chat":    {flow.Role{Chat: true}, false, false, "---\n$status: done\n---\nevidence:cmd-2 was declined"},
-		"an input": {flow.Role{Plan: true}, false, true,
-			`{"$status":"planned","actions":[{"id":"a","inputs":["evidence:first.cmd-3"]}]}`},
+		"a program": {"---\n$status: done\n---\nevidence:cmd-2", func(a *Answer) { a.Plain = true }},
+		"a chat":    {"---\n$status: done\n---\nevidence:cmd-2 was declined", func(a *Answer) { a.Chat = true }},
+		"an input": {`{"$status":"planned","actions":[{"id":"a","inputs":["evidence:first.cmd-3"]}]}`,
+			func(a *Answer) { a.Plan, a.Strict = true, true }},
 	} {
-		ans, err := parse(agent.Result{Output: []byte(tt.output), Plain: tt.plain}, 0, flow.Role{}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "first"}, Role: tt.role,
-			strict: tt.strict, watched: watched{activity: &activityRecorder{}}}
-		for _, ev := range seen {
-			p.activity.record(ev)
-		}
-		if err := e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, p, housetest.BareDesk{},
-			agent.Result{Plain: tt.plain}, &ans); err != nil {
+		a := s.answer(tt.output, seen...)
+		tt.is(&a)
+		if _, err := s.Record(t.Context(), a); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 
 	// The same for another's, from the record.
-	for _, added := range ans.proved {
-		ev := event.New(row, 1, added)
-		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{ev}}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.keep(t, s.answer(`{"$status":"done"}`, seen...))
 	for id, want := range map[string]string{"first.cmd-1": "", "first.cmd-6": "",
 		"first.cmd-2": "proves nothing: it was declined", "first.cmd-3": "proves nothing: it was interrupted"} {
 		p := `{"$status":"done","x":"evidence:` + id + `"}`
-		_, err := proving(t, e, row, true, p)
+		_, err := s.prove(t, true, p)
 		mustRefuse(t, err, want)
 	}
 	// An instance without that name means the only one there is, as readers resolve it.
-	other := &Prepared{Row: store.Attempt{ID: "x.1", Thread: row.ID, Instance: "other"}, watched: watched{activity: &activityRecorder{}}}
-	ans, err = parse(agent.Result{Output: []byte("---\n$status: done\n---\nevidence:cmd-2")}, 0, flow.Role{}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustRefuse(t, e.recordEvidence(t.Context(), &Thread{Position: record.Position{Row: row}}, other, housetest.BareDesk{},
-		agent.Result{}, &ans), "evidence:cmd-2 proves nothing")
+	other := s.answer("---\n$status: done\n---\nevidence:cmd-2")
+	other.Attempt.Instance = "other"
+	_, err = s.Record(t.Context(), other)
+	mustRefuse(t, err, "evidence:cmd-2 proves nothing")
 }

@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"context"
@@ -15,9 +15,8 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// An evidenceIndex indexes the evidence of a task. Other processes add to it, so each use first reads the rest
-// of the journal.
-type evidenceIndex struct {
+// An Index is the evidence of a task.
+type Index struct {
 	mu    sync.Mutex
 	begun bool                  // what a fork inherits has been read
 	pos   int64                 // of the last event read
@@ -25,29 +24,26 @@ type evidenceIndex struct {
 	ids   map[string]int        // full id → index in all
 }
 
-// evidenceOf returns the current evidence of a task.
-func (e *Runner) evidenceOf(ctx context.Context, task string) (*evidenceIndex, error) {
-	e.mu.Lock()
-	if e.evidence == nil {
-		e.evidence = make(map[string]*evidenceIndex)
-	}
-	k := e.evidence[task]
+// Index returns the evidence of a task as it is now: other processes add to it.
+func (c *Collector) Index(ctx context.Context, task string) (*Index, error) {
+	c.mu.Lock()
+	k := c.tasks[task]
 	if k == nil {
-		k = &evidenceIndex{ids: make(map[string]int)}
-		e.evidence[task] = k
+		k = &Index{ids: make(map[string]int)}
+		c.tasks[task] = k
 	}
-	e.mu.Unlock()
+	c.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := k.read(ctx, e, task); err != nil {
+	if err := k.update(ctx, c, task); err != nil {
 		return nil, fmt.Errorf("read evidence of task %s: %w", task, err)
 	}
 	return k, nil
 }
 
-func (k *evidenceIndex) read(ctx context.Context, e *Runner, task string) error {
+func (k *Index) update(ctx context.Context, c *Collector, task string) error {
 	if !k.begun {
-		inherited, err := e.inherited(ctx, task)
+		inherited, err := c.inherited(ctx, task)
 		if err != nil {
 			return err
 		}
@@ -57,7 +53,7 @@ func (k *evidenceIndex) read(ctx context.Context, e *Runner, task string) error 
 		k.begun = true
 	}
 	of := store.EventFilter{Task: task, Types: event.Types(event.EvidenceAdded{})}
-	return event.Each(ctx, e.cfg.Store, of, &k.pos, func(ev store.Event) error {
+	return event.Each(ctx, c.cfg.Store, of, &k.pos, func(ev store.Event) error {
 		if a, ok := event.Read(ev).(event.EvidenceAdded); ok {
 			k.add(a)
 		}
@@ -66,8 +62,8 @@ func (k *evidenceIndex) read(ctx context.Context, e *Runner, task string) error 
 }
 
 // inherited lists the evidence that a forked task has from before the fork.
-func (e *Runner) inherited(ctx context.Context, task string) ([]event.EvidenceAdded, error) {
-	nodes, err := e.cfg.Record.Nodes().Inherited(ctx, e.cfg.Store, task)
+func (c *Collector) inherited(ctx context.Context, task string) ([]event.EvidenceAdded, error) {
+	nodes, err := c.cfg.Nodes.Inherited(ctx, c.cfg.Store, task)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // the thread is the only one in its record
 	}
@@ -76,7 +72,7 @@ func (e *Runner) inherited(ctx context.Context, task string) ([]event.EvidenceAd
 	}
 	var out []event.EvidenceAdded
 	for _, h := range nodes {
-		ev, err := e.entry(ctx, h)
+		ev, err := c.read(ctx, h)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +83,7 @@ func (e *Runner) inherited(ctx context.Context, task string) ([]event.EvidenceAd
 	return out, nil
 }
 
-func (k *evidenceIndex) add(a event.EvidenceAdded) {
+func (k *Index) add(a event.EvidenceAdded) {
 	if _, known := k.ids[a.ID]; known {
 		return
 	}
@@ -95,8 +91,8 @@ func (k *evidenceIndex) add(a event.EvidenceAdded) {
 	k.all = append(k.all, a)
 }
 
-// get returns the entry with a full id.
-func (k *evidenceIndex) get(id string) (event.EvidenceAdded, bool) {
+// Get returns the entry with a full id.
+func (k *Index) Get(id string) (event.EvidenceAdded, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	i, ok := k.ids[id]
@@ -107,7 +103,7 @@ func (k *evidenceIndex) get(id string) (event.EvidenceAdded, bool) {
 }
 
 // only returns the entry with a local id, if exactly one has it.
-func (k *evidenceIndex) only(local string) (found event.EvidenceAdded, ok bool) {
+func (k *Index) only(local string) (found event.EvidenceAdded, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, a := range k.all {
@@ -121,39 +117,42 @@ func (k *evidenceIndex) only(local string) (found event.EvidenceAdded, ok bool) 
 	return found, ok
 }
 
-// has reports whether an entry has a full id.
-func (k *evidenceIndex) has(id string) bool {
-	_, ok := k.get(id)
+// Has reports whether an entry has a full id.
+func (k *Index) Has(id string) bool {
+	_, ok := k.Get(id)
 	return ok
 }
 
 // list returns the entries in order of arrival.
-func (k *evidenceIndex) list() []event.EvidenceAdded {
+func (k *Index) list() []event.EvidenceAdded {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.all)
 }
 
 // names returns the full ids.
-func (k *evidenceIndex) names() []string {
+func (k *Index) names() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Sorted(maps.Keys(k.ids))
 }
 
-// entry reads a recorded entry. It returns nil for a lost or damaged one, which verify reports.
-func (e *Runner) entry(ctx context.Context, h dag.Hash) (*thread.Evidence, error) {
-	ev, err := e.cfg.Record.Nodes().Evidence(ctx, h)
+// read reads a recorded entry. It returns nil for a lost or damaged one, which verify reports.
+func (c *Collector) read(ctx context.Context, h dag.Hash) (*thread.Evidence, error) {
+	ev, err := c.cfg.Nodes.Evidence(ctx, h)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrCorrupt) {
 		return nil, nil
 	}
 	return ev, err
 }
 
-// proofs returns the newest evidence of a task whose ids begin with prefix, oldest first. It skips commands and
+// maxNewest is how many entries Newest returns.
+const maxNewest = 40
+
+// Newest returns the newest evidence of a task whose ids begin with prefix, oldest first. It skips commands and
 // tool calls that had no result, since they prove nothing.
-func (e *Runner) proofs(ctx context.Context, task, prefix string) ([]event.EvidenceAdded, error) {
-	known, err := e.evidenceOf(ctx, task)
+func (c *Collector) Newest(ctx context.Context, task, prefix string) ([]event.EvidenceAdded, error) {
+	known, err := c.Index(ctx, task)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +162,7 @@ func (e *Runner) proofs(ctx context.Context, task, prefix string) ([]event.Evide
 			continue
 		}
 		if a.Kind != thread.FileAnchor {
-			ev, err := e.entry(ctx, a.Hash)
+			ev, err := c.read(ctx, a.Hash)
 			if err != nil {
 				return nil, err
 			}
@@ -171,7 +170,7 @@ func (e *Runner) proofs(ctx context.Context, task, prefix string) ([]event.Evide
 				continue
 			}
 		}
-		if out = append(out, a); len(out) == maxDigest {
+		if out = append(out, a); len(out) == maxNewest {
 			break
 		}
 	}

@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 // call makes an entry for a tool call: the lines of the transcript from the one that reports its start to the
 // one that reports its end. Agents' reports do not distinguish tools that failed, were declined or were
 // interrupted, so only a completed call proves something.
-func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*thread.Evidence, error) {
+func (r *recorder) call(ctx context.Context, id string, d activity) (*thread.Evidence, error) {
 	name := strings.ToValidUTF8(d.text, "\ufffd")
 	said := "the tool answered"
 	if d.phase != "completed" {
 		said = "it failed, or was declined or interrupted before it ended"
 	}
-	ev := m.entry(id, thread.RuntimeEventRange, oneLine(name+" "+strings.ToValidUTF8(d.args, "\ufffd")),
+	ev := r.entry(id, thread.RuntimeEventRange, oneLine(name+" "+strings.ToValidUTF8(d.args, "\ufffd")),
 		strings.Join(append([]string{said}, d.notes...), "; "))
 	src := thread.EvidenceSource{StartLine: &d.lines[0], EndLine: &d.lines[1]}
 	if d.phase == "completed" {
-		ev.ArtifactRefs = m.named(d.args)
+		ev.ArtifactRefs = r.named(d.args)
 	}
-	whole, lines, err := m.transcript(ctx, d)
+	whole, lines, err := r.transcript(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -41,13 +41,13 @@ func (m *evidenceRecorder) call(ctx context.Context, id string, d activity) (*th
 
 // transcript returns the hash of the transcript that has a call, which is kept with the call's attempt, and the
 // hash of the call's lines.
-func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, lines dag.Hash, err error) {
+func (r *recorder) transcript(ctx context.Context, d activity) (whole, lines dag.Hash, err error) {
 	open := func() (io.ReadCloser, error) {
-		r, _, err := m.desk.Transcript()
-		return r, err
+		log, _, err := r.Desk.Transcript()
+		return log, err
 	}
-	if d.attempt != m.p.Row.ID {
-		for _, a := range m.p.tries.earlier {
+	if d.attempt != r.Attempt.ID {
+		for _, a := range r.Earlier {
 			if a.ID == d.attempt {
 				whole = a.Transcript
 			}
@@ -56,25 +56,25 @@ func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, l
 			return whole, lines, fmt.Errorf("attempt %s, which called a tool, has no transcript", d.attempt)
 		}
 		open = func() (io.ReadCloser, error) {
-			r, _, err := m.e.cfg.Store.Open(ctx, whole)
-			return r, err
+			log, _, err := r.cfg.Store.Open(ctx, whole)
+			return log, err
 		}
 	}
 	sum := func(from, to int) (dag.Hash, error) {
-		r, err := open()
+		log, err := open()
 		if err != nil {
 			return dag.Hash{}, err
 		}
-		defer r.Close()
-		return thread.SumLines(r, from, to)
+		defer log.Close()
+		return thread.SumLines(log, from, to)
 	}
 	if whole.IsZero() {
-		if m.said.IsZero() {
-			if m.said, err = sum(1, int(^uint(0)>>1)); err != nil {
+		if r.said.IsZero() {
+			if r.said, err = sum(1, int(^uint(0)>>1)); err != nil {
 				return whole, lines, err
 			}
 		}
-		whole = m.said
+		whole = r.said
 	}
 	lines, err = sum(d.lines[0], d.lines[1])
 	return whole, lines, err
@@ -82,14 +82,14 @@ func (m *evidenceRecorder) transcript(ctx context.Context, d activity) (whole, l
 
 // named lists the artifacts of the step whose paths text names, either in the artifacts directory itself or
 // through the variable that holds it.
-func (m *evidenceRecorder) named(text string) []dag.Hash {
+func (r *recorder) named(text string) []dag.Hash {
 	refs := []dag.Hash{}
 	text = strings.NewReplacer(`"`, "", "'", "", `\`, "").Replace(text)
-	for i, name := range m.ans.names {
-		dirs := []string{"$PLAIT_ARTIFACTS", "${PLAIT_ARTIFACTS}", m.desk.Agent().Artifacts}
+	for i, name := range r.Names {
+		dirs := []string{"$PLAIT_ARTIFACTS", "${PLAIT_ARTIFACTS}", r.Desk.Agent().Artifacts}
 		names := func(dir string) bool { return dir != "" && hasPath(text, filepath.Join(dir, name)) }
 		if slices.ContainsFunc(dirs, names) {
-			refs = append(refs, m.ans.artifacts[i])
+			refs = append(refs, r.Nodes[i])
 		}
 	}
 	return refs

@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"context"
@@ -8,23 +8,22 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// cited lists the ids that an answer cites, in its text and in the texts of its meta. A program's output and an
-// agent's words in a chat are never sent back, so cited skips them unless citations are required. In a plan the
+// citations lists the ids that an answer cites, in its text and in the texts of its meta. A program's output and an
+// agent's words in a chat are never sent back, so citations skips them unless citations are required. In a plan the
 // inputs of actions do not count: passing something on claims nothing.
-func (p *Prepared) cited(ans *answer, result agent.Result) []string {
-	if !p.strict && (p.Role.Chat || result.Plain) {
+func (a Answer) citations() []string {
+	if !a.Strict && (a.Chat || a.Plain) {
 		return nil
 	}
-	text := ans.text
+	text := a.Text
 	var meta map[string]any
-	_ = json.Unmarshal(ans.meta, &meta) // it is canonical
-	if p.Role.Plan {
+	_ = json.Unmarshal(a.Meta, &meta) // it is canonical
+	if a.Plan {
 		if json.Valid([]byte(text)) {
 			text = "" // the plan itself
 		}
@@ -56,18 +55,18 @@ func eachText(v any, do func(string)) {
 }
 
 // check returns a line for each citation that does not hold: it names a command or tool call that had no result, or no
-// entry. Unless citations are required, the latter counts only for what is meant as an id, see means. kept says that
-// the answer was accepted with its citations when it was recorded.
-func (m *evidenceRecorder) check(ctx context.Context, cited []string, kept bool) ([]string, error) {
+// entry. Unless citations are required, the latter counts only for what is meant as an id, see means. accepted says
+// that the answer was accepted with its citations when it was recorded.
+func (r *recorder) check(ctx context.Context, cited []string, accepted bool) ([]string, error) {
 	var lines []string
 	missing := -1 // the first line about an id that names nothing
 	slices.Sort(cited)
 	for _, id := range slices.Compact(cited) {
-		ev, found, err := m.find(ctx, id)
+		ev, found, err := r.find(ctx, id)
 		switch {
 		case err != nil:
 			return nil, err
-		case !found && (m.p.strict || m.means(id) && !kept):
+		case !found && (r.Strict || r.means(id) && !accepted):
 			if missing < 0 {
 				missing = len(lines)
 			}
@@ -78,7 +77,7 @@ func (m *evidenceRecorder) check(ctx context.Context, cited []string, kept bool)
 		}
 	}
 	if missing >= 0 {
-		choices, err := m.choices(ctx)
+		choices, err := r.choices(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -89,45 +88,45 @@ func (m *evidenceRecorder) check(ctx context.Context, cited []string, kept bool)
 
 // means reports whether what follows "evidence:" is meant as an id: it has the form of those that Plait gives, or names
 // an agent that has evidence. Anyone can write "evidence:" before another word.
-func (m *evidenceRecorder) means(id string) bool {
+func (r *recorder) means(id string) bool {
 	by, local, whole := strings.Cut(id, ".")
 	if !whole {
-		return ownID.MatchString(id)
+		return numbered.MatchString(id)
 	}
-	return ownID.MatchString(local) || by == m.p.Row.Instance ||
-		slices.ContainsFunc(m.known.names(), func(full string) bool { return strings.HasPrefix(full, by+".") })
+	return numbered.MatchString(local) || by == r.Attempt.Instance ||
+		slices.ContainsFunc(r.known.names(), func(full string) bool { return strings.HasPrefix(full, by+".") })
 }
 
 // find returns the entry that an id means in this answer, and whether it exists. The entry is nil if only its
 // existence matters.
-func (m *evidenceRecorder) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
+func (r *recorder) find(ctx context.Context, id string) (*thread.Evidence, bool, error) {
 	full := id
-	if by, local, whole := strings.Cut(id, "."); !whole || by == m.p.Row.Instance {
+	if by, local, whole := strings.Cut(id, "."); !whole || by == r.Attempt.Instance {
 		if !whole {
 			local = id
 		}
-		if ev, own := m.own[local]; own {
+		if ev, own := r.own[local]; own {
 			return ev, true, nil
 		}
-		full = thread.FullID(m.p.Row.Instance, local)
+		full = thread.FullID(r.Attempt.Instance, local)
 	}
-	a, ok := m.known.get(full)
-	if !ok && !m.p.strict && !strings.Contains(id, ".") {
-		a, ok = m.known.only(id) // as readers resolve it
+	a, ok := r.known.Get(full)
+	if !ok && !r.Strict && !strings.Contains(id, ".") {
+		a, ok = r.known.only(id) // as readers resolve it
 	}
 	if !ok || a.Kind == thread.FileAnchor {
 		return nil, ok, nil
 	}
-	ev, err := m.e.entry(ctx, a.Hash)
+	ev, err := r.read(ctx, a.Hash)
 	return ev, true, err
 }
 
 // choices lists ids that could be cited in place of a wrong one.
-func (m *evidenceRecorder) choices(ctx context.Context) (string, error) {
+func (r *recorder) choices(ctx context.Context) (string, error) {
 	const most = 12
 	var ids []string
-	for _, id := range append(slices.Sorted(maps.Keys(m.own)), m.known.names()...) {
-		ev, _, err := m.find(ctx, id)
+	for _, id := range append(slices.Sorted(maps.Keys(r.own)), r.known.names()...) {
+		ev, _, err := r.find(ctx, id)
 		if err != nil {
 			return "", err
 		}
@@ -137,9 +136,9 @@ func (m *evidenceRecorder) choices(ctx context.Context) (string, error) {
 		if len(ids) == most {
 			return "there are " + strings.Join(ids, ", ") + " and others", nil
 		}
-		ids = append(ids, strings.TrimPrefix(id, m.p.Row.Instance+"."))
+		ids = append(ids, strings.TrimPrefix(id, r.Attempt.Instance+"."))
 	}
-	if len(ids) == 0 && !m.p.strict {
+	if len(ids) == 0 && !r.Strict {
 		return "there is none: cite nothing", nil
 	}
 	if len(ids) == 0 {

@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"encoding/json"
@@ -14,7 +14,8 @@ import (
 )
 
 func TestSubmittedFiles(t *testing.T) {
-	_, e, row := emitting(t, nil)
+	s := newScene(t)
+	row := s.row
 	outside := filepath.Join(t.TempDir(), "secret")
 	if err := errors.Join(os.WriteFile(outside, []byte("secret\n"), 0o644),
 		os.Symlink(outside, filepath.Join(row.Tree, "out")),
@@ -68,12 +69,13 @@ func TestSubmittedFiles(t *testing.T) {
 				",") + `]}`, "is a duplicate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			ans, err := proving(t, e, row, false, tt.output, ran("ls -l", "", 0))
+			a := s.answer(tt.output, ran("ls -l", "", 0))
+			kept, err := s.Record(t.Context(), a)
 			mustRefuse(t, err, tt.want)
-			if want := 2; tt.want == "" && len(ans.proved) != want {
-				t.Errorf("%d entries, want %d", len(ans.proved), want)
+			if want := 2; tt.want == "" && len(kept.Added) != want {
+				t.Errorf("%d entries, want %d", len(kept.Added), want)
 			}
-			for _, o := range ans.objects {
+			for _, o := range a.Bytes.Objects {
 				if strings.Contains(string(o.Data), "secret") {
 					t.Errorf("bytes from outside are kept: %q", o.Data)
 				}
@@ -84,12 +86,12 @@ func TestSubmittedFiles(t *testing.T) {
 	for i := range 10_000 {
 		many = append(many, fmt.Sprintf(`{"id":"e%d","kind":"file-anchor","title":"t","path":"a.txt"}`, i))
 	}
-	_, err := proving(t, e, row, false, `{"$status":"done","evidence":[`+strings.Join(many, ",")+`]}`)
+	_, err := s.prove(t, false, `{"$status":"done","evidence":[`+strings.Join(many, ",")+`]}`)
 	mustRefuse(t, err, "more than 200 entries")
-	ans, err := proving(t, e, row, false, `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor",`+
+	kept, err := s.prove(t, false, `{"$status":"done","evidence":[{"id":"a","kind":"file-anchor",`+
 		`"title":"\u001b[2J\u0007title\nmore","path":"a.txt"}]}`)
-	if err != nil || ans.proved[0].Title != "[2J title …" {
-		t.Errorf("title %q, %v", ans.proved[0].Title, err)
+	if err != nil || kept.Added[0].Title != "[2J title …" {
+		t.Errorf("title %q, %v", kept.Added[0].Title, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package attempt
+package evidence
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -29,8 +28,6 @@ type submitted struct {
 	EndLine   *int   `json:"endLine"`
 	Command   string `json:"command"` // of a command: its command line, or the id of its entry
 }
-
-var ownID = regexp.MustCompile(`^(cmd|change|tool)(-[0-9]+)+$`)
 
 // readSubmitted reads the field evidence of meta: entries, and citations of others. Unless strict, it ignores a
 // field of another form: a flow may use the word for something else.
@@ -95,7 +92,7 @@ func (h submitted) wrong() string {
 	case !thread.LocalID(h.ID):
 		return fmt.Sprintf("the id %q must be lower-case letters, digits and hyphens, at most 32 of them",
 			event.Brief(h.ID))
-	case ownID.MatchString(h.ID):
+	case numbered.MatchString(h.ID):
 		return fmt.Sprintf("the id %s is of the kind that is given to commands, file changes and tool calls: choose another",
 			h.ID)
 	case oneLine(h.Title) == "":
@@ -114,16 +111,16 @@ func (h submitted) wrong() string {
 }
 
 // submitted makes evidence of a submitted entry, or returns what is wrong with it.
-func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string,
+func (r *recorder) submitted(ctx context.Context, h submitted) (ev *thread.Evidence, problem string,
 	err error) {
-	if m.known.has(thread.FullID(m.p.Row.Instance, h.ID)) {
+	if r.known.Has(thread.FullID(r.Attempt.Instance, h.ID)) {
 		return nil, "you have used this id before: choose another", nil
 	}
-	ev = m.entry(h.ID, h.Kind, oneLine(h.Title), h.Summary)
+	ev = r.entry(h.ID, h.Kind, oneLine(h.Title), h.Summary)
 	if h.Kind == thread.CommandExecution {
-		ran := m.ran[h.Command]
+		ran := r.ran[h.Command]
 		if ran == nil {
-			ran = m.lines[h.Command]
+			ran = r.lines[h.Command]
 		}
 		if ran == nil {
 			return nil, fmt.Sprintf("no command %q was seen in this turn: name one that ended, by its line or its id",
@@ -136,7 +133,7 @@ func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thre
 		ev.ArtifactRefs = ran.ArtifactRefs
 	}
 	if h.Path != "" {
-		src, problem, err := m.anchor(ctx, h)
+		src, problem, err := r.anchor(ctx, h)
 		if problem != "" || err != nil {
 			return nil, problem, err
 		}
@@ -146,9 +143,9 @@ func (m *evidenceRecorder) submitted(ctx context.Context, h submitted) (ev *thre
 }
 
 // anchor resolves the place in a file that an entry names.
-func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.EvidenceSource, problem string,
+func (r *recorder) anchor(ctx context.Context, h submitted) (src thread.EvidenceSource, problem string,
 	err error) {
-	path, inside := m.files.place(h.Path)
+	path, inside := r.files.place(h.Path)
 	if !inside {
 		return src, fmt.Sprintf("the path %q does not lie in the working tree: give one relative to your "+
 			"working directory", event.Brief(h.Path)), nil
@@ -161,7 +158,7 @@ func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.
 			end = *h.EndLine
 		}
 	}
-	found, err := m.files.anchor(path, start, end)
+	found, err := r.files.anchor(path, start, end)
 	switch {
 	case errors.Is(err, thread.ErrAnchor):
 		return src, fmt.Sprintf("%s: at most %d MiB of a file and %d MiB of its lines can be anchored, and %d MiB "+
@@ -172,12 +169,12 @@ func (m *evidenceRecorder) anchor(ctx context.Context, h submitted) (src thread.
 	case h.StartLine != nil && end > found.Lines:
 		return src, fmt.Sprintf("%s has %d lines, so there is no line %d", h.Path, found.Lines, end), nil
 	}
-	src = thread.EvidenceSource{Path: &path, Hash: found.Hash, Tree: m.tree()}
+	src = thread.EvidenceSource{Path: &path, Hash: found.Hash, Tree: r.tree()}
 	if h.StartLine != nil {
 		src.StartLine, src.EndLine = &start, &end
 	}
-	text := m.e.cfg.Host.Secrets.Bytes(found.Text)
-	if src.Blob, err = m.keep(ctx, bytes.NewReader(text), int64(len(text))); err != nil {
+	text := r.cfg.Secrets.Bytes(found.Text)
+	if src.Blob, err = r.Bytes.Keep(ctx, bytes.NewReader(text), int64(len(text))); err != nil {
 		return src, "", err
 	}
 	return src, "", nil
