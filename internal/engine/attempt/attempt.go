@@ -31,6 +31,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/prompt"
@@ -109,6 +110,7 @@ type Runner struct {
 	notes    noteBook
 	prompts  *prompt.Assembler
 	evidence *evidence.Collector
+	sessions *session.Keeper
 
 	mu   sync.Mutex
 	told map[string]taskInstructions // by task
@@ -116,20 +118,24 @@ type Runner struct {
 
 // New returns a runner; it touches nothing.
 func New(cfg Config) *Runner {
-	return &Runner{cfg: cfg, prompts: prompt.NewAssembler(cfg.Record.Nodes()), evidence: evidence.New(evidence.Config{
-		Store: cfg.Store, Nodes: cfg.Record.Nodes(), Secrets: cfg.Host.Secrets, Now: cfg.Now,
-	})}
+	nodes := cfg.Record.Nodes()
+	return &Runner{
+		cfg: cfg, prompts: prompt.NewAssembler(nodes),
+		evidence: evidence.New(evidence.Config{Store: cfg.Store, Nodes: nodes, Secrets: cfg.Host.Secrets, Now: cfg.Now}),
+		sessions: session.NewKeeper(session.Config{Store: cfg.Store, Nodes: nodes, Home: cfg.Host.home,
+			Secrets: cfg.Host.Secrets, Replays: cfg.Player != nil}),
+	}
 }
 
 func (e *Runner) now() int64 { return e.cfg.Now().UnixMilli() }
 
 // home returns the directory, outside every workspace, where the agents of a task keep their own files; "" if
 // there is none.
-func (e *Runner) home(task string) string {
-	if e.cfg.Host.Home == "" {
+func (h Host) home(task string) string {
+	if h.Home == "" {
 		return ""
 	}
-	return filepath.Join(e.cfg.Host.Home, "homes", task)
+	return filepath.Join(h.Home, "homes", task)
 }
 
 // Millis returns a time in Unix milliseconds, zero for none.

@@ -128,6 +128,7 @@ func TestSpoiltSession(t *testing.T) {
 		}
 		h := newHouse(t, "", traveller{do, tt.hurt, t})
 		h.cfg.Host.Home = t.TempDir()
+		h.Runner = New(h.cfg)
 		h.options = func(c *Thread) { c.Options.KeepFiles = true }
 		after, err := h.Step(t.Context())
 		if err != nil {

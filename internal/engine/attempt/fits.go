@@ -25,7 +25,7 @@ func (a Agents) Fits(row store.Thread, def *flow.Definition, task string) error 
 			return err
 		}
 		text := contract(role, w.shapes(role)) + describe(d.Role, role) + d.Prompt
-		if c := (&Thread{Position: record.Position{Row: row, Def: def, Prompt: task}}); !c.told(d) {
+		if at := (&record.Position{Row: row, Def: def, Prompt: task}); !repeatsTask(at, d) {
 			text += task
 		}
 		bounded, _ := w.Agent.(agent.Bounded)

@@ -218,7 +218,7 @@ func (e *Runner) inputsText(ctx context.Context, c *Thread, p *Prepared) (string
 	for _, in := range p.given.inputs {
 		in.tell(&b)
 	}
-	if p.in.from != nil || record.Action(c.Row) == "" || c.Row.Kind == store.KindWorker {
+	if p.in.From != nil || record.Action(c.Row) == "" || c.Row.Kind == store.KindWorker {
 		return b.String(), nil
 	}
 	proved, err := e.proved(ctx, c)

@@ -115,7 +115,7 @@ func TestInstructionsAreOutOfReach(t *testing.T) {
 	h := newHouse(t, "write", nil)
 	h.cfg.Host.Home = t.TempDir()
 	put(t, h.row.Tree, map[string]string{"AGENTS.md": "be nice"})
-	home, other := h.home(h.row.Task), filepath.Join(t.TempDir(), "other")
+	home, other := h.cfg.Host.home(h.row.Task), filepath.Join(t.TempDir(), "other")
 	put(t, home, map[string]string{"instructions.json": `{"place":".","files":{"AGENTS.md":"be evil"}}`})
 	put(t, filepath.Dir(other), map[string]string{"other": "the user's"})
 	if err := os.Symlink(other, filepath.Join(home, "instructions.json.new")); err != nil {

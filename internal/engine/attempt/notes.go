@@ -129,7 +129,7 @@ func quoted(text string) string {
 func (e *Runner) addNotes(ctx context.Context, c *Thread, p *Prepared, ask *prompt.Draft) error {
 	after := ""
 	if !ask.Since.IsZero() {
-		after = c.sessions[p.Row.Role].told
+		after = p.in.By
 	}
 	var err error
 	if ask.Notes, err = e.Notes(ctx, c.Row.Task, after); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/evidence"
+	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -39,7 +40,8 @@ type Prepared struct {
 	talk     int // see prompt.Assembled
 	given    briefing
 	results  results // of the actions that a planner planned
-	in       conversation
+	in       session.Choice
+	shaped   bool // see agent.Request.Shaped
 	kept     leftovers
 	watched
 }
@@ -59,15 +61,6 @@ type tries struct {
 	turn    evidence.Turn
 	earlier []store.Attempt
 	note    string // what the agent is told about the last one
-}
-
-// A conversation is the vendor's conversation in which an attempt works.
-type conversation struct {
-	session string         // to continue
-	from    *agent.Branch  // to branch off from
-	lost    dag.Hash       // what a lost session had been told
-	memory  *thread.Memory // of the session before this attempt; nil: it is a new one
-	shaped  bool           // see agent.Request.Shaped
 }
 
 // A briefing is what an attempt is given to read.
@@ -112,8 +105,8 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	}
 	try := len(c.Tries) + 1
 	p = &Prepared{Role: role, worker: w, location: d.Location, strict: c.InPlan(d.Role),
-		in:    conversation{shaped: w.shapes(role)},
-		tries: tries{n: try, turn: evidence.TurnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
+		shaped: w.shapes(role),
+		tries:  tries{n: try, turn: evidence.TurnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
 	route := d.Prompt
 	if note != "" {
 		route += "\n\n" + note
@@ -127,23 +120,26 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 		route, who = told+route, who+agents
 	}
 	ask := prompt.Draft{
-		Repeats:  prompt.Repeats{InRoute: p.results.join, Told: c.told(d)},
-		Contract: contract(role, p.in.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Repeats:  prompt.Repeats{InRoute: p.results.join, Told: repeatsTask(&c.Position, d)},
+		Contract: contract(role, p.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Route: route,
-		Quota: c.quota(), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
+		Quota: quota(&c.Position), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
 		Conversation: role.Chat,
 	}
 	if c.Def.ActionID() != "" {
 		ask.OmitRoles = c.Def.Plans()
 	}
 	p.Row = e.nextRow(c, d.Role, w)
-	if err := e.chooseSession(ctx, c, p, &ask); err != nil {
+	p.in, err = e.sessions.Choose(ctx, &c.Position, c.sessions, session.Request{Role: d.Role, Agent: w.Agent,
+		AgentName: w.Name, Tries: c.Tries, HasNote: note != "", Quota: ask.Quota})
+	if err != nil {
 		return nil, err
 	}
+	ask.Since, ask.OtherRole, ask.Quota = p.in.Since, p.in.OtherRole, p.in.Quota
 	if err := e.addNotes(ctx, c, p, &ask); err != nil {
 		return nil, err
 	}
-	p.Row.Session = p.in.session
+	p.Row.Session = p.in.Session
 	if role.Access.Writes() && p.cutOff() {
 		ask.Route += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
 			"at them before you go on."
@@ -163,7 +159,7 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	if err := e.writePrompt(ctx, c, p, ask); err != nil {
 		return nil, err
 	}
-	p.uses = append(p.lostSession(), p.uses...)
+	p.uses = append(p.in.Uses(), p.uses...)
 	return p, nil
 }
 
@@ -209,8 +205,8 @@ func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string,
 
 // cutOff reports whether the session that continues remembers work at this step that was cut off.
 func (p *Prepared) cutOff() bool {
-	return p.in.session != "" && slices.ContainsFunc(p.tries.earlier, func(a store.Attempt) bool {
-		return a.Status == store.AttemptInterrupted && a.Session == p.in.session
+	return p.in.Session != "" && slices.ContainsFunc(p.tries.earlier, func(a store.Attempt) bool {
+		return a.Status == store.AttemptInterrupted && a.Session == p.in.Session
 	})
 }
 
@@ -246,4 +242,24 @@ func Repeatable(role flow.Role) bool {
 		return *role.Retry.Interrupted
 	}
 	return role.Access == "" || role.Access == flow.Access(agent.Read)
+}
+
+// quota returns how many tokens a prompt has for steps: the summary takes its part.
+func quota(at *record.Position) int {
+	if session.Beginning(at).IsZero() {
+		return at.Def.Context.Tokens
+	}
+	return max(at.Def.Context.Tokens-prompt.ApproxTokens(at.Summed), 0)
+}
+
+// repeatsTask reports whether the route to a role says the task: with another task it would say that one.
+func repeatsTask(at *record.Position, d flow.Run) bool {
+	if d.Prompt == at.Prompt || !strings.Contains(d.Prompt, strings.TrimRight(at.Prompt, "\n")) {
+		return d.Prompt == at.Prompt
+	}
+	const other = "(another task)"
+	now := at.At()
+	now.Prompt = other
+	would, _ := flow.Next(at.Def, now, at.Last).(flow.Run)
+	return strings.Contains(would.Prompt, other)
 }

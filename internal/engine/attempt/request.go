@@ -38,8 +38,8 @@ func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Req
 		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Attempt: p.Row.ID,
 			Visit: c.Visits[p.Row.Role], Try: p.tries.n},
 		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
-		Schema: p.Role.Frontmatter, Session: p.in.session, From: p.in.from, Shaped: p.in.shaped,
-		Home: e.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,
+		Schema: p.Role.Frontmatter, Session: p.in.Session, From: p.in.From, Shaped: p.shaped,
+		Home: e.cfg.Host.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,
 		Limits: agent.Limits{Timeout: timeout, Idle: p.worker.Idle},
 	}
 	if e.cfg.Host.Cell != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/discreet"
 	"github.com/plait-run/plait/internal/engine/evidence"
+	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -64,7 +66,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	keep := context.WithoutCancel(ctx)
 	p.kept.bytes = store.Staging{Store: e.cfg.Store, Pin: p.Row.ID}
 	p.kept.large = p.kept.bytes
-	desk, err := e.cfg.Desks.Open(c.Row, p.Row.Instance, p.Row.ID, p.vendor(e.home(c.Row.Task)))
+	desk, err := e.cfg.Desks.Open(c.Row, p.Row.Instance, p.Row.ID, p.in.Vendor(p.worker.Agent, e.cfg.Host.home(c.Row.Task), p.tries.earlier))
 	if err != nil {
 		stopErr := e.stop(ctx, c, p, nil, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
 		return nil, nil, errors.Join(fmt.Errorf("open desk of %s: %w", p.Row.Instance, err), stopErr)
@@ -86,7 +88,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	}
 	p.activity, c.seen = c.seen, nil
 	if p.activity == nil {
-		if p.activity, err = e.evidence.Before(keep, c.Row.Task, c.Visits[p.Row.Role]+1, c.Tries, p.in.session); err != nil {
+		if p.activity, err = e.evidence.Before(keep, c.Row.Task, c.Visits[p.Row.Role]+1, c.Tries, p.in.Session); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -219,8 +221,12 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 	if err != nil {
 		return nil, err
 	}
-	if err := e.keepSession(ctx, c, p, result.Session); err != nil {
-		return nil, err
+	if c.Options.KeepFiles {
+		p.kept.session, err = e.sessions.Export(ctx, &c.Position, session.Export{Role: p.Row.Role, Agent: p.worker.Agent,
+			AgentName: p.worker.Name, Session: result.Session, Bytes: &p.kept.bytes})
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := e.logs(ctx, p, desk); err != nil {
 		return nil, err
@@ -239,7 +245,9 @@ func (e *Runner) outcome(ctx context.Context, c *Thread, p *Prepared, desk agent
 	}
 	out.Draft.Role, out.Draft.Detail, out.Draft.At = p.Row.Role, detail(p, result), p.Row.EndedAt
 	if !p.summary {
-		out.Draft.Detail.Memory = e.memory(c, p, result)
+		out.Draft.Detail.Memory = e.sessions.Memory(&c.Position, session.Turn{In: p.in, Tries: p.tries.earlier,
+			Told: p.Prompt.Text[p.talk:], Heard: p.activity.Told(), Requests: p.kept.requests, Result: result,
+			Recorded: p.kept.memory})
 	}
 	return out, nil
 }
@@ -320,6 +328,19 @@ func (e *Runner) logs(ctx context.Context, p *Prepared, desk agent.Directory) (e
 		return fmt.Errorf("keep logs of attempt %s: %w", p.Row.ID, err)
 	}
 	return nil
+}
+
+// keepFiles records the files that a step left, if the task wants that.
+func (e *Runner) keepFiles(ctx context.Context, c *Thread, p *Prepared) error {
+	if !c.Options.KeepFiles || p.kept.after == "" {
+		return nil
+	}
+	files, objects, err := e.cfg.Trees.Keep(ctx, c.Row, p.kept.after, c.Row.Head, func(r io.Reader) (dag.Hash, error) {
+		blob, _, err := p.kept.bytes.Stage(ctx, r)
+		return blob, err
+	})
+	p.kept.files, p.kept.bytes.Objects = files, append(p.kept.bytes.Objects, objects...)
+	return err
 }
 
 // evidenceAnswer returns an answer, with what is known about how it came about.

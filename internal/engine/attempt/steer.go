@@ -51,9 +51,8 @@ func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 		return false
 	}
 	role := c.Tries[len(c.Tries)-1].Role
-	s := c.sessions[role]
 	worker, err := e.Worker(c, role)
-	return err == nil && !s.gone && !s.foreign && s.id != "" && continues(worker, e.inSession(c, role, s.id))
+	return err == nil && e.sessions.Continues(&c.Position, c.sessions, role, worker.Agent)
 }
 
 // listen begins to pass on people's input to a thread. heard is the input that the session already has.

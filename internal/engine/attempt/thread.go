@@ -2,10 +2,10 @@ package attempt
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/engine/evidence"
+	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -26,10 +26,9 @@ type Thread struct {
 	Attempts int                        // rows so far
 	Tries    []store.Attempt            // attempts at the step after the head
 
-	sessions     map[string]session   // by role: the one to continue, or to branch off
-	stepSessions map[string]session   // by role: the session of its last step in the chain
-	seen         *evidence.Activities // activities of attempts whose answer could not be used
-	heard        []store.Wish         // input that those attempts heard while they worked
+	sessions session.Sessions
+	seen     *evidence.Activities // activities of attempts whose answer could not be used
+	heard    []store.Wish         // input that those attempts heard while they worked
 }
 
 // A Budget is what is left of limits, a thread's own and its callers'; nil means unlimited.
@@ -41,7 +40,7 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &Thread{Position: *at, sessions: make(map[string]session), stepSessions: make(map[string]session)}
+	c := &Thread{Position: *at, sessions: session.New()}
 	attempts, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: row.ID})
 	if err != nil {
 		return nil, err
@@ -64,13 +63,13 @@ func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) 
 		}
 		c.Count(a, step)
 	}
-	if err := e.recall(ctx, c); err != nil {
+	if err := e.sessions.Recall(ctx, c.sessions); err != nil {
 		return nil, err
 	}
-	if err := e.findSessions(ctx, c, steps); err != nil {
+	if err := e.sessions.Find(ctx, c.sessions, steps); err != nil {
 		return nil, err
 	}
-	c.inheritSessions()
+	c.sessions.Inherit(&c.Position)
 	if c.heard, err = e.heardBefore(ctx, c); err != nil {
 		return nil, err
 	}
@@ -94,7 +93,7 @@ func (e *Runner) Worker(c *Thread, role string) (Worker, error) {
 // belongs to this head: it has become part of a step, or is told to the next agent.
 func (c *Thread) Clone() Thread {
 	n := *c
-	n.Position, n.sessions, n.stepSessions = c.Position.Clone(), maps.Clone(c.sessions), maps.Clone(c.stepSessions)
+	n.Position, n.sessions = c.Position.Clone(), c.sessions.Clone()
 	n.seen, n.heard = nil, nil
 	return n
 }
@@ -103,13 +102,13 @@ func (c *Thread) Clone() Thread {
 func (c *Thread) Branch(path store.Thread) Thread {
 	n := c.Clone()
 	n.Row, n.Attempts, n.Tries = path, 0, nil
-	n.sessions = maps.Clone(c.stepSessions)
+	n.sessions = n.sessions.Branch()
 	return n
 }
 
 // Through advances a thread by the steps of a path that it joins, oldest first.
 func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) error {
-	if err := e.findSessions(ctx, c, steps); err != nil {
+	if err := e.sessions.Find(ctx, c.sessions, steps); err != nil {
 		return err
 	}
 	asked, err := e.lastAsked(ctx, steps)
@@ -119,7 +118,7 @@ func (e *Runner) Through(ctx context.Context, c *Thread, steps []thread.Step) er
 	if asked != nil {
 		c.Asked = asked
 	}
-	c.inheritSessions()
+	c.sessions.Inherit(&c.Position)
 	for _, s := range steps {
 		if err := e.cfg.Record.Advance(ctx, &c.Position, s); err != nil {
 			return err
@@ -148,7 +147,7 @@ func (c *Thread) Count(a store.Attempt, step dag.Hash) {
 	if a.From == c.Row.Head && a.Status != store.AttemptDone && thread.Routed(a.Role) {
 		c.Tries = append(c.Tries, a)
 	}
-	c.remember(a, step)
+	c.sessions.Add(a, step)
 }
 
 // Rounds counts the steps that count towards the thread's limit on rounds.
@@ -160,3 +159,17 @@ func (c *Thread) Rounds() (n int) {
 	}
 	return n
 }
+
+// NoteSession notes the session in which a step was just done.
+func (e *Runner) NoteSession(c *Thread, out *Outcome, step dag.Hash) {
+	e.sessions.Done(c.sessions, c.Row.Task, out.p.Row, step, out.Draft.Detail.Memory)
+}
+
+// Held returns how many tokens the session that an agent would continue for a role would hold of the conversation. It
+// reports false if there is none.
+func (e *Runner) Held(ctx context.Context, c *Thread, role string, w Worker) (tokens int, continues bool, err error) {
+	return e.sessions.Held(ctx, &c.Position, c.sessions, role, w.Agent)
+}
+
+// Crowded reports whether so many tokens are too much of the quota for another turn.
+func (c *Thread) Crowded(tokens int) bool { return session.Crowded(&c.Position, tokens) }

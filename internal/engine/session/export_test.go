@@ -1,4 +1,4 @@
-package attempt
+package session
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 // TestPackSession carries files that grow, appear late and are rewritten.
 func TestPackSession(t *testing.T) {
 	s := mem.New(mem.Config{})
-	e := &Runner{cfg: Config{Store: s}}
+	k := &Keeper{Config{Store: s}}
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -43,19 +43,19 @@ func TestPackSession(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		parts, err := grown(root, names, sizes)
+		parts, err := appended(root, names, sizes)
 		if err != nil || len(parts) != round.parts {
 			t.Fatalf("round %d: %v, %v", i, parts, err)
 		}
 		var b bytes.Buffer
-		if err := (&Runner{}).packSession(&b, root, parts, sizes); err != nil {
+		if err := k.pack(&b, root, parts, sizes); err != nil {
 			t.Fatal(err)
 		}
 		blob := store.Object{Hash: dag.Sum(b.Bytes()), Data: b.Bytes()}
 		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{blob}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.readSession(t.Context(), blob.Hash, got); err != nil {
+		if err := k.read(t.Context(), blob.Hash, got); err != nil {
 			t.Fatal(err)
 		}
 		for name, text := range round.files {
@@ -72,7 +72,7 @@ func TestPackSession(t *testing.T) {
 // TestHostileSession checks that bytes that are not a session write nothing.
 func TestHostileSession(t *testing.T) {
 	s := mem.New(mem.Config{})
-	e := &Runner{cfg: Config{Store: s}}
+	k := &Keeper{Config{Store: s}}
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -82,11 +82,11 @@ func TestHostileSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	var whole bytes.Buffer
-	if err := (&Runner{}).packSession(&whole, root, []part{{"a", 0, 4}}, map[string]int64{"a": 4}); err != nil {
+	if err := k.pack(&whole, root, []part{{"a", 0, 4}}, map[string]int64{"a": 4}); err != nil {
 		t.Fatal(err)
 	}
 	var short bytes.Buffer
-	if err := (&Runner{}).packSession(&short, root, []part{{"a", 2, 4}}, map[string]int64{"a": 4}); err != nil {
+	if err := k.pack(&short, root, []part{{"a", 2, 4}}, map[string]int64{"a": 4}); err != nil {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{
@@ -100,7 +100,7 @@ func TestHostileSession(t *testing.T) {
 		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{blob}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.readSession(t.Context(), blob.Hash, map[string][]byte{}); err == nil {
+		if err := k.read(t.Context(), blob.Hash, map[string][]byte{}); err == nil {
 			t.Errorf("%s: was taken", name)
 		}
 	}

@@ -1,4 +1,4 @@
-package attempt
+package session
 
 import (
 	"strings"
@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/plait-run/plait/internal/agent"
-	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -21,21 +20,18 @@ func TestMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seen := rapid.Bool().Draw(t, "requests seen")
 		bare := rapid.IntRange(0, 40_000).Draw(t, "bare")
-		c := &Thread{Position: record.Position{Def: &flow.Definition{}}}
+		at := &record.Position{Def: &flow.Definition{}}
 		var before *thread.Memory
 		held, answer := 0, 0
 		for range rapid.IntRange(1, 12).Draw(t, "turns") {
 			size := func(what string) int { return rapid.IntRange(2, 9000).Draw(t, what) }
 			sent, tools, next := size("prompt"), size("tools"), size("answer")
-			p := &Prepared{Prompt: &prompt.Kept{Text: "# Your role\n" + strings.Repeat("p", sent-2)}, talk: 12}
-			p.activity, p.in.memory = &evidence.Activities{}, before
-			discard := func(agent.Event) error { return nil }
-			_ = p.activity.Recording(discard)(agent.Event{Phase: "completed", Output: strings.Repeat("o", tools)})
-			first := bare + held + answer + sent
-			if seen {
-				p.kept.requests = [2]int64{int64(prompt.ApproxTokens(first)), int64(prompt.ApproxTokens(first + tools))}
+			turn := Turn{In: Choice{Memory: before}, Told: strings.Repeat("p", sent-2), Heard: tools,
+				Result: agent.Result{Session: "s", Output: []byte(strings.Repeat("a", next-2))}}
+			if first := bare + held + answer + sent; seen {
+				turn.Requests = [2]int64{int64(prompt.ApproxTokens(first)), int64(prompt.ApproxTokens(first + tools))}
 			}
-			m := new(Runner).memory(c, p, agent.Result{Session: "s", Output: []byte(strings.Repeat("a", next-2))})
+			m := new(Keeper).Memory(at, turn)
 			held, answer = held+answer+sent+tools, next
 			if got, want := int(m.Tokens), prompt.ApproxTokens(held+answer); got < want-3 || got > want+40 {
 				t.Fatalf("it holds %d tokens, want about %d", got, want)
@@ -46,8 +42,8 @@ func TestMemory(t *testing.T) {
 }
 
 func TestMemoryWithoutASession(t *testing.T) {
-	c := &Thread{Position: record.Position{Def: &flow.Definition{}}}
-	if m := new(Runner).memory(c, &Prepared{}, agent.Result{}); m != nil {
+	at := &record.Position{Def: &flow.Definition{}}
+	if m := new(Keeper).Memory(at, Turn{}); m != nil {
 		t.Errorf("%+v", m)
 	}
 }
@@ -74,28 +70,12 @@ func TestFreshSessions(t *testing.T) {
 		{name: "its first turn was cut off here", summary: at, s: session{from: head}, want: true},
 		{name: "its first turn was cut off before", summary: at, s: session{from: older}},
 	} {
-		c := &Thread{Position: record.Position{Summary: tt.summary}}
-		if c.Row.Head = head; tt.whole {
-			c.Row.Options = []byte(`{"context":"full","limits":{}}`)
+		at := &record.Position{Summary: tt.summary}
+		if at.Row.Head = head; tt.whole {
+			at.Row.Options = []byte(`{"context":"full","limits":{}}`)
 		}
-		if got := new(Runner).fresh(c, tt.s); got != tt.want {
+		if got := new(Keeper).fresh(at, tt.s); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
-		}
-	}
-}
-
-// TestTold checks when a route says the task itself: not if it has the same words by chance.
-func TestTold(t *testing.T) {
-	for route, want := range map[string]bool{
-		"{{ prompt }}": true, "Do this: {{ prompt }}": true, "{{ prompt | upcase }}": false, "go": false, "go on": false,
-		"{% if prompt == 'go' %}go{% endif %}": false,
-	} {
-		def := &flow.Definition{Roles: map[string]flow.Role{"w": {}},
-			Graph: map[string]map[string]flow.Route{flow.Start: {"new": {Role: "w", Prompt: route}}}}
-		c := &Thread{Position: record.Position{Def: def, Prompt: "go"}}
-		d, ok := c.Next().(flow.Run)
-		if want = want || ok && d.Prompt == "go"; !ok || c.told(d) != want { // then nothing is lost
-			t.Errorf("%s: %v, want %v", route, c.told(d), want)
 		}
 	}
 }
