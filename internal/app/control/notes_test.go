@@ -16,7 +16,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/people/notes"
-	"github.com/plait-run/plait/internal/engine/attempt"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
@@ -430,5 +430,5 @@ func (h *house) readNotes(c *Controller, row store.Thread) {
 
 // noted returns what prompts are told of the notes of a task.
 func (c *Controller) noted(ctx context.Context, row store.Thread) ([]string, error) {
-	return attempt.New(attempt.Config{Store: c.cfg.Store, Record: record.New(c.Reader(), c.cfg.Store)}).Notes(ctx, row.Task, "")
+	return briefing.New(briefing.Config{Store: c.cfg.Store, Record: record.New(c.Reader(), c.cfg.Store)}).Notes(ctx, row.Task, "")
 }

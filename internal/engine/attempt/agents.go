@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
@@ -100,6 +101,12 @@ type Worker struct {
 	Summarises bool
 }
 
+// shapes reports whether an agent makes its model follow the schema of a role's answer.
+func (w Worker) shapes(role flow.Role) bool {
+	a, ok := w.Agent.(agent.Shaper)
+	return ok && role.Frontmatter != nil && a.Shapes(role.Frontmatter)
+}
+
 // Worker makes the agent for a role of a thread's flow.
 func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, error) {
 	opts, err := record.OptionsOf(row)
@@ -131,6 +138,24 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
 		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
+}
+
+// forActions returns the agents that actions may name. role is that of workers.
+func (a Agents) forActions(row store.Thread, role flow.Role) []briefing.Agent {
+	standard, _ := a.Worker(row, flow.WorkerFlow, role)
+	var all []briefing.Agent
+	seen := map[string]bool{}
+	for _, name := range a.Names() {
+		role.Agent = &flow.AgentRef{Name: name}
+		w, err := a.Worker(row, flow.WorkerFlow, role)
+		if err != nil || seen[w.Name] {
+			continue // it cannot be used, or never is, whatever an action names
+		}
+		seen[w.Name] = true
+		all = append(all, briefing.Agent{Name: w.Name, Kind: w.Kind, Agent: w.Agent, Program: !w.Summarises,
+			Default: w.Name == standard.Name})
+	}
+	return all
 }
 
 // Check makes the agent of each role of a bundle's flows once, so that a missing one is found before anything

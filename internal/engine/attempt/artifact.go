@@ -155,7 +155,7 @@ func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answ
 		return a, err
 	}
 	begins := strings.TrimPrefix(name, objectScheme)
-	for h := range p.given.lent {
+	for h := range p.readable {
 		if !strings.HasPrefix(h.String(), begins) {
 			continue
 		}

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/engine/session"
@@ -107,21 +108,22 @@ type Recorded interface {
 // A Runner makes attempts. Methods may be called concurrently, for different threads.
 type Runner struct {
 	cfg      Config
-	notes    noteBook
 	prompts  *prompt.Assembler
 	evidence *evidence.Collector
 	sessions *session.Keeper
+	briefer  *briefing.Briefer
 
-	mu   sync.Mutex
-	told map[string]taskInstructions // by task
+	linking sync.Mutex // held while a scratch directory is made
 }
 
 // New returns a runner; it touches nothing.
 func New(cfg Config) *Runner {
 	nodes := cfg.Record.Nodes()
+	entries := evidence.New(evidence.Config{Store: cfg.Store, Nodes: nodes, Secrets: cfg.Host.Secrets, Now: cfg.Now})
 	return &Runner{
-		cfg: cfg, prompts: prompt.NewAssembler(nodes),
-		evidence: evidence.New(evidence.Config{Store: cfg.Store, Nodes: nodes, Secrets: cfg.Host.Secrets, Now: cfg.Now}),
+		cfg: cfg, prompts: prompt.NewAssembler(nodes), evidence: entries,
+		briefer: briefing.New(briefing.Config{Store: cfg.Store, Record: cfg.Record, Gates: cfg.Gates, Evidence: entries,
+			Desks: cfg.Desks, Home: cfg.Host.Home}),
 		sessions: session.NewKeeper(session.Config{Store: cfg.Store, Nodes: nodes, Home: cfg.Host.home,
 			Secrets: cfg.Host.Secrets, Replays: cfg.Player != nil}),
 	}

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -24,7 +25,7 @@ func (a Agents) Fits(row store.Thread, def *flow.Definition, task string) error 
 		if err != nil {
 			return err
 		}
-		text := contract(role, w.shapes(role)) + describe(d.Role, role) + d.Prompt
+		text := briefing.Contract(role, w.shapes(role)) + briefing.Describe(d.Role, role) + d.Prompt
 		if at := (&record.Position{Row: row, Def: def, Prompt: task}); !repeatsTask(at, d) {
 			text += task
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/flow"
@@ -38,8 +39,9 @@ type Prepared struct {
 	tries    tries
 	uses     []thread.ContextUse
 	talk     int // see prompt.Assembled
-	given    briefing
-	results  results // of the actions that a planner planned
+	given    briefing.Given
+	named    prompt.Exports    // what the prompt says can be read
+	readable map[dag.Hash]bool // of the record, for the agent
 	in       session.Choice
 	shaped   bool // see agent.Request.Shaped
 	kept     leftovers
@@ -63,14 +65,6 @@ type tries struct {
 	note    string // what the agent is told about the last one
 }
 
-// A briefing is what an attempt is given to read.
-type briefing struct {
-	attachments []agent.Attachment
-	inputs      []input
-	named       prompt.Exports // what the prompt says can be read
-	lent        map[dag.Hash]bool
-}
-
 // leftovers are what an attempt leaves besides its answer.
 type leftovers struct {
 	logged   int64    // bytes of the transcript
@@ -88,7 +82,7 @@ type leftovers struct {
 }
 
 // Prepare prepares the next attempt: its row and its prompt. note is what the agent is told about the previous
-// attempt. With full, compaction marks are ignored. Prepare writes nothing.
+// attempt. Prepare writes nothing.
 func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string) (p *Prepared, err error) {
 	defer func() {
 		if err != nil {
@@ -107,53 +101,32 @@ func (e *Runner) Prepare(ctx context.Context, c *Thread, d flow.Run, note string
 	p = &Prepared{Role: role, worker: w, location: d.Location, strict: c.InPlan(d.Role),
 		shaped: w.shapes(role),
 		tries:  tries{n: try, turn: evidence.TurnOf(c.Visits[d.Role]+1, try), earlier: c.Tries, note: note}}
-	route := d.Prompt
-	if note != "" {
-		route += "\n\n" + note
+	p.Row = e.nextRow(c, d.Role, w)
+	p.in, err = e.sessions.Choose(ctx, &c.Position, c.sessions, session.Request{Role: d.Role, Agent: w.Agent,
+		AgentName: w.Name, Tries: c.Tries, HasNote: note != "", Quota: quota(&c.Position)})
+	if err != nil {
+		return nil, err
 	}
-	who := describe(d.Role, role)
-	if role.Plan {
-		agents, told, err := e.planning(ctx, c, p)
-		if err != nil {
-			return nil, err
-		}
-		route, who = told+route, who+agents
-	}
+	p.Row.Session = p.in.Session
 	ask := prompt.Draft{
-		Repeats:  prompt.Repeats{InRoute: p.results.join, Told: repeatsTask(&c.Position, d)},
-		Contract: contract(role, p.shaped), Role: who, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
-		Route: route,
-		Quota: quota(&c.Position), Steps: c.Row.Steps, Pin: c.Def.Context.Pin, Full: record.WholeContext(c.Row),
-		Conversation: role.Chat,
+		Repeats: prompt.Repeats{Told: repeatsTask(&c.Position, d)}, Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Route: p.route(d.Prompt), Quota: p.in.Quota, Steps: c.Row.Steps, Pin: c.Def.Context.Pin,
+		Full: record.WholeContext(c.Row), Since: p.in.Since, OtherRole: p.in.OtherRole, Conversation: role.Chat,
 	}
 	if c.Def.ActionID() != "" {
 		ask.OmitRoles = c.Def.Plans()
 	}
-	p.Row = e.nextRow(c, d.Role, w)
-	p.in, err = e.sessions.Choose(ctx, &c.Position, c.sessions, session.Request{Role: d.Role, Agent: w.Agent,
-		AgentName: w.Name, Tries: c.Tries, HasNote: note != "", Quota: ask.Quota})
-	if err != nil {
-		return nil, err
+	who := briefing.Attempt{At: &c.Position, Name: d.Role, Role: role, Agent: w.Agent, Shaped: p.shaped,
+		Location: p.location, Dir: w.Dir, Branches: p.in.From != nil}
+	if !p.in.Since.IsZero() {
+		who.Since = p.in.By
 	}
-	ask.Since, ask.OtherRole, ask.Quota = p.in.Since, p.in.OtherRole, p.in.Quota
-	if err := e.addNotes(ctx, c, p, &ask); err != nil {
-		return nil, err
+	if role.Plan {
+		if who.Planner, err = e.planning(ctx, c); err != nil {
+			return nil, err
+		}
 	}
-	p.Row.Session = p.in.Session
-	if role.Access.Writes() && p.cutOff() {
-		ask.Route += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
-			"at them before you go on."
-	}
-	if ids := p.tries.turn.Announce(); p.strict && ids != "" {
-		ask.Route += "\n\n" + ids
-	}
-	if ask.Inputs, err = e.inputsText(ctx, c, p); err != nil {
-		return nil, err
-	}
-	if err := e.instruct(ctx, c, p, &ask); err != nil {
-		return nil, err
-	}
-	if ask.Questions, err = e.questions(ctx, c); err != nil {
+	if p.given, err = e.briefer.Brief(ctx, who, &ask); err != nil {
 		return nil, err
 	}
 	if err := e.writePrompt(ctx, c, p, ask); err != nil {
@@ -175,32 +148,38 @@ func (e *Runner) writePrompt(ctx context.Context, c *Thread, p *Prepared, ask pr
 		return err
 	}
 	p.Objects = append(assembled.Contents, kept)
-	p.uses, p.talk, p.given.named, p.Row.Prompt = assembled.Uses, assembled.Talk, assembled.Exports, p.Prompt.Hash
+	p.uses, p.talk, p.named, p.Row.Prompt = assembled.Uses, assembled.Talk, assembled.Exports, p.Prompt.Hash
 	return nil
 }
 
-// questions returns the questions asked at the gates of a task, by the step before the answer. It returns
-// nothing if all steps of the thread are known to be of roles.
-func (e *Runner) questions(ctx context.Context, c *Thread) (map[dag.Hash]string, error) {
-	passed := len(c.Def.Gates) > 0 || c.Def.ActionID() != ""
-	for role := range c.Visits { // an earlier flow may have had gates
-		_, known := c.Def.Roles[role]
-		passed = passed || !known
+// route returns what the agent is told to do now.
+func (p *Prepared) route(text string) string {
+	if p.tries.note != "" {
+		text += "\n\n" + p.tries.note
 	}
-	if !passed {
-		return nil, nil
+	if p.Role.Access.Writes() && p.cutOff() {
+		text += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
+			"at them before you go on."
 	}
-	gates, err := e.cfg.Gates.Gates(ctx, store.GateFilter{Task: c.Row.Task})
+	if ids := p.tries.turn.Announce(); p.strict && ids != "" {
+		text += "\n\n" + ids
+	}
+	return text
+}
+
+// planning returns what a planner is told about its means.
+func (e *Runner) planning(ctx context.Context, c *Thread) (*briefing.Planning, error) {
+	def, err := e.cfg.Record.Flow(ctx, c.Row.Bundle, flow.WorkerFlow)
 	if err != nil {
 		return nil, err
 	}
-	asked := make(map[dag.Hash]string, len(gates))
-	for _, g := range gates {
-		if g.Source == store.SourceFlow || g.Source == store.SourceWorker {
-			asked[g.From] = g.Question
-		}
+	p := &briefing.Planning{Limits: c.Limits, Rounds: c.Rounds(),
+		Agents: e.cfg.Agents.forActions(c.Row, def.Roles[flow.WorkerFlow])}
+	if c.Budget != nil {
+		p.Left = briefing.Left(c.Budget())
 	}
-	return asked, nil
+	p.Actions, err = e.actionsOf(ctx, c.Row.Task)
+	return p, err
 }
 
 // cutOff reports whether the session that continues remembers work at this step that was cut off.

@@ -79,8 +79,8 @@ func (e *Runner) scratch(task string) (string, error) {
 		return "", nil
 	}
 	dir := filepath.Join(e.cfg.Host.Scratch, task)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.linking.Lock()
+	defer e.linking.Unlock()
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = linkTo(e.cfg.Host.Bin, dir)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/discreet"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/files/worktree"
@@ -73,7 +74,8 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared) (*Outcome, *ag
 	}
 	session := ""
 	defer func() { desk.Close(session) }()
-	if err := e.exportContext(keep, c, p, desk); err != nil {
+	p.readable, err = e.briefer.Export(keep, &c.Position, briefing.Export{Given: p.given, Named: p.named, Uses: p.uses}, desk)
+	if err != nil {
 		return nil, nil, err
 	}
 	ctx, end := context.WithCancelCause(ctx)

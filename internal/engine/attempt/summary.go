@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -36,7 +37,7 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 	err := e.writePrompt(ctx, c, p, prompt.Draft{
 		Contract: fmt.Sprintf("Answer with the summary alone, as plain text or Markdown, in at most %d words.",
 			max(c.Def.Context.Tokens/5, 1)),
-		Role: describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Role: briefing.Describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,
 		Repeats: prompt.Repeats{Answered: true},
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +

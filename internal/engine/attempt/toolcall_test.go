@@ -53,6 +53,7 @@ func TestToolCallsBecomeEvidence(t *testing.T) {
 		return answered(`{"$status":"done"}`)
 	})
 	e.cfg.Desks = heardDesks{}
+	e.Runner = New(e.cfg)
 	after, err := e.Step(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package attempt
+package briefing
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/plait-run/plait/internal/record/event"
-	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -46,8 +45,8 @@ type begun struct{ pos, ts int64 }
 const noteMargin = 1000
 
 // Notes returns the notes of a task for a prompt. after is the attempt that was told the earlier ones, or "".
-func (e *Runner) Notes(ctx context.Context, task, after string) ([]string, error) {
-	n := &e.notes
+func (b *Briefer) Notes(ctx context.Context, task, after string) ([]string, error) {
+	n := &b.notes
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.tasks == nil {
@@ -58,13 +57,13 @@ func (e *Runner) Notes(ctx context.Context, task, after string) ([]string, error
 		t = &taskNotes{began: make(map[string]begun)}
 		n.tasks[task] = t
 	}
-	if err := t.catchUp(ctx, e.cfg.Store, task); err != nil {
+	if err := t.catchUp(ctx, b.cfg.Store, task); err != nil {
 		return nil, fmt.Errorf("read notes of task %s: %w", task, err)
 	}
 	var at begun
 	known := len(t.notes) > 0 && after != ""
 	if known {
-		if err := t.learn(ctx, e.cfg.Store, task); err != nil {
+		if err := t.learn(ctx, b.cfg.Store, task); err != nil {
 			return nil, fmt.Errorf("read attempts of task %s: %w", task, err)
 		}
 		at, known = t.began[after]
@@ -121,23 +120,4 @@ func (t *taskNotes) learn(ctx context.Context, journal store.Journal, task strin
 func quoted(text string) string {
 	return "From the notes on this task (shared/human-notes.md):\n> " + strings.ReplaceAll(strings.TrimSpace(text),
 		"\n", "\n> ")
-}
-
-// addNotes adds people's notes, and the files that every agent receives, to a prompt. A continued session
-// already knows the notes it was told. The files are handed over each time, since the context directory is
-// emptied.
-func (e *Runner) addNotes(ctx context.Context, c *Thread, p *Prepared, ask *prompt.Draft) error {
-	after := ""
-	if !ask.Since.IsZero() {
-		after = p.in.By
-	}
-	var err error
-	if ask.Notes, err = e.Notes(ctx, c.Row.Task, after); err != nil {
-		return err
-	}
-	p.given.attachments = e.cfg.Desks.Attached(c.Row)
-	for _, a := range p.given.attachments {
-		ask.Notes = append(ask.Notes, a.Line)
-	}
-	return nil
 }

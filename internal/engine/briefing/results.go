@@ -1,4 +1,4 @@
-package attempt
+package briefing
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -35,7 +36,7 @@ type actionResult struct {
 	NextActions []string          `json:"nextActions"`
 	Questions   []string          `json:"questions"`
 	Artifacts   []resultFile      `json:"artifacts"`
-	Evidence    []resultProof     `json:"evidence"`
+	Evidence    []resultEvidence  `json:"evidence"`
 	Tokens      int64             `json:"tokens"`
 	Seconds     float64           `json:"seconds"`
 	File        string            `json:"file,omitempty"` // in the context directory: the whole answer
@@ -49,8 +50,8 @@ type resultFile struct {
 	File     string   `json:"file"` // in the context directory
 }
 
-// A resultProof is evidence of an action.
-type resultProof struct {
+// A resultEvidence is evidence of an action.
+type resultEvidence struct {
 	ID    string `json:"id"` // full: evidence:<id>
 	Title string `json:"title"`
 }
@@ -64,13 +65,13 @@ type results struct {
 }
 
 // results reads the outcomes of the actions of the last joined plan.
-func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
+func (b *Briefer) results(ctx context.Context, at *record.Position) (results, error) {
 	var out results
-	if len(c.Last) < 2 || c.Last[1].Role != thread.RoleJoin {
+	if len(at.Last) < 2 || at.Last[1].Role != thread.RoleJoin {
 		return out, nil
 	}
 	var join thread.Step
-	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
+	for s, err := range b.cfg.Record.Nodes().Walk(ctx, at.Row.Head) {
 		if err != nil {
 			return out, err
 		}
@@ -79,32 +80,32 @@ func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 			break
 		}
 	}
-	plan, err := e.cfg.Record.Plan(ctx, join.State.Fork)
+	plan, err := b.cfg.Record.Plan(ctx, join.State.Fork)
 	if err != nil {
 		return out, err
 	}
-	detail, err := e.cfg.Record.Nodes().Detail(ctx, join.State.Detail)
+	detail, err := b.cfg.Record.Nodes().Detail(ctx, join.State.Detail)
 	if err != nil {
 		return out, err
 	}
 	all := []actionResult{}
 	for _, p := range join.State.Paths {
 		a, _ := plan.Action(p.ID)
-		r := actionResult{ID: p.ID, Title: a.Title, Agent: a.Agent, Status: p.Status, Evidence: []resultProof{},
+		r := actionResult{ID: p.ID, Title: a.Title, Agent: a.Agent, Status: p.Status, Evidence: []resultEvidence{},
 			Artifacts: []resultFile{}}
 		for _, f := range detail.Failures {
 			if f.Path == p.ID {
 				r.Failure, r.Why = f.Kind, text.Clip(f.Message, maxResult)
 			}
 		}
-		files, err := e.fill(ctx, c, &r, join.State.Fork, p)
+		files, err := b.fill(ctx, at.Row.Task, &r, join.State.Fork, p)
 		if err != nil {
 			return out, fmt.Errorf("read what action %s came to: %w", p.ID, err)
 		}
 		all, out.files = append(all, r), append(out.files, files...)
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", " ")
 	if err := enc.Encode(map[string]any{"actions": all}); err != nil {
@@ -112,22 +113,22 @@ func (e *Runner) results(ctx context.Context, c *Thread) (results, error) {
 	}
 	out.join = join.Hash
 	out.text = "What each action came to. A file is in the directory that PLAIT_CONTEXT names; `file` of an action has " +
-		"all that it handed back:\n\n" + b.String() + "\n"
+		"all that it handed back:\n\n" + encoded.String() + "\n"
 	return out, nil
 }
 
 // fill fills in what an action returned and used, and returns the files that have the whole.
-func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.Hash, p thread.PathHead) (files []input,
+func (b *Briefer) fill(ctx context.Context, task string, r *actionResult, fork dag.Hash, p thread.PathHead) (files []input,
 	err error) {
 	row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: fork, Join: thread.RoleJoin}}
-	end, steps, err := e.cfg.Record.PathEnd(ctx, row)
+	end, steps, err := b.cfg.Record.PathEnd(ctx, row)
 	if err != nil {
 		return nil, err
 	}
 	if p.Status == store.Cancelled {
 		end.Meta, end.Text = nil, "" // unfinished work is not a result
 	}
-	r.says(end)
+	r.setAnswer(end)
 	if strings.Contains(r.Summary, r.Why) {
 		r.Why = "" // the summary has it
 	}
@@ -141,7 +142,7 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 		last = max(last, ended)
 	}
 	for _, s := range slices.Backward(steps) {
-		d, err := e.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
+		d, err := b.cfg.Record.Nodes().Detail(ctx, s.State.Detail)
 		if err != nil {
 			return nil, err
 		}
@@ -152,14 +153,14 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 			}
 		}
 	}
-	if files, err = e.filesOf(ctx, r, steps); err != nil {
+	if files, err = b.filesOf(ctx, r, steps); err != nil {
 		return nil, err
 	}
-	from, err := e.cfg.Record.Nodes().BeforeEnd(ctx, p.Head)
+	from, err := b.cfg.Record.Nodes().BeforeEnd(ctx, p.Head)
 	if err != nil {
 		return nil, err
 	}
-	tries, err := e.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.Thread, From: from})
+	tries, err := b.cfg.Store.Attempts(ctx, store.AttemptFilter{Thread: p.Thread, From: from})
 	if err != nil {
 		return nil, err
 	}
@@ -174,11 +175,11 @@ func (e *Runner) fill(ctx context.Context, c *Thread, r *actionResult, fork dag.
 		r.File = "result-" + p.ID + ".json"
 		files = append(files, input{file: r.File, data: end.Meta})
 	}
-	return files, e.provedBy(ctx, c, r, instance)
+	return files, b.addEvidence(ctx, task, r, instance)
 }
 
-// says fills in the answer of an action's agent.
-func (r *actionResult) says(end thread.PathEnd) {
+// setAnswer fills in the answer of an action's agent.
+func (r *actionResult) setAnswer(end thread.PathEnd) {
 	var said struct {
 		Result                         json.RawMessage
 		Errors, NextActions, Questions []string
@@ -202,8 +203,8 @@ func (r *actionResult) says(end thread.PathEnd) {
 }
 
 // filesOf fills in the artifacts that the steps of an action left, and returns them as files.
-func (e *Runner) filesOf(ctx context.Context, r *actionResult, steps []thread.Step) (files []input, err error) {
-	err = e.eachLeft(ctx, steps, func(h dag.Hash, a *thread.Artifact) error {
+func (b *Briefer) filesOf(ctx context.Context, r *actionResult, steps []thread.Step) (files []input, err error) {
+	err = b.eachLeft(ctx, steps, func(h dag.Hash, a *thread.Artifact) error {
 		f := resultFile{Name: a.Name, Artifact: h, Bytes: a.Size, File: "result-" + r.ID + "-" + h.Short()}
 		r.Artifacts = append(r.Artifacts, f)
 		files = append(files, input{file: f.File, blob: a.Blob})
@@ -212,11 +213,11 @@ func (e *Runner) filesOf(ctx context.Context, r *actionResult, steps []thread.St
 	return files, err
 }
 
-// provedBy fills in the newest evidence of the instance that did an action.
-func (e *Runner) provedBy(ctx context.Context, c *Thread, r *actionResult, instance string) error {
-	proofs, err := e.evidence.Newest(ctx, c.Row.Task, instance+".")
-	for _, a := range proofs {
-		r.Evidence = append(r.Evidence, resultProof{"evidence:" + a.ID, a.Title})
+// addEvidence fills in the newest evidence of the instance that did an action.
+func (b *Briefer) addEvidence(ctx context.Context, task string, r *actionResult, instance string) error {
+	entries, err := b.cfg.Evidence.Newest(ctx, task, instance+".")
+	for _, a := range entries {
+		r.Evidence = append(r.Evidence, resultEvidence{"evidence:" + a.ID, a.Title})
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package attempt
+package briefing
 
 import (
 	"context"
@@ -28,8 +28,8 @@ type input struct {
 	files []prompt.ExportedFile
 }
 
-// has adds an artifact as a file in the directory dir.
-func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
+// addArtifact adds an artifact as a file in the directory dir.
+func (in *input) addArtifact(dir string, h dag.Hash, a *thread.Artifact) {
 	f := prompt.ExportedFile{Path: dir + "/" + prompt.FileName(h, a.Name), Artifact: h, Blob: a.Blob}
 	in.files = append(in.files, f)
 	in.line += fmt.Sprintf("\n  (the file %q, %s, %d bytes, is \"$PLAIT_CONTEXT/%s\", artifact:%s)", a.Name,
@@ -38,22 +38,22 @@ func (in *input) has(dir string, h dag.Hash, a *thread.Artifact) {
 
 // inputs returns what the plan gives the action of a thread: the results of the actions it depends on, evidence
 // and artifacts. Large inputs are cut to their beginning. A manual fork of an action is given the same.
-func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
-	id, at := c.Def.ActionID(), c.Caller
+func (b *Briefer) inputs(ctx context.Context, at *record.Position) ([]input, error) {
+	id, fork := at.Def.ActionID(), at.Caller
 	if id == "" {
 		return nil, nil
 	}
-	if c.Row.Path != nil {
-		at = c.Row.Path.Fork
+	if at.Row.Path != nil {
+		fork = at.Row.Path.Fork
 	}
-	plan, err := e.cfg.Record.Plan(ctx, at)
+	plan, err := b.cfg.Record.Plan(ctx, fork)
 	if err != nil {
 		return nil, err
 	}
 	a, _ := plan.Action(id)
 	var out []input
 	if len(a.DependsOn) > 0 {
-		rows, err := e.siblings(ctx, c.Row)
+		rows, err := b.siblings(ctx, at.Row)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 			if !ok {
 				continue
 			}
-			in, err := e.resultOf(ctx, row)
+			in, err := b.resultOf(ctx, row)
 			if err != nil {
 				return nil, err
 			}
@@ -70,7 +70,7 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 		}
 	}
 	for _, name := range a.Inputs {
-		in, err := e.input(ctx, c.Row.Task, name)
+		in, err := b.input(ctx, at.Row.Task, name)
 		if err != nil {
 			return nil, err
 		}
@@ -81,15 +81,15 @@ func (e *Runner) inputs(ctx context.Context, c *Thread) ([]input, error) {
 
 // siblings returns the newest threads of the plan's actions, for an action of the plan or a manual fork of
 // one; none if the plan's thread is gone.
-func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
+func (b *Briefer) siblings(ctx context.Context, row store.Thread) (map[string]store.Thread, error) {
 	for row.Parent == nil {
-		from, ok, err := thread.Origin(ctx, e.cfg.Store, row)
+		from, ok, err := thread.Origin(ctx, b.cfg.Store, row)
 		if err != nil || !ok {
 			return nil, err
 		}
 		row = from
 	}
-	rows, err := e.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
+	rows, err := b.cfg.Store.Threads(ctx, store.ThreadFilter{Task: row.Task})
 	if err != nil {
 		return nil, err
 	}
@@ -104,30 +104,30 @@ func (e *Runner) siblings(ctx context.Context, row store.Thread) (map[string]sto
 }
 
 // resultOf returns the result of an action, as an input for an action that depends on it.
-func (e *Runner) resultOf(ctx context.Context, row store.Thread) (input, error) {
-	end, steps, err := e.cfg.Record.PathEnd(ctx, row)
+func (b *Briefer) resultOf(ctx context.Context, row store.Thread) (input, error) {
+	end, steps, err := b.cfg.Record.PathEnd(ctx, row)
 	if err != nil {
 		return input{}, err
 	}
 	in := input{file: "input-" + row.Path.ID + ".json", data: end.Meta}
 	in.line = fmt.Sprintf("%s, which this depends on, is %s: %s", row.Path.ID, row.Status, end.Text)
-	err = e.eachLeft(ctx, steps, func(h dag.Hash, a *thread.Artifact) error {
-		in.has("input-"+row.Path.ID, h, a)
+	err = b.eachLeft(ctx, steps, func(h dag.Hash, a *thread.Artifact) error {
+		in.addArtifact("input-"+row.Path.ID, h, a)
 		return nil
 	})
 	return in, err
 }
 
 // eachLeft calls do for each artifact that steps left, newest first, and only for the newest of each name.
-func (e *Runner) eachLeft(ctx context.Context, steps []thread.Step, do func(dag.Hash, *thread.Artifact) error) error {
+func (b *Briefer) eachLeft(ctx context.Context, steps []thread.Step, do func(dag.Hash, *thread.Artifact) error) error {
 	seen := map[string]bool{} // names
 	for _, s := range slices.Backward(steps) {
-		content, err := e.cfg.Record.Nodes().Content(ctx, s.State.Content)
+		content, err := b.cfg.Record.Nodes().Content(ctx, s.State.Content)
 		if err != nil {
 			return err
 		}
 		for _, h := range content.Artifacts {
-			a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
+			a, err := b.cfg.Record.Nodes().Artifact(ctx, h)
 			if err != nil {
 				return err
 			}
@@ -144,50 +144,50 @@ func (e *Runner) eachLeft(ctx context.Context, steps []thread.Step, do func(dag.
 }
 
 // input reads one input of a plan.
-func (e *Runner) input(ctx context.Context, task, name string) (input, error) {
+func (b *Briefer) input(ctx context.Context, task, name string) (input, error) {
 	kind, id, _ := strings.Cut(name, ":")
 	if kind == "artifact" {
 		h, err := dag.ParseHash(id)
 		if err != nil {
 			return input{}, err
 		}
-		a, err := e.cfg.Record.Nodes().Artifact(ctx, h)
+		a, err := b.cfg.Record.Nodes().Artifact(ctx, h)
 		if err != nil {
 			return input{}, err
 		}
 		in := input{line: name + ":"}
-		in.has("input-"+id[:12], h, a)
+		in.addArtifact("input-"+id[:12], h, a)
 		return in, nil
 	}
-	known, err := e.evidence.Index(ctx, task)
+	known, err := b.cfg.Evidence.Index(ctx, task)
 	if err != nil {
 		return input{}, err
 	}
-	ev, ok := known.Get(id)
+	added, ok := known.Get(id)
 	if !ok {
 		return input{line: name + ": it is not there any more"}, nil
 	}
-	return e.proof(ctx, ev)
+	return b.evidenceInput(ctx, added)
 }
 
-// proof returns an entry of evidence with the beginning of each source.
-func (e *Runner) proof(ctx context.Context, ev event.EvidenceAdded) (input, error) {
-	proof, err := e.cfg.Record.Nodes().Evidence(ctx, ev.Hash)
+// evidenceInput returns an entry of evidence with the beginning of each source.
+func (b *Briefer) evidenceInput(ctx context.Context, added event.EvidenceAdded) (input, error) {
+	entry, err := b.cfg.Record.Nodes().Evidence(ctx, added.Hash)
 	if err != nil {
 		return input{}, err
 	}
-	in := input{file: "input-" + ev.ID,
-		line: fmt.Sprintf("evidence:%s: %s (%s). %s", ev.ID, proof.Title, proof.Kind, proof.Summary)}
-	if in.data, err = json.MarshalIndent(proof, "", "  "); err != nil {
+	in := input{file: "input-" + added.ID,
+		line: fmt.Sprintf("evidence:%s: %s (%s). %s", added.ID, entry.Title, entry.Kind, entry.Summary)}
+	if in.data, err = json.MarshalIndent(entry, "", "  "); err != nil {
 		return in, err
 	}
 	in.data = append(in.data, '\n')
-	for _, s := range proof.Sources {
+	for _, s := range entry.Sources {
 		for _, blob := range []dag.Hash{s.Blob, s.StdoutRef, s.StderrRef, s.EventsRef} {
 			if blob.IsZero() {
 				continue
 			}
-			more, err := e.head(ctx, s, blob)
+			more, err := b.head(ctx, s, blob)
 			if err != nil {
 				return in, err
 			}
@@ -198,8 +198,8 @@ func (e *Runner) proof(ctx context.Context, ev event.EvidenceAdded) (input, erro
 }
 
 // head reads the kept beginning of a source.
-func (e *Runner) head(ctx context.Context, s thread.EvidenceSource, kept dag.Hash) ([]byte, error) {
-	r, _, err := s.Open(ctx, e.cfg.Store, kept)
+func (b *Briefer) head(ctx context.Context, s thread.EvidenceSource, kept dag.Hash) ([]byte, error) {
+	r, _, err := s.Open(ctx, b.cfg.Store, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -207,53 +207,49 @@ func (e *Runner) head(ctx context.Context, s thread.EvidenceSource, kept dag.Has
 	return io.ReadAll(io.LimitReader(r, maxInput))
 }
 
-// inputsText returns what the agent of an action is told about its inputs, which p keeps. An agent that
-// inherits a conversation but cannot branch off its session is given the existing evidence.
-func (e *Runner) inputsText(ctx context.Context, c *Thread, p *Prepared) (string, error) {
-	var err error
-	if p.given.inputs, err = e.inputs(ctx, c); err != nil {
-		return "", err
+// inputsText returns what the agent of an action is told about its inputs. An agent that inherits a conversation but
+// cannot branch off its session is also given the existing evidence.
+func (b *Briefer) inputsText(ctx context.Context, a Attempt, g *Given) (string, error) {
+	var text strings.Builder
+	for _, in := range g.inputs {
+		in.describe(&text)
 	}
-	var b strings.Builder
-	for _, in := range p.given.inputs {
-		in.tell(&b)
+	if a.Branches || record.Action(a.At.Row) == "" || a.At.Row.Kind == store.KindWorker {
+		return text.String(), nil
 	}
-	if p.in.From != nil || record.Action(c.Row) == "" || c.Row.Kind == store.KindWorker {
-		return b.String(), nil
+	evidence, err := b.evidenceInputs(ctx, a.At.Row.Task)
+	if err != nil || len(evidence) == 0 {
+		return text.String(), err
 	}
-	proved, err := e.proved(ctx, c)
-	if err != nil || len(proved) == 0 {
-		return b.String(), err
+	text.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
+	for _, in := range evidence {
+		in.describe(&text)
 	}
-	b.WriteString("\nThe conversation before comes without what its agents' tools said. This is proved so far:\n")
-	for _, in := range proved {
-		in.tell(&b)
-	}
-	p.given.inputs = append(p.given.inputs, proved...)
-	return b.String(), nil
+	g.inputs = append(g.inputs, evidence...)
+	return text.String(), nil
 }
 
-func (in input) tell(b *strings.Builder) {
-	fmt.Fprintf(b, "- %s", in.line)
+func (in input) describe(text *strings.Builder) {
+	fmt.Fprintf(text, "- %s", in.line)
 	if in.file != "" {
-		fmt.Fprintf(b, "\n  (whole in %s of the directory that PLAIT_CONTEXT names)", in.file)
+		fmt.Fprintf(text, "\n  (whole in %s of the directory that PLAIT_CONTEXT names)", in.file)
 	}
-	b.WriteByte('\n')
+	text.WriteByte('\n')
 }
 
-// proved returns the newest evidence of a task, oldest first.
-func (e *Runner) proved(ctx context.Context, c *Thread) ([]input, error) {
-	proofs, err := e.evidence.Newest(ctx, c.Row.Task, "")
+// evidenceInputs returns the newest evidence of a task, oldest first.
+func (b *Briefer) evidenceInputs(ctx context.Context, task string) ([]input, error) {
+	entries, err := b.cfg.Evidence.Newest(ctx, task, "")
 	if err != nil {
 		return nil, err
 	}
 	var out []input
-	for _, a := range proofs {
-		in, err := e.proof(ctx, a)
+	for _, added := range entries {
+		in, err := b.evidenceInput(ctx, added)
 		if err != nil {
 			return nil, err
 		}
-		in.file, in.line = "evidence-"+a.ID, "evidence:"+a.ID+": "+a.Title
+		in.file, in.line = "evidence-"+added.ID, "evidence:"+added.ID+": "+added.Title
 		out = append(out, in)
 	}
 	return out, nil

@@ -1,4 +1,4 @@
-package attempt
+package briefing
 
 import (
 	"bytes"
@@ -10,14 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 )
 
-// shapes reports whether an agent makes its model follow the schema of a role's answer.
-func (w Worker) shapes(role flow.Role) bool {
-	a, ok := w.Agent.(agent.Shaper)
-	return ok && role.Frontmatter != nil && a.Shapes(role.Frontmatter)
-}
-
-// contract tells the agent what to return. shaped means that the agent makes its model follow the schema.
-func contract(role flow.Role, shaped bool) string {
+// Contract tells the agent what to return. shaped means that the agent makes its model follow the schema.
+func Contract(role flow.Role, shaped bool) string {
 	schema := schemaOf(role)
 	switch {
 	case schema == "":
@@ -46,8 +40,8 @@ func schemaOf(role flow.Role) string {
 	return schema.String()
 }
 
-// describe tells the agent who it is.
-func describe(name string, role flow.Role) string {
+// Describe tells the agent who it is.
+func Describe(name string, role flow.Role) string {
 	var b strings.Builder
 	line := func(title, text string) {
 		if text = strings.TrimSpace(text); text != "" {

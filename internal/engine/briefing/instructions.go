@@ -1,4 +1,4 @@
-package attempt
+package briefing
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
@@ -37,35 +36,15 @@ const filesSection = "What you leave in the directory \"$PLAIT_ARTIFACTS\" is ke
 	"What you are lent to read lies in the directory \"$PLAIT_CONTEXT\". `\"$PLAIT_BIN\" cas get HASH` prints what " +
 	"else you were\nlent, by the first digits of its hash; `plait` is the same program."
 
-// instruct adds the instructions of the project and the user to the prompt of an agent that follows them, and
-// where files are.
-func (e *Runner) instruct(ctx context.Context, c *Thread, p *Prepared, ask *prompt.Draft) error {
-	project, err := e.instructions(ctx, c.Row)
-	if err != nil {
-		return err
-	}
-	a, ok := p.worker.Agent.(agent.Instructed)
-	if !ok {
-		return nil
-	}
-	ask.Desk = filesSection
-	if text := a.Instructions(); text != "" {
-		ask.Instructions = append(ask.Instructions, prompt.Instructions{Name: "the user's own", Text: text})
-	}
-	at := path.Join(filepath.ToSlash(p.location), p.worker.Dir)
-	ask.Instructions = append(ask.Instructions, project.of(at)...)
-	return nil
-}
-
-// taskInstructions are the instructions that a project had when a task began. Later changes to these files by
+// projectInstructions are the instructions that a project had when a task began. Later changes to these files by
 // agents do not count.
-type taskInstructions struct {
+type projectInstructions struct {
 	Place string            `json:"place"` // of the working tree in the project, with slashes
 	Files map[string]string `json:"files"` // by path in the project
 }
 
 // of returns the instructions for an agent at a place in the working tree, from the project's root down.
-func (t taskInstructions) of(location string) []prompt.Instructions {
+func (t projectInstructions) of(location string) []prompt.Instructions {
 	dirs := []string{"."}
 	for dir := range strings.SplitSeq(path.Join(t.Place, location), "/") {
 		if dir != "." {
@@ -95,46 +74,43 @@ func (t taskInstructions) of(location string) []prompt.Instructions {
 // instructions returns the instructions of a task. It searches for them once, before the first attempt, and
 // keeps them where no agent writes, if there is such a place. A manual fork has the instructions of the task that
 // it comes from.
-func (e *Runner) instructions(ctx context.Context, row store.Thread) (taskInstructions, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t, known := e.told[row.Task]
+func (b *Briefer) instructions(ctx context.Context, row store.Thread) (projectInstructions, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t, known := b.projects[row.Task]
 	if known {
 		return t, nil
 	}
-	root, err := e.cfg.Store.Thread(ctx, row.Task)
+	root, err := b.cfg.Store.Thread(ctx, row.Task)
 	if errors.Is(err, store.ErrNotFound) {
 		root, err = row, nil
 	}
 	if err != nil {
 		return t, err
 	}
-	if e.cfg.Host.Home == "" {
+	if b.cfg.Home == "" {
 		t, err = findInstructions(worktree.Of(root))
 	} else {
-		t, err = e.keptInstructions(ctx, root)
+		t, err = b.keptInstructions(ctx, root)
 	}
 	if err != nil {
 		return t, fmt.Errorf("read the instructions of task %s: %w", row.Task, err)
 	}
-	if e.told == nil {
-		e.told = make(map[string]taskInstructions)
-	}
-	e.told[row.Task] = t
+	b.projects[row.Task] = t
 	return t, nil
 }
 
 // instructionsFile returns where the instructions of a task are kept: outside its home, which its agents can write.
-func (e *Runner) instructionsFile(task string) string {
-	return filepath.Join(e.cfg.Host.Home, "instructions", task+".json")
+func (b *Briefer) instructionsFile(task string) string {
+	return filepath.Join(b.cfg.Home, "instructions", task+".json")
 }
 
 // keptInstructions returns the instructions kept for a task, after it has put them there if necessary.
-func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t taskInstructions, err error) {
-	file := e.instructionsFile(root.Task)
+func (b *Briefer) keptInstructions(ctx context.Context, root store.Thread) (t projectInstructions, err error) {
+	file := b.instructionsFile(root.Task)
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		if data, err = e.firstInstructions(ctx, root); err == nil {
+		if data, err = b.firstInstructions(ctx, root); err == nil {
 			err = keepInstructions(file, data)
 		}
 	}
@@ -145,13 +121,13 @@ func (e *Runner) keptInstructions(ctx context.Context, root store.Thread) (t tas
 }
 
 // firstInstructions returns the encoded instructions of a task that has none yet.
-func (e *Runner) firstInstructions(ctx context.Context, root store.Thread) ([]byte, error) {
-	from, ok, err := thread.Origin(ctx, e.cfg.Store, root)
+func (b *Briefer) firstInstructions(ctx context.Context, root store.Thread) ([]byte, error) {
+	from, ok, err := thread.Origin(ctx, b.cfg.Store, root)
 	if err != nil {
 		return nil, err
 	}
 	if ok {
-		data, err := os.ReadFile(e.instructionsFile(from.Task))
+		data, err := os.ReadFile(b.instructionsFile(from.Task))
 		if !errors.Is(err, fs.ErrNotExist) {
 			return data, err
 		}
@@ -172,8 +148,8 @@ func keepInstructions(file string, data []byte) error {
 
 // findInstructions reads the instructions in a working tree, and above it up to the root of its repository. It
 // searches upper directories first, and only a limited number of entries.
-func findInstructions(tree string) (taskInstructions, error) {
-	t := taskInstructions{Place: ".", Files: map[string]string{}}
+func findInstructions(tree string) (projectInstructions, error) {
+	t := projectInstructions{Place: ".", Files: map[string]string{}}
 	top := tree
 	for dir := tree; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -216,7 +192,7 @@ func findInstructions(tree string) (taskInstructions, error) {
 }
 
 // read reads the files of a directory. It does not follow links out of the project.
-func (t taskInstructions) read(root *os.Root, dir string) {
+func (t projectInstructions) read(root *os.Root, dir string) {
 	for _, name := range instructionFiles {
 		file := path.Join(dir, name)
 		f, err := root.OpenFile(filepath.FromSlash(file), os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -226,7 +202,7 @@ func (t taskInstructions) read(root *os.Root, dir string) {
 		info, err := f.Stat()
 		if err == nil && info.Mode().IsRegular() {
 			data, _ := io.ReadAll(io.LimitReader(f, maxInstructions))
-			t.Files[file] = strings.ToValidUTF8(strings.TrimPrefix(string(data), bom), "\uFFFD")
+			t.Files[file] = strings.ToValidUTF8(strings.TrimPrefix(string(data), "\uFEFF"), "\uFFFD")
 		}
 		f.Close()
 	}
