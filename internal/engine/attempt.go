@@ -37,15 +37,14 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 			slot.Release()
 			return row, err
 		}
-		p.Slot = slot
-		out, fail, err := e.attempt(ctx, c, p)
+		out, err := e.attempt(ctx, c, p, slot)
 		if err == nil {
 			err = e.readOptions(context.WithoutCancel(ctx), c)
 		}
-		asked = asked || p.Asked()
-		done := err == nil && fail == nil
+		done := err == nil && out.Failure == nil
 		if done {
-			row, err = e.step(ctx, c, p, out)
+			asked = asked || out.Asked
+			row, err = e.step(ctx, c, out)
 		}
 		// What the attempt used is in the record now, where the next one reads it.
 		slot.Release()
@@ -58,15 +57,16 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if err != nil {
 			return c.Row, err
 		}
-		retry := p.Role.Retry.Max
+		asked = asked || out.Asked
+		fail, retry := out.Failure, p.Role.Retry.Max
 		wait := time.Duration(0)
 		switch {
-		case fail.Kind == agent.Cancelled && ctx.Err() == nil && p.Unattended() != nil:
-			return e.block(ctx, c, attempt.Unanswered(*p.Unattended()))
+		case fail.Kind == agent.Cancelled && ctx.Err() == nil && out.Unattended != nil:
+			return e.block(ctx, c, attempt.Unanswered(*out.Unattended))
 		case fail.Kind == agent.Cancelled:
 			return e.stopped(ctx, c)
 		case fail.Kind == agent.Limit:
-			return e.overLimit(ctx, c, p, fail)
+			return e.overLimit(ctx, c, out)
 		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
 			corrections++
 			note = "Your last answer could not be used: " + fail.Message +
@@ -96,16 +96,15 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 }
 
 // overLimit blocks a thread whose agent stopped at a limit: ours, or its vendor's.
-func (e *Engine) overLimit(ctx context.Context, c *threadState, p *attempt.Prepared, fail *agent.Failure) (store.Thread,
-	error) {
+func (e *Engine) overLimit(ctx context.Context, c *threadState, out *attempt.Outcome) (store.Thread, error) {
 	if err := e.readAccount(context.WithoutCancel(ctx), c); err != nil {
 		return c.Row, err
 	}
-	if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || p.Refused()) {
+	if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || out.Refused) {
 		return e.block(ctx, c, *why)
 	}
-	return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: fail.Message,
-		ResetAt: attempt.Millis(fail.ResetAt)})
+	return e.block(ctx, c, store.Reason{Kind: store.ReasonLimit, Limit: "agent", Message: out.Failure.Message,
+		ResetAt: attempt.Millis(out.Failure.ResetAt)})
 }
 
 // nextAttempt returns the next attempt, under the current options and with its batch A committed. If there is none
@@ -141,8 +140,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	p := c.next
 	c.next = nil
 	if p != nil {
-		p.Row.StartedAt = now
-		return p, c.Row, nil
+		return p.At(now), c.Row, nil
 	}
 	if ctx.Err() != nil {
 		row, err := e.stopped(ctx, c)
@@ -151,7 +149,7 @@ func (e *Engine) nextAttempt(ctx context.Context, c *threadState, d flow.Run, no
 	p, err := e.attempts.Prepare(context.WithoutCancel(ctx), &c.Thread, d, note)
 	begun := false
 	if err == nil {
-		p.Row.StartedAt = now
+		p = p.At(now)
 		begun, err = e.begin(ctx, c, p)
 	}
 	switch {
@@ -219,18 +217,20 @@ func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared)
 	return true, nil
 }
 
-// attempt runs a prepared attempt.
-func (e *Engine) attempt(ctx context.Context, c *threadState, p *attempt.Prepared) (*attempt.Outcome, *agent.Failure,
+// attempt runs a prepared attempt. slot is nil for one that needs none.
+func (e *Engine) attempt(ctx context.Context, c *threadState, p *attempt.Prepared, slot attempt.Slot) (*attempt.Outcome,
 	error) {
-	p.Left = c.account.left(e.now())
 	log := e.cfg.Log.With("attempt", p.Row.ID, "role", p.Row.Role, "agent", p.Row.Agent)
 	log.Info("attempt begun")
-	out, fail, err := e.attempts.Run(ctx, &c.Thread, p)
-	kind := ""
-	if fail != nil {
-		kind = fail.Kind
+	out, err := e.attempts.Run(ctx, &c.Thread, p, attempt.Means{Slot: slot, Left: c.account.left(e.now())})
+	row, kind := p.Row, ""
+	if err == nil {
+		row = out.Row
+		if out.Failure != nil {
+			kind = out.Failure.Kind
+		}
 	}
-	log.Info("attempt ended", "status", p.Row.Status, "failure", kind, "ms", p.Row.EndedAt-p.Row.StartedAt,
-		"tokens", p.Row.Usage.InputTokens+p.Row.Usage.OutputTokens)
-	return out, fail, err
+	log.Info("attempt ended", "status", row.Status, "failure", kind, "ms", row.EndedAt-row.StartedAt,
+		"tokens", row.Usage.InputTokens+row.Usage.OutputTokens)
+	return out, err
 }

@@ -14,12 +14,11 @@ import (
 
 // step commits batch B: the attempt becomes the step. If the next decision is clear, it includes the next
 // attempt's batch A.
-func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, out *attempt.Outcome) (store.Thread,
-	error) {
+func (e *Engine) step(ctx context.Context, c *threadState, out *attempt.Outcome) (store.Thread, error) {
 	ctx = context.WithoutCancel(ctx)
 	from := c.Row.Head
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
-		at, batch, err := e.addInputs(ctx, c.with(row), p.Heard(), out.Draft.At)
+		at, batch, err := e.addInputs(ctx, c.with(row), out.Heard, out.Draft.At)
 		if err != nil {
 			return nil, batch, err
 		}
@@ -35,9 +34,9 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		if !out.Summary { // compacting changes nothing else of a thread
 			next.Row.Status, next.Row.InFlight = store.Running, ""
 		}
-		next.Count(p.Row, ch.Row.Head)
+		next.Count(out.Row, ch.Row.Head)
 		batch.Objects = slices.Concat(batch.Objects, ch.Objects, out.Objects)
-		batch.Attempts = []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}}
+		batch.Attempts = []store.AttemptChange{{Row: out.Row, From: store.AttemptRunning}}
 		batch.Events = out.Events(row, ch)
 		batch.Unpin = out.Unpin
 		if out.Summary {
@@ -50,7 +49,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, p *attempt.Prepared, 
 		return next, batch, nil
 	})
 	if err == nil && !moved && (c.Row.Head != from || out.Summary) {
-		return e.superseded(ctx, c, p, out)
+		return e.superseded(ctx, c, out)
 	}
 	return c.Row, err
 }
@@ -103,16 +102,16 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 }
 
 // superseded records that someone else made the step first.
-func (e *Engine) superseded(ctx context.Context, c *threadState, p *attempt.Prepared,
-	out *attempt.Outcome) (store.Thread, error) {
-	p.Row.Status = store.AttemptSuperseded
+func (e *Engine) superseded(ctx context.Context, c *threadState, out *attempt.Outcome) (store.Thread, error) {
+	lost := out.Row
+	lost.Status = store.AttemptSuperseded
 	err := e.cfg.Store.Commit(ctx, store.Batch{
-		Objects: out.Objects, Attempts: []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}},
+		Objects: out.Objects, Attempts: []store.AttemptChange{{Row: lost, From: store.AttemptRunning}},
 		Unpin: out.Unpin,
 	})
 	e.forget(c.Row.ID)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return store.Thread{}, fmt.Errorf("record attempt %s as superseded: %w", p.Row.ID, err)
+		return store.Thread{}, fmt.Errorf("record attempt %s as superseded: %w", lost.ID, err)
 	}
 	if out.Summary {
 		return c.Row, fmt.Errorf("thread %s has moved on: %w", c.Row.ID, store.ErrConflict)

@@ -170,17 +170,17 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 		return store.Thread{}, err
 	}
 	c.Attempts, c.Asked = p.Row.N, p.Prompt
-	out, fail, err := e.attempt(ctx, c, p)
+	out, err := e.attempt(ctx, c, p, nil)
 	if err == nil {
 		err = e.readOptions(bg, c)
 	}
-	if err == nil && fail != nil {
-		err = fail
+	if err == nil && out.Failure != nil {
+		err = out.Failure
 	}
 	if err != nil {
 		return c.Row, err
 	}
-	return e.step(ctx, c, p, out)
+	return e.step(ctx, c, out)
 }
 
 // beginSummary commits batch A of an attempt at a summary.
@@ -197,7 +197,7 @@ func (e *Engine) beginSummary(ctx context.Context, c *threadState, w attempt.Wor
 		if err != nil {
 			return nil, err
 		}
-		p.Row.StartedAt = now
+		p = p.At(now)
 		batch := store.Batch{Objects: p.Objects}
 		batch.Attempts, batch.Events = p.Begun(c.Row)
 		c.account.guardCount(c.Row.Task, &batch)

@@ -30,7 +30,7 @@ const (
 // collect keeps the files in the artifacts directory, in name order. It only takes regular files with one link,
 // through root: a symbolic or hard link could name any file of the user's. Other files are named in
 // ans.skipped.
-func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *answer) error {
+func (r *run) collect(ctx context.Context, root *os.Root, ans *answer) error {
 	if root == nil {
 		return nil
 	}
@@ -56,14 +56,14 @@ func (e *Runner) collect(ctx context.Context, p *Prepared, root *os.Root, ans *a
 				maxArtifactBytes>>20)}
 		}
 		a := thread.Artifact{Name: name, MediaType: mediaType(name), Size: info.Size()}
-		if a.Blob, err = p.kept.bytes.Keep(ctx, f, info.Size()); err != nil {
+		if a.Blob, err = r.bytes.Keep(ctx, f, info.Size()); err != nil {
 			return fmt.Errorf("keep artifact %s: %w", name, err)
 		}
 		obj, err := thread.NewNode(dag.TypeArtifact, a)
 		if err != nil {
 			return err
 		}
-		p.kept.bytes.Objects = append(p.kept.bytes.Objects, obj)
+		r.bytes.Objects = append(r.bytes.Objects, obj)
 		ans.artifacts = append(ans.artifacts, obj.Hash)
 		ans.names = append(ans.names, name)
 		return nil
@@ -82,12 +82,12 @@ var artifactRef = regexp.MustCompile(`^(?:` + commitScheme + `[0-9a-f]{7,64}|` +
 // collectRefs keeps the commits and objects that the field artifacts of an answer names, as artifacts with that name.
 // If one is not there, the error is an *agent.Failure. So it is if a file is not there that an action of a plan names:
 // in other answers the field can have another meaning.
-func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *answer) error {
+func (r *run) collectRefs(ctx context.Context, ans *answer) error {
 	list, _ := ans.fields["artifacts"].([]any)
 	for _, item := range list {
 		name, _ := item.(string)
 		if !artifactRef.MatchString(name) {
-			if why := ans.missing(name); why != "" && p.acts() && e.cfg.Player == nil {
+			if why := ans.missing(name); why != "" && r.p.acts() && r.e.cfg.Player == nil {
 				return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("artifacts: %q %s",
 					event.Brief(name), why)}
 			}
@@ -96,12 +96,12 @@ func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *a
 		if slices.Contains(ans.names, name) {
 			continue
 		}
-		a, err := e.referred(ctx, c, p, ans, name)
+		a, err := r.referred(ctx, ans, name)
 		if err == nil && len(ans.artifacts) == maxArtifacts {
 			err = fmt.Errorf("more than %d artifacts", maxArtifacts)
 		}
 		if err != nil {
-			if e.cfg.Player != nil { // what is recorded was there
+			if r.e.cfg.Player != nil { // what is recorded was there
 				continue
 			}
 			return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("artifacts: %s: %v", name, err)}
@@ -110,7 +110,7 @@ func (e *Runner) collectRefs(ctx context.Context, c *Thread, p *Prepared, ans *a
 		if err != nil {
 			return err
 		}
-		p.kept.bytes.Objects = append(p.kept.bytes.Objects, obj)
+		r.bytes.Objects = append(r.bytes.Objects, obj)
 		ans.artifacts, ans.names = append(ans.artifacts, obj.Hash), append(ans.names, name)
 	}
 	return nil
@@ -139,23 +139,23 @@ func (a *answer) missing(name string) string {
 }
 
 // referred returns the artifact for a commit or an object.
-func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answer, name string) (a thread.Artifact,
+func (r *run) referred(ctx context.Context, ans *answer, name string) (a thread.Artifact,
 	err error) {
 	if commit, ok := strings.CutPrefix(name, commitScheme); ok {
-		id, object, err := e.cfg.Trees.KeepCommit(ctx, c.Row, commit)
+		id, object, err := r.e.cfg.Trees.KeepCommit(ctx, r.c.Row, commit)
 		if errors.Is(err, worktree.ErrNoCommit) {
 			err = worktree.ErrNoCommit
 		}
 		if err != nil {
 			return a, err
 		}
-		object = e.cfg.Host.Secrets.Bytes(object)
+		object = r.e.cfg.Host.Secrets.Bytes(object)
 		a = thread.Artifact{Name: commitScheme + id, MediaType: "text/x-git-commit", Size: int64(len(object))}
-		a.Blob, err = p.kept.bytes.Keep(ctx, bytes.NewReader(object), a.Size)
+		a.Blob, err = r.bytes.Keep(ctx, bytes.NewReader(object), a.Size)
 		return a, err
 	}
 	begins := strings.TrimPrefix(name, objectScheme)
-	for h := range p.readable {
+	for h := range r.readable {
 		if !strings.HasPrefix(h.String(), begins) {
 			continue
 		}
@@ -167,32 +167,32 @@ func (e *Runner) referred(ctx context.Context, c *Thread, p *Prepared, ans *answ
 	if a.Blob.IsZero() {
 		return a, errors.New("you were lent no such object")
 	}
-	r, entry, err := e.cfg.Store.Open(ctx, a.Blob)
+	blob, entry, err := r.e.cfg.Store.Open(ctx, a.Blob)
 	if err != nil {
 		return a, err
 	}
-	r.Close()
+	blob.Close()
 	a.Name, a.MediaType, a.Size = objectScheme+a.Blob.String(), "application/json", entry.Size
 	return a, nil
 }
 
 // wholeOutput adds an artifact of an output whose text is only the head. It takes the output's bytes, or the log if the
 // bytes are only the head too.
-func (e *Runner) wholeOutput(ctx context.Context, p *Prepared, result agent.Result, ans *answer) (err error) {
+func (r *run) wholeOutput(ctx context.Context, result agent.Result, ans *answer) (err error) {
 	a := thread.Artifact{
-		Name: "output", MediaType: "application/octet-stream", Size: p.kept.logged, Blob: p.Row.Transcript,
+		Name: "output", MediaType: "application/octet-stream", Size: r.logged, Blob: r.row.Transcript,
 	}
 	if !result.Truncated {
-		a.Blob, a.Size, err = p.kept.bytes.Stage(ctx, bytes.NewReader(e.cfg.Host.Secrets.Bytes(result.Output)))
+		a.Blob, a.Size, err = r.bytes.Stage(ctx, bytes.NewReader(r.e.cfg.Host.Secrets.Bytes(result.Output)))
 		if err != nil {
-			return fmt.Errorf("keep output of attempt %s: %w", p.Row.ID, err)
+			return fmt.Errorf("keep output of attempt %s: %w", r.row.ID, err)
 		}
 	}
 	obj, err := thread.NewNode(dag.TypeArtifact, a)
 	if err != nil {
 		return err
 	}
-	p.kept.bytes.Objects = append(p.kept.bytes.Objects, obj)
+	r.bytes.Objects = append(r.bytes.Objects, obj)
 	ans.artifacts = append(ans.artifacts, obj.Hash)
 	return nil
 }

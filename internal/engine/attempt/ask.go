@@ -275,25 +275,15 @@ func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
 	k.end(ErrInterrupted)
 }
 
-// Unattended returns the question that ended the attempt because the run does not wait for answers,
-// or nil.
-func (p *Prepared) Unattended() *store.Gate {
-	if p.asks == nil {
-		return nil
+// outcome returns the question that ended the attempt because the run does not wait for answers, or nil, and whether
+// the attempt has asked a person.
+func (k *asker) outcome() (left *store.Gate, asked bool) {
+	if k == nil {
+		return nil, false
 	}
-	p.asks.mu.Lock()
-	defer p.asks.mu.Unlock()
-	return p.asks.left
-}
-
-// Asked reports whether the attempt has asked a person.
-func (p *Prepared) Asked() bool {
-	if p.asks == nil {
-		return false
-	}
-	p.asks.mu.Lock()
-	defer p.asks.mu.Unlock()
-	return p.asks.asked
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.left, k.asked
 }
 
 // time returns how long the attempt waited for people.

@@ -15,45 +15,44 @@ import (
 
 // extract reads the output of an attempt and collects its artifacts. If the output is invalid, the error is an
 // *agent.Failure that tells the agent what to fix.
-func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent.Directory,
-	result agent.Result) (answer, error) {
+func (r *run) extract(ctx context.Context, result agent.Result) (answer, error) {
 	begins := ""
 	if result.Plain {
-		begins = e.beginning(result)
+		begins = r.e.beginning(result)
 	}
-	if p.strict {
+	if r.p.strict {
 		result.Plain = false // a planner's or an action's output has a fixed form
 	}
-	most := int64(c.Limits.MaxOutput)
-	if p.Role.Chat {
+	most := int64(r.c.Limits.MaxOutput)
+	if r.p.Role.Chat {
 		ans, err := talk(result, most)
 		if err == nil {
-			ans, err = e.discreetAnswer(ans)
+			ans, err = r.e.discreetAnswer(ans)
 		}
 		if err != nil {
 			return answer{}, err
 		}
-		return ans, e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+		return ans, r.collect(context.WithoutCancel(ctx), r.desk.Artifacts(), &ans)
 	}
-	ans, err := parse(result, most, p.Role, p.worker.Text && !p.strict)
+	ans, err := parse(result, most, r.p.Role, r.p.worker.Text && !r.p.strict)
 	var odd *badStatus
 	if errors.As(err, &odd) {
-		if odd.answer, err = e.discreetAnswer(odd.answer); err == nil {
-			err = cmp.Or(c.Def.Validate(p.Row.Role, odd.fields), error(odd)) // the schema says which there are
+		if odd.answer, err = r.e.discreetAnswer(odd.answer); err == nil {
+			err = cmp.Or(r.c.Def.Validate(r.row.Role, odd.fields), error(odd)) // the schema says which there are
 		}
 	} else if err == nil {
-		ans, err = e.discreetAnswer(ans)
+		ans, err = r.e.discreetAnswer(ans)
 	}
 	if err != nil {
-		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, err, false) + begins}
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(r.row.Role, err, false) + begins}
 	}
-	bad := c.Def.Validate(p.Row.Role, ans.fields)
-	if bad != nil && !p.Role.Plan {
-		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(p.Row.Role, bad, ans.assumed) + begins}
+	bad := r.c.Def.Validate(r.row.Role, ans.fields)
+	if bad != nil && !r.p.Role.Plan {
+		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: misfit(r.row.Role, bad, ans.assumed) + begins}
 	}
-	if p.Role.Plan {
+	if r.p.Role.Plan {
 		ans.text = planText(ans.fields, ans.text)
-		wrong, err := e.validatePlan(context.WithoutCancel(ctx), c, ans.fields, bad)
+		wrong, err := r.e.validatePlan(context.WithoutCancel(ctx), r.c, ans.fields, bad)
 		if err != nil {
 			return answer{}, err
 		}
@@ -61,8 +60,8 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 			bad = flow.PlanError(wrong)
 		}
 	}
-	if said, _ := ans.fields["status"].(string); p.acts() && result.Status == "" && said != "" && said != ans.status {
-		kept, err := e.accepted(ctx, c, p, &ans)
+	if said, _ := ans.fields["status"].(string); r.p.acts() && result.Status == "" && said != "" && said != ans.status {
+		kept, err := r.accepted(ctx, &ans)
 		if err != nil {
 			return answer{}, err
 		}
@@ -73,19 +72,19 @@ func (e *Runner) extract(ctx context.Context, c *Thread, p *Prepared, desk agent
 	if bad != nil {
 		return answer{}, &agent.Failure{Kind: agent.InvalidOutput, Message: bad.Error()}
 	}
-	err = e.collect(context.WithoutCancel(ctx), p, desk.Artifacts(), &ans)
+	err = r.collect(context.WithoutCancel(ctx), r.desk.Artifacts(), &ans)
 	if err == nil {
-		err = e.collectRefs(context.WithoutCancel(ctx), c, p, &ans)
+		err = r.collectRefs(context.WithoutCancel(ctx), &ans)
 	}
 	return ans, err
 }
 
 // accepted reports whether an answer was accepted when it was recorded, by the rules of that time.
-func (e *Runner) accepted(ctx context.Context, c *Thread, p *Prepared, ans *answer) (bool, error) {
-	if e.cfg.Player == nil {
+func (r *run) accepted(ctx context.Context, ans *answer) (bool, error) {
+	if r.e.cfg.Player == nil {
 		return false, nil
 	}
-	return e.cfg.Player.Accepted(ctx, c.Row, p.Row.Role, c.Visits[p.Row.Role], ans.meta, ans.text)
+	return r.e.cfg.Player.Accepted(ctx, r.c.Row, r.row.Role, r.c.Visits[r.row.Role], ans.meta, ans.text)
 }
 
 // misfit says what a role returned that its schema refuses. The lines of bad begin with a place, as in "/a/b: ".

@@ -72,12 +72,12 @@ func (h *house) Step(ctx context.Context) (store.Thread, error) {
 			return h.row, err
 		}
 		c.Attempts = p.Row.N
-		out, fail, err := h.Run(ctx, c, p)
+		out, err := h.Run(ctx, c, p, Means{})
 		if err != nil {
 			return h.row, err
 		}
-		if fail != nil {
-			note = fail.Message
+		if out.Failure != nil {
+			note = out.Failure.Message
 			continue
 		}
 		ch, err := thread.Append(h.row, c.Tip, out.Draft)
@@ -86,7 +86,7 @@ func (h *house) Step(ctx context.Context) (store.Thread, error) {
 		}
 		err = h.store.Commit(ctx, store.Batch{
 			Objects: append(ch.Objects, out.Objects...), Events: out.Events(h.row, ch), Unpin: out.Unpin,
-			Attempts: []store.AttemptChange{{Row: p.Row, From: store.AttemptRunning}},
+			Attempts: []store.AttemptChange{{Row: out.Row, From: store.AttemptRunning}},
 			Threads:  []store.ThreadChange{{Row: ch.Row, From: h.row.State()}},
 		})
 		h.row = ch.Row

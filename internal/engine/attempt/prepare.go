@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/briefing"
@@ -15,46 +13,36 @@ import (
 	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/prompt"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A Prepared is an attempt that is ready to run.
+// A Prepared is an attempt that is ready to run. It does not change.
 type Prepared struct {
-	Row     store.Attempt
+	Row     store.Attempt // as it begins
 	Role    flow.Role
 	Prompt  *prompt.Kept
 	Objects []store.Object // the prompt and its parts
-	Slot    Slot           // held while the agent works, nil: it needs none
-	Left    time.Duration  // time that the task's agents have left, zero: unlimited
 
 	worker   Worker
 	location string // of the agent in the tree, with slashes
 	strict   bool   // each citation in the answer has to resolve
 	summary  bool   // the answer is a summary of the thread
-	begun    bool   // its agent may have started
+	shaped   bool   // see agent.Request.Shaped
 	tries    tries
+	in       session.Choice
+	given    briefing.Given
+	named    prompt.Exports // what the prompt says can be read
 	uses     []thread.ContextUse
 	talk     int // see prompt.Assembled
-	given    briefing.Given
-	named    prompt.Exports    // what the prompt says can be read
-	readable map[dag.Hash]bool // of the record, for the agent
-	in       session.Choice
-	shaped   bool // see agent.Request.Shaped
-	kept     leftovers
-	watched
 }
 
-// watched is what runs alongside the agent while it works.
-type watched struct {
-	asks     *asker
-	listens  *listener // nil: the agent cannot hear people
-	news     *news
-	activity *evidence.Activities // what the agent does
-	updating sync.Mutex           // held while the attempt's row is changed
+// At returns the attempt, begun at another time, in Unix milliseconds.
+func (p Prepared) At(begun int64) *Prepared {
+	p.Row.StartedAt = begun
+	return &p
 }
 
 // tries are the attempts at a step: this one, and what is known of the earlier ones.
@@ -63,22 +51,6 @@ type tries struct {
 	turn    evidence.Turn
 	earlier []store.Attempt
 	note    string // what the agent is told about the last one
-}
-
-// leftovers are what an attempt leaves besides its answer.
-type leftovers struct {
-	logged   int64    // bytes of the transcript
-	before   string   // git tree, "" if unknown
-	after    string   // git tree
-	files    dag.Hash // tree node of after
-	session  dag.Hash // session node
-	evidence evidence.Kept
-	calls    []store.Object
-	bytes    store.Staging  // what goes with the attempt's end
-	large    store.Staging  // large requests to the model and replies
-	refused  bool           // see Refused
-	requests [2]int64       // tokens of the messages in the first and the last request to the model, zero: not seen
-	memory   *thread.Memory // when it is replayed, as recorded
 }
 
 // Prepare prepares the next attempt: its row and its prompt. note is what the agent is told about the previous

@@ -16,50 +16,50 @@ import (
 
 // request returns the agent's request. total reports whether its time limit is what the thread has left, rather
 // than the role's.
-func (e *Runner) request(c *Thread, p *Prepared, desk agent.Desk) (req agent.Request, total bool, err error) {
-	timeout := time.Duration(p.Role.Timeout)
-	if left := p.Left; left > 0 && (timeout == 0 || left < timeout) {
+func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error) {
+	timeout := time.Duration(r.p.Role.Timeout)
+	if left := r.means.Left; left > 0 && (timeout == 0 || left < timeout) {
 		timeout, total = left, true
 	}
-	dir, err := worktree.Inside(worktree.Of(c.Row), p.location)
+	dir, err := worktree.Inside(worktree.Of(r.c.Row), r.p.location)
 	if err != nil {
 		return req, false, err
 	}
 	env := []string{
-		"PLAIT_TASK=" + c.Row.Task, "PLAIT_THREAD=" + c.Row.ID, "PLAIT_ROLE=" + p.Row.Role, "PLAIT_ATTEMPT=" + p.Row.ID,
-		"PLAIT_PARENT_STATE=" + c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context,
-		"PLAIT_BIN=" + e.cfg.Host.Bin,
+		"PLAIT_TASK=" + r.c.Row.Task, "PLAIT_THREAD=" + r.c.Row.ID, "PLAIT_ROLE=" + r.row.Role, "PLAIT_ATTEMPT=" + r.row.ID,
+		"PLAIT_PARENT_STATE=" + r.c.parentState(), "PLAIT_ARTIFACTS=" + desk.Artifacts, "PLAIT_CONTEXT=" + desk.Context,
+		"PLAIT_BIN=" + r.e.cfg.Host.Bin,
 	}
-	scratch, err := e.scratch(c.Row.Task)
+	scratch, err := r.e.scratch(r.c.Row.Task)
 	if err != nil {
 		return req, false, err
 	}
 	req = agent.Request{
-		Place: agent.Place{Task: c.Row.Task, Thread: c.Row.ID, Role: p.Row.Role, Attempt: p.Row.ID,
-			Visit: c.Visits[p.Row.Role], Try: p.tries.n},
-		Prompt: p.Prompt.Text, Dir: dir, Access: agent.Access(p.Role.Access),
-		Schema: p.Role.Frontmatter, Session: p.in.Session, From: p.in.From, Shaped: p.shaped,
-		Home: e.cfg.Host.home(c.Row.Task), Scratch: scratch, Desk: desk, Tag: p.Row.Tag, Env: env,
-		Limits: agent.Limits{Timeout: timeout, Idle: p.worker.Idle},
+		Place: agent.Place{Task: r.c.Row.Task, Thread: r.c.Row.ID, Role: r.row.Role, Attempt: r.row.ID,
+			Visit: r.c.Visits[r.row.Role], Try: r.p.tries.n},
+		Prompt: r.p.Prompt.Text, Dir: dir, Access: agent.Access(r.p.Role.Access),
+		Schema: r.p.Role.Frontmatter, Session: r.p.in.Session, From: r.p.in.From, Shaped: r.p.shaped,
+		Home: r.e.cfg.Host.home(r.c.Row.Task), Scratch: scratch, Desk: desk, Tag: r.row.Tag, Env: env,
+		Limits: agent.Limits{Timeout: timeout, Idle: r.p.worker.Idle},
 	}
-	if e.cfg.Host.Cell != nil {
-		lent, err := e.cfg.Host.Cell.Admit(c.Row.Workspace, worktree.Of(c.Row))
+	if r.e.cfg.Host.Cell != nil {
+		lent, err := r.e.cfg.Host.Cell.Admit(r.c.Row.Workspace, worktree.Of(r.c.Row))
 		if err != nil {
 			return req, false, err
 		}
-		top, _, made := worktree.Made(c.Row) // other agents can replace directories in it, but not this one
+		top, _, made := worktree.Made(r.c.Row) // other agents can replace directories in it, but not this one
 		if !made {
-			top = c.Row.Workspace
+			top = r.c.Row.Workspace
 		}
 		write := []string{top, desk.Artifacts, req.Home, scratch}
 		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
-			read := slices.Concat(lent, needs.Read, []string{desk.Context, e.cfg.Host.Bin})
-			return e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
+			read := slices.Concat(lent, needs.Read, []string{desk.Context, r.e.cfg.Host.Bin})
+			return r.e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
 		}
 	}
-	if c.Options.Approve != record.ApproveNever && !p.summary { // a summary needs no permission
-		p.asks = &asker{e: e, row: c.Row, a: p.Row, options: c.Options, slot: p.Slot, running: map[string]bool{}}
-		req.Ask = p.asks.ask
+	if r.c.Options.Approve != record.ApproveNever && !r.p.summary { // a summary needs no permission
+		r.asks = &asker{e: r.e, row: r.c.Row, a: r.row, options: r.c.Options, slot: r.means.Slot, running: map[string]bool{}}
+		req.Ask = r.asks.ask
 	}
 	return req, total, nil
 }

@@ -99,12 +99,12 @@ func (l *listener) note(w store.Wish) {
 	l.heard = append(l.heard, w)
 }
 
-// Heard returns the input that the agent heard while it worked, in that order.
-func (p *Prepared) Heard() []store.Wish {
-	if p.listens == nil {
+// all returns the input that the agent heard while it worked, in that order.
+func (l *listener) all() []store.Wish {
+	if l == nil {
 		return nil
 	}
-	p.listens.mu.Lock()
-	defer p.listens.mu.Unlock()
-	return slices.Clone(p.listens.heard)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.heard)
 }

@@ -50,20 +50,20 @@ func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prep
 }
 
 // summary makes a step from a summary. If the summary is invalid, the error is an *agent.Failure that says why.
-func (e *Runner) summary(ctx context.Context, c *Thread, result agent.Result, out *Outcome) error {
-	text := e.cfg.Host.Secrets.Text(summaryOf(result))
+func (r *run) summary(ctx context.Context, result agent.Result, out *Outcome) error {
+	text := r.e.cfg.Host.Secrets.Text(summaryOf(result))
 	if text == "" {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: "the summary is empty or not UTF-8 text"}
 	}
-	if quota := c.Def.Context.Tokens; !prompt.FitsWhole(len(text)+summaryFrame, quota) {
+	if quota := r.c.Def.Context.Tokens; !prompt.FitsWhole(len(text)+summaryFrame, quota) {
 		return &agent.Failure{Kind: agent.InvalidOutput, Message: fmt.Sprintf("the summary has %d bytes: too much for a "+
 			"context of %d tokens", len(text), quota)}
 	}
-	for s, err := range e.cfg.Record.Nodes().Walk(ctx, c.Row.Head) {
+	for s, err := range r.e.cfg.Record.Nodes().Walk(ctx, r.c.Row.Head) {
 		if err != nil {
 			return err
 		}
-		said, err := e.cfg.Record.Nodes().Text(ctx, s.State.Content)
+		said, err := r.e.cfg.Record.Nodes().Text(ctx, s.State.Content)
 		if err != nil {
 			return err
 		}

@@ -162,7 +162,7 @@ func (c *Thread) Rounds() (n int) {
 
 // NoteSession notes the session in which a step was just done.
 func (e *Runner) NoteSession(c *Thread, out *Outcome, step dag.Hash) {
-	e.sessions.Done(c.sessions, c.Row.Task, out.p.Row, step, out.Draft.Detail.Memory)
+	e.sessions.Done(c.sessions, c.Row.Task, out.Row, step, out.Draft.Detail.Memory)
 }
 
 // Held returns how many tokens the session that an agent would continue for a role would hold of the conversation. It

@@ -28,8 +28,7 @@ type Purse interface {
 
 // traffic observes the requests of an attempt to its model, see [agent.Traffic].
 type traffic struct {
-	e     *Runner
-	p     *Prepared
+	run   *run
 	purse Purse     // nil: unlimited
 	tape  *recorder // nil: nothing is recorded
 	costs bool      // there is a limit on cost
@@ -56,16 +55,16 @@ type asked struct {
 }
 
 // traffic returns the traffic of an attempt's agent.
-func (e *Runner) traffic(c *Thread, p *Prepared) *traffic {
-	t := &traffic{e: e, p: p, asked: map[*agent.Call]*asked{}, sizes: map[string]*sizes{}, play: c.Options.Offline != ""}
-	if c.Budget != nil {
-		t.costs = c.Budget().CostMicroUSD != nil
+func (r *run) traffic() *traffic {
+	t := &traffic{run: r, asked: map[*agent.Call]*asked{}, sizes: map[string]*sizes{}, play: r.c.Options.Offline != ""}
+	if r.c.Budget != nil {
+		t.costs = r.c.Budget().CostMicroUSD != nil
 	}
-	if c.Purse != nil {
-		t.purse = c.Purse(p.Row.ID)
+	if r.c.Purse != nil {
+		t.purse = r.c.Purse(r.row.ID)
 	}
-	if c.Options.Record {
-		t.tape = e.newRecorder(p)
+	if r.c.Options.Record {
+		t.tape = r.newRecorder()
 	}
 	return t
 }
@@ -89,7 +88,7 @@ func (t *traffic) Begin(ctx context.Context, c *agent.Call) (*agent.Reply, error
 		}
 	}
 	if t.tape != nil { // before the call is sent, so that calls are recorded in the order sent
-		if err := t.tape.ask(ctx, a, c, t.e.now()); err != nil {
+		if err := t.tape.ask(ctx, a, c, t.run.e.now()); err != nil {
 			if t.purse != nil {
 				t.purse.Spend(a.reserved, store.Usage{})
 			}
@@ -159,8 +158,8 @@ func (t *traffic) requests() (of [2]int64) {
 // priced returns u with its cost. If cost is limited, a token of a scripted model costs a millionth of a
 // dollar, so that such limits can be tested; for any other model without a known price, people are told.
 func (t *traffic) priced(model string, u agent.Usage) store.Usage {
-	u = t.e.cfg.Agents.priced(model, u)
-	_, known := t.e.cfg.Agents.Prices[model]
+	u = t.run.e.cfg.Agents.priced(model, u)
+	_, known := t.run.e.cfg.Agents.Prices[model]
 	if !t.costs || known || u.CostMicroUSD > 0 {
 		return store.Usage(u)
 	}
@@ -177,7 +176,7 @@ func (t *traffic) priced(model string, u agent.Usage) store.Usage {
 
 // tell reports something to people.
 func (t *traffic) tell(text string) {
-	_ = t.p.news.emit(agent.Event{Kind: agent.EventProgress, Text: text}) // the next event returns the error too
+	_ = t.run.news.emit(agent.Event{Kind: agent.EventProgress, Text: text}) // the next event returns the error too
 }
 
 // End counts the usage of a call.
@@ -220,7 +219,7 @@ func (t *traffic) close(result *agent.Result, err error) error {
 	defer t.mu.Unlock()
 	var fail *agent.Failure
 	failed := errors.As(err, &fail)
-	t.p.kept.requests = t.requests()
+	t.run.requests = t.requests()
 	if t.calls > 0 {
 		result.Usage = agent.Usage(t.used)
 		if failed {
@@ -233,11 +232,11 @@ func (t *traffic) close(result *agent.Result, err error) error {
 			*over = *fail
 		}
 		over.Kind, over.Message, over.Final = agent.Limit, t.refused.Message, true
-		t.p.kept.refused, err = true, over
+		t.run.refused, err = true, over
 	}
 	if t.tape != nil {
 		var bad error
-		if t.p.Row.Calls, t.p.kept.calls, bad = t.tape.close(); bad != nil {
+		if t.run.row.Calls, t.run.calls, bad = t.tape.close(); bad != nil {
 			// Not joined with err: after a failure of the agent the step would be committed, without bytes that it names.
 			return fmt.Errorf("keep the requests to the model: %w", bad)
 		}
@@ -245,14 +244,10 @@ func (t *traffic) close(result *agent.Result, err error) error {
 	return err
 }
 
-// Refused reports whether a request was refused because a limit was used up.
-func (p *Prepared) Refused() bool { return p.kept.refused }
-
 // A recorder keeps calls while the agent works. A call waits only if many are still to be kept. Small ones go with
 // the attempt's row as soon as they are answered, and so survive if Plait dies; large ones are staged.
 type recorder struct {
-	e    *Runner
-	p    *Prepared
+	run  *run
 	jobs chan func()
 	done chan struct{}
 
@@ -266,15 +261,15 @@ type recorder struct {
 // maxSmall bounds the bytes that wait to go with the row.
 const maxSmall = 8 << 20
 
-func (e *Runner) newRecorder(p *Prepared) *recorder {
-	r := &recorder{e: e, p: p, jobs: make(chan func(), 64), done: make(chan struct{})}
+func (r *run) newRecorder() *recorder {
+	tape := &recorder{run: r, jobs: make(chan func(), 64), done: make(chan struct{})}
 	go func() {
-		defer close(r.done)
-		for job := range r.jobs {
+		defer close(tape.done)
+		for job := range tape.jobs {
 			job()
 		}
 	}()
-	return r
+	return tape
 }
 
 func (r *recorder) ask(ctx context.Context, a *asked, c *agent.Call, at int64) error {
@@ -317,7 +312,7 @@ func (r *recorder) publish() {
 		}
 	}
 	r.small = waiting
-	r.p.update(nodes, func(a *store.Attempt) { a.Calls = last })
+	r.run.update(nodes, func(a *store.Attempt) { a.Calls = last })
 }
 
 func (r *recorder) keep(blobs []store.Object) {
@@ -325,7 +320,7 @@ func (r *recorder) keep(blobs []store.Object) {
 		if len(b.Data) <= store.MaxInline && r.bytes+len(b.Data) <= maxSmall {
 			r.small, r.bytes = append(r.small, b), r.bytes+len(b.Data)
 		} else if r.err == nil {
-			_, _, r.err = r.p.kept.large.Stage(context.Background(), bytes.NewReader(b.Data))
+			_, _, r.err = r.run.large.Stage(context.Background(), bytes.NewReader(b.Data))
 		}
 	}
 }

@@ -55,11 +55,11 @@ func TestRecordingThatFails(t *testing.T) {
 			if err := h.store.Commit(t.Context(), begin); err != nil {
 				t.Fatal(err)
 			}
-			_, fail, err := h.Run(t.Context(), c, p)
+			out, err := h.Run(t.Context(), c, p, Means{})
 			var failed *agent.Failure
-			if fail != nil || !errors.Is(err, syscall.ENOSPC) || errors.As(err, &failed) ||
+			if out != nil || !errors.Is(err, syscall.ENOSPC) || errors.As(err, &failed) ||
 				!strings.Contains(err.Error(), "keep the requests to the model: ") {
-				t.Errorf("failure %v, error %v", fail, err)
+				t.Errorf("outcome %v, error %v", out, err)
 			}
 			if row, err := h.store.Attempt(t.Context(), p.Row.ID); err != nil || !row.Calls.IsZero() {
 				t.Errorf("the row has calls %s: %v", row.Calls.Short(), err)
