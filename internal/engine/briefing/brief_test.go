@@ -290,10 +290,9 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s: step %s can be read: %v, %v, want %v", name, h.Short(), in, readable[h], want)
 			}
 		}
-		if none := (contextDesk{files: map[string]string{}}); true {
-			if _, err := s.Export(t.Context(), &tt.at, tt.x, none); err != nil || len(none.files) > 0 {
-				t.Errorf("%s: without a context directory: %v, %v", name, none.files, err)
-			}
+		none := contextDesk{files: map[string]string{}}
+		if _, err := s.Export(t.Context(), &tt.at, tt.x, none); err != nil || len(none.files) > 0 {
+			t.Errorf("%s: without a context directory: %v, %v", name, none.files, err)
 		}
 	}
 }

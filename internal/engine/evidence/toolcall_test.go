@@ -92,4 +92,3 @@ func TestArtifactsThatAnEntryNames(t *testing.T) {
 type atDesk struct{ housetest.BareDesk }
 
 func (atDesk) Agent() agent.Desk { return agent.Desk{Artifacts: "/desk/artifacts"} }
-
