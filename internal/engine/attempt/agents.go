@@ -117,7 +117,7 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	if err != nil {
 		return Worker{}, err
 	}
-	if def.Sandbox, err = boxed(def, role); err != nil {
+	if def.Sandbox, err = sandboxFor(def, role); err != nil {
 		return Worker{}, Usage("role %s: agent %s: %w", name, agentName, err)
 	}
 	if opts.Model != "" && slices.Contains(builtIn, def.Kind) {
@@ -194,8 +194,8 @@ func (a Agents) Check(row store.Thread, bundle thread.Bundle) error {
 	return nil
 }
 
-// boxed returns the sandbox of an agent for a role.
-func boxed(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
+// sandboxFor returns the sandbox of an agent for a role.
+func sandboxFor(def flow.Agent, role flow.Role) (*flow.Sandbox, error) {
 	if why := flow.Unboxed(def.Kind); why != "" && role.Sandbox != nil {
 		return nil, errors.New(why)
 	}

@@ -27,8 +27,8 @@ type Slot interface {
 	Unpark()
 }
 
-// An asker sends one attempt's questions to people, through gates.
-type asker struct {
+// A gatekeeper sends one attempt's questions to people, through gates.
+type gatekeeper struct {
 	e       *Runner
 	row     store.Thread
 	a       store.Attempt
@@ -59,26 +59,26 @@ const patience = 5 * time.Minute
 
 // ask implements agent.Request's Ask. An earlier answer to exactly this action still counts if it is an unused
 // approval, or a no from the same place: ask does not ask again.
-func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
+func (k *gatekeeper) ask(ctx context.Context, q agent.Question) (agent.Answer, error) {
 	g, err := k.gate(q)
 	if err != nil { // caused by the agent, so it must not end the run
 		return agent.Answer{Text: "cannot ask for approval: " + event.Brief(err.Error())}, nil
 	}
-	keep := context.WithoutCancel(ctx)
+	bg := context.WithoutCancel(ctx)
 	if k.seen != nil {
 		k.seen.write()
 	}
 	for {
-		standing, ok, err := k.e.cfg.Gates.Effective(keep, g.Thread, g.From, g.Digest)
+		standing, ok, err := k.e.cfg.Gates.Effective(bg, g.Thread, g.From, g.Digest)
 		if err != nil {
 			return agent.Answer{}, err
 		}
 		if !ok {
-			if standing, err = k.e.cfg.Gates.Open(keep, g); err != nil {
+			if standing, err = k.e.cfg.Gates.Open(bg, g); err != nil {
 				return agent.Answer{}, err
 			}
 			if k.options.Approve == record.ApproveSandboxed && q.Inside {
-				standing, err = k.e.cfg.Gates.Answer(keep, standing.ID, gate.Answer{
+				standing, err = k.e.cfg.Gates.Answer(bg, standing.ID, gate.Answer{
 					Approve: true, By: "plait", Via: store.ViaPolicy, Text: "it stays inside the role's sandbox",
 				})
 				if err != nil && !errors.Is(err, store.ErrConflict) {
@@ -102,7 +102,7 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 			return agent.Answer{}, err // the next attempt is told the answer
 		}
 		// Record the use before it takes effect. If someone else used the approval first, ask again.
-		if _, err = k.e.cfg.Gates.Use(keep, standing); err == nil {
+		if _, err = k.e.cfg.Gates.Use(bg, standing); err == nil {
 			return said, nil
 		}
 		if !errors.Is(err, store.ErrConflict) {
@@ -112,7 +112,7 @@ func (k *asker) ask(ctx context.Context, q agent.Question) (agent.Answer, error)
 }
 
 // gate returns the gate for a question. It fails if the action has no canonical form.
-func (k *asker) gate(q agent.Question) (store.Gate, error) {
+func (k *gatekeeper) gate(q agent.Question) (store.Gate, error) {
 	action, err := json.Marshal(gate.Action(q.Action))
 	if err != nil {
 		return store.Gate{}, err
@@ -136,7 +136,7 @@ func (k *asker) gate(q agent.Question) (store.Gate, error) {
 
 // wait waits for an answer. If the attempt ends first, it withdraws the question. If the attempt was
 // interrupted, the question stays open, and the next attempt is told the answer.
-func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
+func (k *gatekeeper) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 	k.begin(g)
 	k.yield(ctx) // a pause cannot fail
 	answered, err := k.e.cfg.Gates.Wait(ctx, g.ID)
@@ -146,18 +146,18 @@ func (k *asker) wait(ctx context.Context, g store.Gate) (store.Gate, error) {
 		err = slotErr
 	}
 	k.done()
-	keep := context.WithoutCancel(ctx)
+	bg := context.WithoutCancel(ctx)
 	if err == nil {
-		return answered, k.e.working(keep, k.row)
+		return answered, k.e.working(bg, k.row)
 	}
 	if ctx.Err() == nil || errors.Is(context.Cause(ctx), ErrInterrupted) {
 		return g, err
 	}
-	return g, k.e.withdraw(keep, k.row, g)
+	return g, k.e.withdraw(bg, k.row, g)
 }
 
 // begin adds a question to those that wait.
-func (k *asker) begin(g store.Gate) {
+func (k *gatekeeper) begin(g store.Gate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls++
@@ -178,7 +178,7 @@ func (k *asker) begin(g store.Gate) {
 }
 
 // answered removes a question from those that wait.
-func (k *asker) answered(g store.Gate) {
+func (k *gatekeeper) answered(g store.Gate) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.open = slices.DeleteFunc(k.open, func(o store.Gate) bool { return o.ID == g.ID })
@@ -189,7 +189,7 @@ func (k *asker) answered(g store.Gate) {
 }
 
 // done ends the time that a question waited, for its answer and then for the slot.
-func (k *asker) done() {
+func (k *gatekeeper) done() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls--
@@ -199,7 +199,7 @@ func (k *asker) done() {
 }
 
 // yield gives up the slot while a question waits, and takes it back afterwards.
-func (k *asker) yield(ctx context.Context) error {
+func (k *gatekeeper) yield(ctx context.Context) error {
 	k.turn.Lock()
 	defer k.turn.Unlock()
 	k.mu.Lock()
@@ -217,7 +217,7 @@ func (k *asker) yield(ctx context.Context) error {
 }
 
 // hear returns an emit that first notes what the agent has begun and ended.
-func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
+func (k *gatekeeper) hear(emit func(agent.Event) error) func(agent.Event) error {
 	return func(ev agent.Event) error {
 		if ev.ID != "" && (ev.Kind == agent.EventCommand || ev.Kind == agent.EventFile || ev.Kind == agent.EventTool) {
 			k.mu.Lock()
@@ -236,7 +236,7 @@ func (k *asker) hear(emit func(agent.Event) error) func(agent.Event) error {
 
 // settle parks the slot if the agent has asked and nothing else runs, apart from what has run too long to wait
 // for. k.mu is held.
-func (k *asker) settle() {
+func (k *gatekeeper) settle() {
 	if k.parked != nil {
 		close(k.parked)
 		k.parked = nil
@@ -254,7 +254,7 @@ func (k *asker) settle() {
 
 // watch ends the attempt once only people can make the task continue, unless the agent continues first. The
 // gates stay open, as after any other interruption.
-func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
+func (k *gatekeeper) watch(idle <-chan struct{}, parked chan struct{}) {
 	select {
 	case <-idle:
 	case <-parked:
@@ -277,7 +277,7 @@ func (k *asker) watch(idle <-chan struct{}, parked chan struct{}) {
 
 // outcome returns the question that ended the attempt because the run does not wait for answers, or nil, and whether
 // the attempt has asked a person.
-func (k *asker) outcome() (left *store.Gate, asked bool) {
+func (k *gatekeeper) outcome() (left *store.Gate, asked bool) {
 	if k == nil {
 		return nil, false
 	}
@@ -287,7 +287,7 @@ func (k *asker) outcome() (left *store.Gate, asked bool) {
 }
 
 // time returns how long the attempt waited for people.
-func (k *asker) time() time.Duration {
+func (k *gatekeeper) time() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.calls > 0 {

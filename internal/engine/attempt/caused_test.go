@@ -24,7 +24,7 @@ func TestCannotBeAsked(t *testing.T) {
 		"a command": {Type: "command", Command: "rm \xff"},
 		"params":    {Type: "tool_call", Tool: "send", Params: json.RawMessage("{\"a\":\"\xff\"}")},
 	} {
-		k := &asker{e: newHouse(t, "", nil).Runner}
+		k := &gatekeeper{e: newHouse(t, "", nil).Runner}
 		said, err := k.ask(t.Context(), agent.Question{Action: act})
 		if err != nil || said.Approved || !strings.HasPrefix(said.Text, "cannot ask for approval: ") {
 			t.Errorf("%s: %+v, %v", name, said, err)
@@ -41,7 +41,7 @@ func TestAskedAsSpelled(t *testing.T) {
 		`{"channel": 1234567890123456789}`, `{"channel": 1234567890123456788}`, `{"channel": "1234567890123456789"}`,
 		`{"a":1,"a":2}`, `{"a":"\ud800"}`, deep,
 	} {
-		k := &asker{e: newHouse(t, "", nil).Runner}
+		k := &gatekeeper{e: newHouse(t, "", nil).Runner}
 		q := agent.Question{Editable: true,
 			Action: agent.Action{Type: "tool_call", Tool: "send", Params: json.RawMessage(params)}}
 		g, err := k.gate(q)

@@ -30,13 +30,13 @@ type news struct {
 	begun  bool          // the goroutine has started
 	wake   chan struct{} // capacity one: there is something to do
 	items  []agent.Event
-	deeds  []func() error
+	writes []func() error
 	err    error
 	closed bool
 	done   chan struct{}
 }
 
-func (e *Runner) report(ctx context.Context, row store.Thread, a store.Attempt) *news {
+func (e *Runner) newNews(ctx context.Context, row store.Thread, a store.Attempt) *news {
 	n := &news{wake: make(chan struct{}, 1), done: make(chan struct{})}
 	ctx = context.WithoutCancel(ctx)
 	n.commit = func(b store.Batch) error { return e.cfg.Store.Commit(ctx, b) }
@@ -106,10 +106,10 @@ func item(ev agent.Event) json.RawMessage {
 }
 
 // queue adds a write that is not an event.
-func (n *news) queue(deed func() error) {
+func (n *news) queue(write func() error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.deeds = append(n.deeds, deed)
+	n.writes = append(n.writes, write)
 	n.signal()
 }
 
@@ -155,12 +155,12 @@ func (n *news) write() (closed bool) {
 	n.writing.Lock()
 	defer n.writing.Unlock()
 	n.mu.Lock()
-	items, deeds, closed, err := n.items, n.deeds, n.closed, n.err
-	n.items, n.deeds = nil, nil
+	items, writes, closed, err := n.items, n.writes, n.closed, n.err
+	n.items, n.writes = nil, nil
 	n.mu.Unlock()
-	for _, deed := range deeds {
+	for _, commit := range writes {
 		if err == nil {
-			err = deed()
+			err = commit()
 		}
 	}
 	if err == nil && len(items) > 0 {
@@ -180,7 +180,7 @@ func (n *news) pause() {
 		select {
 		case <-timer.C:
 			n.mu.Lock()
-			if len(n.items)+len(n.deeds) > 0 || n.closed {
+			if len(n.items)+len(n.writes) > 0 || n.closed {
 				n.signal()
 			}
 			n.mu.Unlock()

@@ -58,7 +58,8 @@ func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error
 		}
 	}
 	if r.c.Options.Approve != record.ApproveNever && !r.p.summary { // a summary needs no permission
-		r.asks = &asker{e: r.e, row: r.c.Row, a: r.row, options: r.c.Options, slot: r.means.Slot, running: map[string]bool{}}
+		r.asks = &gatekeeper{e: r.e, row: r.c.Row, a: r.row, options: r.c.Options, slot: r.means.Slot,
+			running: map[string]bool{}}
 		req.Ask = r.asks.ask
 	}
 	return req, total, nil

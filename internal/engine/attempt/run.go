@@ -116,7 +116,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 
 // work runs the agent, and records its events. end ends the attempt.
 func (r *run) work(ctx context.Context, end context.CancelCauseFunc, req agent.Request) (agent.Result, error) {
-	news := r.e.report(ctx, r.c.Row, r.row)
+	news := r.e.newNews(ctx, r.c.Row, r.row)
 	r.news = news
 	req.Started = func(proc agent.Process) {
 		r.update(nil, func(a *store.Attempt) {

@@ -31,8 +31,8 @@ type run struct {
 	begun    bool              // the agent may have started
 	vendor   string            // the session that it works in, once known
 
-	asks     *asker    // nil: it cannot ask
-	listens  *listener // nil: the agent cannot hear people
+	asks     *gatekeeper // nil: it cannot ask
+	listens  *listener   // nil: the agent cannot hear people
 	news     *news
 	activity *evidence.Activities
 	updating sync.Mutex // held while the row is changed
