@@ -8,6 +8,7 @@ package yamldoc
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -109,7 +110,7 @@ func Pairs(n *yaml.Node) ([]Pair, []*Error) {
 		case text.Kind != yaml.ScalarNode:
 			bad = append(bad, Errorf(key, "keys must be plain text"))
 		case twice:
-			e := Errorf(key, "duplicate key %s, first on line %d", text.Value, line)
+			e := Errorf(key, "duplicate key %s, first on line %d", cmp.Or(text.Value, `""`), line)
 			e.Duplicate = true
 			bad = append(bad, e)
 		default:
