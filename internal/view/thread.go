@@ -27,13 +27,14 @@ type Thread struct {
 	ForkedFrom  *store.ForkedFrom `json:"forkedFrom"`
 	Workspace   string            `json:"workspace"`
 	Prompt      string            `json:"prompt"`
-	Usage       store.Usage       `json:"usage"`    // of its steps and running attempts
+	Usage       store.Usage       `json:"usage"`    // of Steps and running attempts
 	Steps       []Step            `json:"steps"`    // oldest first
 	Trying      []store.Attempt   `json:"trying"`   // attempts at the step after the head
 	WaitsFor    []Below           `json:"waitsFor"` // paths and calls that have not ended
 
 	Next int `json:"next,omitempty"` // see Newest
 
+	Count      int `json:"-"` // number of steps, those that are not in Steps included
 	Summarised int `json:"-"` // number of steps that the newest summary replaces
 	Own        int `json:"-"` // number of the first step of its own, for a path, or 0
 }
@@ -111,7 +112,7 @@ func (b *Reader) About(ctx context.Context, row store.Thread) (*Thread, error) {
 		ID: row.ID, Task: row.Task, Flow: row.Flow, Status: statuses.of(ctx, row), Reason: row.Reason,
 		Start: row.Start, Head: row.Head, Bundle: row.Bundle, ParentState: start.ParentState, Depth: start.Depth,
 		Kind: row.Kind, Parent: row.Parent, Path: row.Path,
-		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, WaitsFor: []Below{},
+		ForkedFrom: row.ForkedFrom, Workspace: row.Workspace, Steps: []Step{}, WaitsFor: []Below{}, Count: row.Steps,
 	}
 	if v.Prompt, err = b.Nodes.Text(ctx, start.Prompt); err != nil {
 		return nil, err

@@ -34,7 +34,10 @@ func (c *Controller) Register(ctx context.Context, name string, f Found) (store.
 // prefix. The current bundle goes into the history.
 func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.Flow, error) {
 	old, err := c.cfg.Store.Flow(ctx, name)
-	if err != nil {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return store.Flow{}, fmt.Errorf("roll back flow %s: no flow is registered under this name: %w", name, store.ErrNotFound)
+	case err != nil:
 		return store.Flow{}, fmt.Errorf("roll back flow %s: %w", name, err)
 	}
 	at, err := version(old, prefix)

@@ -14,12 +14,6 @@ import (
 )
 
 // where names the thread of a gate, after its task if that is another thread.
-func where(g store.Gate) string {
-	if g.Task == g.Thread {
-		return g.Thread
-	}
-	return g.Task + "/" + g.Thread
-}
 
 // commandLine returns the command line that does what o says.
 func commandLine(o advice.Option) string { return taskdir.Program{}.Command(o, `"…"`) }

@@ -69,7 +69,8 @@ The exit code is 130 after Ctrl-C, and 0 when TASK ended.`,
 			if screen {
 				return a.showInbox(cmd, w, row.ID, all)
 			}
-			err = eachGate(ctx, feed, once, a.printGate)
+			names := w.view().Names()
+			err = eachGate(ctx, feed, once, func(g store.Gate) error { return a.printGate(ctx, names, g) })
 			if cmd.Context().Err() != nil {
 				a.code = exitInterrupted
 				return nil
@@ -152,7 +153,7 @@ func eachGate(ctx context.Context, f *view.GateFeed, once bool, show func(store.
 }
 
 // printGate prints a gate that was opened or answered.
-func (a *app) printGate(g store.Gate) error {
+func (a *app) printGate(ctx context.Context, names *view.Names, g store.Gate) error {
 	line := gateEvent{TS: g.OpenedAt, Type: event.Type(event.GateChanged{Change: event.GateBlocked}), Task: g.Task,
 		Thread: g.Thread, Gate: g}
 	if g.State != store.GateOpen {
@@ -169,6 +170,7 @@ func (a *app) printGate(g store.Gate) error {
 	if g.State != store.GateOpen {
 		what = closed(g)
 	}
-	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", time.UnixMilli(line.TS).Format("15:04:05"), g.ID, where(g), what)
+	_, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", time.UnixMilli(line.TS).Format("15:04:05"), g.ID,
+		text.Safe(names.ByID(ctx, g.Thread)), what)
 	return err
 }

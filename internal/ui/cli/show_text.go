@@ -33,7 +33,12 @@ func writeThread(out page, v *view.Thread, states displays, whole, expand bool) 
 	}
 	out.line("  bundle     %s   head %s", v.Bundle.Short(), v.Head.Short())
 	if t := v.Usage.Tokens(); t > 0 {
-		out.line("  tokens     %d in, %d out, %s", v.Usage.InputTokens, v.Usage.OutputTokens, dollars(v.Usage.CostMicroUSD))
+		of := ""
+		if len(v.Steps) < v.Count {
+			of = " (of the steps shown)"
+		}
+		out.line("  tokens     %d in, %d out, %s%s", v.Usage.InputTokens, v.Usage.OutputTokens,
+			dollars(v.Usage.CostMicroUSD), of)
 	}
 	out.line("\n  %3d  %-16s %s", 0, "start", out.dim(v.Start.Short()))
 	if v.Next > 0 {

@@ -17,7 +17,7 @@ import (
 
 // errNotPlain is the error for a link, a pipe, or a file with several links in place of a file
 // that Plait writes. Since it may lead elsewhere it is never written through, only replaced.
-var errNotPlain = errors.New("not a plain file")
+var errNotPlain = errors.New("not a plain file with a single name")
 
 // openPlain opens a regular file with a single link, and follows no symbolic link. The error
 // matches fs.ErrNotExist or errNotPlain if there is no such file.
