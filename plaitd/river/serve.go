@@ -56,7 +56,7 @@ const (
 	looks       = 16              // concurrent looks at tasks besides them
 	keepJobs    = time.Hour       // after they have ended
 	serveAgain  = 2 * time.Second // when the database is unavailable
-	fullAgain   = time.Second     // when a host has no free slot, or lacks the labels; River finds it at its next look
+	fullAgain   = time.Second     // when a host declines, has no free slot, or lacks the labels; River finds it at its next look
 	lookAgain   = 5 * time.Second // for jobs that were not announced: in three queues, by idle hosts too
 	insertTries = 30              // of a job's follow-ups, a second apart: then the sweep finds them
 )
@@ -266,6 +266,9 @@ func (h *serving) drive(ctx context.Context, job *river.Job[driveArgs]) error {
 		return river.JobSnooze(fullAgain)
 	}
 	err := h.work.Drive(ctx, job.Args.Thread)
+	if errors.Is(err, dispatch.ErrBusy) {
+		return river.JobSnooze(fullAgain)
+	}
 	var at time.Time
 	var held *store.HeldError
 	if err != nil && !errors.As(err, &held) {

@@ -136,6 +136,9 @@ func (s *server) drive(ctx context.Context, d drive) (string, error) {
 	}
 	err := s.call(ctx, func(ctx context.Context) error { return s.work.Drive(ctx, d.Thread) })
 	s.slots.give()
+	if errors.Is(err, dispatch.ErrBusy) {
+		return declined, nil
+	}
 	var held *store.HeldError
 	if errors.As(err, &held) {
 		return again, nil

@@ -16,6 +16,9 @@
 //     host has died.
 //   - A thread that prefers a host is driven there if that host takes it soon, otherwise on any with the labels that
 //     it needs. One that needs a label waits for a host that has it.
+//   - A Drive that returns ErrBusy was not made: the thread is soon offered again, to any host. Those offers count for
+//     nothing, however many there are.
+//   - A host may be served again while its earlier Serve waits for its calls.
 //   - An engine never interrupts a Drive: not when the engine is unavailable, has forgotten it, or is told to stop.
 //     Code that must stop one tells the implementation of Work.
 //   - An engine keeps nothing that the record does not have.
@@ -26,8 +29,12 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrBusy is the error of a Drive that a host declines: it has changed nothing, and another host may do it.
+var ErrBusy = errors.New("this host cannot drive a thread now")
 
 // Work is what a host can do. Methods are called concurrently. Contexts carry values, and do not end while a host
 // drains.
@@ -35,7 +42,7 @@ type Work interface {
 	// Reconcile does what a task needs that takes neither an agent nor files, and returns what may be driven.
 	Reconcile(ctx context.Context, task string) (Agenda, error)
 	// Drive drives a thread until it has ended, is blocked, or waits for others. It immediately returns a
-	// *store.HeldError if a live process holds the thread.
+	// *store.HeldError if a live process holds the thread, and ErrBusy if the host cannot drive it now.
 	Drive(ctx context.Context, thread string) error
 }
 

@@ -20,6 +20,7 @@ type record struct {
 	tasks map[string]*task
 	going map[string]int // running drives, by host
 	most  map[string]int // most of those at a time
+	busy  map[string]int // by host: how many drives it has declined; it declines all if it is here
 	news  chan struct{}  // closed and replaced when something has happened
 }
 
@@ -49,7 +50,8 @@ type thread struct {
 
 func newRecord(t testing.TB) *record {
 	return &record{
-		t: t, tasks: map[string]*task{}, going: map[string]int{}, most: map[string]int{}, news: make(chan struct{}),
+		t: t, tasks: map[string]*task{}, going: map[string]int{}, most: map[string]int{},
+		busy: map[string]int{}, news: make(chan struct{}),
 	}
 }
 
@@ -187,6 +189,12 @@ func (w work) Drive(ctx context.Context, id string) error {
 	if th.held {
 		w.mu.Unlock()
 		return &store.HeldError{Name: store.ThreadLease(id), Owner: "another host"}
+	}
+	if n, busy := w.busy[w.host]; busy {
+		w.busy[w.host] = n + 1
+		w.happened()
+		w.mu.Unlock()
+		return dispatch.ErrBusy
 	}
 	th.token++
 	th.held = true

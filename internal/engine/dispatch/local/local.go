@@ -48,6 +48,7 @@ type key struct {
 type drive struct {
 	dispatch.Ready
 	since time.Time
+	later time.Time // when it may be offered again, after a host declined it
 	busy  bool
 }
 
@@ -161,7 +162,11 @@ func (e *Engine) next(ctx context.Context, host dispatch.Host, slot bool, w disp
 		if d.busy || !slot || !host.Has(d.Needs) {
 			continue
 		}
-		if left := d.since.Add(e.cfg.Prefer).Sub(now); d.Host != "" && d.Host != host.ID && left > 0 {
+		at := d.later
+		if prefers := d.since.Add(e.cfg.Prefer); d.Host != "" && d.Host != host.ID && prefers.After(at) {
+			at = prefers
+		}
+		if left := at.Sub(now); left > 0 {
 			wait = min(wait, left)
 			continue
 		}
@@ -179,6 +184,12 @@ func (e *Engine) next(ctx context.Context, host dispatch.Host, slot bool, w disp
 func (e *Engine) driven(k key, d *drive, err error, count func(int)) {
 	e.mu.Lock()
 	count(-1)
+	if errors.Is(err, dispatch.ErrBusy) {
+		d.busy, d.later = false, time.Now().Add(e.cfg.Again)
+		e.tell()
+		e.mu.Unlock()
+		return
+	}
 	if e.drives[k] == d {
 		delete(e.drives, k)
 	}
