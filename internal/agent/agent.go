@@ -352,6 +352,7 @@ type Failure struct {
 	Message string
 	ResetAt time.Time // when a limit ends, if known
 	Final   bool      // a retry cannot help
+	Machine bool      // its machine is at fault, before the agent did anything: it may succeed on another
 
 	// What is known about the attempt anyway.
 	Session string // "" when it must not be continued
@@ -365,6 +366,13 @@ func (f *Failure) Error() string { return f.Kind + ": " + f.Message }
 // Final returns a failure of the agent itself that a retry cannot fix.
 func Final(format string, args ...any) *Failure {
 	return &Failure{Kind: Infra, Final: true, Message: fmt.Sprintf(format, args...)}
+}
+
+// OfMachine is Final for a failure that an agent on another machine may not have.
+func OfMachine(format string, args ...any) *Failure {
+	f := Final(format, args...)
+	f.Machine = true
+	return f
 }
 
 // Refusing returns an agent that does nothing but refuse, for a reason.

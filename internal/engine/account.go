@@ -177,7 +177,9 @@ func (c *threadState) tries(name string, n int) (ids []string) {
 
 // count counts an attempt that has begun.
 func (a *account) count(u store.Use) {
-	a.attempts++
+	if !u.NotBegun {
+		a.attempts++
+	}
 	spent := store.Usage{InputTokens: a.counts[tokensOf+u.Attempt], CostMicroUSD: a.counts[costOf+u.Attempt]}
 	if u.EndedAt == 0 {
 		a.working = append(a.working, u.StartedAt)

@@ -24,6 +24,9 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 		if err != nil {
 			return false, err
 		}
+		if troubled(next.Row) && (next.Row.Head != from.Head || next.Row.InFlight == "") { // a worker was able to go on
+			next.Row.Reason = nil
+		}
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next.Row, From: from.State()})
 		moved := true
 		if err := e.cfg.Store.Commit(ctx, batch); err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type Agenda struct {
 	Drive        []string      // threads that may be driven
 	Hosts        []string      // where each was last driven; "" if unknown
+	Avoid        [][]string    // the workers that were not able to drive each
 	Stop         []string      // threads that are being driven but are no longer wanted
 	Waits        bool          // a person's answer would let something continue
 	RecheckAfter time.Duration // when to look again even if nothing happens; zero: never
@@ -25,6 +27,7 @@ type node struct {
 	gate    gateState
 	expires bool          // the open gate that it waits at times out
 	left    time.Duration // time left before that
+	waits   time.Duration // until workers try it again that were not able to drive it
 	fork    *forkState
 	call    *callState
 	below   []*node // the newest threads of the fork's paths, in its order, or the child
@@ -94,13 +97,21 @@ func (m *moves) at(n *node) (stuck bool) {
 	case blocked:
 		return true
 	}
-	m.drive(n.row)
+	m.drive(n)
 	return false
 }
 
-// drive adds a thread to those that may be driven.
-func (m *moves) drive(row store.Thread) {
-	m.Drive, m.Hosts = append(m.Drive, row.ID), append(m.Hosts, row.Host)
+// drive adds a thread to those that may be driven, unless workers wait before they try it again.
+func (m *moves) drive(n *node) {
+	if n.waits > 0 {
+		m.recheckAfter(n.waits)
+		return
+	}
+	var avoid []string
+	if troubled(n.row) {
+		avoid = slices.Sorted(maps.Keys(n.row.Reason.Workers))
+	}
+	m.Drive, m.Hosts, m.Avoid = append(m.Drive, n.row.ID), append(m.Hosts, n.row.Host), append(m.Avoid, avoid)
 }
 
 // atFork adds the moves for a thread that waits for paths.
@@ -142,7 +153,7 @@ func (m *moves) atFork(n *node) (stuck bool) {
 	case open:
 		return m.waiting(n, progress)
 	case f.files: // what they changed has to be merged
-		m.drive(n.row)
+		m.drive(n)
 	default:
 		m.join = append(m.join, n)
 	}

@@ -52,11 +52,21 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if !ok || err != nil {
 		return row, err
 	}
-	e, ctx, done := e.withLease(ctx, lease)
+	under, ctx, done := e.withLease(ctx, lease)
 	defer done()
-	if !e.cfg.Claim.alone() {
-		e.forget(id)
+	if lease == nil {
+		return e.drive(ctx, id)
 	}
+	e.forget(id)
+	if row, err = under.drive(ctx, id); ownTrouble(ctx, err) {
+		return under.giveBack(bg, id, lease, err)
+	}
+	return row, err
+}
+
+// drive is Drive for a thread that the caller has the right to drive.
+func (e *Engine) drive(ctx context.Context, id string) (row store.Thread, err error) {
+	bg := context.WithoutCancel(ctx)
 	if row, err = e.cfg.Store.Thread(bg, id); err != nil || row.Ended() {
 		return row, err
 	}
@@ -74,6 +84,9 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if err := e.cfg.Trees.Prepare(ctx, row); err != nil {
 		if ctx.Err() != nil {
 			return row, interruption(ctx)
+		}
+		if !e.cfg.Claim.alone() && !worktree.OfTask(err) {
+			return row, err
 		}
 		return e.blockAt(bg, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 	}
@@ -165,7 +178,7 @@ func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, e
 	switch {
 	case err != nil:
 		return row, err
-	case stays != nil && row.Status == store.Blocked && row.Reason != nil && *row.Reason == *stays:
+	case stays != nil && row.Status == store.Blocked && sameReason(row.Reason, stays):
 		return row, nil
 	case stays != nil:
 		return e.blockAt(ctx, row.ID, row.Head, *stays)
@@ -176,6 +189,12 @@ func (e *Engine) restart(ctx context.Context, row store.Thread) (store.Thread, e
 		return row, err
 	}
 	return e.cfg.Store.Thread(ctx, row.ID)
+}
+
+// sameReason reports whether a blocked thread already says why it waits for a person.
+func sameReason(has, why *store.Reason) bool {
+	return has != nil && has.Kind == why.Kind && has.Gate == why.Gate && has.Message == why.Message &&
+		has.Failure == why.Failure
 }
 
 // lastAttempt returns the last attempt at a thread's head, or nil. For a path that continues others, it is

@@ -30,6 +30,7 @@
 package engine
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -71,7 +72,11 @@ type Config struct {
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, then doubled each time; zero: 1 s
-	Wait    bool             // wait when only a person's answer is missing
+	// Backoffs say how workers try again what one was not able to do. Ready returns why this one cannot work now; nil:
+	// it always can.
+	Backoffs Backoff
+	Ready    func(context.Context) error
+	Wait     bool // wait when only a person's answer is missing
 	// Patience is how long an agent that waits for an answer is kept, if Wait is set; after that, the answer
 	// begins a new turn. Zero: forever.
 	Patience time.Duration

@@ -118,7 +118,7 @@ func (e *Engine) survey(ctx context.Context, held *ownership, rows []store.Threa
 
 // surveyed reads a thread that is not being driven, and what it waits for.
 func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread) (n *node, err error) {
-	n = &node{row: row}
+	n = &node{row: row, waits: waits(row, e.cfg.Now())}
 	var expires int64
 	if n.gate, expires, err = e.gateOf(ctx, row); err != nil {
 		return nil, err

@@ -95,7 +95,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}
 	p, err := Find(ctx, a.host, a.kind, a.cfg.Path)
 	if err != nil {
-		return agent.Result{}, agent.Final("%v", err)
+		return agent.Result{}, agent.OfMachine("%v", err)
 	}
 	s, err := a.setup(p, req)
 	if err != nil {

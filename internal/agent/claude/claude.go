@@ -104,7 +104,7 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	}
 	p, err := a.host.Find(ctx, Package, a.cfg.Path, nil)
 	if err != nil {
-		return agent.Result{}, agent.Final("%v", err)
+		return agent.Result{}, agent.OfMachine("%v", err)
 	}
 	s, err := a.setup(p, req)
 	if err != nil {

@@ -110,7 +110,7 @@ func (a *ExecAgent) Run(ctx context.Context, req agent.Request, emit func(agent.
 func (a *ExecAgent) prepare(ctx context.Context, r *execRun) error {
 	p, err := a.host.Find(ctx, a.cfg.Path)
 	if err != nil {
-		return agent.Final("%v", err)
+		return agent.OfMachine("%v", err)
 	}
 	if r.setup, err = a.cfg.setup(a.host, p, r.req); err != nil {
 		return err

@@ -136,7 +136,7 @@ func (r *execRun) startFailure(se *proc.StartError) *agent.Failure {
 	if se.Dir != "" {
 		return agent.Final("cannot run Codex in %s: %v; restore the working tree", se.Dir, se.Err)
 	}
-	f := &agent.Failure{Kind: agent.Infra, Message: fmt.Sprintf("cannot run %s: %v", se.Path, se.Err)}
+	f := &agent.Failure{Kind: agent.Infra, Machine: true, Message: fmt.Sprintf("cannot run %s: %v", se.Path, se.Err)}
 	if errors.Is(se.Err, os.ErrNotExist) || errors.Is(se.Err, os.ErrPermission) || errors.Is(se.Err, syscall.ENOEXEC) {
 		f.Final = true
 		f.Message += "; " + Package.Install()

@@ -21,12 +21,12 @@ const maxVendorText = 500
 
 // verdicts are the meanings of the codes in the app-server's codexErrorInfo.
 var verdicts = map[string]agent.Failure{
-	"unauthorized":      {Kind: agent.Infra, Final: true, Message: "the model refused the login"},
-	"missingKey":        {Kind: agent.Infra, Final: true, Message: "the model's key is missing"},
+	"unauthorized":      {Kind: agent.Infra, Final: true, Machine: true, Message: "the model refused the login"},
+	"missingKey":        {Kind: agent.Infra, Final: true, Machine: true, Message: "the model's key is missing"},
 	"badRequest":        {Kind: agent.Infra, Final: true, Message: "the model rejected the request as invalid"},
 	"modelNotFound":     {Kind: agent.Infra, Final: true, Message: "there is no such model"},
-	"sandboxError":      {Kind: agent.Infra, Final: true, Message: "the sandbox could not be set up"},
-	"startup":           {Kind: agent.Infra, Final: true, Message: "Codex could not start"},
+	"sandboxError":      {Kind: agent.Infra, Final: true, Machine: true, Message: "the sandbox could not be set up"},
+	"startup":           {Kind: agent.Infra, Final: true, Machine: true, Message: "Codex could not start"},
 	"noSession":         {Kind: agent.Infra, Message: "the session to continue is not there"},
 	"twoWriters":        {Kind: agent.Infra, Message: "the session is being written by another process"},
 	"sessionBroken":     {Kind: agent.Infra, Message: "the session could not be continued"},

@@ -72,7 +72,7 @@ func (c Config) setup(h *Host, p host.Program, req agent.Request) (*setup, error
 	}
 	var err error
 	if s.warning, err = Package.Advice(p); err != nil {
-		return nil, agent.Final("%v", err)
+		return nil, agent.OfMachine("%v", err)
 	}
 	if s.dir, err = sandbox.Workdir(req.Dir, c.Dir); err != nil {
 		return nil, agent.Final("cannot run Codex: %v", err)

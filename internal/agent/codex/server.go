@@ -227,7 +227,7 @@ func (h *Host) newServer(s *setup, t *turn) *server {
 		case <-started:
 			srv.failed = srv.handshake(t)
 		case <-srv.done:
-			srv.failed = &agent.Failure{Kind: agent.Infra, Message: "Codex could not be started: " + srv.how}
+			srv.failed = &agent.Failure{Kind: agent.Infra, Machine: true, Message: "Codex could not be started: " + srv.how}
 		}
 	}()
 	return srv

@@ -152,7 +152,7 @@ func (h *Host) newTurn(ctx context.Context, cfg Config, req agent.Request,
 	emit func(agent.Event) error) (*turn, error) {
 	p, err := h.Find(ctx, cfg.Path)
 	if err != nil {
-		return nil, agent.Final("%v", err)
+		return nil, agent.OfMachine("%v", err)
 	}
 	s, err := cfg.setup(h, p, req)
 	if err != nil {

@@ -94,6 +94,8 @@ func startFailure(se *proc.StartError, program string) *agent.Failure {
 	default:
 		what, f.Final = fmt.Sprintf("%s: %v", program, se.Err), false
 	}
+	tree := strings.Contains(program, "/") && !filepath.IsAbs(program)
+	f.Machine = se.Dir == "" && !errors.Is(se.Err, syscall.E2BIG) && !(tree && errors.Is(se.Err, fs.ErrNotExist))
 	f.Message = "could not start: " + what
 	return f
 }

@@ -174,7 +174,7 @@ func (s *Setup) Run(ctx context.Context, how proc.Config) (proc.Result, error) {
 	var se *proc.StartError
 	switch {
 	case errors.As(err, &se):
-		return res, agent.Final("%s could not be started: %v", s.Title, se)
+		return res, agent.OfMachine("%s could not be started: %v", s.Title, se)
 	case err != nil:
 		return res, fmt.Errorf("run %s: %w", s.Title, err)
 	}

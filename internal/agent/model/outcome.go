@@ -86,7 +86,7 @@ func (t *conversation) refused(why *serverError) *agent.Failure {
 		f.Kind = agent.Refused
 		f.Message += "; it declined what is said in the conversation: the next attempt begins a new one"
 	case why.status == http.StatusUnauthorized || why.status == http.StatusForbidden && !why.page:
-		f.Final = true
+		f.Final, f.Machine = true, true
 		if s.KeyEnv == "" {
 			f.Message += "; it wants a key: name the variable that has it by keyEnv: in the agent's definition"
 		} else {

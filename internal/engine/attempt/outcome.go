@@ -124,7 +124,7 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 		r.row.Session = store.Text(fail.Session) // an attempt that never began leaves its session unchanged
 	}
 	r.row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
-		ResetAt: Millis(fail.ResetAt)}
+		ResetAt: Millis(fail.ResetAt), NotBegun: fail.Kind == agent.Infra && (fail.Machine || !r.begun)}
 	switch {
 	case interrupted:
 		r.row.Status, r.row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted

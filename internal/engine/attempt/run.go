@@ -54,13 +54,14 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 		_, stopErr := r.stop(ctx, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
 		return nil, errors.Join(fmt.Errorf("open desk of %s: %w", r.row.Instance, err), stopErr)
 	}
-	r.desk = desk
 	defer func() { desk.Close(r.vendor) }()
 	r.readable, err = r.e.briefer.Export(bg, &r.c.Position,
 		briefing.Export{Given: r.p.given, Named: r.p.named, Uses: r.p.uses}, desk)
 	if err != nil {
-		return nil, err
+		_, stopErr := r.stop(ctx, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
+		return nil, errors.Join(err, stopErr)
 	}
+	r.desk = desk
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	req, total, err := r.request(desk.Agent())
@@ -68,7 +69,9 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 		r.before, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, worktree.Before(r.row.N))
 	}
 	if err != nil {
-		return r.stop(ctx, treeFailure(ctx, err))
+		fail := treeFailure(ctx, err)
+		fail.Machine = !errors.Is(err, worktree.ErrRefused)
+		return r.stop(ctx, fail)
 	}
 	r.activity, r.c.seen = r.c.seen, nil
 	if r.activity == nil {

@@ -35,6 +35,21 @@ func (t *Trees) placed(row store.Thread) bool { return t.cfg.Place != nil && t.c
 // errNotKept reports that a thread cannot work in a place.
 var errNotKept = errors.New("its files are not in the record: begin it with --keep-files, or upload them")
 
+// A missingCommit is a commit that a task begins at, and that the remote of its workspace does not have.
+type missingCommit string
+
+func (c missingCommit) Error() string {
+	return fmt.Sprintf("the task begins at commit %s, which the remote of its workspace does not have: push it, and resume",
+		string(c))
+}
+
+// OfTask reports whether an error of Prepare is due to the task or what agents left of it: no other machine can do
+// better.
+func OfTask(err error) bool {
+	_, missing := errors.AsType[missingCommit](err)
+	return missing || errors.Is(err, errNotKept) || errors.Is(err, ErrRefused)
+}
+
 // settle makes the working tree of a thread match the recorded files at its head. A tree that already does
 // stays as it is, including files that no snapshot has.
 func (t *Trees) settle(ctx context.Context, row store.Thread) error {
@@ -227,8 +242,7 @@ func (t *Trees) begunOn(ctx context.Context, repo *git.Repo, row store.Thread) e
 		}
 	}
 	if err == nil && !has {
-		err = fmt.Errorf("the task begins at commit %s, which the remote of its workspace does not have: push it, and resume",
-			onto)
+		err = missingCommit(onto)
 	}
 	if err != nil {
 		return err

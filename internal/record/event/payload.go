@@ -12,6 +12,7 @@ func forms() []form {
 	all := []form{
 		one(TaskCreated{}), one(TaskImported{}), one(TaskUpdated{}), one(ControllerChanged{}),
 		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
+		one(ThreadDelayed{}),
 		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}), one(JoinDecided{}),
 		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
@@ -175,6 +176,15 @@ type ThreadBlocked struct {
 }
 
 func (ThreadBlocked) event() string { return "thread.blocked" }
+
+// ThreadDelayed reports that a worker of a team was not able to drive a thread, and when it is tried again.
+type ThreadDelayed struct {
+	Worker  string `json:"worker"`
+	Message Text   `json:"message"`
+	Until   int64  `json:"until"` // Unix ms
+}
+
+func (ThreadDelayed) event() string { return "thread.delayed" }
 
 // ThreadResumed reports that a thread runs again.
 type ThreadResumed struct {

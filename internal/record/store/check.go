@@ -92,6 +92,9 @@ func (t *Thread) texts() []string {
 		t.InFlight, t.Tree, t.Workspace, t.Host}
 	if r := t.Reason; r != nil {
 		texts = append(texts, string(r.Kind), r.Message, r.Gate, r.Limit, r.Raise, string(r.Failure))
+		for name, why := range r.Workers {
+			texts = append(texts, name, why)
+		}
 	}
 	if p := t.Path; p != nil {
 		texts = append(texts, p.Key, p.ID, p.Join)

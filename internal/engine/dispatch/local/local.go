@@ -186,7 +186,7 @@ func (e *Engine) driven(k key, d *drive, err error, count func(int)) {
 	count(-1)
 	if errors.Is(err, dispatch.ErrBusy) {
 		d.busy, d.later = false, time.Now().Add(e.cfg.Again)
-		e.tell()
+		e.wake()
 		e.mu.Unlock()
 		return
 	}

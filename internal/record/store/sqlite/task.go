@@ -65,8 +65,8 @@ func (r reads) Task(ctx context.Context, id string) (rows store.TaskRows, err er
 
 // Used returns what each attempt of a task used up, by start time.
 func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
-	q := query{sql: "SELECT thread, id, status, started, ended, waited, input, cached, output, reasoning, cost FROM " +
-		"attempts"}
+	q := query{sql: "SELECT thread, id, status, started, ended, waited, input, cached, output, reasoning, cost, " +
+		"status = 'failed' AND instr(coalesce(failure, ''), '\"notBegun\":true') > 0 FROM attempts"}
 	q.and("thread IN (SELECT id FROM threads WHERE task = ? AND task <> '')", task)
 	q.end(" ORDER BY started, thread, n, id", 0)
 	return many(ctx, r, "what a task used up", q, func(r *row) store.Use {
@@ -74,6 +74,7 @@ func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 			Thread: r.text(), Attempt: r.text(), Status: store.AttemptStatus(r.text()), StartedAt: r.int(), EndedAt: r.int(),
 			Waited: r.int(), Usage: store.Usage{InputTokens: r.int(), CachedInputTokens: r.int(), OutputTokens: r.int(),
 				ReasoningTokens: r.int(), CostMicroUSD: r.int()},
+			NotBegun: r.int() != 0,
 		}
 	})
 }
