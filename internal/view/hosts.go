@@ -71,6 +71,9 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 		}
 		alone := b.undriven(ctx, root)
 		for _, a := range attempts {
+			if a.Host == "" && a.Failure != nil && a.Failure.NotBegun {
+				continue // it had no agent
+			}
 			h := hosts[a.Host]
 			if h == nil {
 				h = &Host{Name: a.Host, Now: []HostWork{}, Lost: []HostWork{}}

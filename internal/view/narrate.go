@@ -134,6 +134,8 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 		return part("resumed (was %s)", eventText(p.From))
 	case event.ThreadCompacted:
 		return part("summarised %s (step %d)", number(p.Steps, "step"), p.N)
+	case event.ThreadDelayed:
+		return part("worker %s cannot do it: %s; tried again at %s", eventText(p.Worker), eventText(p.Message), Time(p.Until))
 	case event.ThreadBlocked, event.ThreadEnded:
 		return part("%s", endOf(p))
 	case event.ArtifactWritten:

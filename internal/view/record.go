@@ -24,6 +24,7 @@ type TaskRecord struct {
 	result *string           // nil if it has not ended
 	phases []phase           // of its controller
 	kept   map[string]string // by thread, what the worktree has that stayed at its join
+	unable []string          // workers of a team that cannot work, and why, if none serves
 	awaits map[string]string // by thread, what it waits for although it needs no person
 }
 

@@ -1,14 +1,49 @@
 package view
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // unserved says why a team's task needs a person when no worker that could drive it serves.
 const unserved = "no worker serves: start one"
+
+// A Worker is a process that works for a team.
+type Worker struct {
+	Name   string `json:"name"`
+	Unable string `json:"unable"` // why it takes no work now, "" if it does
+}
+
+// Workers returns the workers of the team that run now, by name.
+func (b *Reader) Workers(ctx context.Context) ([]Worker, error) {
+	serving, err := b.Store.Held(ctx, store.WorkerLease(""))
+	if err != nil {
+		return nil, err
+	}
+	list := []Worker{}
+	for lease := range serving {
+		list = append(list, Worker{Name: store.WorkerOf(lease)})
+	}
+	unable, err := b.Store.Held(ctx, store.UnableLeases)
+	if err != nil {
+		return nil, err
+	}
+	for lease := range unable {
+		name, why := store.Unable(lease)
+		list = append(list, Worker{name, cmp.Or(why, "it cannot work")})
+	}
+	slices.SortFunc(list, func(a, b Worker) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Unable, b.Unable))
+	})
+	return list, nil
+}
 
 // Continues reports whether a task continues without a person doing anything.
 func (b *Reader) Continues(ctx context.Context, root store.Thread) bool {
@@ -28,7 +63,14 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 		return nil
 	}
 	var err error
-	if r.Driven, err = b.served(ctx); err != nil || !r.Driven {
+	if r.Driven, err = b.served(ctx); err != nil {
+		return err
+	}
+	if !r.Driven {
+		workers, err := b.Workers(ctx)
+		for _, w := range workers {
+			r.unable = append(r.unable, w.Name+": "+w.Unable)
+		}
 		return err
 	}
 	var leases []string
@@ -75,7 +117,7 @@ func (r TaskRecord) leaves() (leaves []store.Thread) {
 		}
 	}
 	for _, t := range r.Threads {
-		if !above[t.ID] && (t.Status == store.Running || t.Status == store.Pending && t.ID == r.Root.ID) {
+		if !above[t.ID] && (t.Status == store.Running || t.Status == store.Pending && (t.ID == r.Root.ID || t.Reason != nil)) {
 			leaves = append(leaves, t)
 		}
 	}
@@ -85,6 +127,9 @@ func (r TaskRecord) leaves() (leaves []store.Thread) {
 // waitsFor says what a thread without a driver waits for, and whether its worker was lost. heard is the time
 // of its last sign of life.
 func (r TaskRecord) waitsFor(t store.Thread, needs []string, heard Time) (why string, lost bool) {
+	if w := t.Reason; w != nil && w.Kind == store.ReasonWorker {
+		return fmt.Sprintf("%s; tried again at %s", thread.Plainly(w.Message), Time(w.ResetAt)), false
+	}
 	worker := "waiting for a worker"
 	if len(needs) > 0 {
 		worker += " with " + strings.Join(needs, ", ")
@@ -115,9 +160,15 @@ func (r TaskRecord) display(t store.Thread, question *Gate) Display {
 	if why != nil {
 		why.Message = r.nameIDs(why.Message)
 	}
+	if t.Status != store.Blocked && why != nil && why.Kind == store.ReasonWorker {
+		why = nil // it is told of as long as no worker is at it
+	}
 	d := displayOf(t, r.status(t), why, question)
 	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && OnTeam(t) {
-		return Display{DisplayNeedsYou, unserved}
+		d = Display{DisplayNeedsYou, unserved}
+	}
+	if d.Reason == unserved && len(r.unable) > 0 {
+		d.Reason = text.OneLine("no worker serves: "+strings.Join(r.unable, "; "), maxDisplayReason)
 	}
 	if w := r.awaits[t.ID]; w != "" && d.State != DisplayNeedsYou {
 		d.Reason = w

@@ -121,7 +121,7 @@ func OnTeam(row store.Thread) bool {
 
 // served reports whether any worker of a team serves.
 func (b *Reader) served(ctx context.Context) (bool, error) {
-	workers, err := b.Store.Held(ctx, "worker-")
+	workers, err := b.Store.Held(ctx, store.WorkerLease(""))
 	return len(workers) > 0, err
 }
 

@@ -81,6 +81,7 @@ func (t retryCase) retryUnfinished() (retryPlan, error) {
 		case why.Kind == store.ReasonAttempts && why.Failure == store.FailureRoute:
 			routeless = why.Message
 		case why.Kind == store.ReasonAttempts, why.Kind == store.ReasonLimit, why.Kind == store.ReasonJoin,
+			why.Kind == store.ReasonWorker,
 			why.Kind == store.ReasonConflict && !asks:
 			tries = true
 		}

@@ -30,15 +30,11 @@ func (e *LeftError) Error() string { return "task " + e.Row.ID + " continues wit
 // teamPatience is how long a worker keeps an agent that waits for an answer, since others want its slot.
 const teamPatience = 5 * time.Minute
 
-// teamEngine returns an engine for a task that workers drive. machine is how many agents may work on this
-// machine at once; zero: as many as the person's settings allow.
-func (c *Controller) teamEngine(machine int) *engine.Engine {
+// teamConfig configures the engine of a task that workers drive.
+func (c *Controller) teamConfig() engine.Config {
 	cfg := c.engineConfig(true)
 	cfg.Claim, cfg.Patience = engine.ThreadClaim{Store: c.cfg.Store}, teamPatience
-	if machine > 0 {
-		cfg.Machine = machine
-	}
-	return engine.New(cfg)
+	return cfg
 }
 
 // askTeam records what a person asks of a task, if anything, for the workers.
@@ -77,7 +73,8 @@ func (c *Controller) stopped(ctx context.Context, row store.Thread) (bool, error
 	}
 	return slices.ContainsFunc(rows, func(t store.Thread) bool {
 		return t.Status == store.Blocked && t.Reason != nil &&
-			slices.Contains([]store.ReasonKind{store.ReasonAttempts, store.ReasonLimit, store.ReasonJoin}, t.Reason.Kind)
+			slices.Contains([]store.ReasonKind{store.ReasonAttempts, store.ReasonLimit, store.ReasonJoin,
+				store.ReasonWorker}, t.Reason.Kind)
 	}), nil
 }
 
@@ -122,7 +119,7 @@ func (c *Controller) drivenParts(ctx context.Context, row store.Thread) (map[str
 // waitUntilIdle waits until a task that workers drive has ended, or cannot continue without a person. With wait it
 // waits for that person too. If ctx ends first, the error is a *LeftError.
 func (c *Controller) waitUntilIdle(ctx context.Context, id string, wait bool) (store.Thread, error) {
-	bg, e := context.WithoutCancel(ctx), c.teamEngine(0)
+	bg, e := context.WithoutCancel(ctx), engine.New(c.teamConfig())
 	for pos := int64(0); ; {
 		next, err := c.cfg.Store.Wait(ctx, pos)
 		if err == nil && pos > 0 && ctx.Err() == nil {
@@ -201,7 +198,7 @@ func (c *Controller) waitsOnlyForPeople(ctx context.Context, id string) (asks, w
 // cancelOnTeam ends the threads of a task that are not being driven, after its row was marked as cancelled.
 // Workers see that mark and end the others.
 func (c *Controller) cancelOnTeam(ctx context.Context, id string) (store.Thread, error) {
-	if _, err := c.teamEngine(0).Reconcile(ctx, id); err != nil {
+	if _, err := engine.New(c.teamConfig()).Reconcile(ctx, id); err != nil {
 		return store.Thread{}, err
 	}
 	return c.cfg.Store.Thread(ctx, id)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +19,15 @@ type WorkerConfig struct {
 	Store store.Store
 	// Open returns a controller with the settings of the workspace that a task belongs to.
 	Open func(ctx context.Context, root store.Thread) (*Controller, error)
+	Name string // under which others know it
+	// Ready returns why the worker cannot work now; nil: it always can. It is called often, and concurrently. Changed, if
+	// set, is called with what it returned each time that changes.
+	Ready   func(ctx context.Context) error
+	Changed func(why error)
+	// Backoff says how often workers try what one was not able to do, RetryUnable how often a worker that cannot work
+	// checks whether it can again; zero: 5 s.
+	Backoff     engine.Backoff
+	RetryUnable time.Duration
 	// Tokens returns how often each named lease was taken; may be nil.
 	Tokens       func(ctx context.Context, names []string) (map[string]int64, error)
 	Most         int           // how many agents may work on this machine at once; zero: the person's setting
@@ -39,6 +47,8 @@ type Worker struct {
 	mu       sync.Mutex
 	tasks    map[string]*localTask // tasks with threads driven here, by root
 	draining bool
+	unable   error         // why the worker cannot work
+	checked  chan struct{} // has a value when that has changed
 	counts   Counts
 }
 
@@ -48,6 +58,7 @@ type Counts struct {
 	Drives     int64
 	Reconciles int64
 	Failed     int64 // calls that could not write the record
+	GivenBack  int64 // drives that this worker was not able to do
 	Draining   bool  // it begins nothing further
 }
 
@@ -67,7 +78,10 @@ func NewWorker(cfg WorkerConfig) *Worker {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Worker{cfg: cfg, tasks: map[string]*localTask{}}
+	if cfg.RetryUnable == 0 {
+		cfg.RetryUnable = retryUnable
+	}
+	return &Worker{cfg: cfg, tasks: map[string]*localTask{}, checked: make(chan struct{}, 1)}
 }
 
 // Reconcile makes the moves of a task that need no agent, stops threads driven here that are no longer wanted,
@@ -82,7 +96,7 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
-		return dispatch.Agenda{}, err
+		return w.unopened(ctx, root, err)
 	}
 	defer w.releaseTask(root, t)
 	w.count(func(c *Counts) { c.Reconciles++ })
@@ -121,66 +135,20 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 			return nil, err
 		}
 	}
-	live, err := w.liveWorkers(ctx, a.Hosts)
+	live, err := w.liveWorkers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs}
-		if live[a.Hosts[i]] {
-			ready[i].Host = a.Hosts[i]
-		}
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs,
+			Host: preferred(id, a.Hosts[i], a.Avoid[i], live, opts.Needs)}
 	}
 	return ready, nil
 }
 
-// workerLease is the name of the lease that a running worker holds.
-func workerLease(name string) string { return "worker-" + name }
-
-// liveWorkers returns which of some workers are running, so that no thread waits for one that is not.
-func (w *Worker) liveWorkers(ctx context.Context, names []string) (map[string]bool, error) {
-	var leases []string
-	for _, name := range names {
-		if lease := workerLease(name); name != "" && !slices.Contains(leases, lease) {
-			leases = append(leases, lease)
-		}
-	}
-	if len(leases) == 0 {
-		return nil, nil
-	}
-	owners, err := w.cfg.Store.Holders(ctx, leases)
-	if err != nil {
-		return nil, fmt.Errorf("look which workers serve: %w", err)
-	}
-	live := map[string]bool{}
-	for _, name := range names {
-		_, live[name] = owners[workerLease(name)]
-	}
-	return live, nil
-}
-
 // heartbeatRetry is how long a worker waits before it asks again for a lease that it could not get.
 const heartbeatRetry = 5 * time.Second
-
-// Heartbeat lets others know that the named worker is running, until ctx ends. If others do not know, its threads
-// do not wait for it, which costs only time.
-func (w *Worker) Heartbeat(ctx context.Context, name string) {
-	for ctx.Err() == nil {
-		if lease, err := w.cfg.Store.Acquire(ctx, workerLease(name)); err == nil {
-			select {
-			case <-ctx.Done():
-			case <-lease.Lost():
-			}
-			lease.Release()
-			continue
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(heartbeatRetry):
-		}
-	}
-}
 
 // stopUnwanted stops those threads, of ids, that are driven here.
 func (w *Worker) stopUnwanted(t *localTask, ids []string) {
@@ -193,8 +161,11 @@ func (w *Worker) stopUnwanted(t *localTask, ids []string) {
 	}
 }
 
-// Drive drives a thread.
+// Drive drives a thread, unless the worker cannot work now.
 func (w *Worker) Drive(ctx context.Context, id string) error {
+	if w.check(ctx) != nil {
+		return dispatch.ErrBusy
+	}
 	row, err := w.cfg.Store.Thread(ctx, id)
 	if err != nil {
 		return fmt.Errorf("drive thread %s: %w", id, err)
@@ -212,7 +183,10 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
-		return err
+		if _, backErr := w.giveBack(ctx, id, err); backErr != nil {
+			return errors.Join(err, backErr)
+		}
+		return &engine.WorkerError{Err: err}
 	}
 	defer w.releaseTask(root, t)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -228,7 +202,12 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	if errors.Is(err, engine.ErrInterrupted) {
 		return nil // another worker continues
 	}
-	if err != nil {
+	var own *engine.WorkerError
+	switch {
+	case errors.As(err, &own):
+		w.count(func(c *Counts) { c.GivenBack++ })
+		w.check(ctx) // it may not be able to drive any other either
+	case err != nil:
 		w.count(func(c *Counts) { c.Failed++ })
 	}
 	return err
@@ -252,13 +231,23 @@ func (w *Worker) acquireTask(ctx context.Context, root store.Thread) (*localTask
 	defer w.mu.Unlock()
 	t := w.tasks[root.ID]
 	if t == nil {
-		t = &localTask{engine: c.teamEngine(w.cfg.Most), driving: map[string]context.CancelCauseFunc{}}
+		t = &localTask{engine: w.engine(c), driving: map[string]context.CancelCauseFunc{}}
 		if w.tasks[root.ID] = t; w.draining {
 			t.engine.Drain()
 		}
 	}
 	t.uses++
 	return t, nil
+}
+
+// engine returns an engine for a task with the settings of its workspace.
+func (w *Worker) engine(c *Controller) *engine.Engine {
+	cfg := c.teamConfig()
+	cfg.Worker, cfg.Backoffs, cfg.Ready = w.cfg.Name, w.cfg.Backoff, w.check
+	if w.cfg.Most > 0 {
+		cfg.Machine = w.cfg.Most
+	}
+	return engine.New(cfg)
 }
 
 func (w *Worker) releaseTask(root store.Thread, t *localTask) {

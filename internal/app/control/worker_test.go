@@ -18,7 +18,8 @@ func TestNothingWaitsForAWorkerThatIsGone(t *testing.T) {
 	w := NewWorker(WorkerConfig{Store: s})
 	prefers := func() string {
 		t.Helper()
-		ready, err := w.ready(t.Context(), store.Thread{ID: "root"}, engine.Agenda{Drive: []string{"x", "y"}, Hosts: []string{"a", ""}})
+		ready, err := w.ready(t.Context(), store.Thread{ID: "root"}, engine.Agenda{Drive: []string{"x", "y"},
+			Hosts: []string{"a", ""}, Avoid: make([][]string, 2)})
 		if err != nil || len(ready) != 2 || ready[1].Host != "" {
 			t.Fatalf("%v, %v", ready, err)
 		}
@@ -29,7 +30,7 @@ func TestNothingWaitsForAWorkerThatIsGone(t *testing.T) {
 	}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { w.Heartbeat(ctx, "a"); close(ended) }()
+	go func() { w.hold(ctx, store.WorkerLease("a")); close(ended) }()
 	for prefers() != "a" { // until it serves
 		time.Sleep(time.Millisecond)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,10 +91,19 @@ Below the list are the commands that answer what needs you.`,
 			}
 			v.Tasks, err = w.view().Tasks(ctx, f)
 			v.Tasks = taskdir.WithCommands(a.named, v.Tasks)
+			if err == nil {
+				v.unable, err = a.unable(ctx, w)
+			}
 			return v, err
 		}, func(out page, v taskList) {
 			narrowed := f.Word != "" || f.Flow != "" || f.Title != "" || since != "" || before != ""
 			a.taskTable(out, v.Tasks, narrowed, quiet)
+			if quiet {
+				return
+			}
+			for _, w := range v.unable {
+				out.line("worker %s: %s", w.Name, text.FirstLine(w.Unable, 200))
+			}
 		}),
 	}
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
@@ -113,12 +123,22 @@ Below the list are the commands that answer what needs you.`,
 	return cmd
 }
 
+// unable returns the workers of a team that cannot work now.
+func (a *app) unable(ctx context.Context, w *workplace) ([]view.Worker, error) {
+	if a.program.Team == nil {
+		return nil, nil
+	}
+	workers, err := w.view().Workers(ctx)
+	return slices.DeleteFunc(workers, func(w view.Worker) bool { return w.Unable == "" }), err
+}
+
 // taskStandings are the words that task list --state accepts.
 var taskStandings = view.StateWords(view.Created, view.Working, view.InputRequired, view.Canceled)
 
 // A taskList is what task list prints.
 type taskList struct {
-	Tasks []view.TaskRow `json:"tasks"`
+	Tasks  []view.TaskRow `json:"tasks"`
+	unable []view.Worker  // those of a team that cannot work
 }
 
 // taskTable prints a list of tasks. narrowed says that it was filtered.

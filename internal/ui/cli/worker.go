@@ -33,6 +33,9 @@ type Team struct {
 	Guarded func(ctx context.Context) error
 	// Look is the longest time before a task is looked at again; zero: store.LeaseTTL.
 	Look time.Duration
+	// Backoff and RetryUnable are those of a worker, see control.WorkerConfig.
+	Backoff     engine.Backoff
+	RetryUnable time.Duration
 }
 
 // EngineOptions select and configure an engine.
@@ -144,7 +147,8 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
-		Most: int(f.most), RecheckEvery: look, Log: a.log})
+		Most: int(f.most), RecheckEvery: look, Log: a.log, Name: f.name, Ready: a.ready(w), Changed: a.tellService(f.name),
+		Backoff: a.program.Team.Backoff, RetryUnable: a.program.Team.RetryUnable})
 	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
 	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})
 	if err != nil {
@@ -164,21 +168,29 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	defer stats.Close()
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	serving, end := context.WithCancel(ctx)
-	defer end() // before beside.Wait, as is stop
-	defer stop()
+	defer stop()                               // before beside.Wait
 	beside.Go(func() { relay.Run(following) }) // events of what is driven while it drains are relayed too
 	beside.Go(func() { a.tidy(following, log) })
-	beside.Go(func() { worker.Heartbeat(serving, f.name) })
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))
-	err = e.Serve(ctx, dispatch.Host{ID: f.name, Labels: f.labels, Slots: slotsOf(f, w)}, worker)
+	err = worker.Serve(ctx, e, dispatch.Host{ID: f.name, Labels: f.labels, Slots: slotsOf(f, w)})
 	close(drained)
 	if err == nil && errors.Is(context.Cause(ctx), engine.ErrInterrupted) {
 		fmt.Fprintf(a.err, "worker %s: stopped; no work is left here\n", f.name)
 	}
 	return err
+}
+
+// tellService returns a function that says whether a worker takes work: why is what keeps it from that.
+func (a *app) tellService(name string) func(why error) {
+	return func(why error) {
+		if why == nil {
+			fmt.Fprintf(a.err, "worker %s: in service again\n", name)
+			return
+		}
+		fmt.Fprintf(a.err, "worker %s: out of service: %s\n", name, oneLine(why.Error(), 400))
+	}
 }
 
 // slotsOf returns how many threads a worker takes at a time: as many as may have an agent at work, and some

@@ -67,6 +67,10 @@ func (a *app) listen(address string, s store.Store, w *control.Worker) (statServ
 			http.Error(out, "draining", http.StatusServiceUnavailable)
 			return
 		}
+		if why := w.Unable(); why != nil {
+			http.Error(out, oneLine(why.Error(), 400), http.StatusServiceUnavailable)
+			return
+		}
 		io.WriteString(out, "ok\n")
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: healthWait}

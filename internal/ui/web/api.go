@@ -125,7 +125,11 @@ func (s *Server) stepCalls(r *http.Request, h dag.Hash) (*view.Calls, error) {
 
 func (s *Server) listHosts(r *http.Request) (any, error) {
 	hosts, err := s.views.Hosts(r.Context())
-	return map[string]any{"hosts": hosts}, err
+	if err != nil {
+		return nil, err
+	}
+	workers, err := s.views.Workers(r.Context())
+	return map[string]any{"hosts": hosts, "workers": workers}, err
 }
 
 func (s *Server) listGates(r *http.Request) (any, error) {

@@ -11,6 +11,13 @@ func (s *Server) hostsPage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body := struct{ Hosts []view.Host }{hosts}
+	workers, err := s.views.Workers(r.Context())
+	if err != nil {
+		return err
+	}
+	body := struct {
+		Hosts   []view.Host
+		Workers []view.Worker
+	}{hosts, workers}
 	return s.show(w, r, http.StatusOK, "hosts", page{Title: "Hosts", Nav: "hosts", Types: stateEvents, Body: body})
 }

@@ -1,0 +1,237 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+)
+
+// A worker that serves checks as often as this whether it can still work; one that cannot checks sooner.
+const (
+	checkEvery  = 30 * time.Second
+	retryUnable = 5 * time.Second
+)
+
+// Serve has an engine call the worker whenever it is able to work, until ctx ends, and returns once all calls have. In
+// between, its drives go on, and others know what keeps it from taking more.
+func (w *Worker) Serve(ctx context.Context, e dispatch.Engine, host dispatch.Host) error {
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	failed := make(chan error, 1)
+	for ctx.Err() == nil {
+		why := w.check(ctx)
+		state, end := context.WithCancel(ctx)
+		lease, every := store.WorkerLease(host.ID), checkEvery
+		if why != nil {
+			lease, every = store.UnableLease(host.ID, why.Error()), w.cfg.RetryUnable
+		} else {
+			calls.Go(func() {
+				if err := e.Serve(state, host, w); err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
+			})
+		}
+		calls.Go(func() { w.hold(state, lease) })
+		err := w.changes(ctx, why, every, failed)
+		end()
+		if err != nil {
+			return err
+		}
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// changes returns when the worker is no longer as able as why says, ctx ends, or the engine can never serve.
+func (w *Worker) changes(ctx context.Context, why error, every time.Duration, failed <-chan error) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case <-tick.C:
+			w.check(ctx)
+		case <-w.checked:
+		}
+		if !sameError(w.Unable(), why) {
+			return nil
+		}
+	}
+}
+
+// hold holds a lease that says how the worker is, until ctx ends. If others do not know, they wait for it for a while,
+// which costs only time.
+func (w *Worker) hold(ctx context.Context, name string) {
+	for ctx.Err() == nil {
+		if lease, err := w.cfg.Store.Acquire(ctx, name); err == nil {
+			select {
+			case <-ctx.Done():
+			case <-lease.Lost():
+			}
+			lease.Release()
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(heartbeatRetry):
+		}
+	}
+}
+
+// check finds out whether the worker can work now, and returns why not.
+func (w *Worker) check(ctx context.Context) error {
+	if w.cfg.Ready == nil {
+		return nil
+	}
+	why := w.cfg.Ready(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	w.mu.Lock()
+	changed := !sameError(w.unable, why)
+	w.unable = why
+	w.mu.Unlock()
+	if !changed {
+		return why
+	}
+	select {
+	case w.checked <- struct{}{}:
+	default: // Serve is about to look
+	}
+	if w.cfg.Changed != nil {
+		w.cfg.Changed(why)
+	}
+	return why
+}
+
+// Unable returns why the worker takes no work now, nil if it does.
+func (w *Worker) Unable() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unable
+}
+
+func sameError(a, b error) bool {
+	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+}
+
+// liveWorkers returns the names of the workers that serve, in order.
+func (w *Worker) liveWorkers(ctx context.Context) ([]string, error) {
+	held, err := w.cfg.Store.Held(ctx, store.WorkerLease(""))
+	if err != nil {
+		return nil, fmt.Errorf("look which workers serve: %w", err)
+	}
+	var names []string
+	for _, lease := range slices.Sorted(maps.Keys(held)) {
+		names = append(names, store.WorkerOf(lease))
+	}
+	return names, nil
+}
+
+// preferred returns the worker that a thread is best driven on: the one that has its files, unless that was not able to
+// drive it; then one that has not tried. "" means any. Which workers have labels is not known.
+func preferred(id, last string, avoid, live, needs []string) string {
+	if slices.Contains(live, last) && !slices.Contains(avoid, last) {
+		return last
+	}
+	others := without(live, avoid)
+	if len(avoid) == 0 || len(needs) > 0 || len(others) == 0 {
+		return ""
+	}
+	sum := fnv.New32()
+	sum.Write([]byte(id))
+	return others[sum.Sum32()%uint32(len(others))]
+}
+
+func without(names, avoid []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(avoid, name) })
+}
+
+// giveBack records that this worker is not able to drive a thread, unless someone drives it.
+func (w *Worker) giveBack(ctx context.Context, id string, why error) (store.Thread, error) {
+	lease, err := w.cfg.Store.Acquire(ctx, store.ThreadLease(id))
+	var held *store.HeldError
+	switch {
+	case errors.As(err, &held):
+		return w.cfg.Store.Thread(ctx, id)
+	case err != nil:
+		return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
+	}
+	defer lease.Release()
+	t := engine.Trouble{Worker: w.cfg.Name, Text: why.Error(), Backoff: w.cfg.Backoff, Now: time.Now()}
+	return t.GiveBack(ctx, w.cfg.Store, lease.Fence(), id)
+}
+
+// unopened returns what may be done for a task whose workspace cannot be opened here: another worker looks at it, or
+// the threads that would go on say why they do not.
+func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (dispatch.Agenda, error) {
+	soon := dispatch.Agenda{At: time.Now().Add(time.Second)}
+	if w.check(ctx) != nil {
+		return soon, nil
+	}
+	w.cfg.Log.Warn("workspace not opened", "task", root.ID)
+	live, err := w.liveWorkers(ctx)
+	if err != nil {
+		return dispatch.Agenda{}, err
+	}
+	rows, err := thread.Subtree(ctx, w.cfg.Store, root.ID)
+	if err != nil {
+		return dispatch.Agenda{}, fmt.Errorf("reconcile task %s: %w", root.ID, err)
+	}
+	above := map[string]bool{}
+	for _, row := range rows {
+		if row.Parent != nil && !row.Ended() {
+			above[row.Parent.Thread] = true
+		}
+	}
+	out := dispatch.Agenda{At: time.Now().Add(w.cfg.RecheckEvery)}
+	for _, row := range rows {
+		if above[row.ID] || row.Status != store.Pending && row.Status != store.Running {
+			continue
+		}
+		if r := row.Reason; r != nil && r.Kind == store.ReasonWorker {
+			tried := slices.Collect(maps.Keys(r.Workers))
+			if slices.Contains(tried, w.cfg.Name) && len(without(live, tried)) > 0 {
+				return soon, nil
+			}
+			if at := time.UnixMilli(r.ResetAt); at.After(time.Now()) {
+				out.At = earlier(out.At, at)
+				continue
+			}
+		}
+		if row, err = w.giveBack(ctx, row.ID, why); err != nil {
+			return dispatch.Agenda{}, err
+		}
+		if row.Reason != nil && row.Reason.ResetAt > 0 {
+			out.At = earlier(out.At, time.UnixMilli(row.Reason.ResetAt))
+		}
+	}
+	return out, nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
