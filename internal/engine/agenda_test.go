@@ -126,6 +126,8 @@ func TestMoves(t *testing.T) {
 	)
 	patience := blocked("r", store.ReasonGate, gateOpen)
 	patience.expires, patience.left = true, time.Second
+	delayed := a("r", running)
+	delayed.waits = time.Minute
 	wanted := a("r", running)
 	wanted.row.Wanted = store.WantCancel
 	for name, tt := range map[string]struct {
@@ -137,6 +139,7 @@ func TestMoves(t *testing.T) {
 		"somebody drives it":   {driven(a("r", running)), ""},
 		"it has ended":         {a("r", completed), ""},
 		"nobody wants it":      {wanted, "cancel r"},
+		"workers could not":    {delayed, "look 1m0s"},
 		"a question is open":   {blocked("r", store.ReasonGate, gateOpen), "waits for a person"},
 		"a question times out": {patience, "waits for a person; look 1s"},
 		"it was answered":      {blocked("r", store.ReasonGate, gateAnswered), "drive r"},

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/dispatch/local"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
@@ -53,7 +54,12 @@ const (
 // teamOf returns what workers need that take a silent process for dead after ttl.
 func teamOf(ttl string) *cli.Team {
 	look, _ := time.ParseDuration(ttl)
-	return &cli.Team{Engines: []string{inMemory, onRiver, onServer}, Look: look, Open: openEngine}
+	team := &cli.Team{Engines: []string{inMemory, onRiver, onServer}, Look: look, Open: openEngine}
+	if ttl != "" {
+		team.Backoff = engine.Backoff{First: 200 * time.Millisecond, Most: time.Second}
+		team.RetryUnable = 200 * time.Millisecond
+	}
+	return team
 }
 
 func openEngine(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {

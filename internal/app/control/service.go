@@ -189,7 +189,6 @@ func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (di
 	if w.check(ctx) != nil {
 		return soon, nil
 	}
-	w.cfg.Log.Warn("workspace not opened", "task", root.ID)
 	live, err := w.liveWorkers(ctx)
 	if err != nil {
 		return dispatch.Agenda{}, err
@@ -219,6 +218,7 @@ func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (di
 				continue
 			}
 		}
+		w.cfg.Operator.Warn("look at task", "task", root.ID, "error", why)
 		if row, err = w.giveBack(ctx, row.ID, why); err != nil {
 			return dispatch.Agenda{}, err
 		}

@@ -33,6 +33,8 @@ type WorkerConfig struct {
 	Most         int           // how many agents may work on this machine at once; zero: the person's setting
 	RecheckEvery time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
 	Log          *slog.Logger  // ids, kinds and durations, never texts; nil: none
+	// Operator is the log for whoever runs the worker, with texts; nil: none.
+	Operator *slog.Logger
 }
 
 // A Worker drives threads of tasks that others drive too. It is the engine's driver on a team.
@@ -77,6 +79,9 @@ func NewWorker(cfg WorkerConfig) *Worker {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Operator == nil {
+		cfg.Operator = slog.New(slog.DiscardHandler)
 	}
 	if cfg.RetryUnable == 0 {
 		cfg.RetryUnable = retryUnable
