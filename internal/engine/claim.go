@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -91,7 +92,7 @@ func (e *Engine) withLease(ctx context.Context, lease store.Lease) (held *Engine
 		return e, ctx, func() {}
 	}
 	work, end := WhileHeld(ctx, lease)
-	return e.with(fenced{e.cfg.Store, lease.Fence()}), work, func() {
+	return e.with(&fenced{Store: e.cfg.Store, fence: lease.Fence()}), work, func() {
 		end()
 		lease.Release()
 	}
@@ -100,12 +101,17 @@ func (e *Engine) withLease(ctx context.Context, lease store.Lease) (held *Engine
 // fenced is a store each of whose batches carries a fence.
 type fenced struct {
 	Store
-	fence store.Fence
+	fence  store.Fence
+	failed atomic.Bool // a batch was not kept for a reason that is the record's
 }
 
-func (f fenced) Commit(ctx context.Context, b store.Batch) error {
+func (f *fenced) Commit(ctx context.Context, b store.Batch) error {
 	b.Under = append(slices.Clip(b.Under), f.fence)
-	return f.Store.Commit(ctx, b)
+	err := f.Store.Commit(ctx, b)
+	if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrInvalid) {
+		f.failed.Store(true)
+	}
+	return err
 }
 
 // errLost is the cause of a context whose lease was lost.

@@ -58,7 +58,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 		return e.drive(ctx, id)
 	}
 	e.forget(id)
-	if row, err = under.drive(ctx, id); ownTrouble(ctx, err) {
+	if row, err = under.drive(ctx, id); under.ownTrouble(ctx, err) {
 		return under.giveBack(bg, id, lease, err)
 	}
 	return row, err

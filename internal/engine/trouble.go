@@ -171,10 +171,12 @@ func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err
 	return now, &WorkerError{err}
 }
 
-// ownTrouble reports whether an error of a drive on a team is a reason to give the thread back.
-func ownTrouble(ctx context.Context, err error) bool {
+// ownTrouble reports whether an error of a drive under a lease is a reason to give the thread back: not if it was
+// interrupted, or the record could not be kept.
+func (e *Engine) ownTrouble(ctx context.Context, err error) bool {
 	var held *store.HeldError
-	return err != nil && ctx.Err() == nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, store.ErrFenced) &&
+	s, ok := e.cfg.Store.(*fenced)
+	return ok && !s.failed.Load() && err != nil && ctx.Err() == nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, store.ErrFenced) &&
 		!errors.As(err, &held)
 }
 

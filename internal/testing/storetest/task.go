@@ -186,11 +186,17 @@ func usedOrder(h *home) {
 	h.commit(store.Batch{Attempts: []store.AttemptChange{
 		{Row: store.Attempt{ID: "P.100", Thread: "P", N: 100, Status: store.AttemptDone}},
 		{Row: store.Attempt{ID: "P.99", Thread: "P", N: 99, Status: store.AttemptDone}},
+		{Row: store.Attempt{ID: "P.101", Thread: "P", N: 101, Status: store.AttemptFailed,
+			Failure: &store.Failure{Kind: store.FailureInfra, Message: "not there", NotBegun: true}}},
+		{Row: store.Attempt{ID: "P.102", Thread: "P", N: 102, Status: store.AttemptFailed,
+			Failure: &store.Failure{Kind: store.FailureInfra, Message: `"notBegun":true`}}},
 	}})
 	got, err = h.Used(h.ctx, "K")
 	h.must(err)
-	h.same(got[:2], []store.Use{
+	h.same(got[:4], []store.Use{
 		{Thread: "P", Attempt: "P.99", Status: store.AttemptDone}, {Thread: "P", Attempt: "P.100", Status: store.AttemptDone},
+		{Thread: "P", Attempt: "P.101", Status: store.AttemptFailed, NotBegun: true},
+		{Thread: "P", Attempt: "P.102", Status: store.AttemptFailed},
 	})
 }
 
