@@ -2,6 +2,8 @@ package view_test
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/plait-run/plait/internal/record/store"
@@ -16,6 +18,9 @@ func TestTeamTaskWaits(t *testing.T) {
 	const since = "2027-01-15T08:00:00Z"
 	none := view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: start one"}
 	runs := func(reason string) view.Display { return view.Display{State: view.DisplayRunning, Reason: reason} }
+	delayed := func(row *store.Thread) {
+		row.Reason = &store.Reason{Kind: store.ReasonWorker, Message: "a: the disk is full", ResetAt: 1_800_000_005_000}
+	}
 	type changes = []func(*store.Thread)
 	for name, c := range map[string]struct {
 		change   changes
@@ -35,6 +40,11 @@ func TestTeamTaskWaits(t *testing.T) {
 			runs("waiting for a worker with gpu, linux since " + since), ""},
 		"lost": {changes{running}, lost, []string{"worker-b"}, store.Running,
 			runs("waiting for a worker: build-2 was lost, last heard of " + since), store.Pending},
+		"not able": {changes{delayed}, nil, []string{"worker-b"}, store.Pending,
+			view.Display{State: view.DisplayQueued, Reason: "a: the disk is full; tried again at 2027-01-15T08:00:05Z"}, ""},
+		"not able before": {changes{running, delayed}, lost, []string{"worker-b", "thread"}, store.Running, runs(""), store.Running},
+		"no worker is able": {nil, nil, []string{store.UnableLease("b.c", "the disk is full")}, store.Pending,
+			view.Display{State: view.DisplayNeedsYou, Reason: "no worker serves: b.c: the disk is full"}, ""},
 		"driven": {changes{running}, lost, []string{"worker-build-2", "thread"}, store.Running, runs(""), store.Running},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +78,9 @@ func TestTeamTaskWaits(t *testing.T) {
 			if v.Status != c.status || v.Display != c.want {
 				t.Errorf("it is %s, %+v, want %s, %+v", v.Status, v.Display, c.status, c.want)
 			}
-			if goes := views.Continues(t.Context(), row); goes != (len(c.leases) > 0) {
+			if goes := views.Continues(t.Context(), row); goes != slices.ContainsFunc(c.leases, func(name string) bool {
+				return strings.HasPrefix(name, store.WorkerLease(""))
+			}) {
 				t.Errorf("it goes on: %v", goes)
 			}
 			if v.Next != nil {

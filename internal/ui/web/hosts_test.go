@@ -32,6 +32,11 @@ func TestHostsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	sick, err := h.store.Acquire(t.Context(), store.UnableLease("delta", "no space <b>left</b>"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sick.Release()
 	srv := h.server()
 	srv.cfg.Hosts = true
 	s := h.serve("", srv)
@@ -72,7 +77,7 @@ func TestHostsPage(t *testing.T) {
 	}
 	page := s.get("/hosts").body
 	for _, text := range []string{"Mend &lt;b&gt;the sum", "not responding", "interrupted on beta", "running on gamma",
-		"1 attempt of"} {
+		"1 attempt of", "worker delta: no space &lt;b&gt;left"} {
 		if !strings.Contains(page, text) {
 			t.Errorf("the page does not say %q", text)
 		}
