@@ -70,7 +70,7 @@ var trials = map[string]trial{
 	"broken configuration": {
 		begins: func(h *host, _ int) { h.configure("machine: [") },
 		ends:   func(h *host, _ int) { h.configure("team: {remotes: {shop: " + h.path("shop.git") + "}}") },
-		reason: "config.yaml", idle: true,
+		reason: "its configuration cannot be read", idle: true,
 	},
 	"remote away": {
 		begins: func(h *host, _ int) { h.rename("shop-a.git", "away.git") },

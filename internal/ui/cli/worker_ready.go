@@ -20,7 +20,8 @@ const minFree = 256 << 20
 // readyWait bounds the start of git.
 const readyWait = 10 * time.Second
 
-// ready returns why a worker cannot work now, nil if it can. The texts stay the same while the cause does.
+// ready returns why a worker cannot work now, nil if it can. The texts stay the same while the cause does, and begin
+// with it: others see only that (store.UnableLease).
 func (a *app) ready(w *workplace) func(context.Context) error {
 	dirs := []string{w.home}
 	if a.place != nil {
@@ -28,7 +29,7 @@ func (a *app) ready(w *workplace) func(context.Context) error {
 	}
 	return func(ctx context.Context) error {
 		if _, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
-			return err
+			return fmt.Errorf("its configuration cannot be read: %w", err)
 		}
 		for _, dir := range dirs {
 			if err := roomIn(dir); err != nil {
@@ -51,7 +52,7 @@ func roomIn(dir string) error {
 		err = cause.Err
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write to %s: %w", dir, err)
+		return fmt.Errorf("%w: cannot write to %s", err, dir)
 	}
 	if free, err := freeIn(dir); err == nil && free < minFree {
 		return fmt.Errorf("no space left on device: less than %d MiB are free in %s", minFree>>20, dir)
