@@ -166,6 +166,7 @@ func TestTroubles(t *testing.T) {
 			}
 			person.git("remote", "add", "origin", m.path("shop.git"))
 			person.git("fetch", "-q", "origin")
+			person.configure("team: {remote: origin}")
 			person.write("README", "read me again\n")
 			a := m.maker("a", m.path("shop-a.git"))
 			p := a.worker("--listen", "127.0.0.1:0")
@@ -180,7 +181,16 @@ func TestTroubles(t *testing.T) {
 			for n := range 6 {
 				tasks = append(tasks, person.starts(n))
 			}
-			m.until("people read why", func() bool { return strings.Contains(person.must("ls", "--all"), trial.reason) })
+			listed := ""
+			defer func() {
+				if t.Failed() {
+					t.Logf("people read\n%s", listed)
+				}
+			}()
+			m.until("people read why", func() bool {
+				listed = person.must("ls", "--all")
+				return strings.Contains(listed, trial.reason)
+			})
 			var others []*process
 			for _, name := range []string{"b", "c"} {
 				others = append(others, m.maker(name, m.path("shop.git")).worker())

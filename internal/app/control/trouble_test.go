@@ -312,3 +312,31 @@ func TestPreferred(t *testing.T) {
 		}
 	}
 }
+
+// A plain resume is recorded although the task runs, if a part of it is blocked.
+func TestResumesABlockedPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, map[string]scripted{"begin": say(status("done"))})
+		h.clock = time.Now
+		task := h.team(race)
+		w := h.ailing("a")
+		if err := w.Drive(t.Context(), task); err != nil {
+			t.Fatal(err)
+		}
+		path := w.looks(t, task).Drive[0].Thread
+		w = h.ailing("b") // an engine makes its agents anew
+		w.agents = errors.New("there is no key")
+		for h.row(path).Status != store.Blocked {
+			w.gives(t, path)
+			time.Sleep(5 * time.Minute)
+		}
+		if root := h.row(task); root.Status != store.Running {
+			t.Fatalf("the task is %s", root.Status)
+		}
+		h.wish(task, Resume{})
+		w.looks(t, task)
+		if row := h.row(path); row.Status != store.Running || row.Reason != nil {
+			t.Errorf("the part is %s, %+v", row.Status, row.Reason)
+		}
+	})
+}
