@@ -35,19 +35,16 @@ func (t *Trees) placed(row store.Thread) bool { return t.cfg.Place != nil && t.c
 // errNotKept reports that a thread cannot work in a place.
 var errNotKept = errors.New("its files are not in the record: begin it with --keep-files, or upload them")
 
-// A missingCommit is a commit that a task begins at, and that the remote of its workspace does not have.
-type missingCommit string
+// A taskError is due to the task or what agents left of it.
+type taskError struct{ error }
 
-func (c missingCommit) Error() string {
-	return fmt.Sprintf("the task begins at commit %s, which the remote of its workspace does not have: push it, and resume",
-		string(c))
-}
+func (e taskError) Unwrap() error { return e.error }
 
 // OfTask reports whether an error of Prepare is due to the task or what agents left of it: no other machine can do
 // better.
 func OfTask(err error) bool {
-	_, missing := errors.AsType[missingCommit](err)
-	return missing || errors.Is(err, errNotKept) || errors.Is(err, ErrRefused)
+	_, own := errors.AsType[taskError](err)
+	return own || errors.Is(err, errNotKept) || errors.Is(err, ErrRefused)
 }
 
 // settle makes the working tree of a thread match the recorded files at its head. A tree that already does
@@ -242,7 +239,8 @@ func (t *Trees) begunOn(ctx context.Context, repo *git.Repo, row store.Thread) e
 		}
 	}
 	if err == nil && !has {
-		err = missingCommit(onto)
+		err = taskError{fmt.Errorf("the task begins at commit %s, which the remote of its workspace does not have: push it, "+
+			"and resume", onto)}
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/plait-run/plait/internal/files/git"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -107,7 +108,7 @@ func (t *Trees) Prepare(ctx context.Context, row store.Thread) error {
 	err := t.prepare(ctx, row)
 	if err == nil && t.cfg.Cell != nil { // also before anything outside the cell reads the tree
 		if _, err = t.cfg.Cell.Admit(row.Workspace, Of(row)); err != nil {
-			err = fmt.Errorf("use the working tree of thread %s: %w", row.ID, err)
+			err = taskError{fmt.Errorf("use the working tree of thread %s: %w", row.ID, err)}
 		}
 	}
 	return err
@@ -147,6 +148,9 @@ func (t *Trees) prepare(ctx context.Context, row store.Thread) error {
 // command.
 func (t *Trees) complete(ctx context.Context, row store.Thread, top string) error {
 	if err := fill(row, top); err != nil {
+		if _, ofSystem := errors.AsType[syscall.Errno](err); !ofSystem { // a link leads out of it
+			err = taskError{err}
+		}
 		return err
 	}
 	return t.setUp(ctx, row, top)
