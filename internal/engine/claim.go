@@ -108,7 +108,9 @@ type fenced struct {
 func (f *fenced) Commit(ctx context.Context, b store.Batch) error {
 	b.Under = append(slices.Clip(b.Under), f.fence)
 	err := f.Store.Commit(ctx, b)
-	if err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrFenced) && !errors.Is(err, store.ErrInvalid) {
+	switch {
+	case err == nil, errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrInvalid):
+	default:
 		f.failed.Store(true)
 	}
 	return err

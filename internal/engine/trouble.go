@@ -162,7 +162,8 @@ func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err
 		}
 	}
 	e.forget(id)
-	t := Trouble{Worker: e.cfg.Worker, Text: e.cfg.Host.Secrets.Text(err.Error()), Backoff: e.cfg.Backoffs, Now: e.cfg.Now()}
+	t := Trouble{Worker: e.cfg.Worker, Text: e.cfg.Host.Secrets.Text(err.Error()), Backoff: e.cfg.Backoffs,
+		Now: e.cfg.Now()}
 	now, backErr := t.GiveBack(ctx, e.unfenced, lease.Fence(), id)
 	if backErr != nil || now.Reason == nil {
 		return row, errors.Join(err, backErr)
@@ -176,8 +177,10 @@ func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err
 func (e *Engine) ownTrouble(ctx context.Context, err error) bool {
 	var held *store.HeldError
 	s, ok := e.cfg.Store.(*fenced)
-	return ok && !s.failed.Load() && err != nil && ctx.Err() == nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, store.ErrFenced) &&
-		!errors.As(err, &held)
+	if err == nil || !ok || s.failed.Load() || ctx.Err() != nil {
+		return false
+	}
+	return !errors.Is(err, ErrInterrupted) && !errors.Is(err, store.ErrFenced) && !errors.As(err, &held)
 }
 
 // machineFault reports whether an attempt failed because of this machine, rather than of its agent or its task.

@@ -117,7 +117,8 @@ func (r TaskRecord) leaves() (leaves []store.Thread) {
 		}
 	}
 	for _, t := range r.Threads {
-		if !above[t.ID] && (t.Status == store.Running || t.Status == store.Pending && (t.ID == r.Root.ID || t.Reason != nil)) {
+		if !above[t.ID] && (t.Status == store.Running ||
+			t.Status == store.Pending && (t.ID == r.Root.ID || t.Reason != nil)) {
 			leaves = append(leaves, t)
 		}
 	}

@@ -36,7 +36,7 @@ type ailing struct {
 // ailing returns a worker with a name.
 func (h *house) ailing(name string) *ailing {
 	a := &ailing{}
-	a.Worker = NewWorker(WorkerConfig{Store: h.store, Name: name, Open: func(context.Context, store.Thread) (*Controller, error) {
+	open := func(context.Context, store.Thread) (*Controller, error) {
 		c := h.controller()
 		make := c.cfg.Agent
 		c.cfg.Agent = func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error) {
@@ -50,7 +50,8 @@ func (h *house) ailing(name string) *ailing {
 			return got, errors.Join(err, a.agents)
 		}
 		return c, a.open
-	}})
+	}
+	a.Worker = NewWorker(WorkerConfig{Store: h.store, Name: name, Open: open})
 	return a
 }
 
@@ -160,7 +161,7 @@ func TestTroubleWithoutEnd(t *testing.T) {
 			t.Error("it is offered all the same")
 		}
 		a.agents = nil
-		h.wish(task, Resume{})
+		h.request(task, Resume{})
 		if n := len(a.looks(t, task).Drive); n != 1 {
 			t.Fatal("it is resumed in vain")
 		}
@@ -206,14 +207,15 @@ func TestOutOfService(t *testing.T) {
 	h.clock = time.Now
 	begun, goes := make(chan struct{}), make(chan struct{})
 	first := true
-	h.agents = map[string]scripted{"only": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+	only := func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 		if first {
 			first = false
 			close(begun)
 			<-goes
 		}
 		return say(status("done"))(ctx, req, emit)
-	}}
+	}
+	h.agents = map[string]scripted{"only": only}
 	task := h.team(single)
 	var sick atomic.Bool
 	changed := make(chan error, 1)
@@ -333,7 +335,7 @@ func TestResumesABlockedPart(t *testing.T) {
 		if root := h.row(task); root.Status != store.Running {
 			t.Fatalf("the task is %s", root.Status)
 		}
-		h.wish(task, Resume{})
+		h.request(task, Resume{})
 		w.looks(t, task)
 		if row := h.row(path); row.Status != store.Running || row.Reason != nil {
 			t.Errorf("the part is %s, %+v", row.Status, row.Reason)

@@ -11,9 +11,11 @@ func WorkerLease(name string) string { return "worker-" + name }
 // WorkerOf returns the name of the worker whose WorkerLease is called lease.
 func WorkerOf(lease string) string { return strings.TrimPrefix(lease, WorkerLease("")) }
 
-// UnableLease returns the name of the lease that a worker holds while it cannot work. It includes why, cut to what fits.
+// UnableLease returns the name of the lease that a worker holds while it cannot work. It includes why, cut to what
+// fits.
 func UnableLease(name, why string) string {
-	return UnableLeases + name + "." + unableText.EncodeToString([]byte(strings.ToValidUTF8(why[:min(len(why), maxUnable)], "")))
+	why = strings.ToValidUTF8(why[:min(len(why), maxUnable)], "")
+	return UnableLeases + name + "." + unableText.EncodeToString([]byte(why))
 }
 
 // Unable returns which worker holds an UnableLease, and why it cannot work.
