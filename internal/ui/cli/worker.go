@@ -190,7 +190,7 @@ func (a *app) tellService(name string) func(why error) {
 			fmt.Fprintf(a.err, "worker %s: in service again\n", name)
 			return
 		}
-		fmt.Fprintf(a.err, "worker %s: out of service: %s\n", name, oneLine(why.Error(), 400))
+		fmt.Fprintf(a.err, "worker %s: out of service: %s\n", name, text.OneLine(why.Error(), 400))
 	}
 }
 

@@ -68,7 +68,7 @@ func (a *app) listen(address string, s store.Store, w *control.Worker) (statServ
 			return
 		}
 		if why := w.Unable(); why != nil {
-			http.Error(out, oneLine(why.Error(), 400), http.StatusServiceUnavailable)
+			http.Error(out, text.OneLine(why.Error(), 400), http.StatusServiceUnavailable)
 			return
 		}
 		io.WriteString(out, "ok\n")
