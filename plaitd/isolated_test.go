@@ -205,7 +205,7 @@ func (w *isolated) start(a *apart) {
 	open, err := os.Open(filepath.Join(a.home, "open"))
 	w.must(err)
 	defer open.Close()
-	worker := w.worker(a, "--name", a.name, "--labels", a.name)
+	worker := w.worker(a, "--name", a.name, "--labels", a.name, "--listen", "127.0.0.1:0")
 	worker.ExtraFiles = []*os.File{open}
 	stderr, err := worker.StderrPipe()
 	w.must(err)

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -131,6 +132,26 @@ func (w *isolated) agents(t *testing.T) {
 		clean(t, out)
 		if got, err := os.ReadFile(leak); err == nil {
 			t.Errorf("it ran outside the cell, and found %q", got)
+		}
+	})
+	t.Run("what the worker says of itself", func(t *testing.T) {
+		t.Parallel()
+		w.mu.Lock()
+		at := regexp.MustCompile(`http://([^/]+)/metrics`).FindStringSubmatch(w.said.String())
+		w.mu.Unlock()
+		if at == nil {
+			t.Fatal("the worker says no address")
+		}
+		host, port, _ := strings.Cut(at[1], ":")
+		out := w.run(t, w.work, asks("{kind: command, command: [bash, -c, 'exec 3<>/dev/tcp/"+host+"/"+port+
+			"; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3']}"))
+		if strings.Contains(out, "plait_worker") || !strings.Contains(out, "403 Forbidden") {
+			t.Errorf("an agent reads the metrics:\n%s", out)
+		}
+		if os.Geteuid() == 0 { // the worker is another user
+			if got := get(t, at[0]); !strings.Contains(got, "plait_worker_drives_total") {
+				t.Errorf("the metrics are\n%s", got)
+			}
 		}
 	})
 	t.Run("a recording", func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
 	"github.com/plait-run/plait/internal/ui/cli"
-	"github.com/plait-run/plait/plaitd/postgres"
 )
 
 // release is the name of a released binary: the linker sets it.
@@ -25,7 +24,9 @@ func main() {
 
 // program returns plaitd in an environment.
 func program(getenv func(string) string) cli.Program {
-	p := place{getenv: getenv}
+	p, m := place{getenv: getenv}, newMetered()
+	team := p.team()
+	team.Metrics = m.serve
 	return cli.Program{
 		Name: "plaitd", Release: release,
 		Open: func(ctx context.Context, _ string) (store.Store, error) {
@@ -33,13 +34,13 @@ func program(getenv func(string) string) cli.Program {
 			if err != nil {
 				return nil, err
 			}
-			return postgres.Open(ctx, cfg)
+			return m.open(ctx, cfg)
 		},
 		OpenHome: sqlite.OpenHome,
 		Verbs:    []cli.Verb{p.migrate()},
 		Without:  []string{"demo"},
 		Doctor:   p.doctor,
-		Team:     p.team(),
+		Team:     team,
 		Withheld: []string{"PLAIT_", "PG", "AWS_", "TEMPORAL_"},
 		Exposed:  "could read the password of the shared record, and so approve or change anything in it",
 	}

@@ -35,7 +35,7 @@ func TestWorker(t *testing.T) {
 		args []string
 	}{
 		{"could read the password", []string{"worker"}},
-		{"loopback", []string{"worker", "--unsafe-agents", "--listen", "0.0.0.0:0"}},
+		{"--listen", []string{"worker", "--unsafe-agents", "--listen", "nowhere"}},
 		{"--engine", []string{"worker", "--unsafe-agents", "--engine", "none"}},
 		{"label", []string{"worker", "--unsafe-agents", "--labels", "a b"}},
 		{"--needs", []string{"run", "short.yaml", "-p", "go", "--needs", "gpu", "--unsafe-agents"}},
@@ -45,7 +45,7 @@ func TestWorker(t *testing.T) {
 			t.Errorf("%v says %q, and nothing of %q", x.args, said, x.says)
 		}
 	}
-	worker := h.command("worker", "--unsafe-agents", "--name", "one", "--listen", "127.0.0.1:0")
+	worker := h.command("worker", "--unsafe-agents", "--name", "one", "--listen", "127.0.0.1:0", "--max-agents", "3")
 	stderr, err := worker.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -63,8 +63,17 @@ func TestWorker(t *testing.T) {
 	if out := h.run(0, "run", "short.yaml", "-p", "go", "--on", "team"); !strings.Contains(out, "one") {
 		t.Errorf("the result is %q", out)
 	}
-	if got := get(t, at+"/metrics"); !strings.Contains(got, "\nplait_worker_drives_total 1\n") {
-		t.Errorf("metrics:\n%s", got)
+	h.run(0, "run", "short.yaml", "-p", "go", "--on", "team", "--needs", "gpu", "-d")
+	got := get(t, at+"/metrics")
+	for _, want := range []string{
+		"plait_worker_drives_total 1", "plait_worker_failures_total 0", "plait_worker_driving 0", "plait_worker_draining 0",
+		"plait_worker_reconciles_total ", `plait_waiting_drives{labels="gpu"} 1`, `plait_waiting_oldest_seconds{labels="gpu"} `,
+		"plait_worker_agents 0", "plait_worker_slots 3", "plait_worker_leases_lost_total 0", "plait_worker_takeovers_total 0",
+		`plait_record_commit_seconds_bucket{le="0.001"} `, "plait_record_silent_seconds ", "plait_worker_disk_free_bytes{", "plait_build_info{",
+	} {
+		if !strings.Contains(got, "\n"+want) {
+			t.Errorf("no %q in the metrics:\n%s", want, got)
+		}
 	}
 	if got := get(t, at+"/healthz"); got != "ok\n" {
 		t.Errorf("health: %q", got)

@@ -83,7 +83,7 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 	}
 	r.awaits = map[string]string{}
 	task, taskLost := "", false // of the first that is not driven, or the first whose worker was lost
-	for _, t := range r.leaves() {
+	for _, t := range leaves(r.Threads) {
 		if _, driven := drivers[store.ThreadLease(t.ID)]; driven {
 			continue
 		}
@@ -107,18 +107,17 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 	return nil
 }
 
-// leaves returns the threads that continue by themselves: they run, or are the task that has not begun, and have
-// none below them that has not ended.
-func (r TaskRecord) leaves() (leaves []store.Thread) {
+// leaves returns those of some threads that continue by themselves: they run, or are a task that has not begun, and
+// have none below them that has not ended.
+func leaves(threads []store.Thread) (leaves []store.Thread) {
 	above := map[string]bool{}
-	for _, t := range r.Threads {
+	for _, t := range threads {
 		if t.Parent != nil && !t.Ended() {
 			above[t.Parent.Thread] = true
 		}
 	}
-	for _, t := range r.Threads {
-		if !above[t.ID] && (t.Status == store.Running ||
-			t.Status == store.Pending && (t.ID == r.Root.ID || t.Reason != nil)) {
+	for _, t := range threads {
+		if !above[t.ID] && (t.Status == store.Running || t.Status == store.Pending && (t.ID == t.Root || t.Reason != nil)) {
 			leaves = append(leaves, t)
 		}
 	}

@@ -85,6 +85,14 @@ type clock struct {
 	at    time.Time // this process's time when the server's was there
 	there time.Time
 	trip  time.Duration // the round trip of that answer
+	heard time.Time     // when the server last answered
+}
+
+// Silence returns the time since the server last answered a heartbeat.
+func (s *Store) Silence() time.Duration {
+	s.clock.mu.Lock()
+	defer s.clock.mu.Unlock()
+	return time.Since(s.clock.heard)
 }
 
 // Now returns the server's time.
@@ -99,7 +107,8 @@ func (s *Store) Now() time.Time {
 func (c *clock) set(asked time.Time, there time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	trip := time.Since(asked)
+	c.heard = time.Now()
+	trip := c.heard.Sub(asked)
 	if !c.at.IsZero() && trip > 2*c.trip && time.Since(c.at) < time.Minute {
 		return
 	}

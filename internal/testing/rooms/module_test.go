@@ -18,7 +18,8 @@ func TestModules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, library := range []string{
-		"github.com/jackc/pgx/", "github.com/aws/aws-sdk-go-v2", "github.com/johannesboyne/gofakes3", "plaitd/river",
+		"github.com/jackc/pgx/", "github.com/aws/aws-sdk-go-v2", "github.com/johannesboyne/gofakes3", "github.com/prometheus/",
+		"plaitd/river",
 	} {
 		if !strings.Contains(string(there), library) {
 			t.Errorf("plaitd does not need %s any more: name what it needs instead", library)

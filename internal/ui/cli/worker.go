@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view"
 )
 
 // A Team is what a program needs so that workers may drive its tasks.
@@ -31,11 +33,22 @@ type Team struct {
 	Secrets func() []string
 	// Guarded returns why someone without a secret could change the record from here; nil: no one can.
 	Guarded func(ctx context.Context) error
+	// Metrics returns what serves the metrics of a worker; nil: there are none.
+	Metrics func(w Measured) http.Handler
 	// Look is the longest time before a task is looked at again; zero: store.LeaseTTL.
 	Look time.Duration
 	// Backoff and RetryUnable are those of a worker, see control.WorkerConfig.
 	Backoff     engine.Backoff
 	RetryUnable time.Duration
+}
+
+// Measured is what a worker knows of itself.
+type Measured struct {
+	Counts  func() control.Counts
+	Waiting func(ctx context.Context) ([]view.Waiting, error) // in the whole record
+	Slots   int                                               // most agents at once; zero: any number
+	Dirs    []string                                          // where it writes
+	Version string
 }
 
 // EngineOptions select and configure an engine.
@@ -77,7 +90,7 @@ those of their task. A worker that cannot isolate them does not start, unless --
 The engine distributes the work: all workers of a record must use the same one. With local, each
 worker looks for work itself.`,
 		Example: `  plait worker
-  plait worker --labels gpu,linux --max-agents 4 --listen 127.0.0.1:9090`,
+  plait worker --labels gpu,linux --max-agents 4 --listen :9090`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(engines); err != nil {
@@ -91,8 +104,7 @@ worker looks for work itself.`,
 	flags.StringVar(&f.name, "name", "", "unique `name` of this worker (default: the host's)")
 	flags.StringSliceVar(&f.labels, "labels", nil, "`labels` that tasks can require, such as gpu,linux")
 	flags.Var(&f.most, "max-agents", "run at most `N` agents at once (default: the configuration's machine.maxConcurrent)")
-	flags.StringVar(&f.listen, "listen", "",
-		"serve /metrics and /healthz on this loopback `address`, such as 127.0.0.1:9090")
+	flags.StringVar(&f.listen, "listen", "", "serve /metrics and /healthz on this `address`, such as :9090")
 	flags.DurationVar(&f.grace, "grace", 10*time.Minute, "how `long` running steps may take after a signal")
 	cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(engines, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
@@ -162,7 +174,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 		}
 		return e.Poke(ctx, task)
 	}
-	stats, err := a.listen(f.listen, w.store, worker)
+	stats, err := a.listen(f.listen, w.store, worker, a.measured(f, w, worker))
 	if err != nil {
 		return err
 	}
@@ -196,11 +208,14 @@ func (a *app) tellService(name string) func(why error) {
 
 // slotsOf returns how many threads a worker takes at a time: as many as may have an agent at work, and some
 // whose agents wait for people or whose steps are being made.
-func slotsOf(f workerFlags, w *workplace) int {
+func slotsOf(f workerFlags, w *workplace) int { return 4 * agentsOf(f, w) }
+
+// agentsOf returns how many agents of a worker may work at once; zero: any number.
+func agentsOf(f workerFlags, w *workplace) int {
 	if f.most > 0 {
-		return 4 * int(f.most)
+		return int(f.most)
 	}
-	return 4 * w.settings.Machine.V
+	return w.settings.Machine.V
 }
 
 // drain lets a worker end its steps once ctx has ended, and stops it if that takes longer than grace.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -37,25 +36,29 @@ func (a *app) servedAt(s statServer) string {
 // healthWait is how long the record may take to respond.
 const healthWait = 5 * time.Second
 
-// listen serves /metrics, in the text format of Prometheus, and /healthz.
-func (a *app) listen(address string, s store.Store, w *control.Worker) (statServer, error) {
+// measured returns what metrics are made of.
+func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
+	dirs := []string{w.home}
+	if a.place != nil {
+		dirs = append(dirs, a.place.Dir())
+	}
+	return Measured{Counts: worker.Counts, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: dirs,
+		Version: a.program.version()}
+}
+
+// listen serves /metrics, in the text format of Prometheus, and /healthz. Isolated agents cannot read either.
+func (a *app) listen(address string, s store.Store, w *control.Worker, m Measured) (statServer, error) {
 	if address == "" {
 		return statServer{}, nil
-	}
-	host, _, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err != nil || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return statServer{}, usagef("invalid value %q for --listen: want a loopback address, such as 127.0.0.1:9090",
-			text.Safe(address))
 	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return statServer{}, usagef("--listen: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(out http.ResponseWriter, _ *http.Request) {
-		out.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		metrics(out, w.Counts())
-	})
+	if metrics := a.program.Team.Metrics; metrics != nil {
+		mux.Handle("GET /metrics", metrics(m))
+	}
 	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), healthWait)
 		defer cancel()
@@ -73,27 +76,11 @@ func (a *app) listen(address string, s store.Store, w *control.Worker) (statServ
 		}
 		io.WriteString(out, "ok\n")
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: healthWait}
+	var handler http.Handler = mux
+	if a.cell != nil {
+		handler = notForAgents(mux)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: healthWait}
 	go server.Serve(l)
 	return statServer{server, l.Addr()}, nil
-}
-
-// metrics writes counts.
-func metrics(out io.Writer, c control.Counts) {
-	draining := int64(0)
-	if c.Draining {
-		draining = 1
-	}
-	for _, m := range []struct {
-		name, kind, help string
-		value            int64
-	}{
-		{"plait_worker_driving", "gauge", "Threads that are driven now.", c.Driving},
-		{"plait_worker_draining", "gauge", "Whether the worker is draining, and starts nothing new.", draining},
-		{"plait_worker_drives_total", "counter", "Number of times a thread was driven.", c.Drives},
-		{"plait_worker_reconciles_total", "counter", "Number of times a task was checked.", c.Reconciles},
-		{"plait_worker_failures_total", "counter", "Calls that failed since the record could not be kept.", c.Failed},
-	} {
-		fmt.Fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
-	}
 }

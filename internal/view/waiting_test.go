@@ -1,0 +1,51 @@
+package view_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// A thread of a team waits while no worker drives it, unless it waits for something else.
+func TestWaiting(t *testing.T) {
+	for name, c := range map[string]struct {
+		options string
+		status  store.Status
+		driven  bool
+		want    string // the labels it is counted under, "none" if it is not
+	}{
+		"not begun":    {`{"on":"team"}`, store.Pending, false, ""},
+		"runs":         {`{"on":"team"}`, store.Running, false, ""},
+		"needs labels": {`{"on":"team","needs":["gpu","linux"]}`, store.Running, false, "gpu,linux"},
+		"driven":       {`{"on":"team"}`, store.Running, true, "none"},
+		"blocked":      {`{"on":"team"}`, store.Blocked, false, "none"},
+		"ended":        {`{"on":"team"}`, store.Completed, false, "none"},
+		"not a team's": {`{}`, store.Running, false, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, root := newRecord(t)
+			row := root.row
+			row.Options, row.Status = json.RawMessage(c.options), c.status
+			r.commit(store.Batch{Threads: []store.ThreadChange{{Row: row, From: root.row.State()}}})
+			if c.driven {
+				l, err := r.store.Acquire(t.Context(), store.ThreadLease(row.ID))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Release()
+			}
+			got, err := r.book().Waiting(t.Context())
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case c.want == "none":
+				if len(got) > 0 {
+					t.Errorf("%v wait", got)
+				}
+			case len(got) != 1 || got[0].Needs != c.want || got[0].Drives != 1 || got[0].Since.UnixMilli() != row.UpdatedAt:
+				t.Errorf("%v wait", got)
+			}
+		})
+	}
+}
