@@ -243,3 +243,17 @@ func TestPasswordInArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestDoctorMachine has doctor say what a worker on this machine would have.
+func TestDoctorMachine(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, pgtest.Shared(t).Database(t))
+	h.run(0, "migrate")
+	out, _ := h.command("doctor").CombinedOutput() // which complains about replication
+	for _, want := range []string{"git version  2.", "left for " + h.home + "\n", "left for " + h.home + "-places\n",
+		"the system empties from time to time: sessions of agents would be lost"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("doctor does not say %q:\n%s", want, out)
+		}
+	}
+}

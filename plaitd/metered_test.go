@@ -78,8 +78,10 @@ func TestMetricsWithoutTheRecord(t *testing.T) {
 		return out.Body.String()
 	}
 	for _, want := range []string{
-		"plait_waiting_drives{labels=\"gpu\"} 2\n", "plait_waiting_drives{labels=\"\"} 0\n", "plait_waiting_oldest_seconds{labels=\"gpu\"} 36",
-		"plait_worker_slots 4\n", "plait_worker_disk_free_bytes{directory=", "plait_build_info{goversion=", "version=\"v1\"} 1\n",
+		"plait_waiting_drives{labels=\"gpu\"} 2\n", "plait_waiting_drives{labels=\"\"} 0\n",
+		"plait_waiting_oldest_seconds{labels=\"gpu\"} 36",
+		"plait_worker_slots 4\n", "plait_worker_disk_free_bytes{directory=",
+		"plait_build_info{goversion=", "version=\"v1\"} 1\n",
 	} {
 		if got := scrape(); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)

@@ -47,7 +47,9 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 	gauge("plait_worker_agents", "Agents that run now, with those that wait for a person.", func() float64 {
 		return float64(m.agents())
 	})
-	gauge("plait_worker_slots", "Most agents that may work at once; 0: any number.", func() float64 { return float64(w.Slots) })
+	gauge("plait_worker_slots", "Most agents that may work at once; 0: any number.", func() float64 {
+		return float64(w.Slots)
+	})
 	counter("plait_worker_leases_lost_total", "Threads that the worker had to stop driving since it lost their lease.",
 		m.lost.Load)
 	counter("plait_worker_takeovers_total", "Attempts of other processes that had ended, which the worker continued.",
@@ -55,8 +57,8 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 	gauge("plait_record_silent_seconds", "Time since the record last answered a heartbeat.", func() float64 {
 		return m.silence().Seconds()
 	})
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "plait_build_info", Help: "Always 1; the labels say what runs."},
-		[]string{"version", "goversion"})
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "plait_build_info",
+		Help: "Always 1; the labels say what runs."}, []string{"version", "goversion"})
 	build.WithLabelValues(w.Version, runtime.Version()).Set(1)
 	reg.MustRegister(build, m.commits, m.failures, scraped{w})
 	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})

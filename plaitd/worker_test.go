@@ -45,7 +45,8 @@ func TestWorker(t *testing.T) {
 			t.Errorf("%v says %q, and nothing of %q", x.args, said, x.says)
 		}
 	}
-	worker := h.command("worker", "--unsafe-agents", "--name", "one", "--listen", "127.0.0.1:0", "--max-agents", "3")
+	worker := h.command("worker", "--unsafe-agents", "--name", "one", "--listen", "127.0.0.1:0",
+		"--max-agents", "3", "--labels", "big,linux")
 	stderr, err := worker.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -60,6 +61,13 @@ func TestWorker(t *testing.T) {
 	if err != nil || at == "" {
 		t.Fatalf("the worker says %q: %v", line, err)
 	}
+	for wants := []string{"agents at once: 3, labels: big, linux", "git version: 2", "disk: ", "codex: "}; len(wants) > 0; {
+		line, err := said.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the worker does not say %q", wants)
+		}
+		wants = slices.DeleteFunc(wants, func(want string) bool { return strings.HasPrefix(line, "worker one: "+want) })
+	}
 	if out := h.run(0, "run", "short.yaml", "-p", "go", "--on", "team"); !strings.Contains(out, "one") {
 		t.Errorf("the result is %q", out)
 	}
@@ -68,8 +76,11 @@ func TestWorker(t *testing.T) {
 	for _, want := range []string{
 		"plait_worker_drives_total 1", "plait_worker_failures_total 0", "plait_worker_driving 0", "plait_worker_draining 0",
 		"plait_worker_reconciles_total ", `plait_waiting_drives{labels="gpu"} 1`, `plait_waiting_oldest_seconds{labels="gpu"} `,
-		"plait_worker_agents 0", "plait_worker_slots 3", "plait_worker_leases_lost_total 0", "plait_worker_takeovers_total 0",
-		`plait_record_commit_seconds_bucket{le="0.001"} `, "plait_record_silent_seconds ", "plait_worker_disk_free_bytes{", "plait_build_info{",
+		"plait_worker_agents 0",
+		"plait_worker_slots 3", "plait_worker_leases_lost_total 0",
+		"plait_worker_takeovers_total 0",
+		`plait_record_commit_seconds_bucket{le="0.001"} `, "plait_record_silent_seconds ",
+		"plait_worker_disk_free_bytes{", "plait_build_info{",
 	} {
 		if !strings.Contains(got, "\n"+want) {
 			t.Errorf("no %q in the metrics:\n%s", want, got)

@@ -117,7 +117,7 @@ func (a *app) examine(ctx context.Context) []Finding {
 	home, err := a.findHome()
 	say("home", err, home, "set PLAIT_HOME")
 	if err == nil {
-		out = append(out, examineHome(home)...)
+		out = append(out, a.examineHome(home)...)
 	}
 	if err == nil && a.program.Doctor != nil {
 		out = append(out, a.program.Doctor(ctx, home)...)
@@ -135,7 +135,11 @@ func (a *app) examine(ctx context.Context) []Finding {
 	if err == nil {
 		out = append(out, examineStore(ctx, s)...)
 	}
-	return slices.Concat(out, a.examinePlace(ctx, home), a.examineAgents(ctx))
+	out = append(out, a.examinePlace(ctx, home)...)
+	if a.program.Team != nil {
+		out = append(out, a.examineTeam(ctx, home)...)
+	}
+	return append(out, a.examineAgents(ctx)...)
 }
 
 // examineAgents looks for the agents of all kinds.
@@ -276,12 +280,16 @@ func (a *app) examinePlace(ctx context.Context, home string) []Finding {
 	return out
 }
 
-// examineHome checks where the record is stored.
-func examineHome(home string) []Finding {
+// examineHome checks where the record is stored, or, if it is elsewhere, what agents keep.
+func (a *app) examineHome(home string) []Finding {
+	kept := "the record"
+	if a.program.Doctor != nil {
+		kept = "sessions of agents"
+	}
 	out := []Finding{examineRights(home)}
 	if dir := os.TempDir(); config.Outside(dir, home) != nil {
 		out = append(out, Finding{What: "homes", Warning: true, Text: "PLAIT_HOME is below " + dir +
-			", which the system empties from time to time: the record would be lost", Do: "move PLAIT_HOME"})
+			", which the system empties from time to time: " + kept + " would be lost", Do: "move PLAIT_HOME"})
 	}
 	return out
 }

@@ -187,6 +187,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	drained := make(chan struct{})
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))
+	beside.Go(func() { a.announce(ctx, f, w) })
 	err = worker.Serve(ctx, e, dispatch.Host{ID: f.name, Labels: f.labels, Slots: slotsOf(f, w)})
 	close(drained)
 	if err == nil && errors.Is(context.Cause(ctx), engine.ErrInterrupted) {

@@ -34,7 +34,8 @@ func TestSocketUser(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer served.Close()
-		from, to := netip.MustParseAddrPort(served.RemoteAddr().String()), netip.MustParseAddrPort(served.LocalAddr().String())
+		from := netip.MustParseAddrPort(served.RemoteAddr().String())
+		to := netip.MustParseAddrPort(served.LocalAddr().String())
 		if user, found := socketUser(from, to); !found || user != os.Geteuid() {
 			t.Errorf("%s: the user is %d, %v", c.listen, user, found)
 		}

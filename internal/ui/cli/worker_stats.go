@@ -9,7 +9,6 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A statServer reports on a worker over HTTP. Without an address it has nothing to close.
@@ -38,11 +37,7 @@ const healthWait = 5 * time.Second
 
 // measured returns what metrics are made of.
 func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
-	dirs := []string{w.home}
-	if a.place != nil {
-		dirs = append(dirs, a.place.Dir())
-	}
-	return Measured{Counts: worker.Counts, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: dirs,
+	return Measured{Counts: worker.Counts, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: a.teamDirs(w.home),
 		Version: a.program.version()}
 }
 
