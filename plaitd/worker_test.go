@@ -61,7 +61,9 @@ func TestWorker(t *testing.T) {
 	if err != nil || at == "" {
 		t.Fatalf("the worker says %q: %v", line, err)
 	}
-	for wants := []string{"agents at once: 3, labels: big, linux", "git version: 2", "disk: ", "codex: "}; len(wants) > 0; {
+	wants := []string{"agents at once: 3, labels: big, linux, memory: ", "git version: 2", "disk: ", "codex: ",
+		"limits: each program of an agent can have 4096 processes"}
+	for len(wants) > 0 {
 		line, err := said.ReadString('\n')
 		if err != nil {
 			t.Fatalf("the worker does not say %q", wants)
@@ -74,8 +76,10 @@ func TestWorker(t *testing.T) {
 	h.run(0, "run", "short.yaml", "-p", "go", "--on", "team", "--needs", "gpu", "-d")
 	got := get(t, at+"/metrics")
 	for _, want := range []string{
-		"plait_worker_drives_total 1", "plait_worker_failures_total 0", "plait_worker_driving 0", "plait_worker_draining 0",
-		"plait_worker_reconciles_total ", `plait_waiting_drives{labels="gpu"} 1`, `plait_waiting_oldest_seconds{labels="gpu"} `,
+		"plait_worker_drives_total 1", "plait_worker_failures_total 0", "plait_worker_driving 0",
+		"plait_worker_draining 0",
+		"plait_worker_reconciles_total ", `plait_waiting_drives{labels="gpu"} 1`,
+		`plait_waiting_oldest_seconds{labels="gpu"} `,
 		"plait_worker_agents 0",
 		"plait_worker_slots 3", "plait_worker_leases_lost_total 0",
 		"plait_worker_takeovers_total 0",

@@ -130,6 +130,7 @@ func Load(userFile, projectFile string, getenv func(string) string) (*Settings, 
 	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
 		Prices: map[string]Value[flow.Price]{}, Default: Value[string]{"codex", "default"}}
 	var problems []flow.Problem
+	s.Team.V.Limits = defaultLimits()
 	s.MCP = Value[Answering]{Answering{Questions: ByPerson, Approvals: ByNobody}, "default"}
 	for _, file := range []string{userFile, projectFile} {
 		data, err := readFile(file)

@@ -21,12 +21,22 @@ type Team struct {
 	MaxGB   int               // for a worker: how many GB of tasks it keeps; zero: any. Only from the user's own file
 
 	Directories []string // for a worker: those without Git whose tasks it takes. Only from the user's own file
+	Limits      Limits   // for a worker. Only from the user's own file
 }
+
+// Limits bound what each program of an agent on a worker can use up; zero: nothing does.
+type Limits struct {
+	Processes int // with their threads, at once
+	FileGB    int // GiB of the largest file that can be written
+}
+
+// defaultLimits are far beyond what agents and their tools need.
+func defaultLimits() Limits { return Limits{Processes: 4096, FileGB: 10} }
 
 // team reads the key team. What a file does not set keeps its value.
 func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Problem {
 	if val.Kind != yaml.MappingNode {
-		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes, maxGB and directories")
+		return wrongType(file, val, "team must be a mapping with workspace, remote, remotes, maxGB, directories and limits")
 	}
 	t := s.Team.V
 	list, problems := pairs(file, val)
@@ -40,7 +50,7 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 			} else {
 				t.Workspace = p.Value.Value
 			}
-		case "remotes", "maxGB", "directories":
+		case "remotes", "maxGB", "directories", "limits":
 			if !own {
 				problems = append(problems, problem(file, "NOT_HERE", yamldoc.Errorf(p.Key,
 					"team.%s belongs to a worker's own configuration, not to a project's", name)))
@@ -51,7 +61,7 @@ func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Probl
 			}
 		default:
 			problems = append(problems, problem(file, "UNKNOWN_KEY", yamldoc.Errorf(p.Key,
-				"unknown key %q; there are workspace, remote, remotes, maxGB and directories", name)))
+				"unknown key %q; there are workspace, remote, remotes, maxGB, directories and limits", name)))
 		}
 	}
 	s.Team = Value[Team]{t, fmt.Sprintf("%s:%d", file, key.Line)}
@@ -69,6 +79,8 @@ func decodeTeam(n *yaml.Node, name string, t *Team) string {
 		}
 		t.MaxGB = int(gb)
 		return ""
+	case "limits":
+		return t.Limits.decode(n)
 	case "directories":
 		t.Directories = nil
 		relative := func(dir string) bool { return !filepath.IsAbs(dir) || filepath.Clean(dir) != dir }
@@ -84,8 +96,33 @@ func decodeTeam(n *yaml.Node, name string, t *Team) string {
 	return ""
 }
 
+// decode reads limits, or returns what they must be. What is not set keeps its value.
+func (l *Limits) decode(n *yaml.Node) string {
+	const want = "a mapping of processes and fileGB to numbers, 0 for any"
+	if n.Kind != yaml.MappingNode {
+		return want
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		value, _ := yamldoc.Scalar(n.Content[i+1])
+		number, ok := value.(int64)
+		if !ok || number < 0 || number > 1<<22 { // as many processes as Linux can have
+			return want
+		}
+		switch n.Content[i].Value {
+		case "processes":
+			l.Processes = int(number)
+		case "fileGB":
+			l.FileGB = int(number)
+		default:
+			return want
+		}
+	}
+	return ""
+}
+
 // text returns what doctor --config shows: no URLs, since they may contain passwords.
 func (t Team) text() string {
-	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q", t.Workspace, t.Remote,
-		slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB, t.Directories)
+	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q, limits of %d processes and %d GB",
+		t.Workspace, t.Remote, slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB, t.Directories, t.Limits.Processes,
+		t.Limits.FileGB)
 }

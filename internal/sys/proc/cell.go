@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +19,10 @@ import (
 type Cell struct {
 	Bwrap string   // see [Bubblewrap]
 	Hide  []string // directories and files that are empty in it
+	// Prlimit is the program that sets limits, see [Prlimit]; "": there are none.
+	Prlimit   string
+	Processes int   // how many processes and threads a program and its descendants can have; zero: any number
+	FileSize  int64 // bytes of the largest file that they can write; zero: any size
 	// Lend returns what the programs of a workspace may read besides it; nil: nothing. Its error says why no program
 	// may run in that workspace.
 	Lend func(workspace string) ([]string, error)
@@ -60,7 +65,33 @@ func (c *Cell) Alone(own []string, path string, args []string) (string, []string
 func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
 	w := Sandbox{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write,
 		Own: own}
+	path, args = c.limited(path, args)
 	return w.Around(c.Bwrap, path, args)
+}
+
+// Prlimit returns the path of prlimit, or "" where it is not installed.
+func Prlimit() string {
+	path, err := exec.LookPath("prlimit")
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// limited returns the command line of a program under the limits of the cell. They are set inside it: there the kernel
+// counts only the processes of this one cell.
+func (c *Cell) limited(path string, args []string) (string, []string) {
+	var limits []string
+	if c.Processes > 0 {
+		limits = append(limits, fmt.Sprintf("--nproc=%d", c.Processes))
+	}
+	if c.FileSize > 0 {
+		limits = append(limits, fmt.Sprintf("--fsize=%d", c.FileSize))
+	}
+	if c.Prlimit == "" || len(limits) == 0 {
+		return path, args
+	}
+	return c.Prlimit, slices.Concat(limits, []string{"--", path}, args)
 }
 
 // hidden returns the hidden places that exist, without those that are inside another one.

@@ -236,3 +236,33 @@ func TestCellShowsNoMoreThanAProgram(t *testing.T) {
 		})
 	}
 }
+
+// The limits of a cell hold for all that its program starts, and for each cell on its own.
+func TestCellLimits(t *testing.T) {
+	w := newWorker(t)
+	w.cell.Processes, w.cell.FileSize = 40, 1<<20
+	if w.cell.Prlimit = Prlimit(); w.cell.Prlimit == "" {
+		t.Skip("NOT TESTED: prlimit is not installed")
+	}
+	const many = `sh -c 'for i in $(seq 60); do sleep 60 & done'` // not bash, which tries for a while
+	out, _ := w.command(t, many).CombinedOutput()
+	if !strings.Contains(strings.ToLower(string(out)), "fork") {
+		t.Errorf("60 processes in a cell for 40: %s", out)
+	}
+	for script, want := range map[string]string{
+		// The processes of other cells do not count.
+		`for i in $(seq 30); do sleep 60 & done; echo started`:                      "started\n",
+		`head -c 1048576 /dev/zero > fits && stat -c %s fits`:                       "1048576\n",
+		`(head -c 2097152 /dev/zero > large) 2>/dev/null; stat -c %s large`:         "1048576\n",
+		`ulimit -u 100 2>/dev/null || ulimit -f unlimited 2>/dev/null || ulimit -u`: "40\n",
+		`unshare -Ur bash -c 'ulimit -u 100 2>/dev/null || ulimit -u'`:              "40\n",
+	} {
+		if out, _ := w.command(t, script).Output(); string(out) != want {
+			t.Errorf("%s: %q", script, out)
+		}
+	}
+	out, _ = w.command(t, "unshare -Ur "+many).CombinedOutput()
+	if !strings.Contains(strings.ToLower(string(out)), "fork") {
+		t.Errorf("60 processes in a namespace of a cell for 40: %s", out)
+	}
+}

@@ -42,7 +42,12 @@ func (a *app) makeCell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cell := &proc.Cell{Bwrap: proc.Bubblewrap(), Hide: append(hide, a.place.Dir())}
+	limits := set.Team.V.Limits
+	cell := &proc.Cell{Bwrap: proc.Bubblewrap(), Hide: append(hide, a.place.Dir()), Prlimit: proc.Prlimit(),
+		Processes: limits.Processes, FileSize: int64(limits.FileGB) << 30}
+	if cell.Prlimit == "" && limits != (config.Limits{}) {
+		return errors.New("prlimit, which sets team.limits, is not installed: it is part of util-linux")
+	}
 	dirs := map[string]string{}
 	for _, dir := range set.Team.V.Directories {
 		if dirs[dir], err = shareable(dir, cell.Hide); err != nil {

@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/sys/proc"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
@@ -21,7 +24,11 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 	if len(f.labels) > 0 {
 		most += ", labels: " + strings.Join(f.labels, ", ")
 	}
-	fmt.Fprintf(a.err, "worker %s: %s\n", f.name, most)
+	memory := memoryLimit()
+	if memory == "" {
+		memory = "not limited by a control group"
+	}
+	fmt.Fprintf(a.err, "worker %s: %s, memory: %s\n", f.name, most, memory)
 	for _, found := range append(a.examineTeam(ctx, w.home), a.examineAgents(ctx)...) {
 		if found.Unused || ctx.Err() != nil {
 			continue
@@ -43,10 +50,48 @@ func (a *app) examineTeam(ctx context.Context, home string) []Finding {
 	say := sayer(&out)
 	version, err := exec.CommandContext(ctx, "git", "version").Output()
 	say("git version", err, strings.TrimSpace(strings.TrimPrefix(string(version), "git version")), "install git")
+	if set, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // else the settings are what is wrong
+		out = append(out, examineLimits(set.Team.V.Limits))
+	}
 	for _, dir := range a.teamDirs(home) {
 		out = append(out, examineDisk(dir))
 	}
 	return out
+}
+
+// examineLimits says what bounds each program of an agent in a cell.
+func examineLimits(l config.Limits) Finding {
+	processes, files := "any number of processes", "files of any size"
+	if l.Processes > 0 {
+		processes = fmt.Sprintf("%d processes", l.Processes)
+	}
+	if l.FileGB > 0 {
+		files = "files of " + text.Size(int64(l.FileGB)<<30)
+	}
+	f := Finding{What: "limits", OK: true, Text: "each program of an agent can have " + processes + ", and write " + files}
+	if proc.Prlimit() == "" && l != (config.Limits{}) {
+		f.OK, f.Text, f.Do = false, "prlimit is not installed", "install util-linux"
+	}
+	return f
+}
+
+// memoryLimit returns what bounds the memory of this process and its agents together, "" if nothing is known to.
+func memoryLimit() string {
+	group, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(group)) {
+		at, is := strings.CutPrefix(strings.TrimSpace(line), "0::") // of version 2
+		if !is {
+			continue
+		}
+		most, _ := os.ReadFile(filepath.Join("/sys/fs/cgroup", at, "memory.max"))
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(most)), 10, 64); err == nil {
+			return text.Size(n)
+		}
+	}
+	return ""
 }
 
 // teamDirs returns where a worker writes.
