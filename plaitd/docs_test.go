@@ -26,8 +26,8 @@ func blocks(t *testing.T, page, contains string) (lines []string) {
 	return lines
 }
 
-// TestDocsCommands checks that plaitd has the verbs and flags of every command of the pages about it. A shell reads them,
-// as it would a person's.
+// TestDocsCommands checks that plaitd has the verbs and flags of every command of the pages about it. A shell reads
+// them, as it would a person's.
 func TestDocsCommands(t *testing.T) {
 	const asks = `plaitd() { PLAIT_HOME=/none "$PLAITD" "$@" --help >/dev/null || echo "refused"; }` + "\n"
 	commands := 0
@@ -53,8 +53,9 @@ func TestDocsCommands(t *testing.T) {
 	}
 }
 
-// TestDocsSetUp follows "Set it up" of plaitd.md and then "Set one up" of workers.md, as far as a test can: the record's
-// owner migrates, a role is made, the worker's file is written with the URL of the page, and the role can work.
+// TestDocsSetUp follows "Set it up" of plaitd.md and then "Set one up" of workers.md, as far as a test can: the
+// record's owner migrates, a role is made, the worker's file is written with the URL of the page, and the role can
+// work.
 func TestDocsSetUp(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Shared(t)
@@ -81,7 +82,8 @@ func TestDocsSetUp(t *testing.T) {
 		switch words := strings.Fields(command); {
 		case words[0] == "createuser":
 			role = words[len(words)-1]
-			made := "DO $$ BEGIN CREATE ROLE " + role + " LOGIN; EXCEPTION WHEN duplicate_object THEN END $$" // by an earlier run
+			// An earlier run may have made it.
+			made := "DO $$ BEGIN CREATE ROLE " + role + " LOGIN; EXCEPTION WHEN duplicate_object THEN END $$"
 			if err := server.Admin(t.Context(), made, "ALTER ROLE "+role+" PASSWORD 'told'"); err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,10 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 		memory = "not limited by a control group"
 	}
 	fmt.Fprintf(a.err, "worker %s: %s, memory: %s\n", f.name, most, memory)
-	for _, found := range append(a.examineTeam(ctx, w.home), a.examineAgents(ctx)...) {
+	// Of its own: otherwise the keys that it meets would be masked in all that agents say, as if they were in use.
+	look := &app{program: a.program, in: a.in, out: a.out, err: a.err, getenv: a.getenv, flags: a.flags, cell: a.cell,
+		verb: a.verb, named: a.named, log: a.log, place: a.place}
+	for _, found := range append(look.examineTeam(ctx, w.home), look.examineAgents(ctx)...) {
 		if found.Unused || ctx.Err() != nil {
 			continue
 		}
@@ -37,7 +40,7 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 		if found.Do != "" && !found.OK {
 			line += ": " + found.Do
 		}
-		fmt.Fprintf(a.err, "worker %s: %s\n", f.name, text.Safe(a.keys.secrets.Text(a.says(line))))
+		fmt.Fprintf(a.err, "worker %s: %s\n", f.name, text.Safe(look.keys.secrets.Text(a.says(line))))
 	}
 }
 
