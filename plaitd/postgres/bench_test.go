@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -52,7 +49,7 @@ func BenchmarkStep(b *testing.B) {
 			defer lite.Close()
 			at := migratedOn(b, pgtest.Start(b, pgtest.Config{})) // it waits for the disk, as SQLite does
 			if x.away > 0 {
-				at = far(b, at, x.away)
+				at = pgtest.Far(b, at, x.away)
 			}
 			theirs := writing(b, 0, x.writers, []store.Store{lite})
 			var ours func(time.Duration) float64
@@ -157,65 +154,4 @@ func (s *stepper) step() error {
 		Events: []store.Event{{Type: "step.committed", Task: t.ID, Thread: t.ID,
 			Payload: []byte(`{"step":"` + state.Hash.String() + `"}`)}},
 	})
-}
-
-// far returns a URL that leads to the same database with a round trip of away.
-func far(b *testing.B, at string, away time.Duration) string {
-	u, err := url.Parse(at)
-	if err != nil {
-		b.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { l.Close() })
-	server := u.Host
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			beyond, err := net.Dial("tcp", server)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			go carry(near, beyond, away/2)
-			go carry(beyond, near, away/2)
-		}
-	}()
-	u.Host = l.Addr().String()
-	return u.String()
-}
-
-// carry takes bytes from one side to the other, each part delayed by late.
-func carry(from, to net.Conn, late time.Duration) {
-	type part struct {
-		due  time.Time
-		data []byte
-	}
-	parts := make(chan part, 1<<10)
-	go func() {
-		defer from.Close()
-		defer to.Close()
-		for p := range parts {
-			time.Sleep(time.Until(p.due))
-			if _, err := to.Write(p.data); err != nil {
-				io.Copy(io.Discard, from)
-			}
-		}
-	}()
-	defer close(parts)
-	for {
-		buf := make([]byte, 64<<10)
-		n, err := from.Read(buf)
-		if n > 0 {
-			parts <- part{time.Now().Add(late), buf[:n]}
-		}
-		if err != nil {
-			return
-		}
-	}
 }
