@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -322,6 +324,42 @@ func TestTold(t *testing.T) {
 	case err := <-failed:
 		t.Error(err)
 	default:
+	}
+}
+
+// TestWaitsUnasked checks that who waits for what this process commits does not ask the server for it: only the
+// listener does, once, when it begins.
+func TestWaitsUnasked(t *testing.T) {
+	proxy := pgtest.NewProxy(t, pgtest.Shared(t))
+	var asked atomic.Int64
+	names := map[string]bool{} // of the prepared statement
+	proxy.See(func(m pgtest.Message) pgtest.Act {
+		fields := bytes.SplitN(m.Body, []byte{0}, 3)
+		switch {
+		case m.Back:
+		case m.Type == 'P' && string(fields[1]) == readPosition:
+			names[string(fields[0])] = true
+		case m.Type == 'B' && names[string(fields[1])]:
+			asked.Add(1)
+		}
+		return pgtest.Pass
+	})
+	s := open(t, Config{URL: proxy.URL(migrated(t)), Look: time.Hour})
+	for pos := range int64(20) {
+		waited := make(chan error, 1)
+		go func() {
+			_, err := s.Wait(t.Context(), pos)
+			waited <- err
+		}()
+		if err := s.Commit(t.Context(), store.Batch{Events: []store.Event{{Type: "x"}}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waited; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := asked.Load(); n > 1 {
+		t.Errorf("20 waits asked for the position %d times", n)
 	}
 }
 

@@ -45,42 +45,37 @@ func (s *Store) saw(pos int64) bool {
 	}
 }
 
-// Wait returns when there are events after pos. This process knows the positions that it
-// committed; others it reads from the database when another process announces events, and
-// every Config.Look in case no announcement arrives.
+// Wait returns when there are events after pos. This process knows the positions that it committed, and those that
+// others announce. It reads the position from the database only after Config.Look, in case no announcement arrives.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
 	for {
 		woken := s.news.next() // before the look, so that no event is missed in between
-		if last = s.last.Load(); last <= pos {
-			err := s.patiently(ctx, func(ctx context.Context) error {
-				return on(ctx, s.readers, func(c *pgx.Conn) error {
-					return c.QueryRow(ctx, readPosition).Scan(&last)
-				})
-			})
-			if err != nil {
-				return last, fmt.Errorf("wait for events: %w", err)
-			}
-			s.saw(last)
-		}
-		if last > pos {
+		if last = s.last.Load(); last > pos {
 			return last, nil
 		}
 		select {
 		case <-woken:
+			continue
 		case <-time.After(s.cfg.Look):
 		case <-s.closing:
 			return last, fmt.Errorf("wait for events: %w", errClosed)
 		case <-ctx.Done():
 			return last, fmt.Errorf("wait for events: %w", ctx.Err())
 		}
+		err := s.patiently(ctx, func(ctx context.Context) error {
+			return on(ctx, s.readers, func(c *pgx.Conn) error {
+				return c.QueryRow(ctx, readPosition).Scan(&last)
+			})
+		})
+		if err != nil {
+			return last, fmt.Errorf("wait for events: %w", err)
+		}
+		s.saw(last)
 	}
 }
 
 // channel is where processes announce events to each other.
 const channel = "plait"
-
-// tellPause is the pause after each announcement.
-const tellPause = 5 * time.Millisecond
 
 // tell announces committed events to other processes. Done in the transaction that
 // commits them, NOTIFY would hold a lock on the whole server for as long as the disk
@@ -102,13 +97,13 @@ func (s *Store) tell() {
 		select {
 		case <-s.closing:
 			return
-		case <-time.After(tellPause):
+		case <-time.After(listenPause):
 		}
 	}
 }
 
 // listenPause is how long a process waits after a look for events before the next: it makes one look for all that
-// is announced meanwhile, however many processes commit.
+// is announced meanwhile, however many processes commit. So it announces its own no more often.
 const listenPause = 20 * time.Millisecond
 
 // listen wakes waiters when another process announces events. It has its own connection, which bypasses any
