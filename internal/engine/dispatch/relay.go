@@ -24,8 +24,9 @@ type Relay struct {
 }
 
 const (
-	relayPage  = 500             // events at a time
-	relayPause = 2 * time.Second // before a retry
+	relayPage  = 500                   // events at a time
+	relayEvery = 50 * time.Millisecond // between two looks: one that advances a step makes several commits
+	relayPause = 2 * time.Second       // before a retry
 )
 
 // Open returns the engine's tasks that have not ended.
@@ -90,6 +91,7 @@ func (r Relay) follow(ctx context.Context) error {
 			return err
 		}
 		pos = last
+		pause(ctx, relayEvery)
 	}
 }
 
