@@ -37,7 +37,7 @@ func (b *bench) team(ctx context.Context) error {
 		row("a team on Temporal", goal{}, "not measured: `make beside` builds its server, once")
 	}
 	looks := map[string]map[string]float64{}
-	for _, part := range []struct{ name, times string }{{"Tasks", strconv.Itoa(b.rounds)}, {"Takeover", "1"}, {"Idle", "1"}, {"Look", "200"}} {
+	for _, part := range []struct{ name, times string }{{"Tasks", strconv.Itoa(b.rounds)}, {"Takeover", "1"}, {"Idle", "1"}, {"Look", "200"}, {"Talk", strconv.Itoa(b.rounds)}} {
 		args := append(command, "go", "test", "./hosts", "-v", "-timeout", "30m", "-run", "^$", "-bench", "^BenchmarkTeam"+part.name+"$",
 			"-benchtime", part.times+"x")
 		cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -85,6 +85,17 @@ func teamRow(part, name string, figures map[string]float64) {
 			return
 		}
 		row("idle `plaitd worker` on "+name, atMost(1, figures["worker-%"], " % of a core"), "%.2f %% of a core, Postgres with it %.2f %%", figures["worker-%"], figures["postgres-%"])
+	case "Talk":
+		_, away, _ := strings.Cut(name, "=")
+		row("SQL statements of a worker on River for a step of 50, Postgres "+away+" away",
+			atMost(25, figures["statements/step"], ""), "**%.1f**, %.1f round trips; %.1f KB of log",
+			figures["statements/step"], figures["trips/step"], figures["KB-WAL/step"])
+		if away == "0s" {
+			row("the whole task to one machine with SQLite", atMost(1.3, figures["to-one-machine"], ""),
+				"**%.2f**", figures["to-one-machine"])
+		} else {
+			row("the same, Postgres "+away+" away", goal{}, "%.2f", figures["to-one-machine"])
+		}
 	case "Look":
 		kind, actions, _ := strings.Cut(name, "/actions=")
 		row("a look at a task with "+actions+" actions, on "+kind, goal{}, "%.1f ms, %.1f ms of CPU", figures["ns/op"]/1e6, figures["ms-cpu/op"])
