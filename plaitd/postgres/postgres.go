@@ -97,6 +97,7 @@ type Store struct {
 	last    atomic.Int64  // the highest position that is known to be committed
 	told    chan struct{} // buffers one request to announce events
 	me      handle
+	id      string // of the record
 	clock   clock
 	newer   atomic.Bool // the schema is now newer than this program
 	held    holding
@@ -164,7 +165,9 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) greet(ctx context.Context) error {
 	v := 0
 	err := on(ctx, s.writers, func(c *pgx.Conn) (err error) {
-		v, err = version(ctx, c)
+		if v, err = version(ctx, c); err == nil {
+			s.id, err = identify(ctx, c)
+		}
 		return err
 	})
 	switch {
@@ -177,6 +180,18 @@ func (s *Store) greet(ctx context.Context) error {
 	}
 	return s.beat(ctx)
 }
+
+// identify returns what tells this database from all others, and stays with it when another server takes over. A copy
+// that is made of a dump is another.
+func identify(ctx context.Context, c *pgx.Conn) (id string, err error) {
+	const q = "SELECT system_identifier || '-' || oid FROM pg_control_system(), pg_database" +
+		" WHERE datname = current_database()"
+	err = c.QueryRow(ctx, q).Scan(&id)
+	return id, err
+}
+
+// ID returns an id of the database.
+func (s *Store) ID() string { return s.id }
 
 // pool returns a pool of at most n connections. None is opened before it is needed.
 func (c Config) pool(ctx context.Context, n int) (*pgxpool.Pool, error) {

@@ -128,7 +128,7 @@ func New(cfg Config) *Controller {
 		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
 		record: record.New(reader, cfg.Store), locks: locks, host: host,
 		views: &views{
-			draw:  thread.Views{Dir: cfg.Home, Index: cfg.Store},
+			draw:  thread.Views{Dir: cfg.Home, Record: cfg.Store.ID(), Index: cfg.Store},
 			board: &taskdir.DirWriter{Store: cfg.Store, Reader: reader, Program: cfg.Program}, locks: locks, journal: cfg.Store,
 		},
 	}

@@ -21,7 +21,7 @@ func (c *Controller) Tidy(ctx context.Context) error {
 	err := c.views.exclusively(ctx, func() error { return c.views.bundles(ctx) })
 	if err != nil && ctx.Err() == nil {
 		// A full disk must not keep its space from being freed, and views can be deleted.
-		err = os.RemoveAll(filepath.Join(c.cfg.Home, "bundles"))
+		err = os.RemoveAll(filepath.Join(c.views.draw.Root(), "bundles"))
 	}
 	if err != nil {
 		return fmt.Errorf("tidy %s: %w", c.cfg.Home, err)
@@ -31,7 +31,7 @@ func (c *Controller) Tidy(ctx context.Context) error {
 
 // bundles draws the views of each bundle that has some.
 func (v *views) bundles(ctx context.Context) error {
-	names, err := readNames(filepath.Join(v.draw.Dir, "bundles"))
+	names, err := readNames(filepath.Join(v.draw.Root(), "bundles"))
 	for _, name := range names {
 		if bundle, notHash := dag.ParseHash(name); notHash == nil {
 			err = errors.Join(err, v.draw.Draw(ctx, bundle))

@@ -301,5 +301,8 @@ type Store interface {
 	Sweeper
 	Checker
 	Clock
+	// ID returns an id of the record, different from those of all others that a machine may use; empty for
+	// the record that is in PLAIT_HOME.
+	ID() string
 	Close() error
 }

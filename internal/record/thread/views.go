@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,14 +24,33 @@ import (
 //
 //	bundles/<hash>/threads.json             active threads, by id
 //	bundles/<hash>/history/YYYY-MM-DD.jsonl threads that ended that day (UTC)
+//	bundles/<hash>/version                  of this layout
 //	workflow.yaml                           the registry
+//
+// Those of a record that is not in PLAIT_HOME are below records/<id>, as several may be used with one PLAIT_HOME.
+// Views without a version may hold threads of any record: older releases drew all of them into the same files.
 //
 // They can be deleted at any time and are then drawn again from the store. Besides Views, only
 // verify reads them.
 type Views struct {
-	Dir   string // PLAIT_HOME
-	Index store.Index
+	Dir    string // PLAIT_HOME
+	Record string // the record's id: see [store.Store]
+	Index  store.Index
 }
+
+// ViewsVersion is the text of a version file.
+const ViewsVersion = "2\n"
+
+// ViewsOf returns the path of a record's views below PLAIT_HOME, with slashes; empty for those in PLAIT_HOME itself.
+func ViewsOf(record string) string {
+	if record == "" {
+		return ""
+	}
+	return path.Join("records", record)
+}
+
+// Root returns the directory of the record's views.
+func (v Views) Root() string { return filepath.Join(v.Dir, ViewsOf(v.Record)) }
 
 // An ActiveView is one entry of threads.json (seed 001).
 type ActiveView struct {
@@ -71,7 +91,10 @@ func (v Views) Draw(ctx context.Context, bundle dag.Hash) error {
 			err = errors.Join(err, os.Remove(filepath.Join(v.history(bundle), f.Name())))
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return replace(v.version(bundle), []byte(ViewsVersion))
 }
 
 // active are the statuses of threads that have not ended.
@@ -80,6 +103,9 @@ var active = []store.Status{store.Pending, store.Running, store.Blocked}
 // Update is like Draw, for a change in one task. It does not read every thread that ever ended,
 // but adds to the history the lines of threads that have ended since.
 func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
+	if drawn, err := os.ReadFile(v.version(bundle)); err != nil || string(drawn) != ViewsVersion {
+		return v.Draw(ctx, bundle)
+	}
 	var before map[string]ActiveView
 	data, err := os.ReadFile(v.threads(bundle))
 	if err != nil || json.Unmarshal(data, &before) != nil {
@@ -113,8 +139,11 @@ func (v Views) Update(ctx context.Context, bundle dag.Hash, task string) error {
 	return v.drawActive(bundle, now)
 }
 
-func (v Views) dir(bundle dag.Hash) string     { return filepath.Join(v.Dir, "bundles", bundle.String()) }
+func (v Views) dir(bundle dag.Hash) string {
+	return filepath.Join(v.Root(), "bundles", bundle.String())
+}
 func (v Views) threads(bundle dag.Hash) string { return filepath.Join(v.dir(bundle), "threads.json") }
+func (v Views) version(bundle dag.Hash) string { return filepath.Join(v.dir(bundle), "version") }
 func (v Views) history(bundle dag.Hash) string { return filepath.Join(v.dir(bundle), "history") }
 
 func (v Views) drawActive(bundle dag.Hash, rows []store.Thread) error {
@@ -205,7 +234,10 @@ func (v Views) DrawRegistry(ctx context.Context) error {
 			fmt.Fprintf(&b, "      - {hash: %q, timestamp: %d}\n", old.Hash, old.Timestamp)
 		}
 	}
-	return replace(filepath.Join(v.Dir, "workflow.yaml"), b.Bytes())
+	if err := os.MkdirAll(v.Root(), 0o700); err != nil {
+		return fmt.Errorf("draw workflow.yaml: %w", err)
+	}
+	return replace(filepath.Join(v.Root(), "workflow.yaml"), b.Bytes())
 }
 
 // replace writes a view through a temporary file and a rename, unless it is unchanged. It is not

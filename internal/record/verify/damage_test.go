@@ -67,7 +67,37 @@ func TestViews(t *testing.T) {
 		w.must(os.WriteFile(path, data[:len(data)/2], 0o600))
 	}
 	check("torn views", dag.Hash{}, "")
+
+	// An older release drew the views of all records into the same files.
+	other := "{\"X\": {\"head\": \"" + dag.Sum([]byte("x")).String() + "\"}}"
+	dir := filepath.Join(home, "bundles", old.Bundle.String())
+	w.must(os.WriteFile(filepath.Join(dir, "threads.json"), []byte(other), 0o600))
+	check("a thread that no store has", dag.Sum([]byte("x")), "neither thread X nor its head")
+	w.must(os.Remove(filepath.Join(dir, "version")))
+	check("views of an older release", dag.Hash{}, "")
+	w.must(views.Update(ctx, old.Bundle, old.Task))
+	check("views of an older release, drawn again", dag.Hash{}, "")
+	if data, err := os.ReadFile(filepath.Join(dir, "threads.json")); err != nil || strings.Contains(string(data), "X") {
+		t.Errorf("drawn again: %s, %v", data, err)
+	}
+	w.must(os.WriteFile(filepath.Join(dir, "threads.json"), []byte(other), 0o600))
+	r, err := verify.All(ctx, verify.Config{Store: elsewhere{s}, Home: home})
+	if err != nil || !r.OK() {
+		t.Errorf("views of the record in PLAIT_HOME, for another: %+v, %v", r, err)
+	}
+	w.must(thread.Views{Dir: home, Record: elsewhere{}.ID(), Index: s}.Draw(ctx, old.Bundle))
+	w.must(os.WriteFile(filepath.Join(home, "records/elsewhere/bundles", old.Bundle.String(), "threads.json"), []byte(other),
+		0o600))
+	r, err = verify.All(ctx, verify.Config{Store: elsewhere{s}, Home: home})
+	if err != nil || !names(r, dag.Sum([]byte("x")), "records/elsewhere/bundles/") {
+		t.Errorf("a thread that the other record lacks: %+v, %v", r, err)
+	}
 }
+
+// elsewhere is a record that is not in PLAIT_HOME.
+type elsewhere struct{ store.Store }
+
+func (elsewhere) ID() string { return "elsewhere" }
 
 // A disk holds the files of a store's directory.
 type disk map[string][]byte

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -23,8 +24,8 @@ type viewEntry struct {
 	head dag.Hash
 }
 
-// readViews reads the views. They are written without sync, so a torn one is skipped,
-// not reported as damage.
+// readViews reads the views of the record. They are written without sync, so a torn one is skipped,
+// not reported as damage. So are those without a version, which may be of another record.
 func (c *check) readViews() ([]viewEntry, error) {
 	if c.cfg.Home == "" {
 		return nil, nil
@@ -37,32 +38,33 @@ func (c *check) readViews() ([]viewEntry, error) {
 		return nil, fmt.Errorf("read views: %w", err)
 	}
 	defer home.Close()
+	versions, err := fs.Glob(home.FS(), path.Join(thread.ViewsOf(c.cfg.Store.ID()), "bundles/*/version"))
+	if err != nil {
+		return nil, fmt.Errorf("read views: %w", err)
+	}
 	var out []viewEntry
-	active, err := fs.Glob(home.FS(), "bundles/*/threads.json")
-	if err != nil {
-		return nil, fmt.Errorf("read views: %w", err)
+	for _, file := range versions {
+		if data, err := home.ReadFile(file); err == nil && string(data) == thread.ViewsVersion {
+			out = append(out, readBundle(home, path.Dir(file))...)
+		}
 	}
-	for _, file := range active {
-		data, err := home.ReadFile(file)
-		if err != nil {
-			continue // redrawn or removed in the meantime
-		}
-		var threads map[string]thread.ActiveView
-		if json.Unmarshal(data, &threads) != nil {
-			continue
-		}
+	return out, nil
+}
+
+// readBundle reads the views of a bundle.
+func readBundle(home *os.Root, dir string) (out []viewEntry) {
+	active := path.Join(dir, "threads.json")
+	var threads map[string]thread.ActiveView
+	if data, err := home.ReadFile(active); err == nil && json.Unmarshal(data, &threads) == nil {
 		for id, t := range threads {
-			out = append(out, viewEntry{filepath.FromSlash(file), id, t.Head})
+			out = append(out, viewEntry{filepath.FromSlash(active), id, t.Head})
 		}
 	}
-	history, err := fs.Glob(home.FS(), "bundles/*/history/*.jsonl")
-	if err != nil {
-		return nil, fmt.Errorf("read views: %w", err)
-	}
+	history, _ := fs.Glob(home.FS(), path.Join(dir, "history/*.jsonl")) // the pattern is valid
 	for _, file := range history {
 		data, err := home.ReadFile(file)
 		if err != nil {
-			continue
+			continue // redrawn or removed in the meantime
 		}
 		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
 			var t thread.EndedView
@@ -71,7 +73,7 @@ func (c *check) readViews() ([]viewEntry, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // checkViews looks for commits that a view recorded but the store has lost. A view may

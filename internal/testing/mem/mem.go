@@ -249,6 +249,9 @@ func (s *Store) halt(why error) {
 // Now returns the time of Config.Now.
 func (s *Store) Now() time.Time { return s.cfg.Now() }
 
+// ID returns an empty id.
+func (s *Store) ID() string { return "" }
+
 // alive returns the reason that an operation cannot continue, if there is one.
 func (s *Store) alive(ctx context.Context) error {
 	select {

@@ -288,6 +288,9 @@ func (s *Store) database() string { return filepath.Join(s.cfg.Dir, "plait.db") 
 // Now returns the machine's time: all users of the store are on that machine.
 func (s *Store) Now() time.Time { return s.cfg.Now() }
 
+// ID returns an empty id: the record is where its directory is.
+func (s *Store) ID() string { return "" }
+
 func (s *Store) now() int64 { return s.cfg.Now().UnixMilli() }
 
 // makeDirs creates the layout and refuses a directory that everyone can write
