@@ -130,7 +130,7 @@ func (s *Server) threadRoutes() []route {
 		post("/api/v1/threads/{id}/fork", "start a new task from a step, driven by this server", "fork",
 			withBody(s.row, s.forkThread), atField, textField, agentField,
 			boolean("inPlace", "in the working tree of the thread")),
-		post("/api/v1/threads/{id}/compact", "let an agent summarise the conversation", "thread.compact",
+		post("/api/v1/threads/{id}/compact", "let an agent summarize the conversation", "thread.compact",
 			withBody(s.row, s.compactThread), agentField),
 		get("/api/v1/steps/{hash}", "one step", "thread.show", about(hash, s.showStep)),
 		get("/api/v1/steps/{hash}/prompt", "the exact prompt of a step", "thread.prompt", about(hash, s.showPrompt)),
