@@ -226,3 +226,8 @@ func (n *node) blockedBelow() store.Reason {
 	}
 	return store.Reason{Kind: store.ReasonChild, Message: describeStopped(rows)}
 }
+
+// troubled reports whether a worker gave a thread back, and none has made a step of it since.
+func troubled(row store.Thread) bool {
+	return row.Status != store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonWorker
+}

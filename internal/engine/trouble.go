@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,15 +24,7 @@ type Backoff struct {
 }
 
 func (b Backoff) withDefaults() Backoff {
-	for _, d := range []struct {
-		value *time.Duration
-		or    time.Duration
-	}{{&b.First, 5 * time.Second}, {&b.Most, 5 * time.Minute}, {&b.Limit, 15 * time.Minute}} {
-		if *d.value == 0 {
-			*d.value = d.or
-		}
-	}
-	return b
+	return Backoff{cmp.Or(b.First, 5*time.Second), cmp.Or(b.Most, 5*time.Minute), cmp.Or(b.Limit, 15*time.Minute)}
 }
 
 // after returns how long to wait after so many failures.
@@ -139,11 +132,6 @@ func waits(row store.Thread, now time.Time) time.Duration {
 		return 0
 	}
 	return max(time.UnixMilli(row.Reason.ResetAt).Sub(now), 0)
-}
-
-// troubled reports whether a worker gave a thread back, and none has made a step of it since.
-func troubled(row store.Thread) bool {
-	return row.Status != store.Blocked && row.Reason != nil && row.Reason.Kind == store.ReasonWorker
 }
 
 // giveBack is Trouble.GiveBack for a thread that this engine drives under a lease, after err.

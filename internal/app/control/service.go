@@ -12,15 +12,13 @@ import (
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/dispatch"
+	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A worker that serves checks as often as this whether it can still work; one that cannot checks sooner.
-const (
-	checkEvery  = 30 * time.Second
-	retryUnable = 5 * time.Second
-)
+// checkEvery is how often a worker that serves checks whether it can still work; one that cannot checks sooner.
+const checkEvery = 30 * time.Second
 
 // Serve has an engine call the worker whenever it is able to work, until ctx ends, and returns once all calls have. In
 // between, its drives go on, and others know what keeps it from taking more.
@@ -146,6 +144,35 @@ func (w *Worker) liveWorkers(ctx context.Context) ([]string, error) {
 		names = append(names, store.WorkerOf(lease))
 	}
 	return names, nil
+}
+
+// ready returns where threads may be driven.
+func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) ([]dispatch.Ready, error) {
+	ids := a.Drive
+	opts, err := record.OptionsOf(root)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	var tokens map[string]int64
+	if w.cfg.Tokens != nil {
+		names := make([]string, len(ids))
+		for i, id := range ids {
+			names[i] = store.ThreadLease(id)
+		}
+		if tokens, err = w.cfg.Tokens(ctx, names); err != nil {
+			return nil, err
+		}
+	}
+	live, err := w.liveWorkers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ready := make([]dispatch.Ready, len(ids))
+	for i, id := range ids {
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs,
+			Host: preferred(id, a.Hosts[i], a.Avoid[i], live, opts.Needs)}
+	}
+	return ready, nil
 }
 
 // preferred returns the worker that a thread is best driven on: the one that has its files, unless that was not able to

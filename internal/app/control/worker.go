@@ -10,7 +10,6 @@ import (
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/dispatch"
-	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -84,7 +83,7 @@ func NewWorker(cfg WorkerConfig) *Worker {
 		cfg.Operator = slog.New(slog.DiscardHandler)
 	}
 	if cfg.RetryUnable == 0 {
-		cfg.RetryUnable = retryUnable
+		cfg.RetryUnable = 5 * time.Second
 	}
 	return &Worker{cfg: cfg, tasks: map[string]*localTask{}, checked: make(chan struct{}, 1)}
 }
@@ -121,35 +120,6 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	out := dispatch.Agenda{Ended: root.Ended(), At: time.Now().Add(recheck)}
 	out.Drive, err = w.ready(ctx, root, a)
 	return out, err
-}
-
-// ready returns where threads may be driven.
-func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) ([]dispatch.Ready, error) {
-	ids := a.Drive
-	opts, err := record.OptionsOf(root)
-	if err != nil || len(ids) == 0 {
-		return nil, err
-	}
-	var tokens map[string]int64
-	if w.cfg.Tokens != nil {
-		names := make([]string, len(ids))
-		for i, id := range ids {
-			names[i] = store.ThreadLease(id)
-		}
-		if tokens, err = w.cfg.Tokens(ctx, names); err != nil {
-			return nil, err
-		}
-	}
-	live, err := w.liveWorkers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ready := make([]dispatch.Ready, len(ids))
-	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs,
-			Host: preferred(id, a.Hosts[i], a.Avoid[i], live, opts.Needs)}
-	}
-	return ready, nil
 }
 
 // heartbeatRetry is how long a worker waits before it asks again for a lease that it could not get.

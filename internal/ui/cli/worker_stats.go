@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A statServer reports on a worker over HTTP. Without an address it has nothing to close.
