@@ -16,6 +16,10 @@ const manyFiles = 8
 // maxBack is, by room, how many references may run against the best order of files.
 var maxBack = map[string]int{"engine": 15, "view/taskdir": 15}
 
+// maxBackWithMethods is the same when uses of methods count too.
+var maxBackWithMethods = map[string]int{"engine": 14, "engine/attempt": 8, "engine/session": 8, "engine/briefing": 8,
+	"engine/evidence": 8, "flow": 14, "ui/web": 12}
+
 // tangles counts, for each room with many files, the references between files that run
 // against the best order found. A room that can be read from one end to the other has
 // none. The limits are for identifiers at the top level; the count with methods is
@@ -36,8 +40,12 @@ func tangles(h *house) []measure {
 		if limited && !m.kept() {
 			m.list = describe(names, g, order)
 		}
+		limit, limited = maxBackWithMethods[p.dir]
+		if !limited {
+			limit = none
+		}
 		_, g = p.references(h, true)
-		ms = append(ms, m, measure{what: m.what + ", with methods", limit: none, now: backward(g, bestOrder(g))})
+		ms = append(ms, m, measure{what: m.what + ", with methods", limit: limit, now: backward(g, bestOrder(g))})
 	}
 	slices.SortFunc(ms, func(a, b measure) int { return strings.Compare(a.what, b.what) })
 	return ms
