@@ -54,6 +54,7 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	}
 	under, ctx, done := e.withLease(ctx, lease)
 	defer done()
+	defer e.slots.releaseKept(row.Root)
 	if lease == nil {
 		return e.drive(ctx, id)
 	}

@@ -38,6 +38,49 @@ type taskSlots struct {
 	most  int           // agents at once; 0: any number
 	busy  int           // those of this process
 	freed chan struct{} // closed when another one may start
+	kept  *turn         // of the last agent, for the next one of this process; nil: none
+}
+
+// A turn is one of those that all processes which drive a task share.
+type turn struct {
+	store.Lease
+	since time.Time
+}
+
+// keep keeps a turn for the next agent of this process, until others would ask for it again: between two short steps
+// nobody else could take it.
+func (t *taskSlots) keep(own *turn) {
+	left := turnEvery - time.Since(own.since)
+	t.mu.Lock()
+	kept := t.kept == nil && left > 0
+	if kept {
+		t.kept = own
+	}
+	t.mu.Unlock()
+	if !kept {
+		own.Release()
+		return
+	}
+	time.AfterFunc(left, func() {
+		t.mu.Lock()
+		still := t.kept == own
+		if still {
+			t.kept = nil
+		}
+		t.mu.Unlock()
+		if still {
+			own.Release()
+		}
+	})
+}
+
+// again returns the kept turn, nil if there is none.
+func (t *taskSlots) again() *turn {
+	t.mu.Lock()
+	own := t.kept
+	t.kept = nil
+	t.mu.Unlock()
+	return own
 }
 
 // limit sets how many agents may work at once. Those that already work go on.
@@ -111,6 +154,19 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	return t, nil
 }
 
+// releaseKept releases the kept turn of a task.
+func (s *slots) releaseKept(root string) {
+	s.mu.Lock()
+	t := s.tasks[root]
+	s.mu.Unlock()
+	if t == nil {
+		return
+	}
+	if own := t.again(); own != nil {
+		own.Release()
+	}
+}
+
 // limit sets how many agents of a task may work at once, if it is known here.
 func (s *slots) limit(root string, most int) {
 	s.mu.Lock()
@@ -164,11 +220,11 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 type slot struct {
 	*slots
 	task    *taskSlots
-	tree    *treeLock   // locked for writing; nil: the agent only reads
-	alone   *lock.Lock  // of the tree among tasks, nil: none
-	counted bool        // of the task
-	turn    store.Lease // of the task, where others drive threads of it too; nil: none
-	lease   *lock.Lock  // of the machine, nil: none
+	tree    *treeLock  // locked for writing; nil: the agent only reads
+	alone   *lock.Lock // of the tree among tasks, nil: none
+	counted bool       // of the task
+	turn    *turn      // of the task, where others drive threads of it too; nil: none
+	lease   *lock.Lock // of the machine, nil: none
 }
 
 // Park marks the agent as waiting for a person, until Unpark is called. The channel is closed once the whole
@@ -196,7 +252,7 @@ func (s *slot) Pause() {
 		s.lease = nil
 	}
 	if s.turn != nil {
-		s.turn.Release()
+		s.task.keep(s.turn)
 		s.turn = nil
 	}
 	if s.counted { // the next one finds the turn free
@@ -255,16 +311,22 @@ const turnEvery = 250 * time.Millisecond
 
 // ofTask waits for a turn among all processes that drive a task. It returns nil if no others do, or their agents are
 // not limited, which may change meanwhile.
-func (s *slots) ofTask(ctx context.Context, t *taskSlots) (store.Lease, error) {
+func (s *slots) ofTask(ctx context.Context, t *taskSlots) (*turn, error) {
 	for {
+		if own := t.again(); own != nil {
+			return own, nil
+		}
 		most := t.limited()
 		if most == 0 {
 			return nil, nil
 		}
-		turn, err := s.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, most)
+		lease, err := s.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, most)
 		var held *store.HeldError
+		if err == nil && lease != nil {
+			return &turn{lease, time.Now()}, nil
+		}
 		if !errors.As(err, &held) {
-			return turn, err
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/sys/proc"
@@ -112,12 +111,11 @@ func examineDisk(dir string) Finding {
 		at = filepath.Dir(at)
 	}
 	f := Finding{What: "disk"}
-	var fs syscall.Statfs_t
-	if err := syscall.Statfs(at, &fs); err != nil {
-		f.Text = (&os.PathError{Op: "statfs", Path: at, Err: err}).Error()
+	left, err := freeIn(at)
+	if err != nil {
+		f.Text = err.Error()
 		return f
 	}
-	left := int64(fs.Bavail) * int64(fs.Bsize)
 	f.OK, f.Text = left >= lowDisk, text.Size(left)+" left for "+dir
 	if !f.OK {
 		f.Warning, f.Do = true, "make room: agents and the files of tasks need it"
