@@ -25,11 +25,13 @@ var (
 	leases1 string
 	//go:embed schema2.sql
 	schema2 string
+	//go:embed schema3.sql
+	schema3 string
 )
 
 // migrations are run forward from the version found, all in one transaction. A released
 // script is never changed; a change is a new script.
-var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2}
+var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2, schema3}
 
 // oldest is the first version of Postgres that has all we need, in server_version_num's form.
 const oldest = 140000

@@ -36,7 +36,7 @@ func (view) Stage(context.Context, string, io.Reader) (dag.Hash, int64, error) {
 // grace ago. choose runs while no process can write: it must not write, and should be quick.
 //
 // Rows are deleted in one transaction, bytes stored elsewhere once it is durable: a crash
-// in between leaves bytes that no row names, for Compact.
+// in between leaves bytes that no row names, for Compact. Leases of tasks that have ended go with them.
 func (s *Store) Sweep(
 	ctx context.Context, grace time.Duration, choose func(store.View) ([]dag.Hash, error),
 ) ([]store.Entry, error) {
@@ -85,6 +85,9 @@ func (s *Store) sweep(
 	}
 	gone, locs, err = sweepRows(ctx, tx, chosen, grace)
 	if err == nil {
+		_, err = tx.Exec(ctx, sweepLeases)
+	}
+	if err == nil {
 		err = tx.Commit(ctx)
 	}
 	if err != nil {
@@ -92,6 +95,21 @@ func (s *Store) sweep(
 	}
 	return gone, locs, nil
 }
+
+// sweepLeases deletes the leases of tasks that have ended or were removed, unless a process may still hold them. Their
+// tokens are not given out again: a process that was thought dead may come back with one. A lease of neither a thread,
+// a slot nor a task, such as that of a worker, stays.
+const sweepLeases = `WITH named AS (
+	SELECT name, coalesce(substring(name FROM '^(?:thread|notes)-(.*)$'), substring(name FROM '^slot-(.*)-[0-9]+$')) AS of
+	FROM plait.leases
+), gone AS (
+	DELETE FROM plait.leases l USING named n LEFT JOIN plait.threads t ON t.id = coalesce(n.of, n.name)
+		LEFT JOIN plait.threads r ON r.id = t.root
+	WHERE l.name = n.name AND NOT plait.alive(l.handle)
+		AND coalesce(r.status NOT IN ('pending', 'running', 'blocked'), n.of IS NOT NULL)
+	RETURNING token
+)
+UPDATE plait.counters SET value = greatest(value, (SELECT max(token) FROM gone)) WHERE name = 'token'`
 
 // lock begins a transaction that keeps all processes from writing. Its connection returns to
 // the pool when it ends.
