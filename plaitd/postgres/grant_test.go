@@ -75,6 +75,10 @@ func TestWorkersRole(t *testing.T) {
 		t.Errorf("it swept: %v", err)
 	}
 
+	if _, err := s.readers.Exec(ctx, "SELECT label, n, oldest FROM plait.waiting"); err != nil {
+		t.Errorf("what waits: %v", err)
+	}
+
 	for _, q := range []string{
 		"DELETE FROM plait.events", "UPDATE plait.events SET payload = ''", "DELETE FROM plait.objects",
 		"UPDATE plait.objects SET body = ''", "UPDATE plait.objects SET hash = ''", "UPDATE plait.objects SET loc = 'x'",

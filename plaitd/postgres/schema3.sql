@@ -1,4 +1,4 @@
--- No table changes. From here on leases of tasks that have ended are removed.
+-- No table changes. From here on leases of tasks that have ended are removed, and there is a view of what waits.
 
 -- token: the highest token of a lease that was removed. Later leases of any name have higher ones.
 INSERT INTO plait.counters VALUES ('token', 0);
@@ -28,3 +28,26 @@ BEGIN
 		ON CONFLICT (name) DO UPDATE SET token = l.token + 1, handle = excluded.handle
 		RETURNING l.token INTO r_token;
 END $$;
+
+-- waiting: how many threads of a team's tasks a worker could drive now that none drives, by the labels that it must
+-- have, sorted, with commas between them and '' for none; and for how many seconds the first of them has not changed.
+-- It calls no function of plait: so a role that may read nothing else can read it.
+CREATE VIEW plait.waiting AS
+	WITH live AS MATERIALIZED (
+		SELECT id, root, status, k.kept->'row' AS row,
+			nullif(convert_from(decode(k.kept->'raw'->>1, 'base64'), 'UTF8'), '')::json AS options
+		FROM plait.threads t, LATERAL (SELECT convert_from(t.row, 'UTF8')::json AS kept OFFSET 0) k
+		WHERE status IN ('pending', 'running', 'blocked')
+	), ready AS (
+		SELECT (t.row->>'updatedAt')::numeric AS updated, r.options->'needs' AS needs FROM live t JOIN live r ON r.id = t.root
+		WHERE (t.status = 'running' OR t.status = 'pending' AND t.id = r.id) AND r.options->>'on' = 'team'
+		AND t.id NOT IN (SELECT row->'parent'->>'thread' FROM live WHERE row->'parent'->>'thread' IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM plait.leases l JOIN plait.handles h ON h.id = l.handle
+			WHERE l.name = 'thread-' || t.id AND h.until > extract(epoch FROM clock_timestamp()) * 1000)
+	)
+	SELECT coalesce(x.label, '') AS label, count(*) AS n,
+		greatest(0, extract(epoch FROM clock_timestamp()) - min(r.updated) / 1000)::bigint AS oldest
+	FROM ready r, LATERAL (
+		SELECT string_agg(value, ',' ORDER BY value COLLATE "C") AS label FROM json_array_elements_text(r.needs)
+	) x
+	GROUP BY 1;
