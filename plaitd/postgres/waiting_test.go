@@ -97,6 +97,13 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 	look(waiting{"", 2, 2}, waiting{"gpu,linux", 2, 3})
+	for labels, want := range map[string]int64{"{}": 2, "{gpu}": 2, "{big,gpu,linux}": 4} { // as docs/workers.md asks
+		const q = "SELECT coalesce(sum(n), 0) FROM plait.waiting WHERE string_to_array(label, ',') <@ $1"
+		var n int64
+		if err := scaler.QueryRow(ctx, q, labels).Scan(&n); err != nil || n != want {
+			t.Errorf("for a worker with %s: %d, %v, want %d", labels, n, err, want)
+		}
+	}
 	if err := lease.Release(); err != nil {
 		t.Fatal(err)
 	}
