@@ -58,20 +58,17 @@ type Trouble struct {
 // again after a while, preferably to others. If none was able to for too long, it is blocked. Its attempts do not
 // count. It returns the thread's row.
 func (t Trouble) GiveBack(ctx context.Context, s Store, under store.Fence, id string) (store.Thread, error) {
-	fail := func(err error) (store.Thread, error) {
-		return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
-	}
 	for {
 		row, err := s.Thread(ctx, id)
 		if err != nil {
-			return fail(err)
+			return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
 		}
 		if row.Status != store.Pending && row.Status != store.Running {
 			return row, nil
 		}
 		running, err := s.Attempts(ctx, store.AttemptFilter{Thread: id, Status: store.AttemptRunning})
 		if err != nil {
-			return fail(err)
+			return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
 		}
 		now := t.Now.UnixMilli()
 		why, over := t.reason(row.Reason, now)
@@ -95,7 +92,7 @@ func (t Trouble) GiveBack(ctx context.Context, s Store, under store.Fence, id st
 			return next, nil
 		}
 		if !errors.Is(err, store.ErrConflict) { // otherwise a person has asked something of the thread
-			return fail(err)
+			return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
 		}
 	}
 }

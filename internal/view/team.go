@@ -109,19 +109,10 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 
 // leaves returns those of some threads that continue by themselves: they run, or are a task that has not begun, and
 // have none below them that has not ended.
-func leaves(threads []store.Thread) (leaves []store.Thread) {
-	above := map[string]bool{}
-	for _, t := range threads {
-		if t.Parent != nil && !t.Ended() {
-			above[t.Parent.Thread] = true
-		}
-	}
-	for _, t := range threads {
-		if !above[t.ID] && (t.Status == store.Running || t.Status == store.Pending && (t.ID == t.Root || t.Reason != nil)) {
-			leaves = append(leaves, t)
-		}
-	}
-	return leaves
+func leaves(threads []store.Thread) []store.Thread {
+	return slices.DeleteFunc(thread.Leaves(threads), func(t store.Thread) bool {
+		return t.Status != store.Running && (t.Status != store.Pending || t.ID != t.Root && t.Reason == nil)
+	})
 }
 
 // waitsFor says what a thread without a driver waits for, and whether its worker was lost. heard is the time

@@ -224,15 +224,9 @@ func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (di
 	if err != nil {
 		return dispatch.Agenda{}, fmt.Errorf("reconcile task %s: %w", root.ID, err)
 	}
-	above := map[string]bool{}
-	for _, row := range rows {
-		if row.Parent != nil && !row.Ended() {
-			above[row.Parent.Thread] = true
-		}
-	}
 	out := dispatch.Agenda{At: time.Now().Add(w.cfg.RecheckEvery)}
-	for _, row := range rows {
-		if above[row.ID] || row.Status != store.Pending && row.Status != store.Running {
+	for _, row := range thread.Leaves(rows) {
+		if row.Status != store.Pending && row.Status != store.Running {
 			continue
 		}
 		if r := row.Reason; r != nil && r.Kind == store.ReasonWorker {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -74,6 +75,17 @@ func Subtree(ctx context.Context, index store.Index, id string) ([]store.Thread,
 		out = append(out, below[out[i].ID]...)
 	}
 	return out, nil
+}
+
+// Leaves returns those of a task's threads that have none below them that has not ended.
+func Leaves(rows []store.Thread) []store.Thread {
+	above := map[string]bool{}
+	for _, t := range rows {
+		if t.Parent != nil && !t.Ended() {
+			above[t.Parent.Thread] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(t store.Thread) bool { return above[t.ID] })
 }
 
 // Thread returns the row of thread id.
