@@ -13,7 +13,7 @@ import (
 )
 
 // advance commits what build makes of the thread as it is now: the new state, and the batch without the change
-// to the thread's row. Once a thread runs, only advance moves its row. If only a wish was recorded on the row
+// to the thread's row. Once a thread runs, only advance moves its row. If only a request was recorded on the row
 // meanwhile, advance builds again on the new row. If someone else moved the thread, it reports false, sets
 // c.Row to the current row, and writes nothing.
 func (e *Engine) advance(ctx context.Context, c *threadState, build func(row store.Thread) (*threadState, store.Batch,
@@ -40,8 +40,8 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 			*c = *next
 			return true, nil
 		}
-		wished := c.Row.Wanted != from.Wanted // otherwise something else in the batch conflicted
-		if !wished || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
+		requested := c.Row.Intent != from.Intent // otherwise something else in the batch conflicted
+		if !requested || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
 			e.forget(from.ID)
 			return false, nil
 		}
@@ -147,7 +147,7 @@ type conflict struct {
 type seenRow struct {
 	head     dag.Hash
 	status   store.Status
-	wanted   store.Wanted
+	wanted   store.Intent
 	inFlight string
 	updated  int64
 	decision string
@@ -161,7 +161,7 @@ const maxConflicts = 8
 // again. After too many conflicts it returns an error that does not match store.ErrConflict, so that callers
 // stop retrying.
 func (c *conflicts) count(now store.Thread, err error) error {
-	at := seenRow{now.Head, now.Status, now.Wanted, now.InFlight, now.UpdatedAt, string(now.Decision)}
+	at := seenRow{now.Head, now.Status, now.Intent, now.InFlight, now.UpdatedAt, string(now.Decision)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.seen[now.ID]

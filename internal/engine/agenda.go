@@ -58,7 +58,7 @@ type moves struct {
 // same moves.
 func next(n *node) moves {
 	var m moves
-	if !n.row.Ended() && n.row.Wanted == store.WantCancel {
+	if !n.row.Ended() && n.row.Intent == store.IntentCancel {
 		m.cancel = []string{n.row.ID}
 		return m
 	}

@@ -129,7 +129,7 @@ func TestMoves(t *testing.T) {
 	delayed := a("r", running)
 	delayed.waits = time.Minute
 	wanted := a("r", running)
-	wanted.row.Wanted = store.WantCancel
+	wanted.row.Intent = store.IntentCancel
 	for name, tt := range map[string]struct {
 		root *node
 		want string

@@ -56,7 +56,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, out *attempt.Outcome)
 
 // addInputs returns the state of a thread after the inputs that an agent heard while it worked, which come
 // before its step, and the part of the batch that records them.
-func (e *Engine) addInputs(ctx context.Context, c *threadState, inputs []store.Wish, now int64) (*threadState,
+func (e *Engine) addInputs(ctx context.Context, c *threadState, inputs []store.Request, now int64) (*threadState,
 	store.Batch, error) {
 	var batch store.Batch
 	for _, w := range inputs {
@@ -66,7 +66,7 @@ func (e *Engine) addInputs(ctx context.Context, c *threadState, inputs []store.W
 		}
 		c = next
 		batch.Objects = append(batch.Objects, ch.Objects...)
-		batch.Wishes = append(batch.Wishes, e.taken(w))
+		batch.Requests = append(batch.Requests, e.taken(w))
 	}
 	return c, batch, nil
 }
@@ -78,7 +78,7 @@ func (e *Engine) addNext(ctx context.Context, next *threadState, batch *store.Ba
 	if e.draining.Load() || e.cfg.Player != nil { // a replay may do something else first
 		return
 	}
-	if next.Row.Wanted != "" || next.account.limited(limitsAny) {
+	if next.Row.Intent != "" || next.account.limited(limitsAny) {
 		return // what is left is read first
 	}
 	d, ok := next.Next().(flow.Run)

@@ -71,7 +71,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	work, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := e.watch(work, task, cancel, func() {
-		if root, err := e.cfg.Store.Thread(work, task); err == nil && root.Wanted == store.WantCancel && !root.Ended() {
+		if root, err := e.cfg.Store.Thread(work, task); err == nil && root.Intent == store.IntentCancel && !root.Ended() {
 			cancel(errUnwanted)
 		}
 	})
@@ -82,7 +82,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 	}
 	stop()
 	root, readErr := e.cfg.Store.Thread(bg, task)
-	if readErr == nil && root.Wanted == store.WantCancel && !root.Ended() {
+	if readErr == nil && root.Intent == store.IntentCancel && !root.Ended() {
 		held.release()
 		_, _, err := e.cancelTree(bg, held, root.ID)
 		return fail(errors.Join(fmt.Errorf("the task was cancelled: %w", store.ErrConflict), err))

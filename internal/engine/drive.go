@@ -79,7 +79,7 @@ func (e *Engine) drive(ctx context.Context, id string) (row store.Thread, err er
 		}
 		row = rows[0]
 	}
-	if row.Wanted == store.WantCancel || ctx.Err() != nil {
+	if row.Intent == store.IntentCancel || ctx.Err() != nil {
 		return row, interruption(ctx)
 	}
 	if err := e.cfg.Trees.Prepare(ctx, row); err != nil {
@@ -103,7 +103,7 @@ func (e *Engine) drive(ctx context.Context, id string) (row store.Thread, err er
 		switch {
 		case row.Ended():
 			return row, e.withdrawAtEnd(bg, row)
-		case at.Waits || row.Wanted == store.WantCancel:
+		case at.Waits || row.Intent == store.IntentCancel:
 			return row, nil
 		case row.Status == store.Blocked:
 			return row, e.askLimit(bg, row)

@@ -4,7 +4,7 @@
 // that any process may make them at any time, even concurrently:
 //
 //	Reconcile(task)   does what needs neither an agent nor files: decides and commits joins, takes over
-//	                  what calls return, applies wishes, blocks, resumes, cancels; says what may be driven
+//	                  what calls return, applies requests, blocks, resumes, cancels; says what may be driven
 //	Drive(thread)     steps one thread until it has ended, is blocked or waits for others
 //
 // Run is the embedded driver: the two calls in a loop, with a goroutine for each driven thread. What

@@ -136,12 +136,12 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 
 // applyInput adds input to the thread that it is for if that is pending or blocked, or makes it the answer to
 // the question there. A running thread takes it between two steps.
-func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Wish,
+func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Request,
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
 		// If another answer was first, the next pass sees it.
 		return true, ignoreConflict(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
-			Beside: store.Batch{Wishes: []store.WishChange{e.taken(w)}}}))
+			Beside: store.Batch{Requests: []store.RequestChange{e.taken(w)}}}))
 	}
 	if waitsForOthers(rows, to.row) || !held.tryLock(to.row.ID) {
 		return false, nil
@@ -187,21 +187,21 @@ func (e *Engine) applyInputs(ctx context.Context, row store.Thread) (store.Threa
 }
 
 // openInputs returns the input that a thread does not have yet, none while it waits for others.
-func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish, error) {
-	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
+func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Request, error) {
+	requests, err := e.cfg.Store.Requests(ctx, store.RequestFilter{Task: row.Task, Open: true})
 	if err != nil {
-		return nil, fmt.Errorf("read wishes of task %s: %w", row.Task, err)
+		return nil, fmt.Errorf("read requests of task %s: %w", row.Task, err)
 	}
-	wishes = slices.DeleteFunc(wishes, func(w store.Wish) bool { return w.Kind != store.WishInput })
-	if len(wishes) == 0 {
+	requests = slices.DeleteFunc(requests, func(w store.Request) bool { return w.Kind != store.RequestInput })
+	if len(requests) == 0 {
 		return nil, nil
 	}
 	rows, err := thread.Subtree(ctx, e.cfg.Store, row.Root)
 	if err != nil || waitsForOthers(rows, row) {
 		return nil, err
 	}
-	var inputs []store.Wish
-	for _, w := range wishes {
+	var inputs []store.Request
+	for _, w := range requests {
 		if recipient(rows, w.Thread).ID != row.ID {
 			continue
 		}
@@ -215,14 +215,14 @@ func (e *Engine) openInputs(ctx context.Context, row store.Thread) ([]store.Wish
 }
 
 // knowsInput reports whether the agent whose turn it is has seen the input, and still has it in its context.
-func (e *Engine) knowsInput(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+func (e *Engine) knowsInput(ctx context.Context, row store.Thread, w store.Request) (bool, error) {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	return err == nil && c != nil && e.attempts.Knows(&c.Thread, w), err
 }
 
 // addInput commits input as a step of a thread, which runs again. The caller owns the thread. It reports false
 // when the thread has moved.
-func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (bool, error) {
+func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Request) (bool, error) {
 	c, _, err := e.load(ctx, row.ID, row.Head)
 	if err != nil || c == nil {
 		return false, err
@@ -241,7 +241,7 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		b := store.Batch{Objects: ch.Objects, Wishes: []store.WishChange{e.taken(w)}}
+		b := store.Batch{Objects: ch.Objects, Requests: []store.RequestChange{e.taken(w)}}
 		next.Row.InFlight, next.Row.UpdatedAt = "", now
 		if row.Status != store.Pending { // otherwise the first attempt makes it run
 			row.Head = next.Row.Head
@@ -253,7 +253,7 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Wish) (
 }
 
 // inputDraft returns the step for a person's input.
-func inputDraft(w store.Wish, now int64) thread.Draft {
+func inputDraft(w store.Request, now int64) thread.Draft {
 	return thread.Draft{Role: thread.RoleInput, Meta: thread.InputMeta(string(cmp.Or(w.Via, store.ViaResume)), ""),
 		Text: w.Text, Detail: thread.ByPerson(w.By, now, now), At: now}
 }

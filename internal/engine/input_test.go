@@ -40,10 +40,10 @@ func TestHeardOnce(t *testing.T) {
 	s, engine, row := setUp(t, "read", finish)
 	runs := 0
 	say := func() error {
-		w := store.Wish{ID: "01JD0000000000000000000009", Task: row.ID, Kind: store.WishInput, Text: "hear", By: "p",
+		w := store.Request{ID: "01JD0000000000000000000009", Task: row.ID, Kind: store.RequestInput, Text: "hear", By: "p",
 			Via: store.ViaCLI, At: 1}
-		return s.Commit(t.Context(), store.Batch{Wishes: []store.WishChange{{Row: w}},
-			Events: []store.Event{event.New(row, 1, event.TaskUpdated{Wanted: "input"})}})
+		return s.Commit(t.Context(), store.Batch{Requests: []store.RequestChange{{Row: w}},
+			Events: []store.Event{event.New(row, 1, event.TaskUpdated{Intent: "input"})}})
 	}
 	cfg := engine().cfg
 	cfg.Agents = doing(listener{&runs, say})

@@ -31,7 +31,7 @@ func TestCancelWhatIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := row.State()
-	row.Wanted = store.WantCancel
+	row.Intent = store.IntentCancel
 	if err := w.store.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: row, From: from}}}); err != nil {
 		t.Fatal(err)
 	}

@@ -71,7 +71,7 @@ func TestOptionsWhileAnAgentWaits(t *testing.T) {
 		s, row, begun, goOn, ended := runHeld(t, text)
 		first := <-begun
 		synctest.Wait() // the other waits
-		wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxTokens: 1000}}})
+		request(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxTokens: 1000}}})
 		synctest.Wait()
 		close(goOn)
 		<-ended
@@ -92,7 +92,7 @@ func TestLimitsWhileATaskRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, row, begun, goOn, ended := runHeld(t, housetest.TwoSteps("read"))
 		<-begun
-		wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxAttempts: 1}}})
+		request(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxAttempts: 1}}})
 		synctest.Wait()
 		close(goOn)
 		if now := <-ended; now.Reason == nil || now.Reason.Limit != "attempts" || now.Steps != 1 {
@@ -111,7 +111,7 @@ func TestMoreAgentsAtOnce(t *testing.T) {
 		if len(begun) > 0 {
 			t.Error("two began at once")
 		}
-		wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxConcurrent: 2}}})
+		request(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxConcurrent: 2}}})
 		synctest.Wait()
 		if len(begun) != 1 {
 			t.Error("the other still waits")

@@ -16,17 +16,17 @@ import (
 	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
-// wish asks for a task to be resumed.
-func wish(t *testing.T, s Store, task store.Thread, r Resumption) {
+// request asks for a task to be resumed.
+func request(t *testing.T, s Store, task store.Thread, r Resumption) {
 	t.Helper()
 	opts, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := store.Wish{ID: "01JD0000000000000000000009", Task: task.ID, Kind: store.WishResume, Options: opts, By: "p",
+	w := store.Request{ID: "01JD0000000000000000000009", Task: task.ID, Kind: store.RequestResume, Options: opts, By: "p",
 		Via: store.ViaCLI, At: 1}
-	if err := s.Commit(t.Context(), store.Batch{Wishes: []store.WishChange{{Row: w}},
-		Events: []store.Event{event.New(task, 1, event.TaskUpdated{Wanted: "resume"})}}); err != nil {
+	if err := s.Commit(t.Context(), store.Batch{Requests: []store.RequestChange{{Row: w}},
+		Events: []store.Event{event.New(task, 1, event.TaskUpdated{Intent: "resume"})}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -66,7 +66,7 @@ func TestRaisedBeyondUse(t *testing.T) {
 	if _, err := gates.Answer(ctx, open[0].ID, gate.Answer{Approve: true, By: "p", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
-	wish(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxAttempts: 7}}})
+	request(t, s, row, Resumption{Options: record.Options{Limits: flow.Limits{MaxAttempts: 7}}})
 	if _, err = engine().Reconcile(ctx, row.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestRaisedOnce(t *testing.T) {
 	if _, err := gates.Answer(ctx, open[0].ID, gate.Answer{Approve: true, By: "p", Via: store.ViaCLI}); err != nil {
 		t.Fatal(err)
 	}
-	wish(t, s, row, Resumption{})
+	request(t, s, row, Resumption{})
 	cfg := engine().cfg
 	cfg.Store = diesOfUse{s}
 	if _, err := New(cfg).Reconcile(ctx, row.ID); !errors.Is(err, errKilled) {

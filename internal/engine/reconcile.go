@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// Reconcile does what a task needs that takes neither an agent nor files. It applies wishes, decides and
+// Reconcile does what a task needs that takes neither an agent nor files. It applies requests, decides and
 // commits joins, commits what calls returned, blocks threads when nothing below them can continue without a
 // person, resumes them when something can, and cancels what is no longer wanted. It then returns what may be
 // driven. Several may call it at any time: what it does follows from the rows.
@@ -32,7 +32,7 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 		if row.Ended() {
 			return Agenda{}, nil
 		}
-		taken, err := e.applyWishes(ctx, row, held)
+		taken, err := e.applyRequests(ctx, row, held)
 		if err != nil {
 			return Agenda{}, err
 		}

@@ -51,13 +51,13 @@ func (e *Engine) replayed(ctx context.Context, row store.Thread) (store.Thread, 
 }
 
 // replayInput records a person's input to a thread.
-func (e *Engine) replayInput(ctx context.Context, row store.Thread, w store.Wish) error {
+func (e *Engine) replayInput(ctx context.Context, row store.Thread, w store.Request) error {
 	id, err := thread.NewID(e.cfg.Now(), rand.Reader)
 	if err != nil {
 		return err
 	}
 	w.ID, w.Task, w.Thread, w.At = id, row.Task, row.ID, e.now()
-	return e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{{Row: w}}})
+	return e.cfg.Store.Commit(ctx, store.Batch{Requests: []store.RequestChange{{Row: w}}})
 }
 
 // replaySummary has an agent summarize a thread's conversation. The thread goes on without a summary if the agent

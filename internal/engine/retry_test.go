@@ -88,7 +88,7 @@ func TestTriedAgainByAnother(t *testing.T) {
 				t.Fatalf("the task is %s, %+v", now.Status, now.Reason)
 			}
 			well.Store(true)
-			wish(t, s, row, Resumption{})
+			request(t, s, row, Resumption{})
 			want, err := other.Reconcile(ctx, row.ID)
 			if err != nil || len(want.Drive) != 1 {
 				t.Fatalf("%+v, %v", want, err)
@@ -121,7 +121,7 @@ func TestTriedAgainAfterTimeout(t *testing.T) {
 	if err != nil || late.Status != store.Blocked {
 		t.Fatalf("the task is %s, %+v, %v", late.Status, late.Reason, err)
 	}
-	wish(t, s, row, Resumption{})
+	request(t, s, row, Resumption{})
 	if agenda, err := e.Reconcile(ctx, row.ID); err != nil || len(agenda.Drive) != 2 {
 		t.Errorf("%+v, %v; want two paths to drive", agenda, err)
 	}

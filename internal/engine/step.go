@@ -31,7 +31,7 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (StepResult
 	if c == nil || row.Ended() || row.Status == store.Blocked {
 		return StepResult{Thread: row}, nil
 	}
-	if row.Wanted == store.WantCancel {
+	if row.Intent == store.IntentCancel {
 		return StepResult{Thread: row}, e.dropNext(ctx, c)
 	}
 	decision := c.Next()

@@ -176,8 +176,8 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 	who := n.labels[ev.Thread]
 	switch p := event.Read(ev).(type) {
 	case event.TaskUpdated:
-		if p.Wanted != "" {
-			return Sentence{Text: "someone asked to " + eventText(p.Wanted) + " it"}
+		if p.Intent != "" {
+			return Sentence{Text: "someone asked to " + eventText(p.Intent) + " it"}
 		}
 		return Sentence{Text: "the task is now " + strings.ReplaceAll(eventText(p.State), "-", " ")}
 	case event.TaskEnded:

@@ -373,7 +373,7 @@ func (w witness) tell() {
 	for _, r := range rows {
 		owner, held, _ := w.Holder(context.Background(), "thread-"+r.ID)
 		w.t.Logf("thread %s of %s: %s, wanted %q, reason %+v, attempt %q, host %q, decision %s, driven %t by %s", r.ID,
-			r.Flow, r.Status, r.Wanted,
+			r.Flow, r.Status, r.Intent,
 			r.Reason, r.InFlight, r.Host, r.Decision, held, owner)
 	}
 }

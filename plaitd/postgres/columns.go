@@ -70,8 +70,8 @@ func (g *group) add(c *change) {
 
 func (g *group) rarer(c *change, rows [][]byte) {
 	b := g.n
-	for i, x := range c.Wishes {
-		g.rest.Wishes = append(g.rest.Wishes, restWish{
+	for i, x := range c.Requests {
+		g.rest.Requests = append(g.rest.Requests, restRequest{
 			B: b, Take: x.Take, ID: x.Row.ID, Task: x.Row.Task, Thread: x.Row.Thread, Taken: x.Row.TakenAt, Row: rows[i],
 		})
 	}
@@ -91,13 +91,13 @@ func (g *group) rarer(c *change, rows [][]byte) {
 	for _, o := range c.Redact.Objects {
 		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Hash: o.Hash, Size: int64(len(o.Data)), Data: o.Data})
 	}
-	for i, w := range c.Redact.Wishes {
-		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Wish: w.ID, Data: rows[len(c.Wishes)+i]})
+	for i, w := range c.Redact.Requests {
+		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Request: w.ID, Data: rows[len(c.Requests)+i]})
 	}
 	for _, e := range c.Redact.Events {
 		g.rest.Redact = append(g.rest.Redact, restRedact{B: b, Event: e.Pos, Data: e.Payload})
 	}
-	if len(c.Wishes)+len(c.Counts)+len(c.Remove)+len(c.touched)+len(c.ended) > 0 || !c.Redact.Empty() {
+	if len(c.Requests)+len(c.Counts)+len(c.Remove)+len(c.touched)+len(c.ended) > 0 || !c.Redact.Empty() {
 		g.rare = true
 	}
 }
@@ -176,12 +176,12 @@ func (g *group) threads(c *change, rows [][]byte) int {
 		g.threadNth = append(g.threadNth, g.round(g.threadB, g.threadID, t.ID))
 		g.threadB, g.threadSwap = append(g.threadB, g.n), append(g.threadSwap, x.From != nil)
 		g.fromHead = append(g.fromHead, bytesOf(from.Head))
-		g.fromStatus, g.fromWanted = append(g.fromStatus, string(from.Status)), append(g.fromWanted, string(from.Wanted))
+		g.fromStatus, g.fromWanted = append(g.fromStatus, string(from.Status)), append(g.fromWanted, string(from.Intent))
 		g.threadID, g.threadTask, g.threadRoot = append(g.threadID, t.ID), append(g.threadTask, t.Task),
 			append(g.threadRoot, t.Root)
 		g.threadShort, g.threadKind = append(g.threadShort, t.Short), append(g.threadKind, string(t.Kind))
 		g.threadWorkspace, g.threadBundle = append(g.threadWorkspace, t.Workspace), append(g.threadBundle, bytesOf(t.Bundle))
-		g.threadStatus, g.threadWanted = append(g.threadStatus, string(t.Status)), append(g.threadWanted, string(t.Wanted))
+		g.threadStatus, g.threadWanted = append(g.threadStatus, string(t.Status)), append(g.threadWanted, string(t.Intent))
 		g.threadHead = append(g.threadHead, bytesOf(t.Head))
 		g.names("thread ", t.ID, had, t.Start, t.Head, t.Files)
 		g.threadNames = append(g.threadNames, joined(t.Roots()))

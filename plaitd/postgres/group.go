@@ -19,7 +19,7 @@ var (
 type change struct {
 	store.Batch
 	bodies  [][]byte   // of Objects, packed
-	rows    [][]byte   // of threads, attempts, gates, flows, wishes and redacted wishes, in this order
+	rows    [][]byte   // of threads, attempts, gates, flows, requests and redacted requests, in this order
 	locs    []string   // of Objects stored elsewhere; nil: none is
 	sizes   []int64    // of those
 	touched []dag.Hash // that count as just put
@@ -35,14 +35,14 @@ type pinned struct {
 
 // A rest is the rare part of a group, as JSON.
 type rest struct {
-	Remove  []restRemove `json:"remove,omitempty"`
-	Touch   []restHash   `json:"touch,omitempty"`
-	Gates   []restGate   `json:"gates,omitempty"`
-	Flows   []restFlow   `json:"flows,omitempty"`
-	Wishes  []restWish   `json:"wishes,omitempty"`
-	Counts  []restCount  `json:"counts,omitempty"`
-	Uploads []restUpload `json:"uploads,omitempty"`
-	Redact  []restRedact `json:"redact,omitempty"`
+	Remove   []restRemove  `json:"remove,omitempty"`
+	Touch    []restHash    `json:"touch,omitempty"`
+	Gates    []restGate    `json:"gates,omitempty"`
+	Flows    []restFlow    `json:"flows,omitempty"`
+	Requests []restRequest `json:"wishes,omitempty"`
+	Counts   []restCount   `json:"counts,omitempty"`
+	Uploads  []restUpload  `json:"uploads,omitempty"`
+	Redact   []restRedact  `json:"redact,omitempty"`
 }
 
 type (
@@ -75,7 +75,7 @@ type (
 		Names []byte `json:"names"`
 		Row   []byte `json:"row"`
 	}
-	restWish struct {
+	restRequest struct {
 		B      int32  `json:"b"`
 		Take   bool   `json:"take"`
 		ID     string `json:"id"`
@@ -95,14 +95,14 @@ type (
 		B   int32  `json:"b"`
 		Loc string `json:"loc"`
 	}
-	// restRedact has what takes the place of an object's bytes, of a wish's row, or of an event's payload.
+	// restRedact has what takes the place of an object's bytes, of a request's row, or of an event's payload.
 	restRedact struct {
-		B     int32    `json:"b"`
-		Hash  dag.Hash `json:"hash,omitzero"`
-		Size  int64    `json:"size,omitempty"`
-		Wish  string   `json:"wish,omitempty"`
-		Event int64    `json:"event,omitempty"`
-		Data  []byte   `json:"data"`
+		B       int32    `json:"b"`
+		Hash    dag.Hash `json:"hash,omitzero"`
+		Size    int64    `json:"size,omitempty"`
+		Request string   `json:"wish,omitempty"`
+		Event   int64    `json:"event,omitempty"`
+		Data    []byte   `json:"data"`
 	}
 )
 
@@ -136,17 +136,17 @@ func (c *change) prepare() error {
 			return err
 		}
 	}
-	for _, x := range c.Wishes {
+	for _, x := range c.Requests {
 		var wrong error
 		if x.Take && x.Row.TakenAt == 0 {
 			wrong = errNoTime
 		}
-		if err := c.encode("wish", x.Row.ID, wrong, func() ([]byte, error) { return encodeWish(x.Row) }); err != nil {
+		if err := c.encode("request", x.Row.ID, wrong, func() ([]byte, error) { return encodeRequest(x.Row) }); err != nil {
 			return err
 		}
 	}
-	for _, w := range c.Redact.Wishes {
-		if err := c.encode("wish", w.ID, nil, func() ([]byte, error) { return encodeWish(w) }); err != nil {
+	for _, w := range c.Redact.Requests {
+		if err := c.encode("request", w.ID, nil, func() ([]byte, error) { return encodeRequest(w) }); err != nil {
 			return err
 		}
 	}

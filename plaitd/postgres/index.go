@@ -252,8 +252,8 @@ func (r reads) Flows(ctx context.Context) ([]store.Flow, error) {
 	return many(ctx, r, "flows", query{sql: "SELECT row FROM plait.flows ORDER BY name"}, parsed(decodeFlow))
 }
 
-// Wishes returns the wishes that f selects.
-func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, error) {
+// Requests returns the requests that f selects.
+func (r reads) Requests(ctx context.Context, f store.RequestFilter) ([]store.Request, error) {
 	q := query{sql: "SELECT row, taken FROM plait.wishes"}
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
@@ -262,13 +262,13 @@ func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, er
 	}
 	q.whole = !q.where
 	q.end(" ORDER BY id", 0)
-	return many(ctx, r, "wishes", q, func(rows pgx.Rows) (w store.Wish, err error) {
+	return many(ctx, r, "wishes", q, func(rows pgx.Rows) (w store.Request, err error) {
 		var data []byte
 		var taken int64
 		if err := rows.Scan(&data, &taken); err != nil {
 			return w, err
 		}
-		return decodeWish(data, taken)
+		return decodeRequest(data, taken)
 	})
 }
 

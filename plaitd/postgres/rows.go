@@ -83,14 +83,14 @@ func decodeFlow(data []byte) (f store.Flow, err error) {
 	return f, err
 }
 
-func encodeWish(w store.Wish) ([]byte, error) {
+func encodeRequest(w store.Request) ([]byte, error) {
 	options := w.Options
 	w.Options = nil
 	return encode(w, options)
 }
 
-// decodeWish reads a wish. Taking one changes only the column that says when.
-func decodeWish(data []byte, taken int64) (w store.Wish, err error) {
+// decodeRequest reads a request. Taking one changes only the column that says when.
+func decodeRequest(data []byte, taken int64) (w store.Request, err error) {
 	var options json.RawMessage
 	err = decode(data, &w, &options)
 	w.Options, w.TakenAt = options, taken

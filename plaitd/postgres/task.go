@@ -42,7 +42,7 @@ func (r reads) Task(ctx context.Context, id string) (t store.TaskRows, err error
 		case "gate":
 			err = add(&t.Gates, data, decodeGate)
 		case "wish":
-			err = add(&t.Wishes, data, func(b []byte) (store.Wish, error) { return decodeWish(b, n) })
+			err = add(&t.Requests, data, func(b []byte) (store.Request, error) { return decodeRequest(b, n) })
 		case "count":
 			if t.Counts == nil {
 				t.Counts = map[string]int64{}
@@ -59,7 +59,7 @@ func (r reads) Task(ctx context.Context, id string) (t store.TaskRows, err error
 	slices.SortFunc(t.Threads, func(a, b store.Thread) int { return cmp.Compare(a.ID, b.ID) })
 	slices.SortFunc(t.Running, byNumber)
 	slices.SortFunc(t.Gates, func(a, b store.Gate) int { return cmp.Compare(a.ID, b.ID) })
-	slices.SortFunc(t.Wishes, func(a, b store.Wish) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(t.Requests, func(a, b store.Request) int { return cmp.Compare(a.ID, b.ID) })
 	return t, nil
 }
 

@@ -29,7 +29,7 @@ func (s *script) cue(ctx context.Context, at spot, step thread.Step) error {
 		if err != nil || input.Gate != "" {
 			return err
 		}
-		w := &store.Wish{Kind: store.WishInput, Via: input.Source}
+		w := &store.Request{Kind: store.RequestInput, Via: input.Source}
 		if w.Text, err = s.nodes.Text(ctx, st.Content); err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ func TestConsentWaitsForTheAttempt(t *testing.T) {
 		id, mem := h.team(one("write", "")), h.store
 		c.whileAtWork(t, func(ctx context.Context) { h.work(ctx, id) })
 		h.work(t.Context(), id)
-		h.wish(id, Resume{Again: true})
+		h.request(id, Resume{Again: true})
 		if _, err := h.worker().Reconcile(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}

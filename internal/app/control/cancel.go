@@ -36,9 +36,9 @@ func (c *Controller) cancel(ctx context.Context, id string, why *store.Reason) (
 		if row.Ended() {
 			return row, nil
 		}
-		if row.Wanted != store.WantCancel {
+		if row.Intent != store.IntentCancel {
 			was := row
-			row.Wanted = store.WantCancel
+			row.Intent = store.IntentCancel
 			row.UpdatedAt = c.cfg.Now().UnixMilli()
 			if row.Status == store.Blocked {
 				// The engine ends only running threads.
@@ -47,7 +47,7 @@ func (c *Controller) cancel(ctx context.Context, id string, why *store.Reason) (
 			row.Reason = why
 			err := c.cfg.Store.Commit(ctx, store.Batch{
 				Threads: []store.ThreadChange{{Row: row, From: was.State()}},
-				Events:  []store.Event{event.New(row, row.UpdatedAt, event.TaskUpdated{Wanted: store.WantCancel})},
+				Events:  []store.Event{event.New(row, row.UpdatedAt, event.TaskUpdated{Intent: store.IntentCancel})},
 			})
 			if errors.Is(err, store.ErrConflict) {
 				continue // it moved on: try again

@@ -87,8 +87,8 @@ func (h *house) row(id string) store.Thread {
 	return row
 }
 
-// wish records a resume, and returns what the person is told.
-func (h *house) wish(id string, r Resume) (notes []string) {
+// request records a resume, and returns what the person is told.
+func (h *house) request(id string, r Resume) (notes []string) {
 	h.t.Helper()
 	r.Note = func(note string) { notes = append(notes, note) }
 	if _, err := h.controller().Ask(h.t.Context(), id, r); err != nil {
@@ -121,7 +121,7 @@ func TestConsentIsForNothingLater(t *testing.T) {
 	c := &cut{make(chan struct{}, 1), 1}
 	h := newHouse(t, map[string]scripted{"work": c.run})
 	id := h.team(one("write", ""))
-	if notes := h.wish(id, Resume{Again: true}); len(notes) != 1 {
+	if notes := h.request(id, Resume{Again: true}); len(notes) != 1 {
 		t.Errorf("the person is told %q", notes)
 	}
 	c.whileAtWork(t, func(ctx context.Context) { h.work(ctx, id) })
@@ -131,7 +131,7 @@ func TestConsentIsForNothingLater(t *testing.T) {
 }
 
 // A person who denied that an attempt is repeated can allow it later, for one repetition, whichever worker takes the
-// wish and whichever drives.
+// request and whichever drives.
 func TestConsentAfterADenial(t *testing.T) {
 	c := &cut{make(chan struct{}, 2), 2}
 	h := newHouse(t, map[string]scripted{"work": c.run})
@@ -141,11 +141,11 @@ func TestConsentAfterADenial(t *testing.T) {
 	h.deny(id)
 	h.work(t.Context(), id)
 	wantStatus(t, h.row(id), store.Blocked, store.ReasonAttempts)
-	h.wish(id, Resume{})
+	h.request(id, Resume{})
 	h.work(t.Context(), id)
 	wantStatus(t, h.row(id), store.Blocked, store.ReasonAttempts)
 
-	if notes := h.wish(id, Resume{Again: true}); notes != nil {
+	if notes := h.request(id, Resume{Again: true}); notes != nil {
 		t.Errorf("the person is told %q", notes)
 	}
 	c.whileAtWork(t, func(ctx context.Context) { h.work(ctx, id) })
@@ -157,7 +157,7 @@ func TestConsentAfterADenial(t *testing.T) {
 	if g := h.question(id); g.Attempt != id+".2" {
 		t.Errorf("the question is about %s", g.Attempt)
 	}
-	h.wish(id, Resume{Again: true})
+	h.request(id, Resume{Again: true})
 	h.work(t.Context(), id)
 	wantStatus(t, h.row(id), store.Completed, "")
 	gates, err := h.store.Gates(t.Context(), store.GateFilter{Thread: id})
@@ -204,7 +204,7 @@ func TestConsentForAPath(t *testing.T) {
 					return
 				}
 				if r.Again {
-					h.wish(id, r)
+					h.request(id, r)
 				}
 				h.work(ctx, id)
 			}
@@ -260,7 +260,7 @@ func TestResumeReachesWhatIsBlocked(t *testing.T) {
 		"other": say(status("done")),
 	})
 	id := h.team(callsInAPath, sub)
-	if notes := h.wish(id, Resume{}); len(notes) != 1 {
+	if notes := h.request(id, Resume{}); len(notes) != 1 {
 		t.Errorf("nothing is blocked, and the person is told %q", notes)
 	}
 	for {
@@ -282,7 +282,7 @@ func TestResumeReachesWhatIsBlocked(t *testing.T) {
 		}
 	}
 	wantStatus(t, h.row(id), store.Running, "")
-	if notes := h.wish(id, Resume{}); notes != nil {
+	if notes := h.request(id, Resume{}); notes != nil {
 		t.Errorf("a part is blocked, and the person is told %q", notes)
 	}
 	broken = false

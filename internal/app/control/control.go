@@ -1,12 +1,12 @@
 // Package control is the API behind people's commands and pages: it begins tasks, finds flows, forks, cancels,
-// removes, records wishes, and drives a task with the embedded driver.
+// removes, records requests, and drives a task with the embedded driver.
 //
 // It takes a flow and a prompt, or the id of a thread, and returns the thread's row once the thread has ended
 // or is blocked. Laws:
 //
 //   - One process drives a task at a time: the one that holds its lease. A task of the team
 //     is driven by workers, thread by thread.
-//   - Processes meet only in the store: a wish (cancel, resume, more input) is a record, and
+//   - Processes meet only in the store: a request (cancel, resume, more input) is a record, and
 //     the driver of the task acts on it.
 //   - What is committed is never run again. What a crash cut off runs again if its role
 //     allows it; otherwise a person is asked.

@@ -169,7 +169,7 @@ func (c *Controller) mayContinue(row store.Thread, team bool) error {
 	switch {
 	case err != nil:
 		return err
-	case row.Ended() || row.Wanted == store.WantCancel:
+	case row.Ended() || row.Intent == store.IntentCancel:
 		return nil
 	case opts.Replay != "" && c.player == nil:
 		return usage("task %s is a replay and cannot be resumed; replay task %s again", row.ID, opts.Replay)

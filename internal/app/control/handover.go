@@ -29,7 +29,7 @@ func (c *Controller) handOver(ctx context.Context, row store.Thread, r Resume) (
 	fail := func(err error) (store.Thread, error) {
 		return row, fmt.Errorf("hand task %s to the team: %w", row.ID, err)
 	}
-	if row.Wanted == store.WantCancel {
+	if row.Intent == store.IntentCancel {
 		return fail(usage("it is being cancelled"))
 	}
 	lease, err := c.acquire(ctx, row.Root)
@@ -93,11 +93,11 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 		}
 		batch.Objects, batch.Unpin = objects, []string{uploadPin(row.ID)}
 		batch.Events = []store.Event{
-			event.New(row, c.cfg.Now().UnixMilli(), event.TaskUpdated{Wanted: store.Wanted(store.WishResume)}),
+			event.New(row, c.cfg.Now().UnixMilli(), event.TaskUpdated{Intent: store.Intent(store.RequestResume)}),
 		}
 		err = c.cfg.Store.Commit(context.WithoutCancel(ctx), batch)
 		if errors.Is(err, store.ErrConflict) && ctx.Err() == nil {
-			continue // someone recorded a wish
+			continue // someone recorded a request
 		}
 		if err != nil {
 			return row, err

@@ -61,9 +61,9 @@ func sequence(rt *rapid.T, dir string, empty *os.Root) {
 
 	crashes := rapid.SliceOfN(rapid.Custom(drawCrash), 0, 5).Draw(rt, "crashes")
 	w := fresh()
-	end, wished := w.through(rt, crashes)
+	end, requested := w.through(rt, crashes)
 	w.sound(wrong)
-	if wished && end.Status == store.Cancelled {
+	if requested && end.Status == store.Cancelled {
 		w.allCancelled(wrong)
 	} else {
 		w.compare(wrong)
@@ -81,27 +81,27 @@ func sequence(rt *rapid.T, dir string, empty *os.Root) {
 }
 
 // through drives a task through crashes until it has ended or is blocked.
-func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, wished bool) {
+func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, requested bool) {
 	for i := 0; ; i++ {
 		var c *crash
 		if i < len(crashes) {
 			c = &crashes[i]
 		}
 		row, struck, err := w.drive(context.Background(), c)
-		wished = wished || struck && c.Kind == "wish"
+		requested = requested || struck && c.Kind == "wish"
 		switch {
 		case w.stalled || err != nil && !struck:
 			rt.Fatalf("drive %d: %v", i, err)
-		case err == nil && (row.Ended() || row.Status == store.Blocked && !wished):
-			return row, wished
-		case err == nil && row.Status != store.Blocked && !wished: // a wish makes a blocked thread run, to end it
+		case err == nil && (row.Ended() || row.Status == store.Blocked && !requested):
+			return row, requested
+		case err == nil && row.Status != store.Blocked && !requested: // a request makes a blocked thread run, to end it
 			rt.Fatalf("drive %d left the task %s", i, row.Status)
 		}
 		if err == nil { // it was cancelled when it was no longer driven
 			if row, err = w.disk.Thread(context.Background(), rootID); err != nil {
 				rt.Fatal(err)
 			}
-			return row, wished
+			return row, requested
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 
 // A crash strikes once, at the n-th operation or the n-th start of an agent.
 type crash struct {
-	// fault: one operation fails; kill: and all after it; stop: the process is asked to stop; wish: the task is
+	// fault: one operation fails; kill: and all after it; stop: the process is asked to stop; request: the task is
 	// cancelled
 	Kind string
 	Op   mem.Op // "": the start of an agent
@@ -46,7 +46,7 @@ type world struct {
 	mu      sync.Mutex
 	crash   *crash // nil: none to come
 	stop    func() // interrupts the process
-	wish    func() // requests that the task be cancelled
+	request func() // requests that the task be cancelled
 	killed  bool
 	pos     map[string]string // thread → pos
 	length  map[dag.Hash]int  // head → steps
@@ -112,7 +112,7 @@ var errStalled = errors.New("the task stalls")
 func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var wishing sync.WaitGroup
+	var requesting sync.WaitGroup
 	w.mu.Lock()
 	w.stop, w.killed = stop, false
 	if c != nil {
@@ -120,8 +120,8 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 		w.crash = &own
 	}
 	disk := w.disk
-	w.wish = func() {
-		wishing.Go(func() { w.controller(disk).Cancel(context.Background(), rootID) }) // the process continues
+	w.request = func() {
+		requesting.Go(func() { w.controller(disk).Cancel(context.Background(), rootID) }) // the process continues
 	}
 	w.mu.Unlock()
 	watchdog := time.AfterFunc(2*time.Minute, func() {
@@ -131,7 +131,7 @@ func (w *world) drive(ctx context.Context, c *crash) (row store.Thread, struck b
 		stop()
 	})
 	row, err = w.process(ctx, w.controller(process{w.disk, w}))
-	wishing.Wait()
+	requesting.Wait()
 	watchdog.Stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -184,7 +184,7 @@ func (w *world) strike(disk *mem.Store, op mem.Op, when mem.When) error {
 		w.stop()
 		return nil
 	case "wish":
-		w.wish()
+		w.request()
 		return nil
 	case "kill":
 		w.killed = true

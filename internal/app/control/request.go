@@ -32,8 +32,8 @@ func (c *Controller) HasOpenInput(ctx context.Context, task string) bool {
 	if err != nil || row.Ended() {
 		return false
 	}
-	open, err := c.cfg.Store.Wishes(ctx, store.WishFilter{Task: task, Open: true})
-	return err == nil && slices.ContainsFunc(open, func(w store.Wish) bool { return w.Kind == store.WishInput })
+	open, err := c.cfg.Store.Requests(ctx, store.RequestFilter{Task: task, Open: true})
+	return err == nil && slices.ContainsFunc(open, func(w store.Request) bool { return w.Kind == store.RequestInput })
 }
 
 // CheckInput returns why a thread cannot take input now, if no one drives its task.
@@ -59,7 +59,7 @@ func (c *Controller) taskByID(ctx context.Context, id string) (root store.Thread
 
 // queueInput records a person's input, and the options with it, for the driver of a task.
 func (c *Controller) queueInput(ctx context.Context, row store.Thread, r Resume) error {
-	e, wishes := c.newEngine(false), []store.WishKind{store.WishInput}
+	e, requests := c.newEngine(false), []store.RequestKind{store.RequestInput}
 	if err := e.CheckInput(ctx, row.ID, r.part, true); err != nil {
 		return err
 	}
@@ -67,36 +67,36 @@ func (c *Controller) queueInput(ctx context.Context, row store.Thread, r Resume)
 		if _, err := e.WithOptions(ctx, row, r.Options); err != nil {
 			return err
 		}
-		wishes = append(wishes, store.WishResume)
+		requests = append(requests, store.RequestResume)
 	}
 	if err := c.allowAgain(ctx, row, r, func(string) (bool, error) { return true, nil }); err != nil {
 		return err
 	}
-	return c.request(ctx, row, r, true, wishes...)
+	return c.request(ctx, row, r, true, requests...)
 }
 
 // ask records what a person asks of a task that is not being driven, or returns why it cannot be done.
 func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume) error {
-	if row.Wanted == store.WantCancel {
+	if row.Intent == store.IntentCancel {
 		return nil
 	}
 	e := c.newEngine(false)
-	var wishes []store.WishKind
+	var requests []store.RequestKind
 	if r.Prompt != "" {
 		if err := e.CheckInput(ctx, row.ID, r.part, false); err != nil {
 			return err
 		}
-		wishes = append(wishes, store.WishInput)
+		requests = append(requests, store.RequestInput)
 	}
 	switch {
 	case row.Status == store.Pending && !r.Again && r.Options.Empty(): // it has not begun: nothing to resume
 	case r.Options.Empty():
-		wishes = append(wishes, store.WishResume)
+		requests = append(requests, store.RequestResume)
 	default:
 		if _, err := e.WithOptions(ctx, row, r.Options); err != nil {
 			return err
 		}
-		wishes = append(wishes, store.WishResume)
+		requests = append(requests, store.RequestResume)
 	}
 	alive := func(string) (bool, error) { return false, nil } // the caller holds the task's lease
 	if Team(row) {
@@ -108,7 +108,7 @@ func (c *Controller) ask(ctx context.Context, row store.Thread, r Resume) error 
 	if err := c.allowAgain(ctx, row, r, alive); err != nil {
 		return err
 	}
-	return c.request(ctx, row, r, Team(row), wishes...)
+	return c.request(ctx, row, r, Team(row), requests...)
 }
 
 // allowAgain records a person's consent that attempts at a task are repeated, if r asks for that.
@@ -130,7 +130,7 @@ func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume,
 }
 
 // request records all that a person asks of a task, in one batch. With news, the driver is notified.
-func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, news bool, kinds ...store.WishKind) error {
+func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, news bool, kinds ...store.RequestKind) error {
 	now := c.cfg.Now()
 	var b store.Batch
 	for _, kind := range kinds {
@@ -138,9 +138,9 @@ func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, ne
 		if err != nil {
 			return err
 		}
-		w := store.Wish{ID: id, Task: row.Task, Kind: kind, By: gate.Person(),
+		w := store.Request{ID: id, Task: row.Task, Kind: kind, By: gate.Person(),
 			Via: cmp.Or(store.Via(r.Source), store.ViaResume), At: now.UnixMilli()}
-		if kind == store.WishInput {
+		if kind == store.RequestInput {
 			w.Thread, w.Text = r.part, store.Text(r.Prompt)
 			if _, err := thread.NewContent(w.Text, nil); err != nil { // recorded, it would end every run
 				return usage("what you say does not fit into the record: it may have %d bytes, as JSON; put what is long into a "+
@@ -149,9 +149,9 @@ func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, ne
 		} else if w.Options, err = json.Marshal(engine.Resumption{Options: r.Options}); err != nil {
 			return err
 		}
-		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
+		b.Requests = append(b.Requests, store.RequestChange{Row: w})
 		if news {
-			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Wanted: store.Wanted(kind)}))
+			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Intent: store.Intent(kind)}))
 		}
 	}
 	if len(kinds) == 0 {

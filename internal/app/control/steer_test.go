@@ -128,10 +128,10 @@ func TestOptionsForADrivenTask(t *testing.T) {
 	}
 }
 
-// wantAllTaken fails the test if a wish for a task is still open.
+// wantAllTaken fails the test if a request for a task is still open.
 func (h *house) wantAllTaken(row store.Thread) {
 	h.t.Helper()
-	open, err := h.store.Wishes(h.t.Context(), store.WishFilter{Task: row.Task, Open: true})
+	open, err := h.store.Requests(h.t.Context(), store.RequestFilter{Task: row.Task, Open: true})
 	if err != nil || len(open) > 0 {
 		h.t.Errorf("still open: %+v, %v", open, err)
 	}

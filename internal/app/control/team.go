@@ -148,7 +148,7 @@ func (c *Controller) waitUntilIdle(ctx context.Context, id string, wait bool) (s
 	}
 }
 
-// isIdle reports whether a task cannot continue without a person, once people's wishes and answers have been
+// isIdle reports whether a task cannot continue without a person, once people's requests and answers have been
 // applied, by this process or by a worker.
 func (c *Controller) isIdle(ctx context.Context, e *engine.Engine, root store.Thread) (bool, error) {
 	bg := context.WithoutCancel(ctx)

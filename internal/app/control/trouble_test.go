@@ -161,7 +161,7 @@ func TestTroubleWithoutEnd(t *testing.T) {
 			t.Error("it is offered all the same")
 		}
 		a.agents = nil
-		h.wish(task, Resume{})
+		h.request(task, Resume{})
 		if n := len(a.looks(t, task).Drive); n != 1 {
 			t.Fatal("it is resumed in vain")
 		}
@@ -335,7 +335,7 @@ func TestResumesABlockedPart(t *testing.T) {
 		if root := h.row(task); root.Status != store.Running {
 			t.Fatalf("the task is %s", root.Status)
 		}
-		h.wish(task, Resume{})
+		h.request(task, Resume{})
 		w.looks(t, task)
 		if row := h.row(path); row.Status != store.Running || row.Reason != nil {
 			t.Errorf("the part is %s, %+v", row.Status, row.Reason)

@@ -22,12 +22,12 @@ import (
 
 // An Outcome is what a run came to: a failure that it has recorded, or a step, once it is committed.
 type Outcome struct {
-	Row        store.Attempt  // of the attempt, as it ended
-	Failure    *agent.Failure // nil: a step
-	Refused    bool           // a request was refused because a limit was used up
-	Asked      bool           // it has asked a person
-	Unattended *store.Gate    // the question that ended it because the run does not wait for answers
-	Heard      []store.Wish   // input that the agent heard while it worked, in that order
+	Row        store.Attempt   // of the attempt, as it ended
+	Failure    *agent.Failure  // nil: a step
+	Refused    bool            // a request was refused because a limit was used up
+	Asked      bool            // it has asked a person
+	Unattended *store.Gate     // the question that ended it because the run does not wait for answers
+	Heard      []store.Request // input that the agent heard while it worked, in that order
 
 	Draft   thread.Draft
 	Objects []store.Object

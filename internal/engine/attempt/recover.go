@@ -50,7 +50,7 @@ func (e *Runner) End(ctx context.Context, row *store.Thread, a *store.Attempt) e
 		if !errors.Is(err, store.ErrConflict) {
 			return fail(err)
 		}
-		// Someone recorded a wish meanwhile, or ended the attempt.
+		// Someone recorded a request meanwhile, or ended the attempt.
 		now, readErr := e.cfg.Store.Attempt(ctx, a.ID)
 		if readErr == nil {
 			*row, readErr = e.cfg.Store.Thread(ctx, row.ID)

@@ -8,14 +8,14 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A wishfulStore is one in which something else happens just before a commit.
-type wishfulStore struct {
+// A requestingStore is one in which something else happens just before a commit.
+type requestingStore struct {
 	store.Store
 	before []func() // each commit
 	read   int      // events
 }
 
-func (s *wishfulStore) Commit(ctx context.Context, b store.Batch) error {
+func (s *requestingStore) Commit(ctx context.Context, b store.Batch) error {
 	if len(s.before) > 0 {
 		s.before[0]()
 		s.before = s.before[1:]
@@ -23,23 +23,23 @@ func (s *wishfulStore) Commit(ctx context.Context, b store.Batch) error {
 	return s.Store.Commit(ctx, b)
 }
 
-func (s *wishfulStore) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
+func (s *requestingStore) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
 	events, err := s.Store.Events(ctx, after, f)
 	s.read += len(events)
 	return events, err
 }
 
-// TestEndAmongWishes checks that an attempt whose owner died ends although people, or another owner, change the
+// TestEndAmongRequests checks that an attempt whose owner died ends although people, or another owner, change the
 // thread at the same time, and that an attempt that another has begun meanwhile stays in flight.
-func TestEndAmongWishes(t *testing.T) {
+func TestEndAmongRequests(t *testing.T) {
 	for name, x := range map[string]struct {
-		wants []store.Wanted
+		wants []store.Intent
 		next  string // in flight at the end
 	}{
 		"none":                {nil, ""},
-		"one wish":            {[]store.Wanted{store.WantCancel}, ""},
-		"two wishes":          {[]store.Wanted{store.WantCancel, ""}, ""},
-		"another attempt too": {[]store.Wanted{store.WantCancel}, "A.2"},
+		"one wish":            {[]store.Intent{store.IntentCancel}, ""},
+		"two wishes":          {[]store.Intent{store.IntentCancel, ""}, ""},
+		"another attempt too": {[]store.Intent{store.IntentCancel}, "A.2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, "read", nil)
@@ -55,7 +55,7 @@ func TestEndAmongWishes(t *testing.T) {
 			row.InFlight = a.ID
 			commit(store.Batch{Attempts: []store.AttemptChange{{Row: a}},
 				Threads: []store.ThreadChange{{Row: row, From: h.row.State()}}})
-			other := &wishfulStore{Store: h.store}
+			other := &requestingStore{Store: h.store}
 			for _, want := range x.wants {
 				other.before = append(other.before, func() {
 					now, err := h.store.Thread(t.Context(), row.ID)
@@ -63,7 +63,7 @@ func TestEndAmongWishes(t *testing.T) {
 						t.Fatal(err)
 					}
 					next := now
-					next.Wanted = want
+					next.Intent = want
 					if x.next != "" {
 						next.InFlight = x.next
 					}
@@ -78,8 +78,8 @@ func TestEndAmongWishes(t *testing.T) {
 			if err != nil || now.InFlight != x.next || row.InFlight != x.next {
 				t.Errorf("in flight: %q, to the caller %q, want %q; %v", now.InFlight, row.InFlight, x.next, err)
 			}
-			if n := len(x.wants); n > 0 && now.Wanted != x.wants[n-1] {
-				t.Errorf("wanted: %q, want %q", now.Wanted, x.wants[n-1])
+			if n := len(x.wants); n > 0 && now.Intent != x.wants[n-1] {
+				t.Errorf("wanted: %q, want %q", now.Intent, x.wants[n-1])
 			}
 			if got, err := h.store.Attempt(t.Context(), a.ID); err != nil || got.Status != store.AttemptInterrupted {
 				t.Errorf("the attempt is %s, %v", got.Status, err)
@@ -97,7 +97,7 @@ func TestEndTwice(t *testing.T) {
 	}
 	row, cancelled := h.row, a
 	cancelled.Status = store.AttemptCancelled
-	h.cfg.Store = &wishfulStore{Store: h.store, before: []func(){func() {
+	h.cfg.Store = &requestingStore{Store: h.store, before: []func(){func() {
 		err := h.store.Commit(t.Context(),
 			store.Batch{Attempts: []store.AttemptChange{{Row: cancelled, From: store.AttemptRunning}}})
 		if err != nil {
@@ -124,7 +124,7 @@ func TestLastSign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	counted := &wishfulStore{Store: h.store}
+	counted := &requestingStore{Store: h.store}
 	h.cfg.Store = counted
 	check := func(want int64, most int) {
 		t.Helper()

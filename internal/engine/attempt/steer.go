@@ -18,12 +18,12 @@ type listener struct {
 	stop func()
 
 	mu    sync.Mutex
-	heard []store.Wish
+	heard []store.Request
 }
 
 // heardBefore returns the input that the last attempt at the step after the head heard while it worked, if its
 // answer could not be used: its session continues.
-func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Wish, error) {
+func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Request, error) {
 	if len(c.Tries) == 0 {
 		return nil, nil
 	}
@@ -40,14 +40,14 @@ func (e *Runner) heardBefore(ctx context.Context, c *Thread) ([]store.Wish, erro
 	if len(failed.Heard) == 0 {
 		return nil, nil
 	}
-	open, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: c.Row.Task, Open: true})
-	return slices.DeleteFunc(open, func(w store.Wish) bool { return !slices.Contains(failed.Heard, w.ID) }), err
+	open, err := e.cfg.Store.Requests(ctx, store.RequestFilter{Task: c.Row.Task, Open: true})
+	return slices.DeleteFunc(open, func(w store.Request) bool { return !slices.Contains(failed.Heard, w.ID) }), err
 }
 
 // Knows reports whether the next attempt continues a session that has heard an input. That input becomes a step
 // before the attempt's, and the prompt does not repeat it.
-func (e *Runner) Knows(c *Thread, w store.Wish) bool {
-	if len(c.Tries) == 0 || !slices.ContainsFunc(c.heard, func(h store.Wish) bool { return h.ID == w.ID }) {
+func (e *Runner) Knows(c *Thread, w store.Request) bool {
+	if len(c.Tries) == 0 || !slices.ContainsFunc(c.heard, func(h store.Request) bool { return h.ID == w.ID }) {
 		return false
 	}
 	role := c.Tries[len(c.Tries)-1].Role
@@ -56,7 +56,7 @@ func (e *Runner) Knows(c *Thread, w store.Wish) bool {
 }
 
 // listen begins to pass on people's input to a thread. heard is the input that the session already has.
-func (e *Runner) listen(ctx context.Context, row store.Thread, heard []store.Wish) *listener {
+func (e *Runner) listen(ctx context.Context, row store.Thread, heard []store.Request) *listener {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &listener{more: make(chan agent.Addition), heard: heard}
 	var done sync.WaitGroup
@@ -65,19 +65,19 @@ func (e *Runner) listen(ctx context.Context, row store.Thread, heard []store.Wis
 	return l
 }
 
-// passOn passes on each wish of a thread once. Errors are ignored: the wish stays open.
+// passOn passes on each request of a thread once. Errors are ignored: the request stays open.
 func (e *Runner) passOn(ctx context.Context, l *listener, row store.Thread) {
 	told := map[string]bool{}
 	for _, w := range l.heard {
 		told[w.ID] = true
 	}
 	for pos := int64(0); ; {
-		wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
+		requests, err := e.cfg.Store.Requests(ctx, store.RequestFilter{Task: row.Task, Open: true})
 		if err != nil {
 			return
 		}
-		for _, w := range wishes {
-			if w.Kind != store.WishInput || cmp.Or(w.Thread, row.Root) != row.ID || told[w.ID] {
+		for _, w := range requests {
+			if w.Kind != store.RequestInput || cmp.Or(w.Thread, row.Root) != row.ID || told[w.ID] {
 				continue
 			}
 			select {
@@ -93,14 +93,14 @@ func (e *Runner) passOn(ctx context.Context, l *listener, row store.Thread) {
 	}
 }
 
-func (l *listener) note(w store.Wish) {
+func (l *listener) note(w store.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heard = append(l.heard, w)
 }
 
 // all returns the input that the agent heard while it worked, in that order.
-func (l *listener) all() []store.Wish {
+func (l *listener) all() []store.Request {
 	if l == nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ type Thread struct {
 
 	sessions session.Sessions
 	seen     *evidence.Activities // activities of attempts whose answer could not be used
-	heard    []store.Wish         // input that those attempts heard while they worked
+	heard    []store.Request      // input that those attempts heard while they worked
 }
 
 // A Budget is what is left of limits, a thread's own and its callers'; nil means unlimited.

@@ -242,13 +242,13 @@ func TestMeddler(t *testing.T) {
 func TestConflictBeside(t *testing.T) {
 	d := newDesk(t)
 	g := d.open(question("?"))
-	w := store.Wish{ID: "01JD0000000000000000000009", Task: "T", Kind: store.WishInput, Text: "this", By: "p",
+	w := store.Request{ID: "01JD0000000000000000000009", Task: "T", Kind: store.RequestInput, Text: "this", By: "p",
 		Via: store.ViaCLI, At: 1}
-	if err := d.store.Commit(t.Context(), store.Batch{Wishes: []store.WishChange{{Row: w}}}); err != nil {
+	if err := d.store.Commit(t.Context(), store.Batch{Requests: []store.RequestChange{{Row: w}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.TakenAt = 1
-	take := store.Batch{Wishes: []store.WishChange{{Row: w, Take: true}}}
+	take := store.Batch{Requests: []store.RequestChange{{Row: w, Take: true}}}
 	if err := d.store.Commit(t.Context(), take); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ var row = store.Thread{ID: "path", Task: "root"}
 func TestRead(t *testing.T) {
 	code, h := 1, dag.Sum([]byte("x"))
 	for _, want := range []Payload{
-		TaskCreated{Flow: "f", Bundle: h, Start: h}, TaskUpdated{State: Working}, TaskUpdated{Wanted: "cancel"},
+		TaskCreated{Flow: "f", Bundle: h, Start: h}, TaskUpdated{State: Working}, TaskUpdated{Intent: "cancel"},
 		TaskEnded{State: "canceled", Code: 130, Summary: "cancelled"}, ControllerChanged{State: Joining, Head: h},
 		ThreadForked{Fork: "f", Join: "j", Head: h, Paths: []string{"a"}, Threads: []string{"b"}},
 		ThreadForked{From: "t", Step: h, N: 2},

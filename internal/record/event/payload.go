@@ -62,7 +62,7 @@ const (
 // TaskUpdated reports that a task changed its state, or what was requested of it.
 type TaskUpdated struct {
 	State  string       `json:"state,omitempty"`
-	Wanted store.Wanted `json:"wanted,omitempty"`
+	Intent store.Intent `json:"wanted,omitempty"`
 }
 
 func (TaskUpdated) event() string { return "task.updated" }

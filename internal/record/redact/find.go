@@ -230,17 +230,17 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 			f.task(g.Task).gates[g.ID] = thread.ApprovalHash(g)
 		}
 	}
-	wishes, err := f.cfg.Store.Wishes(ctx, store.WishFilter{})
+	requests, err := f.cfg.Store.Requests(ctx, store.RequestFilter{})
 	if err != nil {
 		return err
 	}
-	for _, w := range wishes {
-		is, had, err := same(f.set, w, func(w *store.Wish) []string { return []string{w.ID, w.Task, w.Thread, w.By} })
+	for _, w := range requests {
+		is, had, err := same(f.set, w, func(w *store.Request) []string { return []string{w.ID, w.Task, w.Thread, w.By} })
 		if err != nil {
-			return fmt.Errorf("wish %s: %w", w.ID, err)
+			return fmt.Errorf("request %s: %w", w.ID, err)
 		}
 		if had {
-			f.batch.Redact.Wishes = append(f.batch.Redact.Wishes, is)
+			f.batch.Redact.Requests = append(f.batch.Redact.Requests, is)
 			count(w.Task)
 		}
 	}

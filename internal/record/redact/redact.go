@@ -48,7 +48,7 @@ type Config struct {
 type Report struct {
 	Tasks   []string `json:"tasks"` // root threads, sorted
 	Objects int      `json:"objects"`
-	Rows    int      `json:"rows"` // of threads, attempts, gates and wishes
+	Rows    int      `json:"rows"` // of threads, attempts, gates and requests
 	Events  int      `json:"events"`
 	Asked   []string `json:"asked"` // gates that are asked again when their tasks continue
 }

@@ -20,7 +20,7 @@ type Batch struct {
 	Attempts []AttemptChange
 	Gates    []GateChange
 	Flows    []FlowChange
-	Wishes   []WishChange
+	Requests []RequestChange
 	Counts   []Count
 	Redact   Redaction
 	Events   []Event
@@ -45,7 +45,7 @@ type Count struct {
 }
 
 // A ThreadChange inserts a row if From is nil; otherwise it replaces the row if
-// its head, status and Wanted are still those of From: a wish recorded by
+// its head, status and Intent are still those of From: a request recorded by
 // another process is never overwritten unseen.
 type ThreadChange struct {
 	Row  Thread
@@ -56,12 +56,12 @@ type ThreadChange struct {
 type ThreadState struct {
 	Head   dag.Hash
 	Status Status
-	Wanted Wanted
+	Intent Intent
 }
 
 // State returns the state that a change of t, as it is now, must expect.
 func (t Thread) State() *ThreadState {
-	return &ThreadState{Head: t.Head, Status: t.Status, Wanted: t.Wanted}
+	return &ThreadState{Head: t.Head, Status: t.Status, Intent: t.Intent}
 }
 
 // An AttemptChange inserts a row if From is empty; otherwise it replaces the row
@@ -88,14 +88,14 @@ type FlowChange struct {
 	Delete bool
 }
 
-// A WishChange inserts Row or, if Take is set, takes the wish that Row names: if it is
+// A RequestChange inserts Row or, if Take is set, takes the request that Row names: if it is
 // still open, its TakenAt becomes that of Row, which is not zero, and nothing else of it
-// changes. Of two that take a wish concurrently one loses, as does a change that takes a
-// missing wish or inserts an existing one: ErrConflict. A wish is removed with its task.
+// changes. Of two that take a request concurrently one loses, as does a change that takes a
+// missing request or inserts an existing one: ErrConflict. A request is removed with its task.
 //
-// A wish by itself wakes no one: its writer files an event along with it.
-type WishChange struct {
-	Row  Wish
+// A request by itself wakes no one: its writer files an event along with it.
+type RequestChange struct {
+	Row  Request
 	Take bool
 }
 
@@ -133,8 +133,8 @@ type GateFilter struct {
 	Prefix string // of the id
 }
 
-// A WishFilter selects wishes; empty fields select all.
-type WishFilter struct {
+// A RequestFilter selects requests; empty fields select all.
+type RequestFilter struct {
 	Task   string
 	Thread string
 	Open   bool // only those not yet taken

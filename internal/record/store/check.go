@@ -56,13 +56,13 @@ func (b Batch) Check() error {
 			return err
 		}
 	}
-	for i := range b.Wishes {
-		if err := b.Wishes[i].Row.check(); err != nil {
+	for i := range b.Requests {
+		if err := b.Requests[i].Row.check(); err != nil {
 			return err
 		}
 	}
-	for i := range b.Redact.Wishes {
-		if err := b.Redact.Wishes[i].check(); err != nil {
+	for i := range b.Redact.Requests {
+		if err := b.Redact.Requests[i].check(); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (b Batch) Check() error {
 
 // texts returns the parts of a row that must be text.
 func (t *Thread) texts() []string {
-	texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Wanted),
+	texts := []string{t.ID, t.Short, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Intent),
 		t.InFlight, t.Tree, t.Workspace, t.Host}
 	if r := t.Reason; r != nil {
 		texts = append(texts, string(r.Kind), r.Message, r.Gate, r.Limit, r.Raise, string(r.Failure))
@@ -108,7 +108,7 @@ func (t *Thread) texts() []string {
 	return texts
 }
 
-func (w *Wish) check() error {
+func (w *Request) check() error {
 	return checkTexts("wish", w.ID, []string{w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via)})
 }
 

@@ -50,7 +50,7 @@ const (
 	GrantSession Grant = "session" // again and again, for the same action in the same thread
 )
 
-// A Via says how an answer or a wish came in.
+// A Via says how an answer or a request came in.
 type Via string
 
 // The values of Via.

@@ -12,19 +12,19 @@ import (
 )
 
 // A Redaction replaces what must not stay in the record. Of an object its hash stays, and bytes made by [Redacted] take
-// the place of its own; of a wish and an event everything stays but the texts: a wish is found by its ID, an event by
+// the place of its own; of a request and an event everything stays but the texts: a request is found by its ID, an event by
 // its Pos. One that is not kept any more is skipped.
 //
 // Rows of threads, attempts and gates are replaced by their changes in the same batch.
 type Redaction struct {
-	Objects []Object
-	Wishes  []Wish
-	Events  []Event
+	Objects  []Object
+	Requests []Request
+	Events   []Event
 }
 
 // Empty reports whether nothing is replaced.
 func (r Redaction) Empty() bool {
-	return len(r.Objects) == 0 && len(r.Wishes) == 0 && len(r.Events) == 0
+	return len(r.Objects) == 0 && len(r.Requests) == 0 && len(r.Events) == 0
 }
 
 // redacted begins the bytes that are kept instead of an object's. The SHA-256 of what follows the line comes after it.

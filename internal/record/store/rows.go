@@ -31,11 +31,11 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// A Wanted is what the owner of a thread is asked to do with it; empty asks nothing.
-type Wanted string
+// A Intent is what the owner of a thread is asked to do with it; empty asks nothing.
+type Intent string
 
-// WantCancel asks the owner to cancel the thread.
-const WantCancel Wanted = "cancel"
+// IntentCancel asks the owner to cancel the thread.
+const IntentCancel Intent = "cancel"
 
 // A Thread is the row of one thread: a name for a moving head.
 // Times are Unix milliseconds; zero means not yet.
@@ -51,7 +51,7 @@ type Thread struct {
 	Head       dag.Hash        `json:"head"`
 	Status     Status          `json:"status"`
 	Reason     *Reason         `json:"reason"`
-	Wanted     Wanted          `json:"wanted"`
+	Intent     Intent          `json:"wanted"`
 	Parent     *Parent         `json:"parent"`
 	Path       *Path           `json:"path"`
 	ForkedFrom *ForkedFrom     `json:"forkedFrom"`
@@ -160,7 +160,7 @@ type TaskRows struct {
 	Threads  []Thread         // in id order
 	Running  []Attempt        // by thread, then number
 	Gates    []Gate           // open ones, in id order
-	Wishes   []Wish           // open ones, in id order
+	Requests []Request        // open ones, in id order
 	Counts   map[string]int64 // by name; missing means zero
 	Position int64            // of the last event that the rows reflect
 }
@@ -227,22 +227,22 @@ func (u Usage) Add(v Usage) Usage {
 // input, and reasoning part of output.
 func (u Usage) Tokens() int64 { return u.InputTokens + u.OutputTokens }
 
-// A WishKind says what a wish asks for.
-type WishKind string
+// A RequestKind says what a request asks for.
+type RequestKind string
 
-// The kinds of wishes.
+// The kinds of requests.
 const (
-	WishResume WishKind = "resume" // to continue, with Text as input if there is any
-	WishInput  WishKind = "input"  // to receive Text
+	RequestResume RequestKind = "resume" // to continue, with Text as input if there is any
+	RequestInput  RequestKind = "input"  // to receive Text
 )
 
-// A Wish asks something of the current or next driver of a task. It is open
+// A Request asks something of the current or next driver of a task. It is open
 // until a driver takes it, which only one does; what it asks for never changes.
-type Wish struct {
-	ID      string          `json:"id"` // a ULID made by its writer: wishes are in this order
+type Request struct {
+	ID      string          `json:"id"` // a ULID made by its writer: requests are in this order
 	Task    string          `json:"task"`
 	Thread  string          `json:"thread"`
-	Kind    WishKind        `json:"kind"`
+	Kind    RequestKind     `json:"kind"`
 	Text    string          `json:"text"`
 	Options json.RawMessage `json:"options"` // owned by control
 	By      string          `json:"by"`

@@ -5,7 +5,7 @@
 // rows and an ordered journal of events come out. Three parts:
 //
 //	objects   hash → bytes, written once, each a node or a blob
-//	rows      threads, attempts, gates, flows, wishes: moved by compare-and-swap
+//	rows      threads, attempts, gates, flows, requests: moved by compare-and-swap
 //	events    what happened, numbered without gaps in commit order
 //
 // Laws:
@@ -124,7 +124,7 @@ type Index interface {
 	Gates(ctx context.Context, f GateFilter) ([]Gate, error)
 	Flow(ctx context.Context, name string) (Flow, error)
 	Flows(ctx context.Context) ([]Flow, error)
-	Wishes(ctx context.Context, f WishFilter) ([]Wish, error)
+	Requests(ctx context.Context, f RequestFilter) ([]Request, error)
 	// Task returns what a driver needs to know about a task, all from one
 	// snapshot. An unknown task has no rows.
 	Task(ctx context.Context, id string) (TaskRows, error)

@@ -5,7 +5,7 @@ import "github.com/plait-run/plait/internal/record/store"
 // A Cue is what happened to a thread at its head when it was recorded, other than what its flow and its agents did.
 type Cue struct {
 	// Input is what a person said without being asked; nil: nothing.
-	Input *store.Wish
+	Input *store.Request
 	// Summarizes names the agent that then summarized the conversation; "": none did.
 	Summarises string
 	// End is Cancelled or Failed if the thread then ended like that, and Blocked if nothing more is recorded; "":

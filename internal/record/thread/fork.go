@@ -24,7 +24,7 @@ func below(parent store.Thread, kind store.ThreadKind, id string, now int64) sto
 	row := parent
 	row.ID, row.Short, row.Kind, row.Status = id, "", kind, store.Pending
 	row.Parent, row.Path = &store.Parent{Thread: parent.ID, From: parent.Head}, nil
-	row.ForkedFrom, row.Decision, row.Reason, row.Wanted, row.InFlight = nil, nil, nil, "", ""
+	row.ForkedFrom, row.Decision, row.Reason, row.Intent, row.InFlight = nil, nil, nil, "", ""
 	row.CreatedAt, row.UpdatedAt, row.EndedAt = now, now, 0
 	return row
 }

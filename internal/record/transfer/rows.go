@@ -22,7 +22,7 @@ type taskRows struct {
 	threads  []store.Thread
 	attempts []store.Attempt
 	gates    []store.Gate
-	wishes   []store.Wish
+	requests []store.Request
 	counts   map[string]int64
 	events   []store.Event
 }
@@ -41,7 +41,7 @@ func readTask(ctx context.Context, s store.Store, id string) (r taskRows, err er
 		if r.gates, err = s.Gates(ctx, store.GateFilter{Task: id}); err != nil {
 			return r, err
 		}
-		if r.wishes, err = s.Wishes(ctx, store.WishFilter{Task: id}); err != nil {
+		if r.requests, err = s.Requests(ctx, store.RequestFilter{Task: id}); err != nil {
 			return r, err
 		}
 		r.events = nil
@@ -191,8 +191,8 @@ func (c *copier) commit(ctx context.Context, rows taskRows, have int) error {
 	for _, g := range rows.gates {
 		b.Gates = append(b.Gates, store.GateChange{Row: g})
 	}
-	for _, w := range rows.wishes {
-		b.Wishes = append(b.Wishes, store.WishChange{Row: w})
+	for _, w := range rows.requests {
+		b.Requests = append(b.Requests, store.RequestChange{Row: w})
 	}
 	for _, name := range slices.Sorted(maps.Keys(rows.counts)) {
 		n := rows.counts[name]

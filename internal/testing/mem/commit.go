@@ -73,9 +73,9 @@ func (c *change) apply(b store.Batch, now int64) error {
 			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
 		}
 	}
-	for _, x := range b.Wishes {
-		if err := c.wish(x); err != nil {
-			return fmt.Errorf("wish %s: %w", x.Row.ID, err)
+	for _, x := range b.Requests {
+		if err := c.request(x); err != nil {
+			return fmt.Errorf("request %s: %w", x.Row.ID, err)
 		}
 	}
 	for _, x := range b.Counts {
@@ -180,8 +180,8 @@ func (c *change) flow(x store.FlowChange) error {
 	return nil
 }
 
-func (c *change) wish(x store.WishChange) error {
-	old, ok := c.wishes[x.Row.ID]
+func (c *change) request(x store.RequestChange) error {
+	old, ok := c.requests[x.Row.ID]
 	switch {
 	case x.Row.ID == "":
 		return errNoID
@@ -191,9 +191,9 @@ func (c *change) wish(x store.WishChange) error {
 		return store.ErrConflict
 	case x.Take:
 		old.TakenAt = x.Row.TakenAt
-		set(c, c.wishes, old.ID, old)
+		set(c, c.requests, old.ID, old)
 	default:
-		set(c, c.wishes, x.Row.ID, cloneWish(x.Row))
+		set(c, c.requests, x.Row.ID, cloneRequest(x.Row))
 	}
 	return nil
 }
@@ -239,9 +239,9 @@ func (c *change) redact(r store.Redaction) {
 			set(c, c.objects, o.Hash, object{kind: old.kind, data: bytes.Clone(o.Data), put: old.put})
 		}
 	}
-	for _, w := range r.Wishes {
-		if _, ok := c.wishes[w.ID]; ok {
-			set(c, c.wishes, w.ID, cloneWish(w))
+	for _, w := range r.Requests {
+		if _, ok := c.requests[w.ID]; ok {
+			set(c, c.requests, w.ID, cloneRequest(w))
 		}
 	}
 	events := c.events
@@ -280,9 +280,9 @@ func (c *change) remove(root string) {
 			drop(c, c.gates, id)
 		}
 	}
-	for id, w := range maps.Clone(c.wishes) {
+	for id, w := range maps.Clone(c.requests) {
 		if w.Task == root {
-			drop(c, c.wishes, id)
+			drop(c, c.requests, id)
 		}
 	}
 	for pin := range maps.Clone(c.pins) {

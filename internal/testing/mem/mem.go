@@ -40,7 +40,7 @@ const (
 	OpGates    Op = "gates"
 	OpFlow     Op = "flow"
 	OpFlows    Op = "flows"
-	OpWishes   Op = "wishes"
+	OpRequests Op = "wishes"
 	OpTask     Op = "task"
 	OpUsed     Op = "used"
 	OpRoots    Op = "roots"
@@ -111,7 +111,7 @@ type contents struct {
 	attempts map[string]store.Attempt
 	gates    map[string]store.Gate
 	flows    map[string]store.Flow
-	wishes   map[string]store.Wish
+	requests map[string]store.Request
 	events   []store.Event
 	pos      int64
 	seq      map[string]int64
@@ -139,7 +139,7 @@ func New(cfg Config) *Store {
 		attempts: map[string]store.Attempt{},
 		gates:    map[string]store.Gate{},
 		flows:    map[string]store.Flow{},
-		wishes:   map[string]store.Wish{},
+		requests: map[string]store.Request{},
 		seq:      map[string]int64{},
 		leases:   map[string]*lease{},
 		tokens:   map[string]int64{},

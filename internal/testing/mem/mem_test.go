@@ -60,7 +60,7 @@ func TestFaults(t *testing.T) {
 		mem.OpGates:    {run: func(s *mem.Store) error { _, err := s.Gates(ctx, store.GateFilter{}); return err }},
 		mem.OpFlow:     {run: func(s *mem.Store) error { _, err := s.Flow(ctx, "x"); return not(err, store.ErrNotFound) }},
 		mem.OpFlows:    {run: func(s *mem.Store) error { _, err := s.Flows(ctx); return err }},
-		mem.OpWishes:   {run: func(s *mem.Store) error { _, err := s.Wishes(ctx, store.WishFilter{}); return err }},
+		mem.OpRequests: {run: func(s *mem.Store) error { _, err := s.Requests(ctx, store.RequestFilter{}); return err }},
 		mem.OpHolder:   {run: func(s *mem.Store) error { _, _, err := s.Holder(ctx, "l"); return err }},
 		mem.OpTask:     {run: func(s *mem.Store) error { _, err := s.Task(ctx, "x"); return err }},
 		mem.OpUsed:     {run: func(s *mem.Store) error { _, err := s.Used(ctx, "x"); return err }},
@@ -137,11 +137,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestWishFaults fails the commits that leave and take a wish at both ends: the wish is
+// TestRequestFaults fails the commits that leave and take a request at both ends: the request is
 // as it was, or as it should become.
-func TestWishFaults(t *testing.T) {
+func TestRequestFaults(t *testing.T) {
 	ctx := t.Context()
-	w := store.Wish{ID: "W", Task: "T", Kind: store.WishResume}
+	w := store.Request{ID: "W", Task: "T", Kind: store.RequestResume}
 	taken := w
 	taken.TakenAt = 5
 	for _, when := range []mem.When{mem.Before, mem.After} {
@@ -152,21 +152,21 @@ func TestWishFaults(t *testing.T) {
 			}
 			return nil
 		}})
-		kept := func() []store.Wish {
-			rows, err := s.Wishes(ctx, store.WishFilter{})
+		kept := func() []store.Request {
+			rows, err := s.Requests(ctx, store.RequestFilter{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return rows
 		}
-		try := func(c store.WishChange, was []store.Wish) {
+		try := func(c store.RequestChange, was []store.Request) {
 			t.Helper()
 			armed = true
-			if err := s.Commit(ctx, store.Batch{Wishes: []store.WishChange{c}}); !errors.Is(err, errCable) {
+			if err := s.Commit(ctx, store.Batch{Requests: []store.RequestChange{c}}); !errors.Is(err, errCable) {
 				t.Errorf("got %v, want %v", err, errCable)
 			}
 			armed = false
-			again := s.Commit(ctx, store.Batch{Wishes: []store.WishChange{c}})
+			again := s.Commit(ctx, store.Batch{Requests: []store.RequestChange{c}})
 			if done := when == mem.After; errors.Is(again, store.ErrConflict) != done || (again == nil) == done {
 				t.Errorf("after a fault %s it: %v", when, again)
 			}
@@ -174,8 +174,8 @@ func TestWishFaults(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		}
-		try(store.WishChange{Row: w}, []store.Wish{w})
-		try(store.WishChange{Row: taken, Take: true}, []store.Wish{taken})
+		try(store.RequestChange{Row: w}, []store.Request{w})
+		try(store.RequestChange{Row: taken, Take: true}, []store.Request{taken})
 	}
 }
 

@@ -118,13 +118,13 @@ func (s *Store) Flows(ctx context.Context) (rows []store.Flow, err error) {
 	return rows, err
 }
 
-// Wishes returns the wishes that f selects.
-func (s *Store) Wishes(ctx context.Context, f store.WishFilter) (rows []store.Wish, err error) {
-	err = s.reading(ctx, OpWishes, func(c *contents) error {
-		for _, id := range slices.Sorted(maps.Keys(c.wishes)) {
-			w := c.wishes[id]
+// Requests returns the requests that f selects.
+func (s *Store) Requests(ctx context.Context, f store.RequestFilter) (rows []store.Request, err error) {
+	err = s.reading(ctx, OpRequests, func(c *contents) error {
+		for _, id := range slices.Sorted(maps.Keys(c.requests)) {
+			w := c.requests[id]
 			if matches(f.Task, w.Task) && matches(f.Thread, w.Thread) && (!f.Open || w.TakenAt == 0) {
-				rows = append(rows, cloneWish(w))
+				rows = append(rows, cloneRequest(w))
 			}
 		}
 		return nil
@@ -220,7 +220,7 @@ func cloneFlow(f store.Flow) store.Flow {
 	return f
 }
 
-func cloneWish(w store.Wish) store.Wish {
+func cloneRequest(w store.Request) store.Request {
 	w.Options = slices.Clone(w.Options)
 	return w
 }

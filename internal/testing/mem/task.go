@@ -33,9 +33,9 @@ func (s *Store) Task(ctx context.Context, id string) (rows store.TaskRows, err e
 				rows.Gates = append(rows.Gates, cloneGate(g))
 			}
 		}
-		for _, wish := range slices.Sorted(maps.Keys(c.wishes)) {
-			if w := c.wishes[wish]; w.Task == id && w.TakenAt == 0 {
-				rows.Wishes = append(rows.Wishes, cloneWish(w))
+		for _, request := range slices.Sorted(maps.Keys(c.requests)) {
+			if w := c.requests[request]; w.Task == id && w.TakenAt == 0 {
+				rows.Requests = append(rows.Requests, cloneRequest(w))
 			}
 		}
 		return nil

@@ -125,7 +125,7 @@ func threadCAS(h *home) {
 	for name, from := range map[string]store.ThreadState{
 		"head":   {Head: other, Status: t.Status},
 		"status": {Head: t.Head, Status: store.Pending},
-		"wanted": {Head: t.Head, Status: t.Status, Wanted: store.WantCancel},
+		"wanted": {Head: t.Head, Status: t.Status, Intent: store.IntentCancel},
 		"zero":   {},
 	} {
 		next := t
@@ -141,29 +141,29 @@ func threadCAS(h *home) {
 	h.must(err)
 	h.same(got, t)
 
-	// A wish recorded by another process makes the owner look again.
-	wish := t
-	wish.Wanted = store.WantCancel
-	h.commit(store.Batch{Threads: []store.ThreadChange{{Row: wish, From: t.State()}}})
+	// A request recorded by another process makes the owner look again.
+	request := t
+	request.Intent = store.IntentCancel
+	h.commit(store.Batch{Threads: []store.ThreadChange{{Row: request, From: t.State()}}})
 	b, _ = step(t, "one")
 	h.want(h.Commit(h.ctx, b), store.ErrConflict)
-	b, wish = step(wish, "one")
-	wish.Status, wish.Wanted, wish.Workspace, wish.EndedAt = store.Cancelled, "", "/w", 5
-	b.Threads[0].Row = wish
+	b, request = step(request, "one")
+	request.Status, request.Intent, request.Workspace, request.EndedAt = store.Cancelled, "", "/w", 5
+	b.Threads[0].Row = request
 	h.commit(b)
 	got, err = h.Thread(h.ctx, t.ID)
 	h.must(err)
-	h.same(got, wish)
+	h.same(got, request)
 
 	// One batch may move a row twice.
-	b, wish = step(wish, "two")
-	more, wish := step(wish, "three")
+	b, request = step(request, "two")
+	more, request := step(request, "three")
 	b.Objects = append(b.Objects, more.Objects...)
 	b.Threads = append(b.Threads, more.Threads...)
 	h.commit(b)
 	got, err = h.Thread(h.ctx, t.ID)
 	h.must(err)
-	h.same(got, wish)
+	h.same(got, request)
 }
 
 func rowCAS(h *home) {

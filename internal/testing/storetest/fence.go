@@ -70,7 +70,7 @@ func full(h *home, t store.Thread, fences ...store.Fence) (store.Batch, func()) 
 	b.Attempts = []store.AttemptChange{{Row: store.Attempt{ID: t.ID + ".9", Thread: t.ID, Status: store.AttemptRunning}}}
 	b.Gates = []store.GateChange{{Row: store.Gate{ID: "G9", Task: t.ID, State: store.GateOpen}}}
 	b.Flows = []store.FlowChange{{Row: store.Flow{Name: "f9", Hash: t.Head}}}
-	b.Wishes = []store.WishChange{{Row: store.Wish{ID: "W9", Task: t.ID}}}
+	b.Requests = []store.RequestChange{{Row: store.Request{ID: "W9", Task: t.ID}}}
 	b.Counts = []store.Count{{Task: t.ID, Name: "n", Add: 1, Most: 9}}
 	b.Unpin = []string{"p"}
 	before, err := h.Task(h.ctx, t.ID)

@@ -29,7 +29,7 @@ func rowFidelity(h *home) {
 		ID: "T", Short: "t", Task: "K", Root: "R", Kind: store.KindPath, Bundle: hs[0], Flow: "fix", Start: hs[1],
 		Head:   hs[2],
 		Status: store.Blocked, Reason: &store.Reason{Kind: store.ReasonLimit, Message: "<m> é", Limit: "tokens", ResetAt: 9},
-		Wanted: store.WantCancel, Parent: &store.Parent{Thread: "P", From: hs[3]},
+		Intent: store.IntentCancel, Parent: &store.Parent{Thread: "P", From: hs[3]},
 		Path:       &store.Path{Key: "k", ID: "i", Fork: hs[0], Join: "j", N: 2},
 		ForkedFrom: &store.ForkedFrom{Thread: "F", Step: hs[1]}, InFlight: "T.3", Decision: raw, Tree: "/tree",
 		Workspace: "/work", Files: hs[3], Host: "here", Options: raw, Steps: 4, CreatedAt: 1, UpdatedAt: 2, EndedAt: 3,
@@ -85,7 +85,7 @@ func rowFidelity(h *home) {
 	check(t, a, g)
 	// A change that leaves alone what lists select by, and nothing else.
 	u := t
-	u.Kind, u.Flow, u.Start, u.Head, u.Wanted, u.InFlight, u.Tree = "k", "f", hs[0], hs[0], "", "", ""
+	u.Kind, u.Flow, u.Start, u.Head, u.Intent, u.InFlight, u.Tree = "k", "f", hs[0], hs[0], "", "", ""
 	u.Steps, u.CreatedAt, u.UpdatedAt, u.EndedAt, u.Decision, u.Options, u.Reason, u.Path = 9, 9, 9, 9, nil,
 		json.RawMessage(`1`), nil, nil
 	h.commit(store.Batch{Threads: []store.ThreadChange{{Row: u, From: t.State()}}})
@@ -301,12 +301,12 @@ func emptyLists(h *home) {
 	h.must(err)
 	flows, err := h.Flows(h.ctx)
 	h.must(err)
-	wishes, err := h.Wishes(h.ctx, store.WishFilter{})
+	requests, err := h.Requests(h.ctx, store.RequestFilter{})
 	h.must(err)
 	events, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
 	lines, err := h.Check(h.ctx)
 	h.must(err)
-	counts := []int{len(threads), len(attempts), len(gates), len(flows), len(wishes), len(events), len(lines)}
+	counts := []int{len(threads), len(attempts), len(gates), len(flows), len(requests), len(events), len(lines)}
 	h.same(counts, make([]int, len(counts)))
 }

@@ -124,7 +124,7 @@ func (w *world) thread(rt *rapid.T) {
 		case "status":
 			b.Threads[0].From.Status += "x"
 		case "wanted":
-			b.Threads[0].From.Wanted = store.WantCancel
+			b.Threads[0].From.Intent = store.IntentCancel
 		}
 	}
 	var want error

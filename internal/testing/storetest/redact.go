@@ -90,29 +90,29 @@ func redactObjects(h *home) {
 
 func redactRows(h *home) {
 	b, t := insert("T")
-	w := store.Wish{ID: "W", Task: "T", Thread: "T", Kind: store.WishInput, Text: unwanted,
+	w := store.Request{ID: "W", Task: "T", Thread: "T", Kind: store.RequestInput, Text: unwanted,
 		Options: json.RawMessage(`{"x":"` + unwanted + `"}`), By: "ann", Via: store.ViaCLI, At: 5}
 	taken := w
 	taken.ID = "V"
-	b.Wishes = []store.WishChange{{Row: w}, {Row: taken}}
+	b.Requests = []store.RequestChange{{Row: w}, {Row: taken}}
 	b.Events = []store.Event{{Type: "a", Task: "T", Thread: "T", TS: 7,
 		Payload: json.RawMessage(`{"text":"` + unwanted + `"}`)}, {Type: "b", Task: "T"}}
 	h.commit(b)
 	taken.TakenAt = 9
-	h.commit(store.Batch{Wishes: []store.WishChange{{Row: taken, Take: true}}})
+	h.commit(store.Batch{Requests: []store.RequestChange{{Row: taken, Take: true}}})
 	events, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
 	w.Text, w.Options = "***", json.RawMessage(`{"x":"***"}`)
 	taken.Text, taken.Options = w.Text, w.Options
 	events[0].Payload = json.RawMessage(`{"text":"***"}`)
 	h.commit(store.Batch{
-		Redact: store.Redaction{Wishes: []store.Wish{w, taken}, Events: events[:1]},
+		Redact: store.Redaction{Requests: []store.Request{w, taken}, Events: events[:1]},
 		Events: []store.Event{{Type: "record.redacted", Task: "T"}},
 	})
 	h.reopen()
-	wishes, err := h.Wishes(h.ctx, store.WishFilter{Task: t.ID})
+	requests, err := h.Requests(h.ctx, store.RequestFilter{Task: t.ID})
 	h.must(err)
-	h.same(wishes, []store.Wish{taken, w})
+	h.same(requests, []store.Request{taken, w})
 	got, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
 	h.same(got[:2], events)
@@ -139,7 +139,7 @@ func redactMissing(h *home) {
 	hs := h.keep(unwanted)
 	r := redaction(dag.Sum([]byte("never kept")), "***")
 	r.Objects = append(r.Objects, redaction(hs[0], "***").Objects...)
-	r.Wishes, r.Events = []store.Wish{{ID: "none"}}, []store.Event{{Pos: 99, Payload: json.RawMessage(`2`)}}
+	r.Requests, r.Events = []store.Request{{ID: "none"}}, []store.Event{{Pos: 99, Payload: json.RawMessage(`2`)}}
 	h.commit(store.Batch{Redact: r})
 	if h.has(dag.Sum([]byte("never kept"))) {
 		h.Error("it was put")

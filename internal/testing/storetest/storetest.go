@@ -39,7 +39,7 @@ func Run(t *testing.T, open Opener) {
 		{"lease", leaseTests},
 		{"fence", fenceTests},
 		{"count", countTests},
-		{"wish", wishTests},
+		{"wish", requestTests},
 		{"sweep", sweepTests},
 		{"redact", redactTests},
 		{"model", modelTests},

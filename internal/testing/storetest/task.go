@@ -42,7 +42,7 @@ func family(h *home) (want store.TaskRows) {
 				Thread: x.id, State: state}})
 		}
 		for i, taken := range []int64{0, 5, 0} {
-			b.Wishes = append(b.Wishes, store.WishChange{Row: store.Wish{ID: fmt.Sprint("w", 9-i, x.id), Task: x.task,
+			b.Requests = append(b.Requests, store.RequestChange{Row: store.Request{ID: fmt.Sprint("w", 9-i, x.id), Task: x.task,
 				Thread: x.id, TakenAt: taken}})
 		}
 		b.Counts = append(b.Counts, store.Count{Task: x.task, Name: "of " + x.id, Add: 3, Most: 3})
@@ -59,7 +59,7 @@ func family(h *home) (want store.TaskRows) {
 		want.Gates = append(want.Gates, store.Gate{ID: id, Task: "K", Thread: id[2:], State: store.GateOpen})
 	}
 	for _, id := range []string{"w7K", "w7P", "w9K", "w9P"} {
-		want.Wishes = append(want.Wishes, store.Wish{ID: id, Task: "K", Thread: id[2:]})
+		want.Requests = append(want.Requests, store.Request{ID: id, Task: "K", Thread: id[2:]})
 	}
 	want.Counts = map[string]int64{"of K": 3, "of P": 3}
 	want.Position = 3
@@ -112,12 +112,12 @@ func taskMoment(h *home) {
 				}
 				b.Attempts = []store.AttemptChange{{Row: at(n, store.AttemptRunning)}}
 				b.Gates = []store.GateChange{{Row: store.Gate{ID: fmt.Sprint("g", n), Task: "A", State: store.GateOpen}}}
-				b.Wishes = []store.WishChange{{Row: store.Wish{ID: fmt.Sprint("w", n), Task: "A"}}}
+				b.Requests = []store.RequestChange{{Row: store.Request{ID: fmt.Sprint("w", n), Task: "A"}}}
 				if n > 1 {
 					b.Attempts = append(b.Attempts, store.AttemptChange{Row: at(n-1, store.AttemptDone), From: store.AttemptRunning})
 					b.Gates = append(b.Gates, store.GateChange{
 						Row: store.Gate{ID: fmt.Sprint("g", n-1), Task: "A", State: store.GateExpired}, From: store.GateOpen})
-					b.Wishes = append(b.Wishes, takes(fmt.Sprint("w", n-1), 1).Wishes...)
+					b.Requests = append(b.Requests, takes(fmt.Sprint("w", n-1), 1).Requests...)
 				}
 				b.Counts = []store.Count{{Task: "A", Name: "n", Add: 1, Most: steps}}
 				b.Events = []store.Event{{Type: "x", Task: "A"}}
@@ -138,10 +138,10 @@ func taskMoment(h *home) {
 			h.Fatalf("step %d was read after %d", n, last)
 		}
 		got := []int64{int64(r.Threads[1].Steps), r.Position, r.Counts["n"], int64(len(r.Running)), int64(len(r.Gates)),
-			int64(len(r.Wishes))}
+			int64(len(r.Requests))}
 		h.same(got, []int64{int64(n), int64(n), int64(n), int64(min(n, 1)), int64(min(n, 1)), int64(min(n, 1))})
 		if n > 0 {
-			h.same([]string{r.Running[0].ID, r.Gates[0].ID, r.Wishes[0].ID},
+			h.same([]string{r.Running[0].ID, r.Gates[0].ID, r.Requests[0].ID},
 				[]string{fmt.Sprint("A.", n), fmt.Sprint("g", n), fmt.Sprint("w", n)})
 		}
 		select {
@@ -157,7 +157,7 @@ func taskNone(h *home) {
 	for _, id := range []string{"nobody", "P", ""} { // P is a path of a task
 		r, err := h.Task(h.ctx, id)
 		h.must(err)
-		if n := len(r.Threads) + len(r.Running) + len(r.Gates) + len(r.Wishes) + len(r.Counts); n != 0 || r.Position != 3 {
+		if n := len(r.Threads) + len(r.Running) + len(r.Gates) + len(r.Requests) + len(r.Counts); n != 0 || r.Position != 3 {
 			h.Errorf("%q: got %+v", id, r)
 		}
 		used, err := h.Used(h.ctx, id)

@@ -51,10 +51,10 @@ func badTexts(h *home) {
 	b.Attempts = []store.AttemptChange{{Row: store.Attempt{ID: "T.1", Status: store.AttemptRunning}}}
 	b.Gates = []store.GateChange{{Row: store.Gate{ID: "G", State: store.GateOpen}}}
 	b.Flows = []store.FlowChange{{Row: store.Flow{Name: "F", Hash: blob("beside").Hash}}}
-	b.Wishes = []store.WishChange{{Row: store.Wish{ID: "W"}}}
+	b.Requests = []store.RequestChange{{Row: store.Request{ID: "W"}}}
 	b.Counts = []store.Count{{Task: "T", Name: "n", Add: 1, Most: 1}}
 	b.Events = []store.Event{{Type: "x", Task: "T"}}
-	b.Redact.Wishes = []store.Wish{{ID: "W"}}
+	b.Redact.Requests = []store.Request{{ID: "W"}}
 	tried := 0
 	try := func(part string, v any) {
 		eachText(reflect.ValueOf(v).Elem(), part, func(s reflect.Value, where string) {
@@ -72,9 +72,9 @@ func badTexts(h *home) {
 	for part, v := range map[string]any{
 		"remove": &b.Remove, "unpin": &b.Unpin, "fence": &b.Under[0], "thread": &b.Threads[0].Row,
 		"attempt": &b.Attempts[0].Row,
-		"gate":    &b.Gates[0].Row, "flow": &b.Flows[0].Row, "wish": &b.Wishes[0].Row, "count": &b.Counts[0],
+		"gate":    &b.Gates[0].Row, "flow": &b.Flows[0].Row, "wish": &b.Requests[0].Row, "count": &b.Counts[0],
 		"event":    &b.Events[0],
-		"redacted": &b.Redact.Wishes[0],
+		"redacted": &b.Redact.Requests[0],
 	} {
 		try(part, v)
 	}
@@ -100,7 +100,7 @@ func rawBytes(h *home) {
 	b.Objects = append(b.Objects, blob("\x00\xff"))
 	b.Gates = []store.GateChange{{Row: store.Gate{ID: "G", State: store.GateOpen, Action: raw,
 		Question: "\u0001 \ufffd \U0010ffff \n"}}}
-	b.Wishes = []store.WishChange{{Row: store.Wish{ID: "W", Options: raw}}}
+	b.Requests = []store.RequestChange{{Row: store.Request{ID: "W", Options: raw}}}
 	b.Events = []store.Event{{Type: "x", Task: t.ID, Payload: raw}}
 	h.commit(b)
 	h.reopen()
@@ -110,7 +110,7 @@ func rawBytes(h *home) {
 	gotG, err := h.Gate(h.ctx, "G")
 	h.must(err)
 	h.same(gotG, b.Gates[0].Row)
-	h.wishes(store.WishFilter{}, b.Wishes[0].Row)
+	h.requests(store.RequestFilter{}, b.Requests[0].Row)
 	events, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
 	h.same(string(events[0].Payload), string(raw))

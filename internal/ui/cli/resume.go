@@ -124,7 +124,7 @@ func (a *app) cancelCmd() *cobra.Command {
 					continue
 				}
 				res := view.NewStanding(row)
-				if row.Wanted == store.WantCancel && !row.Ended() {
+				if row.Intent == store.IntentCancel && !row.Ended() {
 					res.Status = "cancelling"
 				}
 				err = a.print(cmd, res, func(out page) { out.line("%s  %s", out.names.Of(out.ctx, row), res.Status) })

@@ -206,7 +206,7 @@ func TestEndInTheMiddle(t *testing.T) {
 				}
 				again := h.open("")
 				for _, one := range h.tasks() {
-					if one.Ended() || one.Wanted == store.WantCancel {
+					if one.Ended() || one.Intent == store.IntentCancel {
 						continue
 					}
 					if one.Status != store.Blocked {

@@ -76,7 +76,7 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request, row store.Thre
 		Older        int
 		Trying       []runningAttempt
 		Gates        []gateCard
-		Waiting      []store.Wish // messages not yet passed to the agent
+		Waiting      []store.Request // messages not yet passed to the agent
 		Over, Driven bool
 		Ours         bool // this server drives it
 		Said         string
@@ -125,9 +125,9 @@ func (s *Server) chatPage(w http.ResponseWriter, r *http.Request, row store.Thre
 }
 
 // pendingInput returns the messages to a task that have not been processed yet.
-func (s *Server) pendingInput(ctx context.Context, row store.Thread) ([]store.Wish, error) {
-	open, err := s.cfg.Store.Wishes(ctx, store.WishFilter{Task: row.Task, Open: true})
-	return slices.DeleteFunc(open, func(w store.Wish) bool { return w.Kind != store.WishInput }), err
+func (s *Server) pendingInput(ctx context.Context, row store.Thread) ([]store.Request, error) {
+	open, err := s.cfg.Store.Requests(ctx, store.RequestFilter{Task: row.Task, Open: true})
+	return slices.DeleteFunc(open, func(w store.Request) bool { return w.Kind != store.RequestInput }), err
 }
 
 // recentItems returns the recent activity of an attempt from ordered events.

@@ -72,9 +72,9 @@ func (t *tx) apply(b store.Batch, bodies [][]byte) error {
 			return fmt.Errorf("flow %s: %w", x.Row.Name, err)
 		}
 	}
-	for _, x := range b.Wishes {
-		if err := t.wish(x); err != nil {
-			return fmt.Errorf("wish %s: %w", x.Row.ID, err)
+	for _, x := range b.Requests {
+		if err := t.request(x); err != nil {
+			return fmt.Errorf("request %s: %w", x.Row.ID, err)
 		}
 	}
 	for _, x := range b.Counts {
@@ -126,7 +126,7 @@ func (t *tx) thread(x store.ThreadChange, batch []store.Object) error {
 	var old store.Thread
 	found, err := first(t.Conn, "SELECT head, status, wanted, start, links FROM threads WHERE id = ?", func(r *row) {
 		old = store.Thread{
-			Head: r.hash(), Status: store.Status(r.text()), Wanted: store.Wanted(r.text()), Start: r.hash(),
+			Head: r.hash(), Status: store.Status(r.text()), Intent: store.Intent(r.text()), Start: r.hash(),
 		}
 		var l links
 		r.json(&l)
@@ -272,7 +272,7 @@ func (t *tx) flow(x store.FlowChange, batch []store.Object) error {
 	return exec(t.Conn, putFlow, x.Row.Name, x.Row.Hash, x.Row.Timestamp, inJSON{x.Row.History})
 }
 
-func (t *tx) wish(x store.WishChange) error {
+func (t *tx) request(x store.RequestChange) error {
 	w := x.Row
 	var err error
 	switch {
@@ -281,9 +281,9 @@ func (t *tx) wish(x store.WishChange) error {
 	case x.Take && w.TakenAt == 0:
 		return errNoTime
 	case x.Take:
-		err = exec(t.Conn, takeWish, w.TakenAt, w.ID)
+		err = exec(t.Conn, takeRequest, w.TakenAt, w.ID)
 	default:
-		err = exec(t.Conn, addWish,
+		err = exec(t.Conn, addRequest,
 			w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.Options, w.By, string(w.Via), w.At, w.TakenAt)
 	}
 	switch {

@@ -235,16 +235,16 @@ func (r reads) Flows(ctx context.Context) ([]store.Flow, error) {
 	return many(ctx, r, "flows", query{sql: "SELECT " + flowColumns + " FROM flows ORDER BY name"}, scanFlow)
 }
 
-// Wishes returns the wishes that f selects.
-func (r reads) Wishes(ctx context.Context, f store.WishFilter) ([]store.Wish, error) {
-	q := query{sql: "SELECT " + wishColumns + " FROM wishes", soon: f.Open}
+// Requests returns the requests that f selects.
+func (r reads) Requests(ctx context.Context, f store.RequestFilter) ([]store.Request, error) {
+	q := query{sql: "SELECT " + requestColumns + " FROM wishes", soon: f.Open}
 	match(&q, "task", f.Task)
 	match(&q, "thread", f.Thread)
 	if f.Open {
 		q.and("taken = 0")
 	}
 	q.end(" ORDER BY id", 0)
-	return many(ctx, r, "wishes", q, scanWish)
+	return many(ctx, r, "wishes", q, scanRequest)
 }
 
 // Pins returns every pinned hash that is kept. A pin is recorded before a large

@@ -57,7 +57,7 @@ func (t *tx) redact(r store.Redaction) error {
 			return err
 		}
 	}
-	for _, w := range r.Wishes {
+	for _, w := range r.Requests {
 		if err := exec(t.Conn, "UPDATE wishes SET text = ?, options = ? WHERE id = ?", w.Text, w.Options, w.ID); err != nil {
 			return err
 		}

@@ -26,13 +26,13 @@ func TestRedactedBytes(t *testing.T) {
 		}
 	}
 	small, big := []byte(unwanted), []byte(strings.Repeat("0123456789abcdef", 40_000)+unwanted)
-	wish := store.Wish{ID: "W", Task: "T", Kind: store.WishInput, Text: unwanted}
+	request := store.Request{ID: "W", Task: "T", Kind: store.RequestInput, Text: unwanted}
 	gate := store.Gate{ID: "G", Task: "T", Thread: "T", State: store.GateOpen, Question: strings.Repeat(unwanted, 100)}
 	commit(store.Batch{
-		Objects: []store.Object{{Hash: dag.Sum(small), Data: small}},
-		Gates:   []store.GateChange{{Row: gate}},
-		Wishes:  []store.WishChange{{Row: wish}},
-		Events:  []store.Event{{Type: "x", Task: "T", Payload: json.RawMessage(`"` + unwanted + `"`)}},
+		Objects:  []store.Object{{Hash: dag.Sum(small), Data: small}},
+		Gates:    []store.GateChange{{Row: gate}},
+		Requests: []store.RequestChange{{Row: request}},
+		Events:   []store.Event{{Type: "x", Task: "T", Payload: json.RawMessage(`"` + unwanted + `"`)}},
 	})
 	if _, _, err := s.Stage(t.Context(), "T", bytes.NewReader(big)); err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestRedactedBytes(t *testing.T) {
 	if len(has()) < 2 {
 		t.Fatalf("only %q have the text", has())
 	}
-	gate.Question, wish.Text = "***", "***"
-	r := store.Redaction{Wishes: []store.Wish{wish}, Events: []store.Event{{Pos: 1, Payload: json.RawMessage(`"***"`)}}}
+	gate.Question, request.Text = "***", "***"
+	r := store.Redaction{Requests: []store.Request{request}, Events: []store.Event{{Pos: 1, Payload: json.RawMessage(`"***"`)}}}
 	for _, data := range [][]byte{small, big} {
 		r.Objects = append(r.Objects, store.Object{Hash: dag.Sum(data), Data: store.Redacted([]byte("***"))})
 	}

@@ -17,8 +17,8 @@ const (
 	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, " +
 		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref, " +
 		"edited, editeddigest"
-	flowColumns = "name, hash, changed, history"
-	wishColumns = "id, task, thread, kind, text, options, author, via, at, taken"
+	flowColumns    = "name, hash, changed, history"
+	requestColumns = "id, task, thread, kind, text, options, author, via, at, taken"
 
 	putThread = "INSERT OR REPLACE INTO threads (" + threadColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
@@ -40,9 +40,9 @@ const (
 		"boot=?29 WHERE id=?1 AND thread=?2 AND n=?5 AND status=?30"
 	putGate = "INSERT OR REPLACE INTO gates (" + gateColumns + ") " +
 		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-	putFlow  = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
-	addWish  = "INSERT INTO wishes (" + wishColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
-	takeWish = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
+	putFlow     = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
+	addRequest  = "INSERT INTO wishes (" + requestColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
+	takeRequest = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
 	// takeLease returns the token of the new holder.
 	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING " +
 		"token"
@@ -68,14 +68,14 @@ func linksOf(t store.Thread) any {
 
 func threadValues(t store.Thread) []any {
 	return []any{t.ID, t.Task, t.Root, string(t.Kind), t.Bundle, t.Flow, t.Start, t.Head,
-		string(t.Status), string(t.Wanted), t.InFlight, t.Tree, t.Workspace, t.Steps,
+		string(t.Status), string(t.Intent), t.InFlight, t.Tree, t.Workspace, t.Steps,
 		t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t), t.Short}
 }
 
 func moveValues(t store.Thread, from store.ThreadState) []any {
-	return []any{string(t.Kind), t.Flow, t.Head, string(t.Wanted), t.InFlight, t.Tree,
+	return []any{string(t.Kind), t.Flow, t.Head, string(t.Intent), t.InFlight, t.Tree,
 		t.Steps, t.CreatedAt, t.UpdatedAt, t.EndedAt, t.Decision, t.Options, linksOf(t),
-		t.ID, from.Head, string(from.Status), string(from.Wanted), t.Start, t.Task, t.Root, t.Bundle, t.Workspace,
+		t.ID, from.Head, string(from.Status), string(from.Intent), t.Start, t.Task, t.Root, t.Bundle, t.Workspace,
 		t.Short}
 }
 
@@ -83,7 +83,7 @@ func scanThread(r *row) store.Thread {
 	t := store.Thread{
 		ID: r.text(), Task: r.text(), Root: r.text(), Kind: store.ThreadKind(r.text()), Bundle: r.hash(),
 		Flow: r.text(), Start: r.hash(), Head: r.hash(), Status: store.Status(r.text()),
-		Wanted: store.Wanted(r.text()), InFlight: r.text(), Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
+		Intent: store.Intent(r.text()), InFlight: r.text(), Tree: r.text(), Workspace: r.text(), Steps: int(r.int()),
 		CreatedAt: r.int(), UpdatedAt: r.int(), EndedAt: r.int(), Decision: r.bytes(), Options: r.bytes(),
 	}
 	var l links
@@ -147,9 +147,9 @@ func scanFlow(r *row) store.Flow {
 	return f
 }
 
-func scanWish(r *row) store.Wish {
-	return store.Wish{
-		ID: r.text(), Task: r.text(), Thread: r.text(), Kind: store.WishKind(r.text()), Text: r.text(),
+func scanRequest(r *row) store.Request {
+	return store.Request{
+		ID: r.text(), Task: r.text(), Thread: r.text(), Kind: store.RequestKind(r.text()), Text: r.text(),
 		Options: r.bytes(), By: r.text(), Via: store.Via(r.text()), At: r.int(), TakenAt: r.int(),
 	}
 }

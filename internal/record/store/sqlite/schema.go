@@ -174,7 +174,7 @@ ALTER TABLE attempts ADD COLUMN waited INTEGER NOT NULL DEFAULT 0;
 `
 
 // schema3 is the version whose steps record their path, and whose nodes have further types
-// (docs/format.md). An agent that asks looks up the gates of its thread; wishes are looked up
+// (docs/format.md). An agent that asks looks up the gates of its thread; requests are looked up
 // while they are open, and removed by task.
 const schema3 = `
 CREATE INDEX gates_thread ON gates(thread);

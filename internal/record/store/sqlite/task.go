@@ -41,8 +41,8 @@ func (r reads) Task(ctx context.Context, id string) (rows store.TaskRows, err er
 				func(r *row) { rows.Running = append(rows.Running, scanAttempt(r)) }},
 			{"SELECT " + gateColumns + " FROM gates" + ofTask + " AND state = 'open' ORDER BY id",
 				func(r *row) { rows.Gates = append(rows.Gates, scanGate(r)) }},
-			{"SELECT " + wishColumns + " FROM wishes" + ofTask + " AND taken = 0 ORDER BY id",
-				func(r *row) { rows.Wishes = append(rows.Wishes, scanWish(r)) }},
+			{"SELECT " + requestColumns + " FROM wishes" + ofTask + " AND taken = 0 ORDER BY id",
+				func(r *row) { rows.Requests = append(rows.Requests, scanRequest(r)) }},
 			{"SELECT name, value FROM counts" + ofTask, func(r *row) {
 				if rows.Counts == nil {
 					rows.Counts = map[string]int64{}

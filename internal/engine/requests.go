@@ -12,44 +12,44 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// A Resumption is what a wish to resume a task asks for, besides resuming it.
+// A Resumption is what a request to resume a task asks for, besides resuming it.
 type Resumption struct {
 	Full    bool           `json:"full,omitempty"` // from older versions: Options.Context is record.ContextFull
 	Options record.Options `json:"options"`        // override those the task was started with
 }
 
-// applyWishes does what people asked of a task, as far as possible now, and reports whether it did anything.
+// applyRequests does what people asked of a task, as far as possible now, and reports whether it did anything.
 // Input comes first: if it moves a thread on, the thread is not retried.
-func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *ownership) (bool, error) {
-	wishes, err := e.cfg.Store.Wishes(ctx, store.WishFilter{Task: root.Task, Open: true})
+func (e *Engine) applyRequests(ctx context.Context, root store.Thread, held *ownership) (bool, error) {
+	requests, err := e.cfg.Store.Requests(ctx, store.RequestFilter{Task: root.Task, Open: true})
 	if err != nil {
-		return false, fmt.Errorf("read wishes of task %s: %w", root.Task, err)
+		return false, fmt.Errorf("read requests of task %s: %w", root.Task, err)
 	}
-	if len(wishes) == 0 || root.Wanted == store.WantCancel {
+	if len(requests) == 0 || root.Intent == store.IntentCancel {
 		return false, nil
 	}
 	rows, err := thread.Subtree(ctx, e.cfg.Store, root.ID)
 	if err != nil {
 		return false, fmt.Errorf("read task %s: %w", root.Task, err)
 	}
-	e.cfg.Log.Info("wishes found", "task", root.Task, "count", len(wishes))
+	e.cfg.Log.Info("requests found", "task", root.Task, "count", len(requests))
 	open, err := e.gates.Gates(ctx, store.GateFilter{Task: root.Task, State: store.GateOpen})
 	if err != nil {
 		return false, fmt.Errorf("read the gates of task %s: %w", root.Task, err)
 	}
-	for _, w := range wishes {
-		if w.Kind != store.WishInput {
+	for _, w := range requests {
+		if w.Kind != store.RequestInput {
 			continue
 		}
-		// A wish that has no thread to go to stays open.
+		// A request that has no thread to go to stays open.
 		if to, err := target(rows, open, w.Thread); err == nil {
 			if taken, err := e.applyInput(ctx, rows, to, w, held); err != nil || taken {
 				return taken, err
 			}
 		}
 	}
-	for _, w := range wishes {
-		if w.Kind == store.WishResume {
+	for _, w := range requests {
+		if w.Kind == store.RequestResume {
 			return true, e.applyResume(ctx, rows, w, held)
 		}
 	}
@@ -57,7 +57,7 @@ func (e *Engine) applyWishes(ctx context.Context, root store.Thread, held *owner
 }
 
 // applyResume lets blocked threads try once more. rows are those of the task.
-func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.Wish, held *ownership) error {
+func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.Request, held *ownership) error {
 	fail := func(err error) error { return fmt.Errorf("resume task %s: %w", w.Task, err) }
 	var r Resumption
 	if len(w.Options) > 0 {
@@ -85,19 +85,19 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.W
 	return e.markTaken(ctx, w)
 }
 
-// markTaken marks a wish as taken. If two take it concurrently, one is first, and the other returns as if
+// markTaken marks a request as taken. If two take it concurrently, one is first, and the other returns as if
 // it had been.
-func (e *Engine) markTaken(ctx context.Context, w store.Wish) error {
-	err := e.cfg.Store.Commit(ctx, store.Batch{Wishes: []store.WishChange{e.taken(w)}})
+func (e *Engine) markTaken(ctx context.Context, w store.Request) error {
+	err := e.cfg.Store.Commit(ctx, store.Batch{Requests: []store.RequestChange{e.taken(w)}})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("apply a wish of task %s: %w", w.Task, err)
+		return fmt.Errorf("apply a request of task %s: %w", w.Task, err)
 	}
 	return nil
 }
 
-func (e *Engine) taken(w store.Wish) store.WishChange {
+func (e *Engine) taken(w store.Request) store.RequestChange {
 	w.TakenAt = max(1, e.now())
-	return store.WishChange{Row: w, Take: true}
+	return store.RequestChange{Row: w, Take: true}
 }
 
 // retry lets a blocked thread try again what blocked it. A thread that waits for a person's answer, or for more

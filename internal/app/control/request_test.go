@@ -88,9 +88,9 @@ func once(atWork chan<- struct{}, then scripted) scripted {
 	}
 }
 
-// A wish to cancel takes effect whenever it comes, also just before or after another
+// A request to cancel takes effect whenever it comes, also just before or after another
 // record of the same thread, and without notice.
-func TestAWishIsHeard(t *testing.T) {
+func TestARequestIsHeard(t *testing.T) {
 	asks := say(`{"$status":"$SUSPEND","reason":"?"}`, status("ready"))
 	for _, tt := range []struct {
 		name   string
@@ -129,16 +129,16 @@ func TestAWishIsHeard(t *testing.T) {
 			}
 			row := h.begin(h.controller(), yaml)
 			other := h.controller()
-			var wish sync.Once
+			var request sync.Once
 			came := false
 			late := noticed{Store: inner, deaf: true}
 			comes := func(b store.Batch) {
 				if !tt.at(b) {
 					return
 				}
-				wish.Do(func() {
+				request.Do(func() {
 					came = true
-					// The lease is held: it can only leave a wish.
+					// The lease is held: it can only leave a request.
 					if now, err := other.Cancel(context.Background(), row.ID); err != nil || now.Ended() {
 						t.Errorf("cancel: %s: %v", now.Status, err)
 					}
@@ -181,8 +181,8 @@ func TestAWishIsHeard(t *testing.T) {
 	}
 }
 
-// A wish stops an agent that summarizes, and what it says afterwards does not count.
-func TestAWishEndsACompaction(t *testing.T) {
+// A request stops an agent that summarizes, and what it says afterwards does not count.
+func TestARequestEndsACompaction(t *testing.T) {
 	for name, then := range map[string]scripted{
 		"it stops": func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
 			select {
