@@ -144,7 +144,7 @@ func parse(result agent.Result, most int64, role flow.Role, text bool) (answer, 
 		err = fmt.Errorf("%w; if the output is only a text, set output: text on the agent", err)
 	}
 	if err == nil && why != nil {
-		ans.text, ans.whole = head([]byte(ans.text), min(most, headBytes)), true
+		ans.text, ans.headOnly = head([]byte(ans.text), min(most, headBytes)), true
 	}
 	return ans, err
 }
@@ -155,8 +155,8 @@ const turn = "waits for what the person says next"
 // talk makes an answer of what was said in a conversation, without parsing it.
 func talk(result agent.Result, most int64) (answer, error) {
 	most = atMost(most)
-	ans := answer{status: flow.Suspend, text: string(result.Output), whole: unfit(result, most) != nil}
-	if ans.whole {
+	ans := answer{status: flow.Suspend, text: string(result.Output), headOnly: unfit(result, most) != nil}
+	if ans.headOnly {
 		ans.text = head(result.Output, min(most, headBytes))
 	}
 	var err error

@@ -53,7 +53,7 @@ func TestParse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff([]any{tt.meta, tt.text, false},
-				[]any{string(got.meta), got.text, got.whole}); diff != "" {
+				[]any{string(got.meta), got.text, got.headOnly}); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
@@ -105,8 +105,8 @@ func TestOutputThatIsNoText(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.whole || got.text != tt.text {
-				t.Errorf("whole %v, text of %d bytes, want %d", got.whole, len(got.text), len(tt.text))
+			if !got.headOnly || got.text != tt.text {
+				t.Errorf("head only %v, text of %d bytes, want %d", got.headOnly, len(got.text), len(tt.text))
 			}
 		})
 	}

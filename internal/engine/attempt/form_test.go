@@ -212,8 +212,8 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || string(got.meta) != tt.meta || got.text != tt.text || !got.whole {
-				t.Errorf("got %s, %q, whole %v, error %v", got.meta, got.text, got.whole, err)
+			if err != nil || string(got.meta) != tt.meta || got.text != tt.text || !got.headOnly {
+				t.Errorf("got %s, %q, head only %v, error %v", got.meta, got.text, got.headOnly, err)
 			}
 		})
 	}

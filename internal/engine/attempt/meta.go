@@ -25,7 +25,7 @@ type answer struct {
 	status    string
 	assumed   bool // the output has no status
 	text      string
-	whole     bool // text is only the head: the whole output becomes an artifact
+	headOnly  bool // text is only the head: the whole output becomes an artifact
 	artifacts []dag.Hash
 	names     []string
 	skipped   []string

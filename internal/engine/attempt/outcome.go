@@ -79,7 +79,7 @@ func (r *run) outcome(ctx context.Context, result agent.Result) (*Outcome, error
 		return nil, err
 	}
 	ans := &out.ans
-	if ans.whole {
+	if ans.headOnly {
 		if err := r.wholeOutput(ctx, result, ans); err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 		return nil, err
 	}
 	r.row.EndedAt, r.row.Usage = r.e.now(), store.Usage(fail.Usage)
-	if r.desk != nil {
+	if r.begun {
 		r.row.Session = store.Text(fail.Session) // an attempt that never began leaves its session unchanged
 	}
 	r.row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),

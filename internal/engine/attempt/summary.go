@@ -81,7 +81,8 @@ func summaryOf(result agent.Result) string {
 		return ""
 	}
 	text := strings.TrimSpace(string(result.Output))
-	if _, body, ok := cutFrontMatter(text); ok {
+	first, rest, _ := cutLine(text)
+	if _, body, closed := cutFrontMatter(rest); closed && opens(first) {
 		text = strings.TrimSpace(body)
 	}
 	return text

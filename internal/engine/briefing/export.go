@@ -104,7 +104,7 @@ func (e *exporter) given(ctx context.Context, g Given) error {
 
 // named exports what the prompt names, whatever its size, since the prompt promises it.
 func (e *exporter) named(ctx context.Context, at *record.Position, x Export) error {
-	files := append(x.Named.Files, at.Lent.Files...)
+	files := slices.Concat(x.Named.Files, at.Lent.Files)
 	for _, in := range x.Given.inputs {
 		files = append(files, in.files...)
 	}
@@ -116,7 +116,7 @@ func (e *exporter) named(ctx context.Context, at *record.Position, x Export) err
 			return err
 		}
 	}
-	for _, chain := range append(x.Named.Chains, at.Lent.Chains...) {
+	for _, chain := range slices.Concat(x.Named.Chains, at.Lent.Chains) {
 		if err := e.chain(ctx, chain, prompt.MaxExported); err != nil {
 			return err
 		}

@@ -71,7 +71,7 @@ type Answer struct {
 	Desk     agent.Directory
 	Tree     string     // the working tree
 	Location string     // of the agent in the tree, with slashes
-	After    string     // git tree that the attempt left, "" if it changed nothing
+	After    string     // git tree that the attempt left, "" if its role cannot write
 	Names    []string   // of artifacts of the step
 	Nodes    []dag.Hash // of these artifacts
 	Bytes    *store.Staging
@@ -97,7 +97,7 @@ type recorder struct {
 	at    int64
 	own   map[string]*thread.Evidence // local ids of this answer; nil: submitted
 	ran   map[string]*thread.Evidence // commands of this answer by id
-	lines map[string]*thread.Evidence // and by command line: the newest that ended, otherwise the newest
+	lines map[string]*thread.Evidence // and by command line: the newest that ended, otherwise the first
 }
 
 // Record makes evidence of what an attempt did and of what its answer points out. Nodes and bytes go into a.Bytes. A

@@ -41,13 +41,13 @@ func (k *Keeper) Choose(ctx context.Context, at *record.Position, all Sessions, 
 	if !ok {
 		return none, nil
 	}
-	none.By = s.by
 	if n := len(r.Tries); n > 0 && at.InPlan(r.Role) && !r.HasNote && r.Tries[n-1].Status == store.AttemptInterrupted {
 		s.gone = true // not all it did is known, and its files were put back
 		if from, ok := all.steps[at.Main]; ok && at.Def.ActionID() != "" && at.Main != r.Role {
 			s = from // branch off once more
 		}
 	}
+	none.By = s.by
 	held, err := k.held(ctx, at, s)
 	if err != nil {
 		return none, err
