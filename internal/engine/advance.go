@@ -13,9 +13,10 @@ import (
 )
 
 // advance commits what build makes of the thread as it is now: the new state, and the batch without the change
-// to the thread's row. Once a thread runs, only advance moves its row. If only a request was recorded on the row
+// to the thread's row. On return c is the thread as it is now, moved or not. If only a request was recorded on the row
 // meanwhile, advance builds again on the new row. If someone else moved the thread, it reports false, sets
-// c.Row to the current row, and writes nothing.
+// c.Row to the current row, and writes nothing. The store compares head, status and intent: other columns are
+// overwritten unseen.
 func (e *Engine) advance(ctx context.Context, c *threadState, build func(row store.Thread) (*threadState, store.Batch,
 	error)) (bool, error) {
 	for {

@@ -54,9 +54,9 @@ type moves struct {
 	Agenda
 }
 
-// next returns the moves for the thread of n and all below it. It alone decides them: the same rows give the
-// same moves.
-func next(n *node) moves {
+// movesOf returns the moves for the thread of n and all below it. It alone decides them: the same nodes give the
+// same moves. It sets the outcome of each fork that it looks at.
+func movesOf(n *node) moves {
 	var m moves
 	if !n.row.Ended() && n.row.Intent == store.IntentCancel {
 		m.cancel = []string{n.row.ID}

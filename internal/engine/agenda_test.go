@@ -192,7 +192,7 @@ func TestMoves(t *testing.T) {
 			"waits for a person"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, what(next(tt.root))); diff != "" {
+			if diff := cmp.Diff(tt.want, what(movesOf(tt.root))); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
@@ -239,8 +239,8 @@ func TestAnyMoves(t *testing.T) {
 			return forks(id, f, paths...)
 		}
 		root := tree(3)
-		m := next(root)
-		if again := what(next(root)); again != what(m) {
+		m := movesOf(root)
+		if again := what(movesOf(root)); again != what(m) {
 			r.Fatalf("first %q, then %q", what(m), again)
 		}
 		var all func(n *node, visit func(*node))

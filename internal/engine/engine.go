@@ -8,16 +8,19 @@
 //	Drive(thread)     steps one thread until it has ended, is blocked or waits for others
 //
 // Run is the embedded driver: the two calls in a loop, with a goroutine for each driven thread. What
-// follows for a task is decided by next (agenda.go), a pure function of its rows. The shape of a step:
+// follows for a task is decided by movesOf (agenda.go), which reads and writes nothing. The shape of a step:
 //
 //	decide    flow.Next over the record: pure
 //	batch A   prompt, attempt row, attempt.started      before the process
 //	run       the agent works (package attempt)
 //	batch B   nodes, head, row, attempt row, events     the step exists
 //
+// Batch B may include batch A of the attempt that follows: see addNext.
+//
 // Laws:
 //
-//   - A thread has one owner at a time, and its row moves by advance alone.
+//   - A thread has one owner at a time, and its head and status move by advance alone, or by
+//     Trouble, which gives it back.
 //   - Step is keyed by (thread, from) and safe to repeat: the first commit wins,
 //     a later one adopts it or is superseded.
 //   - One commit point per step: a crash before batch B leaves an attempt without
@@ -72,11 +75,11 @@ type Config struct {
 	Log     *slog.Logger     // ids, kinds and durations, never texts; nil: none
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, then doubled each time; zero: 1 s
-	// Backoffs say how workers try again what one was not able to do. Ready returns why this one cannot work now; nil:
-	// it always can.
-	Backoffs Backoff
-	Ready    func(context.Context) error
-	Wait     bool // wait when only a person's answer is missing
+	// WorkerBackoff says how workers try again what one was not able to do. Ready returns why this one cannot work now;
+	// nil: it always can.
+	WorkerBackoff Backoff
+	Ready         func(context.Context) error
+	Wait          bool // wait when only a person's answer is missing
 	// Patience is how long an agent that waits for an answer is kept, if Wait is set; after that, the answer
 	// begins a new turn. Zero: forever.
 	Patience time.Duration

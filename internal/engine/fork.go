@@ -24,12 +24,12 @@ type forkState struct {
 	states   []flow.PathState    // of the paths, ordered by the journal
 	after    map[string][]string // by action id: the actions it waits for
 	since    int64               // when the paths were made, Unix ms
-	adopted  int64               // when the thread began to wait for adopted paths, Unix ms
+	adopted  int64               // of a fork by hand with adopted paths: when its row last changed, Unix ms
 	left     time.Duration       // time left before the join's timeout, if it has one
 	outcome  flow.Resolution     // of an undecided join: what its rule gives now
 	then     *thread.Verdict     // of a replay: how the join was decided, nil if that is not recorded
 	decision *Decision           // nil until the join is decided
-	files    bool                // paths have changed files that have to be merged
+	files    bool                // paths have working trees of their own, which have to be merged
 }
 
 // ended reports whether all paths have ended.
@@ -214,7 +214,7 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *for
 // one moment, so that none of them misses an end that came before another that is seen.
 func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]spawned, error) {
 	found := make([]spawned, len(names))
-	var look []int // names that may have further threads
+	var look []int
 	var ids []string
 	id := func(i, n int) string { return thread.DerivedID(c.Stamp, c.Row.ID, c.Row.Head, names[i], n) }
 	for i, name := range names {
@@ -270,8 +270,7 @@ func (e *Engine) newest(ctx context.Context, c *threadState, names []string) ([]
 	return found, nil
 }
 
-// spawned is what was made at a head for a path or a call: how many threads, and the last of them. A
-// caller that makes another first reads the thread again.
+// spawned is what was made at a head for a path or a call: how many threads, and the last of them.
 type spawned struct {
 	from dag.Hash
 	n    int

@@ -114,7 +114,7 @@ func TestWhatEndsWhileItIsReadIsLookedAtAgain(t *testing.T) {
 		"a child":             calls("r", true, a("x", store.Running)),
 	} {
 		root.below[0].row.Status = store.Completed
-		m := next(root)
+		m := movesOf(root)
 		changed, err := engine().carryOut(t.Context(), nil, &m)
 		if len(m.join)+len(m.returned) != 1 || !changed || err != nil {
 			t.Errorf("%s: %s, changed %t, %v", name, what(m), changed, err)

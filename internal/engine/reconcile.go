@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// Reconcile does what a task needs that takes neither an agent nor files. It applies requests, decides and
+// Reconcile does what a task needs that takes no agent, and no files but of attempts whose owner died. It applies requests, decides and
 // commits joins, commits what calls returned, blocks threads when nothing below them can continue without a
 // person, resumes them when something can, and cancels what is no longer wanted. It then returns what may be
 // driven. Several may call it at any time: what it does follows from the rows.
@@ -43,7 +43,7 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 		if err != nil {
 			return Agenda{}, err
 		}
-		m := next(roots[0])
+		m := movesOf(roots[0])
 		changed, err := e.carryOut(ctx, held, &m)
 		switch {
 		case err != nil:
@@ -234,6 +234,10 @@ func (e *Engine) decide(ctx context.Context, n *node) error {
 	if err != nil {
 		return err
 	}
+	now, err := e.cfg.Store.Thread(ctx, n.row.ID)
+	if err != nil || string(now.Decision) != string(n.row.Decision) { // another process has decided, and may already merge
+		return err
+	}
 	_, err = e.change(ctx, n.state, func(row store.Thread, now int64) (store.Thread, []store.Event) {
 		row.Status, row.Reason, row.Decision = store.Running, nil, decision
 		return row, append([]store.Event{event.New(row, now, event.JoinDecided{
@@ -310,7 +314,7 @@ func (e *Engine) cancelOne(ctx context.Context, row store.Thread) (bool, error) 
 	}
 	row, err := e.Cancel(ctx, row.ID)
 	if err == nil {
-		err = e.withdrawOf(ctx, row)
+		err = e.withdrawAtEnd(ctx, row)
 	}
 	return true, err
 }

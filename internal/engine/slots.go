@@ -159,11 +159,10 @@ func (s *slots) releaseKept(root string) {
 	s.mu.Lock()
 	t := s.tasks[root]
 	s.mu.Unlock()
-	if t == nil {
-		return
-	}
-	if own := t.again(); own != nil {
-		own.Release()
+	if t != nil {
+		if own := t.again(); own != nil {
+			own.Release()
+		}
 	}
 }
 

@@ -33,7 +33,8 @@ func (e *Engine) readAccount(ctx context.Context, c *threadState) error {
 	return nil
 }
 
-// load returns the state of a thread at from. If the thread is elsewhere by now, load returns only the row.
+// load returns the state of a thread at from. If the thread is elsewhere by now, load returns only the row. The row of
+// the state may be older than the store's, except for its head.
 func (e *Engine) load(ctx context.Context, id string, from dag.Hash) (*threadState, store.Thread, error) {
 	e.mu.Lock()
 	c := e.states[id]

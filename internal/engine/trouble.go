@@ -101,7 +101,8 @@ func (t Trouble) GiveBack(ctx context.Context, s Store, under store.Fence, id st
 func (t Trouble) reason(was *store.Reason, now int64) (why store.Reason, over bool) {
 	b := t.Backoff.withDefaults()
 	why = store.Reason{Kind: store.ReasonWorker, Since: now, Workers: map[string]string{}}
-	if was != nil && was.Kind == store.ReasonWorker {
+	// After a long time without a failure it is another trouble.
+	if was != nil && was.Kind == store.ReasonWorker && now-was.ResetAt < max(b.Limit, time.Minute).Milliseconds() {
 		why.Failures, why.Since = was.Failures, was.Since
 		maps.Copy(why.Workers, was.Workers)
 	}
@@ -147,10 +148,10 @@ func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err
 		}
 	}
 	e.forget(id)
-	t := Trouble{Worker: e.cfg.Worker, Text: e.cfg.Host.Secrets.Text(err.Error()), Backoff: e.cfg.Backoffs,
+	t := Trouble{Worker: e.cfg.Worker, Text: e.cfg.Host.Secrets.Text(err.Error()), Backoff: e.cfg.WorkerBackoff,
 		Now: e.cfg.Now()}
 	now, backErr := t.GiveBack(ctx, e.unfenced, lease.Fence(), id)
-	if backErr != nil || now.Reason == nil {
+	if backErr != nil || now.Reason == nil || now.Reason.Kind != store.ReasonWorker {
 		return row, errors.Join(err, backErr)
 	}
 	e.cfg.Log.Warn("thread given back", "thread", id, "failures", now.Reason.Failures, "status", now.Status)

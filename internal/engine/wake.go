@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -73,7 +74,6 @@ func (e *Engine) mayHaveActed(ctx context.Context, row store.Thread, last *store
 
 // askToRepeat asks a person whether an interrupted attempt that may have changed something may run again.
 func (e *Engine) askToRepeat(ctx context.Context, row store.Thread, last store.Attempt) (*store.Reason, error) {
-	fail := func(err error) (*store.Reason, error) { return nil, fmt.Errorf("resume thread %s: %w", row.ID, err) }
 	if last.Thread != row.ID { // of the path that this one continues: consent may have been given there
 		if allowed, err := e.allowed(ctx, row, last); err != nil || allowed {
 			return nil, err
@@ -81,11 +81,11 @@ func (e *Engine) askToRepeat(ctx context.Context, row store.Thread, last store.A
 	}
 	g, err := mayRepeat(row, last)
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
 	effective, err := e.gates.Ask(ctx, g)
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("resume thread %s: %w", row.ID, err)
 	}
 	switch effective.State {
 	case store.GateApproved: // used when the attempt begins
@@ -99,30 +99,24 @@ func (e *Engine) askToRepeat(ctx context.Context, row store.Thread, last store.A
 		last.Role, effective.ID)}, nil
 }
 
-// withdrawAtEnd withdraws the open gates of a task that has ended, given one of its threads.
+// withdrawAtEnd withdraws the open gates of a thread that has ended; with a task all of its threads have.
 func (e *Engine) withdrawAtEnd(ctx context.Context, row store.Thread) error {
-	if row.ID != row.Root {
-		return nil
+	of := store.GateFilter{Thread: row.ID, State: store.GateOpen}
+	if row.ID == row.Root {
+		of.Thread, of.Task = "", row.Task
 	}
-	return e.withdrawOf(ctx, row)
-}
-
-// withdrawOf withdraws the open gates of a thread that has ended.
-func (e *Engine) withdrawOf(ctx context.Context, row store.Thread) error {
-	open, err := e.gates.Gates(ctx, store.GateFilter{Thread: row.ID, State: store.GateOpen})
+	open, err := e.gates.Gates(ctx, of)
+	for _, g := range open {
+		err = cmp.Or(err, ignoreConflict(e.gates.Withdraw(ctx, g, "the thread has ended")))
+	}
 	if err != nil {
 		return fmt.Errorf("end thread %s: %w", row.ID, err)
-	}
-	for _, g := range open {
-		if err := ignoreConflict(e.gates.Withdraw(ctx, g, "the thread has ended")); err != nil {
-			return fmt.Errorf("end thread %s: %w", row.ID, err)
-		}
 	}
 	return nil
 }
 
 // restoreTree resets the worktree of a thread to its state before an interrupted attempt. An action starts over in
-// a new session, so its worktree is reset to its state before the first attempt at the step. putBack reports
+// a new session, so its worktree is reset to its state before the first attempt at the step. It reports
 // false if that is impossible.
 func (e *Engine) restoreTree(ctx context.Context, row store.Thread, def *flow.Definition, a store.Attempt) (bool,
 	error) {

@@ -251,8 +251,5 @@ func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (di
 }
 
 func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	return slices.MinFunc([]time.Time{a, b}, time.Time.Compare)
 }

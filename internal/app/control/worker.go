@@ -158,6 +158,9 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
+		if row.Status == store.Blocked { // its question was answered: another worker may be able to go on
+			return dispatch.ErrBusy
+		}
 		if _, backErr := w.giveBack(ctx, id, err); backErr != nil {
 			return errors.Join(err, backErr)
 		}
@@ -218,7 +221,7 @@ func (w *Worker) acquireTask(ctx context.Context, root store.Thread) (*localTask
 // engine returns an engine for a task with the settings of its workspace.
 func (w *Worker) engine(c *Controller) *engine.Engine {
 	cfg := c.teamConfig()
-	cfg.Worker, cfg.Backoffs, cfg.Ready = w.cfg.Name, w.cfg.Backoff, w.check
+	cfg.Worker, cfg.WorkerBackoff, cfg.Ready = w.cfg.Name, w.cfg.Backoff, w.check
 	if w.cfg.Most > 0 {
 		cfg.Machine = w.cfg.Most
 	}

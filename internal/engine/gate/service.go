@@ -25,7 +25,7 @@ func (s *Service) Effective(ctx context.Context, thread string,
 	return g, ok, nil
 }
 
-// Ask returns the gate that already counts for g, see Standing, or opens g if there is none.
+// Ask returns the gate that already counts for g, see Effective, or opens g if there is none.
 func (s *Service) Ask(ctx context.Context, g store.Gate) (store.Gate, error) {
 	effective, ok, err := s.Effective(ctx, g.Thread, g.From, g.Digest)
 	if err != nil || ok {

@@ -136,8 +136,8 @@ func (m *team) worker(name, dir string) *worker {
 	w.engine = engine.New(engine.Config{
 		Store: w.store, Reader: reader, Desks: housetest.BareDesks{}, Trees: w.trees,
 		Claim: engine.ThreadClaim{Store: w.store}, Backoff: time.Microsecond,
-		Backoffs: engine.Backoff{First: 1},
-		Agents:   m.cast(name), Host: attempt.Host{Name: name, Boot: "1"}, Worker: name,
+		WorkerBackoff: engine.Backoff{First: 1},
+		Agents:        m.cast(name), Host: attempt.Host{Name: name, Boot: "1"}, Worker: name,
 	})
 	return w
 }
