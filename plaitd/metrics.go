@@ -61,7 +61,7 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 		Help: "Always 1; the labels say what runs."}, []string{"version", "goversion"})
 	build.WithLabelValues(w.Version, runtime.Version()).Set(1)
 	reg.MustRegister(build, m.commits, m.failures, scraped{w})
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 1}) // a scrape reads what waits
 }
 
 // scraped are metrics that are looked up for each request. What cannot be looked up is omitted.

@@ -3,15 +3,17 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// Waiting are threads that a worker with certain labels could drive now.
+// Waiting are threads that continue by themselves, and that no worker drives.
 type Waiting struct {
-	Needs  string // the labels, with commas between them; "" for none
+	Needs  string // the labels that a worker must have, sorted, with commas between them; "" for none
 	Drives int
 	Since  time.Time // when the first of them last changed
 }
@@ -23,10 +25,16 @@ func (b *Reader) Waiting(ctx context.Context) ([]Waiting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list what waits for a worker: %w", err)
 	}
+	tasks := map[string]teamTask{} // of teams, by root
+	for _, t := range rows {
+		if o, team := teamOf(t); team && t.ID == t.Root {
+			tasks[t.ID] = o
+		}
+	}
 	var ready []store.Thread
 	var leases []string
-	for _, t := range leaves(rows) {
-		if OnTeam(t) {
+	for _, t := range thread.Leaves(rows) {
+		if _, team := tasks[t.Root]; team && t.Status != store.Blocked {
 			ready, leases = append(ready, t), append(leases, store.ThreadLease(t.ID))
 		}
 	}
@@ -40,8 +48,7 @@ func (b *Reader) Waiting(ctx context.Context) ([]Waiting, error) {
 		if _, driven := drivers[leases[i]]; driven {
 			continue
 		}
-		o, _ := teamOf(t)
-		needs := strings.Join(o.Needs, ",")
+		needs := strings.Join(slices.Sorted(slices.Values(tasks[t.Root].Needs)), ",")
 		n, found := at[needs]
 		if !found {
 			n = len(list)

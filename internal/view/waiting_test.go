@@ -17,7 +17,7 @@ func TestWaiting(t *testing.T) {
 	}{
 		"not begun":    {`{"on":"team"}`, store.Pending, false, ""},
 		"runs":         {`{"on":"team"}`, store.Running, false, ""},
-		"needs labels": {`{"on":"team","needs":["gpu","linux"]}`, store.Running, false, "gpu,linux"},
+		"needs labels": {`{"on":"team","needs":["linux","gpu"]}`, store.Running, false, "gpu,linux"},
 		"driven":       {`{"on":"team"}`, store.Running, true, "none"},
 		"blocked":      {`{"on":"team"}`, store.Blocked, false, "none"},
 		"ended":        {`{"on":"team"}`, store.Completed, false, "none"},
@@ -47,5 +47,24 @@ func TestWaiting(t *testing.T) {
 				t.Errorf("%v wait", got)
 			}
 		})
+	}
+}
+
+// Paths that have not begun wait too, but not the thread that forked them.
+func TestPathsWait(t *testing.T) {
+	r, root := newRecord(t)
+	fork := root.row
+	fork.Options, fork.Status = json.RawMessage(`{"on":"team"}`), store.Running
+	changes := []store.ThreadChange{{Row: fork, From: root.row.State()}}
+	for _, id := range []string{"one", "two"} {
+		path := fork
+		path.ID, path.Short, path.Kind, path.Status, path.Options = id, "", store.KindPath, store.Pending, nil
+		path.Parent = &store.Parent{Thread: fork.ID, From: fork.Head}
+		changes = append(changes, store.ThreadChange{Row: path})
+	}
+	r.commit(store.Batch{Threads: changes})
+	got, err := r.book().Waiting(t.Context())
+	if err != nil || len(got) != 1 || got[0].Drives != 2 {
+		t.Errorf("%v wait, %v; want 2 threads", got, err)
 	}
 }

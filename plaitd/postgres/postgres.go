@@ -182,11 +182,15 @@ func (s *Store) greet(ctx context.Context) error {
 }
 
 // identify returns what tells this database from all others, and stays with it when another server takes over. A copy
-// that is made of a dump is another.
+// that is made of a dump is another. A server that tells nobody its own identifier is told from others by the database
+// alone.
 func identify(ctx context.Context, c *pgx.Conn) (id string, err error) {
 	const q = "SELECT system_identifier || '-' || oid FROM pg_control_system(), pg_database" +
 		" WHERE datname = current_database()"
 	err = c.QueryRow(ctx, q).Scan(&id)
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "42501" { // insufficient_privilege
+		err = c.QueryRow(ctx, "SELECT oid::text FROM pg_database WHERE datname = current_database()").Scan(&id)
+	}
 	return id, err
 }
 

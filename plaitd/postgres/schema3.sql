@@ -29,8 +29,9 @@ BEGIN
 		RETURNING l.token INTO r_token;
 END $$;
 
--- waiting: how many threads of a team's tasks a worker could drive now that none drives, by the labels that it must
+-- waiting: how many threads of a team's tasks continue by themselves and none drives, by the labels that a worker must
 -- have, sorted, with commas between them and '' for none; and for how many seconds the first of them has not changed.
+-- Paths of a plan that wait for others of it are among them: their rows do not say so.
 -- It calls no function of plait: so a role that may read nothing else can read it.
 CREATE VIEW plait.waiting AS
 	WITH live AS MATERIALIZED (
@@ -40,7 +41,7 @@ CREATE VIEW plait.waiting AS
 		WHERE status IN ('pending', 'running', 'blocked')
 	), ready AS (
 		SELECT (t.row->>'updatedAt')::numeric AS updated, r.options->'needs' AS needs FROM live t JOIN live r ON r.id = t.root
-		WHERE (t.status = 'running' OR t.status = 'pending' AND t.id = r.id) AND r.options->>'on' = 'team'
+		WHERE t.status IN ('pending', 'running') AND r.options->>'on' = 'team'
 		AND t.id NOT IN (SELECT row->'parent'->>'thread' FROM live WHERE row->'parent'->>'thread' IS NOT NULL)
 		AND NOT EXISTS (SELECT 1 FROM plait.leases l JOIN plait.handles h ON h.id = l.handle
 			WHERE l.name = 'thread-' || t.id AND h.until > extract(epoch FROM clock_timestamp()) * 1000)

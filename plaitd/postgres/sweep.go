@@ -98,7 +98,7 @@ func (s *Store) sweep(
 
 // sweepLeases deletes the leases of tasks that have ended or were removed, unless a process may still hold them. Their
 // tokens are not given out again: a process that was thought dead may come back with one. A lease of neither a thread,
-// a slot nor a task, such as that of a worker, stays.
+// a slot nor a task, such as that of a worker, stays; why a worker was not able to work goes with it.
 const sweepLeases = `WITH named AS (
 	SELECT name, coalesce(substring(name FROM '^(?:thread|notes)-(.*)$'), substring(name FROM '^slot-(.*)-[0-9]+$')) AS of
 	FROM plait.leases
@@ -106,7 +106,7 @@ const sweepLeases = `WITH named AS (
 	DELETE FROM plait.leases l USING named n LEFT JOIN plait.threads t ON t.id = coalesce(n.of, n.name)
 		LEFT JOIN plait.threads r ON r.id = t.root
 	WHERE l.name = n.name AND NOT plait.alive(l.handle)
-		AND coalesce(r.status NOT IN ('pending', 'running', 'blocked'), n.of IS NOT NULL)
+		AND (l.name LIKE 'unable-%' OR coalesce(r.status NOT IN ('pending', 'running', 'blocked'), n.of IS NOT NULL))
 	RETURNING token
 )
 UPDATE plait.counters SET value = greatest(value, (SELECT max(token) FROM gone)) WHERE name = 'token'`

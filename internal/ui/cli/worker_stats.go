@@ -36,6 +36,10 @@ func (a *app) servedAt(s statServer) string {
 // healthWait is how long the record may take to respond.
 const healthWait = 5 * time.Second
 
+// statsWait is how long a request may take, and how long a connection without one is kept: an agent that is refused
+// must not be able to use up the worker's connections.
+const statsWait = 30 * time.Second
+
 // measured returns what metrics are made of.
 func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
 	return Measured{Counts: worker.Counts, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: a.teamDirs(w.home),
@@ -76,7 +80,7 @@ func (a *app) listen(address string, s store.Store, w *control.Worker, m Measure
 	if a.cell != nil {
 		handler = notForAgents(mux)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: healthWait}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: healthWait, WriteTimeout: statsWait, IdleTimeout: statsWait}
 	go server.Serve(l)
 	return statServer{server, l.Addr()}, nil
 }
