@@ -49,5 +49,5 @@ func TestTroubleReason(t *testing.T) {
 	anew := next.ResetAt + 20*60*second // an agent was at work meanwhile, or no worker served
 	again, over := try(&next, "b", anew)
 	want("long after the last", again, store.Reason{Kind: store.ReasonWorker, Message: "b: the disk is full", Since: anew,
-		Failures: 1, ResetAt: anew + (5*time.Second).Milliseconds(), Workers: on("b")}, over, false)
+		Failures: 1, ResetAt: anew + (5 * time.Second).Milliseconds(), Workers: on("b")}, over, false)
 }
