@@ -54,9 +54,21 @@ func (l *lab) killedInCommand(t *testing.T) {
 	if l.cfg.NoProcess {
 		t.Skip("this kind runs no process")
 	}
-	_, continues := l.agent.(agent.Continuer)
+	a, continues := l.agent.(agent.Continuer)
 	y := l.try(t, "case wait to be killed")
-	y.begun(t, y.kill)
+	y.begun(t, func() {
+		for range 1000 { // programs write their sessions a little later
+			req := y.req
+			if id := y.session.Load(); id != nil {
+				req.Session = *id
+			}
+			if !continues || req.Session != "" && a.Continues(req) {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		y.kill()
+	})
 	l.runs(t.Context(), t, y, nil)
 	l.killed(t, y, "case wait to be killed", continues)
 }
