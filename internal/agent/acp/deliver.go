@@ -33,7 +33,7 @@ const deliverNote = "\n\nTo answer, call the tool deliver of the MCP server plai
 	"properties of that object, without the dollar sign, and text in the place of " + agent.Body + "."
 
 // deliverAgain is the prompt if no answer was submitted.
-const deliverAgain = "You have not handed back your answer. Call the tool deliver of the MCP server plait now, and " +
+const deliverAgain = "You have not submitted your answer. Call the tool deliver of the MCP server plait now, and " +
 	"do nothing else."
 
 // A delivery is how the answer of an attempt is submitted: with an MCP tool, which every agent

@@ -141,7 +141,7 @@ func testCancelled(t *testing.T, kind string) {
 }
 
 const delivers = `turns:
-- when: {contains: ["not handed back"]}
+- when: {contains: ["not submitted"]}
   steps:
   - items: [{call: {namespace: mcp__plait, name: deliver, arguments: {status: done, count: 2, text: "Late."}}}]
   - items: [{answer: "Said."}]

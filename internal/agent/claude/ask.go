@@ -45,7 +45,7 @@ func (t *conversation) control(m message) {
 		case "elicitation":
 			response["response"] = t.fill(m.Request)
 		default:
-			response["subtype"], response["error"] = "error", "nobody can answer that here"
+			response["subtype"], response["error"] = "error", "no user to ask"
 		}
 		t.send(encode(map[string]any{"type": "control_response", "response": response}))
 	})

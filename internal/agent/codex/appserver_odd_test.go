@@ -106,8 +106,8 @@ func TestFakeRefusals(t *testing.T) {
 		`{"id":"s","error":{"code":-32601,`, `{"id":2,"error":{"code":-32601,`,
 		`{"id":3,"result":{"_meta":null,"action":"decline","content":null}}`,
 		`{"id":4,"result":{"answers":{}}}`, `{"id":5,"error":{"code":-32601,`,
-		`{"id":6,"result":{"permissions":{},"scope":"turn"}}`, `{"id":7,"error":{"code":-32600,"message":"nobody ` +
-			`can answer"}}`,
+		`{"id":6,"result":{"permissions":{},"scope":"turn"}}`, `{"id":7,"error":{"code":-32600,"message":"no ` +
+			`session for this request"}}`,
 	} {
 		contains(t, "what Codex read", f.read(t), want)
 	}

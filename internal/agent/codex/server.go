@@ -290,7 +290,7 @@ func (s *server) line(line []byte, cut bool) error {
 		to.enqueue(m)
 	case m.IsRequest():
 		// No attempt has this session, and Codex waits for an answer.
-		s.conn.Refuse(nil, m.ID, jsonrpc.InvalidRequest, "nobody can answer")
+		s.conn.Refuse(nil, m.ID, jsonrpc.InvalidRequest, "no session for this request")
 	case sessionOf(m) == "":
 		s.eachTurn(func(t *turn) { t.enqueue(m) }) // about the server itself
 	}

@@ -159,7 +159,7 @@ func TestContract(t *testing.T) {
 				t.Fatal(err)
 			}
 			prompt := "You are it.\n\nThe fields must fit\nthis JSON Schema:\n\n" + pretty.String() +
-				"\n\nIf you cannot go on without a person, …"
+				"\n\nIf you need input from a person, …"
 			fields, body := frontOf(t,
 				said(t, f, &Request{Context: []string{"this JSON Schema: {\"const\":1}", prompt, "go on"}}))
 			if body != "\nthe text\n" {

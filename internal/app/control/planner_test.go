@@ -18,7 +18,7 @@ import (
 // toldOf parses what a planner's prompt says of its actions.
 func toldOf(t *testing.T, prompt string) (actions []map[string]any) {
 	t.Helper()
-	_, data, ok := strings.Cut(prompt, "What each action came to. ")
+	_, data, ok := strings.Cut(prompt, "Results of the actions. ")
 	at := strings.Index(data, "\n{")
 	if !ok || at < 0 {
 		t.Fatalf("the planner is told of no action:\n%s", prompt)

@@ -160,12 +160,12 @@ func (r *run) referred(ctx context.Context, ans *answer, name string) (a thread.
 			continue
 		}
 		if !a.Blob.IsZero() {
-			return a, errors.New("you were lent several objects whose hash begins so")
+			return a, errors.New("several objects that you can read have a hash that begins so")
 		}
 		a.Blob = h
 	}
 	if a.Blob.IsZero() {
-		return a, errors.New("you were lent no such object")
+		return a, errors.New("there is no such object among those that you can read")
 	}
 	blob, entry, err := r.e.cfg.Store.Open(ctx, a.Blob)
 	if err != nil {

@@ -130,8 +130,8 @@ func (p *Prepared) route(text string) string {
 		text += "\n\n" + p.tries.note
 	}
 	if p.Role.Access.Writes() && p.cutOff() {
-		text += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: look " +
-			"at them before you go on."
+		text += "\n\nYour last turn was interrupted, and files that you changed in it may have been put back: review " +
+			"them before continuing."
 	}
 	if ids := p.tries.turn.Announce(); p.strict && ids != "" {
 		text += "\n\n" + ids

@@ -232,7 +232,7 @@ func TestNotes(t *testing.T) {
 	if err := s.store.Commit(t.Context(), store.Batch{Events: long}); err != nil {
 		t.Fatal(err)
 	}
-	check("", "3 earlier notes are left out here; they stand in shared/human-notes.md.", "> "+big)
+	check("", "3 earlier notes are left out here; see shared/human-notes.md.", "> "+big)
 }
 
 // TestExport checks what of the record an agent can read.

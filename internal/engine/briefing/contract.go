@@ -17,10 +17,10 @@ func Contract(role flow.Role, shaped bool) string {
 	case schema == "":
 		return ""
 	case shaped:
-		return "Answer with one JSON object in the form that is demanded of you. Its property " + agent.Body +
+		return "Answer with one JSON object in the required format. Its property " + agent.Body +
 			" is the text of\n" +
 			"your answer, for people to read. The other properties must fit this JSON Schema:\n\n" + schema + "\n\n" +
-			"If you cannot go on without a person, answer with $status: $SUSPEND and a reason instead."
+			"If you need input from a person, answer with $status: $SUSPEND and a reason instead."
 	case role.Plan:
 		return "Answer with one JSON object and nothing else. It must fit this JSON Schema:\n\n" + schema
 	}
@@ -28,7 +28,7 @@ func Contract(role flow.Role, shaped bool) string {
 		"dashes. What follows is your text. A single JSON object with the fields is also accepted. The " +
 		"fields must fit\n" +
 		"this JSON Schema:\n\n" + schema + "\n\n" +
-		"If you cannot go on without a person, answer with $status: $SUSPEND and a field reason instead."
+		"If you need input from a person, answer with $status: $SUSPEND and a field reason instead."
 }
 
 // schemaOf returns a role's schema for reading, or "".

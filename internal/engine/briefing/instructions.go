@@ -33,8 +33,8 @@ const (
 // filesSection tells an agent where it finds and leaves files.
 const filesSection = "What you leave in the directory \"$PLAIT_ARTIFACTS\" is kept with your answer, and those who " +
 	"come after you are told of it.\n" +
-	"What you are lent to read lies in the directory \"$PLAIT_CONTEXT\". `\"$PLAIT_BIN\" cas get HASH` prints what " +
-	"else you were\nlent, by the first digits of its hash; `plait` is the same program."
+	"Input files are in the directory \"$PLAIT_CONTEXT\". `\"$PLAIT_BIN\" cas get HASH` prints any other object that\n" +
+	"you can read, by the first digits of its hash; `plait` is the same program."
 
 // projectInstructions are the instructions that a project had when a task began. Later changes to these files by
 // agents do not count.

@@ -81,7 +81,7 @@ func (b *Briefer) Notes(ctx context.Context, task, after string) ([]string, erro
 		out = append(out, quoted(one.text))
 	}
 	if left > 0 {
-		out = append(out, fmt.Sprintf("%d earlier notes are left out here; they stand in shared/human-notes.md.", left))
+		out = append(out, fmt.Sprintf("%d earlier notes are left out here; see shared/human-notes.md.", left))
 	}
 	slices.Reverse(out)
 	return out, nil

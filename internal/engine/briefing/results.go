@@ -112,8 +112,8 @@ func (b *Briefer) results(ctx context.Context, at *record.Position) (results, er
 		return out, err
 	}
 	out.join = join.Hash
-	out.text = "What each action came to. A file is in the directory that PLAIT_CONTEXT names; `file` of an action has " +
-		"all that it handed back:\n\n" + encoded.String() + "\n"
+	out.text = "Results of the actions. A file is in the directory that PLAIT_CONTEXT names; `file` has an action's " +
+		"full answer:\n\n" + encoded.String() + "\n"
 	return out, nil
 }
 

@@ -144,7 +144,7 @@ func (g *Activities) record(ev agent.Event) {
 	}
 	g.bytes += len(d.text) + len(d.args)
 	if strings.HasPrefix(ev.Output, "…") { // agents mark cut output this way
-		d.notes = append(d.notes, "the agent told only the end of its output; the transcript of the step has the rest")
+		d.notes = append(d.notes, "the agent reported only the tail of its output; the transcript of the step has the rest")
 	}
 	d.output = g.keep(&d, "its output", ev.Output, maxActivityOutput)
 	for i, f := range ev.Files {

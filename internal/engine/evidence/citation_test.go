@@ -19,7 +19,7 @@ func TestStrictCitations(t *testing.T) {
 		{"not a list", `{"$status":"done","evidence":{"id":"x"}}`, "must be a list"},
 		{"an unknown kind", `{"$status":"done","evidence":[{"id":"x","kind":"opinion"}]}`, "evidence[0]: want the id"},
 		{"used before", `{"$status":"done","evidence":[{"id":"cmd-3","kind":"file-anchor","title":"t",` +
-			`"path":"a.txt"}]}`, "of the kind that is given"},
+			`"path":"a.txt"}]}`, "is reserved for commands"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := s.prove(t, true, tt.output, ran("ls", "x", 0))

@@ -93,7 +93,7 @@ func (h submitted) wrong() string {
 		return fmt.Sprintf("the id %q must be lower-case letters, digits and hyphens, at most 32 of them",
 			event.Brief(h.ID))
 	case numbered.MatchString(h.ID):
-		return fmt.Sprintf("the id %s is of the kind that is given to commands, file changes and tool calls: choose another",
+		return fmt.Sprintf("the id %s is reserved for commands, file changes and tool calls: choose another",
 			h.ID)
 	case oneLine(h.Title) == "":
 		return fmt.Sprintf("%s has no title", h.ID)
