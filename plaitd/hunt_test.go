@@ -40,8 +40,7 @@ echo user $(id -u); cat found; kill $!
 `
 
 // TestWorkersIsolate has agents of several tasks on each of three workers hunt for canaries, all at once. What they
-// find
-// is what they may see, and all of it: a hunt that overlooks it proves nothing.
+// find is what they may see, and all of it: a hunt that overlooks it proves nothing.
 func TestWorkersIsolate(t *testing.T) {
 	since := time.Now().Unix() - 1
 	w := isolate(t, "ann", "ben", "cleo")

@@ -33,8 +33,7 @@ func runs(script, more string) string {
 }
 
 // TestWorkerIsolates has agents on a worker look, one channel at a time, for what the worker has. The worker is not
-// root,
-// and has the role that migrate --worker grants.
+// root, and has the role that migrate --worker grants.
 func TestWorkerIsolates(t *testing.T) {
 	w := isolate(t, "apart")
 	t.Run("agents", func(t *testing.T) { w.agents(t) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -68,6 +69,10 @@ func TestMetricsWithoutTheRecord(t *testing.T) {
 	var away error
 	serve := newMetered().serve(cli.Measured{Counts: func() control.Counts { return control.Counts{Drives: 7} }, Slots: 4,
 		Dirs: []string{t.TempDir(), "/does/not/exist"}, Version: "v1",
+		Free: func(dir string) (int64, error) {
+			_, err := os.Stat(dir)
+			return 1 << 30, err
+		},
 		Waiting: func(context.Context) ([]view.Waiting, error) { return waiting, away }})
 	scrape := func() string {
 		out := httptest.NewRecorder()

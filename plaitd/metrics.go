@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,7 +41,7 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 		count(func(c control.Counts) int64 { return c.Drives }))
 	counter("plait_worker_reconciles_total", "Number of times a task was checked.",
 		count(func(c control.Counts) int64 { return c.Reconciles }))
-	counter("plait_worker_failures_total", "Calls that failed since the record could not be kept.",
+	counter("plait_worker_failures_total", "Calls that failed because the record could not be kept.",
 		count(func(c control.Counts) int64 { return c.Failed }))
 	gauge("plait_worker_agents", "Agents that run now, with those that wait for a person.", func() float64 {
 		return float64(m.agents())
@@ -50,7 +49,7 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 	gauge("plait_worker_slots", "Most agents that may work at once; 0: any number.", func() float64 {
 		return float64(w.Slots)
 	})
-	counter("plait_worker_leases_lost_total", "Threads that the worker had to stop driving since it lost their lease.",
+	counter("plait_worker_leases_lost_total", "Threads that the worker had to stop driving because it lost their lease.",
 		m.lost.Load)
 	counter("plait_worker_takeovers_total", "Attempts of other processes that had ended, which the worker continued.",
 		m.takeovers.Load)
@@ -61,7 +60,7 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 		Help: "Always 1; the labels say what runs."}, []string{"version", "goversion"})
 	build.WithLabelValues(w.Version, runtime.Version()).Set(1)
 	reg.MustRegister(build, m.commits, m.failures, scraped{w})
-	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 1}) // a scrape reads what waits
+	return promhttp.HandlerFor(reg, promhttp.HandlerOpts{MaxRequestsInFlight: 1}) // each scrape queries the record
 }
 
 // scraped are metrics that are looked up for each request. What cannot be looked up is omitted.
@@ -87,9 +86,8 @@ func (s scraped) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
 	}
 	for _, dir := range s.w.Dirs {
-		var fs syscall.Statfs_t
-		if syscall.Statfs(dir, &fs) == nil {
-			gauge(diskDesc, float64(fs.Bavail)*float64(fs.Bsize), dir)
+		if free, err := s.w.Free(dir); err == nil {
+			gauge(diskDesc, float64(free), dir)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
@@ -98,13 +96,13 @@ func (s scraped) Collect(out chan<- prometheus.Metric) {
 	if err != nil {
 		return
 	}
-	none := true // an alert on no value at all is easily forgotten
+	unlabeled := false
 	for _, w := range all {
 		gauge(waitingDesc, float64(w.Drives), w.Needs)
 		gauge(oldestDesc, max(0, time.Since(w.Since).Seconds()), w.Needs)
-		none = none && w.Needs != ""
+		unlabeled = unlabeled || w.Needs == ""
 	}
-	if none {
+	if !unlabeled { // an alert must always find a value
 		gauge(waitingDesc, 0, "")
 		gauge(oldestDesc, 0, "")
 	}

@@ -26,7 +26,7 @@ func OpenHome(dir string) (*os.Root, error) {
 	opened, openedErr := root.Stat(".")
 	err = errors.Join(namedErr, openedErr)
 	if err == nil && !os.SameFile(named, opened) {
-		err = fmt.Errorf("%s is no directory", dir)
+		err = fmt.Errorf("%s is not a directory", dir)
 	}
 	if err != nil {
 		root.Close()

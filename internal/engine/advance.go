@@ -148,7 +148,7 @@ type conflict struct {
 type seenRow struct {
 	head     dag.Hash
 	status   store.Status
-	wanted   store.Intent
+	intent   store.Intent
 	inFlight string
 	updated  int64
 	decision string

@@ -186,9 +186,9 @@ func outOfRounds(c *threadState) *store.Reason {
 // begin commits batch A. It reports false when the thread has moved or is no longer wanted; the caller then
 // returns the row, and is called again.
 func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared) (bool, error) {
-	wanted := c.Row.Intent
+	intent := c.Row.Intent
 	begun, err := e.advance(context.WithoutCancel(ctx), c, func(row store.Thread) (*threadState, store.Batch, error) {
-		if row.Intent != wanted {
+		if row.Intent != intent {
 			return nil, store.Batch{}, errUnwanted
 		}
 		batch := store.Batch{Objects: p.Objects, Events: started(row, p.Row.StartedAt)}

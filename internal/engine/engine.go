@@ -20,7 +20,7 @@
 // Laws:
 //
 //   - A thread has one owner at a time, and its head and status move by advance alone, or by
-//     Trouble, which gives it back.
+//     Trouble.GiveBack.
 //   - Step is keyed by (thread, from) and safe to repeat: the first commit wins,
 //     a later one adopts it or is superseded.
 //   - One commit point per step: a crash before batch B leaves an attempt without

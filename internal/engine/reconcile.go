@@ -14,10 +14,10 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// Reconcile does what a task needs that takes no agent, and no files but of attempts whose owner died. It applies requests, decides and
-// commits joins, commits what calls returned, blocks threads when nothing below them can continue without a
-// person, resumes them when something can, and cancels what is no longer wanted. It then returns what may be
-// driven. Several may call it at any time: what it does follows from the rows.
+// Reconcile does what a task needs that takes no agent, and no files except those of attempts whose owner died. It
+// applies requests, decides and commits joins, commits what calls returned, blocks threads when nothing below them can
+// continue without a person, resumes them when something can, and cancels what is no longer wanted. It then returns
+// what may be driven. Several may call it at any time: what it does follows from the rows.
 func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 	ctx = context.WithoutCancel(ctx)
 	e.surveyMu.Lock()

@@ -33,8 +33,8 @@ func (e *Engine) replayed(ctx context.Context, row store.Thread) (store.Thread, 
 	case err != nil:
 	case cue.Input != nil: // it is applied before the next step
 		err = e.replayInput(bg, row, *cue.Input)
-	case cue.Summarises != "":
-		row, err = e.replaySummary(ctx, row, cue.Summarises)
+	case cue.Summarizes != "":
+		row, err = e.replaySummary(ctx, row, cue.Summarizes)
 	case cue.End == store.Cancelled:
 		row, err = e.Cancel(bg, row.ID)
 	case cue.End == store.Blocked:

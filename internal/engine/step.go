@@ -61,7 +61,7 @@ func (e *Engine) Step(ctx context.Context, id string, from dag.Hash) (StepResult
 	return StepResult{}, fmt.Errorf("thread %s: no way to carry out %T", id, decision)
 }
 
-// at returns the position of a thread that does not wait for another.
+// at returns the result of a step after which the thread does not wait for another.
 func at(row store.Thread, err error) (StepResult, error) { return StepResult{Thread: row}, err }
 
 // Cancel ends a thread as cancelled, whatever its position, and returns its row, whose reason stays if it is one for

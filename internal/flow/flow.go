@@ -137,7 +137,7 @@ type Retry struct {
 }
 
 const (
-	// DefaultRetries and DefaultTokens are what a flow has that does not say it.
+	// DefaultRetries and DefaultTokens are the defaults of a flow that does not set them.
 	DefaultRetries = 2
 	DefaultTokens  = 32000
 )

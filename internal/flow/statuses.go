@@ -12,7 +12,9 @@ import (
 // graph. The statuses of a gate are its answers.
 func (d *Definition) Statuses(role string) []string {
 	if g, ok := d.Gates[role]; ok {
-		return unique(g.Statuses())
+		list := g.Statuses()
+		slices.Sort(list)
+		return slices.Compact(list)
 	}
 	r, ok := d.Roles[role]
 	if !ok {
@@ -36,7 +38,8 @@ func (d *Definition) Statuses(role string) []string {
 			}
 		}
 	}
-	return unique(list)
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // ExitStatuses returns the statuses that the exit codes of the role's own agent mean.
@@ -51,10 +54,4 @@ func (r Role) ExitStatuses() []string {
 		}
 	}
 	return list
-}
-
-// unique returns a list without duplicates, sorted.
-func unique(list []string) []string {
-	slices.Sort(list)
-	return slices.Compact(list)
 }

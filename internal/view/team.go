@@ -108,7 +108,7 @@ func (b *Reader) readTeam(ctx context.Context, r *TaskRecord) error {
 }
 
 // leaves returns those of some threads that continue by themselves: they run, or are a task that has not begun, and
-// have none below them that has not ended.
+// have no unfinished thread below them.
 func leaves(threads []store.Thread) []store.Thread {
 	return slices.DeleteFunc(thread.Leaves(threads), func(t store.Thread) bool {
 		return t.Status != store.Running && (t.Status != store.Pending || t.ID != t.Root && t.Reason == nil)
@@ -152,7 +152,7 @@ func (r TaskRecord) display(t store.Thread, question *Gate) Display {
 		why.Message = r.nameIDs(why.Message)
 	}
 	if t.Status != store.Blocked && why != nil && why.Kind == store.ReasonWorker {
-		why = nil // it is told of as long as no worker is at it
+		why = nil // shown only while no worker drives it
 	}
 	d := displayOf(t, r.status(t), why, question)
 	if t.ID == r.Root.ID && t.Status == store.Pending && !r.Driven && question == nil && OnTeam(t) {

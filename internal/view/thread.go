@@ -32,10 +32,10 @@ type Thread struct {
 	Trying      []store.Attempt   `json:"trying"`   // attempts at the step after the head
 	WaitsFor    []Below           `json:"waitsFor"` // paths and calls that have not ended
 
-	Next int `json:"next,omitempty"` // see Newest
+	Next int `json:"next,omitempty"` // see [Reader.Thread]
 
 	Count      int `json:"-"` // number of steps, those that are not in Steps included
-	Summarised int `json:"-"` // number of steps that the newest summary replaces
+	Summarized int `json:"-"` // number of steps that the newest summary replaces
 	Own        int `json:"-"` // number of the first step of its own, for a path, or 0
 }
 
@@ -51,7 +51,7 @@ type Below struct {
 }
 
 // Thread reads a thread with only its newest n steps (0: all) before step number before (0: the end). Next is the
-// value of before for the preceding steps, 0 if there are none. Summarised and Own are set only with all steps.
+// value of before for the preceding steps, 0 if there are none. Summarized and Own are set only with all steps.
 func (b *Reader) Thread(ctx context.Context, row store.Thread, before, n int) (*Thread, error) {
 	v, err := b.About(ctx, row)
 	if err != nil {
@@ -95,13 +95,13 @@ func (v *Thread) fillOwn() {
 			v.Own = i + 2
 		}
 		if !s.Compact.IsZero() {
-			v.Summarised = i
+			v.Summarized = i
 		}
 	}
 }
 
 // About reads a thread without its steps: Steps is empty, Usage has only running attempts,
-// Summarised and Own are 0. Its cost does not depend on the number of steps.
+// Summarized and Own are 0. Its cost does not depend on the number of steps.
 func (b *Reader) About(ctx context.Context, row store.Thread) (*Thread, error) {
 	start, err := b.Nodes.Start(ctx, row.Start)
 	if err != nil {

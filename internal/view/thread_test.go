@@ -285,8 +285,8 @@ func TestSummarised(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.Summarised != x.want || v.Next != x.next {
-			t.Errorf("%+v: %d are summarised, the page before ends at %d", x, v.Summarised, v.Next)
+		if v.Summarized != x.want || v.Next != x.next {
+			t.Errorf("%+v: %d are summarised, the page before ends at %d", x, v.Summarized, v.Next)
 		}
 	}
 }

@@ -12,8 +12,7 @@ import (
 )
 
 // TestStandbyAway stops the synchronous standby for longer than a try takes: meanwhile no commit is reported as done
-// and
-// no lease as taken. What is reported once it is back is also there after it has taken over.
+// and no lease as taken. What is reported once it is back is also there after it has taken over.
 func TestStandbyAway(t *testing.T) {
 	t.Parallel()
 	primary := pgtest.Start(t, pgtest.Config{})

@@ -51,8 +51,8 @@ func NewBouncer(t testing.TB, s *Server, conns int) *Bouncer {
 	_, port, _ := strings.Cut(s.Addr(), ":")
 	for name, text := range map[string]string{
 		dir + "/users": fmt.Sprintf("%q %q\n", owner, s.shop.password),
-		b.file: fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = "+
-			"%d\n"+
+		b.file: fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%s\n[pgbouncer]\n"+
+			"listen_addr = 127.0.0.1\nlisten_port = %d\n"+
 			"unix_socket_dir =\nauth_type = scram-sha-256\nauth_file = %s/users\npool_mode = transaction\n"+
 			"default_pool_size = %d\nmax_client_conn = 500\n", port, b.port, dir, conns),
 	} {

@@ -193,8 +193,7 @@ var commitSQL = func() string {
 }()
 
 // awaitStandby changes nothing, but writes: a synchronous standby that has it also has all commits before it. A try
-// that
-// only finds what an earlier one applied writes nothing, and so would not wait.
+// that only finds what an earlier one applied writes nothing, and so would not wait.
 const awaitStandby = "UPDATE plait.counters SET value = value WHERE name = 'pos' AND " +
 	"(current_setting('synchronous_commit')" +
 	" <> 'off' OR set_config('synchronous_commit', 'on', true) <> '')"

@@ -19,13 +19,11 @@ var workerMay = []string{
 	"USAGE ON SCHEMA plait",
 	"SELECT ON ALL TABLES IN SCHEMA plait",
 	"EXECUTE ON ALL FUNCTIONS IN SCHEMA plait",
-	"INSERT ON plait.objects, plait.chunks, plait.uploads, plait.pins, plait.threads, plait.attempts, plait.gates, " +
-		"plait.wishes," +
-		" plait.counts, plait.events, plait.tasks, plait.applied, plait.handles, plait.leases",
+	"INSERT ON plait.objects, plait.chunks, plait.uploads, plait.pins, plait.threads, plait.attempts, plait.gates," +
+		" plait.wishes, plait.counts, plait.events, plait.tasks, plait.applied, plait.handles, plait.leases",
 	"UPDATE (put, kind) ON plait.objects",
-	"UPDATE ON plait.threads, plait.attempts, plait.gates, plait.wishes, plait.counts, plait.tasks, plait.counters, " +
-		"plait.handles," +
-		" plait.leases",
+	"UPDATE ON plait.threads, plait.attempts, plait.gates, plait.wishes, plait.counts, plait.tasks, plait.counters," +
+		" plait.handles, plait.leases",
 	"DELETE ON plait.uploads, plait.pins, plait.applied, plait.handles",
 }
 

@@ -211,8 +211,8 @@ func (s *Store) dropOrphans(ctx context.Context, b Bucket, before time.Time) err
 	drop := func() error {
 		defer func() { old = old[:0] }()
 		q := query{sql: "SELECT x.loc FROM unnest($1::text[]) x(loc) WHERE NOT EXISTS" +
-			" (SELECT 1 FROM plait.objects o WHERE o.loc = x.loc) AND NOT EXISTS (SELECT 1 FROM plait.uploads u WHERE u.loc = " +
-			"x.loc)",
+			" (SELECT 1 FROM plait.objects o WHERE o.loc = x.loc)" +
+			" AND NOT EXISTS (SELECT 1 FROM plait.uploads u WHERE u.loc = x.loc)",
 			args: []any{old}}
 		orphans, err := many(ctx, s.reads, "keys", q, func(rows pgx.Rows) (loc string, err error) {
 			err = rows.Scan(&loc)

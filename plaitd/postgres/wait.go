@@ -115,8 +115,7 @@ func (s *Store) listen() {
 	}
 	for s.ctx.Err() == nil {
 		heard := true // announcements before LISTEN were missed
-		c, err := connectToListen(s.ctx, dsn, func(_ *pgconn.PgConn,
-			n *pgconn.Notification) {
+		c, err := connectToListen(s.ctx, dsn, func(_ *pgconn.PgConn, n *pgconn.Notification) {
 			heard = heard || n.Payload != s.me.id
 		})
 		if err == nil {

@@ -56,7 +56,7 @@ const (
 	looks       = 16              // concurrent looks at tasks besides them
 	keepJobs    = time.Hour       // after they have ended
 	serveAgain  = 2 * time.Second // when the database is unavailable
-	fullAgain   = time.Second     // when a host declines, has no free slot, or lacks the labels; River finds it at its next look
+	fullAgain   = time.Second     // when a host declines, has no free slot, or lacks the labels; until River's next look
 	lookAgain   = 5 * time.Second // for jobs that were not announced: in three queues, by idle hosts too
 	insertTries = 30              // of a job's follow-ups, a second apart: then the sweep finds them
 )

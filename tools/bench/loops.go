@@ -87,7 +87,7 @@ func (b *bench) loops(ctx context.Context) error {
 		}
 		loop, queue := median(took[0]), median(took[1])
 		loopCPU, queueCPU := median(used[0]), median(used[1])
-		row(of.what+", by a worker on a queue to by the engine's own loop", goal{},
+		row(of.what+", by a worker on a queue, relative to the engine's own loop", goal{},
 			"**%.2f** in time (%.1f ms to %.1f), **%.2f** in CPU (%.1f ms to %.1f)",
 			queue/loop, queue, loop, queueCPU/loopCPU, queueCPU, loopCPU)
 	}

@@ -64,8 +64,11 @@ func newDelivery(schema json.RawMessage) (*delivery, error) {
 	named := map[string]string{}
 	for name, of := range root.Properties {
 		as := strings.ReplaceAll(name, "$", "")
-		for _, taken := root.Properties[as]; as == "" || as != name && taken || as == deliverText; _,
-			taken = root.Properties[as] {
+		taken := func(as string) bool {
+			_, taken := root.Properties[as]
+			return as == "" || as != name && taken || as == deliverText
+		}
+		for taken(as) {
 			as += "_"
 		}
 		d.Names[as], named[name], arguments[as] = name, as, of

@@ -236,8 +236,7 @@ func routed(t *testing.T, l *lab, session ...string) *agenttest.Try {
 }
 
 // TestRefusedForGood checks that a session that cannot be continued is begun anew: at once if the model's server
-// refuses
-// it, otherwise after two attempts without an answer.
+// refuses it, otherwise after two attempts without an answer.
 func TestRefusedForGood(t *testing.T) {
 	if f := routed(t, fake(t, "model", "I look around."), "s1").Fails(t, agent.Infra); f.Session != "" || f.Final ||
 		!strings.Contains(f.Message, "begins a new conversation") {

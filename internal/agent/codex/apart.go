@@ -29,7 +29,7 @@ func homeLink(home string) string { return filepath.Join(home, "codex") }
 // the sandbox in a sandbox with nothing but the denials, by a program in CODEX_HOME, which only root finds below a
 // denied directory. So it has a name that cannot be guessed, in a directory that cannot be listed.
 //
-// In a cell of the caller, the home stays where that has it.
+// In a cell of the caller, the home stays where the cell has it.
 func makeHome(h *Host, home string, inCell bool) (apart bool, err error) {
 	link := homeLink(home)
 	if at := codexHome(home); at != link {

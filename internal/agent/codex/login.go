@@ -16,7 +16,7 @@ import (
 // apiKey is the variable in which Codex looks for the key of an account.
 const apiKey = "CODEX_API_KEY"
 
-// host.Login asks a program whether it can reach the model that its user has chosen: by a login, or
+// Login asks a program whether it can reach the model that its user has chosen: by a login, or
 // by a key in CODEX_API_KEY or in the variable that the model's provider names.
 func (h *Host) Login(ctx context.Context, p host.Program) (host.Login, error) {
 	mine, err := userSettings(userHome(h.Getenv))
@@ -26,7 +26,7 @@ func (h *Host) Login(ctx context.Context, p host.Program) (host.Login, error) {
 	return h.login(ctx, p, Config{}, mine)
 }
 
-// login is host.Login for an agent's definition. mine are the user's settings.
+// login is Login for an agent's definition. mine are the user's settings.
 func (h *Host) login(ctx context.Context, p host.Program, c Config, mine map[string]any) (host.Login, error) {
 	for _, from := range []map[string]any{c.Config, mine} {
 		if name, _ := from["model_provider"].(string); name != "" && name != "openai" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/agent/host"
 )
 
 // A route leads through a gateway to Codex's model.
@@ -81,8 +82,8 @@ func (c Config) routeFor(h *Host, mine map[string]any) *route {
 }
 
 func newRoute(name, address, key string, provider map[string]any) *route {
-	u, err := url.Parse(strings.TrimSuffix(address, "/"))
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	u, err := host.Address(address)
+	if err != nil {
 		return nil
 	}
 	provider = maps.Clone(provider)

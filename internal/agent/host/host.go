@@ -68,7 +68,7 @@ func (l Login) Err() error {
 	return fmt.Errorf("%s: %s", l.Text, l.Do)
 }
 
-// Address returns the URL of a model's server. The error does not say where it is from.
+// Address returns the URL of a model's server. The error does not name the setting that text is from.
 func Address(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(text, "/"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -3,8 +3,7 @@ package model
 import "testing"
 
 // TestAnswerMost checks what servers say about the length of an answer: a shorter one is asked for before the
-// conversation
-// counts as too long.
+// conversation counts as too long.
 func TestAnswerMost(t *testing.T) {
 	for refusal, want := range map[string]int{
 		"input length and `max_tokens` exceed context limit: 100 + 16384 > 8192, decrease input length or " +

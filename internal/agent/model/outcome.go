@@ -63,8 +63,8 @@ func passing(f *agent.Failure, why *serverError) bool {
 }
 
 // toolless are words of servers whose model has no tools.
-var toolless = regexp.MustCompile(`(?i)(support|available|enable|require)\w*.{0,` +
-	`60}\b(tools?\b|tool.(use|call|choice)|function.call)|` +
+var toolless = regexp.MustCompile(`(?i)(support|available|enable|require)\w*.{0,60}` +
+	`\b(tools?\b|tool.(use|call|choice)|function.call)|` +
 	`\b(tools?|tool.(use|call|choice)\w*|function.call\w*)\b.{0,60}(support|available|enable|require)`)
 
 // refused returns the failure for an error of the server.

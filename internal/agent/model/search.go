@@ -187,8 +187,7 @@ func (s *search) skip(why int, file string) {
 }
 
 // named reports whether a file has a name that is searched for. A path may be relative to the directory that is
-// searched
-// or to the working directory.
+// searched or to the working directory.
 func (s *search) named(file string) bool {
 	if s.names == nil {
 		return true

@@ -44,7 +44,7 @@ func (s *script) cue(ctx context.Context, at spot, step thread.Step) error {
 		if err != nil || d == nil {
 			return err
 		}
-		s.cues[at] = thread.Cue{Summarises: d.Agent}
+		s.cues[at] = thread.Cue{Summarizes: d.Agent}
 	case thread.RoleEnd:
 		var end struct{ ReturnCode int }
 		if err := json.Unmarshal(st.Meta, &end); err != nil {

@@ -242,7 +242,8 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, keepFiles, keys, limits, prices, machine, mcp, notify, record, team or worktree", key.Value))}
+			"unknown key %q: use default, agents, keepFiles, keys, limits, prices, machine, mcp, notify, record, team or "+
+				"worktree", key.Value))}
 	}
 	return nil
 }

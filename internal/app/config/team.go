@@ -122,7 +122,8 @@ func (l *Limits) decode(n *yaml.Node) string {
 
 // text returns what doctor --config shows: no URLs, since they may contain passwords.
 func (t Team) text() string {
-	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q, limits of %d processes and %d GB",
+	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q, "+
+		"limits of %d processes and %d GB",
 		t.Workspace, t.Remote, slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB, t.Directories, t.Limits.Processes,
 		t.Limits.FileGB)
 }

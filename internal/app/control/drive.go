@@ -24,7 +24,7 @@ type Resume struct {
 	Upload  *Upload // with On, for a task of this machine: where its files go; nil: workers have the same directory
 
 	part string            // the thread of the task that the prompt is for, "" for none in particular
-	Note func(note string) // called if nothing had to be done of what was asked for; nil: nothing is told
+	Note func(note string) // called with a note if there was nothing to do; nil: notes are dropped
 }
 
 func (r Resume) note(note string) {

@@ -36,7 +36,7 @@ func (c *Controller) Rollback(ctx context.Context, name, prefix string) (store.F
 	old, err := c.cfg.Store.Flow(ctx, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.Flow{}, fmt.Errorf("roll back flow %s: no flow is registered under this name: %w", name, store.ErrNotFound)
+		return store.Flow{}, fmt.Errorf("roll back flow %s: no flow is registered under this name: %w", name, err)
 	case err != nil:
 		return store.Flow{}, fmt.Errorf("roll back flow %s: %w", name, err)
 	}

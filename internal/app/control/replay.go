@@ -52,10 +52,9 @@ func (r Replayed) String() string {
 // Replay makes a task that replays another one. With programs, programs run again. It checks that the task can
 // be replayed before it makes anything.
 func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Replay, error) {
-	fail := func(err error) (*Replay, error) { return nil, fmt.Errorf("replay task %s: %w", id, err) }
 	row, err := c.cfg.Store.Thread(ctx, id)
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("replay task %s: %w", id, err)
 	}
 	bwrap := proc.Bubblewrap()
 	switch {
@@ -77,7 +76,7 @@ func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Rep
 		err = c.beginReplay(ctx, r)
 	}
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("replay task %s: %w", id, err)
 	}
 	own := *c // a copy, since it drives with a player
 	own.player, r.c = r.player, &own

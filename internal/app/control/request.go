@@ -130,7 +130,8 @@ func (c *Controller) allowAgain(ctx context.Context, row store.Thread, r Resume,
 }
 
 // request records all that a person asks of a task, in one batch. With news, the driver is notified.
-func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, news bool, kinds ...store.RequestKind) error {
+func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, news bool,
+	kinds ...store.RequestKind) error {
 	now := c.cfg.Now()
 	var b store.Batch
 	for _, kind := range kinds {

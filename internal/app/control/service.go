@@ -17,11 +17,14 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
+// leaseRetry is how long a worker waits before it tries again to get a lease.
+const leaseRetry = 5 * time.Second
+
 // checkEvery is how often a worker that serves checks whether it can still work; one that cannot checks sooner.
 const checkEvery = 30 * time.Second
 
 // Serve has an engine call the worker whenever it is able to work, until ctx ends, and returns once all calls have. In
-// between, its drives go on, and others know what keeps it from taking more.
+// between, its drives continue, and others know what keeps it from taking more.
 func (w *Worker) Serve(ctx context.Context, e dispatch.Engine, host dispatch.Host) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -91,7 +94,7 @@ func (w *Worker) hold(ctx context.Context, name string) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(heartbeatRetry):
+		case <-time.After(leaseRetry):
 		}
 	}
 }
@@ -137,7 +140,7 @@ func sameError(a, b error) bool {
 func (w *Worker) liveWorkers(ctx context.Context) ([]string, error) {
 	held, err := w.cfg.Store.Held(ctx, store.WorkerLease(""))
 	if err != nil {
-		return nil, fmt.Errorf("look which workers serve: %w", err)
+		return nil, fmt.Errorf("list serving workers: %w", err)
 	}
 	var names []string
 	for _, lease := range slices.Sorted(maps.Keys(held)) {
@@ -210,7 +213,7 @@ func (w *Worker) giveBack(ctx context.Context, id string, why error) (store.Thre
 }
 
 // unopened returns what may be done for a task whose workspace cannot be opened here: another worker looks at it, or
-// the threads that would go on say why they do not.
+// the threads that would continue say why they do not.
 func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (dispatch.Agenda, error) {
 	soon := dispatch.Agenda{At: time.Now().Add(time.Second)}
 	if w.check(ctx) != nil {

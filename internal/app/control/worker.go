@@ -122,9 +122,6 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	return out, err
 }
 
-// heartbeatRetry is how long a worker waits before it asks again for a lease that it could not get.
-const heartbeatRetry = 5 * time.Second
-
 // stopUnwanted stops those threads, of ids, that are driven here.
 func (w *Worker) stopUnwanted(t *localTask, ids []string) {
 	w.mu.Lock()
@@ -158,7 +155,7 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
-		if row.Status == store.Blocked { // its question was answered: another worker may be able to go on
+		if row.Status == store.Blocked { // its question was answered: another worker may be able to continue
 			return dispatch.ErrBusy
 		}
 		if _, backErr := w.giveBack(ctx, id, err); backErr != nil {

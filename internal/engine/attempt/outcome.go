@@ -148,13 +148,9 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 		}
 	}
 	ev := event.OfAttempt(r.c.Row, r.row, r.row.EndedAt, failed)
-	objects := r.bytes.Objects
-	if r.desk != nil {
-		objects = append(objects, r.calls...)
-	}
 	err := r.e.cfg.Store.Commit(ctx, store.Batch{
-		Objects: objects, Attempts: []store.AttemptChange{{Row: r.row, From: store.AttemptRunning}},
-		Events: []store.Event{ev}, Unpin: r.unpin(),
+		Objects: slices.Concat(r.bytes.Objects, r.calls), Events: []store.Event{ev}, Unpin: r.unpin(),
+		Attempts: []store.AttemptChange{{Row: r.row, From: store.AttemptRunning}},
 	})
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return nil, fmt.Errorf("record failure of attempt %s: %w", r.row.ID, err)

@@ -148,7 +148,7 @@ func (e *Runner) planning(ctx context.Context, c *Thread) (*briefing.Planning, e
 	p := &briefing.Planning{Limits: c.Limits, Rounds: c.Rounds(),
 		Agents: e.cfg.Agents.forActions(c.Row, def.Roles[flow.WorkerFlow])}
 	if c.Budget != nil {
-		p.Left = briefing.Left(c.Budget())
+		p.Left = c.Budget()
 	}
 	p.Actions, err = e.actionsOf(ctx, c.Row.Task)
 	return p, err

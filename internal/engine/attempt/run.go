@@ -41,8 +41,8 @@ func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
 }
 
 // Run runs a prepared attempt whose row is committed. It returns an outcome for the caller to commit, or one with a
-// failure that it has recorded. It changes c: a failed attempt is added to Tries, and what earlier attempts saw and heard
-// is used up, and kept again only after an answer that could not be used.
+// failure that it has recorded. It changes c: a failed attempt is added to Tries, and what earlier attempts saw and
+// heard is used up, and kept again only after an answer that could not be used.
 func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Outcome, error) {
 	r := e.newRun(c, p, m)
 	if ctx.Err() != nil {

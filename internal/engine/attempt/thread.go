@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/plait-run/plait/internal/engine/briefing"
 	"github.com/plait-run/plait/internal/engine/evidence"
 	"github.com/plait-run/plait/internal/engine/session"
 	"github.com/plait-run/plait/internal/flow"
@@ -31,8 +32,8 @@ type Thread struct {
 	heard    []store.Request      // input that those attempts heard while they worked
 }
 
-// A Budget is what is left of limits, a thread's own and its callers'; nil means unlimited.
-type Budget struct{ Attempts, Tokens, CostMicroUSD, Millis *int64 }
+// A Budget is what is left of a thread's limits.
+type Budget = briefing.Left
 
 // Thread reads what attempts need to know about a thread. The caller sets Options, Limits, Budget and Purse.
 func (e *Runner) Thread(ctx context.Context, row store.Thread) (*Thread, error) {
@@ -102,7 +103,7 @@ func (c *Thread) Clone() Thread {
 func (c *Thread) Branch(path store.Thread) Thread {
 	n := c.Clone()
 	n.Row, n.Attempts, n.Tries = path, 0, nil
-	n.sessions = n.sessions.Branch()
+	n.sessions = c.sessions.Branch()
 	return n
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// Bounds on what an attempt is lent to read beyond what its prompt names.
+// Bounds on what an attempt may read beyond what its prompt names.
 const (
 	maxExportSteps   = 4 * prompt.MaxExported
 	maxExportObjects = 32 << 20 // bytes
@@ -22,7 +22,7 @@ const (
 	maxExportBytes   = 32 << 20 // of files
 )
 
-// A exporter puts the parts of the record that an agent may read into its context directory: nodes into one file,
+// An exporter puts the parts of the record that an agent may read into its context directory: nodes into one file,
 // agent.Objects, where cas get and cas walk find them, and the bytes of artifacts as files.
 type exporter struct {
 	*Briefer

@@ -118,8 +118,8 @@ func (b *Briefer) results(ctx context.Context, at *record.Position) (results, er
 }
 
 // fill fills in what an action returned and used, and returns the files that have the whole.
-func (b *Briefer) fill(ctx context.Context, task string, r *actionResult, fork dag.Hash, p thread.PathHead) (files []input,
-	err error) {
+func (b *Briefer) fill(ctx context.Context, task string, r *actionResult, fork dag.Hash, p thread.PathHead) (
+	files []input, err error) {
 	row := store.Thread{ID: p.Thread, Head: p.Head, Path: &store.Path{ID: p.ID, Fork: fork, Join: thread.RoleJoin}}
 	end, steps, err := b.cfg.Record.PathEnd(ctx, row)
 	if err != nil {

@@ -82,8 +82,8 @@ func (k *Keeper) Choose(ctx context.Context, at *record.Position, all Sessions, 
 	return none, nil
 }
 
-// restoreMissing restores from the record a session that is missing from its home, as it was after the last step of the thread
-// that it knows.
+// restoreMissing restores from the record a session that is missing from its home, as it was after the last step of the
+// thread that it knows.
 func (k *Keeper) restoreMissing(ctx context.Context, a agent.Agent, s session, home string) error {
 	exporter, ok := a.(agent.SessionExporter)
 	if !ok || s.gone || s.knows.IsZero() || home == "" {

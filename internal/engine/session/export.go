@@ -92,7 +92,8 @@ func (k *Keeper) export(ctx context.Context, at *record.Position, x Export, expo
 	if err != nil {
 		return none, err
 	}
-	node, err := thread.NewNode(dag.TypeSession, thread.Session{Agent: x.AgentName, ID: x.Session, Prev: prev, Bytes: blob})
+	node, err := thread.NewNode(dag.TypeSession,
+		thread.Session{Agent: x.AgentName, ID: x.Session, Prev: prev, Bytes: blob})
 	if err != nil {
 		return none, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// crowdedAt is the part of the quota at which a conversation is summarised, and a session not continued.
+// crowdedAt is the part of the quota at which a conversation is summarized, and a session not continued.
 const crowdedAt = 0.9
 
 // Crowded reports whether so many tokens are too much of a thread's quota for another turn.

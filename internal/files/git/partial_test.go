@@ -33,8 +33,7 @@ func names(t *testing.T, dir, tree string) string {
 }
 
 // TestPartialClone checks that worktrees of a partial clone leave out the files that are not there, that these are in
-// all
-// trees nevertheless, and that nothing is fetched.
+// all trees nevertheless, and that nothing is fetched.
 func TestPartialClone(t *testing.T) {
 	for name, sparse := range map[string][]string{
 		"cone":    {"in"},

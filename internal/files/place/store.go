@@ -43,8 +43,7 @@ func (p *Place) refuse(row store.Thread, dirs []string) error {
 	}
 	if !slices.Contains(dirs, row.Workspace) {
 		return fmt.Errorf("thread %s: %q: %w: put the project into a Git repository, or name its directory in the "+
-			"configuration "+
-			"of workers: team: {directories: [DIRECTORY]}", row.ID, row.Workspace, ErrElsewhere)
+			"configuration of workers: team: {directories: [DIRECTORY]}", row.ID, row.Workspace, ErrElsewhere)
 	}
 	if rel, err := filepath.Rel(row.Workspace, row.Tree); row.Tree != "" && (err != nil || !filepath.IsLocal(rel)) {
 		return fmt.Errorf("thread %s: %q: %w: it is outside workspace %s", row.ID, row.Tree, ErrElsewhere, row.Workspace)

@@ -12,7 +12,7 @@ type Ref struct {
 	Offset int // in bytes, in the expression
 }
 
-// A Segment is one link of a Path: a property, an index, or something known only at rendering.
+// A Segment is one link of a path: a property, an index, or something known only at rendering.
 type Segment struct {
 	Name    string // if it is dynamic, the expression in the brackets
 	Index   bool
@@ -120,7 +120,7 @@ func (s *refScanner) literal(key Segment) {
 	}
 }
 
-// word reads a Name: a property of the current chain, a filter, a keyword, or a new variable.
+// word reads a name: a property of the current chain, a filter, a keyword, or a new variable.
 func (s *refScanner) word() {
 	n := 1
 	for isLetter(s.peek(n)) || isDigit(s.peek(n)) || s.peek(n) == '-' {

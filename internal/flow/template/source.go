@@ -80,7 +80,7 @@ func newMeteredGrammar() liquidrender.Config {
 	return c
 }
 
-// A Template is compiled.
+// A Template is a compiled template.
 type Template struct {
 	root    liquidrender.Node
 	lines   int

@@ -290,7 +290,7 @@ func (a *Assembler) include(ctx context.Context, t *excerpt, s *cachedStep) (mor
 		}
 		said := fence(s.Step, "summary of everything before", whole(text, s.State.Compact))
 		if before := s.Parent(); !before.IsZero() {
-			said = withText(said, s.Hash.Short()+summarises+readCommands(before, summarised(s.State)))
+			said = withText(said, s.Hash.Short()+summarizes+readCommands(before, summarized(s.State)))
 		}
 		t.steps = append(t.steps, said)
 		t.use(s.Step, thread.FormSummary)

@@ -186,7 +186,7 @@ func TestTaskOnce(t *testing.T) {
 	if at := strings.Index(once.Text, "# What happened"); once.Talk != at-1 {
 		t.Errorf("the conversation begins at %d, want %d", once.Talk, at-1)
 	}
-	older := strings.Replace(twice.Text, c.steps[2].Hash.Short()+summarises+readCommands(c.steps[1].Hash, 0), "", 1)
+	older := strings.Replace(twice.Text, c.steps[2].Hash.Short()+summarizes+readCommands(c.steps[1].Hash, 0), "", 1)
 	if !OlderForm(older, once.Text, task) || !OlderForm(older, twice.Text, task) {
 		t.Errorf("this is not taken for an older form:\n%s", older)
 	}

@@ -141,10 +141,10 @@ func walkCommand(h dag.Hash) string { return "`\"$PLAIT_BIN\" cas walk " + h.Sho
 const getCommand = "`\"$PLAIT_BIN\" cas get HASH`"
 
 // summarizes follows the name of a summary in the line that says how to read what it summarizes.
-const summarises = " stands for the steps before it; "
+const summarizes = " stands for the steps before it; "
 
 // summarized returns how many steps a summary stands for.
-func summarised(s *thread.State) int {
+func summarized(s *thread.State) int {
 	var meta struct{ Steps int }
 	_ = json.Unmarshal(s.Meta, &meta) // zero if it does not say
 	return meta.Steps
@@ -160,13 +160,12 @@ func readCommands(h dag.Hash, n int) string {
 }
 
 // OlderForm reports whether then is the prompt that a release before this one made where this one makes now: it
-// repeated
-// the task before the words of the route, and did not say how to read what a summary stands for.
+// repeated the task before the words of the route, and did not say how to read what a summary stands for.
 func OlderForm(then, now, task string) bool {
 	var kept strings.Builder
 	for line := range strings.Lines(now) {
 		name, rest, _ := strings.Cut(line, " ")
-		if len(name) != 12 || !strings.HasPrefix(" "+rest, summarises) {
+		if len(name) != 12 || !strings.HasPrefix(" "+rest, summarizes) {
 			kept.WriteString(line)
 		}
 	}

@@ -14,9 +14,8 @@ import (
 )
 
 // Files puts as many asterisks in the place of text in regular files below dir, at any depth, and returns how many
-// files
-// had it. Files keep their lengths and owners, so logs that are being written and databases of agents stay readable.
-// It follows no links, and passes over what skip reports. A missing dir has no files.
+// files had it. Files keep their lengths and owners, so logs that are being written and databases of agents stay
+// readable. It follows no links, and passes over what skip reports. A missing dir has no files.
 func Files(ctx context.Context, dir, text string, skip func(path string) bool) (n int, err error) {
 	var set secret.Set
 	set.Add(text)

@@ -2,8 +2,7 @@
 //
 // Its input is a store and the text; its output is a report. It finds the text as it is and as JSON, URLs and base64
 // spell it (package secret), in objects, rows and events, and puts asterisks in its place, as many as it has bytes,
-// since prompts
-// name parts of texts by their bytes. Laws:
+// since prompts name parts of texts by their bytes. Laws:
 //
 //   - Hashes stay: an object that had the text is kept under its old hash and says that it was redacted, so every step,
 //     reference and proof around it holds.

@@ -45,8 +45,7 @@ func (b Batch) Check() error {
 	for i := range b.Gates {
 		g := &b.Gates[i].Row
 		texts := append([]string{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node,
-			g.Instance,
-			g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref}, g.Options...)
+			g.Instance, g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref}, g.Options...)
 		if err := checkTexts("gate", g.ID, texts); err != nil {
 			return err
 		}
@@ -109,7 +108,7 @@ func (t *Thread) texts() []string {
 }
 
 func (w *Request) check() error {
-	return checkTexts("wish", w.ID, []string{w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via)})
+	return checkTexts("request", w.ID, []string{w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via)})
 }
 
 func checkTexts(what, id string, texts []string) error {

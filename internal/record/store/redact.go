@@ -11,9 +11,9 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 )
 
-// A Redaction replaces what must not stay in the record. Of an object its hash stays, and bytes made by [Redacted] take
-// the place of its own; of a request and an event everything stays but the texts: a request is found by its ID, an event by
-// its Pos. One that is not kept any more is skipped.
+// A Redaction replaces what must not stay in the record. Of an object its hash stays, and bytes made by [Redacted]
+// take the place of its own; of a request and an event everything stays but the texts: a request is found by its ID,
+// an event by its Pos. One that is not kept any more is skipped.
 //
 // Rows of threads, attempts and gates are replaced by their changes in the same batch.
 type Redaction struct {

@@ -31,7 +31,7 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// A Intent is what the owner of a thread is asked to do with it; empty asks nothing.
+// An Intent is what the owner of a thread is asked to do with it; empty asks nothing.
 type Intent string
 
 // IntentCancel asks the owner to cancel the thread.

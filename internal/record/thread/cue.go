@@ -7,7 +7,7 @@ type Cue struct {
 	// Input is what a person said without being asked; nil: nothing.
 	Input *store.Request
 	// Summarizes names the agent that then summarized the conversation; "": none did.
-	Summarises string
+	Summarizes string
 	// End is Cancelled or Failed if the thread then ended like that, and Blocked if nothing more is recorded; "":
 	// it went on.
 	End store.Status

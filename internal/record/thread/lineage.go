@@ -77,7 +77,7 @@ func Subtree(ctx context.Context, index store.Index, id string) ([]store.Thread,
 	return out, nil
 }
 
-// Leaves returns those of a task's threads that have none below them that has not ended.
+// Leaves returns the threads of a task that have no unfinished thread below them.
 func Leaves(rows []store.Thread) []store.Thread {
 	above := map[string]bool{}
 	for _, t := range rows {

@@ -262,8 +262,7 @@ func (c *Conn) Caller(m Message) (by Party, method string) {
 }
 
 // callID returns the id of an answer, or 0, which no call has, if it cannot be one of ours. Some programs return it as
-// a
-// text or as a float.
+// a text or as a float.
 func (m Message) callID() int64 {
 	n, err := strconv.ParseFloat(strings.Trim(string(m.ID), `"`), 64)
 	if err != nil || n != float64(int64(n)) {

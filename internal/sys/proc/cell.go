@@ -146,9 +146,8 @@ func (c *Cell) Check(ctx context.Context) error {
 	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, c.hidden()...)
 	path, args := c.Around(nil, nil, nil, "/bin/sh", args)
 	var out, said bytes.Buffer
-	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"}, Stdout: &out,
-		Stderr: &said,
-		Wall:   checkTime})
+	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"},
+		Stdout: &out, Stderr: &said, Wall: checkTime})
 	switch {
 	case err != nil:
 		return err

@@ -109,8 +109,7 @@ func (s Sandbox) sealed() []string {
 	}
 	shown := existing(slices.Concat(s.Read, s.Tree, s.Guard, s.Write))
 	return slices.DeleteFunc(existing(s.Hide), func(hidden string) bool {
-		return !isDir(hidden) ||
-			slices.Contains(shown, hidden)
+		return !isDir(hidden) || slices.Contains(shown, hidden)
 	})
 }
 

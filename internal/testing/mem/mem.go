@@ -40,7 +40,7 @@ const (
 	OpGates    Op = "gates"
 	OpFlow     Op = "flow"
 	OpFlows    Op = "flows"
-	OpRequests Op = "wishes"
+	OpRequests Op = "requests"
 	OpTask     Op = "task"
 	OpUsed     Op = "used"
 	OpRoots    Op = "roots"

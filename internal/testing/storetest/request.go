@@ -11,12 +11,12 @@ import (
 )
 
 var requestTests = []test{
-	{"a wish comes back as it was", requestFidelity},
-	{"a wish is taken once", requestTaken},
-	{"of many who take a wish at once one gets it", requestRace},
-	{"wishes are filtered, in order of their ids", requestFilters},
-	{"a batch that loses a wish changes nothing", requestOrNothing},
-	{"wishes go with their task", requestRemoved},
+	{"a request comes back as it was", requestFidelity},
+	{"a request is taken once", requestTaken},
+	{"of many who take a request at once one gets it", requestRace},
+	{"requests are filtered, in order of their ids", requestFilters},
+	{"a batch that loses a request changes nothing", requestOrNothing},
+	{"requests go with their task", requestRemoved},
 }
 
 // asks returns a batch that leaves requests.

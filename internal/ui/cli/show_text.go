@@ -46,8 +46,8 @@ func writeThread(out page, v *view.Thread, states displays, whole, expand bool) 
 		out.line("\n  %s", out.dim(before))
 	}
 	shown := 0
-	if hidden := min(v.Summarised, len(v.Steps)); hidden > 0 && !expand {
-		said := fmt.Sprintf("  …  %s, summarised (--expand shows what they said)", text.Count(v.Summarised, "step"))
+	if hidden := min(v.Summarized, len(v.Steps)); hidden > 0 && !expand {
+		said := fmt.Sprintf("  …  %s, summarised (--expand shows what they said)", text.Count(v.Summarized, "step"))
 		out.line("\n  %s", out.dim(said))
 		shown = hidden
 	}

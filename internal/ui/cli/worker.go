@@ -48,6 +48,7 @@ type Measured struct {
 	Waiting func(ctx context.Context) ([]view.Waiting, error) // in the whole record
 	Slots   int                                               // most agents at once; zero: any number
 	Dirs    []string                                          // where it writes
+	Free    func(dir string) (int64, error)                   // bytes left there for this user
 	Version string
 }
 

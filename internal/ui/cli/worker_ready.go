@@ -23,10 +23,7 @@ const readyWait = 10 * time.Second
 // ready returns why a worker cannot work now, nil if it can. The texts stay the same while the cause does, and begin
 // with it: others see only that (store.UnableLease).
 func (a *app) ready(w *workplace) func(context.Context) error {
-	dirs := []string{w.home}
-	if a.place != nil {
-		dirs = append(dirs, a.place.Dir())
-	}
+	dirs := a.teamDirs(w.home)
 	return func(ctx context.Context) error {
 		if _, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
 			return fmt.Errorf("its configuration cannot be read: %w", err)

@@ -43,7 +43,7 @@ const statsWait = 30 * time.Second
 // measured returns what metrics are made of.
 func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
 	return Measured{Counts: worker.Counts, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: a.teamDirs(w.home),
-		Version: a.program.version()}
+		Free: freeIn, Version: a.program.version()}
 }
 
 // listen serves /metrics, in the text format of Prometheus, and /healthz. Isolated agents cannot read either.
@@ -80,7 +80,8 @@ func (a *app) listen(address string, s store.Store, w *control.Worker, m Measure
 	if a.cell != nil {
 		handler = notForAgents(mux)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: healthWait, WriteTimeout: statsWait, IdleTimeout: statsWait}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: healthWait, WriteTimeout: statsWait,
+		IdleTimeout: statsWait}
 	go server.Serve(l)
 	return statServer{server, l.Addr()}, nil
 }

@@ -173,7 +173,7 @@ func (s *Server) revertTask(r *http.Request, row store.Thread, body threadReques
 func (s *Server) compactThread(r *http.Request, row store.Thread, body threadRequest) (view.Standing, error) {
 	if s.views.Driven(r.Context(), row.Root) {
 		return view.Standing{}, conflict(
-			"task %s is running: a conversation can only be summarised while no agent works", row.Root)
+			"task %s is running: a conversation can only be summarized while no agent works", row.Root)
 	}
 	if _, err := s.open(r.Context(), row); err != nil {
 		return view.Standing{}, err
@@ -185,5 +185,5 @@ func (s *Server) compactThread(r *http.Request, row store.Thread, body threadReq
 	if err != nil {
 		return view.Standing{}, err
 	}
-	return standingOf(row, "is summarised"), nil
+	return standingOf(row, "is summarized"), nil
 }

@@ -84,9 +84,6 @@ func (s *Server) knownFlows(ctx context.Context) ([]flowLine, error) {
 	return out, nil
 }
 
-// actionFlow is the built-in flow that plans run for each action.
-const actionFlow = "worker"
-
 // Sources of flows, as shown to users.
 const (
 	fromProject  = "This project"

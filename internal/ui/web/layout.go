@@ -359,18 +359,18 @@ func (l *layout) settle(layer []int, next [][]int) {
 		if i > 0 {
 			offset[i] = offset[i-1] + float64(l.boxes[layer[i-1]].w+boxGap)
 		}
-		request, weight := float64(l.boxes[b].x), 0.1
+		target, weight := float64(l.boxes[b].x), 0.1
 		if len(next[b]) > 0 {
 			sum := 0
 			for _, o := range next[b] {
 				sum += l.boxes[o].x + l.boxes[o].mid()
 			}
-			request, weight = float64(sum)/float64(len(next[b]))-float64(l.boxes[b].mid()), 1
+			target, weight = float64(sum)/float64(len(next[b]))-float64(l.boxes[b].mid()), 1
 			if l.boxes[b].bend {
 				weight = 4 // to keep long edges straight
 			}
 		}
-		pools = append(pools, pool{(request - offset[i]) * weight, weight, float64(i)})
+		pools = append(pools, pool{(target - offset[i]) * weight, weight, float64(i)})
 		for len(pools) > 1 {
 			a, z := pools[len(pools)-2], pools[len(pools)-1]
 			if a.sum/a.weight <= z.sum/z.weight {

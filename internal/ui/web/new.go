@@ -152,7 +152,7 @@ func (s *Server) newPage(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := r.URL.Query()
 	known = slices.DeleteFunc(known, func(l flowLine) bool { // drop flows that only other flows start
-		return l.From == fromPlait && l.Name == actionFlow && q.Get("flow") != l.Name
+		return l.From == fromPlait && l.Name == flow.WorkerFlow && q.Get("flow") != l.Name
 	})
 	body := newTask{Groups: grouped(known), Flow: cmp.Or(q.Get("flow"), "solo"), Prompt: q.Get("prompt"),
 		Trees: worktrees(s.cfg.Workspace)}

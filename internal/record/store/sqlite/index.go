@@ -244,7 +244,7 @@ func (r reads) Requests(ctx context.Context, f store.RequestFilter) ([]store.Req
 		q.and("taken = 0")
 	}
 	q.end(" ORDER BY id", 0)
-	return many(ctx, r, "wishes", q, scanRequest)
+	return many(ctx, r, "requests", q, scanRequest)
 }
 
 // Pins returns every pinned hash that is kept. A pin is recorded before a large
