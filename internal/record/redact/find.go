@@ -261,6 +261,7 @@ func (f *found) asks(g, is store.Gate, head dag.Hash) store.Gate {
 		f.asked = append(f.asked, g.ID)
 		is.State, is.AnsweredAt, is.Text = store.GateWithdrawn, f.cfg.Now().UnixMilli(), "a text in it was redacted"
 		is.By, is.Via, is.Grant, is.Edited, is.EditedDigest = "", "", "", nil, dag.Hash{}
+		is.Signature = ""
 	}
 	return is
 }

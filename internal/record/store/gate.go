@@ -98,4 +98,7 @@ type Gate struct {
 	// approval to it, as Digest binds the question to Action.
 	Edited       json.RawMessage `json:"edited"`
 	EditedDigest dag.Hash        `json:"editedDigest"`
+
+	// Signature is that of the person who answered, an armored SSHSIG; empty if the answer is not signed.
+	Signature string `json:"signature,omitempty"`
 }

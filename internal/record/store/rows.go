@@ -280,4 +280,6 @@ type Event struct {
 	Instance string          `json:"instance"`
 	Attempt  string          `json:"attempt"`
 	Payload  json.RawMessage `json:"payload"`
+	// Proof has what the event's batch made of rows, as [Batch.Prove] writes it; nil for most events.
+	Proof json.RawMessage `json:"proof,omitempty"`
 }

@@ -20,6 +20,9 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 		if err := b.Check(); err != nil {
 			return err
 		}
+		if err := b.Prove(); err != nil {
+			return err
+		}
 		tx := &change{contents: c}
 		if err := tx.apply(b, s.now()); err != nil {
 			for _, undo := range slices.Backward(tx.undo) {

@@ -37,6 +37,7 @@ func wholeBatch(h *home) {
 	b.Gates = []store.GateChange{{Row: g}}
 	b.Flows = []store.FlowChange{{Row: f}}
 	b.Events = []store.Event{{Type: "x", Task: t.ID, Payload: json.RawMessage(`{"a": "<b>"}`)}}
+	h.must(b.Prove())
 	h.commit(b)
 
 	got, err := h.Get(h.ctx, t.Head)
@@ -56,7 +57,8 @@ func wholeBatch(h *home) {
 	h.same(gotF, f)
 	events, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
-	h.same(events, []store.Event{{Pos: 1, Seq: 1, Type: "x", Task: t.ID, Payload: json.RawMessage(`{"a": "<b>"}`)}})
+	h.same(events, []store.Event{{Pos: 1, Seq: 1, Type: "x", Task: t.ID, Payload: json.RawMessage(`{"a": "<b>"}`),
+		Proof: b.Events[0].Proof}})
 }
 
 func noHalfBatch(h *home) {
@@ -274,6 +276,7 @@ func removeTree(h *home) {
 			State: store.GateOpen}})
 		b.Events = append(b.Events, store.Event{Type: "x", Task: x.task, Thread: x.id})
 	}
+	h.must(b.Prove())
 	h.commit(b)
 	for _, pin := range []string{"P.1", "R", "R2.1", "other"} {
 		_, _, err := h.Stage(h.ctx, pin, strings.NewReader(pin))
@@ -300,7 +303,7 @@ func removeTree(h *home) {
 	events, err := h.Events(h.ctx, 0, store.EventFilter{})
 	h.must(err)
 	h.same(events, []store.Event{
-		{Pos: 3, Seq: 1, Type: "x", Task: "R2", Thread: "R2"},
+		{Pos: 3, Seq: 1, Type: "x", Task: "R2", Thread: "R2", Proof: b.Events[2].Proof},
 		{Pos: 4, Seq: 2, Type: "removed", Task: "R2"},
 		{Pos: 6, Seq: 1, Type: "z", Task: "R"},
 	})

@@ -127,6 +127,7 @@ func (w *world) thread(rt *rapid.T) {
 			b.Threads[0].From.Intent = store.IntentCancel
 		}
 	}
+	ok(rt, b.Prove())
 	var want error
 	from := b.Threads[0].From
 	_, kept := w.objects[o.Hash]
@@ -148,7 +149,7 @@ func (w *world) thread(rt *rapid.T) {
 	w.threads[id] = next
 	w.pos++
 	w.seq[id]++
-	w.events = append(w.events, store.Event{Pos: w.pos, Seq: w.seq[id], Type: "moved", Task: id})
+	w.events = append(w.events, store.Event{Pos: w.pos, Seq: w.seq[id], Type: "moved", Task: id, Proof: b.Events[0].Proof})
 }
 
 func (w *world) remove(rt *rapid.T) {

@@ -20,6 +20,9 @@ var (
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	err := b.Check() // before others wait for it
 	if err == nil {
+		err = b.Prove()
+	}
+	if err == nil {
 		// Packed here, since every caller waits for the writing goroutine.
 		bodies := make([][]byte, len(b.Objects))
 		for i, o := range b.Objects {
@@ -332,7 +335,7 @@ func (t *tx) file(events []store.Event) error {
 		for i, e := range events[:n] {
 			at := int64(i)
 			err := exec(t.Conn, putEvent,
-				from+at, seq+1+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload)
+				from+at, seq+1+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload, e.Proof)
 			if err != nil {
 				return err
 			}

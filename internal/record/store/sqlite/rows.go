@@ -16,7 +16,7 @@ const (
 		"transcript, stderr, kept, turn, waited, calls, host, boot"
 	gateColumns = "id, kind, state, source, task, thread, node, instance, attempt, origin, question, " +
 		"options, action, digest, grantee, opened, expires, ontimeout, answered, author, via, answer, used, diff, ref, " +
-		"edited, editeddigest"
+		"edited, editeddigest, signature"
 	flowColumns    = "name, hash, changed, history"
 	requestColumns = "id, task, thread, kind, text, options, author, via, at, taken"
 
@@ -39,14 +39,14 @@ const (
 		"reasoning=?20, cost=?21, transcript=?22, stderr=?23, kept=?24, turn=?25, waited=?26, calls=?27, host=?28, " +
 		"boot=?29 WHERE id=?1 AND thread=?2 AND n=?5 AND status=?30"
 	putGate = "INSERT OR REPLACE INTO gates (" + gateColumns + ") " +
-		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+		"VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 	putFlow     = "INSERT OR REPLACE INTO flows (" + flowColumns + ") VALUES (?,?,?,?)"
 	addRequest  = "INSERT INTO wishes (" + requestColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING"
 	takeRequest = "UPDATE wishes SET taken = ? WHERE id = ? AND taken = 0"
 	// takeLease returns the token of the new holder.
 	takeLease = "INSERT INTO leases (name, token) VALUES (?, 1) ON CONFLICT DO UPDATE SET token = token + 1 RETURNING " +
 		"token"
-	putEvent = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?)"
+	putEvent = "INSERT INTO events (" + eventColumns + ") VALUES (?,?,?,?,?,?,?,?,?,?)"
 )
 
 // links are the parts of a thread that most threads lack.
@@ -123,7 +123,7 @@ func gateValues(g store.Gate) []any {
 	return []any{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
 		g.Attempt, g.From, g.Question, inJSON{g.Options}, g.Action, g.Digest, string(g.Grant),
 		g.OpenedAt, g.ExpiresAt, g.OnTimeout, g.AnsweredAt, g.By, string(g.Via), g.Text, g.UsedAt, g.Diff, g.Ref,
-		g.Edited, g.EditedDigest}
+		g.Edited, g.EditedDigest, g.Signature}
 }
 
 func scanGate(r *row) store.Gate {
@@ -137,7 +137,7 @@ func scanGate(r *row) store.Gate {
 	g.OpenedAt, g.ExpiresAt, g.OnTimeout = r.int(), r.int(), r.text()
 	g.AnsweredAt, g.By, g.Via, g.Text, g.UsedAt = r.int(), r.text(), store.Via(r.text()), r.text(), r.int()
 	g.Diff, g.Ref = r.hash(), r.text()
-	g.Edited, g.EditedDigest = r.bytes(), r.hash()
+	g.Edited, g.EditedDigest, g.Signature = r.bytes(), r.hash(), r.text()
 	return g
 }
 

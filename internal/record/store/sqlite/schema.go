@@ -15,7 +15,7 @@ const applicationID = 0x706c6169
 
 // migrations are run forward from the version found, all in one transaction.
 // A script that has been released is never changed; a change is a new script.
-var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
+var migrations = []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9, schema10}
 
 // schema1 keeps what is small and often read (objects) apart from what is large
 // and rarely read (bodies): listing and sweeping never touch bytes, and a put
@@ -260,6 +260,12 @@ INSERT INTO counters VALUES ('folded', 0);
 // schema9 changes no table: from it on, details name the answers that their steps were made with (thread.Answers). A
 // Plait that does not write them must not go on with such a record.
 const schema9 = ""
+
+// schema10 is the version whose events prove rows, and whose answers may be signed.
+const schema10 = `
+ALTER TABLE events ADD COLUMN proof BLOB;
+ALTER TABLE gates ADD COLUMN signature TEXT NOT NULL DEFAULT '';
+`
 
 // version reads the schema version, 0 for an empty file, and refuses a database
 // that is not Plait's or too new.

@@ -75,7 +75,7 @@ func (s *Store) present() error {
 	return nil
 }
 
-const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload"
+const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload, proof"
 
 // Events returns the events after a position that f selects.
 func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
@@ -85,7 +85,7 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) ([
 func scanEvent(r *row) store.Event {
 	return store.Event{
 		Pos: r.int(), Seq: r.int(), TS: r.int(), Type: r.text(), Task: r.text(), Thread: r.text(),
-		Instance: r.text(), Attempt: r.text(), Payload: r.bytes(),
+		Instance: r.text(), Attempt: r.text(), Payload: r.bytes(), Proof: r.bytes(),
 	}
 }
 

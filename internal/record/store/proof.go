@@ -1,0 +1,178 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+
+	"github.com/plait-run/plait/internal/record/dag"
+)
+
+// A Proof says what a batch made of rows: to each, "thread ID", "attempt ID", "gate ID", "request ID" or "flow NAME",
+// the digest of its proven columns.
+type Proof map[string]dag.Hash
+
+// Prove adds to the events of b what it makes of rows. What it makes of a row is part of the last event of the same
+// thread, else of the same task, else of the last one, that has no proof yet. A batch without such an event proves
+// nothing: it must leave the proven columns of its rows alone.
+func (b *Batch) Prove() error {
+	proofs := map[int]Proof{}
+	events := slices.Clone(b.Events)
+	add := func(row string, digest dag.Hash, task, thread string) {
+		best, rank := -1, -1
+		for i, e := range events {
+			r := 0
+			switch {
+			case e.Proof != nil:
+				continue
+			case thread != "" && e.Thread == thread:
+				r = 2
+			case task != "" && e.Task == task:
+				r = 1
+			}
+			if r >= rank {
+				best, rank = i, r
+			}
+		}
+		if best < 0 {
+			return
+		}
+		if proofs[best] == nil {
+			proofs[best] = Proof{}
+		}
+		proofs[best][row] = digest
+	}
+	for i := range b.Threads {
+		t := &b.Threads[i].Row
+		add("thread "+t.ID, t.Proven(), t.Task, t.ID)
+	}
+	for i := range b.Attempts {
+		a := &b.Attempts[i].Row
+		add("attempt "+a.ID, a.Proven(), "", a.Thread)
+	}
+	for i := range b.Gates {
+		g := &b.Gates[i].Row
+		add("gate "+g.ID, g.Proven(), g.Task, g.Thread)
+	}
+	for i := range b.Requests {
+		if w := &b.Requests[i]; !w.Take {
+			add("request "+w.Row.ID, w.Row.Proven(), w.Row.Task, w.Row.Thread)
+		}
+	}
+	for i := range b.Redact.Requests {
+		w := &b.Redact.Requests[i]
+		add("request "+w.ID, w.Proven(), w.Task, w.Thread)
+	}
+	for i := range b.Flows {
+		f := &b.Flows[i]
+		if f.Delete {
+			f.Row.Hash = dag.Hash{}
+		}
+		add("flow "+f.Row.Name, f.Row.Proven(), "", "")
+	}
+	for i, p := range proofs {
+		data, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		events[i].Proof = data
+	}
+	b.Events = events
+	return nil
+}
+
+// A digest hashes the proven columns of a row: texts and bytes behind their lengths, numbers as 8 bytes.
+type digest struct{ b []byte }
+
+func newDigest(texts ...string) *digest {
+	d := &digest{make([]byte, 0, 1<<10)}
+	d.texts(texts...)
+	return d
+}
+
+func (d *digest) texts(texts ...string) {
+	for _, s := range texts {
+		d.b = append(binary.BigEndian.AppendUint32(d.b, uint32(len(s))), s...)
+	}
+}
+
+func (d *digest) hashes(hs ...dag.Hash) {
+	for _, h := range hs {
+		d.b = append(d.b, h[:]...)
+	}
+}
+
+func (d *digest) numbers(numbers ...int64) {
+	for _, n := range numbers {
+		d.b = binary.BigEndian.AppendUint64(d.b, uint64(n))
+	}
+}
+
+// json adds v as JSON; nil is no bytes.
+func (d *digest) json(v any) {
+	data, err := json.Marshal(v)
+	if err != nil || string(data) == "null" {
+		data = nil
+	}
+	d.texts(string(data))
+}
+
+func (d *digest) sum() dag.Hash { return sha256.Sum256(d.b) }
+
+// Proven returns the digest of the proven columns of t: all but those that are of one machine (short name, workspace,
+// working tree, host) or change without an event (the attempt in flight, the time of the last change).
+func (t *Thread) Proven() dag.Hash {
+	d := newDigest("thread", t.ID, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Intent))
+	d.hashes(t.Bundle, t.Start, t.Head, t.Files)
+	d.json(t.Reason)
+	d.json(t.Parent)
+	d.json(t.Path)
+	d.json(t.ForkedFrom)
+	d.texts(string(t.Decision), string(t.Options))
+	d.numbers(int64(t.Steps), t.CreatedAt, t.EndedAt)
+	return d.sum()
+}
+
+// Proven returns the digest of the proven columns of a: what it was, for how long, what came of it and what it used
+// up. Its process, session and pins are of one machine.
+func (a *Attempt) Proven() dag.Hash {
+	d := newDigest("attempt", a.ID, a.Thread, a.Role, a.Agent, a.Instance, string(a.Status))
+	d.hashes(a.From, a.Prompt, a.Transcript, a.Stderr, a.Calls)
+	d.json(a.Failure)
+	u := a.Usage
+	d.numbers(int64(a.N), a.StartedAt, a.EndedAt, a.Waited,
+		u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD)
+	return d.sum()
+}
+
+// Proven returns the digest of g: all of its columns are proven.
+func (g *Gate) Proven() dag.Hash {
+	d := newDigest("gate", g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
+		g.Attempt, g.Question, string(g.Action), string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref,
+		string(g.Edited), g.Signature)
+	d.numbers(int64(len(g.Options)))
+	d.texts(g.Options...)
+	d.hashes(g.From, g.Digest, g.Diff, g.EditedDigest)
+	d.numbers(g.OpenedAt, g.ExpiresAt, g.AnsweredAt, g.UsedAt)
+	return d.sum()
+}
+
+// Proven returns the digest of the proven columns of w: all but when it was taken, which an event tells.
+func (w *Request) Proven() dag.Hash {
+	d := newDigest("request", w.ID, w.Task, w.Thread, string(w.Kind), w.Text, string(w.Options), w.By, string(w.Via))
+	d.numbers(w.At)
+	return d.sum()
+}
+
+// Proven returns the digest of f: all of its columns are proven. One without a hash is removed.
+func (f *Flow) Proven() dag.Hash {
+	d := newDigest("flow", f.Name)
+	d.hashes(f.Hash)
+	d.numbers(f.Timestamp)
+	for _, v := range f.History {
+		d.hashes(v.Hash)
+		d.numbers(v.Timestamp)
+	}
+	return d.sum()
+}
