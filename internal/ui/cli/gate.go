@@ -139,7 +139,7 @@ without it. ID identifies the approval; on a terminal it can also be a task.
 
 func (a *app) gateAnswerCmd() *cobra.Command {
 	cmd := a.answerCmd(store.GateInput, func(*cobra.Command, store.Gate, *gate.Answer) error { return nil })
-	cmd.Use, cmd.Short = "answer ID -m TEXT", "Answer a question that an agent asks"
+	cmd.Use, cmd.Short = "answer ID|TASK -m TEXT", "Answer a question that an agent asks"
 	cmd.Long = cmd.Short + ".\n\n" + afterAnswer
 	cmd.Example = `  plait answer g-a545474512 -m 8080
   plait answer g-a545474512 -m @notes.md --resume`
@@ -250,8 +250,8 @@ func (a *app) resumeAnswered(cmd *cobra.Command, w *workplace, row store.Thread,
 	return a.drive(cmd, there, row, control.Resume{}, driveFlags{})
 }
 
-// openAsked finds the question or approval to be answered, by its id. On a terminal a task's id stands for
-// its only open one, once the person has seen and confirmed it.
+// openAsked finds the question or approval to be answered, by its id. A task stands for its only open question, and on
+// a terminal for its only open approval too; there the person has to confirm it once it has been shown.
 func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (*workplace, store.Gate, error) {
 	ctx := cmd.Context()
 	w, g, err := a.openGate(ctx, typed)
@@ -268,10 +268,13 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	}
 	open = slices.DeleteFunc(open, func(g store.Gate) bool { return g.Kind != kind })
 	name := a.names().Of(ctx, row)
+	there := !a.json && isTerminal(a.in) && isTerminal(a.err)
 	switch {
 	case len(open) == 0:
 		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, view.KindWord(kind), store.ErrNotFound)
-	case len(open) > 1 || a.json || !isTerminal(a.in) || !isTerminal(a.err):
+	case len(open) == 1 && kind == store.GateInput && !there:
+		return w, open[0], nil // unlike an approval, an answer permits nothing
+	case len(open) > 1 || !there:
 		var ids []string
 		for _, g := range open {
 			ids = append(ids, g.ID)

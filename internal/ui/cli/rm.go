@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,7 @@ import (
 
 func (a *app) threadRmCmd() *cobra.Command {
 	var yes bool
-	var status string
+	var status, older string
 	cmd := &cobra.Command{
 		Use:   "rm TASK…",
 		Short: "Remove tasks: their record and their files",
@@ -26,10 +27,11 @@ branches of merged work. Worktrees that have what could not be merged are named.
 tasks stay, as do branches of other work, which are named. plait gc then frees the space.
 Without a terminal to confirm on, --yes is required.`,
 		Example: `  plait rm k7f2
-  plait rm --status cancelled --yes`,
+  plait rm --status cancelled --yes
+  plait rm --older-than 30d`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 0) == (status == "") {
-				return misused(cmd, "%s takes tasks, or --status", cmd.CommandPath())
+			if (len(args) == 0) == (status == "" && older == "") {
+				return misused(cmd, "%s takes tasks, or --status and --older-than", cmd.CommandPath())
 			}
 			return nil
 		},
@@ -39,7 +41,11 @@ Without a terminal to confirm on, --yes is required.`,
 			if err := oneOf("status", strings.ReplaceAll(status, " ", "-"), taskStandings...); err != nil {
 				return err
 			}
-			w, rows, err := a.toRemove(ctx, args, status)
+			before, _, err := view.Span(older, "", time.Now())
+			if err != nil {
+				return badUsage{err}
+			}
+			w, rows, err := a.toRemove(ctx, args, status, before)
 			if err != nil {
 				return err
 			}
@@ -84,14 +90,19 @@ Without a terminal to confirm on, --yes is required.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().StringVar(&status, "status", "", "remove all tasks of this workspace with this `status`")
+	cmd.Flags().StringVar(&older, "older-than", "", "remove all tasks of this workspace that ended before this `time`, or "+
+		"this long ago")
 	completeFlag(cmd, "status", taskStandings...)
 	return cmd
 }
 
-// toRemove finds the tasks that were named, or those in the given state.
-func (a *app) toRemove(ctx context.Context, args []string, status string) (*workplace, []store.Thread, error) {
+// toRemove finds the tasks that were named, or those in the given state, if any, that ended before a time, if any, in
+// Unix ms.
+func (a *app) toRemove(
+	ctx context.Context, args []string, status string, before int64,
+) (*workplace, []store.Thread, error) {
 	w, rows, err := a.openThreads(ctx, args)
-	if err != nil || status == "" {
+	if err != nil || len(args) > 0 {
 		return w, rows, err
 	}
 	lines, err := w.view().Tasks(ctx, view.TaskFilter{Word: status})
@@ -103,7 +114,9 @@ func (a *app) toRemove(ctx context.Context, args []string, status string) (*work
 		if err != nil {
 			return nil, nil, err
 		}
-		rows = append(rows, row)
+		if before == 0 || row.Ended() && row.EndedAt < before {
+			rows = append(rows, row)
+		}
 	}
 	return w, rows, nil
 }

@@ -55,6 +55,14 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 			meant = c.Name()
 		}
 	}
+	if !cmd.HasParent() {
+		if other, ok := insteadOf[strings.ToLower(word)]; ok {
+			return misused(cmd, "unknown command %q; %s", cmd.CommandPath()+" "+word, fmt.Sprintf(other, cmd.CommandPath()))
+		}
+		if strings.ContainsAny(word, " \n") { // a prompt, not a command
+			return misused(cmd, "to start a task: `%s run -p %s`", cmd.CommandPath(), strconv.Quote(word))
+		}
+	}
 	if meant == "" {
 		meant = text.Nearest(word, names)
 	}
@@ -75,6 +83,9 @@ func badFlag(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var bare *pflag.ValueRequiredError
 	switch {
+	case errors.As(err, &unknown) && !cmd.HasParent() &&
+		slices.Contains([]string{"p", "prompt", "print"}, unknown.GetSpecifiedName()):
+		return misused(cmd, "to start a task: `%s run -p \"…\"`", cmd.CommandPath())
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
 		return misused(cmd, "unknown flag -%s", text.Safe(unknown.GetSpecifiedName()))
 	case errors.As(err, &unknown):
