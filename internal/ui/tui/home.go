@@ -18,15 +18,32 @@ type home struct {
 	driving map[string]bool
 	loaded  bool
 	cursor  string // id of a gate or task, "" for none
+	find    find
+}
+
+// listed returns the rows that have what is looked for.
+func (h *home) listed() (gates []store.Gate, tasks []view.TaskRow) {
+	for _, g := range h.gates {
+		if t := h.row(g.Task); h.find.has(view.About(g), g.Node, t.Short, t.Title) {
+			gates = append(gates, g)
+		}
+	}
+	for _, t := range h.tasks {
+		if h.find.has(t.Short, t.Title, t.Flow, string(t.Display.State), t.Display.Reason) {
+			tasks = append(tasks, t)
+		}
+	}
+	return gates, tasks
 }
 
 // ids returns the rows that can be selected, in order.
 func (h *home) ids() []string {
 	var out []string
-	for _, g := range h.gates {
+	gates, tasks := h.listed()
+	for _, g := range gates {
 		out = append(out, g.ID)
 	}
-	for _, t := range h.tasks {
+	for _, t := range tasks {
 		out = append(out, t.ID)
 	}
 	return out
@@ -59,20 +76,29 @@ func (h *home) under() string {
 	return h.row(h.cursor).ID
 }
 
-// take updates the list. The selection stays on its row. If the row is gone, the selection moves to
-// the row now in its place, but never to an approval, which the person has not asked to see.
+// take updates the list. The selection stays on its row, and goes from a question that is gone to its task. If the row
+// is gone, the selection moves to the row now in its place, but never to an approval, which the person has not asked to
+// see.
 func (h *home) take(o overview) {
-	was := slices.Index(h.ids(), h.cursor)
-	first := !h.loaded
+	was, task := slices.Index(h.ids(), h.cursor), h.under()
 	h.tasks, h.gates, h.driving, h.loaded = o.tasks, o.gates, o.driving, true
+	if ids := h.ids(); !slices.Contains(ids, h.cursor) && slices.Contains(ids, task) {
+		h.cursor = task
+	}
+	h.place(was)
+}
+
+// settle moves the selection to a row that is listed.
+func (h *home) settle() { h.place(0) }
+
+// place selects a row unless one is selected: the one that was in this place, or after it.
+func (h *home) place(was int) {
 	ids := h.ids()
 	if slices.Contains(ids, h.cursor) {
 		return
 	}
 	h.cursor = ""
-	if first || was < 0 {
-		was = 0
-	}
+	was = max(was, 0)
 	for i := min(was, len(ids)-1); i >= 0 && i < len(ids); i++ {
 		if g, ok := h.gate(ids[i]); !ok || g.Kind != store.GateApproval {
 			h.cursor = ids[i]
@@ -108,20 +134,24 @@ func (h *home) lines(now time.Time, width, height int, focus bool) []string {
 		}
 		out = append(out, l)
 	}
+	gates, tasks := h.listed()
 	needs := fmt.Sprintf("NEEDS YOU (%d)", len(h.gates))
 	if len(h.gates) == 0 {
 		out = append(out, bold.Render("NEEDS YOU"), dim.Render("  nothing"))
 	} else {
 		out = append(out, bold.Render(needs))
 	}
-	for _, g := range h.gates {
+	for _, g := range gates {
 		add(g.ID, h.gateLine(g, now, width))
 	}
 	out = append(out, "", bold.Render("TASKS"))
 	if len(h.tasks) == 0 {
 		out = append(out, dim.Render(fit("  none yet: n starts one", width)))
 	}
-	for _, t := range h.tasks {
+	if len(h.tasks) > 0 && len(tasks) == 0 {
+		out = append(out, dim.Render("  none with this text"))
+	}
+	for _, t := range tasks {
 		add(t.ID, taskLine(t, h.driving[t.ID], now, width))
 	}
 	return window(out, cursor, height)

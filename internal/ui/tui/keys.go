@@ -25,6 +25,18 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 		return s.quit()
 	}
 	s.note = ""
+	if s.helping {
+		s.helping = false
+		if s.q != nil { // it was not on the screen
+			s.q.ready = false
+			return []order{settle{s.q.gate.ID, s.q.gate.Digest}}
+		}
+		return nil
+	}
+	if name == "?" && !s.typing() {
+		s.helping = true
+		return nil
+	}
 	switch {
 	case s.confirm != nil:
 		todo, over := s.confirm.key(k)
@@ -44,6 +56,15 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 			s.q = nil
 		}
 		return todo
+	case s.find().typing:
+		s.find().key(k)
+		return s.found()
+	case name == "/" && (s.task == nil || !s.task.talking):
+		s.find().begin()
+		return nil
+	case name == "esc" && s.find().text != "" && (s.task == nil || !s.task.talking):
+		*s.find() = find{}
+		return s.found()
 	case s.step != nil:
 		if name == "esc" || name == "q" {
 			s.step = nil
@@ -60,6 +81,37 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 		return s.taskKey(name)
 	}
 	return s.homeKey(name)
+}
+
+// find returns what is looked for in the active pane.
+func (s *screen) find() *find {
+	switch {
+	case s.step != nil:
+		return &s.step.find
+	case s.task != nil:
+		return &s.task.find
+	}
+	return &s.home.find
+}
+
+// found moves the cursor to what was found.
+func (s *screen) found() []order {
+	switch {
+	case s.step != nil:
+		s.step.next(0, 1)
+	case s.task != nil:
+		s.task.settle()
+	default:
+		s.home.settle()
+		return s.preview()
+	}
+	return nil
+}
+
+// typing reports whether keys are text.
+func (s *screen) typing() bool {
+	return s.confirm != nil || s.form != nil || s.q != nil && s.q.typing() || s.q == nil &&
+		(s.find().typing || s.step == nil && s.task != nil && s.task.talking)
 }
 
 func (s *screen) homeKey(name string) []order {
@@ -120,7 +172,7 @@ func (s *screen) taskKey(name string) []order {
 		return s.openAt(tabChanges, false)
 	case "p":
 		return s.openAt(tabPrompt, false)
-	case "t", "/":
+	case "t":
 		if p.read != nil {
 			p.talking = true
 			p.talk.Focus()
@@ -251,12 +303,20 @@ func (s *screen) foot() string {
 	case s.note != "":
 		return asks.Render(fit(s.note, s.width))
 	}
-	keys := "↑↓ move · Enter open · n new task · q quit"
+	if s.q == nil && s.form == nil {
+		switch f := s.find(); {
+		case f.typing:
+			return fit(f.line.View(), s.width)
+		case f.text != "":
+			return asks.Render(fit("/"+text.OneLine(f.text, 80)+"  Esc ends it", s.width))
+		}
+	}
+	keys := "↑↓ move · Enter open · n new task · / find · ? keys · q quit"
 	switch {
 	case s.form != nil || s.q != nil:
 		return ""
 	case s.step != nil:
-		keys = "o output · p prompt · f fields · d changes · F fork · [ ] step · Esc back"
+		keys = "o output · p prompt · f fields · d changes · F fork · [ ] step · ? keys · Esc back"
 	case s.task != nil && s.task.talking:
 		keys = "Enter sends it to the task · Esc back"
 	case s.task != nil:
@@ -268,6 +328,8 @@ func (s *screen) foot() string {
 // top renders the active pane.
 func (s *screen) top(width, height int) []string {
 	switch {
+	case s.helping:
+		return s.help().lines(width)
 	case s.form != nil:
 		return s.form.lines()
 	case s.q != nil:
@@ -285,12 +347,12 @@ func (s *screen) pair(height int) []string {
 	width, _ := s.pane()
 	var left, right []string
 	switch {
-	case s.task == nil && s.q == nil && s.form == nil:
+	case s.task == nil && s.q == nil && s.form == nil && !s.helping:
 		left = s.home.lines(s.now, s.left(), height, true)
 		if s.beside != nil && s.beside.id == s.home.under() {
 			right = s.beside.lines(s.now, width, height, false)
 		}
-	case s.task != nil && (s.q != nil || s.step != nil || s.form != nil):
+	case s.task != nil && (s.q != nil || s.step != nil || s.form != nil || s.helping):
 		left, right = s.task.lines(s.now, s.left(), height, true), s.top(width, height)
 	default:
 		left, right = s.home.lines(s.now, s.left(), height, false), s.top(width, height)

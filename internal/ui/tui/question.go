@@ -196,7 +196,7 @@ func (q *question) key(k tea.KeyPressMsg) (todo []order, back bool) {
 		q.reason = false
 		q.typed.Reset()
 		return nil, false
-	case name == "esc":
+	case name == "esc" || name == "q" && !q.typing():
 		return nil, true
 	case name == "up" || name == "down" || name == "pgup" || name == "pgdown":
 		step := map[string]int{"up": -1, "down": 1, "pgup": 1 - q.height, "pgdown": q.height - 1}[name]

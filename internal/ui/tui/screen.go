@@ -26,6 +26,7 @@ type screen struct {
 	step    *stepPane
 	form    *form
 	confirm *confirm
+	helping bool  // the keys are shown
 	failed  error // of what was done while leaving
 }
 
@@ -240,6 +241,9 @@ func (s *screen) paste(m tea.PasteMsg) {
 		}
 	case s.form != nil:
 		s.form.prompt, _ = s.form.prompt.Update(m)
+	case s.q == nil && s.find().typing:
+		s.find().update(m)
+		s.found()
 	case s.q != nil && s.q.typing():
 		s.q.typed, _ = s.q.typed.Update(m)
 	case s.q == nil && s.step == nil && s.task != nil && s.task.talking:

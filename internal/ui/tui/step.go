@@ -27,6 +27,7 @@ type stepPane struct {
 	top  int
 	// forks requests the fork prompt once the step is read.
 	forks bool
+	find  find
 
 	width, height int
 }
@@ -97,7 +98,13 @@ func (p *stepPane) lines() []string {
 		where = fmt.Sprintf("  %d–%d of %d", p.top+1, end, len(body))
 	}
 	out := []string{fit(head, p.width), fit(strings.Join(names, " ")+dim.Render(where), p.width), ""}
-	return append(out, body[min(p.top, end):end]...)
+	for _, l := range body[min(p.top, end):end] {
+		if p.find.text != "" && p.find.has(plain(l)) {
+			l = marked.Render(plain(l))
+		}
+		out = append(out, l)
+	}
+	return out
 }
 
 // key handles a key.
@@ -117,6 +124,10 @@ func (p *stepPane) key(name string) []order {
 		p.top -= p.room()
 	case "pgdown", "space":
 		p.top += p.room()
+	case "n":
+		p.next(1, 1)
+	case "N":
+		p.next(-1, -1)
 	case "home":
 		p.top = 0
 	case "end":
@@ -135,6 +146,20 @@ func (p *stepPane) key(name string) []order {
 		}
 	}
 	return nil
+}
+
+// next scrolls to the next line with what is looked for: from a number of lines below the first visible one, up or down.
+func (p *stepPane) next(from, by int) {
+	if p.find.text == "" {
+		return
+	}
+	body := p.body()
+	for at := p.top + from; at >= 0 && at < len(body); at += by {
+		if p.find.has(plain(body[at])) {
+			p.top = at
+			return
+		}
+	}
 }
 
 // take shows a step that was read, if it is still the requested one.

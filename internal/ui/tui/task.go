@@ -30,6 +30,7 @@ type taskPane struct {
 	saying  string // sent, but not yet known to be accepted
 	top     int    // number of lines scrolled to read below the tree
 	most    int    // maximum of top
+	find    find
 }
 
 // resize sets the size of the pane.
@@ -48,7 +49,8 @@ func (p *taskPane) branches() []branch {
 	if p.read == nil {
 		return nil
 	}
-	return tree(p.read.task, p.read.doing)
+	all := tree(p.read.task, p.read.doing)
+	return slices.DeleteFunc(all, func(b branch) bool { return !p.find.has(b.name, b.agent, b.doing, string(b.state)) })
 }
 
 // keys identifies the rows that can be selected: questions by id, agents by thread and role.
@@ -71,6 +73,11 @@ func (b branch) key() string { return b.thread + " " + b.role + " " + b.name }
 // take updates the pane. If the selected row is gone, the first agent is selected.
 func (p *taskPane) take(r taskRead) {
 	p.read = &r
+	p.settle()
+}
+
+// settle selects an agent unless a row is selected.
+func (p *taskPane) settle() {
 	if !slices.Contains(p.keys(), p.cursor) {
 		p.cursor = ""
 		if all := p.branches(); len(all) > 0 {
@@ -162,7 +169,7 @@ func (p *taskPane) availableKeys() string {
 	case !r.ended():
 		keys += " · r resume · c cancel"
 	}
-	return keys + " · Esc back"
+	return keys + " · ? keys · Esc back"
 }
 
 // lines renders the pane.
