@@ -265,6 +265,11 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{}`); res.code != http.StatusOK {
 			s.t.Fatalf("resume: %d %s", res.code, res.body)
 		}
+	case "retry":
+		row, body = s.run(gated, "do it"), map[string]any{"text": "again"}
+		if _, err := s.srv.cfg.Control.Cancel(s.t.Context(), row.ID); err != nil {
+			s.t.Fatal(err)
+		}
 	case "revert":
 		row, body = s.chat("hello"), map[string]any{"at": "1"}
 	case "fork":

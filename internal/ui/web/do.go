@@ -89,6 +89,22 @@ func (s *Server) resumeTask(r *http.Request, row store.Thread, body threadReques
 	return standingOf(row, summary), nil
 }
 
+// retryTask tries again what failed in a task, and drives the task that continues: itself, or a fork of it.
+func (s *Server) retryTask(r *http.Request, row store.Thread, body threadRequest) (view.Standing, error) {
+	there, err := s.open(r.Context(), row)
+	if err != nil {
+		return view.Standing{}, err
+	}
+	again, err := there.Retry(context.WithoutCancel(r.Context()), control.Retry{Thread: row.ID, Prompt: body.Text})
+	if err != nil {
+		return view.Standing{}, err
+	}
+	if err := s.work.drive(again.Row, again.Resume); err != nil {
+		return view.Standing{}, notStarted(again.Row, err)
+	}
+	return standingOf(again.Row, again.Note), nil
+}
+
 // queueInput passes text to the process that drives a task.
 func (s *Server) queueInput(ctx context.Context, row store.Thread, how control.Resume) (view.Standing, error) {
 	if err := s.cfg.Control.QueueInput(context.WithoutCancel(ctx), row.ID, how); err != nil {

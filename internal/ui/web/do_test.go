@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -312,5 +313,38 @@ func TestSaidWhileAtWork(t *testing.T) {
 	}
 	if page := s.get("/chats/" + row.ID).body; strings.Contains(page, "not read yet") {
 		t.Error("what was heard is shown as not heard")
+	}
+}
+
+// TestRetryPage retries a failed task from its page in a real browser: only what failed runs again.
+func TestRetryPage(t *testing.T) {
+	done := say("---\n$status: done\n---\nIt is done.")
+	var works atomic.Bool
+	var tries atomic.Int32
+	db := scripted(func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		tries.Add(1)
+		if !works.Load() {
+			return agent.Result{}, &agent.Failure{Kind: agent.Refused, Message: "the wire is cut"}
+		}
+		return done(ctx, req, emit)
+	})
+	h := newHouse(t, map[string]scripted{"plan": done, "code": done, "api": done, "db": db, "check": done})
+	row := h.winds()
+	s := h.open("")
+	b := s.browse()
+	b.visit("/tasks/" + row.ID)
+	works.Store(true)
+	b.do(chromedp.Click(chromedp.CSS("details[data-key=retry] summary")),
+		chromedp.SetValue(chromedp.CSS("details[data-key=retry] textarea"), "the wire is mended"),
+		chromedp.Click(chromedp.CSS("details[data-key=retry] button")))
+	id := strings.TrimPrefix(b.leaves("/tasks/"+row.ID), "/tasks/")
+	h.ends(id, store.Completed)
+	if n := tries.Load(); n != 2 {
+		t.Errorf("the agent that failed ran %d times", n)
+	}
+	s.refused("/api/v1/tasks/"+id+"/retry", `{}`, http.StatusBadRequest, "is done")
+	b.visit("/tasks/" + id)
+	if got := js[int](b, `document.querySelectorAll("details[data-key=retry]").length`); got != 0 {
+		t.Error("a task that is done offers a retry")
 	}
 }

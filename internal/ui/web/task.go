@@ -44,8 +44,9 @@ type taskBody struct {
 
 // A forking says how a task is forked.
 type forking struct {
-	Fork   string // the step that a fork continues from, "" for none
-	Inside string // the path that it is a fork of
+	Retries bool   // it failed or was cancelled, so it can be retried
+	Fork    string // the step that a fork continues from, "" for none
+	Inside  string // the path that it is a fork of
 }
 
 // A lasting is how long a task took.
@@ -108,6 +109,7 @@ func (s *Server) taskPage(w http.ResponseWriter, r *http.Request, row store.Thre
 // fillHead reads the top of a task's page, the same for all tabs.
 func (s *Server) fillHead(ctx context.Context, body *taskBody, rec view.TaskRecord, now time.Time) error {
 	row := rec.Root
+	body.Retries = row.Status == store.Failed || row.Status == store.Cancelled
 	if row.Steps > 0 {
 		body.Fork = row.Head.String()
 	}
