@@ -61,7 +61,7 @@ func (k *Keeper) Choose(ctx context.Context, at *record.Position, all Sessions, 
 	}
 	found := Choice{Memory: memory, Since: s.knows, By: none.By, Quota: max(r.Quota-int(memory.Tokens), r.Quota/10)}
 	req := k.request(at, r.Role, s.id)
-	if err := k.restoreMissing(ctx, r.Agent, s, cmp.Or(s.home, req.Home)); err != nil {
+	if err := k.restoreMissing(ctx, r, s, cmp.Or(s.home, req.Home)); err != nil {
 		return none, err
 	}
 	switch {
@@ -83,9 +83,9 @@ func (k *Keeper) Choose(ctx context.Context, at *record.Position, all Sessions, 
 }
 
 // restoreMissing restores from the record a session that is missing from its home, as it was after the last step of the
-// thread that it knows.
-func (k *Keeper) restoreMissing(ctx context.Context, a agent.Agent, s session, home string) error {
-	exporter, ok := a.(agent.SessionExporter)
+// thread that it knows. Files of another agent's session mean nothing to r's.
+func (k *Keeper) restoreMissing(ctx context.Context, r Request, s session, home string) error {
+	exporter, ok := r.Agent.(agent.SessionExporter)
 	if !ok || s.gone || s.knows.IsZero() || home == "" {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (k *Keeper) restoreMissing(ctx context.Context, a agent.Agent, s session, h
 	if err != nil {
 		return fmt.Errorf("restore session %s: %w", s.id, err)
 	}
-	if d == nil || d.Session != s.id || d.SessionFiles.IsZero() {
+	if d == nil || d.Session != s.id || d.Agent != r.AgentName || d.SessionFiles.IsZero() {
 		return nil
 	}
 	return k.restore(ctx, d.SessionFiles, dir)

@@ -259,6 +259,13 @@ func TestExportAndRestore(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := s.Choose(t.Context(), s.at(1000), s.known(t, last), Request{Role: "first", Agent: v,
+		AgentName: "claude", Quota: 1000}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the session of one agent is restored for another")
+	}
 	got, err := s.Choose(t.Context(), s.at(1000), s.known(t, last), Request{Role: "first", Agent: v, AgentName: "codex",
 		Quota: 1000})
 	if err != nil || got.Session != "s1" {

@@ -1,7 +1,11 @@
 package session
 
 import (
+	"archive/tar"
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -89,19 +93,45 @@ func TestHostileSession(t *testing.T) {
 	if err := k.pack(&short, root, []part{{"a", 2, 4}}, map[string]int64{"a": 4}); err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{
-		"nothing":                   nil,
-		"no tar":                    []byte(strings.Repeat("x", 2000)),
-		"cut":                       whole.Bytes()[:1100],
-		"the end of a file":         short.Bytes(),
-		"a name that leads outside": bytes.ReplaceAll(whole.Bytes(), []byte("a\x00\x00\x00\x00\x00"), []byte("../a\x00\x00")),
+	for name, tt := range map[string]struct {
+		data []byte
+		why  string
+	}{
+		"nothing":                   {nil, "do not begin with the sizes"},
+		"no tar":                    {[]byte(strings.Repeat("x", 2000)), "do not begin with the sizes"},
+		"cut":                       {whole.Bytes()[:1100], "EOF"},
+		"the end of a file":         {short.Bytes(), "has 2 bytes, not 4"},
+		"a name that leads outside": {archive(t, tar.TypeReg, "../a"), `entry "../a"`},
+		"a link":                    {archive(t, tar.TypeSymlink, "a"), `entry "a"`},
+		"a file":                    {data: archive(t, tar.TypeReg, "a")},
 	} {
-		blob := store.Object{Hash: dag.Sum(data), Data: data}
+		blob := store.Object{Hash: dag.Sum(tt.data), Data: tt.data}
 		if err := s.Commit(t.Context(), store.Batch{Objects: []store.Object{blob}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.read(t.Context(), blob.Hash, map[string][]byte{}); err == nil {
-			t.Errorf("%s: was taken", name)
+		err := k.read(t.Context(), blob.Hash, map[string][]byte{})
+		if refused := tt.why != ""; refused != errors.Is(err, store.ErrCorrupt) ||
+			refused && !strings.Contains(err.Error(), tt.why) || !refused && err != nil {
+			t.Errorf("%s: got %v, want %q", name, err, tt.why)
 		}
 	}
+}
+
+// archive returns the bytes of a session with one empty entry.
+func archive(t *testing.T, kind byte, name string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	list := fmt.Sprintf(`{%q: 0}`, name)
+	err := w.WriteHeader(&tar.Header{Name: sizesName, Mode: 0o600, Size: int64(len(list))})
+	if err == nil {
+		_, err = io.WriteString(w, list)
+	}
+	if err == nil {
+		err = w.WriteHeader(&tar.Header{Typeflag: kind, Name: name, Linkname: "b", Mode: 0o600})
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
