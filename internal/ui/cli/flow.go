@@ -43,7 +43,8 @@ func (a *app) flowCheckCmd() *cobra.Command {
 		Use:   "check FILE…",
 		Short: "Check flow files and report every problem",
 		Long: `Check flow files and report all problems at once, each with its line, column and code. The
-exit code is 2 if there are errors; warnings alone give 0.`,
+exit code is 2 if there are errors; warnings alone give 0. Of several files, those without
+errors are named.`,
 		Example: `  plait flow check .plait/flows/review.yaml
   plait flow check .plait/flows/*.yaml`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -56,7 +57,7 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 			return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			problems := []flow.Problem{}
+			problems, valid := []flow.Problem{}, []string{}
 			cwd, err := os.Getwd()
 			if err != nil {
 				return err
@@ -79,6 +80,9 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 					}
 					found = append(found, unknown...)
 				}
+				if !flow.Failed(found) {
+					valid = append(valid, name)
+				}
 				for _, p := range found {
 					if !slices.Contains(problems, p) { // two files may call the same one
 						problems = append(problems, p)
@@ -98,8 +102,12 @@ exit code is 2 if there are errors; warnings alone give 0.`,
 					}
 					out.line("%s%s", warning, text.Safe(p.String()))
 				}
-				if !failed {
-					out.line("ok")
+				for _, name := range valid {
+					if len(args) == 1 {
+						out.line("ok")
+					} else {
+						out.line("%s: ok", text.Safe(name))
+					}
 				}
 			})
 		},
