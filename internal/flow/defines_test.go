@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// What DefinesAgents reads, and what says nothing about how an agent is run. Agent and Sandbox count as they are.
+// What DefinesAgents reads, and what says nothing about how an agent is run or what it may do. Agent and Sandbox count as
+// they are.
 var (
-	defining = []string{"Definition.Roles", "Role.Agent", "Role.Sandbox", "AgentRef.Inline"}
-	inert    = map[string]string{
+	defining = []string{"Definition.Roles", "Role.Agent", "Role.Access", "Role.Plan", "Role.Sandbox",
+		"AgentRef.Inline"}
+	inert = map[string]string{
 		"Definition": "Version Name Description Limits Context Graph Forks Joins Gates",
-		"Role": "Description Goal Capabilities Procedure Output Flow Access Timeout Retry Chat Plan " +
-			"Frontmatter",
-		"AgentRef": "Name", // of an agent in the configuration
+		"Role":       "Description Goal Capabilities Procedure Output Flow Timeout Retry Chat Frontmatter",
+		"AgentRef":   "Name", // of an agent in the configuration
 		"Limits": "MaxRounds MaxDepth Timeout MaxConcurrent MaxTokens MaxCostMicroUSD MaxActions MaxTaskActions " +
 			"MaxOutput MaxAttempts",
 		"Context":    "Tokens Pin",
@@ -27,8 +28,8 @@ var (
 	}
 )
 
-// A new field has to be put in one of the lists: in inert only if it cannot start a program, lead one elsewhere, widen a
-// sandbox or send a key anywhere.
+// A new field has to be put in one of the lists: in inert only if it cannot start a program, lead one elsewhere, widen
+// what one may do or send a key anywhere.
 func TestDefinesAgentsKnowsAllFields(t *testing.T) {
 	seen := map[reflect.Type]bool{reflect.TypeFor[Agent](): true, reflect.TypeFor[Sandbox](): true}
 	var visit func(reflect.Type)
@@ -60,7 +61,10 @@ func TestDefinesAgents(t *testing.T) {
 		role Role
 		want bool
 	}{
-		{"an agent of the configuration", Role{Agent: &AgentRef{Name: "a"}, Access: Full, Flow: "f"}, false},
+		{"an agent of the configuration", Role{Agent: &AgentRef{Name: "a"}, Access: Read, Flow: "f"}, false},
+		{"access to write", Role{Access: Write}, true},
+		{"full access", Role{Access: Full}, true},
+		{"a role that plans", Role{Plan: true}, true},
 		{"words like its keys", Role{Frontmatter: []byte(`{"default":{"env":{},"command":["x"]}}`)}, false},
 		{"any agent", Role{Agent: &AgentRef{Inline: &Agent{Kind: "claude"}}}, true},
 		{"an empty sandbox", Role{Sandbox: &Sandbox{}}, true},

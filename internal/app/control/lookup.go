@@ -27,7 +27,7 @@ type Found struct {
 	Files    map[string][]byte // project files it was read from, including those of called flows, by absolute path
 	Problems []flow.Problem    // warnings
 
-	// DefinesAgents means that Files say how agents are run; see [flow.Definition.DefinesAgents].
+	// DefinesAgents means that Files say how agents are run, or what they may do; see [flow.Definition.DefinesAgents].
 	DefinesAgents bool
 }
 

@@ -86,7 +86,7 @@ func (f *driveFlags) addAgent(cmd *cobra.Command, a *app, usage string) {
 }
 
 func (f *driveFlags) addTrust(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.trust, "trust", false, "run commands from project files even though they changed")
+	cmd.Flags().BoolVar(&f.trust, "trust", false, "use project files even though they changed")
 }
 
 func (f *driveFlags) addQuiet(cmd *cobra.Command) {

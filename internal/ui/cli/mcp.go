@@ -59,7 +59,7 @@ configuration can let it answer by itself.`,
 }
 
 // agreedBefore returns why a model may not start a flow: a person has not yet agreed to the project files that
-// it and the configuration take commands from. Unlike with plait run, starting it is not consent.
+// it and the configuration define agents in. Unlike with plait run, starting it is not consent.
 func (w *workplace) agreedBefore(f control.Found) error {
 	t, commands, _, err := w.trust(f)
 	if err != nil || t.Agreed(both(commands, f.Files)) {

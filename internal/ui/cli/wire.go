@@ -189,8 +189,8 @@ func (a *app) openEndpoint(scenario string) (*scripted.Server, error) {
 	return s, nil
 }
 
-// consent makes sure that the person agreed to the project files that commands
-// are taken from: the configuration's, and the flow's.
+// consent makes sure that the person agreed to the project files that define agents
+// or what they may do: the configuration's, and the flow's.
 func (a *app) consent(w *workplace, f control.Found, trust bool) error {
 	t, commands, others, err := w.trust(f)
 	if err != nil {
@@ -203,7 +203,7 @@ func (a *app) consent(w *workplace, f control.Found, trust bool) error {
 				fmt.Fprintln(a.err, text.Safe(string(diff.Diff(c.File+" (trusted)", []byte(c.Old), c.File, []byte(c.New)))))
 			}
 		}
-		if a.json || !isTerminal(a.in) || !a.ask("Run commands from the changed "+text.Safe(changedFiles(changed))+"?") {
+		if a.json || !isTerminal(a.in) || !a.ask("Use the changed "+text.Safe(changedFiles(changed))+"?") {
 			return usagef("%s changed since it was last used; look at the change, then allow it with --trust",
 				changedFiles(changed))
 		}
@@ -217,8 +217,8 @@ func both(commands, others map[string][]byte) map[string][]byte {
 	return all
 }
 
-// trust returns what the person has agreed to so far, the project files that commands are taken from, which are the
-// configuration's and the flow's, and those that have none: if they get some, the person is asked.
+// trust returns what the person has agreed to so far, the project files that define agents or what they may do, which
+// are the configuration's and the flow's, and those that do not: once they do, the person is asked.
 func (w *workplace) trust(f control.Found) (t *config.Trust, commands, others map[string][]byte, err error) {
 	commands, others = map[string][]byte{}, map[string][]byte{}
 	if f.DefinesAgents {
