@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/record/store"
@@ -39,9 +38,10 @@ func (e *Engine) Release(ctx context.Context, rows []store.Thread) error {
 		if !acted {
 			continue
 		}
-		allowed := slices.ContainsFunc(gates, func(g store.Gate) bool {
-			return g.Source == store.SourceInterrupted && g.Attempt == last.ID && g.State == store.GateApproved
-		})
+		allowed, err := e.allowed(ctx, row, *last)
+		if err != nil {
+			return err
+		}
 		if !allowed {
 			return attempt.Usage("%q of task %s was interrupted here and may have changed files", last.Role, row.Task)
 		}
