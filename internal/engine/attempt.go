@@ -22,12 +22,15 @@ const maxCorrections = 2
 func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store.Thread, error) {
 	d.Location = c.Where(d.Location)
 	var faults, corrections, timeouts int
-	from, asked := c.Row.Head, false
-	note, err := e.attempts.AnswersWhileDown(context.WithoutCancel(ctx), &c.Thread, d.Role)
-	if err != nil {
-		return store.Thread{}, err
-	}
+	from, asked, correction := c.Row.Head, false, ""
 	for {
+		note, err := correction, error(nil)
+		if note == "" {
+			note, err = e.attempts.AnswersWhileDown(context.WithoutCancel(ctx), &c.Thread, d.Role)
+		}
+		if err != nil {
+			return store.Thread{}, err
+		}
 		slot, err := e.slots.take(ctx, c.Row, c.Def.Roles[d.Role])
 		if err != nil {
 			return store.Thread{}, err
@@ -71,7 +74,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 			return e.overLimit(ctx, c, out)
 		case fail.Kind == agent.InvalidOutput && !fail.Final && corrections < maxCorrections:
 			corrections++
-			note = "Your last answer could not be used: " + fail.Message +
+			correction = "Your last answer could not be used: " + fail.Message +
 				"\nAnswer again, in full, in the form that is asked for."
 			continue
 		case fail.Kind == agent.TimedOut && timeouts < min(1, retry):
@@ -84,7 +87,6 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 				store.Reason{Kind: store.ReasonAttempts, Message: fmt.Sprintf("%s: %s", d.Role, fail.Error()),
 					Failure: store.FailureKind(fail.Kind)})
 		}
-		note = ""
 		e.cfg.Log.Info("attempt again", "thread", c.Row.ID, "after", fail.Kind, "ms", wait.Milliseconds())
 		select {
 		case <-time.After(wait):

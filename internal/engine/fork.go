@@ -24,7 +24,6 @@ type forkState struct {
 	states   []flow.PathState    // of the paths, ordered by the journal
 	after    map[string][]string // by action id: the actions it waits for
 	since    int64               // when the paths were made, Unix ms
-	adopted  int64               // of a fork by hand with adopted paths: when its row last changed, Unix ms
 	left     time.Duration       // time left before the join's timeout, if it has one
 	outcome  flow.Resolution     // of an undecided join: what its rule gives now
 	then     *thread.Verdict     // of a replay: how the join was decided, nil if that is not recorded
@@ -199,9 +198,6 @@ func (e *Engine) paths(ctx context.Context, c *threadState, d flow.Fork) (f *for
 	if f.decision != nil {
 		continues := f.decision.Outcome == flow.Joined || f.Plan == nil || f.Plan.Replans()
 		f.files = continues && slices.ContainsFunc(f.threads, worktree.Own)
-	}
-	if c.Row.ForkedFrom != nil {
-		f.adopted = c.Row.UpdatedAt
 	}
 	if f.states, err = e.pathStates(ctx, c, f.threads); err != nil {
 		return nil, false, err

@@ -147,7 +147,9 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		if err != nil || !made {
 			return n, err
 		}
-		f.left = e.timeLeft(row, f)
+		if f.left, err = e.timeLeft(ctx, row, f); err != nil {
+			return nil, err
+		}
 		if e.cfg.Player != nil {
 			if f.then, err = e.cfg.Player.Joined(ctx, row); err != nil {
 				return nil, err
@@ -174,9 +176,9 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 
 // timeLeft returns how long the paths of a fork may still take. The clock may jump meanwhile: it is read once,
 // and after that only elapsed time counts.
-func (e *Engine) timeLeft(row store.Thread, f *forkState) time.Duration {
+func (e *Engine) timeLeft(ctx context.Context, row store.Thread, f *forkState) (time.Duration, error) {
 	if f.Rule.Timeout == 0 {
-		return 0
+		return 0, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -186,11 +188,22 @@ func (e *Engine) timeLeft(row store.Thread, f *forkState) time.Duration {
 	}
 	end, known := e.ends[row.ID]
 	if !known || end.head != row.Head || end.made != made {
-		since := time.UnixMilli(max(f.since, f.adopted))
-		end = deadline{row.Head, made, time.Now().Add(since.Add(time.Duration(f.Rule.Timeout)).Sub(e.cfg.Now()))}
+		since := f.since
+		if row.ForkedFrom != nil { // it may have adopted paths before it began
+			begun, err := e.cfg.Store.Events(ctx, 0, store.EventFilter{Task: row.Task, Thread: row.ID,
+				Types: event.Types(event.ThreadStarted{}), Limit: 1})
+			if err != nil {
+				return 0, fmt.Errorf("read when thread %s began: %w", row.ID, err)
+			}
+			for _, ev := range begun {
+				since = max(since, ev.TS)
+			}
+		}
+		left := time.UnixMilli(since).Add(time.Duration(f.Rule.Timeout)).Sub(e.cfg.Now())
+		end = deadline{row.Head, made, time.Now().Add(left)}
 		e.ends[row.ID] = end
 	}
-	return time.Until(end.at)
+	return time.Until(end.at), nil
 }
 
 // A deadline is when the join that a thread waits for at a head times out.

@@ -126,3 +126,61 @@ func TestTriedAgainAfterTimeout(t *testing.T) {
 		t.Errorf("%+v, %v; want two paths to drive", agenda, err)
 	}
 }
+
+// The time of a join goes on when a thread that was forked by hand is driven again: it may have adopted paths that are
+// older than it, so that its time runs from when it began.
+func TestForkedJoinTimesOut(t *testing.T) {
+	s, engine, row := setUpFlow(t, strings.Replace(needsAll, "TIMEOUT", ", timeout: 1h", 1), finish)
+	ctx := t.Context()
+	forked := row
+	forked.ForkedFrom = &store.ForkedFrom{Thread: "01JD0000000000000000000009", Step: row.Head}
+	if err := s.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: forked, From: row.State()}}}); err != nil {
+		t.Fatal(err)
+	}
+	cfg, now := engine().cfg, time.UnixMilli(1)
+	cfg.Now = func() time.Time { return now }
+	if _, err := New(cfg).Drive(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * time.Hour)
+	was, err := s.Thread(ctx, row.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := was
+	again.UpdatedAt = now.UnixMilli()
+	if err := s.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: again, From: was.State()}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg).Reconcile(ctx, row.ID); err != nil {
+		t.Fatal(err)
+	}
+	late, err := s.Thread(ctx, row.ID)
+	if err != nil || late.Status != store.Blocked {
+		t.Errorf("the task is %s, %+v, %v; want it blocked: its join timed out", late.Status, late.Reason, err)
+	}
+}
+
+// What an agent is told about its last answer is said until it answers.
+func TestACorrectionIsSaidAgain(t *testing.T) {
+	var prompts []string
+	_, engine, row := setUp(t, "read", func(ctx context.Context, req agent.Request, emit func(agent.Event) error) (
+		agent.Result, error) {
+		switch prompts = append(prompts, req.Prompt); len(prompts) {
+		case 1:
+			return agent.Result{Output: []byte(`{"$status":"done","why":"evidence:cmd-9"}`)}, nil
+		case 2:
+			return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "connection lost"}
+		}
+		return finish(ctx, req, emit)
+	})
+	after, err := engine().Step(t.Context(), row.ID, row.Head)
+	if err != nil || after.Head == row.Head || len(prompts) < 3 {
+		t.Fatalf("%+v, %v after %d prompts", after, err, len(prompts))
+	}
+	for i, want := range []bool{false, true, true} {
+		if strings.Contains(prompts[i], "Your last answer could not be used") != want {
+			t.Errorf("prompt %d speaks of the last answer: %v", i+1, !want)
+		}
+	}
+}
