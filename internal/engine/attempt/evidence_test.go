@@ -199,6 +199,33 @@ func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 	}
 }
 
+// TestACorrectionThatBreaks: what an agent did before an answer that could not be used still counts if the attempt after
+// it fails for another reason.
+func TestACorrectionThatBreaks(t *testing.T) {
+	turn := 0
+	s, e, _ := emitting(t, func(_ agent.Request, emit func(agent.Event) error) (agent.Result, error) {
+		switch turn++; turn {
+		case 1:
+			if err := emit(ran("go test", "ok\n", 0)); err != nil {
+				return agent.Result{}, err
+			}
+			return answered(`{"$status":"done","why":"evidence:cmd-2"}`)
+		case 2:
+			return agent.Result{}, &agent.Failure{Kind: agent.Infra, Message: "connection lost"}
+		case 3:
+			return answered(`{"$status":"done","why":"evidence:cmd-1"}`)
+		}
+		return answered(`{"$status":"done"}`)
+	})
+	after, err := e.Step(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"first.cmd-1"}, ids(evidenceOf(t, s, after.Head))); diff != "" || turn != 3 {
+		t.Errorf("after %d turns: -want +got\n%s", turn, diff)
+	}
+}
+
 // TestCountedIDs: an agent that was sent back, or cut off, may count what it did from its last turn or from an
 // earlier one; what its last turn has not done is from the one before.
 func TestCountedIDs(t *testing.T) {

@@ -114,6 +114,9 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 	out.Failure = fail
 	fail.Message = r.e.cfg.Host.Secrets.Text(fail.Message)
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
+	if interrupted {
+		r.c.seen = nil // what counts then depends on the session that continues
+	}
 	ctx = context.WithoutCancel(ctx)
 	r.bytes.Objects = nil // of an answer that does not count
 	if err := r.logs(ctx); err != nil {

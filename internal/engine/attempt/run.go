@@ -74,8 +74,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 		fail.Machine = !errors.Is(err, worktree.ErrRefused)
 		return r.stop(ctx, fail)
 	}
-	r.activity, r.c.seen = r.c.seen, nil
-	if r.activity == nil {
+	if r.activity = r.c.seen; r.activity == nil || r.p.summary {
 		r.activity, err = r.e.evidence.Before(bg, r.c.Row.Task, r.c.Visits[r.row.Role]+1, r.c.Tries, r.p.in.Session)
 		if err != nil {
 			return nil, err

@@ -47,26 +47,26 @@ type activity struct {
 	notes   []string // what was not kept
 }
 
-// Before returns the activities of the attempts at a step that were cut off in the session that continues: the agent
-// remembers them, and may cite them. tries are all attempts at the step, at a visit counted from 1.
+// Before returns the activities of the attempts at a step that ended without one in the session that continues: the
+// agent remembers them, and may cite them. tries are all attempts at the step, at a visit counted from 1.
 func (c *Collector) Before(ctx context.Context, task string, visit int, tries []store.Attempt, session string) (
 	*Activities, error) {
 	g := &Activities{}
-	cut, logged, turns := map[string]bool{}, map[string]bool{}, map[string]Turn{}
+	known, logged, turns := map[string]bool{}, map[string]bool{}, map[string]Turn{}
 	for i, a := range tries {
 		turns[a.ID] = TurnOf(visit, i+1)
 		logged[a.ID] = !a.Transcript.IsZero()
-		if session != "" && a.Session == session && a.Status == store.AttemptInterrupted {
-			cut[a.ID] = true
+		if session != "" && a.Session == session && a.Failure != nil {
+			known[a.ID] = true
 		}
 	}
-	if len(cut) == 0 {
+	if len(known) == 0 {
 		return g, nil
 	}
 	of := store.EventFilter{Task: task, Thread: tries[0].Thread, Types: event.Types(event.AgentItems{})}
 	err := event.Each(ctx, c.cfg.Store, of, new(int64), func(ev store.Event) error {
 		told, ok := event.Read(ev).(event.AgentItems)
-		if !cut[ev.Attempt] || !ok {
+		if !known[ev.Attempt] || !ok {
 			return nil
 		}
 		g.Begin(ev.Attempt, turns[ev.Attempt])

@@ -1,12 +1,16 @@
 package evidence
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -152,6 +156,43 @@ func TestActivitiesAreBounded(t *testing.T) {
 }
 
 // TestNewest lists what a task has proved, without what did not end.
+// TestBefore: what an agent remembers of attempts that became no step counts, however they ended.
+func TestBefore(t *testing.T) {
+	s := newScene(t)
+	var tries []store.Attempt
+	for i, x := range []struct {
+		session string
+		kind    store.FailureKind
+	}{{"s1", store.FailureInvalidOutput}, {"s1", store.FailureInfra}, {"s2", store.FailureInfra},
+		{"s1", store.FailureInterrupted}, {"", store.FailureInfra}} {
+		a := store.Attempt{ID: thread.AttemptID(s.row.ID, i+1), Thread: s.row.ID, N: i + 1, Session: x.session,
+			Failure: &store.Failure{Kind: x.kind}}
+		item, err := json.Marshal(ran(fmt.Sprint("step ", i+1), "", 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := event.OfAttempt(s.row, a, 1, event.AgentItems{Items: []json.RawMessage{item}})
+		if err := s.store.Commit(t.Context(), store.Batch{Events: []store.Event{told}}); err != nil {
+			t.Fatal(err)
+		}
+		tries = append(tries, a)
+	}
+	for session, want := range map[string][]string{"s1": {"step 1 ", "step 2 -1-2", "step 4 -1-4"}, "s2": {"step 3 -1-3"},
+		"s3": nil, "": nil} {
+		seen, err := s.Before(t.Context(), s.row.Task, 1, tries, session)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range seen.activities {
+			got = append(got, d.text+" "+string(d.turn))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("session %q: -want +got\n%s", session, diff)
+		}
+	}
+}
+
 func TestNewest(t *testing.T) {
 	s := newScene(t)
 	s.keep(t, s.answer(`{"$status":"done"}`, ran("make", "", 0), agent.Event{Kind: agent.EventCommand, Phase: "declined",
