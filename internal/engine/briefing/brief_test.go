@@ -1,6 +1,7 @@
 package briefing
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -330,5 +331,26 @@ func TestFaults(t *testing.T) {
 	lost(dag.SumText("A"), file, none)
 	lost(s.row.Start, Export{}, at)
 	lost(second, Export{}, at)
+}
 
+// TestLostEvidence: the error names the input that the record has lost.
+func TestLostEvidence(t *testing.T) {
+	s := newScene(t)
+	node, err := thread.NewNode(dag.TypeEvidence, thread.Evidence{ID: "a", Kind: thread.FileAnchor, By: "first",
+		Sources: []thread.EvidenceSource{}, ArtifactRefs: []dag.Hash{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := event.New(s.row, 1, event.EvidenceAdded{ID: "first.a", Kind: thread.FileAnchor, Hash: node.Hash})
+	if err := s.store.Commit(t.Context(), store.Batch{Objects: []store.Object{node}, Events: []store.Event{added}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.evidenceInputs(t.Context(), s.row.Task); err != nil {
+		t.Fatal(err)
+	}
+	s.store.Lose(node.Hash)
+	_, err = s.evidenceInputs(t.Context(), s.row.Task)
+	if !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "evidence:first.a") {
+		t.Errorf("got %v", err)
+	}
 }

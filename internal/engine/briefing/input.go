@@ -72,7 +72,7 @@ func (b *Briefer) inputs(ctx context.Context, at *record.Position) ([]input, err
 	for _, name := range a.Inputs {
 		in, err := b.input(ctx, at.Row.Task, name)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read input %s: %w", name, err)
 		}
 		out = append(out, in)
 	}
@@ -247,7 +247,7 @@ func (b *Briefer) evidenceInputs(ctx context.Context, task string) ([]input, err
 	for _, added := range entries {
 		in, err := b.evidenceInput(ctx, added)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read evidence:%s: %w", added.ID, err)
 		}
 		in.file, in.line = "evidence-"+added.ID, "evidence:"+added.ID+": "+added.Title
 		out = append(out, in)
