@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/plait-run/plait/internal/engine/attempt"
-	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -29,7 +28,7 @@ func (e *Engine) needsPerson(ctx context.Context, row store.Thread, last *store.
 }
 
 // openQuestion returns why a thread waits for an answer, or nil. asked reports whether a person has dealt with
-// what its last attempt wanted to do.
+// what its last attempt waited to do when it was cut off.
 func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (why *store.Reason, asked bool) {
 	for _, g := range gates {
 		asks := g.Source == store.SourceFlow || g.Source == store.SourceWorker || g.Kind == store.GateInput
@@ -47,9 +46,8 @@ func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (wh
 			why := attempt.Unanswered(g)
 			return &why, false
 		}
-		// A used permission must not keep the thread's own tree from being put back.
-		used := g.UsedAt != 0 && worktree.Own(row)
-		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && !used
+		// What the agent did after it heard an answer, no one has seen.
+		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && g.UsedAt == 0
 	}
 	return nil, asked
 }

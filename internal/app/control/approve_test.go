@@ -164,8 +164,8 @@ func TestApprovals(t *testing.T) {
 			if len(gates) != 1 || gates[0].State != tt.state || gates[0].Via != tt.via {
 				t.Fatalf("gates: %+v, want one that is %s via %s", gates, tt.state, tt.via)
 			}
-			if used := gates[0].UsedAt != 0; used != (tt.want == "yes") {
-				t.Errorf("the gate was used: %v", used)
+			if gates[0].UsedAt == 0 {
+				t.Error("the record does not say that the agent heard the answer")
 			}
 		})
 	}

@@ -91,15 +91,15 @@ func (k *gatekeeper) ask(ctx context.Context, q agent.Question) (agent.Answer, e
 				return agent.Answer{}, err
 			}
 		}
+		if err := ctx.Err(); err != nil {
+			return agent.Answer{}, err // the next attempt is told the answer
+		}
 		if standing.State != store.GateApproved {
-			return agent.Answer{Text: standing.Text}, nil
+			return agent.Answer{Text: standing.Text}, k.e.cfg.Gates.Hear(bg, standing.ID)
 		}
 		said, err := answerOf(standing, g.Digest, q.Editable)
 		if err != nil || !said.Approved {
 			return said, err
-		}
-		if err := ctx.Err(); err != nil {
-			return agent.Answer{}, err // the next attempt is told the answer
 		}
 		// Record the use before it takes effect. If someone else used the approval first, ask again.
 		if _, err = k.e.cfg.Gates.Use(bg, standing); err == nil {

@@ -169,6 +169,26 @@ func TestUse(t *testing.T) {
 	if n := told(t, d.store, "gate.used"); n != 7 {
 		t.Errorf("%d uses are told, want 7", n)
 	}
+
+	// A no is heard once, and nothing else is.
+	late := approval("late")
+	late.ExpiresAt = d.now.UnixMilli()
+	late = d.open(late)
+	unused := d.answer(d.open(approval("unused")), gate.Answer{Approve: true})
+	for range 2 {
+		for _, g := range []store.Gate{no, late, unused, d.open(approval("open"))} {
+			if err := d.Hear(t.Context(), g.ID); err != nil {
+				t.Fatal(err)
+			}
+			now, err := d.store.Gate(t.Context(), g.ID)
+			if heard := g.ID == no.ID || g.ID == late.ID; err != nil || heard != (now.UsedAt != 0) {
+				t.Errorf("%s is %s, used at %d, %v", g.ID, now.State, now.UsedAt, err)
+			}
+		}
+	}
+	if n := told(t, d.store, "gate.used"); n != 9 {
+		t.Errorf("%d uses are told, want 9", n)
+	}
 }
 
 // TestTampered checks that a row whose action does not match its digest cannot be

@@ -130,6 +130,21 @@ func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	return row, nil
 }
 
+// Hear records that the asker hears a no, once. Any other gate stays as it is.
+func (s *Service) Hear(ctx context.Context, id string) error {
+	_, err := s.change(ctx, id, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
+		if !refused(row) || row.UsedAt != 0 {
+			return row, "", nil
+		}
+		row.UsedAt = now
+		return row, event.GateUsed, nil
+	}, store.Batch{})
+	if err != nil {
+		return fmt.Errorf("hear gate: %w", err)
+	}
+	return nil
+}
+
 // Using returns what Use would commit, for a caller that commits it together with what g allows. The commit
 // fails with a conflict if g was used meanwhile.
 func (s *Service) Using(g store.Gate) (store.GateChange, store.Event, error) {
