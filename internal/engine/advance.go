@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 // to the thread's row. On return c is the thread as it is now, moved or not. If only a request was recorded on the row
 // meanwhile, advance builds again on the new row. If someone else moved the thread, it reports false, sets
 // c.Row to the current row, and writes nothing. The store compares head, status and intent: other columns are
-// overwritten unseen.
+// overwritten unseen. Options are not, as they come with an intent, which ends with the commit.
 func (e *Engine) advance(ctx context.Context, c *threadState, build func(row store.Thread) (*threadState, store.Batch,
 	error)) (bool, error) {
 	for {
@@ -27,6 +28,9 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 		}
 		if troubled(next.Row) && (next.Row.Head != from.Head || next.Row.InFlight == "") { // a worker was able to go on
 			next.Row.Reason = nil
+		}
+		if next.Row.Intent.Options() {
+			next.Row.Intent = ""
 		}
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next.Row, From: from.State()})
 		moved := true
@@ -42,7 +46,9 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 			return true, nil
 		}
 		requested := c.Row.Intent != from.Intent // otherwise something else in the batch conflicted
-		if !requested || c.Row.Head != from.Head || c.Row.Status != from.Status || c.Row.InFlight != from.InFlight {
+		// Who made the request may not have seen the attempt begin. If it has ended, the batch conflicts once more.
+		other := c.Row.InFlight != from.InFlight && c.Row.InFlight != ""
+		if !requested || c.Row.Head != from.Head || c.Row.Status != from.Status || other {
 			e.forget(from.ID)
 			return false, nil
 		}
@@ -112,8 +118,7 @@ func (e *Engine) afterFailure(ctx context.Context, c *threadState, batch store.B
 	}
 	e.cfg.Log.Warn("batch not committed", "thread", row.ID, "conflict", errors.Is(err, store.ErrConflict))
 	if errors.Is(err, store.ErrConflict) {
-		c.Row = now
-		return false, e.conflicts.count(now, err)
+		return false, cmp.Or(e.setRow(c, now), e.conflicts.count(now, err))
 	}
 	// The outcome is unknown: equal rows mean equal pasts. A batch that makes threads may leave the row
 	// unchanged; then check whether the first of them exists.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -41,9 +42,6 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 			return row, err
 		}
 		out, err := e.attempt(ctx, c, p, slot)
-		if err == nil {
-			err = e.readOptions(context.WithoutCancel(ctx), c)
-		}
 		done := err == nil && out.Failure == nil
 		if done {
 			asked = asked || out.Asked
@@ -101,7 +99,11 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 
 // overLimit blocks a thread whose agent stopped at a limit: ours, or its vendor's.
 func (e *Engine) overLimit(ctx context.Context, c *threadState, out *attempt.Outcome) (store.Thread, error) {
-	if err := e.readAccount(context.WithoutCancel(ctx), c); err != nil {
+	err := e.readOptions(context.WithoutCancel(ctx), c)
+	if err == nil {
+		err = e.readAccount(context.WithoutCancel(ctx), c)
+	}
+	if err != nil {
 		return c.Row, err
 	}
 	if why := c.account.exhausted(e.now()); why != nil && (why.Limit == "time" || out.Refused) {
@@ -188,9 +190,9 @@ func outOfRounds(c *threadState) *store.Reason {
 // begin commits batch A. It reports false when the thread has moved or is no longer wanted; the caller then
 // returns the row, and is called again.
 func (e *Engine) begin(ctx context.Context, c *threadState, p *attempt.Prepared) (bool, error) {
-	intent := c.Row.Intent
+	options := c.Row.Options
 	begun, err := e.advance(context.WithoutCancel(ctx), c, func(row store.Thread) (*threadState, store.Batch, error) {
-		if row.Intent != intent {
+		if row.Intent == store.IntentCancel || !bytes.Equal(row.Options, options) {
 			return nil, store.Batch{}, errUnwanted
 		}
 		batch := store.Batch{Objects: p.Objects, Events: started(row, p.Row.StartedAt)}

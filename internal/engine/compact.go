@@ -171,9 +171,6 @@ func (e *Engine) compact(ctx context.Context, c *threadState, w attempt.Worker) 
 	}
 	c.Attempts, c.Asked = p.Row.N, p.Prompt
 	out, err := e.attempt(ctx, c, p, nil)
-	if err == nil {
-		err = e.readOptions(bg, c)
-	}
 	if err == nil && out.Failure != nil {
 		err = out.Failure
 	}

@@ -20,9 +20,6 @@ import (
 func (e *Engine) joinFiles(ctx context.Context, c *threadState, f *forkState) (store.Thread, error) {
 	if f.files {
 		why, err := e.mergeFiles(ctx, c, f)
-		if err == nil {
-			err = e.readOptions(ctx, c)
-		}
 		switch {
 		case err != nil:
 			return c.Row, err
@@ -105,9 +102,6 @@ func (e *Engine) refuseMerge(ctx context.Context, c *threadState, f *forkState, 
 // keepMerge records, next to the decision about a join, how the files that its paths changed are merged. It
 // does so before it changes a file, so that the same happens again after a crash.
 func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forkState, m *thread.Merge) error {
-	if err := e.readOptions(ctx, c); err != nil { // git may have worked for long
-		return err
-	}
 	moved, err := e.advance(ctx, c, func(row store.Thread) (*threadState, store.Batch, error) {
 		d := *f.decision
 		d.Merge = m

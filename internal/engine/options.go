@@ -56,7 +56,9 @@ func (e *Engine) setOptions(
 				return err
 			}
 		}
-		next.UpdatedAt = e.now()
+		if next.UpdatedAt = e.now(); next.Intent != store.IntentCancel && !bytes.Equal(next.Options, row.Options) {
+			next.Intent = store.IntentOptions(next.Options)
+		}
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next, From: row.State()})
 	}
 	if err := e.cfg.Store.Commit(ctx, batch); err != nil {
@@ -73,19 +75,24 @@ func (e *Engine) setOptions(
 	return nil
 }
 
-// readOptions takes over options that were given to the thread while it was driven. Commits of its row do not
-// check for them, so the next one would restore the old options.
+// readOptions takes over options that were given to the thread while it was driven, before a decision that they affect.
 func (e *Engine) readOptions(ctx context.Context, c *threadState) error {
 	row, err := e.cfg.Store.Thread(ctx, c.Row.ID)
 	if err != nil {
 		return fmt.Errorf("read thread %s: %w", c.Row.ID, err)
 	}
-	if bytes.Equal(row.Options, c.Row.Options) {
-		return nil
-	}
-	c.Row.Options = row.Options
-	if c.Options, err = record.OptionsOf(row); err == nil {
-		c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits)
+	now := c.Row
+	now.Options, now.Intent = row.Options, row.Intent
+	return e.setRow(c, now)
+}
+
+// setRow sets the row of a thread, and what its options say.
+func (e *Engine) setRow(c *threadState, row store.Thread) (err error) {
+	given := !bytes.Equal(row.Options, c.Row.Options)
+	if c.Row = row; given {
+		if c.Options, err = record.OptionsOf(row); err == nil {
+			c.Limits, err = record.Limits(row, c.Def, e.cfg.Limits)
+		}
 	}
 	return err
 }

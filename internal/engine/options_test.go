@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 // Options that a task is given while an agent works apply after its step.
@@ -151,5 +153,64 @@ func TestOptionsDuringASummary(t *testing.T) {
 	}
 	if opts, err := record.OptionsOf(now); err != nil || opts.Limits.MaxTokens != 1000 {
 		t.Errorf("the task's options are %s, %v", now.Options, err)
+	}
+}
+
+// A giving store calls a function before one of its commits.
+type giving struct {
+	*mem.Store
+	before *atomic.Int64 // how many commits come first
+	give   func()
+}
+
+func (s giving) Commit(ctx context.Context, b store.Batch) error {
+	if s.before.Add(-1) == 0 {
+		s.give()
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+// Options that another process gives a task are kept, whatever its driver commits next.
+func TestOptionsAreNeverOverwritten(t *testing.T) {
+	for n := int64(1); ; n++ {
+		s, engine, row := setUpFlow(t, race, finish)
+		ctx, cfg := t.Context(), engine().cfg
+		var before atomic.Int64
+		before.Store(n)
+		given := map[string]bool{}
+		cfg.Store = giving{s, &before, func() {
+			rows, err := s.Threads(ctx, store.ThreadFilter{Task: row.Task})
+			if err == nil {
+				more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
+				err = engine().setOptions(ctx, rows, more, flow.Limits{})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			for _, r := range rows {
+				given[r.ID] = !r.Ended()
+			}
+		}}
+		if end, err := New(cfg).Run(ctx, row.ID); err != nil || end.Status != store.Completed {
+			t.Fatalf("commit %d: %s, %v", n, end.Status, err)
+		}
+		if before.Load() > 0 {
+			if n < 8 {
+				t.Errorf("the task took %d commits", n-1)
+			}
+			return
+		}
+		rows, err := s.Threads(ctx, store.ThreadFilter{Task: row.Task})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			had, was := given[r.ID]
+			o, err := record.OptionsOf(r)
+			if kept := o.Limits.MaxTokens == 1000; err != nil || kept != (had || !was) || r.Intent != "" {
+				t.Errorf("given before commit %d: thread %s (%s) has %s, is asked %q, %v", n, r.ID, r.Kind, r.Options, r.Intent,
+					err)
+			}
+		}
 	}
 }

@@ -138,7 +138,9 @@ func (e *Engine) surveyed(ctx context.Context, held *ownership, row store.Thread
 		n.row, n.driven = now, true // it has moved since the rows were read: an event follows
 		return n, nil
 	}
-	c.Row = row // others may have decided meanwhile
+	if err := e.setRow(c, row); err != nil { // others may have decided meanwhile
+		return nil, err
+	}
 	n.state = c
 	var below []store.Thread
 	switch d := c.Next().(type) {

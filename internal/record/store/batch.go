@@ -46,7 +46,7 @@ type Count struct {
 
 // A ThreadChange inserts a row if From is nil; otherwise it replaces the row if
 // its head, status and Intent are still those of From: a request recorded by
-// another process is never overwritten unseen.
+// another process is never overwritten unseen, nor are options (IntentOptions).
 type ThreadChange struct {
 	Row  Thread
 	From *ThreadState

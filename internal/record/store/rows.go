@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
 )
@@ -36,6 +37,17 @@ type Intent string
 
 // IntentCancel asks the owner to cancel the thread.
 const IntentCancel Intent = "cancel"
+
+// IntentOptions asks the owner to go on with the options that the row has. Other options are another intent: who
+// changes the row without having seen them conflicts.
+func IntentOptions(options json.RawMessage) Intent {
+	return optionsPrefix + Intent(dag.Sum(options).Short())
+}
+
+const optionsPrefix = "options "
+
+// Options reports whether i is an IntentOptions.
+func (i Intent) Options() bool { return strings.HasPrefix(string(i), optionsPrefix) }
 
 // A Thread is the row of one thread: a name for a moving head.
 // Times are Unix milliseconds; zero means not yet.
