@@ -11,6 +11,7 @@
 // Laws:
 //
 //   - A batch is applied wholly and durably, or not at all.
+//   - An event that is removed or redacted leaves its leaf: the log is that of all that was filed.
 //   - Bytes before names: a row never points at an object that is not there.
 //   - What is read is checked: Get and Open verify the hash.
 //   - News wakes, readers read: Wait says that there is more, not what.
@@ -149,6 +150,17 @@ type Journal interface {
 	// Events returns at most f.Limit events with Pos > after, in order, or in reverse
 	// order if f.Newest is set.
 	Events(ctx context.Context, after int64, f EventFilter) ([]Event, error)
+
+	// Log returns the log over the journal, from one snapshot. It includes every batch whose
+	// Commit has returned, and nothing of one that was refused. Its size is the last position
+	// that was ever assigned, unless an older Plait, which does not keep the log, filed the last
+	// events: the next Commit adds those.
+	Log(ctx context.Context) (Log, error)
+
+	// Entries returns what is kept of the positions beyond after, at most limit of them (zero:
+	// all), in order and without gaps, from one snapshot. Of an event that was removed it has
+	// the leaf; the secret of its task is gone.
+	Entries(ctx context.Context, after int64, limit int) ([]LogEntry, error)
 
 	// Wait returns when there are events after pos, written by any process, or
 	// when ctx ends. It returns the last position.

@@ -2,7 +2,6 @@ package mem
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,10 +228,22 @@ func (c *change) count(x store.Count) error {
 }
 
 func (c *change) event(e store.Event) {
-	pos, seq, events := c.pos, c.seq[e.Task], c.events
-	e.Pos, e.Seq, e.Payload = pos+1, seq+1, slices.Clone(e.Payload)
-	c.pos, c.seq[e.Task], c.events = e.Pos, e.Seq, append(events, e)
-	c.undo = append(c.undo, func() { c.pos, c.seq[e.Task], c.events = pos, seq, events })
+	tree, seq, events := c.log.Tree, c.seq[e.Task], c.events
+	e.Pos, e.Seq = tree.Size()+1, seq+1
+	e = cloneEvent(e)
+	if _, ok := c.secrets[e.Task]; !ok {
+		set(c, c.secrets, e.Task, store.NewSecret())
+	}
+	c.log.Tree.Append(e.Leaf(c.secrets[e.Task]))
+	c.seq[e.Task], c.events = e.Seq, append(events, e)
+	c.undo = append(c.undo, func() { c.log.Tree, c.seq[e.Task], c.events = tree, seq, events })
+}
+
+// keepLeaf keeps the leaf of an event that is about to be removed or changed, unless it has been before.
+func (c *change) keepLeaf(e *store.Event) {
+	if _, ok := c.leaves[e.Pos]; !ok {
+		set(c, c.leaves, e.Pos, e.Leaf(c.secrets[e.Task]))
+	}
 }
 
 // redact replaces what is kept.
@@ -249,11 +260,9 @@ func (c *change) redact(r store.Redaction) {
 	}
 	events := c.events
 	for _, e := range r.Events {
-		i, ok := slices.BinarySearchFunc(c.events, e.Pos, func(e store.Event,
-			pos int64) int {
-			return cmp.Compare(e.Pos, pos)
-		})
+		i, ok := slices.BinarySearchFunc(c.events, e.Pos, byPosition)
 		if ok {
+			c.keepLeaf(&c.events[i])
 			c.events = slices.Clone(c.events)
 			c.events[i].Payload = slices.Clone(e.Payload)
 		}
@@ -295,8 +304,14 @@ func (c *change) remove(root string) {
 		}
 	}
 	events := c.events
-	c.events = slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool { return e.Task == root })
+	c.events = slices.DeleteFunc(slices.Clone(events), func(e store.Event) bool {
+		if e.Task == root {
+			c.keepLeaf(&e)
+		}
+		return e.Task == root
+	})
 	c.undo = append(c.undo, func() { c.events = events })
+	drop(c, c.secrets, root)
 	drop(c, c.seq, root)
 	drop(c, c.counts, root)
 }

@@ -47,6 +47,8 @@ const (
 	OpPins     Op = "pins"
 	OpCommit   Op = "commit"
 	OpEvents   Op = "events"
+	OpLog      Op = "log"
+	OpEntries  Op = "entries"
 	OpWait     Op = "wait"
 	OpAcquire  Op = "acquire"
 	OpHolder   Op = "holder"
@@ -113,7 +115,9 @@ type contents struct {
 	flows    map[string]store.Flow
 	requests map[string]store.Request
 	events   []store.Event
-	pos      int64
+	log      store.Log
+	leaves   map[int64]dag.Hash      // of events that were removed or redacted, by position
+	secrets  map[string]store.Secret // by task
 	seq      map[string]int64
 	leases   map[string]*lease
 	tokens   map[string]int64            // the latest of each lease that was ever taken
@@ -132,7 +136,7 @@ var errClosed = errors.New("store is closed")
 
 // New returns an empty store.
 func New(cfg Config) *Store {
-	return handle(cfg, &contents{
+	s := handle(cfg, &contents{
 		objects:  map[dag.Hash]object{},
 		pins:     map[string]map[dag.Hash]bool{},
 		threads:  map[string]store.Thread{},
@@ -140,12 +144,16 @@ func New(cfg Config) *Store {
 		gates:    map[string]store.Gate{},
 		flows:    map[string]store.Flow{},
 		requests: map[string]store.Request{},
+		leaves:   map[int64]dag.Hash{},
+		secrets:  map[string]store.Secret{},
 		seq:      map[string]int64{},
 		leases:   map[string]*lease{},
 		tokens:   map[string]int64{},
 		counts:   map[string]map[string]int64{},
 		news:     make(chan struct{}),
 	})
+	s.c.log.Origin = store.NewOrigin(s.Now())
+	return s
 }
 
 // With returns another handle, like Share, whose operations fail as fault says.

@@ -144,8 +144,7 @@ func (s *Store) Pins(ctx context.Context) (hs []dag.Hash, err error) {
 // Events returns the events after a position that f selects.
 func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (rows []store.Event, err error) {
 	err = s.reading(ctx, OpEvents, func(c *contents) error {
-		from, _ := slices.BinarySearchFunc(c.events, after+1,
-			func(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) })
+		from, _ := slices.BinarySearchFunc(c.events, after+1, byPosition)
 		events := c.events[from:]
 		for i := range events {
 			e := events[i]
@@ -159,13 +158,42 @@ func (s *Store) Events(ctx context.Context, after int64, f store.EventFilter) (r
 			if f.Limit > 0 && len(rows) == f.Limit {
 				break
 			}
-			e.Payload = slices.Clone(e.Payload)
-			rows = append(rows, e)
+			rows = append(rows, cloneEvent(e))
 		}
 		return nil
 	})
 	return rows, err
 }
+
+// Log returns the log over the journal.
+func (s *Store) Log(ctx context.Context) (log store.Log, err error) {
+	err = s.reading(ctx, OpLog, func(c *contents) error {
+		log = c.log
+		return nil
+	})
+	return log, err
+}
+
+// Entries returns what is kept of the positions beyond after.
+func (s *Store) Entries(ctx context.Context, after int64, limit int) (entries []store.LogEntry, err error) {
+	err = s.reading(ctx, OpEntries, func(c *contents) error {
+		events := c.events
+		for pos := after + 1; pos <= c.log.Tree.Size() && (limit == 0 || len(entries) < limit); pos++ {
+			i, ok := slices.BinarySearchFunc(events, pos, byPosition)
+			events = events[i:]
+			entry := store.LogEntry{Pos: pos, Leaf: c.leaves[pos]}
+			if ok {
+				e := cloneEvent(events[0])
+				entry.Event, entry.Secret = &e, c.secrets[e.Task]
+			}
+			entries = append(entries, entry)
+		}
+		return nil
+	})
+	return entries, err
+}
+
+func byPosition(e store.Event, pos int64) int { return cmp.Compare(e.Pos, pos) }
 
 // Wait returns when there are events after pos.
 func (s *Store) Wait(ctx context.Context, pos int64) (last int64, err error) {
@@ -218,6 +246,11 @@ func cloneGate(g store.Gate) store.Gate {
 func cloneFlow(f store.Flow) store.Flow {
 	f.History = slices.Clone(f.History)
 	return f
+}
+
+func cloneEvent(e store.Event) store.Event {
+	e.Payload, e.Proof = slices.Clone(e.Payload), slices.Clone(e.Proof)
+	return e
 }
 
 func cloneRequest(w store.Request) store.Request {

@@ -13,7 +13,7 @@ import (
 // Task returns what a driver needs to know about a task.
 func (s *Store) Task(ctx context.Context, id string) (rows store.TaskRows, err error) {
 	err = s.reading(ctx, OpTask, func(c *contents) error {
-		rows.Position, rows.Counts = c.pos, maps.Clone(c.counts[id])
+		rows.Position, rows.Counts = c.log.Tree.Size(), maps.Clone(c.counts[id])
 		if id == "" {
 			return nil
 		}

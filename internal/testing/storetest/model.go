@@ -47,6 +47,7 @@ func model(h *home) {
 			"sweep":  w.sweep,
 			"":       w.check,
 		})
+		ok(rt, CheckLog(h.ctx, h.Store))
 	})
 }
 

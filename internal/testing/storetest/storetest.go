@@ -34,6 +34,7 @@ func Run(t *testing.T, open Opener) {
 		{"objects", objectTests},
 		{"index", indexTests},
 		{"journal", journalTests},
+		{"log", logTests},
 		{"task", taskTests},
 		{"text", textTests},
 		{"lease", leaseTests},
@@ -48,7 +49,9 @@ func Run(t *testing.T, open Opener) {
 		t.Run(g.name, func(t *testing.T) {
 			for _, x := range g.tests {
 				t.Run(x.name, func(t *testing.T) {
-					x.run(newHome(t, open))
+					h := newHome(t, open)
+					x.run(h)
+					h.must(CheckLog(t.Context(), h.again()))
 				})
 			}
 		})

@@ -311,7 +311,7 @@ func (t *tx) count(x store.Count) error {
 		max(0, is+x.Add))
 }
 
-// file adds events. Consecutive events of one task share one update of its counter.
+// file adds events and their leaves. Consecutive events of one task share one update of its row.
 func (t *tx) file(events []store.Event) error {
 	for len(events) > 0 {
 		n := 1
@@ -319,26 +319,38 @@ func (t *tx) file(events []store.Event) error {
 			n++
 		}
 		var seq int64
-		from := t.pos + 1
-		t.pos, t.events = t.pos+int64(n), t.events+n
-		known, err := first(t.Conn, "SELECT seq FROM tasks WHERE task = ?", func(r *row) { seq = r.int() }, events[0].Task)
-		switch {
-		case err != nil:
-		case known: // an upsert with RETURNING takes twice as long
-			err = exec(t.Conn, "UPDATE tasks SET seq = ?, last = ? WHERE task = ?", seq+int64(n), t.pos, events[0].Task)
-		default:
-			err = exec(t.Conn, "INSERT INTO tasks (task, seq, first, last) VALUES (?,?,?,?)", events[0].Task, n, from, t.pos)
-		}
+		var secret store.Secret
+		task, from := events[0].Task, t.log.Size()+1
+		known, err := first(t.Conn, "SELECT seq, secret FROM tasks WHERE task = ?", func(r *row) {
+			seq, secret = r.int(), store.Secret(r.hash())
+		}, task)
 		if err != nil {
 			return err
 		}
-		for i, e := range events[:n] {
-			at := int64(i)
+		if !known {
+			secret = store.NewSecret()
+		}
+		for i := range events[:n] {
+			e := &events[i]
+			seq++
+			e.Pos, e.Seq = t.log.Size()+1, seq
 			err := exec(t.Conn, putEvent,
-				from+at, seq+1+at, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload, e.Proof)
+				e.Pos, e.Seq, e.TS, e.Type, e.Task, e.Thread, e.Instance, e.Attempt, e.Payload, e.Proof)
 			if err != nil {
 				return err
 			}
+			t.log.Append(e.Leaf(secret))
+		}
+		t.events += n
+		if known { // an upsert with RETURNING takes twice as long
+			err = exec(t.Conn, "UPDATE tasks SET seq = ?, last = ?, log = ? WHERE task = ?",
+				seq, t.log.Size(), t.log.Bytes(), task)
+		} else {
+			err = exec(t.Conn, "INSERT INTO tasks (task, seq, first, last, secret, log) VALUES (?,?,?,?,?,?)",
+				task, seq, from, t.log.Size(), secret[:], t.log.Bytes())
+		}
+		if err != nil {
+			return err
 		}
 		events = events[n:]
 	}
@@ -373,18 +385,29 @@ func (t *tx) remove(root string) error {
 	return t.forget(root)
 }
 
+// ofTask selects the events of a task.
+const ofTask = "task = ?1 AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?1) " +
+	"AND (SELECT last FROM tasks WHERE task = ?1)"
+
 // forget removes what is filed and counted under a task. The last position is recorded
-// first; otherwise the next event could get a number that was assigned before.
+// first; otherwise the next event could get a number that was assigned before. So is the log, which may be in the
+// row of that task, and the leaves.
 func (t *tx) forget(task string) error {
-	if err := exec(t.Conn, "UPDATE counters SET value = max(value, ?) WHERE name = 'floor'", t.pos); err != nil {
+	err := exec(t.Conn, "UPDATE counters SET value = max(value, ?) WHERE name = 'floor'", t.log.Size())
+	if err == nil {
+		err = exec(t.Conn, "UPDATE log SET tree = ?", t.log.Bytes())
+	}
+	if err == nil {
+		err = t.keepLeaves(ofTask, task)
+	}
+	if err != nil {
 		return err
 	}
 	for _, q := range []string{
 		"DELETE FROM gates WHERE task = ?",
 		"DELETE FROM wishes WHERE task = ?",
 		"DELETE FROM counts WHERE task = ?",
-		"DELETE FROM events WHERE task = ?1 AND pos BETWEEN (SELECT first FROM tasks WHERE task = ?1) " +
-			"AND (SELECT last FROM tasks WHERE task = ?1)",
+		"DELETE FROM events WHERE " + ofTask,
 		"DELETE FROM tasks WHERE task = ?",
 	} {
 		if err := exec(t.Conn, q, task); err != nil {

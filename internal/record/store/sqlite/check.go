@@ -18,10 +18,10 @@ import (
 	"github.com/plait-run/plait/internal/record/store/pack"
 )
 
-// tables lists every table that belongs in the database.
+// tables lists every table and trigger that belongs in the database.
 var tables = []string{
-	"attempts", "bodies", "counters", "counts", "events", "flows", "gates", "leases", "objects", "pins", "recent", "tasks",
-	"threads", "wishes",
+	"attempts", "bodies", "counters", "counts", "erased", "events", "events_changed", "events_removed", "flows", "gates",
+	"leases", "log", "objects", "pins", "recent", "tasks", "threads", "wishes",
 }
 
 // checks are queries; each row they return describes a problem.
@@ -30,11 +30,13 @@ var checks = []string{
 			|| min(seq) || ' to ' || max(seq)
 		FROM events GROUP BY task HAVING min(seq) <> 1 OR max(seq) <> count(*)`,
 	`SELECT 'events have a gap before position ' || pos
-		FROM (SELECT pos, lag(pos, 1, 0) OVER (ORDER BY pos) AS before FROM events)
-		WHERE pos <> before + 1 AND pos > (SELECT value FROM counters WHERE name = 'floor') + 1`,
+		FROM (SELECT pos, lag(pos, 1, 0) OVER (ORDER BY pos) AS before
+			FROM (SELECT pos FROM events UNION SELECT pos FROM erased))
+		WHERE pos <> before + 1 AND pos > (SELECT min(value, since) FROM counters, log WHERE name = 'floor') + 1`,
 	`SELECT 'the counter of task ' || task || ' is behind its events' FROM events LEFT JOIN tasks USING (task)
 		GROUP BY task HAVING tasks.seq IS NOT max(events.seq) OR first IS NOT min(pos) OR last IS NOT max(pos)`,
 	`SELECT 'the counter of positions is lost' WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'floor')`,
+	`SELECT 'the log is lost' WHERE NOT EXISTS (SELECT 1 FROM log)`,
 	`SELECT 'the counter of objects is lost' WHERE NOT EXISTS (SELECT 1 FROM counters WHERE name = 'folded')`,
 	`SELECT 'object ' || lower(hex(hash)) || ' has two rows' FROM recent WHERE hash IN (SELECT hash FROM objects)
 		OR hash IN (SELECT hash FROM recent GROUP BY hash HAVING count(*) > 1)`,
@@ -53,11 +55,17 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	if err == nil {
 		const q = "SELECT name FROM sqlite_schema " +
 			"WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite_%'"
+		missing := slices.Clone(tables)
 		err = s.run(ctx, q, func(r *row) {
-			if name := r.text(); !slices.Contains(tables, name) {
+			name := r.text()
+			if !slices.Contains(tables, name) {
 				add("%s: %s does not belong to Plait", s.database(), name)
 			}
+			missing = slices.DeleteFunc(missing, func(s string) bool { return s == name })
 		}, add)
+		for _, name := range missing {
+			add("%s: %s is missing", s.database(), name)
+		}
 	}
 	if err == nil {
 		err = s.checkBodies(ctx, add)

@@ -172,7 +172,9 @@ func TestCheckFinds(t *testing.T) {
 			os.WriteFile(dir+"/objects/x", nil, 0o600)
 		}, "does not belong to Plait"},
 		"a foreign table":          {statement("CREATE TABLE extra (x)"), "extra does not belong to Plait"},
-		"a lost event":             {statement("DELETE FROM events WHERE pos = 3"), "gap"},
+		"a lost event":             {statement("DROP TRIGGER events_removed; DELETE FROM events WHERE pos = 3"), "gap"},
+		"a lost trigger":           {statement("DROP TRIGGER events_changed"), "events_changed is missing"},
+		"a lost log":               {statement("DELETE FROM log"), "the log is lost"},
 		"a lost body":              {statement("DELETE FROM bodies WHERE id = 2"), "has no body"},
 		"a body of nobody":         {statement("INSERT INTO bodies VALUES (99, x'00')"), "belongs to no object"},
 		"a counter that is behind": {statement("UPDATE tasks SET seq = 1"), "is behind"},
@@ -203,7 +205,7 @@ func statement(q string) func(*testing.T, string, dag.Hash) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
+		if err := sqlitex.ExecuteScript(c, q, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 // Of batches that share a transaction, those that conflict fail and leave nothing behind; the
@@ -76,6 +77,9 @@ func TestConflictsInAGroup(t *testing.T) {
 	}
 	if lines, err := s.Check(t.Context()); err != nil || len(lines) > 0 {
 		t.Errorf("check: %q, %v", lines, err)
+	}
+	if err := storetest.CheckLog(t.Context(), s); err != nil {
+		t.Error(err)
 	}
 }
 

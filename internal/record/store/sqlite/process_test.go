@@ -19,6 +19,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store/sqlite"
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/soak"
+	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 // childRole makes the test binary one of the processes that tests start.
@@ -211,12 +212,15 @@ func gapless(t *testing.T, s *sqlite.Store) int {
 	return len(events)
 }
 
-// clean fails the test if Check finds anything.
+// clean fails the test if Check finds anything, or the log is not that over the journal.
 func clean(t *testing.T, s *sqlite.Store) {
 	t.Helper()
 	lines, err := s.Check(t.Context())
 	if err != nil || len(lines) > 0 {
 		t.Fatalf("check: %v\n%s", err, strings.Join(lines, "\n"))
+	}
+	if err := storetest.CheckLog(t.Context(), s); err != nil {
+		t.Fatal(err)
 	}
 }
 

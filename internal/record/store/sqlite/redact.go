@@ -63,6 +63,9 @@ func (t *tx) redact(r store.Redaction) error {
 		}
 	}
 	for _, e := range r.Events {
+		if err := t.keepLeaves("pos = ?", e.Pos); err != nil {
+			return err
+		}
 		if err := exec(t.Conn, "UPDATE events SET payload = ? WHERE pos = ?", e.Payload, e.Pos); err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -261,11 +262,37 @@ INSERT INTO counters VALUES ('folded', 0);
 // Plait that does not write them must not go on with such a record.
 const schema9 = ""
 
-// schema10 is the version whose events prove rows, and whose answers may be signed.
+// schema10 is the version whose events prove rows and are the leaves of a tree (log.go), and whose answers may be
+// signed. An older Plait that has the file open goes on: the triggers keep it from taking an event away without a
+// leaf, and what it files is added to the tree later.
 const schema10 = `
 ALTER TABLE events ADD COLUMN proof BLOB;
 ALTER TABLE gates ADD COLUMN signature TEXT NOT NULL DEFAULT '';
+ALTER TABLE tasks ADD COLUMN secret BLOB;   -- salts its leaves
+ALTER TABLE tasks ADD COLUMN log BLOB;      -- the tree, as of its last events
+
+CREATE TABLE log (
+	origin TEXT NOT NULL,
+	since  INTEGER NOT NULL,   -- last position before it began
+	tree   BLOB NOT NULL       -- as of the last removal of events
+) STRICT;
+
+CREATE TABLE erased (
+	pos  INTEGER PRIMARY KEY,
+	leaf BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER events_removed BEFORE DELETE ON events
+WHEN NOT EXISTS (SELECT 1 FROM erased WHERE pos = OLD.pos)
+BEGIN SELECT RAISE(ABORT, 'an event is removed without its leaf: update Plait'); END;
+
+CREATE TRIGGER events_changed BEFORE UPDATE ON events
+WHEN NOT EXISTS (SELECT 1 FROM erased WHERE pos = OLD.pos)
+BEGIN SELECT RAISE(ABORT, 'an event is changed without its leaf: update Plait'); END;
 `
+
+// logVersion is the version of the schema that has the log.
+const logVersion = 10
 
 // version reads the schema version, 0 for an empty file, and refuses a database
 // that is not Plait's or too new.
@@ -300,7 +327,7 @@ func (s *Store) Schema() (found, now int) { return s.found, len(migrations) }
 
 // migrate brings the schema up to date and returns the previous version. The caller ensures that
 // no other process is opening the same store.
-func migrate(c *sqlite.Conn) (v int, err error) {
+func migrate(c *sqlite.Conn, at time.Time) (v int, err error) {
 	v, err = version(c)
 	if err != nil || v == len(migrations) {
 		return v, err
@@ -330,6 +357,11 @@ func migrate(c *sqlite.Conn) (v int, err error) {
 	for i := v; i < len(migrations); i++ {
 		if err := sqlitex.ExecuteScript(c, migrations[i], nil); err != nil {
 			return v, fmt.Errorf("bring the schema to version %d: %w", i+1, err)
+		}
+		if i+1 == logVersion {
+			if err := beginLog(c, at); err != nil {
+				return v, fmt.Errorf("begin the log: %w", err)
+			}
 		}
 	}
 	for _, q := range []string{

@@ -177,7 +177,7 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) setUp(c *sqlite.Conn) error {
 	c.SetBusyTimeout(busyTimeout)
 	var err error
-	if s.found, err = migrate(c); err != nil {
+	if s.found, err = migrate(c, s.cfg.Now()); err != nil {
 		return err
 	}
 	for _, q := range []string{

@@ -12,6 +12,7 @@ import (
 	"zombiezen.com/go/sqlite"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -251,11 +252,11 @@ type tx struct {
 	events int                // written by this transaction
 }
 
-// A reached records which numbers have been assigned.
+// A reached records which numbers have been assigned. It is a value: what a failed batch did to a copy is forgotten.
 type reached struct {
-	version int64 // of the database: it changes when another connection writes to it
-	pos     int64 // of the last event
-	body    int64 // the highest id in bodies
+	version int64       // of the database: it changes when another connection writes to it
+	log     merkle.Tree // over the journal; its size is the position of the last event
+	body    int64       // the highest id in bodies
 }
 
 const lastBody = "max(coalesce((SELECT max(id) FROM bodies), 0), " + lastFolded + ")"
@@ -271,9 +272,12 @@ func (t *tx) load() error {
 		return nil
 	}
 	var put int64
-	const q = "SELECT " + lastPosition + ", " + lastBody + ", coalesce((SELECT max(id) FROM recent), 0)"
+	const q = "SELECT " + lastBody + ", coalesce((SELECT max(id) FROM recent), 0)"
 	if err == nil {
-		_, err = first(t.Conn, q, func(r *row) { t.pos, t.body, put = r.int(), r.int(), r.int() })
+		_, err = first(t.Conn, q, func(r *row) { t.body, put = r.int(), r.int() })
+	}
+	if err == nil {
+		err = t.loadLog()
 	}
 	if err == nil && t.store.recent.behind(put) {
 		err = t.store.recent.catchUp(t.Conn)
@@ -287,7 +291,7 @@ func (t *tx) try(r *request) (result, err error) {
 	if err := exec(t.Conn, "SAVEPOINT batch"); err != nil {
 		return nil, err
 	}
-	pos, body, events := t.pos, t.body, t.events
+	was, events := t.reached, t.events
 	result = r.run(t)
 	if result == nil {
 		return nil, exec(t.Conn, "RELEASE batch")
@@ -295,8 +299,8 @@ func (t *tx) try(r *request) (result, err error) {
 	if isFatal(result) {
 		return nil, result
 	}
-	t.pos, t.body, t.events = pos, body, events
-	maps.DeleteFunc(t.fresh, func(_ dag.Hash, id int64) bool { return id > body })
+	t.reached, t.events = was, events
+	maps.DeleteFunc(t.fresh, func(_ dag.Hash, id int64) bool { return id > was.body })
 	if err := exec(t.Conn, "ROLLBACK TO batch"); err != nil {
 		return nil, err
 	}
