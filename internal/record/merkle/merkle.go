@@ -33,12 +33,11 @@ type Tree struct {
 
 // Leaf returns the hash of a leaf whose data is the concatenation of parts.
 func Leaf(parts ...[]byte) dag.Hash {
-	sum := sha256.New()
-	sum.Write([]byte{leafPrefix})
+	b := append(make([]byte, 0, 1<<10), leafPrefix)
 	for _, part := range parts {
-		sum.Write(part)
+		b = append(b, part...)
 	}
-	return dag.Hash(sum.Sum(nil))
+	return sha256.Sum256(b)
 }
 
 func node(left, right dag.Hash) dag.Hash {

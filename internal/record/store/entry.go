@@ -17,7 +17,8 @@ type Secret [32]byte
 
 // Salt returns the salt of the entry at a position. Whoever is shown it learns nothing about the salts of others.
 func (s Secret) Salt(pos int64) [32]byte {
-	return sha256.Sum256(binary.BigEndian.AppendUint64(s[:], uint64(pos)))
+	b := make([]byte, 0, len(s)+8)
+	return sha256.Sum256(binary.BigEndian.AppendUint64(append(b, s[:]...), uint64(pos)))
 }
 
 // Leaf returns the leaf of e in the tree over the journal: SHA-256 of a zero byte, the salt and the entry. Its index is

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -14,17 +15,17 @@ import (
 type Proof map[string]dag.Hash
 
 // Prove adds to the events of b what it makes of rows. What it makes of a row is part of the last event of the same
-// thread, else of the same task, else of the last one, that has no proof yet. A batch without such an event proves
-// nothing: it must leave the proven columns of its rows alone.
+// thread, else of the same task, else of the last one, that has no proof yet, nor a number because it was copied from
+// another record. A batch without such an event proves nothing: it must leave the proven columns of its rows alone.
 func (b *Batch) Prove() error {
 	proofs := map[int]Proof{}
 	events := slices.Clone(b.Events)
 	add := func(row string, digest dag.Hash, task, thread string) {
 		best, rank := -1, -1
-		for i, e := range events {
-			r := 0
+		for i := range events {
+			e, r := &events[i], 0
 			switch {
-			case e.Proof != nil:
+			case e.Proof != nil || e.Seq != 0:
 				continue
 			case thread != "" && e.Thread == thread:
 				r = 2
@@ -72,14 +73,21 @@ func (b *Batch) Prove() error {
 		add("flow "+f.Row.Name, f.Row.Proven(), "", "")
 	}
 	for i, p := range proofs {
-		data, err := json.Marshal(p)
-		if err != nil {
-			return err
-		}
-		events[i].Proof = data
+		events[i].Proof = p.json()
 	}
 	b.Events = events
 	return nil
+}
+
+// json returns p as [json.Marshal] does, without its cost: a commit waits for it.
+func (p Proof) json() []byte {
+	b := make([]byte, 0, 128*len(p))
+	for i, row := range slices.Sorted(maps.Keys(p)) {
+		b = append(b, "{,"[min(i, 1)])
+		b = append(dag.AppendString(b, row), ':')
+		b = p[row].Append(b)
+	}
+	return append(b, '}')
 }
 
 // A digest hashes the proven columns of a row: texts and bytes behind their lengths, numbers as 8 bytes.
@@ -109,11 +117,11 @@ func (d *digest) numbers(numbers ...int64) {
 	}
 }
 
-// json adds v as JSON; nil is no bytes.
-func (d *digest) json(v any) {
-	data, err := json.Marshal(v)
-	if err != nil || string(data) == "null" {
-		data = nil
+// addJSON adds v as JSON; nil is no bytes.
+func addJSON[T any](d *digest, v *T) {
+	var data []byte
+	if v != nil {
+		data, _ = json.Marshal(v) // of texts and numbers: it cannot fail
 	}
 	d.texts(string(data))
 }
@@ -125,10 +133,10 @@ func (d *digest) sum() dag.Hash { return sha256.Sum256(d.b) }
 func (t *Thread) Proven() dag.Hash {
 	d := newDigest("thread", t.ID, t.Task, t.Root, string(t.Kind), t.Flow, string(t.Status), string(t.Intent))
 	d.hashes(t.Bundle, t.Start, t.Head, t.Files)
-	d.json(t.Reason)
-	d.json(t.Parent)
-	d.json(t.Path)
-	d.json(t.ForkedFrom)
+	addJSON(d, t.Reason)
+	addJSON(d, t.Parent)
+	addJSON(d, t.Path)
+	addJSON(d, t.ForkedFrom)
 	d.texts(string(t.Decision), string(t.Options))
 	d.numbers(int64(t.Steps), t.CreatedAt, t.EndedAt)
 	return d.sum()
@@ -139,7 +147,7 @@ func (t *Thread) Proven() dag.Hash {
 func (a *Attempt) Proven() dag.Hash {
 	d := newDigest("attempt", a.ID, a.Thread, a.Role, a.Agent, a.Instance, string(a.Status))
 	d.hashes(a.From, a.Prompt, a.Transcript, a.Stderr, a.Calls)
-	d.json(a.Failure)
+	addJSON(d, a.Failure)
 	u := a.Usage
 	d.numbers(int64(a.N), a.StartedAt, a.EndedAt, a.Waited,
 		u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD)

@@ -292,6 +292,13 @@ type Event struct {
 	Instance string          `json:"instance"`
 	Attempt  string          `json:"attempt"`
 	Payload  json.RawMessage `json:"payload"`
-	// Proof has what the event's batch made of rows, as [Batch.Prove] writes it; nil for most events.
-	Proof json.RawMessage `json:"proof,omitempty"`
+	// Proof has what the event's batch made of rows, as [Batch.Prove] writes it; nil for most events. It is for who
+	// checks the record: of what people and programs are told, only [ExportedEvent] has it.
+	Proof json.RawMessage `json:"-"`
+}
+
+// An ExportedEvent is an event with its proof.
+type ExportedEvent struct {
+	Event
+	Proof json.RawMessage `json:"proof,omitempty"` // in place of that of Event
 }

@@ -276,14 +276,16 @@ func (u *unpacker) events(r *taskRows) error {
 	defer f.Close()
 	dec := json.NewDecoder(io.LimitReader(f, maxEventsFile))
 	for {
-		var ev store.Event
-		err := dec.Decode(&ev)
+		var line store.ExportedEvent
+		err := dec.Decode(&line)
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return damaged("index/events.jsonl: %v", err)
 		}
+		ev := line.Event
+		ev.Proof = line.Proof
 		if ev.Task != u.manifest.Task || ev.Seq != int64(len(r.events)+1) {
 			return damaged("event %d is out of sequence", len(r.events)+1)
 		}

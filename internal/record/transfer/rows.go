@@ -144,7 +144,7 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 // between records.
 func sameEvent(a, b store.Event) bool {
 	return a.Seq == b.Seq && a.TS == b.TS && a.Type == b.Type && a.Thread == b.Thread && a.Instance == b.Instance &&
-		a.Attempt == b.Attempt && bytes.Equal(a.Payload, b.Payload)
+		a.Attempt == b.Attempt && bytes.Equal(a.Payload, b.Payload) && bytes.Equal(a.Proof, b.Proof)
 }
 
 // compareRows says how the threads in To differ from those in From, which have as many events.
@@ -272,14 +272,14 @@ func Within(workspace string, t store.Thread) string {
 func portion(events []store.Event) int {
 	n, bytes := 0, 0
 	for ; n < len(events) && n < maxEvents && bytes < maxEventBytes; n++ {
-		bytes += len(events[n].Payload)
+		bytes += len(events[n].Payload) + len(events[n].Proof)
 	}
 	return n
 }
 
 func size(events []store.Event) (n int) {
 	for _, ev := range events {
-		n += len(ev.Payload)
+		n += len(ev.Payload) + len(ev.Proof)
 	}
 	return n
 }

@@ -271,7 +271,7 @@ func (p *packer) object(h dag.Hash) error {
 	return p.add("objects/"+h.String(), r)
 }
 
-// events packs the journal with its positions, one event per line.
+// events packs the journal with its positions and proofs, one event per line.
 func (p *packer) events(task string) error {
 	w, err := p.create("index/" + eventsFile)
 	if err != nil {
@@ -280,7 +280,7 @@ func (p *packer) events(task string) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return event.Each(p.ctx, p.record, store.EventFilter{Task: task}, new(int64), func(ev store.Event) error {
-		if err := enc.Encode(ev); err != nil {
+		if err := enc.Encode(store.ExportedEvent{Event: ev, Proof: ev.Proof}); err != nil {
 			return fmt.Errorf("spell event %d: %w", ev.Pos, err)
 		}
 		p.manifest.Events++

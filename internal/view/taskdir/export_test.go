@@ -8,14 +8,18 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/record/transfer"
+	"github.com/plait-run/plait/internal/testing/mem"
 )
 
 func TestExport(t *testing.T) {
@@ -85,6 +89,23 @@ func TestExport(t *testing.T) {
 	}
 	if n := strings.Count(files["index/events.jsonl"], "\n"); n != m.Events || files["index/gates.json"] != "[]\n" {
 		t.Errorf("%d events, want %d; gates %q", n, m.Events, files["index/gates.json"])
+	}
+	// Events keep what they prove where they are imported; what people read does not have it.
+	events, err := w.store.Events(t.Context(), 0, store.EventFilter{Task: taskID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := mem.New(mem.Config{})
+	if _, err := transfer.Unpack(t.Context(), r, to); err != nil {
+		t.Fatal(err)
+	}
+	kept, err := to.Events(t.Context(), 0, store.EventFilter{})
+	if diff := cmp.Diff(events, kept, cmpopts.IgnoreFields(store.Event{}, "Pos")); diff != "" || err != nil {
+		t.Errorf("imported: %v, -want +got\n%s", err, diff)
+	}
+	if !slices.ContainsFunc(events, func(ev store.Event) bool { return ev.Proof != nil }) ||
+		strings.Contains(files["task/events.jsonl"], "proof") {
+		t.Errorf("nothing is proven, or the plain file has it:\n%s", files["task/events.jsonl"])
 	}
 	if _, err := Export(t.Context(), w.store, io.Discard, "NOPE"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a task that is not there: %v", err)
