@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
-	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -81,8 +80,13 @@ func (b *Batch) Prove() error {
 
 // json returns p as [json.Marshal] does, without its cost: a commit waits for it.
 func (p Proof) json() []byte {
+	rows := make([]string, 0, len(p))
+	for row := range p {
+		rows = append(rows, row)
+	}
+	slices.Sort(rows)
 	b := make([]byte, 0, 128*len(p))
-	for i, row := range slices.Sorted(maps.Keys(p)) {
+	for i, row := range rows {
 		b = append(b, "{,"[min(i, 1)])
 		b = append(dag.AppendString(b, row), ':')
 		b = p[row].Append(b)
