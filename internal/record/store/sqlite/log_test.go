@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -216,6 +218,34 @@ func TestMigrationBeginsTheLog(t *testing.T) {
 		t.Errorf("after reopening the log has size %d, began after %d and is that of %s, not %s: %v", again.Tree.Size(),
 			again.Since, again.Origin, log.Origin, err)
 	}
+	sound(t, s)
+}
+
+// A batch that fails after it filed events, beside others in its transaction, leaves no leaves.
+func TestFailedBatchLeavesNoLeaf(t *testing.T) {
+	s, err := Open(t.Context(), Config{Dir: filepath.Join(t.TempDir(), "home")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	file(t, s, "A")
+	add := func(result error) *request {
+		return newRequest(context.Background(), grouped, func(t *tx) error {
+			return errors.Join(t.file([]store.Event{{Type: "x", Task: "A"}, {Type: "x", Task: "B"}}), result)
+		})
+	}
+	err = s.submit(t.Context(), alone, func(t *tx) error {
+		for _, want := range []error{nil, store.ErrConflict, nil} {
+			if result, err := t.try(add(want)); !errors.Is(result, want) || err != nil {
+				return fmt.Errorf("tried: %w, %w", result, err)
+			}
+		}
+		return nil
+	})
+	if n := sizeOf(t, s); err != nil || n != 5 {
+		t.Errorf("the log has size %d, %v", n, err)
+	}
+	file(t, s, "B")
 	sound(t, s)
 }
 
