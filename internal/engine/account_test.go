@@ -145,7 +145,7 @@ func TestPursesOfSharedTask(t *testing.T) {
 	var purses []attempt.Purse
 	for i, e := range engines {
 		id := fmt.Sprintf("%s.%d", row.ID, i+1)
-		err := w.store.Commit(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: store.Attempt{
+		err := w.store.Forge(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: store.Attempt{
 			ID: id, Thread: row.ID, From: row.Head, N: i + 1, Role: "plan", Status: store.AttemptRunning, StartedAt: int64(i + 1), Prompt: row.Head,
 		}}}})
 		if err != nil {
@@ -185,7 +185,7 @@ func TestPursesOfSharedTask(t *testing.T) {
 	}
 	for _, a := range attempts { // both workers die
 		a.Status, a.EndedAt = store.AttemptInterrupted, 9
-		if err := w.store.Commit(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: a, From: store.AttemptRunning}}}); err != nil {
+		if err := w.store.Forge(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: a, From: store.AttemptRunning}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

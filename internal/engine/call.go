@@ -70,7 +70,9 @@ func (e *Engine) makeChild(ctx context.Context, c *threadState, d flow.Call, n i
 			return nil, store.Batch{}, err
 		}
 		child.Tree = tree
-		batch := store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}}, Events: events(row, now)}
+		batch := store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: child}},
+			Events: append(events(row, now),
+				event.New(row, now, event.ThreadCalled{Role: d.Role, Flow: d.Flow, Child: child.ID}))}
 		row.Status, row.Reason, row.UpdatedAt, row.InFlight = store.Running, nil, now, ""
 		next := c.with(row)
 		next.spawned = nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -37,7 +38,7 @@ func (e *Engine) step(ctx context.Context, c *threadState, out *attempt.Outcome)
 		next.Count(out.Row, ch.Row.Head)
 		batch.Objects = slices.Concat(batch.Objects, ch.Objects, out.Objects)
 		batch.Attempts = []store.AttemptChange{{Row: out.Row, From: store.AttemptRunning}}
-		batch.Events = out.Events(row, ch)
+		batch.Events = append(batch.Events, out.Events(row, ch)...)
 		batch.Unpin = out.Unpin
 		if out.Summary {
 			return next, batch, nil
@@ -66,7 +67,7 @@ func (e *Engine) addInputs(ctx context.Context, c *threadState, inputs []store.R
 		}
 		c = next
 		batch.Objects = append(batch.Objects, ch.Objects...)
-		batch.Requests = append(batch.Requests, e.taken(w))
+		e.take(&batch, c.Row, w)
 	}
 	return c, batch, nil
 }
@@ -107,6 +108,8 @@ func (e *Engine) superseded(ctx context.Context, c *threadState, out *attempt.Ou
 	lost.Status = store.AttemptSuperseded
 	err := e.cfg.Store.Commit(ctx, store.Batch{
 		Objects: out.Objects, Attempts: []store.AttemptChange{{Row: lost, From: store.AttemptRunning}},
+		Events: []store.Event{event.OfAttempt(c.Row, lost, lost.EndedAt,
+			event.AttemptSuperseded{Role: lost.Role, Usage: lost.Usage})},
 		Unpin: out.Unpin,
 	})
 	e.forget(c.Row.ID)

@@ -100,7 +100,7 @@ func newTown(t *testing.T, fault mem.Fault) *town {
 // townWith returns a town whose flow begins with additional lines.
 func townWith(t *testing.T, lines string, fault mem.Fault) *town {
 	t.Helper()
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	text := strings.Replace(tree, "name: tree\n", "name: tree\n"+lines, 1)
 	row := housetest.Begin(t.Context(), t, s,
 		store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()},

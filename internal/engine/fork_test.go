@@ -73,7 +73,7 @@ func TestEndsWhilePathsAreRead(t *testing.T) {
 			batch.Threads = append(batch.Threads, store.ThreadChange{Row: failed})
 			paths["b"] = failed.ID
 		}
-		if err := s.Commit(ctx, batch); err != nil {
+		if err := s.Forge(ctx, batch); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -59,7 +59,7 @@ func (older) Accepted(context.Context, store.Thread, string, int, json.RawMessag
 
 // An answer to a question of an older release counts, though the same question has other words now.
 func TestAnswerToAnOlderQuestion(t *testing.T) {
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
 		housetest.Bundle(t, `
 version: 1

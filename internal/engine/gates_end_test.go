@@ -16,7 +16,7 @@ func TestGatesEndWithTheirTask(t *testing.T) {
 		{"path", map[string]store.GateState{"g-root": store.GateOpen, "g-path": store.GateWithdrawn}},
 		{"root", map[string]store.GateState{"g-root": store.GateWithdrawn, "g-path": store.GateWithdrawn}},
 	} {
-		s, ctx := mem.New(mem.Config{}), t.Context()
+		s, ctx := mem.New(mem.Config{Proven: true}), t.Context()
 		var batch store.Batch
 		for _, id := range []string{"root", "path"} {
 			batch.Threads = append(batch.Threads, store.ThreadChange{Row: store.Thread{ID: id, Task: "root", Root: "root",
@@ -24,7 +24,7 @@ func TestGatesEndWithTheirTask(t *testing.T) {
 			batch.Gates = append(batch.Gates, store.GateChange{Row: store.Gate{ID: "g-" + id, Task: "root", Thread: id,
 				Kind: store.GateInput, State: store.GateOpen, OpenedAt: 1}})
 		}
-		if err := s.Commit(ctx, batch); err != nil {
+		if err := s.Forge(ctx, batch); err != nil {
 			t.Fatal(err)
 		}
 		row, err := s.Thread(ctx, tt.ends)

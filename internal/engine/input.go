@@ -139,9 +139,10 @@ func (e *Engine) CheckInput(ctx context.Context, task, meant string, driven bool
 func (e *Engine) applyInput(ctx context.Context, rows []store.Thread, to inputTarget, w store.Request,
 	held *ownership) (bool, error) {
 	if g := to.question; g != nil {
+		a := gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume}
+		e.take(&a.Beside, to.row, w)
 		// If another answer was first, the next pass sees it.
-		return true, ignoreConflict(e.gates.Answer(ctx, g.ID, gate.Answer{Text: w.Text, By: w.By, Via: store.ViaResume,
-			Beside: store.Batch{Requests: []store.RequestChange{e.taken(w)}}}))
+		return true, ignoreConflict(e.gates.Answer(ctx, g.ID, a))
 	}
 	if waitsForOthers(rows, to.row) || !held.tryLock(to.row.ID) {
 		return false, nil
@@ -241,11 +242,12 @@ func (e *Engine) addInput(ctx context.Context, row store.Thread, w store.Request
 		if err != nil {
 			return nil, store.Batch{}, err
 		}
-		b := store.Batch{Objects: ch.Objects, Requests: []store.RequestChange{e.taken(w)}}
+		b := store.Batch{Objects: ch.Objects}
+		e.take(&b, row, w)
 		next.Row.InFlight, next.Row.UpdatedAt = "", now
 		if row.Status != store.Pending { // otherwise the first attempt makes it run
 			row.Head = next.Row.Head
-			b.Events = resumed(row, now)
+			b.Events = append(b.Events, resumed(row, now)...)
 			next.Row.Status, next.Row.Reason = store.Running, nil
 		}
 		return next, b, nil

@@ -32,7 +32,7 @@ func TestCancelWhatIsLeft(t *testing.T) {
 	}
 	from := row.State()
 	row.Intent = store.IntentCancel
-	if err := w.store.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: row, From: from}}}); err != nil {
+	if err := w.store.Forge(ctx, store.Batch{Threads: []store.ThreadChange{{Row: row, From: from}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.engine(lives, 0).Reconcile(ctx, w.row.ID); err != nil {

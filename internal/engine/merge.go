@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -110,7 +111,11 @@ func (e *Engine) keepMerge(ctx context.Context, c *threadState, f *forkState, m 
 			return nil, store.Batch{}, err
 		}
 		row.UpdatedAt = e.now()
-		return c.with(row), store.Batch{}, nil
+		will := event.MergeDecided{Join: f.Join}
+		if m != nil {
+			will.From, will.To = m.From, m.To
+		}
+		return c.with(row), store.Batch{Events: []store.Event{event.New(row, row.UpdatedAt, will)}}, nil
 	})
 	if err == nil && !moved {
 		err = fmt.Errorf("thread %s has moved on: %w", c.Row.ID, store.ErrConflict)

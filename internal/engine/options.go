@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -20,12 +21,11 @@ func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, e
 	return record.Limits(row, def, e.cfg.Limits)
 }
 
-// setOptions gives the threads of a task that have not ended further options, and uses the gates that raise
-// limits. A limit that is higher already stays: as the options of a task count for all its threads, the lower limit
-// of one would stop the others.
-func (e *Engine) setOptions(
-	ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits, approved ...store.Gate,
-) error {
+// setOptions gives the threads of a task that have not ended further options, for a person, and uses the gates that
+// raise limits. A limit that is higher already stays: as the options of a task count for all its threads, the lower
+// limit of one would stop the others.
+func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits, by string,
+	approved ...store.Gate) error {
 	if over.Empty() && len(approved) == 0 {
 		return nil
 	}
@@ -60,6 +60,15 @@ func (e *Engine) setOptions(
 			next.Intent = store.IntentOptions(next.Options)
 		}
 		batch.Threads = append(batch.Threads, store.ThreadChange{Row: next, From: row.State()})
+	}
+	if len(batch.Threads) > 0 {
+		given := over
+		given.Limits = over.Limits.With(raised)
+		options, err := json.Marshal(given)
+		if err != nil {
+			return err
+		}
+		batch.Events = append(batch.Events, event.New(rows[0], e.now(), event.TaskOptions{By: by, Options: options}))
 	}
 	if err := e.cfg.Store.Commit(ctx, batch); err != nil {
 		return fmt.Errorf("resume thread %s: %w", rows[0].ID, err)

@@ -30,7 +30,7 @@ func TestOptionsWhileAnAgentWorks(t *testing.T) {
 			return err
 		}
 		more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
-		return engine().setOptions(t.Context(), []store.Thread{now}, more, flow.Limits{})
+		return engine().setOptions(t.Context(), []store.Thread{now}, more, flow.Limits{}, "ann")
 	}
 	after, err := engine().Step(t.Context(), row.ID, row.Head)
 	if err != nil || after.Head == row.Head {
@@ -141,7 +141,7 @@ func TestOptionsDuringASummary(t *testing.T) {
 			return err
 		}
 		more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
-		return engine().setOptions(t.Context(), []store.Thread{now}, more, flow.Limits{})
+		return engine().setOptions(t.Context(), []store.Thread{now}, more, flow.Limits{}, "ann")
 	}
 	after, err := engine().Compact(t.Context(), Compaction{Thread: row.ID})
 	if err != nil || after.Steps != 2 {

@@ -62,8 +62,8 @@ func (e *Engine) limitGates(ctx context.Context, row store.Thread) ([]store.Gate
 }
 
 // raiseLimits gives the task the options it is resumed with, and raises the limits that people have let its threads
-// exceed, once for each approval. Limits that a person sets withdraw the open gates.
-func (e *Engine) raiseLimits(ctx context.Context, rows []store.Thread, o record.Options) error {
+// exceed, once for each approval. Limits that a person sets withdraw the open gates. by is who resumes it.
+func (e *Engine) raiseLimits(ctx context.Context, rows []store.Thread, o record.Options, by string) error {
 	var raised flow.Limits
 	var approved []store.Gate
 	for _, row := range rows {
@@ -89,7 +89,7 @@ func (e *Engine) raiseLimits(ctx context.Context, rows []store.Thread, o record.
 			return fmt.Errorf("resume thread %s: %w", row.ID, err)
 		}
 	}
-	return e.setOptions(ctx, rows, o, raised, approved...)
+	return e.setOptions(ctx, rows, o, raised, by, approved...)
 }
 
 // raiseOf returns the limit that a gate offered to a thread, as NAME=VALUE. Gates of older records have none: it is

@@ -14,7 +14,7 @@ func TestReleaseAfterARepeatedAttempt(t *testing.T) {
 	row.Status = store.Running
 	g := store.Gate{ID: "01JD0000000000000000000001", Task: row.Task, Thread: row.ID, Kind: store.GateApproval,
 		Source: store.SourceInterrupted, Attempt: row.ID + ".1", State: store.GateApproved, OpenedAt: 1, AnsweredAt: 2}
-	if err := s.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g}}}); err != nil {
+	if err := s.Forge(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := engine().Release(t.Context(), []store.Thread{row}); err != nil {

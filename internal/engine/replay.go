@@ -8,6 +8,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine/attempt"
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -57,7 +58,9 @@ func (e *Engine) replayInput(ctx context.Context, row store.Thread, w store.Requ
 		return err
 	}
 	w.ID, w.Task, w.Thread, w.At = id, row.Task, row.ID, e.now()
-	return e.cfg.Store.Commit(ctx, store.Batch{Requests: []store.RequestChange{{Row: w}}})
+	return e.cfg.Store.Commit(ctx, store.Batch{Requests: []store.RequestChange{{Row: w}},
+		Events: []store.Event{event.New(row, w.At,
+			event.RequestMade{Request: w.ID, Kind: w.Kind, By: w.By, Via: w.Via})}})
 }
 
 // replaySummary has an agent summarize a thread's conversation. The thread goes on without a summary if the agent

@@ -8,6 +8,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -68,7 +69,7 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.R
 	if r.Full {
 		r.Options.Context = record.ContextFull
 	}
-	err := e.raiseLimits(ctx, rows, r.Options)
+	err := e.raiseLimits(ctx, rows, r.Options, w.By)
 	if errors.Is(err, store.ErrConflict) {
 		return nil // a row has changed, and the next pass reads it again
 	}
@@ -88,16 +89,20 @@ func (e *Engine) applyResume(ctx context.Context, rows []store.Thread, w store.R
 // markTaken marks a request as taken. If two take it concurrently, one is first, and the other returns as if
 // it had been.
 func (e *Engine) markTaken(ctx context.Context, w store.Request) error {
-	err := e.cfg.Store.Commit(ctx, store.Batch{Requests: []store.RequestChange{e.taken(w)}})
+	var b store.Batch
+	e.take(&b, store.Thread{ID: w.Task, Task: w.Task}, w)
+	err := e.cfg.Store.Commit(ctx, b)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
 		return fmt.Errorf("apply a request of task %s: %w", w.Task, err)
 	}
 	return nil
 }
 
-func (e *Engine) taken(w store.Request) store.RequestChange {
+// take adds to b that a thread takes a request.
+func (e *Engine) take(b *store.Batch, row store.Thread, w store.Request) {
 	w.TakenAt = max(1, e.now())
-	return store.RequestChange{Row: w, Take: true}
+	b.Requests = append(b.Requests, store.RequestChange{Row: w, Take: true})
+	b.Events = append(b.Events, event.New(row, w.TakenAt, event.RequestTaken{Request: w.ID, Kind: w.Kind}))
 }
 
 // retry lets a blocked thread try again what blocked it. A thread that waits for a person's answer, or for more

@@ -50,7 +50,7 @@ func TestTriedAgainByAnother(t *testing.T) {
 		{"child", []string{caller, callee}, housetest.Say(housetest.Status("bad"))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ctx, s := t.Context(), mem.New(mem.Config{})
+			ctx, s := t.Context(), mem.New(mem.Config{Proven: true})
 			row := housetest.Begin(ctx, t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
 				housetest.Bundle(t, test.flows...), "go")
 			var well atomic.Bool

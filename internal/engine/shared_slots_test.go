@@ -80,7 +80,7 @@ graph:
 `
 	for took, want := range map[time.Duration]int64{0: 1, turnEvery: 3} {
 		synctest.Test(t, func(t *testing.T) {
-			s := mem.New(mem.Config{})
+			s := mem.New(mem.Config{Proven: true})
 			row := housetest.Begin(t.Context(), t, s,
 				store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
 			var turns atomic.Int64

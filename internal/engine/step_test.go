@@ -31,7 +31,7 @@ func setUp(t *testing.T, access string, do housetest.Role) (*mem.Store, func() *
 
 func setUpFlow(t *testing.T, text string, do housetest.Role) (*mem.Store, func() *Engine, store.Thread) {
 	t.Helper()
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
 		housetest.Bundle(t, text), "go")
 	return s, func() *Engine {
@@ -71,7 +71,7 @@ func TestTheFirstCommitWins(t *testing.T) {
 		if !inner {
 			// While this agent works, another driver takes the whole step.
 			inner = true
-			if err := s.Commit(ctx,
+			if err := s.Forge(ctx,
 				store.Batch{Attempts: []store.AttemptChange{{Row: interruptedRow(t, s, req.Attempt),
 					From: store.AttemptRunning}}}); err != nil {
 				t.Error(err)

@@ -123,6 +123,8 @@ func (n *Narrator) sentence(ev store.Event) Sentence {
 		return Sentence{Text: "task " + ev.Task + " started: flow " + eventText(p.Flow)}
 	case event.TaskImported:
 		return Sentence{Text: "task " + ev.Task + " imported"}
+	case event.TaskAdopted:
+		return Sentence{Who: eventText(p.By), Text: "took over the task"}
 	case event.TaskRedacted:
 		if p.Reason == "" {
 			return Sentence{Who: eventText(p.By), Text: "a text was redacted"}
@@ -180,14 +182,41 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 			return Sentence{Text: "someone asked to " + eventText(p.Intent) + " it"}
 		}
 		return Sentence{Text: "the task is now " + strings.ReplaceAll(eventText(p.State), "-", " ")}
+	case event.TaskOptions:
+		return Sentence{Who: eventText(p.By), Text: "changed the task's options"}
+	case event.RequestMade:
+		if p.Kind == store.RequestInput {
+			return Sentence{Who: eventText(p.By), Text: "said something to it"}
+		}
+		return Sentence{Who: eventText(p.By), Text: "asked to " + eventText(p.Kind) + " it"}
+	case event.RequestTaken:
+		if p.Kind == store.RequestInput {
+			return Sentence{Who: who, Text: "what was said to it was taken"}
+		}
+		return Sentence{Who: who, Text: "the request to " + eventText(p.Kind) + " it was taken"}
 	case event.TaskEnded:
 		return Sentence{Text: fmt.Sprintf("the task ended (%s, exit code %d)", eventText(p.State), p.Code)}
 	case event.ControllerChanged:
 		return Sentence{Who: who, Text: "the plan is now " + eventText(p.State)}
 	case event.ThreadStarted:
 		return Sentence{Who: who, Text: "started flow " + eventText(p.Flow)}
+	case event.ThreadCalled:
+		return Sentence{Who: n.name(ev, p.Role), Text: "called flow " + eventText(p.Flow)}
 	case event.ThreadRemoved:
 		return Sentence{Text: "the task was removed"}
+	case event.MergeDecided:
+		if p.From == p.To {
+			return Sentence{Who: who, Text: eventText(p.Join) + ": no files are merged"}
+		}
+		return Sentence{Who: who, Text: eventText(p.Join) + ": files will be merged"}
+	case event.AttemptSuperseded:
+		return Sentence{Who: n.name(ev, p.Role), Text: "was too late: the step had been made"}
+	case event.FlowRegistered:
+		return Sentence{Who: eventText(p.By), Text: "registered flow " + eventText(p.Name)}
+	case event.FlowRemoved:
+		return Sentence{Who: eventText(p.By), Text: "removed flow " + eventText(p.Name)}
+	case event.ImportBegun:
+		return Sentence{Text: "the import of task " + eventText(p.Task) + " began"}
 	case event.JoinDecided:
 		text := eventText(p.Join) + ": decided, " + eventText(p.Outcome)
 		if len(p.Cancel) > 0 {

@@ -117,3 +117,32 @@ func TestProbeIsLeft(t *testing.T) {
 		t.Errorf("check: %q, %v", lines, err)
 	}
 }
+
+// docs/format.md says of each column what proves it, or that nothing does.
+func TestColumnsAreListed(t *testing.T) {
+	t.Parallel()
+	url := pgtest.Shared(t).Database(t)
+	if _, _, err := postgres.Migrate(t.Context(), postgres.Config{URL: url}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	rows, err := c.Query(t.Context(), "SELECT table_name, column_name FROM information_schema.columns"+
+		" WHERE table_schema = 'plait'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := storetest.Columns(t, "../../docs/format.md", "In Postgres")
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[storetest.Column])
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d columns, %v", len(all), err)
+	}
+	for _, c := range all {
+		if !listed[c] {
+			t.Errorf("column %s of %s is in neither list", c.Name, c.Table)
+		}
+	}
+}

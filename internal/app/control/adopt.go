@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/transfer"
 )
@@ -36,6 +38,7 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 	}
 	var root store.Thread
 	var b store.Batch
+	said := event.TaskAdopted{By: gate.Person()}
 	for _, row := range rows {
 		was := row.State()
 		if workspace != "" && workspace != row.Workspace {
@@ -46,7 +49,7 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 			if err != nil {
 				return fail(err)
 			}
-			opts.Imported = ""
+			said.From, opts.Imported = opts.Imported, ""
 			if row.Options, err = json.Marshal(opts); err != nil {
 				return fail(err)
 			}
@@ -60,6 +63,7 @@ func (c *Controller) Adopt(ctx context.Context, task, workspace string) (store.T
 	if err := c.ensureNoDriver(ctx, root); err != nil {
 		return fail(err)
 	}
+	b.Events = []store.Event{event.New(root, c.cfg.Now().UnixMilli(), said)}
 	if err := c.cfg.Store.Commit(ctx, b); err != nil {
 		return fail(err)
 	}

@@ -30,7 +30,7 @@ func (s *interposed) Commit(ctx context.Context, b store.Batch) error {
 func (h *house) putGate(g, was store.Gate) {
 	h.t.Helper()
 	change := store.GateChange{Row: g, From: was.State, UsedAt: was.UsedAt}
-	if err := h.store.Commit(h.t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
+	if err := h.store.Commit(h.t.Context(), stated(g.Task, store.Batch{Gates: []store.GateChange{change}})); err != nil {
 		h.t.Fatal(err)
 	}
 }

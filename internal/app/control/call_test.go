@@ -322,7 +322,7 @@ graph: {$START: {new: {role: work, prompt: go}}, work: {done: {role: $END, promp
 	was := row.State()
 	row.Options = json.RawMessage(`{"limits": {"maxDepth": "one"}}`)
 	if err := h.store.Commit(t.Context(),
-		store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
+		stated(row.Task, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}})); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Drive(t.Context(), row.ID, Resume{}); err == nil || !strings.Contains(err.Error(), "options") {

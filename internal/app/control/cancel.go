@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
@@ -148,10 +149,20 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}
-	err = c.cfg.Store.Commit(ctx, store.Batch{
-		Remove: []string{row.Root},
-		Events: []store.Event{event.New(row, c.cfg.Now().UnixMilli(), event.ThreadRemoved{})},
+	said := event.ThreadRemoved{By: gate.Person()}
+	err = event.Each(ctx, c.cfg.Store, store.EventFilter{Task: row.Root}, new(int64), func(ev store.Event) error {
+		if said.Count++; said.First == 0 {
+			said.First = ev.Pos
+		}
+		said.Last = ev.Pos
+		return nil
 	})
+	if err == nil {
+		err = c.cfg.Store.Commit(ctx, store.Batch{
+			Remove: []string{row.Root},
+			Events: []store.Event{event.New(row, c.cfg.Now().UnixMilli(), said)},
+		})
+	}
 	if err != nil {
 		return store.Thread{}, fmt.Errorf("remove thread %s: %w", id, err)
 	}

@@ -100,7 +100,7 @@ func TestInvalidOutputGoesBackTwice(t *testing.T) {
 	}
 	answers = []string{"prose", "prose", "prose", "prose"}
 	prompts = nil
-	h.store = mem.New(mem.Config{})
+	h.store = mem.New(mem.Config{Proven: true})
 	row = h.run(one("read", schema))
 	wantStatus(t, row, store.Blocked, "attempts")
 	if len(prompts) != 3 {

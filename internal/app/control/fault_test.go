@@ -65,7 +65,7 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 	h := newHouse(t, loopAgents())
 	var mu sync.Mutex
 	count, hit, armed := 0, false, true
-	broken := mem.New(mem.Config{Fault: func(o mem.Op, w mem.When) error {
+	broken := mem.New(mem.Config{Proven: true, Fault: func(o mem.Op, w mem.When) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if o != op || w != when || !armed {

@@ -50,7 +50,7 @@ func (h *house) forge(task string, n int) {
 	}
 	put := func(g, was store.Gate) {
 		change := store.GateChange{Row: g, From: was.State, UsedAt: was.UsedAt}
-		if err := h.store.Commit(h.t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
+		if err := h.store.Commit(h.t.Context(), stated(task, store.Batch{Gates: []store.GateChange{change}})); err != nil {
 			h.t.Fatal(err)
 		}
 	}
@@ -64,7 +64,8 @@ func (h *house) forge(task string, n int) {
 		}
 		added := g
 		added.ID, added.By = g.ID+"0", "mallory"
-		if err := h.store.Commit(h.t.Context(), store.Batch{Gates: []store.GateChange{{Row: added}}}); err != nil {
+		err := h.store.Commit(h.t.Context(), stated(task, store.Batch{Gates: []store.GateChange{{Row: added}}}))
+		if err != nil {
 			h.t.Fatal(err)
 		}
 		h.wantVerdict(string(g.Source)+" "+string(g.Kind)+": one more", false)

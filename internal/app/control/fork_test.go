@@ -304,7 +304,8 @@ func TestForkOfAnImportedPart(t *testing.T) {
 	root := h.begin(h.controller(), race)
 	was := root.State()
 	root.Options = []byte(`{"imported":"there"}`)
-	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: root, From: was}}}); err != nil {
+	b := stated(root.Task, store.Batch{Threads: []store.ThreadChange{{Row: root, From: was}}})
+	if err := h.store.Commit(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	part := store.Thread{ID: "part", Root: root.ID, Task: root.ID, Kind: store.KindPath}

@@ -73,7 +73,7 @@ func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string,
 	h := newHouse(t, agents)
 	var mu sync.Mutex
 	count, hit, armed := 0, false, false
-	broken := mem.New(mem.Config{Fault: func(o mem.Op, w mem.When) error {
+	broken := mem.New(mem.Config{Proven: true, Fault: func(o mem.Op, w mem.When) error {
 		mu.Lock()
 		defer mu.Unlock()
 		switch {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/app/people/notes"
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -92,8 +93,14 @@ func (c *Controller) release(ctx context.Context, row store.Thread, r Resume) (s
 			return row, err
 		}
 		batch.Objects, batch.Unpin = objects, []string{uploadPin(row.ID)}
+		given, err := json.Marshal(record.Options{On: OnTeam, Needs: r.Options.Needs, KeepFiles: true})
+		if err != nil {
+			return row, err
+		}
+		now := c.cfg.Now().UnixMilli()
 		batch.Events = []store.Event{
-			event.New(row, c.cfg.Now().UnixMilli(), event.TaskUpdated{Intent: store.Intent(store.RequestResume)}),
+			event.New(row, now, event.TaskUpdated{Intent: store.Intent(store.RequestResume)}),
+			event.New(row, now, event.TaskOptions{By: gate.Person(), Options: given}),
 		}
 		err = c.cfg.Store.Commit(context.WithoutCancel(ctx), batch)
 		if errors.Is(err, store.ErrConflict) && ctx.Err() == nil {

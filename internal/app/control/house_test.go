@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/mem"
@@ -49,9 +50,15 @@ type house struct {
 
 func newHouse(t *testing.T, agents map[string]scripted) *house {
 	t.Helper()
-	return &house{t: t, store: mem.New(mem.Config{}), dir: t.TempDir(), home: t.TempDir(), agents: agents,
+	return &house{t: t, store: mem.New(mem.Config{Proven: true}), dir: t.TempDir(), home: t.TempDir(), agents: agents,
 		kind: "replay", runs: map[string]int{},
 		clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}
+}
+
+// stated returns b with an event that says what it makes of rows of a task.
+func stated(task string, b store.Batch) store.Batch {
+	b.Events = append(b.Events, event.New(store.Thread{ID: task, Task: task}, 1, event.TaskOptions{}))
+	return b
 }
 
 // controller returns a new driver on the house's store, like one in a new process.

@@ -41,7 +41,7 @@ func TestDrivenByWorkers(t *testing.T) {
 			row := h.begin(h.controller(), loop)
 			running := store.Attempt{ID: row.ID + ".1", Thread: row.ID, N: 1, Status: store.AttemptRunning}
 			worker := h.store.(*mem.Store).Share()
-			err := worker.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: running}}})
+			err := worker.Forge(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: running}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestCompactHoldsItsLeases(t *testing.T) {
 			wantStatus(t, row, store.Blocked, "input")
 			was := row.State()
 			row.Options = replaceOptions(t, row, on)
-			change := store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}
+			change := stated(row.Task, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}})
 			if err := h.store.Commit(t.Context(), change); err != nil {
 				t.Fatal(err)
 			}

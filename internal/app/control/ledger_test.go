@@ -63,7 +63,7 @@ func TestAgentsTimeEndsWithACrash(t *testing.T) {
 				left.Events = append(left.Events, event.OfAttempt(row, by, began.Add(tt.sign).UnixMilli(),
 					event.AgentItems{}))
 			}
-			if err := h.store.Commit(t.Context(), left); err != nil {
+			if err := h.store.Commit(t.Context(), stated(row.Task, left)); err != nil {
 				t.Fatal(err)
 			}
 			h.clock = func() time.Time { return began.Add(24 * time.Hour) }
@@ -189,7 +189,8 @@ func TestALimitEndsWhatHasNotBegun(t *testing.T) {
 			}
 			next := root // a person limits the task
 			next.Options = []byte(`{"limits":{"maxTokens":1}}`)
-			if err := inner.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: next, From: root.State()}}}); err != nil {
+			b := stated(root.Task, store.Batch{Threads: []store.ThreadChange{{Row: next, From: root.State()}}})
+			if err := inner.Commit(t.Context(), b); err != nil {
 				t.Error(err)
 			}
 		}

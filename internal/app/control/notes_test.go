@@ -245,7 +245,7 @@ func TestNotesSurviveACrash(t *testing.T) {
 			h := newHouse(t, map[string]scripted{"work": say(status("done"))})
 			var mu sync.Mutex
 			count, armed := 0, false
-			broken := mem.New(mem.Config{Fault: func(o mem.Op, w mem.When) error {
+			broken := mem.New(mem.Config{Proven: true, Fault: func(o mem.Op, w mem.When) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if o != mem.OpCommit || w != when || !armed {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -97,7 +99,15 @@ func (c *Controller) Unregister(ctx context.Context, name string) error {
 
 func (c *Controller) reregister(ctx context.Context, change store.FlowChange, objects ...store.Object) (store.Flow,
 	error) {
-	if err := c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Flows: []store.FlowChange{change}}); err != nil {
+	by, said := gate.Person(), event.Payload(nil)
+	if change.Delete {
+		said = event.FlowRemoved{Name: change.Row.Name, Hash: change.Row.Hash, By: by}
+	} else {
+		said = event.FlowRegistered{Name: change.Row.Name, Hash: change.Row.Hash, By: by}
+	}
+	err := c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Flows: []store.FlowChange{change},
+		Events: []store.Event{event.New(store.Thread{}, c.cfg.Now().UnixMilli(), said)}})
+	if err != nil {
 		return store.Flow{}, fmt.Errorf("register flow %s: %w", change.Row.Name, err)
 	}
 	return change.Row, ignoreBusy(c.views.registry(ctx))

@@ -151,6 +151,8 @@ func (c *Controller) request(ctx context.Context, row store.Thread, r Resume, ne
 			return err
 		}
 		b.Requests = append(b.Requests, store.RequestChange{Row: w})
+		b.Events = append(b.Events, event.New(row, w.At,
+			event.RequestMade{Request: w.ID, Kind: kind, By: w.By, Via: w.Via}))
 		if news {
 			b.Events = append(b.Events, event.New(row, w.At, event.TaskUpdated{Intent: store.Intent(kind)}))
 		}

@@ -108,7 +108,7 @@ func TestARequestIsHeard(t *testing.T) {
 			false},
 		{"changing options", asks, false, &Resume{Prompt: "x", Options: Options{Limits: flow.Limits{MaxRounds: 9}}},
 			func(b store.Batch) bool {
-				return len(b.Threads) == 1 && len(b.Events) == 0
+				return tells(b, "task.options")
 			}, false},
 		{"ending what was cut off", nil, false, &Resume{},
 			func(b store.Batch) bool { return tells(b, "attempt.interrupted") }, false},
@@ -157,13 +157,13 @@ func TestARequestIsHeard(t *testing.T) {
 			default: // what a dying process leaves
 				was := row
 				row.Status, row.InFlight = store.Running, thread.AttemptID(row.ID, 1)
-				if err := inner.Commit(t.Context(), store.Batch{
+				if err := inner.Commit(t.Context(), stated(row.Task, store.Batch{
 					Threads: []store.ThreadChange{{Row: row, From: was.State()}},
 					Attempts: []store.AttemptChange{{Row: store.Attempt{
 						ID: row.InFlight, Thread: row.ID, From: row.Head, Role: "plan", N: 1, Instance: "plan",
 						Status: store.AttemptRunning,
 					}}},
-				}); err != nil {
+				})); err != nil {
 					t.Fatal(err)
 				}
 			}

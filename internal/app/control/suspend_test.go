@@ -84,7 +84,8 @@ func (h *house) withoutGate(row store.Thread, g store.Gate) store.Thread {
 	}
 	was := row.State()
 	row.Reason = &store.Reason{Kind: store.ReasonInput, Message: row.Reason.Message}
-	if err := h.store.Commit(h.t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}}); err != nil {
+	b := stated(row.Task, store.Batch{Threads: []store.ThreadChange{{Row: row, From: was}}})
+	if err := h.store.Commit(h.t.Context(), b); err != nil {
 		h.t.Fatal(err)
 	}
 	return row

@@ -30,7 +30,7 @@ func TestAnUploadThatFailsIsNotKept(t *testing.T) {
 			h := newHouse(t, loopAgents())
 			h.repository()
 			staged := false
-			h.store = mem.New(mem.Config{Fault: func(op mem.Op, when mem.When) error {
+			h.store = mem.New(mem.Config{Proven: true, Fault: func(op mem.Op, when mem.When) error {
 				if op != mem.OpStage || when != mem.After {
 					return nil
 				}

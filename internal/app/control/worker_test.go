@@ -13,7 +13,7 @@ import (
 
 // A thread waits for the worker that has its files only while that worker serves.
 func TestNothingWaitsForAWorkerThatIsGone(t *testing.T) {
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	defer s.Close()
 	w := NewWorker(WorkerConfig{Store: s})
 	prefers := func() string {

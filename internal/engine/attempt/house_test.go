@@ -31,7 +31,7 @@ func newHouse(t *testing.T, access string, do agent.Agent) *house {
 	if out, err := exec.Command("git", "init", "-q", tree).CombinedOutput(); err != nil {
 		t.Fatalf("git init: %v\n%s", err, out)
 	}
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Tree: tree},
 		housetest.Bundle(t, housetest.TwoSteps(access)), "go")
 	return &house{Runner: runner(s, do), store: s, row: row}

@@ -36,7 +36,7 @@ func TestEndElsewhere(t *testing.T) {
 			row := h.row
 			a := store.Attempt{ID: "A.1", Thread: row.ID, From: row.Head, N: 1, Role: "work", Status: store.AttemptRunning,
 				PID: cmd.Process.Pid, PIDStart: start, Host: x.host, Boot: x.boot}
-			if err := h.store.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
+			if err := h.store.Forge(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
 				t.Fatal(err)
 			}
 			if err := h.End(t.Context(), &row, &a); err != nil {

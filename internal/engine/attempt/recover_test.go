@@ -45,7 +45,7 @@ func TestEndAmongRequests(t *testing.T) {
 			h := newHouse(t, "read", nil)
 			commit := func(b store.Batch) {
 				t.Helper()
-				if err := h.store.Commit(t.Context(), b); err != nil {
+				if err := h.store.Forge(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -92,13 +92,13 @@ func TestEndAmongRequests(t *testing.T) {
 func TestEndTwice(t *testing.T) {
 	h := newHouse(t, "read", nil)
 	a := store.Attempt{ID: "A.1", Thread: h.row.ID, From: h.row.Head, N: 1, Role: "work", Status: store.AttemptRunning}
-	if err := h.store.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
+	if err := h.store.Forge(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
 		t.Fatal(err)
 	}
 	row, cancelled := h.row, a
 	cancelled.Status = store.AttemptCancelled
 	h.cfg.Store = &requestingStore{Store: h.store, before: []func(){func() {
-		err := h.store.Commit(t.Context(),
+		err := h.store.Forge(t.Context(),
 			store.Batch{Attempts: []store.AttemptChange{{Row: cancelled, From: store.AttemptRunning}}})
 		if err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1,
 		Tree: t.TempDir()}, housetest.Bundle(t, housetest.TwoSteps("write")), "go")
 	nodes := thread.NewReader(s)

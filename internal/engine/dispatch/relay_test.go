@@ -26,7 +26,7 @@ graph:
 
 // TestRelay pokes what has not ended at the start, and then whatever has news, even after the engine was unavailable.
 func TestRelay(t *testing.T) {
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	begin := func(id string) store.Thread {
 		return housetest.Begin(t.Context(), t, s, store.Thread{ID: id, CreatedAt: 1, Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
 	}

@@ -31,7 +31,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1,
 		Tree: t.TempDir()}, housetest.Bundle(t, housetest.TwoSteps("write")), "go")
 	write(t, row, "a.txt", "one\ntwo\nthree\n")

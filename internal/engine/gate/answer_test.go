@@ -198,7 +198,7 @@ func TestTampered(t *testing.T) {
 	g := d.open(approval("make"))
 	g.Action = command("rm -rf /")
 	change := store.GateChange{Row: g, From: store.GateOpen}
-	if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
+	if err := d.store.Forge(t.Context(), store.Batch{Gates: []store.GateChange{change}}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := d.Answer(t.Context(), g.ID, gate.Answer{Approve: true, Via: store.ViaCLI})

@@ -157,7 +157,7 @@ func TestAForgedEdit(t *testing.T) {
 		tool := gate.Action{Type: gate.ToolCall, Tool: "mail", Params: json.RawMessage(`{"to":"nobody"}`)}
 		g := d.answer(d.open(editable(t, tool)), gate.Answer{Approve: true, Input: json.RawMessage(`{"to":"ann"}`)})
 		forge(&g)
-		if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: g.State}}}); err != nil {
+		if err := d.store.Forge(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: g.State}}}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := d.Use(t.Context(), g); !errors.Is(err, store.ErrCorrupt) {

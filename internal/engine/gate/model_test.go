@@ -38,7 +38,7 @@ type ledger struct {
 
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		l := &ledger{s: mem.New(mem.Config{}), now: 1}
+		l := &ledger{s: mem.New(mem.Config{Proven: true}), now: 1}
 		for range 3 {
 			l.actors = append(l.actors, gate.New(gate.Config{
 				Store: l.s.Share(), Now: func() time.Time { return time.UnixMilli(l.now) },

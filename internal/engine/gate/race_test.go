@@ -21,7 +21,7 @@ const racers = 20
 // onStores runs a test on a store of each kind, with the services of two processes.
 func onStores(t *testing.T, test func(t *testing.T, s store.Store, services []*gate.Service)) {
 	t.Run("mem", func(t *testing.T) {
-		s := mem.New(mem.Config{})
+		s := mem.New(mem.Config{Proven: true})
 		test(t, s, []*gate.Service{gate.New(gate.Config{Store: s}), gate.New(gate.Config{Store: s.Share()})})
 	})
 	t.Run("sqlite", func(t *testing.T) {
@@ -202,7 +202,7 @@ func (m *meddler) Commit(ctx context.Context, b store.Batch) error {
 // TestMeddler lets the other process act at the worst possible times.
 func TestMeddler(t *testing.T) {
 	ctx := t.Context()
-	m := &meddler{Store: mem.New(mem.Config{})}
+	m := &meddler{Store: mem.New(mem.Config{Proven: true})}
 	b, other := gate.New(gate.Config{Store: m}), gate.New(gate.Config{Store: m.Share()})
 	var g store.Gate
 	do := func(f func() (store.Gate, error)) func() {
@@ -244,7 +244,7 @@ func TestConflictBeside(t *testing.T) {
 	g := d.open(question("?"))
 	w := store.Request{ID: "01JD0000000000000000000009", Task: "T", Kind: store.RequestInput, Text: "this", By: "p",
 		Via: store.ViaCLI, At: 1}
-	if err := d.store.Commit(t.Context(), store.Batch{Requests: []store.RequestChange{{Row: w}}}); err != nil {
+	if err := d.store.Forge(t.Context(), store.Batch{Requests: []store.RequestChange{{Row: w}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.TakenAt = 1

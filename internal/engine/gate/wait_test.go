@@ -20,7 +20,7 @@ func waiting(
 ) (got store.Gate, took time.Duration, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := mem.New(mem.Config{})
+		s := mem.New(mem.Config{Proven: true})
 		b, other := gate.New(gate.Config{Store: s}), gate.New(gate.Config{Store: s.Share()})
 		if g.ExpiresAt != 0 {
 			g.ExpiresAt += time.Now().UnixMilli()
@@ -112,7 +112,7 @@ func TestWaitSlowTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var skew atomic.Int64
 		b := gate.New(gate.Config{
-			Store: mem.New(mem.Config{}), Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) },
+			Store: mem.New(mem.Config{Proven: true}), Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) },
 		})
 		g := approval("make")
 		g.ExpiresAt = time.Now().Add(time.Hour).UnixMilli()

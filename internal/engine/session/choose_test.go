@@ -46,7 +46,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1},
 		housetest.Bundle(t, housetest.TwoSteps("read")), "go")
 	home := t.TempDir()

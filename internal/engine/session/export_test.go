@@ -19,7 +19,7 @@ import (
 
 // TestPackSession carries files that grow, appear late and are rewritten.
 func TestPackSession(t *testing.T) {
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	k := &Keeper{Config{Store: s}}
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -75,7 +75,7 @@ func TestPackSession(t *testing.T) {
 
 // TestHostileSession checks that bytes that are not a session write nothing.
 func TestHostileSession(t *testing.T) {
-	s := mem.New(mem.Config{})
+	s := mem.New(mem.Config{Proven: true})
 	k := &Keeper{Config{Store: s}}
 	root, err := os.OpenRoot(t.TempDir())
 	if err != nil {

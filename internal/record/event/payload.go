@@ -10,13 +10,16 @@ import (
 // forms returns every type of event.
 func forms() []form {
 	all := []form{
-		one(TaskCreated{}), one(TaskImported{}), one(TaskUpdated{}), one(ControllerChanged{}),
-		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
+		one(TaskCreated{}), one(TaskImported{}), one(TaskAdopted{}), one(TaskUpdated{}), one(TaskOptions{}),
+		one(ControllerChanged{}), one(RequestMade{}), one(RequestTaken{}),
+		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadCalled{}), one(ThreadJoined{}), one(ThreadBlocked{}), one(ThreadResumed{}),
 		one(ThreadDelayed{}),
-		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}), one(JoinDecided{}),
+		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}), one(JoinDecided{}), one(MergeDecided{}),
 		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
+		one(AttemptSuperseded{}),
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
 		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
+		one(FlowRegistered{}), one(FlowRemoved{}), one(ImportBegun{}),
 	}
 	for _, status := range []store.Status{store.Completed, store.Failed, store.Cancelled} {
 		all = append(all, one(TaskEnded{State: TaskState(status)}))
@@ -46,11 +49,56 @@ func (TaskCreated) event() string { return "task.created" }
 // TaskImported reports that a task and all events before this one were imported from an export or
 // another record.
 type TaskImported struct {
-	From string `json:"from"`
-	By   string `json:"by"`
+	From   string `json:"from"`
+	By     string `json:"by"`
+	Events int    `json:"events"` // how many came with it
+	// Replaces is the position of the event by which the task had been removed from this record, zero if it had not.
+	// The import deleted that event.
+	Replaces int64 `json:"replaces,omitempty"`
 }
 
 func (TaskImported) event() string { return "task.imported" }
+
+// TaskAdopted reports that a person took over a task that was imported, or moved one to another directory.
+type TaskAdopted struct {
+	From string `json:"from"` // what it was imported from, "" if it began here
+	By   string `json:"by"`
+}
+
+func (TaskAdopted) event() string { return "task.adopted" }
+
+// TaskOptions reports that a person gave threads of a task further options, or let them exceed limits.
+type TaskOptions struct {
+	By      string          `json:"by"`
+	Options json.RawMessage `json:"options"` // only those that were given
+}
+
+func (TaskOptions) event() string { return "task.options" }
+
+// shorter leaves out what the task's rows have.
+func (p TaskOptions) shorter() (Payload, bool) {
+	long := len(p.Options) > 0
+	p.Options = nil
+	return p, long
+}
+
+// RequestMade reports that someone asked something of a task.
+type RequestMade struct {
+	Request string            `json:"request"`
+	Kind    store.RequestKind `json:"kind"`
+	By      string            `json:"by"`
+	Via     store.Via         `json:"via"`
+}
+
+func (RequestMade) event() string { return "request.made" }
+
+// RequestTaken reports that a driver took a request.
+type RequestTaken struct {
+	Request string            `json:"request"`
+	Kind    store.RequestKind `json:"kind"`
+}
+
+func (RequestTaken) event() string { return "request.taken" }
 
 // States of a task that no thread has. The first two are those of TaskUpdated.
 const (
@@ -139,6 +187,15 @@ type ThreadForked struct {
 
 func (ThreadForked) event() string { return "thread.forked" }
 
+// ThreadCalled reports that a role of a thread called a flow.
+type ThreadCalled struct {
+	Role  string `json:"role"`
+	Flow  string `json:"flow"`
+	Child string `json:"child"` // thread
+}
+
+func (ThreadCalled) event() string { return "thread.called" }
+
 // ThreadJoined reports that the paths of a thread were joined.
 type ThreadJoined struct {
 	Join      string   `json:"join"`
@@ -168,6 +225,15 @@ type JoinDecided struct {
 }
 
 func (JoinDecided) event() string { return "join.decided" }
+
+// MergeDecided reports how the files that paths changed will be merged, before a file is touched.
+type MergeDecided struct {
+	Join string `json:"join"`
+	From string `json:"from,omitempty"` // git tree of the thread's files before; "": everything stays on branches
+	To   string `json:"to,omitempty"`   // and after
+}
+
+func (MergeDecided) event() string { return "merge.decided" }
 
 // ThreadBlocked reports that a thread cannot continue without a person.
 type ThreadBlocked struct {
@@ -217,8 +283,13 @@ type ThreadEnded struct {
 
 func (ThreadEnded) event() string { return "thread.ended" }
 
-// ThreadRemoved reports that a task was removed.
-type ThreadRemoved struct{}
+// ThreadRemoved reports that a task was removed, with all of its rows and events.
+type ThreadRemoved struct {
+	By    string `json:"by"`
+	Count int    `json:"count"` // events
+	First int64  `json:"first"` // position of the first of them
+	Last  int64  `json:"last"`
+}
 
 func (ThreadRemoved) event() string { return "thread.removed" }
 
@@ -273,6 +344,14 @@ func (p AttemptFailed) event() string {
 	}
 	return "attempt.failed"
 }
+
+// AttemptSuperseded reports that someone else made the step that an attempt was at.
+type AttemptSuperseded struct {
+	Role  string      `json:"role"`
+	Usage store.Usage `json:"usage"`
+}
+
+func (AttemptSuperseded) event() string { return "attempt.superseded" }
 
 // AgentStarted reports that an instance begins its work.
 type AgentStarted struct {
@@ -391,3 +470,33 @@ func (p GateChanged) shorter() (Payload, bool) {
 
 // MaxQuestion limits the question in an event, in bytes. The row has all of it.
 const MaxQuestion = 8 << 10
+
+// FlowRegistered reports that a name in the registry means a bundle. It belongs to no task.
+type FlowRegistered struct {
+	Name string   `json:"name"`
+	Hash dag.Hash `json:"hash"`
+	By   string   `json:"by"`
+	From string   `json:"from,omitempty"` // what it was imported from
+}
+
+func (FlowRegistered) event() string { return "flow.registered" }
+
+// FlowRemoved reports that a name was removed from the registry. It belongs to no task.
+type FlowRemoved struct {
+	Name string   `json:"name"`
+	Hash dag.Hash `json:"hash"` // what it meant
+	By   string   `json:"by"`
+}
+
+func (FlowRemoved) event() string { return "flow.removed" }
+
+// ImportBegun reports that the events of a task are being imported, in several batches, or that what its removal left is
+// deleted first. Until its TaskImported, the task has no rows. It belongs to no task: it is not among those events.
+type ImportBegun struct {
+	Task     string `json:"task"`
+	By       string `json:"by"`
+	Events   int    `json:"events"`             // how many will come
+	Replaces int64  `json:"replaces,omitempty"` // see TaskImported
+}
+
+func (ImportBegun) event() string { return "import.begun" }

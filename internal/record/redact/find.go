@@ -23,7 +23,6 @@ type found struct {
 	cfg     Config
 	set     *secret.Set
 	objects []store.Entry // in hash order
-	batch   store.Batch   // rows and events without it
 	tasks   map[string]*counts
 	asked   []string // gates that are asked again
 	rows    int
@@ -34,10 +33,15 @@ type found struct {
 type counts struct {
 	objects, rows, events int
 	gates                 map[string]dag.Hash // changed ones: what steps name their answers by
+	batch                 store.Batch         // rows and events without it
 }
 
 func (f *found) report() Report {
-	return Report{Tasks: slices.Sorted(maps.Keys(f.tasks)), Objects: len(f.objects), Rows: f.rows, Events: f.events,
+	tasks := slices.Sorted(maps.Keys(f.tasks))
+	if len(tasks) > 0 && tasks[0] == "" { // events of no task
+		tasks = tasks[1:]
+	}
+	return Report{Tasks: tasks, Objects: len(f.objects), Rows: f.rows, Events: f.events,
 		Asked: f.asked}
 }
 
@@ -176,9 +180,11 @@ func (f *found) inBlob(ctx context.Context, h dag.Hash) (bool, error) {
 
 // inRows finds rows. They are replaced by ordinary changes: who moves one meanwhile wins.
 func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[string]string) error {
-	count := func(task string) {
-		f.task(task).rows++
+	count := func(task string) *store.Batch {
+		n := f.task(task)
+		n.rows++
 		f.rows++
+		return &n.batch
 	}
 	for _, t := range threads {
 		is, had, err := same(f.set, t, func(t *store.Thread) []string {
@@ -188,8 +194,8 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 			return fmt.Errorf("thread %s: %w", t.ID, err)
 		}
 		if had {
-			f.batch.Threads = append(f.batch.Threads, store.ThreadChange{Row: is, From: t.State()})
-			count(t.Task)
+			b := count(t.Task)
+			b.Threads = append(b.Threads, store.ThreadChange{Row: is, From: t.State()})
 		}
 	}
 	attempts, err := f.cfg.Store.Attempts(ctx, store.AttemptFilter{})
@@ -204,8 +210,8 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 			return fmt.Errorf("attempt %s: %w", a.ID, err)
 		}
 		if had {
-			f.batch.Attempts = append(f.batch.Attempts, store.AttemptChange{Row: is, From: a.Status})
-			count(taskOf[a.Thread])
+			b := count(taskOf[a.Thread])
+			b.Attempts = append(b.Attempts, store.AttemptChange{Row: is, From: a.Status})
 		}
 	}
 	gates, err := f.cfg.Store.Gates(ctx, store.GateFilter{})
@@ -225,8 +231,8 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 		}
 		if had {
 			is = f.asks(g, is, heads[g.Thread])
-			f.batch.Gates = append(f.batch.Gates, store.GateChange{Row: is, From: g.State, UsedAt: g.UsedAt})
-			count(g.Task)
+			b := count(g.Task)
+			b.Gates = append(b.Gates, store.GateChange{Row: is, From: g.State, UsedAt: g.UsedAt})
 			f.task(g.Task).gates[g.ID] = thread.ApprovalHash(g)
 		}
 	}
@@ -240,8 +246,8 @@ func (f *found) inRows(ctx context.Context, threads []store.Thread, taskOf map[s
 			return fmt.Errorf("request %s: %w", w.ID, err)
 		}
 		if had {
-			f.batch.Redact.Requests = append(f.batch.Redact.Requests, is)
-			count(w.Task)
+			b := count(w.Task)
+			b.Redact.Requests = append(b.Redact.Requests, is)
 		}
 	}
 	return nil
@@ -278,10 +284,14 @@ func (f *found) inEvents(ctx context.Context) error {
 		}
 		for _, e := range page {
 			after = e.Pos
+			if len(e.Proof) > 0 && !bytes.Equal(cleanJSON(f.set, e.Proof), e.Proof) { // a flow's name
+				return fmt.Errorf("event %d: %w", e.Pos, ErrName)
+			}
 			if clean := cleanJSON(f.set, e.Payload); !bytes.Equal(clean, e.Payload) {
 				e.Payload = clean
-				f.batch.Redact.Events = append(f.batch.Redact.Events, e)
-				f.task(e.Task).events++
+				n := f.task(e.Task)
+				n.batch.Redact.Events = append(n.batch.Redact.Events, e)
+				n.events++
 				f.events++
 			}
 		}

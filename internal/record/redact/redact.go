@@ -67,7 +67,7 @@ func Find(ctx context.Context, cfg Config) (Report, error) {
 	return f.report(), nil
 }
 
-// Run redacts. After an error objects may be redacted already; it can be repeated.
+// Run redacts. After an error objects, and some of the tasks, may be redacted already; it can be repeated.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	r, err := run(ctx, cfg)
 	if err != nil {
@@ -87,7 +87,7 @@ func run(ctx context.Context, cfg Config) (Report, error) {
 	for err == nil {
 		more := false
 		for _, task := range slices.Sorted(maps.Keys(f.tasks)) {
-			if leases[task] == nil {
+			if leases[task] == nil && task != "" {
 				if leases[task], err = cfg.Hold(ctx, task); err != nil {
 					delete(leases, task)
 					return Report{}, fmt.Errorf("task %s: %w", task, err)
@@ -123,15 +123,14 @@ func run(ctx context.Context, cfg Config) (Report, error) {
 			return r, err
 		}
 	}
-	b := f.batch
-	b.Under = under
-	for _, task := range r.Tasks {
-		b.Events = append(b.Events, f.said(task)...)
+	for _, task := range slices.Sorted(maps.Keys(f.tasks)) {
+		b := f.tasks[task].batch
+		b.Under, b.Events = under, f.said(task)
+		if err := cfg.Store.Commit(ctx, b); err != nil {
+			return r, err
+		}
 	}
-	if len(b.Events) == 0 {
-		return r, nil
-	}
-	return r, cfg.Store.Commit(ctx, b)
+	return r, nil
 }
 
 // said returns the events that say what was redacted in a task.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -10,28 +11,31 @@ import (
 )
 
 // A Proof says what a batch made of rows: to each, "thread ID", "attempt ID", "gate ID", "request ID" or "flow NAME",
-// the digest of its proven columns.
+// the digest of its proven columns, zero if the row was deleted.
 type Proof map[string]dag.Hash
 
-// Prove adds to the events of b what it makes of rows. What it makes of a row is part of the last event of the same
-// thread, else of the same task, else of the last one, that has no proof yet, nor a number because it was copied from
-// another record. A batch without such an event proves nothing: it must leave the proven columns of its rows alone.
+// Prove adds to the events of b what it makes of rows. What it makes of a row is part of the first event of the same
+// attempt, else of the same thread, of the same task, of any. Events that have a proof, or a number because they were
+// copied from another record, stay as they are. A batch without another event proves nothing: it must leave the proven
+// columns of its rows alone.
 func (b *Batch) Prove() error {
 	proofs := map[int]Proof{}
 	events := slices.Clone(b.Events)
-	add := func(row string, digest dag.Hash, task, thread string) {
+	add := func(row string, digest dag.Hash, task, thread, attempt string) {
 		best, rank := -1, -1
 		for i := range events {
 			e, r := &events[i], 0
 			switch {
 			case e.Proof != nil || e.Seq != 0:
 				continue
+			case attempt != "" && e.Attempt == attempt:
+				r = 3
 			case thread != "" && e.Thread == thread:
 				r = 2
 			case task != "" && e.Task == task:
 				r = 1
 			}
-			if r >= rank {
+			if r > rank {
 				best, rank = i, r
 			}
 		}
@@ -45,31 +49,31 @@ func (b *Batch) Prove() error {
 	}
 	for i := range b.Threads {
 		t := &b.Threads[i].Row
-		add("thread "+t.ID, t.Proven(), t.Task, t.ID)
+		add("thread "+t.ID, t.Proven(), t.Task, t.ID, "")
 	}
 	for i := range b.Attempts {
 		a := &b.Attempts[i].Row
-		add("attempt "+a.ID, a.Proven(), "", a.Thread)
+		add("attempt "+a.ID, a.Proven(), "", a.Thread, a.ID)
 	}
 	for i := range b.Gates {
 		g := &b.Gates[i].Row
-		add("gate "+g.ID, g.Proven(), g.Task, g.Thread)
+		add("gate "+g.ID, g.Proven(), g.Task, g.Thread, "")
 	}
 	for i := range b.Requests {
 		if w := &b.Requests[i]; !w.Take {
-			add("request "+w.Row.ID, w.Row.Proven(), w.Row.Task, w.Row.Thread)
+			add("request "+w.Row.ID, w.Row.Proven(), w.Row.Task, w.Row.Thread, "")
 		}
 	}
 	for i := range b.Redact.Requests {
 		w := &b.Redact.Requests[i]
-		add("request "+w.ID, w.Proven(), w.Task, w.Thread)
+		add("request "+w.ID, w.Proven(), w.Task, w.Thread, "")
 	}
 	for i := range b.Flows {
-		f := &b.Flows[i]
-		if f.Delete {
-			f.Row.Hash = dag.Hash{}
+		f, digest := &b.Flows[i], dag.Hash{}
+		if !f.Delete {
+			digest = f.Row.Proven()
 		}
-		add("flow "+f.Row.Name, f.Row.Proven(), "", "")
+		add("flow "+f.Row.Name, digest, "", "", "")
 	}
 	for i, p := range proofs {
 		events[i].Proof = p.json()
@@ -94,7 +98,8 @@ func (p Proof) json() []byte {
 	return append(b, '}')
 }
 
-// A digest hashes the proven columns of a row: texts and bytes behind their lengths, numbers as 8 bytes.
+// A digest hashes the proven columns of a row: texts behind their lengths, JSON without white space likewise, numbers as
+// 8 bytes.
 type digest struct{ b []byte }
 
 func newDigest(texts ...string) *digest {
@@ -130,6 +135,17 @@ func addJSON[T any](d *digest, v *T) {
 	d.texts(string(data))
 }
 
+// raw adds JSON as it is kept. An export spells it with other white space.
+func (d *digest) raw(data json.RawMessage) {
+	var b bytes.Buffer
+	if err := json.Compact(&b, data); err == nil && b.String() != "null" {
+		data = b.Bytes()
+	} else if err == nil {
+		data = nil
+	}
+	d.texts(string(data))
+}
+
 func (d *digest) sum() dag.Hash { return sha256.Sum256(d.b) }
 
 // Proven returns the digest of the proven columns of t: all but those that are of one machine (short name, workspace,
@@ -141,19 +157,25 @@ func (t *Thread) Proven() dag.Hash {
 	addJSON(d, t.Parent)
 	addJSON(d, t.Path)
 	addJSON(d, t.ForkedFrom)
-	d.texts(string(t.Decision), string(t.Options))
+	d.raw(t.Decision)
+	d.raw(t.Options)
 	d.numbers(int64(t.Steps), t.CreatedAt, t.EndedAt)
 	return d.sum()
 }
 
 // Proven returns the digest of the proven columns of a: what it was, for how long, what came of it and what it used
-// up. Its process, session and pins are of one machine.
+// up, the last three once it has ended. Its process, session and pins are of one machine.
 func (a *Attempt) Proven() dag.Hash {
 	d := newDigest("attempt", a.ID, a.Thread, a.Role, a.Agent, a.Instance, string(a.Status))
-	d.hashes(a.From, a.Prompt, a.Transcript, a.Stderr, a.Calls)
+	d.hashes(a.From, a.Prompt)
+	d.numbers(int64(a.N))
+	if a.Status == AttemptRunning {
+		return d.sum()
+	}
+	d.hashes(a.Transcript, a.Stderr, a.Calls)
 	addJSON(d, a.Failure)
 	u := a.Usage
-	d.numbers(int64(a.N), a.StartedAt, a.EndedAt, a.Waited,
+	d.numbers(a.StartedAt, a.EndedAt, a.Waited,
 		u.InputTokens, u.CachedInputTokens, u.OutputTokens, u.ReasoningTokens, u.CostMicroUSD)
 	return d.sum()
 }
@@ -161,8 +183,9 @@ func (a *Attempt) Proven() dag.Hash {
 // Proven returns the digest of g: all of its columns are proven.
 func (g *Gate) Proven() dag.Hash {
 	d := newDigest("gate", g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node, g.Instance,
-		g.Attempt, g.Question, string(g.Action), string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref,
-		string(g.Edited), g.Signature)
+		g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref, g.Signature)
+	d.raw(g.Action)
+	d.raw(g.Edited)
 	d.numbers(int64(len(g.Options)))
 	d.texts(g.Options...)
 	d.hashes(g.From, g.Digest, g.Diff, g.EditedDigest)
@@ -172,12 +195,13 @@ func (g *Gate) Proven() dag.Hash {
 
 // Proven returns the digest of the proven columns of w: all but when it was taken, which an event tells.
 func (w *Request) Proven() dag.Hash {
-	d := newDigest("request", w.ID, w.Task, w.Thread, string(w.Kind), w.Text, string(w.Options), w.By, string(w.Via))
+	d := newDigest("request", w.ID, w.Task, w.Thread, string(w.Kind), w.Text, w.By, string(w.Via))
+	d.raw(w.Options)
 	d.numbers(w.At)
 	return d.sum()
 }
 
-// Proven returns the digest of f: all of its columns are proven. One without a hash is removed.
+// Proven returns the digest of f: all of its columns are proven.
 func (f *Flow) Proven() dag.Hash {
 	d := newDigest("flow", f.Name)
 	d.hashes(f.Hash)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -257,11 +258,23 @@ func (u *unpacker) rows() error {
 	if err != nil {
 		return err
 	}
+	if _, err := fs.Stat(u.from, "index/requests.json"); err == nil { // older exports have none
+		err := list(u, "index/requests.json", func(w store.Request) error {
+			if w.Task != task {
+				return damaged("request %q belongs to another task", w.ID)
+			}
+			r.requests = append(r.requests, w)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	if err := u.events(&r); err != nil {
 		return err
 	}
-	c := copier{cfg: Config{To: u.to}, to: u.to}
-	err = c.commit(u.ctx, r, 0)
+	c := copier{cfg: Config{To: u.to, Now: time.Now}, to: u.to}
+	err = c.commit(u.ctx, r, seen{})
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrConflict) {
 		return damaged("its rows: %v", err)
 	}

@@ -98,8 +98,8 @@ func (r taskRows) roots() (all []dag.Hash) {
 // seen is what To already has of a task.
 type seen struct {
 	there   bool
-	events  int  // number of events
-	removed bool // it was removed, which left an event
+	events  int   // number of events
+	removed int64 // the position of the event that it was removed, zero if it was not
 }
 
 // compare looks for the task in To. Either To has all that From has of it, or nothing but events
@@ -114,7 +114,7 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 	kept := 0
 	err = event.Each(ctx, c.cfg.To, store.EventFilter{Task: id}, new(int64), func(ev store.Event) error {
 		if !s.there && kept == 0 && event.Is(ev, event.ThreadRemoved{}) {
-			s.removed = true
+			s.removed = ev.Pos
 		}
 		if kept < len(rows.events) && !sameEvent(ev, rows.events[kept]) && why == "" {
 			why = fmt.Sprintf("event %d differs here", kept+1)
@@ -122,7 +122,7 @@ func (c *copier) compare(ctx context.Context, rows taskRows) (s seen, why string
 		kept++
 		return nil
 	})
-	if err == nil && s.removed {
+	if err == nil && s.removed > 0 {
 		return s, "", nil
 	}
 	if err != nil || why != "" {
@@ -171,14 +171,25 @@ const (
 	maxEventBytes = 8 << 20
 )
 
+// begun returns the event before the first of several batches that import a task.
+func (c *copier) begun(rows taskRows, removed int64) store.Event {
+	return event.New(store.Thread{}, c.cfg.Now().UnixMilli(), event.ImportBegun{Task: rows.root().ID, By: c.cfg.By,
+		Events: len(rows.events), Replaces: removed})
+}
+
 // commit writes the rows to To, and the events after those that it has. If the events do not fit
 // into a batch, most are written first: without rows they belong to no task, and the next import
 // continues after them.
-func (c *copier) commit(ctx context.Context, rows taskRows, have int) error {
-	rest := rows.events[have:]
+func (c *copier) commit(ctx context.Context, rows taskRows, s seen) error {
+	rest := rows.events[s.events:]
+	said := s.removed > 0
 	for len(rest) > maxEvents || size(rest) > maxEventBytes {
 		n := portion(rest)
-		if err := c.to.Commit(ctx, store.Batch{Events: rest[:n]}); err != nil {
+		events := rest[:n]
+		if !said {
+			events, said = append([]store.Event{c.begun(rows, 0)}, events...), true
+		}
+		if err := c.to.Commit(ctx, store.Batch{Events: events}); err != nil {
 			return err
 		}
 		rest = rest[n:]
@@ -200,7 +211,7 @@ func (c *copier) commit(ctx context.Context, rows taskRows, have int) error {
 	}
 	if c.cfg.Source != "" {
 		b.Events = append(b.Events, event.New(rows.root(), c.cfg.Now().UnixMilli(),
-			event.TaskImported{From: c.cfg.Source, By: c.cfg.By}))
+			event.TaskImported{From: c.cfg.Source, By: c.cfg.By, Events: len(rows.events), Replaces: s.removed}))
 	}
 	for {
 		b.Threads = nil

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/record/verify"
@@ -150,9 +151,10 @@ func (c *copier) task(ctx context.Context, root store.Thread) (Item, error) {
 		item.State, item.Why = Differs, why
 		return item, err
 	}
-	if seen.removed {
+	if seen.removed > 0 {
 		// Its events begin again at 1.
-		if err := c.to.Commit(ctx, store.Batch{Remove: []string{root.ID}}); err != nil {
+		err := c.to.Commit(ctx, store.Batch{Remove: []string{root.ID}, Events: []store.Event{c.begun(rows, seen.removed)}})
+		if err != nil {
 			return item, err
 		}
 	}
@@ -164,7 +166,7 @@ func (c *copier) task(ctx context.Context, root store.Thread) (Item, error) {
 	}
 	item.State = There
 	if !seen.there {
-		if err := c.commit(ctx, rows, seen.events); err != nil {
+		if err := c.commit(ctx, rows, seen); err != nil {
 			return item, err
 		}
 		item.State = Imported
@@ -230,7 +232,10 @@ func (c *copier) registry(ctx context.Context) error {
 			if err := c.objects(ctx, roots, "registry", false); err != nil {
 				return err
 			}
-			if err := c.cfg.To.Commit(ctx, store.Batch{Flows: []store.FlowChange{{Row: f}}}); err != nil {
+			err := c.cfg.To.Commit(ctx, store.Batch{Flows: []store.FlowChange{{Row: f}},
+				Events: []store.Event{event.New(store.Thread{}, c.cfg.Now().UnixMilli(),
+					event.FlowRegistered{Name: f.Name, Hash: f.Hash, By: c.cfg.By, From: c.cfg.Source})}})
+			if err != nil {
 				return fmt.Errorf("flow %s: %w", f.Name, err)
 			}
 			item.State = Imported

@@ -2,6 +2,7 @@ package transfer_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -21,7 +22,7 @@ func TestDriven(t *testing.T) {
 	if _, err := from.Acquire(t.Context(), store.ThreadLease(id)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to})
+	r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to, Now: time.Now})
 	if err != nil || len(r.Tasks) != 1 || r.Tasks[0].State != transfer.Driven {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -38,7 +39,7 @@ func TestReservedNames(t *testing.T) {
 			Flows: []store.FlowChange{{Row: row}}}); err != nil {
 			t.Fatal(err)
 		}
-		r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to,
+		r, err := transfer.Tasks(t.Context(), transfer.Config{From: from, To: to, Now: time.Now,
 			Reserved: func(name string) bool { return name == "solo" }})
 		if err != nil || len(r.Flows) != 1 || r.Flows[0].State != want {
 			t.Errorf("%s: %+v, %v", name, r, err)

@@ -16,17 +16,25 @@ type rows struct {
 	threads  []store.Thread
 	attempts []store.Attempt
 	gates    []store.Gate
+	requests []store.Request
 	flows    []store.Flow
-	live     map[string]bool       // threads that existed at the beginning, by id; nil: not read
-	complete bool                  // every task here has all its rows here
-	answers  bool                  // every thread here has all its gates here
+	live     map[string]bool // threads that existed at the beginning, by id; nil: not read
+	complete bool            // every task here has all its rows here
+	answers  bool            // every thread here has all its gates here
+	proofs   proofs
+	all      bool                  // every row that proofs are about is here
 	redacted map[string][]dag.Hash // gates whose texts were redacted, with the hashes by which steps name their answers
 }
 
 // readRows reads every row that can be read.
 func (c *check) readRows(ctx context.Context) (r rows, err error) {
+	had := len(c.problems)
 	early, err := c.cfg.Store.Threads(ctx, store.ThreadFilter{})
 	if err := c.unreadable(ctx, "threads", err); err != nil {
+		return r, err
+	}
+	proven, err := c.beginProofs(ctx)
+	if err := c.unreadable(ctx, "events", err); err != nil {
 		return r, err
 	}
 	r.live = make(map[string]bool, len(early))
@@ -52,7 +60,22 @@ func (c *check) readRows(ctx context.Context) (r rows, err error) {
 	if err := c.unreadable(ctx, "gates", err); err != nil {
 		return r, err
 	}
+	r.requests, err = c.cfg.Store.Requests(ctx, store.RequestFilter{})
+	if err := c.unreadable(ctx, "requests", err); err != nil {
+		return r, err
+	}
 	r.redacted, err = c.redactedGates(ctx, "")
+	if err == nil {
+		err = proven.read(ctx, c.cfg.Store, "")
+	}
+	if err == nil {
+		var log store.Log
+		log, err = c.cfg.Store.Log(ctx)
+		proven.whole[""] = log.Since == 0
+	}
+	if err == nil {
+		r.proofs, r.all = proven, len(c.problems) == had
+	}
 	return r, c.unreadable(ctx, "events", err)
 }
 
@@ -113,6 +136,7 @@ func (c *check) checkRows(ctx context.Context, r rows) error {
 	for _, t := range r.threads {
 		c.checkRow(t)
 	}
+	c.checkProofs(r)
 	k := c.index(r)
 	if err := k.checkThreads(ctx); err != nil {
 		return err

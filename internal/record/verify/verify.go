@@ -6,7 +6,8 @@
 //	objects   bytes against hash, canonical encoding, derived refs (object.go)
 //	reach     from rows along refs: what is missing (reach.go)
 //	rules     each step against its parent, start, fork, paths, child and flow;
-//	          each row against its chain, its parent, and the step that records it
+//	          each row against its chain, its parent, the step that records it, and
+//	          the last event that says what it is (proofs.go)
 //	container what the store reports about itself, and views ahead of the store
 //
 // Laws:
@@ -267,7 +268,10 @@ func (c *check) checkThread(ctx context.Context, id string) error {
 	if row.Root == row.ID {
 		attempts, gates = store.AttemptFilter{Task: row.Task}, store.GateFilter{Task: row.Task}
 	}
-	r := rows{complete: row.Root == row.ID, answers: true}
+	r := rows{complete: row.Root == row.ID, answers: true, all: row.Root == row.ID}
+	if r.proofs, err = c.beginProofs(ctx); err != nil {
+		return err
+	}
 	if r.attempts, err = c.cfg.Store.Attempts(ctx, attempts); err != nil {
 		return err
 	}
@@ -280,8 +284,14 @@ func (c *check) checkThread(ctx context.Context, id string) error {
 	if err == nil {
 		r.gates, err = c.cfg.Store.Gates(ctx, gates) // see readRows
 	}
+	if err == nil && r.complete {
+		r.requests, err = c.cfg.Store.Requests(ctx, store.RequestFilter{Task: row.Task})
+	}
 	if err == nil {
 		r.redacted, err = c.redactedGates(ctx, row.Task)
+	}
+	if err == nil {
+		err = r.proofs.read(ctx, c.cfg.Store, row.Task)
 	}
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
 	"github.com/plait-run/plait/internal/record/thread"
@@ -103,8 +104,26 @@ func (w *world) must(err error) {
 
 func (w *world) now() int64 { w.at++; return w.at }
 
+// commit commits b with an event for each row that it changes.
 func (w *world) commit(b store.Batch) {
 	w.Helper()
+	add := func(task, thread, attempt string) {
+		b.Events = append(b.Events, event.OfAttempt(store.Thread{ID: thread, Task: task}, store.Attempt{ID: attempt}, w.at,
+			event.ArtifactWritten{}))
+	}
+	for _, t := range b.Threads {
+		add(t.Row.Task, t.Row.ID, "")
+	}
+	for _, a := range b.Attempts {
+		of, _ := w.s.Thread(ctx, a.Row.Thread)
+		add(of.Task, a.Row.Thread, a.Row.ID)
+	}
+	for range b.Flows {
+		add("", "", "")
+	}
+	for _, g := range b.Gates {
+		add(g.Row.Task, g.Row.Thread, "")
+	}
 	w.must(w.s.Commit(ctx, b))
 }
 

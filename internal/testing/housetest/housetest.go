@@ -21,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/flow/parse"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -146,7 +147,8 @@ func Begin(ctx context.Context, t T, s Commits, row store.Thread, b thread.Bundl
 	t.Helper()
 	objects, row, err := thread.Begin(thread.NewTask{Row: row, Bundle: b, Prompt: prompt})
 	if err == nil {
-		err = s.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}}})
+		err = s.Commit(ctx, store.Batch{Objects: objects, Threads: []store.ThreadChange{{Row: row}},
+			Events: []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Start: row.Start})}})
 	}
 	if err != nil {
 		t.Fatalf("begin thread %s: %v", row.ID, err)
@@ -168,6 +170,7 @@ func Append(ctx context.Context, t T, s interface {
 	if err == nil {
 		err = s.Commit(ctx, store.Batch{
 			Objects: append(ch.Objects, more...), Threads: []store.ThreadChange{{Row: ch.Row, From: row.State()}},
+			Events: []store.Event{event.New(row, d.At, event.AttemptCompleted{Role: d.Role, Step: ch.Step.Hash})},
 		})
 	}
 	if err != nil {

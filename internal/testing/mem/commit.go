@@ -3,6 +3,7 @@ package mem
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,25 +23,68 @@ func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 		if err := b.Prove(); err != nil {
 			return err
 		}
-		tx := &change{contents: c}
-		if err := tx.apply(b, s.now()); err != nil {
-			for _, undo := range slices.Backward(tx.undo) {
-				undo()
-			}
-			return err
-		}
-		if len(b.Events) > 0 {
-			close(c.news)
-			c.news = make(chan struct{})
-		}
-		return nil
+		return (&change{contents: c}).all(b, s.now(), s.cfg.Proven)
 	})
+}
+
+// Forge changes what is kept as b says, like someone who writes to the storage of a record: no event proves it.
+func (s *Store) Forge(ctx context.Context, b store.Batch) error {
+	return s.changing(ctx, OpCommit, func(c *contents) error { return (&change{contents: c}).all(b, s.now(), false) })
 }
 
 // A change is a batch being applied, and how to undo it.
 type change struct {
 	*contents
-	undo []func()
+	undo    []func()
+	changed []string // rows whose proven columns are not what they were
+}
+
+// all applies b wholly or not at all. If proven is set, it refuses changes that no event proves.
+func (c *change) all(b store.Batch, now int64, proven bool) error {
+	err := c.apply(b, now)
+	if err == nil && proven {
+		err = c.proven(b.Events)
+	}
+	if err != nil {
+		for _, undo := range slices.Backward(c.undo) {
+			undo()
+		}
+		return err
+	}
+	if len(b.Events) > 0 {
+		close(c.news)
+		c.news = make(chan struct{})
+	}
+	return nil
+}
+
+// proven returns an error unless events say of each changed row what it is now.
+func (c *change) proven(events []store.Event) error {
+	said := map[string]bool{}
+	for _, e := range events {
+		var p store.Proof
+		if len(e.Proof) > 0 {
+			if err := json.Unmarshal(e.Proof, &p); err != nil {
+				return err
+			}
+		}
+		for row := range p {
+			said[row] = true
+		}
+	}
+	for _, row := range c.changed {
+		if !said[row] {
+			return fmt.Errorf("%s changes without an event: %w", row, store.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// compare notes a row whose digest changes.
+func (c *change) compare(row string, was, is dag.Hash) {
+	if was != is {
+		c.changed = append(c.changed, row)
+	}
 }
 
 func (c *change) apply(b store.Batch, now int64) error {
@@ -117,6 +161,7 @@ func (c *change) thread(x store.ThreadChange) error {
 			return store.ErrConflict
 		}
 	}
+	c.compare("thread "+x.Row.ID, old.Proven(), x.Row.Proven())
 	set(c, c.threads, x.Row.ID, cloneThread(x.Row))
 	return nil
 }
@@ -134,6 +179,7 @@ func (c *change) attempt(x store.AttemptChange) error {
 	if err := c.named(had, names...); err != nil {
 		return err
 	}
+	c.compare("attempt "+x.Row.ID, old.Proven(), x.Row.Proven())
 	set(c, c.attempts, x.Row.ID, cloneAttempt(x.Row))
 	return nil
 }
@@ -149,6 +195,7 @@ func (c *change) gate(x store.GateChange) error {
 	if err := c.named([]dag.Hash{old.Diff}, x.Row.Diff); err != nil {
 		return err
 	}
+	c.compare("gate "+x.Row.ID, old.Proven(), x.Row.Proven())
 	set(c, c.gates, x.Row.ID, cloneGate(x.Row))
 	return nil
 }
@@ -164,6 +211,7 @@ func (c *change) flow(x store.FlowChange) error {
 	if ok == x.From.IsZero() || ok && old.Hash != x.From || x.Delete && !ok {
 		return store.ErrConflict
 	}
+	c.compare("flow "+x.Row.Name, old.Proven(), dag.Hash{})
 	if x.Delete {
 		drop(c, c.flows, x.Row.Name)
 		return nil
@@ -195,6 +243,7 @@ func (c *change) request(x store.RequestChange) error {
 		old.TakenAt = x.Row.TakenAt
 		set(c, c.requests, old.ID, old)
 	default:
+		c.compare("request "+x.Row.ID, old.Proven(), x.Row.Proven())
 		set(c, c.requests, x.Row.ID, cloneRequest(x.Row))
 	}
 	return nil

@@ -85,6 +85,8 @@ type Fault func(op Op, when When) error
 type Config struct {
 	Now   func() time.Time // nil: time.Now
 	Fault Fault            // nil: nothing fails
+	// Proven refuses a batch that changes proven columns of a row and has no event that says so: see [store.Batch].
+	Proven bool
 }
 
 // A Store is one process's handle on contents in memory. Methods may be called

@@ -54,7 +54,7 @@ type Record interface {
 //
 //	task/           its directory, regular files only
 //	objects/<hash>  the bytes of every object that the task reaches
-//	index/          threads.json, attempts.json, gates.json, events.jsonl: the rows; nodes.json: which objects are nodes
+//	index/          threads.json, attempts.json, gates.json, requests.json, events.jsonl: the rows; nodes.json: which objects are nodes
 //	manifest.json   see [Manifest]
 //
 // The same task always yields the same bytes. The error matches store.ErrNotFound if there is none.
@@ -88,15 +88,7 @@ func (p *packer) pack(task string) error {
 	if err := p.directory(At(row.Workspace, task)); err != nil {
 		return err
 	}
-	attempts, err := p.record.Attempts(p.ctx, store.AttemptFilter{Task: task})
-	if err != nil {
-		return err
-	}
-	gates, err := p.record.Gates(p.ctx, store.GateFilter{Task: task})
-	if err != nil {
-		return err
-	}
-	threads, err := p.record.Threads(p.ctx, store.ThreadFilter{Task: task}) // last, so that each row above has its thread
+	rows, err := p.rows(task)
 	if err != nil {
 		return err
 	}
@@ -108,13 +100,13 @@ func (p *packer) pack(task string) error {
 			}
 		}
 	}
-	for _, t := range threads {
+	for _, t := range rows.threads {
 		add(t.Names())
 	}
-	for _, a := range attempts {
+	for _, a := range rows.attempts {
 		add(a.Names())
 	}
-	for _, g := range gates {
+	for _, g := range rows.gates {
 		add(g.Names())
 	}
 	if err := p.objects(roots); err != nil {
@@ -123,7 +115,8 @@ func (p *packer) pack(task string) error {
 	for _, list := range []struct {
 		name string
 		rows any
-	}{{"threads", orEmpty(threads)}, {"attempts", orEmpty(attempts)}, {"gates", orEmpty(gates)}} {
+	}{{"threads", orEmpty(rows.threads)}, {"attempts", orEmpty(rows.attempts)}, {"gates", orEmpty(rows.gates)},
+		{"requests", orEmpty(rows.requests)}} {
 		data, err := pretty(list.rows)
 		if err == nil {
 			err = p.add("index/"+list.name+".json", bytes.NewReader(data))
@@ -132,7 +125,7 @@ func (p *packer) pack(task string) error {
 			return err
 		}
 	}
-	if err := p.events(task); err != nil {
+	if err := p.events(task, rows.pos); err != nil {
 		return err
 	}
 	data, err := pretty(p.manifest)
@@ -271,15 +264,51 @@ func (p *packer) object(h dag.Hash) error {
 	return p.add("objects/"+h.String(), r)
 }
 
-// events packs the journal with its positions and proofs, one event per line.
-func (p *packer) events(task string) error {
+// exported are the rows of a task.
+type exported struct {
+	threads  []store.Thread
+	attempts []store.Attempt
+	gates    []store.Gate
+	requests []store.Request
+	pos      int64 // of the last event that they reflect
+}
+
+// rows reads the rows of a task as they were after one of its events, which it has no event after.
+func (p *packer) rows(task string) (r exported, err error) {
+	for r.pos = -1; ; {
+		last, err := p.record.Events(p.ctx, 0, store.EventFilter{Task: task, Newest: true, Limit: 1})
+		pos := int64(0)
+		if len(last) > 0 {
+			pos = last[0].Pos
+		}
+		if err != nil || pos == r.pos {
+			return r, err
+		}
+		r.pos = pos
+		if r.attempts, err = p.record.Attempts(p.ctx, store.AttemptFilter{Task: task}); err != nil {
+			return r, err
+		}
+		if r.gates, err = p.record.Gates(p.ctx, store.GateFilter{Task: task}); err != nil {
+			return r, err
+		}
+		if r.requests, err = p.record.Requests(p.ctx, store.RequestFilter{Task: task}); err != nil {
+			return r, err
+		}
+		if r.threads, err = p.record.Threads(p.ctx, store.ThreadFilter{Task: task}); err != nil {
+			return r, err
+		}
+	}
+}
+
+// events packs the journal up to a position, with its positions and proofs, one event per line.
+func (p *packer) events(task string, last int64) error {
 	w, err := p.create("index/" + eventsFile)
 	if err != nil {
 		return err
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	return event.Each(p.ctx, p.record, store.EventFilter{Task: task}, new(int64), func(ev store.Event) error {
+	return event.Each(p.ctx, p.record, store.EventFilter{Task: task, Before: last + 1}, new(int64), func(ev store.Event) error {
 		if err := enc.Encode(store.ExportedEvent{Event: ev, Proof: ev.Proof}); err != nil {
 			return fmt.Errorf("spell event %d: %w", ev.Pos, err)
 		}
