@@ -19,6 +19,7 @@ type migration struct {
 	From    int    `json:"from"` // version of the schema; 0: there was none
 	To      int    `json:"to"`
 	Changed bool   `json:"changed"` // or would be, with --dry-run
+	Hashed  int64  `json:"hashed"`  // events that were added to the log, or would be
 	Queue   bool   `json:"queue"`   // the tables of the workers' queue were changed, or would be
 	DryRun  bool   `json:"dryRun"`
 	Worker  string `json:"worker,omitempty"` // the role that was granted what a worker needs
@@ -33,8 +34,9 @@ func (p place) migrate() cli.Verb {
 		Short: "Create the shared record's tables, or bring them up to date",
 		Long: `Create the tables of the shared record in schema plait of the database, or bring them to the version
 that this plaitd needs. It is done in one transaction, and only forward: take a backup first. If
-several run at once, one does the work. Processes of an older version take no new work from then on. The queue
-that workers share is in schema plait_river beside it; nothing in it needs a backup.
+several run at once, one does the work. Processes of an older version take no new work from then on. Events of
+before the log are then hashed into it, while others go on working. The queue that workers share is in schema
+plait_river beside it; nothing in it needs a backup.
 
 With --worker ROLE a role of the server that can log in is granted what plaitd worker needs and no more:
 it can add to the record, and cannot delete, change an event, or change a table. Grant again after each
@@ -52,9 +54,11 @@ migration.`,
 				return nil, nil, err
 			}
 			m := migration{Store: shown(cfg.URL), DryRun: dry}
-			if dry {
-				m.From, m.To, err = postgres.Schema(ctx, cfg)
-			} else {
+			m.From, m.To, err = postgres.Schema(ctx, cfg)
+			if err == nil {
+				m.Hashed, err = postgres.Unhashed(ctx, cfg)
+			}
+			if err == nil && !dry {
 				m.From, m.To, err = postgres.Migrate(ctx, cfg)
 			}
 			m.Changed = m.From != m.To
@@ -76,21 +80,29 @@ migration.`,
 }
 
 func (m migration) String() string {
-	queue := ""
+	rest := ""
+	switch {
+	case m.Hashed > 0 && m.DryRun:
+		rest = fmt.Sprintf("; would hash %d events into the log", m.Hashed)
+	case m.Hashed > 0:
+		rest = fmt.Sprintf("; hashed %d events into the log", m.Hashed)
+	}
 	switch {
 	case m.Queue && m.DryRun:
-		queue = "; would bring the workers' queue up to date"
+		rest += "; would bring the workers' queue up to date"
 	case m.Queue:
-		queue = "; brought the workers' queue up to date"
+		rest += "; brought the workers' queue up to date"
 	}
 	if m.Worker != "" {
-		queue += "\n" + m.Store + ": role " + m.Worker + " may do what a worker does"
+		rest += "\n" + m.Store + ": role " + m.Worker + " may do what a worker does"
 	}
-	return m.schema() + queue
+	return m.schema() + rest
 }
 
 func (m migration) schema() string {
 	switch {
+	case !m.Changed && m.Hashed > 0:
+		return fmt.Sprintf("%s: the schema has version %d", m.Store, m.To)
 	case !m.Changed:
 		return fmt.Sprintf("%s: the schema has version %d, nothing to do", m.Store, m.To)
 	case m.DryRun && m.From == 0:

@@ -70,7 +70,7 @@ func beWriters(url string, in io.Reader, out io.Writer) error {
 
 // processes starts some of this binary, each with its share of writers, and returns a function that lets all
 // take steps concurrently for a while and returns how many they took per second together.
-func processes(b *testing.B, url string, n, writers int) func(time.Duration) float64 {
+func processes(b testing.TB, url string, n, writers int) func(time.Duration) float64 {
 	b.Helper()
 	type process struct {
 		in  io.Writer

@@ -14,6 +14,7 @@ func groupOf(changes []*change) *group {
 		g.n++
 		g.add(c)
 	}
+	g.tasks()
 	return g
 }
 
@@ -59,12 +60,31 @@ func (g *group) add(c *change) {
 		g.eventType, g.eventTask = append(g.eventType, e.Type), append(g.eventTask, e.Task)
 		g.eventThread, g.eventInstance = append(g.eventThread, e.Thread), append(g.eventInstance, e.Instance)
 		g.eventAttempt, g.eventPayload = append(g.eventAttempt, e.Attempt), append(g.eventPayload, e.Payload)
+		g.eventProof = append(g.eventProof, e.Proof)
 	}
 	for _, p := range c.pins {
 		g.pinB, g.pinPin, g.pinHash = append(g.pinB, b), append(g.pinPin, p.pin), append(g.pinHash, p.hash[:])
 	}
 	for _, pin := range c.Unpin {
 		g.unpinB, g.unpinPin = append(g.unpinB, b), append(g.unpinPin, pin)
+	}
+}
+
+// tasks counts the events of each task.
+func (g *group) tasks() {
+	g.task = slices.Clone(g.eventTask)
+	slices.Sort(g.task)
+	g.task = slices.Compact(g.task)
+	g.taskEvents, g.taskSecret = make([]int64, len(g.task)), make([][]byte, len(g.task))
+	g.eventOf, g.eventLeft = make([]int32, len(g.eventTask)), make([]int64, len(g.eventTask))
+	for i := len(g.eventTask) - 1; i >= 0; i-- {
+		of, _ := slices.BinarySearch(g.task, g.eventTask[i])
+		g.eventOf[i], g.eventLeft[i] = int32(of+1), g.taskEvents[of]
+		g.taskEvents[of]++
+	}
+	for i := range g.taskSecret {
+		secret := store.NewSecret()
+		g.taskSecret[i] = secret[:]
 	}
 }
 

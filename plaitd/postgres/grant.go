@@ -22,8 +22,9 @@ var workerMay = []string{
 	"INSERT ON plait.objects, plait.chunks, plait.uploads, plait.pins, plait.threads, plait.attempts, plait.gates," +
 		" plait.wishes, plait.counts, plait.events, plait.tasks, plait.applied, plait.handles, plait.leases",
 	"UPDATE (put, kind) ON plait.objects",
-	"UPDATE ON plait.threads, plait.attempts, plait.gates, plait.wishes, plait.counts, plait.tasks, plait.counters," +
-		" plait.handles, plait.leases",
+	"UPDATE (seq) ON plait.tasks",
+	"UPDATE ON plait.threads, plait.attempts, plait.gates, plait.wishes, plait.counts, plait.counters, plait.handles," +
+		" plait.leases",
 	"DELETE ON plait.uploads, plait.pins, plait.applied, plait.handles",
 }
 

@@ -84,6 +84,8 @@ func TestWorkersRole(t *testing.T) {
 		"UPDATE plait.objects SET body = ''", "UPDATE plait.objects SET hash = ''", "UPDATE plait.objects SET loc = 'x'",
 		"DELETE FROM plait.threads", "DELETE FROM plait.attempts", "DELETE FROM plait.gates", "DELETE FROM plait.chunks",
 		"UPDATE plait.chunks SET data = ''", "DELETE FROM plait.tasks", "DELETE FROM plait.leases", "TRUNCATE plait.events",
+		"UPDATE plait.tasks SET secret = ''", "INSERT INTO plait.erased VALUES (1, '')", "UPDATE plait.erased SET leaf = ''",
+		"DELETE FROM plait.erased", "UPDATE plait.meta SET origin = ''",
 		"UPDATE plait.meta SET version = 99", "INSERT INTO plait.flows VALUES ('x', '', '', '')", "DROP TABLE plait.events",
 		"ALTER TABLE plait.events ADD COLUMN x int", "CREATE TABLE plait.mine (x int)", "DROP SCHEMA plait CASCADE",
 		"CREATE OR REPLACE FUNCTION plait.millis() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",

@@ -112,6 +112,9 @@ func (c *change) prepare() error {
 	if err := c.Check(); err != nil {
 		return err
 	}
+	if err := c.Prove(); err != nil {
+		return err
+	}
 	for _, x := range c.Threads {
 		if err := c.encode("thread", x.Row.ID, nil, func() ([]byte, error) { return encodeThread(x.Row) }); err != nil {
 			return err
@@ -154,7 +157,7 @@ func (c *change) prepare() error {
 		c.bytes += 2 * len(o.Data)
 	}
 	for _, e := range c.Events {
-		c.bytes += len(e.Payload) + 200
+		c.bytes += len(e.Payload) + len(e.Proof) + 200
 	}
 	return nil
 }
@@ -216,7 +219,12 @@ type group struct {
 	eventB                                                         []int32
 	eventTS                                                        []int64
 	eventType, eventTask, eventThread, eventInstance, eventAttempt []string
-	eventPayload                                                   [][]byte
+	eventPayload, eventProof                                       [][]byte
+	eventOf                                                        []int32  // its task's index in task, from 1
+	eventLeft                                                      []int64  // how many events of its task follow
+	task                                                           []string // of events, in order
+	taskEvents                                                     []int64
+	taskSecret                                                     [][]byte // for one that is new
 	pinB                                                           []int32
 	pinPin                                                         []string
 	pinHash                                                        [][]byte
@@ -245,6 +253,7 @@ func (g *group) args(id []byte, again bool) ([]any, error) {
 		g.attemptB, g.attemptNth, g.attemptFrom, g.attemptID, g.attemptThread, g.attemptN, g.attemptOrigin,
 		g.attemptStatus, g.attemptNames, g.attemptRow,
 		g.eventB, g.eventTS, g.eventType, g.eventTask, g.eventThread, g.eventInstance, g.eventAttempt, g.eventPayload,
+		g.eventProof, g.eventOf, g.eventLeft, g.task, g.taskEvents, g.taskSecret,
 		g.pinB, g.pinPin, g.pinHash, g.unpinB, g.unpinPin,
 	}, nil
 }

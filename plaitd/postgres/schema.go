@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -27,21 +28,29 @@ var (
 	schema2 string
 	//go:embed schema3.sql
 	schema3 string
+	//go:embed schema4.sql
+	schema4 string
+	//go:embed commit4.sql
+	commit4 string
 )
 
 // migrations are run forward from the version found, all in one transaction. A released
 // script is never changed; a change is a new script.
-var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2, schema3}
+var migrations = []string{schema1 + rest1 + commit1 + leases1, schema2, schema3, schema4 + commit4}
 
 // oldest is the first version of Postgres that has all we need, in server_version_num's form.
 const oldest = 140000
 
-// migrateKey is the advisory lock of a migration: not that of writers, which continue until
-// tables are locked.
+// migrateKey is the advisory lock of migrations.
 const migrateKey = lockKey + 1
 
+// hashPage is how many events Migrate hashes at a time, while writers wait: for some 50 ms.
+const hashPage = 5000
+
 // Migrate brings the schema of a database up to date, creating it if necessary, and returns the
-// versions before and after. It returns ErrNewer if a newer Plait has migrated the database.
+// versions before and after. Then it hashes the events that are not in the log yet, in pages: others may commit
+// meanwhile. If it is interrupted, commits and the next Migrate go on with that. It returns ErrNewer if a newer Plait
+// has migrated the database.
 func Migrate(ctx context.Context, cfg Config) (found, now int, err error) {
 	found, err = migrate(ctx, cmp.Or(cfg.Direct, cfg.URL))
 	if err != nil {
@@ -63,19 +72,42 @@ func migrate(ctx context.Context, dsn string) (found int, err error) {
 	if server < oldest {
 		return 0, fmt.Errorf("the server is Postgres %d, Plait needs %d or newer", server/10000, oldest/10000)
 	}
+	if found, err = upgrade(ctx, c); err != nil {
+		return 0, err
+	}
+	for missing := int64(1); missing > 0; {
+		err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockSQL, int64(lockKey)); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, "SELECT plait.catch_up($1)", hashPage).Scan(&missing)
+		})
+		if err != nil {
+			return 0, fmt.Errorf("hash events: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// lockSQL waits for an advisory lock, which the transaction has until it ends.
+const lockSQL = "SELECT pg_advisory_xact_lock($1)"
+
+// upgrade runs the scripts that a database lacks.
+func upgrade(ctx context.Context, c *pgx.Conn) (found int, err error) {
 	tx, err := c.Begin(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx))
-	if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrateKey)); err != nil {
+	if _, err := tx.Exec(ctx, lockSQL, int64(migrateKey)); err != nil {
 		return 0, err
 	}
-	if found, err = version(ctx, tx); err != nil {
-		return 0, err
+	if found, err = version(ctx, tx); err != nil || found == len(migrations) {
+		return found, err
 	}
-	if found == len(migrations) {
-		return found, nil
+	// Whoever commits locks it first, and tables later.
+	if _, err := tx.Exec(ctx, lockSQL, int64(lockKey)); err != nil {
+		return 0, err
 	}
 	if found == 0 {
 		const first = "CREATE SCHEMA IF NOT EXISTS plait; CREATE TABLE plait.meta (version int NOT NULL);" +
@@ -89,7 +121,8 @@ func migrate(ctx context.Context, dsn string) (found int, err error) {
 			return 0, fmt.Errorf("bring the schema to version %d: %w", i+1, err)
 		}
 	}
-	if _, err := tx.Exec(ctx, "UPDATE plait.meta SET version = $1", len(migrations)); err != nil {
+	const done = "UPDATE plait.meta SET version = $1, origin = CASE origin WHEN '' THEN $2 ELSE origin END"
+	if _, err := tx.Exec(ctx, done, len(migrations), store.NewOrigin(time.Now())); err != nil {
 		return 0, err
 	}
 	return found, tx.Commit(ctx)

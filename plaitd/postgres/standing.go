@@ -45,3 +45,28 @@ func Schema(ctx context.Context, cfg Config) (found, now int, err error) {
 	}
 	return found, len(migrations), nil
 }
+
+// logVersion is the version of the schema that has the log.
+const logVersion = 4
+
+// Unhashed returns how many events of a database are not in the log, which Migrate would add: all of them if it has no
+// log. It changes nothing.
+func Unhashed(ctx context.Context, cfg Config) (n int64, err error) {
+	c, err := connect(ctx, cmp.Or(cfg.Direct, cfg.URL))
+	if err != nil {
+		return 0, fmt.Errorf("count events: %w", explain(ctx, err))
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	v, err := version(ctx, c)
+	q := "SELECT count(*) FROM plait.events"
+	if v >= logVersion {
+		q = "SELECT value - plait.size(log) FROM plait.counters WHERE name = 'pos'"
+	}
+	if err == nil && v > 0 {
+		err = c.QueryRow(ctx, q).Scan(&n)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count events: %w", explain(ctx, err))
+	}
+	return n, nil
+}

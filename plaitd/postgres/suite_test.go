@@ -42,7 +42,8 @@ func wipe(t *testing.T, url string) {
 	if err := c.QueryRow(t.Context(), all).Scan(&q); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.PgConn().Exec(t.Context(), q+"; UPDATE plait.counters SET value = 0").ReadAll(); err != nil {
+	q += "; UPDATE plait.counters SET value = 0, log = CASE name WHEN 'pos' THEN int8send(0) END"
+	if _, err := c.PgConn().Exec(t.Context(), q).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -119,7 +119,7 @@ func (s *Store) lock(ctx context.Context) (pgx.Tx, error) {
 		return nil, err
 	}
 	if _, err = tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '"+sweepIdle+"'"); err == nil {
-		_, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(lockKey))
+		_, err = tx.Exec(ctx, lockSQL, int64(lockKey))
 	}
 	if err != nil {
 		tx.Rollback(context.WithoutCancel(ctx))

@@ -157,7 +157,7 @@ func (s *Store) catchUp(c *pgx.Conn) error {
 
 const readPosition = "SELECT value FROM plait.counters WHERE name = 'pos'"
 
-const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload"
+const eventColumns = "pos, seq, ts, type, task, thread, instance, attempt, payload, proof"
 
 // Events returns the events after a position that f selects.
 func (r reads) Events(ctx context.Context, after int64, f store.EventFilter) ([]store.Event, error) {
@@ -179,7 +179,8 @@ func (r reads) Events(ctx context.Context, after int64, f store.EventFilter) ([]
 	}
 	q.end(order, f.Limit)
 	return many(ctx, r, "events", q, func(row pgx.Rows) (e store.Event, err error) {
-		err = row.Scan(&e.Pos, &e.Seq, &e.TS, &e.Type, &e.Task, &e.Thread, &e.Instance, &e.Attempt, (*[]byte)(&e.Payload))
+		err = row.Scan(&e.Pos, &e.Seq, &e.TS, &e.Type, &e.Task, &e.Thread, &e.Instance, &e.Attempt, (*[]byte)(&e.Payload),
+			(*[]byte)(&e.Proof))
 		return e, err
 	})
 }
