@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -14,6 +15,8 @@ type Agenda struct {
 	Drive        []string      // threads that may be driven
 	Hosts        []string      // where each was last driven; "" if unknown
 	Avoid        [][]string    // the workers that were not able to drive each
+	Driven       int           // threads that are being driven
+	Queued       int           // threads that may be driven once another agent of the task has ended its turn
 	Stop         []string      // threads that are being driven but are no longer wanted
 	Waits        bool          // a person's answer would let something continue
 	RecheckAfter time.Duration // when to look again even if nothing happens; zero: never
@@ -51,6 +54,7 @@ type moves struct {
 	returned []*node  // a caller whose child has ended
 	block    []*node  // waits, and nothing below can continue without a person
 	resume   []*node  // is blocked, and something below can continue
+	ready    []*node  // may be driven
 	Agenda
 }
 
@@ -63,6 +67,7 @@ func movesOf(n *node) moves {
 		return m
 	}
 	m.at(n)
+	m.offer(m.ready)
 	return m
 }
 
@@ -71,7 +76,10 @@ func movesOf(n *node) moves {
 func (m *moves) at(n *node) (stuck bool) {
 	blocked := n.row.Status == store.Blocked
 	switch {
-	case n.row.Ended(), n.driven:
+	case n.row.Ended():
+		return false
+	case n.driven:
+		m.Driven++
 		return false
 	case blocked && n.row.Reason != nil && n.row.Reason.Kind != store.ReasonChild:
 		m.Waits = m.Waits || n.gate == gateOpen
@@ -107,11 +115,41 @@ func (m *moves) drive(n *node) {
 		m.recheckAfter(n.waits)
 		return
 	}
-	var avoid []string
-	if troubled(n.row) {
-		avoid = slices.Sorted(maps.Keys(n.row.Reason.Workers))
+	m.ready = append(m.ready, n)
+}
+
+// offer puts threads on the agenda, to be driven.
+func (m *moves) offer(nodes []*node) {
+	m.Drive, m.Hosts, m.Avoid = nil, nil, nil
+	for _, n := range nodes {
+		var avoid []string
+		if troubled(n.row) {
+			avoid = slices.Sorted(maps.Keys(n.row.Reason.Workers))
+		}
+		m.Drive, m.Hosts, m.Avoid = append(m.Drive, n.row.ID), append(m.Hosts, n.row.Host), append(m.Avoid, avoid)
 	}
-	m.Drive, m.Hosts, m.Avoid = append(m.Drive, n.row.ID), append(m.Hosts, n.row.Host), append(m.Avoid, avoid)
+}
+
+// within leaves on the agenda no more threads than there are turns for: first those that have begun. A merge of files
+// needs none.
+func (m *moves) within(turns int) {
+	order := func(n *node) int {
+		switch {
+		case n.fork != nil:
+			return 0
+		case n.row.Status != store.Pending:
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(m.ready, func(a, b *node) int { return cmp.Compare(order(a), order(b)) })
+	n := slices.IndexFunc(m.ready, func(n *node) bool { return n.fork == nil })
+	if n < 0 {
+		n = len(m.ready)
+	}
+	n = min(n+max(turns, 0), len(m.ready))
+	m.Queued = len(m.ready) - n
+	m.offer(m.ready[:n])
 }
 
 // atFork adds the moves for a thread that waits for paths.

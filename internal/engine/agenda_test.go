@@ -199,6 +199,21 @@ func TestMoves(t *testing.T) {
 	}
 }
 
+// With fewer turns than threads, those that have begun come first, and what needs no agent needs none.
+func TestWithinTurns(t *testing.T) {
+	all := flow.JoinSpec{Strategy: flow.AllCompleted}
+	merges := decided(all)
+	merges.files = true
+	m := movesOf(forks("r", by(all), a("x", store.Pending), a("y", store.Pending), a("z", store.Running),
+		driven(a("w", store.Running)), forks("m", merges, a("n", store.Completed))))
+	for turns, want := range map[int]string{-1: "drive m", 0: "drive m", 1: "drive m z", 2: "drive m z x",
+		3: "drive m z x y", 9: "drive m z x y"} {
+		if m.within(turns); what(m) != want || m.Queued != 4-len(m.Drive) || m.Driven != 1 {
+			t.Errorf("%d turns: %s; %d wait, %d are driven; want %s", turns, what(m), m.Queued, m.Driven, want)
+		}
+	}
+}
+
 // Whatever the tree: the same rows give the same moves, nothing that has ended or is driven is to
 // be driven, nothing is done twice, and a task that waits for no one never stalls.
 func TestAnyMoves(t *testing.T) {

@@ -25,6 +25,9 @@ type Claim interface {
 	// turn takes one of so many turns that all processes which drive a task share. It returns nil if no others do, and a
 	// *store.HeldError if none is free.
 	turn(ctx context.Context, task string, most int) (store.Lease, error)
+
+	// turns returns how many turns of a task are taken.
+	turns(ctx context.Context, task string) (int, error)
 }
 
 // A TaskClaim is the right to drive a whole task. The caller holds the task's lease, and the store that the engine has
@@ -38,6 +41,8 @@ func (TaskClaim) take(context.Context, string) (store.Lease, bool, error) { retu
 func (TaskClaim) driven(context.Context, []string) (map[string]bool, error) { return nil, nil }
 
 func (TaskClaim) turn(context.Context, string, int) (store.Lease, error) { return nil, nil }
+
+func (TaskClaim) turns(context.Context, string) (int, error) { return 0, nil }
 
 // A ThreadClaim is the right to drive any thread of a task that others drive too: each is driven under its own lease.
 type ThreadClaim struct{ Store store.Leases }
@@ -75,7 +80,7 @@ func (c ThreadClaim) driven(ctx context.Context, threads []string) (map[string]b
 }
 
 func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease store.Lease, err error) {
-	for _, name := range slotNames("slot-"+task, most) {
+	for _, name := range slotNames(turnsOf(task), most) {
 		lease, err = c.Store.Acquire(ctx, name)
 		var other *store.HeldError
 		if !errors.As(err, &other) {
@@ -84,6 +89,17 @@ func (c ThreadClaim) turn(ctx context.Context, task string, most int) (lease sto
 	}
 	return nil, err
 }
+
+func (c ThreadClaim) turns(ctx context.Context, task string) (int, error) {
+	held, err := c.Store.Held(ctx, turnsOf(task)+"-")
+	if err != nil {
+		return 0, fmt.Errorf("look how many agents of task %s work: %w", task, err)
+	}
+	return len(held), nil
+}
+
+// turnsOf returns how the names of the leases begin that are turns of a task.
+func turnsOf(task string) string { return "slot-" + task }
 
 // withLease returns the engine for work under a lease, and a context that ends when the lease is lost. What the engine
 // commits is refused once another process has the lease. done releases it. Without a lease all stays as it is.

@@ -75,7 +75,7 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 			cancel(errUnwanted)
 		}
 	})
-	place, err := e.slots.take(work, row, flow.Role{})
+	place, err := e.slots.take(work, nil, row, flow.Role{})
 	if err == nil {
 		row, err = e.compactNow(work, row, w)
 		place.Release()

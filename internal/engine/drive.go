@@ -30,7 +30,7 @@ func interrupted(ctx context.Context) bool {
 // Drive steps a thread until it has ended, is blocked, or waits for others, and returns its row. It returns a
 // thread that someone else drives unchanged. It first ends any unfinished attempt whose owner died. When ctx
 // ends, Drive stops the agent and leaves the thread to be driven again; the error is ErrInterrupted if that is
-// the cause.
+// the cause. Under a lease of its own, a thread whose task has as many agents at work as it may have is let go.
 func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	bg := context.WithoutCancel(ctx)
 	owner := &ownership{engine: e}
@@ -54,10 +54,11 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	}
 	under, ctx, done := e.withLease(ctx, lease)
 	defer done()
-	defer e.slots.releaseKept(row.Root)
 	if lease == nil {
 		return e.drive(ctx, id)
 	}
+	under.hand = &hand{engine: under, place: e.place}
+	defer under.hand.release()
 	e.forget(id)
 	if row, err = under.drive(ctx, id); under.ownTrouble(ctx, err) {
 		return under.giveBack(bg, id, lease, err)
@@ -117,7 +118,7 @@ func (e *Engine) drive(ctx context.Context, id string) (row store.Thread, err er
 		if err == nil && !moved {
 			at, err = e.Step(ctx, id, row.Head)
 		}
-		if errors.Is(err, errUnwanted) {
+		if errors.Is(err, errUnwanted) || errors.Is(err, errTaskFull) {
 			return row, nil
 		}
 		if err != nil {

@@ -68,7 +68,7 @@ type Config struct {
 	Player Player // nil: the task is not a replay
 
 	Limits  flow.Limits // they cap the limits of flows
-	Machine int         // how many agents may be at work on this machine; zero: any number
+	Machine int         // how many agents may be at work on this machine; zero: any number. For a ThreadClaim, see At
 	Locks   lock.Locks  // of this machine: its slots, and trees without git
 	Host    attempt.Host
 
@@ -94,6 +94,8 @@ type Engine struct {
 	cfg      Config
 	gates    *gate.Service
 	attempts *attempt.Runner
+	place    Place // of a drive, see At; nil: it has none
+	hand     *hand // of a drive under its own lease
 	*memory
 }
 

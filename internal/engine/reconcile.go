@@ -48,10 +48,31 @@ func (e *Engine) Reconcile(ctx context.Context, task string) (Agenda, error) {
 		switch {
 		case err != nil:
 			return Agenda{}, err
-		case !changed:
-			return m.Agenda, nil
+		case changed:
+			continue
 		}
+		if err := e.withinTurns(ctx, row, &m); err != nil {
+			return Agenda{}, err
+		}
+		return m.Agenda, nil
 	}
+}
+
+// withinTurns leaves on the agenda what can be driven without waiting for another agent of the task, if several
+// processes drive it.
+func (e *Engine) withinTurns(ctx context.Context, root store.Thread, m *moves) error {
+	if e.cfg.Claim.alone() || m.Driven+len(m.Drive) < 2 {
+		return nil
+	}
+	limits, err := e.limitsOf(ctx, root)
+	if err != nil || limits.MaxConcurrent == 0 || m.Driven+len(m.Drive) <= limits.MaxConcurrent {
+		return err
+	}
+	taken, err := e.cfg.Claim.turns(ctx, root.ID)
+	if err == nil {
+		m.within(limits.MaxConcurrent - taken)
+	}
+	return err
 }
 
 // carryOut does the moves that need neither an agent nor files, and reports whether it changed anything.

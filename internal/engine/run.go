@@ -150,10 +150,10 @@ func (r *run) done() <-chan struct{} {
 var errStore = errors.New("the store cannot be read")
 
 // Moving returns the types of events after which a task may have something to do: what people ask and answer,
-// and what the drivers of its parts have done.
+// and what the drivers of its parts have done: ended them, or left their turns to others.
 func Moving() []string {
-	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{}),
-		moving...)
+	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{},
+		event.GateChanged{Change: event.GateBlocked}), moving...)
 }
 
 // moving are the events after which a task driven by one process may have something else to do.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -49,11 +50,11 @@ func TestSlotsOfSharedTask(t *testing.T) {
 // A countingClaim counts the turns that are asked for.
 type countingClaim struct {
 	ThreadClaim
-	turns *atomic.Int64
+	asked *atomic.Int64
 }
 
 func (c countingClaim) turn(ctx context.Context, task string, most int) (store.Lease, error) {
-	c.turns.Add(1)
+	c.asked.Add(1)
 	return c.ThreadClaim.turn(ctx, task, most)
 }
 
@@ -65,7 +66,81 @@ func (s taking) Run(context.Context, agent.Request, func(agent.Event) error) (ag
 	return agent.Result{Output: []byte("---\n$status: done\n---\nso"), Sandbox: "none"}, nil
 }
 
-// The next of two short steps keeps the turn of the one before. After a long one, others may take it.
+// A thread that would wait for its task's turn is not held: as many are offered as there are turns, and one that is
+// driven all the same is let go.
+func TestNothingWaitsForATurn(t *testing.T) {
+	const flow = `
+version: 1
+name: three
+limits: {maxConcurrent: 2}
+roles: {plan: {description: d}, x: {description: d}, y: {description: d}, z: {description: d}}
+forks: {all: {forkPaths: [{pathId: x, childNodeId: x}, {pathId: y, childNodeId: y}, {pathId: z, childNodeId: z}]}}
+joins: {met: {forkPathIds: [x, y, z]}}
+graph:
+  $START: {new: {role: plan, prompt: "{{ prompt }}"}}
+  plan: {done: {role: all}}
+  x: {done: {role: met}}
+  y: {done: {role: met}}
+  z: {done: {role: met}}
+  met: {joined: {role: $END}}
+`
+	ctx, s := t.Context(), mem.New(mem.Config{Proven: true})
+	task := housetest.Begin(ctx, t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1,
+		Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
+	var runs atomic.Int64
+	e, a := host(s, &runs)
+	first := New(shared(s.Share(), said{&runs}))
+	var agenda Agenda
+	look := func(drive, queued int) {
+		t.Helper()
+		var err error
+		if agenda, err = first.Reconcile(ctx, task.ID); err != nil {
+			t.Fatal(err)
+		}
+		if len(agenda.Drive) != drive || agenda.Queued != queued {
+			t.Fatalf("to drive %v, and %d wait for a turn; want %d and %d", agenda.Drive, agenda.Queued, drive, queued)
+		}
+	}
+	look(1, 0)
+	if _, err := first.Drive(ctx, agenda.Drive[0]); err != nil { // the plan, up to the fork of three
+		t.Fatal(err)
+	}
+	look(2, 1)
+	rows, err := s.Threads(ctx, store.ThreadFilter{Task: task.ID, Statuses: []store.Status{store.Pending}})
+	if err != nil || len(rows) != 3 {
+		t.Fatalf("%d paths, %v", len(rows), err)
+	}
+	ended := make(chan error, 2)
+	for _, id := range agenda.Drive {
+		go func() {
+			_, err := e.Drive(ctx, id)
+			ended <- err
+		}()
+		<-a.begun
+	}
+	waits := agenda.Drive
+	look(0, 1)
+	for _, row := range rows {
+		if !slices.Contains(waits, row.ID) {
+			row, err = first.Drive(ctx, row.ID)
+			if err != nil || row.Status != store.Pending {
+				t.Errorf("without a turn it is %s, %v", row.Status, err)
+			}
+		}
+	}
+	if held, err := s.Held(ctx, store.ThreadLease("")); err != nil || len(held) != 2 {
+		t.Errorf("%d threads are held, %v", len(held), err)
+	}
+	close(a.on)
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	look(1, 0)
+}
+
+// A drive keeps its turn from its first agent to its end.
 func TestTurnIsKept(t *testing.T) {
 	const flow = `
 version: 1
@@ -78,24 +153,22 @@ graph:
   b: {done: {role: c, prompt: go on}}
   c: {done: {role: $END}}
 `
-	for took, want := range map[time.Duration]int64{0: 1, turnEvery: 3} {
-		synctest.Test(t, func(t *testing.T) {
-			s := mem.New(mem.Config{Proven: true})
-			row := housetest.Begin(t.Context(), t, s,
-				store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
-			var turns atomic.Int64
-			cfg := shared(s, taking(took))
-			cfg.Claim = countingClaim{ThreadClaim{s}, &turns}
-			row, err := New(cfg).Drive(t.Context(), row.ID)
-			if err != nil || row.Status != store.Completed {
-				t.Fatalf("%s: %v", row.Status, err)
-			}
-			if got := turns.Load(); got != want {
-				t.Errorf("three steps of %v ask for %d turns, want %d", took, got, want)
-			}
-			if held, err := s.Held(t.Context(), "slot-"); err != nil || len(held) > 0 {
-				t.Errorf("turns are held by %v: %v", held, err)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := mem.New(mem.Config{Proven: true})
+		row := housetest.Begin(t.Context(), t, s,
+			store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
+		var asked atomic.Int64
+		cfg := shared(s, taking(time.Second))
+		cfg.Claim = countingClaim{ThreadClaim{s}, &asked}
+		row, err := New(cfg).Drive(t.Context(), row.ID)
+		if err != nil || row.Status != store.Completed {
+			t.Fatalf("%s: %v", row.Status, err)
+		}
+		if got := asked.Load(); got != 1 {
+			t.Errorf("three steps ask for %d turns, want 1", got)
+		}
+		if held, err := s.Held(t.Context(), "slot-"); err != nil || len(held) > 0 {
+			t.Errorf("turns are held by %v: %v", held, err)
+		}
+	})
 }

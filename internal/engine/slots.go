@@ -38,49 +38,6 @@ type taskSlots struct {
 	most  int           // agents at once; 0: any number
 	busy  int           // those of this process
 	freed chan struct{} // closed when another one may start
-	kept  *turn         // of the last agent, for the next one of this process; nil: none
-}
-
-// A turn is one of those that all processes which drive a task share.
-type turn struct {
-	store.Lease
-	since time.Time
-}
-
-// keep keeps a turn for the next agent of this process, until others would ask for it again: between two short steps
-// nobody else could take it.
-func (t *taskSlots) keep(own *turn) {
-	left := turnEvery - time.Since(own.since)
-	t.mu.Lock()
-	kept := t.kept == nil && left > 0
-	if kept {
-		t.kept = own
-	}
-	t.mu.Unlock()
-	if !kept {
-		own.Release()
-		return
-	}
-	time.AfterFunc(left, func() {
-		t.mu.Lock()
-		still := t.kept == own
-		if still {
-			t.kept = nil
-		}
-		t.mu.Unlock()
-		if still {
-			own.Release()
-		}
-	})
-}
-
-// again returns the kept turn, nil if there is none.
-func (t *taskSlots) again() *turn {
-	t.mu.Lock()
-	own := t.kept
-	t.kept = nil
-	t.mu.Unlock()
-	return own
 }
 
 // limit sets how many agents may work at once. Those that already work go on.
@@ -154,18 +111,6 @@ func (s *slots) of(ctx context.Context, row store.Thread) (*taskSlots, error) {
 	return t, nil
 }
 
-// releaseKept releases the kept turn of a task.
-func (s *slots) releaseKept(root string) {
-	s.mu.Lock()
-	t := s.tasks[root]
-	s.mu.Unlock()
-	if t != nil {
-		if own := t.again(); own != nil {
-			own.Release()
-		}
-	}
-}
-
 // limit sets how many agents of a task may work at once, if it is known here.
 func (s *slots) limit(root string, most int) {
 	s.mu.Lock()
@@ -175,20 +120,21 @@ func (s *slots) limit(root string, most int) {
 	}
 }
 
-// take waits until an agent for role may work. If ctx ends first, there is nothing to release.
-func (s *slots) take(ctx context.Context, row store.Thread, role flow.Role) (*slot, error) {
+// take waits until an agent for role may work. If ctx ends first, there is nothing to release. With a hand, it does not
+// wait for the task's turn: the error is errTaskFull.
+func (s *slots) take(ctx context.Context, h *hand, row store.Thread, role flow.Role) (*slot, error) {
 	if ctx.Err() != nil {
-		return &slot{slots: s}, nil
+		return &slot{slots: s, hand: h}, nil
 	}
 	t, err := s.of(context.WithoutCancel(ctx), row)
 	if err != nil {
 		return nil, fmt.Errorf("read the limits of task %s: %w", row.Root, err)
 	}
-	place := &slot{slots: s, task: t}
+	place := &slot{slots: s, hand: h, task: t}
 	if err := s.fill(ctx, place, row, role); err != nil {
 		place.Release()
 		if ctx.Err() != nil {
-			return &slot{slots: s}, nil
+			return &slot{slots: s, hand: h}, nil
 		}
 		return nil, err
 	}
@@ -200,12 +146,12 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 	if role.Access.Writes() {
 		top := treeRoot(row, place.task.root)
 		tree := s.writer(top)
-		if err := tree.lock(ctx); err != nil {
+		if err := tree.lock(ctx, place.Pause); err != nil { // who has the tree may wait for a slot
 			return err
 		}
 		place.tree = tree
 		if under, _ := worktree.UnderGit(ctx, top); !under {
-			held, err := s.anyOf(ctx, "tree-"+dag.Sum([]byte(top)).Short())
+			held, err := s.anyOf(ctx, place.Pause, "tree-"+dag.Sum([]byte(top)).Short())
 			if err != nil {
 				return err
 			}
@@ -215,14 +161,100 @@ func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role fl
 	return place.Resume(ctx)
 }
 
+// A Place is a slot of the machine that a drive has. Between Pause and Resume it is left to others.
+type Place interface {
+	Pause()
+	Resume(ctx context.Context) error
+}
+
+// At returns the engine for one drive that has a place on its machine.
+func (e *Engine) At(place Place) *Engine {
+	at := *e
+	at.place = place
+	return &at
+}
+
+// errTaskFull is the outcome for a thread whose task has as many agents at work as it may have: it is let go, and
+// offered again when there is a turn.
+var errTaskFull = errors.New("the task has no free slot")
+
+// turnEvery is how often an agent that has waited for a person asks for a turn of its task.
+const turnEvery = 250 * time.Millisecond
+
+// A hand is what a drive under its own lease works with: the place that it came with, and from its first agent to its
+// end one of the turns that all drives of the task share. It never waits for them while it holds the thread, unless an
+// agent has left them to others meanwhile.
+type hand struct {
+	engine *Engine
+	place  Place // nil: agents of the machine are not limited
+
+	begun  bool        // it has had a turn
+	paused bool        // and has left it, with the place, to others
+	turn   store.Lease // nil: agents of the task were not limited
+}
+
+// pause leaves place and turn to others, until resume is called.
+func (h *hand) pause() {
+	if h.paused = true; h.place != nil {
+		h.place.Pause()
+	}
+	h.release()
+}
+
+// release releases the turn.
+func (h *hand) release() {
+	if h.turn != nil {
+		h.turn.Release()
+		h.turn = nil
+	}
+}
+
+// resume has a turn and the place afterwards. It waits for what it left to others; if there is no turn to begin with,
+// it returns errTaskFull.
+func (h *hand) resume(ctx context.Context, t *taskSlots) error {
+	if h.begun && !h.paused {
+		return nil
+	}
+	for t.limited() > 0 {
+		turn, err := h.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, t.limited())
+		var held *store.HeldError
+		if err == nil {
+			h.turn = turn
+			break
+		}
+		switch {
+		case !errors.As(err, &held):
+			return err
+		case !h.begun:
+			return errTaskFull
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(turnEvery):
+		}
+		if t, err = h.engine.slots.of(context.WithoutCancel(ctx), t.root); err != nil {
+			return err
+		}
+	}
+	h.begun = true
+	if h.paused && h.place != nil {
+		if err := h.place.Resume(ctx); err != nil {
+			return err
+		}
+	}
+	h.paused = false
+	return nil
+}
+
 // A slot is the right of one agent to work.
 type slot struct {
 	*slots
+	hand    *hand // of the drive, which keeps what it has until it ends; nil: the slot has it all itself
 	task    *taskSlots
 	tree    *treeLock  // locked for writing; nil: the agent only reads
 	alone   *lock.Lock // of the tree among tasks, nil: none
 	counted bool       // of the task
-	turn    *turn      // of the task, where others drive threads of it too; nil: none
 	lease   *lock.Lock // of the machine, nil: none
 }
 
@@ -246,15 +278,14 @@ func (s *slot) Unpark() { s.engine.work.add() }
 
 // Pause lets other agents work meanwhile. The agent keeps its working tree.
 func (s *slot) Pause() {
+	if s.hand != nil {
+		s.hand.pause()
+	}
 	if s.lease != nil {
 		s.lease.Release()
 		s.lease = nil
 	}
-	if s.turn != nil {
-		s.task.keep(s.turn)
-		s.turn = nil
-	}
-	if s.counted { // the next one finds the turn free
+	if s.counted {
 		s.task.leave()
 		s.counted = false
 	}
@@ -262,19 +293,17 @@ func (s *slot) Pause() {
 
 // Resume waits until the agent may continue.
 func (s *slot) Resume(ctx context.Context) error {
+	if s.hand != nil && s.task != nil {
+		return s.hand.resume(ctx, s.task)
+	}
 	if s.task != nil && !s.counted {
 		if err := s.task.enter(ctx); err != nil {
 			return err
 		}
 		s.counted = true
-		turn, err := s.ofTask(ctx, s.task)
-		if err != nil {
-			return err
-		}
-		s.turn = turn
 	}
-	if s.engine.cfg.Machine > 0 && s.lease == nil {
-		lease, err := s.onMachine(ctx)
+	if most := s.engine.cfg.Machine; most > 0 && s.hand == nil && s.lease == nil {
+		lease, err := s.anyOf(ctx, func() {}, machineSlots(most)...)
 		if err != nil {
 			return err
 		}
@@ -285,7 +314,9 @@ func (s *slot) Resume(ctx context.Context) error {
 
 // Release frees the slot.
 func (s *slot) Release() {
-	s.Pause()
+	if s.hand == nil {
+		s.Pause()
+	}
 	if s.alone != nil {
 		s.alone.Release()
 		s.alone = nil
@@ -305,44 +336,6 @@ func (s *slots) writer(tree string) *treeLock {
 	return s.writers[tree]
 }
 
-// turnEvery is how often a process asks the store for a free slot of a task.
-const turnEvery = 250 * time.Millisecond
-
-// ofTask waits for a turn among all processes that drive a task. It returns nil if no others do, or their agents are
-// not limited, which may change meanwhile.
-func (s *slots) ofTask(ctx context.Context, t *taskSlots) (*turn, error) {
-	for {
-		if own := t.again(); own != nil {
-			return own, nil
-		}
-		most := t.limited()
-		if most == 0 {
-			return nil, nil
-		}
-		lease, err := s.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, most)
-		var held *store.HeldError
-		if err == nil && lease != nil {
-			return &turn{lease, time.Now()}, nil
-		}
-		if !errors.As(err, &held) {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(turnEvery):
-		}
-		if t, err = s.of(context.WithoutCancel(ctx), t.root); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// onMachine waits for one of the machine's slots.
-func (s *slots) onMachine(ctx context.Context) (*lock.Lock, error) {
-	return s.anyOf(ctx, slotNames("slot", s.engine.cfg.Machine)...)
-}
-
 // slotNames returns the names of n slots, beginning with any of them, so that not all processes try the same one first.
 func slotNames(prefix string, n int) []string {
 	names := make([]string, n)
@@ -352,16 +345,33 @@ func slotNames(prefix string, n int) []string {
 	return names
 }
 
-// anyOf waits for one of the locks. The locks of a process that died are free.
-func (s *slots) anyOf(ctx context.Context, names ...string) (*lock.Lock, error) {
-	for {
-		for _, name := range names {
-			lease, err := s.engine.cfg.Locks.Acquire(name)
-			var held *lock.HeldError
-			if !errors.As(err, &held) {
-				return lease, err
-			}
+// machineSlots returns the names of the locks that are n slots of a machine.
+func machineSlots(n int) []string { return slotNames("slot", n) }
+
+// MachineSlot takes one of n slots of the machine that the locks are of, or returns a *lock.HeldError.
+func MachineSlot(locks lock.Locks, n int) (*lock.Lock, error) { return anyLock(locks, machineSlots(n)) }
+
+// anyLock takes one of the locks, or returns the *lock.HeldError of one. The locks of a process that died are free.
+func anyLock(locks lock.Locks, names []string) (l *lock.Lock, err error) {
+	for _, name := range names {
+		l, err = locks.Acquire(name)
+		var held *lock.HeldError
+		if !errors.As(err, &held) {
+			return l, err
 		}
+	}
+	return nil, err
+}
+
+// anyOf waits for one of the locks. It calls waits each time that all are held.
+func (s *slots) anyOf(ctx context.Context, waits func(), names ...string) (*lock.Lock, error) {
+	for {
+		l, err := anyLock(s.engine.cfg.Locks, names)
+		var held *lock.HeldError
+		if !errors.As(err, &held) {
+			return l, err
+		}
+		waits()
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -46,7 +46,8 @@ type treeLock struct {
 	queue []chan struct{} // of the waiters; closed when the lock is theirs
 }
 
-func (l *treeLock) lock(ctx context.Context) error {
+// lock locks it. It calls waits first if another agent holds it.
+func (l *treeLock) lock(ctx context.Context, waits func()) error {
 	l.mu.Lock()
 	if !l.held {
 		l.held = true
@@ -57,6 +58,7 @@ func (l *treeLock) lock(ctx context.Context) error {
 	l.queue = append(l.queue, turn)
 	l.work.done() // its holder counts, or waits for a person
 	l.mu.Unlock()
+	waits()
 	select {
 	case <-turn:
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
@@ -64,7 +65,7 @@ func planned(b *testing.B, s store.Store, actions int) (*control.Worker, string)
 		cfg.Tokens = shared.Tokens
 	}
 	w := control.NewWorker(cfg)
-	if err := w.Drive(b.Context(), task.ID); err != nil {
+	if err := w.Drive(b.Context(), task.ID, new(dispatch.Slot)); err != nil {
 		b.Fatal(err)
 	}
 	return w, task.ID

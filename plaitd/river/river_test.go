@@ -165,7 +165,7 @@ func (m moves) Reconcile(context.Context, string) (dispatch.Agenda, error) {
 	return dispatch.Agenda{Drive: []dispatch.Ready{ready}}, nil
 }
 
-func (m moves) Drive(context.Context, string) error {
+func (m moves) Drive(context.Context, string, *dispatch.Slot) error {
 	select {
 	case m.driven <- struct{}{}:
 	default:
@@ -219,7 +219,7 @@ func (w takes) Reconcile(context.Context, string) (dispatch.Agenda, error) {
 	return dispatch.Agenda{Drive: []dispatch.Ready{{Thread: "thread"}}, At: time.Now().Add(200 * time.Millisecond)}, nil
 }
 
-func (w takes) Drive(context.Context, string) error {
+func (w takes) Drive(context.Context, string, *dispatch.Slot) error {
 	close(w.taken)
 	if w.dies != nil {
 		<-w.dies
@@ -240,7 +240,7 @@ func TestDiesBeforeTheLease(t *testing.T) {
 	served := make(chan error, 2)
 	serve := func(name string, w dispatch.Work) {
 		e := c.Engine(t)
-		go func() { served <- e.Serve(ctx, dispatch.Host{ID: name, Slots: 1}, w) }()
+		go func() { served <- e.Serve(ctx, dispatch.Host{ID: name, Slots: dispatch.NewSlots(1, nil)}, w) }()
 	}
 	serve("a", dead)
 	defer func() {

@@ -1,10 +1,12 @@
 package river
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -57,14 +59,16 @@ const (
 	keepJobs    = time.Hour       // after they have ended
 	serveAgain  = 2 * time.Second // when the database is unavailable
 	fullAgain   = time.Second     // when a host declines, has no free slot, or lacks the labels; until River's next look
+	fullWait    = 2 * time.Second // for a slot, by a job that came although the host's other queues have taken all
 	lookAgain   = 5 * time.Second // for jobs that were not announced: in three queues, by idle hosts too
 	insertTries = 30              // of a job's follow-ups, a second apart: then the sweep finds them
 )
 
 // Serve takes jobs until ctx ends, and returns once those that it took have ended.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
-	h := &serving{engine: e, host: host, work: w, alarms: map[string]*time.Timer{}}
+	h := &serving{engine: e, host: host, work: w, until: ctx, alarms: map[string]*time.Timer{}}
 	defer h.still()
+	defer h.drives.Wait()
 	client, err := h.client()
 	if err != nil {
 		return err
@@ -95,11 +99,7 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 
 // client returns a client that takes jobs for the host.
 func (h *serving) client() (*river.Client[pgx.Tx], error) {
-	e, host, slots := h.engine, h.host, h.host.Slots
-	if slots == 0 {
-		slots = unbounded
-	}
-	h.slots = make(chan struct{}, slots)
+	e, host, slots := h.engine, h.host, cmp.Or(h.host.Slots.Most(), unbounded)
 	workers := river.NewWorkers()
 	err := errors.Join(
 		river.AddWorkerSafely(workers, river.WorkFunc(h.reconcile)),
@@ -134,7 +134,8 @@ type serving struct {
 	engine *Engine
 	host   dispatch.Host
 	work   dispatch.Work
-	slots  chan struct{}
+	until  context.Context // it takes nothing more once this has ended
+	drives sync.WaitGroup
 
 	mu     sync.Mutex
 	alarms map[string]*time.Timer // by task
@@ -219,7 +220,7 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 		case len(r.Needs) > 0:
 			queue = labelQueue(slices.Min(r.Needs))
 		}
-		got, err := e.insert(ctx, args, river.InsertOpts{Queue: queue})
+		got, err := e.insert(ctx, args, river.InsertOpts{Queue: queue, Priority: priority(r.Rank)})
 		if err != nil {
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
@@ -239,7 +240,7 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
 		same := slices.Equal(was.Needs, r.Needs)
-		if same && !strings.HasPrefix(old.Queue, hostQueues) {
+		if same && old.Priority <= priority(r.Rank) && !strings.HasPrefix(old.Queue, hostQueues) {
 			return nil
 		}
 		if same && r.Host != "" && old.Queue == hostQueue(r.Host) {
@@ -259,25 +260,62 @@ func (h *serving) drive(ctx context.Context, job *river.Job[driveArgs]) error {
 	if !h.host.Has(job.Args.Needs) {
 		return river.JobSnooze(fullAgain)
 	}
-	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
-	default:
+	slot := h.slot()
+	if slot == nil {
 		return river.JobSnooze(fullAgain)
 	}
-	err := h.work.Drive(ctx, job.Args.Thread)
+	ended := make(chan error, 1)
+	h.drives.Go(func() { ended <- h.driven(ctx, job.Args, slot) })
+	select {
+	case err := <-ended:
+		return err
+	case <-slot.Paused(): // River takes another job in its place; the thread's lease keeps others from this one
+		return nil
+	}
+}
+
+// slot takes one of the host's slots. A queue does not know what the others have taken: until there is a slot, the
+// queue's worker waits for a while, rather than take one job after the other. It returns nil if there is none.
+func (h *serving) slot() *dispatch.Slot {
+	late := time.After(fullWait)
+	for {
+		if slot := h.host.Slots.Take(); slot != nil {
+			return slot
+		}
+		full := h.host.Slots.Full()
+		if full == nil {
+			continue
+		}
+		select {
+		case <-full:
+		case <-late:
+			return nil
+		case <-h.until.Done():
+			return nil
+		}
+	}
+}
+
+// driven drives a thread, and has its task looked at.
+func (h *serving) driven(ctx context.Context, d driveArgs, slot *dispatch.Slot) error {
+	err := h.work.Drive(ctx, d.Thread, slot)
+	slot.Release()
 	if errors.Is(err, dispatch.ErrBusy) {
 		return river.JobSnooze(fullAgain)
 	}
 	var at time.Time
 	var held *store.HeldError
 	if err != nil && !errors.As(err, &held) {
-		h.engine.cfg.Log.Warn("drive thread", "thread", job.Args.Thread, "error", err)
+		h.engine.cfg.Log.Warn("drive thread", "thread", d.Thread, "error", err)
 		at = time.Now().Add(h.engine.cfg.Again)
 	}
-	h.insist(ctx, func() error { return h.engine.reconcileAt(ctx, job.Args.Task, at) })
+	h.insist(ctx, func() error { return h.engine.reconcileAt(ctx, d.Task, at) })
 	return nil
 }
+
+// priority returns River's priority, 1 to 4, of the first thread of a task, of the next three, of the next twelve, and
+// of all others.
+func priority(rank int) int { return min(1+(bits.Len(uint(rank))+1)/2, 4) }
 
 // drivesQueue has the drives that any host may take.
 const drivesQueue = "drives"

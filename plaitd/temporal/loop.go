@@ -3,6 +3,7 @@ package temporal
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	enums "go.temporal.io/api/enums/v1"
@@ -220,7 +221,7 @@ func (l loop) driveLoop(ctx workflow.Context, d drive) (lookAgain bool, err erro
 		var became string
 		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 			TaskQueue: queue, ScheduleToStartTimeout: patience, StartToCloseTimeout: longest, HeartbeatTimeout: l.heartbeat,
-			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+			RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Priority: priority(d),
 		}), driveActivity, d).Get(ctx, &became)
 		var late *temporal.TimeoutError
 		switch {
@@ -239,6 +240,12 @@ func (l loop) driveLoop(ctx workflow.Context, d drive) (lookAgain bool, err erro
 		}
 	}
 	return true, nil
+}
+
+// priority returns Temporal's priority, 1 to 5, of the first thread of a task, of the next three, of the next twelve and
+// so on. A server that knows fairness also shares each of them among tasks.
+func priority(d drive) temporal.Priority {
+	return temporal.Priority{PriorityKey: min(1+(bits.Len(uint(d.Rank))+1)/2, 5), FairnessKey: d.Task}
 }
 
 // queue returns a queue of hosts with one of the labels that a thread needs; each try uses the next label.

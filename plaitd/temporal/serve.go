@@ -19,7 +19,7 @@ import (
 // Serve polls for what the host can do until ctx ends, and returns once all calls have ended. While Temporal is
 // unavailable, or its namespace is missing, it retries.
 func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work) error {
-	s := &server{Engine: e, host: host, work: w, serving: ctx, slots: newSlots(host.Slots)}
+	s := &server{Engine: e, host: host, work: w, serving: ctx}
 	var stopping sync.WaitGroup
 	defer stopping.Wait()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -52,7 +52,6 @@ type server struct {
 	host    dispatch.Host
 	work    dispatch.Work
 	serving context.Context // ends when no further call may start
-	slots   *slots
 }
 
 // start starts a worker for each queue of the host. The caller must stop the returned workers, even after an error.
@@ -73,7 +72,8 @@ func (s *server) start(failed chan<- error) ([]worker.Worker, error) {
 	all := []worker.Worker{tasks}
 
 	options.DisableWorkflowWorker = true
-	tuner, err := s.slots.tuner()
+	options.MaxConcurrentActivityTaskPollers = 1 // of each queue: others would get what is declined for want of a slot
+	tuner, err := polling{s.host.Slots}.tuner()
 	if err != nil {
 		return nil, fmt.Errorf("share slots: %w", err)
 	}
@@ -131,11 +131,15 @@ func (s *server) reconcile(ctx context.Context, task string) (agenda, error) {
 
 // drive is the activity that drives a thread, if the host can.
 func (s *server) drive(ctx context.Context, d drive) (string, error) {
-	if s.serving.Err() != nil || !s.host.Has(d.Needs) || !s.slots.take() {
+	if s.serving.Err() != nil || !s.host.Has(d.Needs) {
 		return declined, nil
 	}
-	err := s.call(ctx, func(ctx context.Context) error { return s.work.Drive(ctx, d.Thread) })
-	s.slots.give()
+	slot := s.host.Slots.Take()
+	if slot == nil {
+		return declined, nil
+	}
+	err := s.call(ctx, func(ctx context.Context) error { return s.work.Drive(ctx, d.Thread, slot) })
+	slot.Release()
 	if errors.Is(err, dispatch.ErrBusy) {
 		return declined, nil
 	}

@@ -30,7 +30,7 @@ type works struct {
 func (w works) Reconcile(ctx context.Context, _ string) (dispatch.Agenda, error) {
 	return w.reconcile(ctx)
 }
-func (w works) Drive(ctx context.Context, _ string) error { return w.drive(ctx) }
+func (w works) Drive(ctx context.Context, _ string, _ *dispatch.Slot) error { return w.drive(ctx) }
 
 // serving returns a host whose Temporal is unavailable, an environment to call its activities in, and its log.
 func serving(t *testing.T, host dispatch.Host, w works) (*server, *testsuite.TestActivityEnvironment, *bytes.Buffer) {
@@ -42,7 +42,7 @@ func serving(t *testing.T, host dispatch.Host, w works) (*server, *testsuite.Tes
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { e.Close() })
-	s := &server{Engine: e, host: host, work: w, serving: t.Context(), slots: newSlots(host.Slots)}
+	s := &server{Engine: e, host: host, work: w, serving: t.Context()}
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
@@ -78,16 +78,17 @@ func TestDriveActivity(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"held":      {err: held, want: again},
-		"no slot":   {host: dispatch.Host{Slots: 2}, taken: 2, want: declined},
-		"no label":  {host: dispatch.Host{Labels: []string{"linux"}}, want: declined},
-		"all there": {host: dispatch.Host{Slots: 2, Labels: []string{"gpu"}}, taken: 1, err: held, want: again},
+		"held":     {err: held, want: again},
+		"no slot":  {host: dispatch.Host{Slots: dispatch.NewSlots(2, nil)}, taken: 2, want: declined},
+		"no label": {host: dispatch.Host{Labels: []string{"linux"}}, want: declined},
+		"all there": {host: dispatch.Host{Slots: dispatch.NewSlots(2, nil), Labels: []string{"gpu"}}, taken: 1, err: held,
+			want: again},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			s, env, _ := serving(t, test.host, works{drive: func(context.Context) error { return test.err }})
 			for range test.taken {
-				s.slots.take()
+				s.host.Slots.Take()
 			}
 			d := drive{Task: "t1"}
 			if name == "no label" || name == "all there" {
@@ -98,8 +99,11 @@ func TestDriveActivity(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got string
-			if value.Get(&got); got != test.want || s.slots.taken != test.taken {
-				t.Errorf("it became %q with %d slots taken, want %q with %d", got, s.slots.taken, test.want, test.taken)
+			if value.Get(&got); got != test.want {
+				t.Errorf("it became %q, want %q", got, test.want)
+			}
+			if free := s.host.Slots.Take() != nil; free == (test.taken == 2) {
+				t.Errorf("afterwards a slot is free: %t", free)
 			}
 		})
 	}
@@ -200,34 +204,30 @@ func (n notice) Handle(ctx context.Context, r slog.Record) error {
 	return n.Handler.Handle(ctx, r)
 }
 
-func TestSlots(t *testing.T) {
+func TestPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(2)
+		slots := dispatch.NewSlots(1, nil)
+		p := polling{slots}
 		var got *worker.SlotPermit
-		reserve := func() { got, _ = s.ReserveSlot(t.Context(), nil) }
-		if reserve(); got == nil || !s.take() || !s.take() || s.take() {
-			t.Fatal("two slots are not two")
+		reserve := func() { got, _ = p.ReserveSlot(t.Context(), nil) }
+		if reserve(); got == nil {
+			t.Fatal("it does not poll although there is a slot")
 		}
+		slot := slots.Take()
 		got = nil
 		go reserve()
 		if synctest.Wait(); got != nil {
 			t.Error("it polls without a slot")
 		}
-		s.give()
+		slot.Release()
 		if synctest.Wait(); got == nil {
 			t.Error("it does not poll although there is a slot")
 		}
-		s.take()
+		slots.Take()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := s.ReserveSlot(ctx, nil); err == nil {
+		if _, err := p.ReserveSlot(ctx, nil); err == nil {
 			t.Error("it waits although it is to stop")
-		}
-		many := newSlots(0)
-		for range 100 {
-			if !many.take() {
-				t.Fatal("any number is a number")
-			}
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
@@ -102,7 +103,7 @@ func TestConsentWaitsForTheAttempt(t *testing.T) {
 			}
 			return nil
 		}}
-		h.worker().Drive(t.Context(), id)
+		h.worker().Drive(t.Context(), id, new(dispatch.Slot))
 		h.store = mem
 		h.work(t.Context(), id)
 		wantStatus(t, h.row(id), store.Completed, "")

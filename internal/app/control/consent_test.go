@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/record/store"
 )
@@ -70,7 +71,7 @@ func (h *house) work(ctx context.Context, task string) {
 			return
 		}
 		for _, r := range agenda.Drive {
-			if err := h.worker().Drive(ctx, r.Thread); err != nil && ctx.Err() == nil {
+			if err := h.worker().Drive(ctx, r.Thread, new(dispatch.Slot)); err != nil && ctx.Err() == nil {
 				h.t.Fatal(err)
 			}
 		}
@@ -272,7 +273,7 @@ func TestResumeReachesWhatIsBlocked(t *testing.T) {
 		for _, r := range agenda.Drive {
 			if row := h.row(r.Thread); row.Path == nil || row.Path.ID != "o" { // that worker is busy elsewhere
 				drove = true
-				if err := h.worker().Drive(t.Context(), r.Thread); err != nil {
+				if err := h.worker().Drive(t.Context(), r.Thread, new(dispatch.Slot)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -172,7 +172,7 @@ func (w *Worker) ready(ctx context.Context, root store.Thread, a engine.Agenda) 
 	}
 	ready := make([]dispatch.Ready, len(ids))
 	for i, id := range ids {
-		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Needs: opts.Needs,
+		ready[i] = dispatch.Ready{Thread: id, Token: tokens[store.ThreadLease(id)], Rank: a.Driven + i, Needs: opts.Needs,
 			Host: preferred(id, a.Hosts[i], a.Avoid[i], live, opts.Needs)}
 	}
 	return ready, nil

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/lock"
 )
 
 // OnTeam, as Options.On, means that workers drive the task: see [Worker].
@@ -29,6 +31,15 @@ func (e *LeftError) Error() string { return "task " + e.Row.ID + " continues wit
 
 // teamPatience is how long a worker keeps an agent that waits for an answer, since others want its slot.
 const teamPatience = 5 * time.Minute
+
+// Slots returns the slots of a worker on this machine, whose other processes have some of them too; nil for zero: any
+// number of its agents may work.
+func (c *Controller) Slots(most int) *dispatch.Slots {
+	if most == 0 {
+		return nil
+	}
+	return dispatch.NewSlots(most, func() (*lock.Lock, error) { return engine.MachineSlot(c.locks, most) })
+}
 
 // teamConfig configures the engine of a task that workers drive.
 func (c *Controller) teamConfig() engine.Config {
@@ -157,7 +168,7 @@ func (c *Controller) isIdle(ctx context.Context, e *engine.Engine, root store.Th
 			return false, err
 		}
 		agenda, err := e.Reconcile(bg, root.ID)
-		if err != nil || len(agenda.Drive) > 0 || len(agenda.Stop) > 0 {
+		if err != nil || len(agenda.Drive) > 0 || agenda.Queued > 0 || len(agenda.Stop) > 0 {
 			return false, err
 		}
 		asks, working, err := c.waitsOnlyForPeople(bg, root.ID)

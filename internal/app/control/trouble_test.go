@@ -59,7 +59,7 @@ func (h *house) ailing(name string) *ailing {
 func (a *ailing) gives(t *testing.T, id string) {
 	t.Helper()
 	var own *engine.WorkerError
-	if err := a.Drive(t.Context(), id); !errors.As(err, &own) {
+	if err := a.Drive(t.Context(), id, new(dispatch.Slot)); !errors.As(err, &own) {
 		t.Fatalf("the drive ends with %v", err)
 	}
 }
@@ -116,7 +116,7 @@ func TestTroubleIsTheWorkers(t *testing.T) {
 				if len(agenda.Drive) != 1 || agenda.Drive[0].Host != "b" {
 					t.Fatalf("it is offered to %+v", agenda.Drive)
 				}
-				if err := b.Drive(t.Context(), task); err != nil {
+				if err := b.Drive(t.Context(), task, new(dispatch.Slot)); err != nil {
 					t.Fatal(err)
 				}
 				if row := h.row(task); row.Status != store.Completed || row.Reason != nil {
@@ -165,7 +165,7 @@ func TestTroubleWithoutEnd(t *testing.T) {
 		if n := len(a.looks(t, task).Drive); n != 1 {
 			t.Fatal("it is resumed in vain")
 		}
-		if err := a.Drive(t.Context(), task); err != nil {
+		if err := a.Drive(t.Context(), task, new(dispatch.Slot)); err != nil {
 			t.Fatal(err)
 		}
 		if got := h.row(task).Status; got != store.Completed {
@@ -235,7 +235,7 @@ func TestOutOfService(t *testing.T) {
 	e.Poke(ctx, task)
 	<-begun
 	sick.Store(true)
-	if err := w.Drive(ctx, task); !errors.Is(err, dispatch.ErrBusy) {
+	if err := w.Drive(ctx, task, new(dispatch.Slot)); !errors.Is(err, dispatch.ErrBusy) {
 		t.Errorf("it drives: %v", err)
 	}
 	if why := <-changed; why == nil || w.Unable() == nil {
@@ -322,7 +322,7 @@ func TestResumesABlockedPart(t *testing.T) {
 		h.clock = time.Now
 		task := h.team(race)
 		w := h.ailing("a")
-		if err := w.Drive(t.Context(), task); err != nil {
+		if err := w.Drive(t.Context(), task, new(dispatch.Slot)); err != nil {
 			t.Fatal(err)
 		}
 		path := w.looks(t, task).Drive[0].Thread

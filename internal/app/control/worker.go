@@ -29,7 +29,6 @@ type WorkerConfig struct {
 	RetryUnable time.Duration
 	// Tokens returns how often each named lease was taken; may be nil.
 	Tokens       func(ctx context.Context, names []string) (map[string]int64, error)
-	Most         int           // how many agents may work on this machine at once; zero: the person's setting
 	RecheckEvery time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
 	Log          *slog.Logger  // ids, kinds and durations, never texts; nil: none
 	// Operator is the log for whoever runs the worker, with texts; nil: none.
@@ -38,8 +37,8 @@ type WorkerConfig struct {
 
 // A Worker drives threads of tasks that others drive too. It is the engine's driver on a team.
 //
-// Laws: a thread is driven under its own lease; if the lease is lost, its agent is stopped before another
-// worker can take the thread. Workers learn from the journal what others have done. One of the workers that
+// Laws: a thread is driven under its own lease, in a slot that the worker has; if the lease is lost, its agent is stopped
+// before another worker can take the thread. Workers learn from the journal what others have done. One of the workers that
 // drive parts of a task holds the task's lease, draws its directory and notifies people; without one, nothing
 // is lost.
 type Worker struct {
@@ -134,7 +133,7 @@ func (w *Worker) stopUnwanted(t *localTask, ids []string) {
 }
 
 // Drive drives a thread, unless the worker cannot work now.
-func (w *Worker) Drive(ctx context.Context, id string) error {
+func (w *Worker) Drive(ctx context.Context, id string, slot *dispatch.Slot) error {
 	if w.check(ctx) != nil {
 		return dispatch.ErrBusy
 	}
@@ -171,7 +170,7 @@ func (w *Worker) Drive(ctx context.Context, id string) error {
 	}
 	defer w.finish(t, id)
 	began := time.Now()
-	row, err = t.engine.Drive(ctx, id)
+	row, err = t.engine.At(slot).Drive(ctx, id)
 	w.cfg.Log.Info("drive ended", "task", root.ID, "thread", id, "status", row.Status,
 		"ms", time.Since(began).Milliseconds(), "failed", err != nil)
 	if errors.Is(err, engine.ErrInterrupted) {
@@ -219,9 +218,6 @@ func (w *Worker) acquireTask(ctx context.Context, root store.Thread) (*localTask
 func (w *Worker) engine(c *Controller) *engine.Engine {
 	cfg := c.teamConfig()
 	cfg.Worker, cfg.WorkerBackoff, cfg.Ready = w.cfg.Name, w.cfg.Backoff, w.check
-	if w.cfg.Most > 0 {
-		cfg.Machine = w.cfg.Most
-	}
 	return engine.New(cfg)
 }
 

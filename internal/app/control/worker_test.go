@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/mem"
 )
@@ -91,7 +92,7 @@ func TestLooksAfterWhatItDrives(t *testing.T) {
 	}
 	drive := func(w *Worker, id string) {
 		t.Helper()
-		if err := w.Drive(t.Context(), id); err != nil {
+		if err := w.Drive(t.Context(), id, new(dispatch.Slot)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -154,7 +155,7 @@ func TestAttendsToTheEnd(t *testing.T) {
 		if err != nil || len(a.Drive) == 0 {
 			t.Fatalf("nothing to drive: %v", err)
 		}
-		if err := w.Drive(t.Context(), a.Drive[0].Thread); err != nil {
+		if err := w.Drive(t.Context(), a.Drive[0].Thread, new(dispatch.Slot)); err != nil {
 			t.Fatal(err)
 		}
 		status = <-heard

@@ -4,7 +4,7 @@
 // It is given the ids of tasks that may have something to do, and makes calls of Work:
 //
 //	Reconcile(task)   returns which threads may be driven now, and when to look again
-//	Drive(thread)     drives one of them, on the called host, possibly for hours
+//	Drive(thread)     drives one of them, on the called host and in one of its slots, possibly for hours
 //
 // Both follow from the record alone. They may be made at any time, twice concurrently, or too often: leases
 // and compare-and-swap ensure correctness. So an engine may lose all its state. Laws:
@@ -16,6 +16,10 @@
 //     host has died.
 //   - A thread that prefers a host is driven there if that host takes it soon, otherwise on any with the labels that
 //     it needs. One that needs a label waits for a host that has it.
+//   - A host is called to drive only when it has a free slot: an engine does not try again and again whether it has
+//     one. What a host is not called for, others may take.
+//   - Tasks take turns: of the threads that wait for a slot of the same hosts, one with a lower Rank is driven sooner. An
+//     engine may be coarse about it and late, but whoever has 64 threads to drive leaves room for another's first.
 //   - A Drive that returns ErrBusy was not made: the thread is soon offered again, to any host. Those offers count for
 //     nothing, however many there are.
 //   - A host may be served again while its earlier Serve waits for its calls.
@@ -43,7 +47,8 @@ type Work interface {
 	Reconcile(ctx context.Context, task string) (Agenda, error)
 	// Drive drives a thread until it has ended, is blocked, or waits for others. It immediately returns a
 	// *store.HeldError if a live process holds the thread, and ErrBusy if the host cannot drive it now.
-	Drive(ctx context.Context, thread string) error
+	// The slot is one of the host's; the caller gives it back afterwards.
+	Drive(ctx context.Context, thread string, slot *Slot) error
 }
 
 // An Agenda is what may be done for a task now.
@@ -58,6 +63,7 @@ type Ready struct {
 	Thread string
 	// Token distinguishes the drives of a thread: it changes once the thread has been driven.
 	Token int64
+	Rank  int      // how many threads of its task are driven, or come before it
 	Host  string   // where it is best driven; "" for anywhere: a hint
 	Needs []string // labels that a host must have
 }
@@ -66,7 +72,7 @@ type Ready struct {
 type Host struct {
 	ID     string // unique: letters, digits, dots, dashes
 	Labels []string
-	Slots  int // how many concurrent drives it takes; zero: any number
+	Slots  *Slots // nil: it takes any number of drives at a time
 }
 
 // Has reports whether the host has all labels that a thread needs.

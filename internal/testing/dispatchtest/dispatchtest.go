@@ -31,8 +31,8 @@ type Absent interface {
 func Run(t *testing.T, open func(t *testing.T, prefer time.Duration) Cluster) {
 	for name, test := range map[string]func(*suite){
 		"Poke": poke, "Timer": timer, "Chain": chain, "Faults": faults, "Death": death, "Labels": labels,
-		"Prefers": prefers, "Elsewhere": elsewhere, "Slots": slots, "Wipe": wipe, "Drain": drain,
-		"Away": away, "Trouble": trouble, "Again": again,
+		"Prefers": prefers, "Elsewhere": elsewhere, "Slots": slots, "Pause": pause, "Turns": turns, "Wipe": wipe,
+		"Drain": drain, "Away": away, "Trouble": trouble, "Again": again,
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefer := time.Hour
@@ -224,7 +224,7 @@ func elsewhere(s *suite) {
 // slots: a host takes no more concurrent drives than it has slots, and all get their turn.
 func slots(s *suite) {
 	first, second := s.id("a"), s.id("b")
-	s.serve(dispatch.Host{ID: first, Slots: 2})
+	s.serve(dispatch.Host{ID: first, Slots: dispatch.NewSlots(2, nil)})
 	id := s.id("task")
 	begun, hold := make(chan struct{}, 6), make(chan struct{})
 	var all []*thread
@@ -237,7 +237,7 @@ func slots(s *suite) {
 	<-begun
 	other := s.id("other") // by the time that it has been looked at and driven, a third drive would have begun
 	y := s.record.chain(other, 1)
-	s.serve(dispatch.Host{ID: second, Slots: 1})
+	s.serve(dispatch.Host{ID: second, Slots: dispatch.NewSlots(1, nil)})
 	s.poke(other)
 	s.record.until("both hosts are at work", func() bool {
 		held := 0

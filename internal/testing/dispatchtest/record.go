@@ -21,6 +21,7 @@ type record struct {
 	going map[string]int // running drives, by host
 	most  map[string]int // most of those at a time
 	busy  map[string]int // by host: how many drives it has declined; it declines all if it is here
+	order []string       // ids of threads, each time that a drive of one begins
 	news  chan struct{}  // closed and replaced when something has happened
 }
 
@@ -39,7 +40,8 @@ type thread struct {
 	needs  []string
 	faults int           // how many more drives fail
 	begun  chan struct{} // if set, a drive signals here that it has begun
-	hold   chan struct{} // and waits for this to be closed
+	hold   chan struct{} // and waits for this to be closed, or for a value
+	pauses bool          // meanwhile it leaves its slot to others
 
 	token   int64
 	held    bool
@@ -156,9 +158,16 @@ func (w work) Reconcile(_ context.Context, id string) (dispatch.Agenda, error) {
 		a.At, x.at = time.Time{}, time.Time{}
 		a.Ended = x.ended()
 	}
+	driven := 0
+	for _, th := range x.open() {
+		if th.held {
+			driven++
+		}
+	}
 	for _, th := range x.open() {
 		if !th.held {
-			a.Drive = append(a.Drive, dispatch.Ready{Thread: th.id, Token: th.token, Host: th.host, Needs: th.needs})
+			a.Drive = append(a.Drive, dispatch.Ready{Thread: th.id, Token: th.token, Rank: driven + len(a.Drive),
+				Host: th.host, Needs: th.needs})
 		}
 		if soon := time.Now().Add(500 * time.Millisecond); a.At.IsZero() || soon.Before(a.At) {
 			a.At = soon // the host that has it, or gets it, may die
@@ -179,7 +188,7 @@ func (r *record) find(id string) *thread {
 }
 
 // Drive drives a thread under its lease.
-func (w work) Drive(ctx context.Context, id string) error {
+func (w work) Drive(ctx context.Context, id string, slot *dispatch.Slot) error {
 	w.mu.Lock()
 	th := w.find(id)
 	if th == nil || th.ended {
@@ -201,6 +210,7 @@ func (w work) Drive(ctx context.Context, id string) error {
 	th.drives = append(th.drives, w.host)
 	w.going[w.host]++
 	w.most[w.host] = max(w.most[w.host], w.going[w.host])
+	w.order = append(w.order, id)
 	mine, begun, hold := th.token, th.begun, th.hold
 	w.happened()
 	w.mu.Unlock()
@@ -208,12 +218,18 @@ func (w work) Drive(ctx context.Context, id string) error {
 		begun <- struct{}{}
 	}
 	stopped := false
+	if th.pauses {
+		slot.Pause()
+	}
 	if hold != nil {
 		select {
 		case <-hold:
 		case <-ctx.Done():
 			stopped = true
 		}
+	}
+	if err := slot.Resume(ctx); err != nil {
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -160,7 +160,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
-		Most: int(f.most), RecheckEvery: look, Log: a.log, Operator: log,
+		RecheckEvery: look, Log: a.log, Operator: log,
 		Name: f.name, Ready: a.ready(w), Changed: a.tellService(f.name),
 		Backoff: a.program.Team.Backoff, RetryUnable: a.program.Team.RetryUnable})
 	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
@@ -189,7 +189,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	beside.Go(func() { drain(ctx, worker, f.grace, drained) })
 	fmt.Fprintf(a.err, "worker %s: engine %s%s\n", f.name, f.engine, a.servedAt(stats))
 	beside.Go(func() { a.announce(ctx, f, w) })
-	err = worker.Serve(ctx, e, dispatch.Host{ID: f.name, Labels: f.labels, Slots: slotsOf(f, w)})
+	err = worker.Serve(ctx, e, dispatch.Host{ID: f.name, Labels: f.labels, Slots: w.control.Slots(agentsOf(f, w))})
 	close(drained)
 	if err == nil && errors.Is(context.Cause(ctx), engine.ErrInterrupted) {
 		fmt.Fprintf(a.err, "worker %s: stopped; no work is left here\n", f.name)
@@ -207,10 +207,6 @@ func (a *app) tellService(name string) func(why error) {
 		fmt.Fprintf(a.err, "worker %s: out of service: %s\n", name, text.OneLine(why.Error(), 400))
 	}
 }
-
-// slotsOf returns how many threads a worker takes at a time: as many as may have an agent at work, and some
-// whose agents wait for people or whose steps are being made.
-func slotsOf(f workerFlags, w *workplace) int { return 4 * agentsOf(f, w) }
 
 // agentsOf returns how many agents of a worker may work at once; zero: any number.
 func agentsOf(f workerFlags, w *workplace) int {

@@ -111,7 +111,7 @@ func (o once) Reconcile(_ context.Context, task string) (dispatch.Agenda, error)
 	o <- task
 	return dispatch.Agenda{Ended: true}, nil
 }
-func (o once) Drive(context.Context, string) error { return nil }
+func (o once) Drive(context.Context, string, *dispatch.Slot) error { return nil }
 
 // TestTLS serves a host at a server that uses TLS and asks for a certificate, configured by TEMPORAL_… variables. A
 // client with no certificate, or another authority's, is refused, and so is a server of another name.

@@ -6,6 +6,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -108,26 +109,17 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	calling := context.WithoutCancel(ctx)
-	free := make(chan struct{}, 1) // a slot may have become free
-	busy := 0                      // running drives; guarded by e.mu
 	for {
 		e.mu.Lock()
 		var do func()
-		wait := time.Hour
+		wait, full := time.Hour, host.Slots.Full()
 		if ctx.Err() == nil {
-			slot := host.Slots == 0 || busy < host.Slots
-			do, wait = e.next(calling, host, slot, w, func(n int) { busy += n })
+			do, wait = e.next(calling, host, full == nil, w)
 		}
 		changed := e.changed
 		e.mu.Unlock()
 		if do != nil {
-			calls.Go(func() {
-				do()
-				select {
-				case free <- struct{}{}:
-				default:
-				}
-			})
+			calls.Go(do)
 			continue
 		}
 		timer := time.NewTimer(wait)
@@ -136,7 +128,7 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 			timer.Stop()
 			return nil
 		case <-changed:
-		case <-free:
+		case <-full:
 		case <-timer.C:
 		}
 		timer.Stop()
@@ -144,8 +136,7 @@ func (e *Engine) Serve(ctx context.Context, host dispatch.Host, w dispatch.Work)
 }
 
 // next takes something that a host may do, or returns how long until there may be something. e.mu is held.
-func (e *Engine) next(ctx context.Context, host dispatch.Host, slot bool, w dispatch.Work, count func(int)) (func(),
-	time.Duration) {
+func (e *Engine) next(ctx context.Context, host dispatch.Host, free bool, w dispatch.Work) (func(), time.Duration) {
 	now, wait := time.Now(), time.Hour
 	for id, t := range e.tasks {
 		if t.busy || t.due.IsZero() {
@@ -158,8 +149,10 @@ func (e *Engine) next(ctx context.Context, host dispatch.Host, slot bool, w disp
 		t.busy, t.poked = true, false
 		return func() { e.reconcile(ctx, id, t, w) }, 0
 	}
+	var first *drive
+	var its key
 	for k, d := range e.drives {
-		if d.busy || !slot || !host.Has(d.Needs) {
+		if d.busy || !free || !host.Has(d.Needs) {
 			continue
 		}
 		at := d.later
@@ -170,20 +163,28 @@ func (e *Engine) next(ctx context.Context, host dispatch.Host, slot bool, w disp
 			wait = min(wait, left)
 			continue
 		}
-		d.busy = true
-		count(1)
-		return func() {
-			err := w.Drive(ctx, k.thread)
-			e.driven(k, d, err, count)
-		}, 0
+		if first == nil || cmp.Or(cmp.Compare(d.Rank, first.Rank), d.since.Compare(first.since)) < 0 {
+			first, its = d, k
+		}
 	}
-	return nil, wait
+	if first == nil {
+		return nil, wait
+	}
+	slot := host.Slots.Take()
+	if slot == nil {
+		return nil, 0
+	}
+	first.busy = true
+	return func() {
+		err := w.Drive(ctx, its.thread, slot)
+		slot.Release()
+		e.driven(its, first, err)
+	}, 0
 }
 
 // driven records that a drive has returned.
-func (e *Engine) driven(k key, d *drive, err error, count func(int)) {
+func (e *Engine) driven(k key, d *drive, err error) {
 	e.mu.Lock()
-	count(-1)
 	if errors.Is(err, dispatch.ErrBusy) {
 		d.busy, d.later = false, time.Now().Add(e.cfg.Again)
 		e.wake()
@@ -232,7 +233,9 @@ func (e *Engine) reconcile(ctx context.Context, id string, t *task, w dispatch.W
 	}
 	for _, r := range a.Drive {
 		k := key{id, r.Thread, r.Token}
-		if e.drives[k] == nil {
+		if d := e.drives[k]; d != nil {
+			d.Rank = r.Rank
+		} else {
 			e.drives[k] = &drive{Ready: r, since: time.Now()}
 		}
 	}
