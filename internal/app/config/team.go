@@ -24,14 +24,15 @@ type Team struct {
 	Limits      Limits   // for a worker. Only from the user's own file
 }
 
-// Limits bound what each program of an agent on a worker can use up; zero: nothing does.
+// Limits bound what an agent on a worker can use up; zero: nothing does.
 type Limits struct {
 	Processes int // with their threads, at once
+	MemoryGB  int // GiB
 	FileGB    int // GiB of the largest file that can be written
 }
 
 // defaultLimits are far beyond what agents and their tools need.
-func defaultLimits() Limits { return Limits{Processes: 4096, FileGB: 10} }
+func defaultLimits() Limits { return Limits{Processes: 4096, MemoryGB: 8, FileGB: 10} }
 
 // team reads the key team. What a file does not set keeps its value.
 func (s *Settings) team(file string, key, val *yaml.Node, own bool) []flow.Problem {
@@ -98,7 +99,7 @@ func decodeTeam(n *yaml.Node, name string, t *Team) string {
 
 // decode reads limits, or returns what they must be. What is not set keeps its value.
 func (l *Limits) decode(n *yaml.Node) string {
-	const want = "a mapping of processes and fileGB to numbers, 0 for any"
+	const want = "a mapping of processes, memoryGB and fileGB to numbers, 0 for any"
 	if n.Kind != yaml.MappingNode {
 		return want
 	}
@@ -111,6 +112,8 @@ func (l *Limits) decode(n *yaml.Node) string {
 		switch n.Content[i].Value {
 		case "processes":
 			l.Processes = int(number)
+		case "memoryGB":
+			l.MemoryGB = int(number)
 		case "fileGB":
 			l.FileGB = int(number)
 		default:
@@ -123,7 +126,7 @@ func (l *Limits) decode(n *yaml.Node) string {
 // text returns what doctor --config shows: no URLs, since they may contain passwords.
 func (t Team) text() string {
 	return fmt.Sprintf("workspace %q, remote %q, remotes of %q, maxGB %d, directories %q, "+
-		"limits of %d processes and %d GB",
+		"limits of %d processes, %d GB of memory and files of %d GB",
 		t.Workspace, t.Remote, slices.Sorted(maps.Keys(t.Remotes)), t.MaxGB, t.Directories, t.Limits.Processes,
-		t.Limits.FileGB)
+		t.Limits.MemoryGB, t.Limits.FileGB)
 }

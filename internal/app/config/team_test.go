@@ -26,11 +26,12 @@ func TestTeamLimits(t *testing.T) {
 		return s.Team.V.Limits, nil
 	}
 	for text, want := range map[string]Limits{
-		"":                                 {4096, 10},
-		"team: {maxGB: 3}":                 {4096, 10},
-		"team: {limits: {processes: 100}}": {100, 10},
-		"team: {limits: {fileGB: 0}}":      {4096, 0},
-		"team: {limits: {processes: 0x10, fileGB: 1}}": {16, 1},
+		"":                                 {4096, 8, 10},
+		"team: {maxGB: 3}":                 {4096, 8, 10},
+		"team: {limits: {processes: 100}}": {100, 8, 10},
+		"team: {limits: {fileGB: 0}}":      {4096, 8, 0},
+		"team: {limits: {memoryGB: 4}}":    {4096, 4, 10},
+		"team: {limits: {processes: 0x10, fileGB: 1}}": {16, 8, 1},
 	} {
 		if got, err := read(text, true); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", text, got, err)

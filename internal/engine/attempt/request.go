@@ -51,10 +51,13 @@ func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error
 		if !made {
 			top = r.c.Row.Workspace
 		}
+		if r.cell, err = r.e.cfg.Host.Cell.Enter(); err != nil {
+			return req, false, err
+		}
 		write := []string{top, desk.Artifacts, req.Home, scratch}
 		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
 			read := slices.Concat(lent, needs.Read, []string{desk.Context, r.e.cfg.Host.Bin})
-			return r.e.cfg.Host.Cell.Around(read, write, needs.Own, path, args)
+			return r.cell.Around(read, write, needs.Own, path, args)
 		}
 	}
 	if r.c.Options.Approve != record.ApproveNever && !r.p.summary { // a summary needs no permission

@@ -66,6 +66,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	req, total, err := r.request(desk.Agent())
+	defer func() { r.cell.Leave() }() // what cannot be killed is not the task's concern
 	if err == nil && r.p.Role.Access.Writes() {
 		r.before, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, worktree.Before(r.row.N))
 	}
@@ -94,6 +95,9 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	switch {
 	case errors.As(err, &fail):
 		r.vendor = fail.Session
+		if spent := r.cell.Spent(); spent != "" && fail.Kind == agent.Infra {
+			fail.Message, fail.Machine = spent+": "+fail.Message, false
+		}
 		fail.Usage = r.e.cfg.Agents.priced(fail.Model, fail.Usage)
 		if fail.Kind == agent.TimedOut && total {
 			fail = &agent.Failure{

@@ -10,6 +10,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // Means are what an attempt is given to work with.
@@ -30,6 +31,7 @@ type run struct {
 	readable map[dag.Hash]bool // nodes and steps of the record that the agent can read
 	begun    bool              // the agent may have started
 	vendor   string            // the session that it works in, once known
+	cell     *proc.Cell        // where its programs are started, nil: where this process is
 
 	asks     *gatekeeper // nil: it cannot ask
 	listens  *listener   // nil: the agent cannot hear people

@@ -54,12 +54,17 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	said, tag := &lastBytes{}, setupTag(row)
 	out := t.cfg.Secrets.Writer(said)
 	path, args := argv[0], argv[1:]
-	if t.cfg.Cell != nil {
-		read, err := t.cfg.Cell.Admit(row.Workspace, row.Tree)
+	cell, err := t.cfg.Cell.Enter()
+	if err != nil {
+		return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
+	}
+	defer cell.Leave() // what cannot be killed is not the task's concern
+	if cell != nil {
+		read, err := cell.Admit(row.Workspace, row.Tree)
 		if err != nil {
 			return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
 		}
-		path, args = t.cfg.Cell.Around(read, []string{top}, nil, path, args)
+		path, args = cell.Around(read, []string{top}, nil, path, args)
 	}
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: row.Tree, Tag: tag, Wall: setupTime,
@@ -73,6 +78,9 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 		err = fmt.Errorf("it was stopped: %s", res.Reason)
 	case err == nil && res.Exit != 0:
 		err = fmt.Errorf("exit %d", res.Exit)
+	}
+	if spent := cell.Spent(); err != nil && spent != "" {
+		err = fmt.Errorf("%s: %w", spent, err)
 	}
 	if err != nil {
 		out.Flush() // never fails

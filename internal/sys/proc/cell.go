@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Cell keeps untrusted programs away from the rest of a machine that works for several people. Each program gets
@@ -19,13 +21,48 @@ import (
 type Cell struct {
 	Bwrap string   // see [Bubblewrap]
 	Hide  []string // directories and files that are empty in it
+	// Groups bound what the programs of an agent use together, see [Cell.Enter]; nil: Prlimit bounds each of them.
+	Groups *Groups
 	// Prlimit is the program that sets limits, see [Prlimit]; "": there are none.
 	Prlimit   string
-	Processes int   // how many processes and threads a program and its descendants can have; zero: any number
+	Processes int   // how many processes and threads there can be at once; zero: any number
+	Memory    int64 // bytes; zero: any
 	FileSize  int64 // bytes of the largest file that they can write; zero: any size
 	// Lend returns what the programs of a workspace may read besides it; nil: nothing. Its error says why no program
 	// may run in that workspace.
 	Lend func(workspace string) ([]string, error)
+
+	group *group // nil: none
+}
+
+// Enter returns the cell for the programs of one agent, which share its limits. Call its Leave once they have ended.
+func (c *Cell) Enter() (*Cell, error) {
+	if c == nil || c.Groups == nil {
+		return c, nil
+	}
+	group, err := c.Groups.group(c.Memory, c.Processes)
+	if err != nil {
+		return nil, fmt.Errorf("make control group: %w", err)
+	}
+	own := *c
+	own.group = group
+	return &own, nil
+}
+
+// Leave ends what is left in the cell of one agent.
+func (c *Cell) Leave() error {
+	if c == nil || c.group == nil {
+		return nil
+	}
+	return c.group.close()
+}
+
+// Spent says which limit had a program of one agent killed, "" if none did, or if that is not known.
+func (c *Cell) Spent() string {
+	if c == nil || c.group == nil || !c.group.exhausted() {
+		return ""
+	}
+	return "out of memory: limit " + text.Size(c.Memory)
 }
 
 // Admit returns what programs that work in tree, a directory of workspace, may read besides their tree. Both come from
@@ -66,7 +103,11 @@ func (c *Cell) Around(read, write, own []string, path string, args []string) (st
 	w := Sandbox{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write,
 		Own: own}
 	path, args = c.limited(path, args)
-	return w.Around(c.Bwrap, path, args)
+	path, args = w.Around(c.Bwrap, path, args)
+	if c.group == nil {
+		return path, args
+	}
+	return c.group.enter(path, args)
 }
 
 // Prlimit returns the path of prlimit, or "" where it is not installed.
@@ -78,12 +119,16 @@ func Prlimit() string {
 	return path
 }
 
-// limited returns the command line of a program under the limits of the cell. They are set inside it: there the kernel
-// counts only the processes of this one cell.
+// limited returns the command line of a program under the limits that its group does not have. They are set inside the
+// cell: there the kernel counts only its processes. Memory is what a process could write to at once: a limit on its
+// addresses would keep programs from starting that reserve many.
 func (c *Cell) limited(path string, args []string) (string, []string) {
 	var limits []string
-	if c.Processes > 0 {
+	if c.Processes > 0 && c.group == nil {
 		limits = append(limits, fmt.Sprintf("--nproc=%d", c.Processes))
+	}
+	if c.Memory > 0 && c.group == nil {
+		limits = append(limits, fmt.Sprintf("--data=%d", c.Memory))
 	}
 	if c.FileSize > 0 {
 		limits = append(limits, fmt.Sprintf("--fsize=%d", c.FileSize))

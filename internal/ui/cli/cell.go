@@ -44,7 +44,8 @@ func (a *app) makeCell(ctx context.Context) error {
 	}
 	limits := set.Team.V.Limits
 	cell := &proc.Cell{Bwrap: proc.Bubblewrap(), Hide: append(hide, a.place.Dir()), Prlimit: proc.Prlimit(),
-		Processes: limits.Processes, FileSize: int64(limits.FileGB) << 30}
+		Processes: limits.Processes, Memory: int64(limits.MemoryGB) << 30, FileSize: int64(limits.FileGB) << 30}
+	cell.Groups, a.ungrouped = proc.Delegated()
 	if cell.Prlimit == "" && limits != (config.Limits{}) {
 		return errors.New("prlimit, which sets team.limits, is not installed: it is part of util-linux")
 	}

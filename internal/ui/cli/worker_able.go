@@ -30,7 +30,7 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 	fmt.Fprintf(a.err, "worker %s: %s, memory: %s\n", f.name, most, memory)
 	// Of its own: otherwise the keys that it meets would be masked in all that agents say, as if they were in use.
 	look := &app{program: a.program, in: a.in, out: a.out, err: a.err, getenv: a.getenv, flags: a.flags, cell: a.cell,
-		verb: a.verb, named: a.named, log: a.log, place: a.place}
+		ungrouped: a.ungrouped, verb: a.verb, named: a.named, log: a.log, place: a.place}
 	for _, found := range append(look.examineTeam(ctx, w.home), look.examineAgents(ctx)...) {
 		if found.Unused || ctx.Err() != nil {
 			continue
@@ -53,7 +53,7 @@ func (a *app) examineTeam(ctx context.Context, home string) []Finding {
 	version, err := exec.CommandContext(ctx, "git", "version").Output()
 	say("git version", err, strings.TrimSpace(strings.TrimPrefix(string(version), "git version")), "install git")
 	if set, err := config.Load(config.UserFile(), "", a.getenv); err == nil { // else the settings are what is wrong
-		out = append(out, examineLimits(set.Team.V.Limits))
+		out = append(out, a.examineLimits(set.Team.V.Limits))
 	}
 	for _, dir := range a.teamDirs(home) {
 		out = append(out, examineDisk(dir))
@@ -61,18 +61,25 @@ func (a *app) examineTeam(ctx context.Context, home string) []Finding {
 	return out
 }
 
-// examineLimits says what bounds each program of an agent in a cell.
-func examineLimits(l config.Limits) Finding {
-	processes, files := "any number of processes", "files of any size"
+// examineLimits says what bounds an agent in a cell.
+func (a *app) examineLimits(l config.Limits) Finding {
+	processes, memory, files := "any number of processes", "any memory", "files of any size"
 	if l.Processes > 0 {
 		processes = fmt.Sprintf("%d processes", l.Processes)
+	}
+	if l.MemoryGB > 0 {
+		memory = text.Size(int64(l.MemoryGB)<<30) + " of memory"
 	}
 	if l.FileGB > 0 {
 		files = "files of " + text.Size(int64(l.FileGB)<<30)
 	}
-	f := Finding{What: "limits", OK: true, Text: "each program of an agent can have " + processes + ", and write " + files}
-	if proc.Prlimit() == "" && l != (config.Limits{}) {
+	f := Finding{What: "limits", OK: true, Text: "an agent can have " + processes + " and " + memory + ", and write " + files}
+	switch {
+	case l == config.Limits{}:
+	case proc.Prlimit() == "":
 		f.OK, f.Text, f.Do = false, "prlimit is not installed", "install util-linux"
+	case a.ungrouped != nil:
+		f.Text += "; each of its programs is counted by itself: " + a.ungrouped.Error()
 	}
 	return f
 }
