@@ -62,7 +62,7 @@ func TestWorker(t *testing.T) {
 		t.Fatalf("the worker says %q: %v", line, err)
 	}
 	wants := []string{"agents at once: 3, labels: big, linux, memory: ", "git version: 2", "disk: ", "codex: ",
-		"limits: each program of an agent can have 4096 processes"}
+		"limits: an agent can have 4096 processes and 8.0 GiB of memory"}
 	for len(wants) > 0 {
 		line, err := said.ReadString('\n')
 		if err != nil {

@@ -34,6 +34,13 @@ func treeFailure(ctx context.Context, err error) *agent.Failure {
 	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true}
 }
 
+// overdrawn changes the failure of an agent that used up what it may: that is neither its machine's fault nor a mystery.
+func overdrawn(fail *agent.Failure, spent string) {
+	if spent != "" && fail.Kind == agent.Infra {
+		fail.Message, fail.Machine = spent+": "+fail.Message, false
+	}
+}
+
 // Drop records that an attempt whose row is committed will not be run.
 func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
 	_, err := e.newRun(c, p, Means{}).stop(ctx, notBegun())
@@ -95,9 +102,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	switch {
 	case errors.As(err, &fail):
 		r.vendor = fail.Session
-		if spent := r.cell.Spent(); spent != "" && fail.Kind == agent.Infra {
-			fail.Message, fail.Machine = spent+": "+fail.Message, false
-		}
+		overdrawn(fail, r.cell.Spent())
 		fail.Usage = r.e.cfg.Agents.priced(fail.Model, fail.Usage)
 		if fail.Kind == agent.TimedOut && total {
 			fail = &agent.Failure{

@@ -240,7 +240,7 @@ func TestCellShowsNoMoreThanAProgram(t *testing.T) {
 // The limits of a cell hold for all that its program starts, and for each cell on its own.
 func TestCellLimits(t *testing.T) {
 	w := newWorker(t)
-	w.cell.Processes, w.cell.FileSize = 40, 1<<20
+	w.cell.Processes, w.cell.Memory, w.cell.FileSize = 40, 256<<20, 1<<20
 	if w.cell.Prlimit = Prlimit(); w.cell.Prlimit == "" {
 		t.Skip("NOT TESTED: prlimit is not installed")
 	}
@@ -252,6 +252,7 @@ func TestCellLimits(t *testing.T) {
 	for script, want := range map[string]string{
 		// The processes of other cells do not count.
 		`for i in $(seq 30); do sleep 60 & done; echo started`:                      "started\n",
+		`tail /dev/zero 2>&1 | grep -c exhausted`:                                   "1\n",
 		`head -c 1048576 /dev/zero > fits && stat -c %s fits`:                       "1048576\n",
 		`(head -c 2097152 /dev/zero > large) 2>/dev/null; stat -c %s large`:         "1048576\n",
 		`ulimit -u 100 2>/dev/null || ulimit -f unlimited 2>/dev/null || ulimit -u`: "40\n",

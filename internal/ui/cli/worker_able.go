@@ -90,17 +90,20 @@ func memoryLimit() string {
 	if err != nil {
 		return ""
 	}
+	least := int64(0)
 	for line := range strings.Lines(string(group)) {
 		at, is := strings.CutPrefix(strings.TrimSpace(line), "0::") // of version 2
-		if !is {
-			continue
-		}
-		most, _ := os.ReadFile(filepath.Join("/sys/fs/cgroup", at, "memory.max"))
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(most)), 10, 64); err == nil {
-			return text.Size(n)
+		for last := ""; is && at != last; last, at = at, filepath.Dir(at) {
+			most, _ := os.ReadFile(filepath.Join("/sys/fs/cgroup", at, "memory.max"))
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(most)), 10, 64); err == nil && (least == 0 || n < least) {
+				least = n
+			}
 		}
 	}
-	return ""
+	if least == 0 {
+		return ""
+	}
+	return text.Size(least)
 }
 
 // teamDirs returns where a worker writes.

@@ -1,0 +1,26 @@
+package attempt
+
+import (
+	"testing"
+
+	"github.com/plait-run/plait/internal/agent"
+)
+
+// What an agent did to itself is not its machine's fault, and only that of a program that broke.
+func TestOverdrawn(t *testing.T) {
+	const spent = "out of memory: limit 4.0 GiB"
+	for _, tt := range []struct {
+		fail  *agent.Failure
+		spent string
+		want  string
+	}{
+		{agent.OfMachine("tests exited with code 137"), spent, "out of memory: limit 4.0 GiB: tests exited with code 137"},
+		{agent.Final("tests exited with code 1"), "", "tests exited with code 1"},
+		{&agent.Failure{Kind: agent.Cancelled, Message: "stopped"}, spent, "stopped"},
+	} {
+		overdrawn(tt.fail, tt.spent)
+		if tt.fail.Message != tt.want || tt.fail.Machine {
+			t.Errorf("%+v", tt.fail)
+		}
+	}
+}
