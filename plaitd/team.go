@@ -31,7 +31,7 @@ const (
 // team returns what workers of the record need.
 func (p place) team() *cli.Team {
 	return &cli.Team{Engines: []string{engineRiver, engineTemporal, engineLocal}, Open: p.engine, Secrets: p.secrets,
-		Guarded: p.guarded}
+		Servers: p.servers, Guarded: p.guarded}
 }
 
 // secrets returns the files that may contain a password or a key of the record, and the directories of sockets
@@ -66,6 +66,24 @@ func (p place) secrets() []string {
 	}
 	for i := 0; i < len(list) && i < maxSecrets; i++ { // a file may name others
 		list = append(list, secretsIn(list[i])...)
+	}
+	return list
+}
+
+// servers returns the hosts of the record's database.
+func (p place) servers() (list []string) {
+	for _, name := range []string{"PLAIT_STORE", "PLAIT_STORE_DIRECT"} {
+		text, err := p.secret(name)
+		if err != nil || text == "" {
+			continue // what is wrong with it was said when the record was opened
+		}
+		if cfg, err := pgx.ParseConfig(text); err == nil {
+			for _, host := range postgres.Hosts(cfg) {
+				if !filepath.IsAbs(host) { // else it is a socket, see secrets
+					list = append(list, host)
+				}
+			}
+		}
 	}
 	return list
 }

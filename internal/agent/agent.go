@@ -201,7 +201,8 @@ type Request struct {
 	Desk Desk
 	Limits
 	Tag     string        // marks every process of the attempt, see proc
-	Env     []string      // PLAIT_… variables, as KEY=value
+	Env     []string      // variables of Plait's, as KEY=value, with those of Way
+	Way     []string      // of them, those that lead an isolated program to the network
 	Started func(Process) // called once the process runs; may be nil
 	// Opened is called once the vendor session has an id, so that it can be
 	// continued even if the attempt fails; may be nil.
@@ -218,7 +219,8 @@ func (r Request) CommandLine(path string, args []string, needs Needs) (string, [
 
 // Needs are what an isolated program needs in addition to what the attempt has.
 type Needs struct {
-	Read []string // what it must be able to read
+	Read    []string // what it must be able to read
+	Gateway string   // the socket of its gateway, "" for none: see [Request.Wrap]
 	// Own are directories that each process has for itself, empty: an isolated process cannot see
 	// whether others that use them are still running.
 	Own []string

@@ -119,6 +119,8 @@ type Agent struct {
 	Config map[string]any `json:"config"`
 	// Sandbox is what the agent's commands may do in addition to the role's access.
 	Sandbox *Sandbox `json:"sandbox,omitempty"`
+	// Private are the hosts that are not public and that it may reach from a worker: names, addresses, networks.
+	Private []string `json:"private,omitempty"`
 	// MCP names the servers of the user's own configuration that the agent may use.
 	MCP []string `json:"mcp,omitempty"`
 	// Recording is the recorded attempt that a replay agent replays.

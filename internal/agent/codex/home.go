@@ -61,7 +61,13 @@ type setup struct {
 
 // needs returns the directory that each Codex needs for itself. It has the links by which Codex starts its sandbox, and
 // Codex removes those of processes that it cannot see, such as processes running elsewhere in isolation.
-func (s *setup) needs() agent.Needs { return agent.Needs{Own: []string{filepath.Join(s.home, "tmp")}} }
+func (s *setup) needs() agent.Needs {
+	needs := agent.Needs{Own: []string{filepath.Join(s.home, "tmp")}}
+	if s.gateway != nil {
+		needs.Gateway = s.gateway.Socket()
+	}
+	return needs
+}
 
 // setup prepares the task's home and returns what Codex needs to run there. A
 // *agent.Failure says what a person must fix.
@@ -125,7 +131,7 @@ func (c Config) setup(h *Host, p host.Program, req agent.Request) (*setup, error
 	if s.route != nil {
 		s.point(s.route.upstream.URL.String())
 	}
-	s.env = proc.First(req.Bin(), c.environ(h, s, mine, req.Tag))
+	s.env = proc.First(req.Bin(), c.environ(h, s, mine, req.Way, req.Tag))
 	return s, nil
 }
 
@@ -314,7 +320,7 @@ func (c Config) overrides() map[string]any {
 
 // environ returns the environment of Codex itself. Its commands get less: see
 // shellPolicy.
-func (c Config) environ(h *Host, s *setup, mine map[string]any, tag string) []string {
+func (c Config) environ(h *Host, s *setup, mine map[string]any, way []string, tag string) []string {
 	extra := make(map[string]string, len(c.Env)+3)
 	for key, value := range c.Env {
 		extra[key] = value
@@ -338,7 +344,7 @@ func (c Config) environ(h *Host, s *setup, mine map[string]any, tag string) []st
 		maps.DeleteFunc(extra, func(name, _ string) bool { return slices.Contains(keys, name) })
 		extra["NO_PROXY"], extra["no_proxy"] = here(os.Getenv), here(os.Getenv)
 	}
-	return proc.Environ(pass, extra, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}, tag)
+	return proc.Environ(pass, extra, slices.Concat(way, []string{"CODEX_HOME=" + s.home, "TMPDIR=" + s.tmp()}), tag)
 }
 
 func exists(path string) bool {

@@ -161,7 +161,7 @@ func TestKeyStaysWithPlait(t *testing.T) {
 		if routed {
 			s.route = cfg.route(h, nil)
 		}
-		env := strings.Join(cfg.environ(NewHost(host.New(host.Config{})), s, nil, ""), "\n")
+		env := strings.Join(cfg.environ(NewHost(host.New(host.Config{})), s, nil, nil, ""), "\n")
 		if strings.Contains(env, "the-real-key") || strings.Contains(env, "the-agents-key") == routed {
 			t.Errorf("routed %v: %s", routed, env)
 		}

@@ -9,30 +9,31 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // ForwardPort is the port on which an agent without a network reaches its gateway, on its own loopback interface.
-const ForwardPort = 4949
+const ForwardPort = proc.GatewayPort
 
 // Forward runs a program without a network: its connections to [ForwardPort] on loopback are forwarded to a
-// gateway's socket. It returns the program's exit code, or 128 plus the signal that ended it.
-func Forward(ctx context.Context, socket, path string, args []string) (int, error) {
-	l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ForwardPort)))
-	if err != nil {
-		return 0, fmt.Errorf("forward to the gateway: %w", err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go join(c, socket)
+// gateway's socket, those to the ports after it to further sockets. sockets is a list like PATH, in which an empty name
+// stands for none. It returns the program's exit code, or 128 plus the signal that ended it.
+func Forward(ctx context.Context, sockets, path string, args []string) (int, error) {
+	for i, socket := range filepath.SplitList(sockets) {
+		if socket == "" {
+			continue
 		}
-	}()
+		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(ForwardPort+i)))
+		if err != nil {
+			return 0, fmt.Errorf("forward to the gateway: %w", err)
+		}
+		defer l.Close()
+		go serve(l, socket)
+	}
 	cmd := exec.Command(path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	signals := make(chan os.Signal, 4)
@@ -59,6 +60,17 @@ func Forward(ctx context.Context, socket, path string, args []string) (int, erro
 			}
 			return cmd.ProcessState.ExitCode(), nil
 		}
+	}
+}
+
+// serve joins every connection to a socket.
+func serve(l net.Listener, socket string) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go join(c, socket)
 	}
 }
 

@@ -33,6 +33,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,6 +156,15 @@ func Open(cfg Config) (*Gateway, error) {
 // URL returns the address for an agent that shares this machine's network, without the version of the API:
 // http://127.0.0.1:40123.
 func (g *Gateway) URL() string { return "http://" + g.tcp.Addr().String() }
+
+// For returns the address for an agent, see URL; one that does not share this machine's network is forwarded to the
+// socket, see [Forward].
+func (g *Gateway) For(shares bool) string {
+	if shares {
+		return g.URL()
+	}
+	return "http://127.0.0.1:" + strconv.Itoa(ForwardPort)
+}
 
 // Socket returns the path of the socket for an agent that does not.
 func (g *Gateway) Socket() string { return filepath.Join(g.dir, "s") }

@@ -18,7 +18,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent"
@@ -82,21 +81,16 @@ func (h *Host) For(req agent.Request, use Use) Sandbox {
 }
 
 // URL returns the gateway's address for the program, without the version of the API.
-func (s Sandbox) URL() string {
-	if s.Online {
-		return s.use.Gateway.URL()
-	}
-	return "http://127.0.0.1:" + strconv.Itoa(gateway.ForwardPort)
-}
+func (s Sandbox) URL() string { return s.use.Gateway.For(s.Online && s.req.Wrap == nil) }
 
 // Around returns the command line of a program that works in dir.
 func (s Sandbox) Around(dir, path string, args []string) (string, []string) {
-	read := append(slices.Clone(s.use.Read), path)
+	needs := agent.Needs{Read: append(slices.Clone(s.use.Read), path)}
 	if s.use.Gateway != nil {
-		read = append(read, filepath.Dir(s.use.Gateway.Socket()))
+		needs.Gateway = s.use.Gateway.Socket()
 	}
 	path, args = s.confined(dir, path, args)
-	return s.req.CommandLine(path, args, agent.Needs{Read: read})
+	return s.req.CommandLine(path, args, needs)
 }
 
 // confined returns the command line of a program in the sandbox, if there is one.

@@ -97,6 +97,7 @@ type Worker struct {
 	// Program is the program that it runs if that is a file below the directory it is given, otherwise "".
 	Program string
 	Idle    time.Duration // longest time without output, zero: unlimited
+	Private []string      // hosts that are not public and that it may reach from a worker
 	// Summarises reports whether the agent can summarise a conversation.
 	Summarises bool
 }
@@ -135,7 +136,7 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 	return Worker{
 		Program: program,
 		Agent:   made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText,
-		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle),
+		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle), Private: def.Private,
 		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
 }

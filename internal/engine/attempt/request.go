@@ -12,6 +12,7 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record"
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 // request returns the agent's request. total reports whether its time limit is what the thread has left, rather
@@ -51,13 +52,16 @@ func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error
 		if !made {
 			top = r.c.Row.Workspace
 		}
-		if r.cell, err = r.e.cfg.Host.Cell.Enter(); err != nil {
+		if r.cell, err = r.e.cfg.Host.Cell.Enter(r.p.worker.Private); err != nil {
 			return req, false, err
 		}
+		req.Way = r.cell.Variables()
+		req.Env = slices.Concat(req.Way, req.Env)
 		write := []string{top, desk.Artifacts, req.Home, scratch}
 		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
 			read := slices.Concat(lent, needs.Read, []string{desk.Context, r.e.cfg.Host.Bin})
-			return r.cell.Around(read, write, needs.Own, path, args)
+			given := proc.Given{Read: read, Write: write, Own: needs.Own, Gateway: needs.Gateway}
+			return r.cell.Around(given, path, args)
 		}
 	}
 	if r.c.Options.Approve != record.ApproveNever && !r.p.summary { // a summary needs no permission

@@ -54,7 +54,7 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 	said, tag := &lastBytes{}, setupTag(row)
 	out := t.cfg.Secrets.Writer(said)
 	path, args := argv[0], argv[1:]
-	cell, err := t.cfg.Cell.Enter()
+	cell, err := t.cfg.Cell.Enter(nil)
 	if err != nil {
 		return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
 	}
@@ -64,11 +64,11 @@ func (t *Trees) setUp(ctx context.Context, row store.Thread, top string) error {
 		if err != nil {
 			return fmt.Errorf("worktree.setup for thread %s: %w", row.ID, err)
 		}
-		path, args = cell.Around(read, []string{top}, nil, path, args)
+		path, args = cell.Around(proc.Given{Read: read, Write: []string{top}}, path, args)
 	}
 	res, err := proc.Run(ctx, proc.Config{
 		Path: path, Args: args, Dir: row.Tree, Tag: tag, Wall: setupTime,
-		Env:    proc.Environ(nil, nil, []string{"PLAIT_TASK=" + row.Task, "PLAIT_THREAD=" + row.ID}, tag),
+		Env:    proc.Environ(nil, nil, append(cell.Variables(), "PLAIT_TASK="+row.Task, "PLAIT_THREAD="+row.ID), tag),
 		Stdout: out, Stderr: out,
 	})
 	switch {

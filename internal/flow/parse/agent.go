@@ -12,20 +12,21 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/plait-run/plait/internal/flow"
+	"github.com/plait-run/plait/internal/sys/egress"
 )
 
 // agentKeys maps each agent kind to the keys it understands besides kind and idle.
 var agentKeys = map[string][]string{
 	"codex": {
-		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
+		"model", "effort", "path", "config", "env", "pass", "private", "dir", "sandbox", "mcp", "globalInstructions",
 	},
 	"codex-exec": {
-		"model", "effort", "path", "config", "env", "pass", "dir", "sandbox", "mcp", "globalInstructions",
+		"model", "effort", "path", "config", "env", "pass", "private", "dir", "sandbox", "mcp", "globalInstructions",
 	},
-	"acp":     {"agent", "command", "model", "path", "env", "pass", "dir", "sandbox"},
-	"claude":  {"model", "effort", "path", "env", "pass", "dir", "sandbox", "mcp"},
-	"command": {"command", "dir", "env", "pass", "exit", "output"},
-	"model":   {"url", "api", "keyEnv", "model", "maxTurns", "config", "env", "pass", "dir", "sandbox"},
+	"acp":     {"agent", "command", "model", "path", "env", "pass", "private", "dir", "sandbox"},
+	"claude":  {"model", "effort", "path", "env", "pass", "private", "dir", "sandbox", "mcp"},
+	"command": {"command", "dir", "env", "pass", "private", "exit", "output"},
+	"model":   {"url", "api", "keyEnv", "model", "maxTurns", "config", "env", "pass", "private", "dir", "sandbox"},
 	"replay":  {"recording"},
 }
 
@@ -82,6 +83,11 @@ func (r *reader) agentValues(a flow.Agent, at func(key string) *yaml.Node) {
 		r.report(at("dir"), codeBadAgent, "dir %q is outside the working tree", a.Dir)
 	}
 	r.checkPass(at("pass"), a.Pass)
+	for i, host := range a.Private {
+		if err := (egress.Allowed{host}).Check(); err != nil {
+			r.report(resolve(at("private")).Content[i], codeBadAgent, "%v", err)
+		}
+	}
 	for i, server := range a.MCP {
 		if server == "" {
 			r.report(resolve(at("mcp")).Content[i], codeBadAgent, "an entry of mcp does not name a server")

@@ -12,12 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/plait-run/plait/internal/sys/egress"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
 // A Cell keeps untrusted programs away from the rest of a machine that works for several people. Each program gets
-// its own user, process, mount and IPC namespaces, which end with the process that created them, however that
-// ends. Of what is hidden, a program sees only what it is given. It shares the machine's network.
+// its own user, process, mount, IPC and network namespaces, which end with the process that created them, however that
+// ends. Of what is hidden, a program sees only what it is given. Its network is a loopback interface of its own, where
+// it reaches its gateway and a proxy.
 type Cell struct {
 	Bwrap string   // see [Bubblewrap]
 	Hide  []string // directories and files that are empty in it
@@ -28,33 +30,66 @@ type Cell struct {
 	Processes int   // how many processes and threads there can be at once; zero: any number
 	Memory    int64 // bytes; zero: any
 	FileSize  int64 // bytes of the largest file that they can write; zero: any size
+	// Forward is the command line that starts a program which reaches sockets through loopback. A list of them, like PATH,
+	// and the program's own command line are appended. The first is at [GatewayPort], the next at the port after it.
+	Forward []string
+	Egress  egress.Config // of the proxy for the programs of an agent, see [Cell.Enter]
 	// Lend returns what the programs of a workspace may read besides it; nil: nothing. Its error says why no program
 	// may run in that workspace.
 	Lend func(workspace string) ([]string, error)
 
-	group *group // nil: none
+	group *group        // nil: none
+	proxy *egress.Proxy // nil: none
 }
 
-// Enter returns the cell for the programs of one agent, which share its limits. Call its Leave once they have ended.
-func (c *Cell) Enter() (*Cell, error) {
-	if c == nil || c.Groups == nil {
-		return c, nil
-	}
-	group, err := c.Groups.group(c.Memory, c.Processes)
-	if err != nil {
-		return nil, fmt.Errorf("make control group: %w", err)
+// GatewayPort is the port of a program's own loopback interface where it reaches its gateway, proxyPort that of its
+// proxy.
+const (
+	GatewayPort = 4949
+	proxyPort   = GatewayPort + 1
+)
+
+// Enter returns the cell for the programs of one agent, which share its limits, and reach the public internet and those
+// that private names. Call its Leave once they have ended. Other programs in a cell have no network.
+func (c *Cell) Enter(private egress.Allowed) (*Cell, error) {
+	if c == nil {
+		return nil, nil
 	}
 	own := *c
-	own.group = group
+	var err error
+	if own.proxy, err = egress.Open(c.Egress, private); err != nil {
+		return nil, err
+	}
+	if c.Groups == nil {
+		return &own, nil
+	}
+	if own.group, err = c.Groups.group(c.Memory, c.Processes); err != nil {
+		return nil, errors.Join(fmt.Errorf("make control group: %w", err), own.proxy.Close())
+	}
 	return &own, nil
 }
 
 // Leave ends what is left in the cell of one agent.
 func (c *Cell) Leave() error {
-	if c == nil || c.group == nil {
+	if c == nil {
 		return nil
 	}
-	return c.group.close()
+	err := c.proxy.Close()
+	if c.group != nil {
+		err = errors.Join(err, c.group.close())
+	}
+	return err
+}
+
+// Variables are those that lead the programs of one agent to their proxy.
+func (c *Cell) Variables() []string {
+	if c == nil {
+		return nil
+	}
+	const here = "localhost,127.0.0.1,::1"
+	at := fmt.Sprintf("http://127.0.0.1:%d", proxyPort)
+	return []string{"HTTP_PROXY=" + at, "HTTPS_PROXY=" + at, "http_proxy=" + at, "https_proxy=" + at, "NO_PROXY=" + here,
+		"no_proxy=" + here, "ALL_PROXY=" + at, "all_proxy=" + at, "NODE_USE_ENV_PROXY=1"} // Node needs to be asked
 }
 
 // Spent says which limit had a program of one agent killed, "" if none did, or if that is not known.
@@ -94,15 +129,32 @@ func (c *Cell) Alone(own []string, path string, args []string) (string, []string
 	if c == nil {
 		return path, args
 	}
-	return c.Around(nil, nil, own, path, args)
+	return c.Around(Given{Own: own}, path, args)
 }
 
-// Around returns the command line of a program in a cell. It can read the places in read, which need not exist, and
-// write those in write; the directories in own are empty and its own.
-func (c *Cell) Around(read, write, own []string, path string, args []string) (string, []string) {
-	w := Sandbox{Network: true, Hide: c.hidden(), Read: slices.Concat(read, []string{c.installed(path)}), Write: write,
-		Own: own}
+// Given is what a program in a cell is given. The places need not exist.
+type Given struct {
+	Read, Write []string
+	Own         []string // empty directories for the program alone
+	Gateway     string   // a socket; "": none
+}
+
+// Around returns the command line of a program in a cell.
+func (c *Cell) Around(given Given, path string, args []string) (string, []string) {
+	w := Sandbox{Hide: c.hidden(), Read: slices.Concat(given.Read, []string{c.installed(path)}), Write: given.Write,
+		Own: given.Own}
 	path, args = c.limited(path, args)
+	if c.proxy != nil && len(c.Forward) > 0 {
+		sockets := given.Gateway + string(filepath.ListSeparator) + c.proxy.Socket()
+		args = slices.Concat(c.Forward[1:], []string{sockets, path}, args)
+		path = c.Forward[0]
+		w.Read = append(w.Read, path)
+		for _, socket := range filepath.SplitList(sockets) {
+			if socket != "" {
+				w.Read = append(w.Read, filepath.Dir(socket))
+			}
+		}
+	}
 	path, args = w.Around(c.Bwrap, path, args)
 	if c.group == nil {
 		return path, args
@@ -189,7 +241,7 @@ func (c *Cell) Check(ctx context.Context) error {
 		return fmt.Errorf("read own process name: %w", err)
 	}
 	args := append([]string{"-c", look, strings.TrimSpace(string(own))}, c.hidden()...)
-	path, args := c.Around(nil, nil, nil, "/bin/sh", args)
+	path, args := c.Around(Given{}, "/bin/sh", args)
 	var out, said bytes.Buffer
 	res, err := Run(ctx, Config{Path: path, Args: args, Dir: "/", Env: []string{"PATH=/usr/bin:/bin"},
 		Stdout: &out, Stderr: &said, Wall: checkTime})

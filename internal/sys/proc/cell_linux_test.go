@@ -2,6 +2,7 @@ package proc
 
 import (
 	"crypto/rand"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,8 +74,8 @@ func (w *worker) must(t *testing.T, err error) {
 // command returns a program of an agent in its own tree.
 func (w *worker) command(t *testing.T, script string) *exec.Cmd {
 	mine := filepath.Join(w.dir, "trees", "mine")
-	path, args := w.cell.Around([]string{""}, []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}, nil,
-		"/bin/bash", []string{"-c", script})
+	path, args := w.cell.Around(Given{Read: []string{""},
+		Write: []string{mine, filepath.Join(w.dir, "tasks", "mine", "artifacts")}}, "/bin/bash", []string{"-c", script})
 	c := exec.CommandContext(t.Context(), path, args...)
 	c.Dir, c.Env = mine, []string{"PATH=" + os.Getenv("PATH"), "W=" + w.dir, "PID=" + strconv.Itoa(w.pid)}
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred, Setsid: true}
@@ -224,7 +225,7 @@ func TestCellShowsNoMoreThanAProgram(t *testing.T) {
 			w.must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			w.must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "beside"), []byte("what is beside it\n"), 0o644))
 			w.must(t, os.WriteFile(path, []byte("#!/bin/sh\ncat ${0%/*}/beside $W/secrets/password\nls $W\n"), 0o755))
-			bwrap, args := w.cell.Around(nil, nil, nil, path, nil)
+			bwrap, args := w.cell.Around(Given{}, path, nil)
 			c := exec.CommandContext(t.Context(), bwrap, args...)
 			c.Dir, c.Env = "/", []string{"PATH=" + os.Getenv("PATH"), "W=" + w.dir}
 			c.SysProcAttr = &syscall.SysProcAttr{Credential: w.cred, Setsid: true}
@@ -235,6 +236,31 @@ func TestCellShowsNoMoreThanAProgram(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCellNetwork has a program in a cell look for the machine's network.
+func TestCellNetwork(t *testing.T) {
+	w := newWorker(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(t, err)
+	defer l.Close()
+	abstract, err := net.Listen("unix", "@plait-test-"+rand.Text())
+	w.must(t, err)
+	defer abstract.Close()
+	cell, err := w.cell.Enter(nil)
+	w.must(t, err)
+	w.cell = cell
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for script, want := range map[string]string{
+		"tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '":                         "lo\n",
+		"(echo hello > /dev/tcp/127.0.0.1/" + port + ") 2>/dev/null || echo refused": "refused\n",
+		"grep -c plait-test /proc/net/unix":                                          "0\n",
+	} {
+		if out, _ := w.command(t, script).Output(); string(out) != want {
+			t.Errorf("%s: %q", script, out)
+		}
+	}
+	w.must(t, cell.Leave())
 }
 
 // The limits of a cell hold for all that its program starts, and for each cell on its own.

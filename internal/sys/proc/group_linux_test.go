@@ -89,7 +89,7 @@ func (w *worker) in(t *testing.T, cell *Cell, script string) string {
 // Programs of an agent begin in a group of their own, which ends with all that is in it.
 func TestGroup(t *testing.T) {
 	w := grouped(t)
-	cell, err := w.cell.Enter()
+	cell, err := w.cell.Enter(nil)
 	w.must(t, err)
 	w.delegate(t)
 	said := w.in(t, cell, "cat /proc/self/cgroup")
@@ -115,9 +115,9 @@ func TestGroup(t *testing.T) {
 	}
 	for name, script := range map[string]string{
 		"the group from outside": "echo 0 > " + filepath.Join(w.cell.Groups.dir, apart, "cgroup.procs"),
-		"its group from inside": "unshare -UrmC sh -c 'mount -t cgroup2 none /tmp && mkdir /tmp/more && echo made'",
+		"its group from inside":  "unshare -UrmC sh -c 'mount -t cgroup2 none /tmp && mkdir /tmp/more && echo made'",
 	} {
-		cell, err := w.cell.Enter()
+		cell, err := w.cell.Enter(nil)
 		w.must(t, err)
 		w.delegate(t)
 		said := w.in(t, cell, script)
@@ -148,7 +148,7 @@ func TestGroupLimits(t *testing.T) {
 			"tail /dev/zero; echo exit $?'", "exit 137\n", spent},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cell, err := w.cell.Enter()
+			cell, err := w.cell.Enter(nil)
 			w.must(t, err)
 			w.delegate(t)
 			said := w.in(t, cell, tt.script)

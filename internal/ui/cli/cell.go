@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,6 +47,15 @@ func (a *app) makeCell(ctx context.Context) error {
 	cell := &proc.Cell{Bwrap: proc.Bubblewrap(), Hide: append(hide, a.place.Dir()), Prlimit: proc.Prlimit(),
 		Processes: limits.Processes, Memory: int64(limits.MemoryGB) << 30, FileSize: int64(limits.FileGB) << 30}
 	cell.Groups, a.ungrouped = proc.Delegated()
+	bin, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find plait: %w", err)
+	}
+	cell.Forward = []string{bin, gatewayForward}
+	cell.Egress.Proxy = http.ProxyFromEnvironment
+	if a.program.Team.Servers != nil {
+		cell.Egress.Servers = a.program.Team.Servers()
+	}
 	if cell.Prlimit == "" && limits != (config.Limits{}) {
 		return errors.New("prlimit, which sets team.limits, is not installed: it is part of util-linux")
 	}

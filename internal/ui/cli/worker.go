@@ -31,6 +31,8 @@ type Team struct {
 	Open func(ctx context.Context, o EngineOptions) (Engine, error)
 	// Secrets returns the files and directories that give access to the record.
 	Secrets func() []string
+	// Servers returns the hosts of the record, which agents on a worker do not reach; nil: there are none.
+	Servers func() []string
 	// Guarded returns why someone without a secret could change the record from here; nil: no one can.
 	Guarded func(ctx context.Context) error
 	// Metrics returns what serves the metrics of a worker; nil: there are none.
