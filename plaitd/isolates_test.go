@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,6 +33,12 @@ graph:
 // runs is an agent that runs a script of the shell, with some more settings.
 func runs(script, more string) string {
 	return fmt.Sprintf("{kind: command, command: [sh, -c, %q]%s}", script, more)
+}
+
+// asksFor is an agent that sends a request of HTTP to a host and port, as bash names them, and prints the answer.
+func asksFor(to, url, more string) string {
+	return "{kind: command, command: [bash, -c, 'exec 3<>/dev/tcp/" + to + " && printf \"GET " + url +
+		" HTTP/1.0\\r\\n\\r\\n\" >&3 && cat <&3']" + more + "}"
 }
 
 // TestWorkerIsolates has agents on a worker look, one channel at a time, for what the worker has. The worker is not
@@ -142,14 +151,45 @@ func (w *isolated) agents(t *testing.T) {
 			t.Fatal("the worker says no address")
 		}
 		host, port, _ := strings.Cut(at[1], ":")
-		out := w.run(t, w.work, asks("{kind: command, command: [bash, -c, 'exec 3<>/dev/tcp/"+host+"/"+port+
-			"; printf \"GET /metrics HTTP/1.0\\r\\n\\r\\n\" >&3; cat <&3']}"))
-		if strings.Contains(out, "plait_worker") || !strings.Contains(out, "403 Forbidden") {
-			t.Errorf("an agent reads the metrics:\n%s", out)
+		for how, tt := range map[string]struct{ to, path, more, says string }{
+			"directly":    {host + "/" + port, "/metrics", "", "Connection refused"},
+			"by a proxy":  {"127.0.0.1/4950", at[0], "", host + " is this machine: agents reach it only if"},
+			"by its name": {"127.0.0.1/4950", "http://localhost:" + port + "/metrics", ", private: [localhost]", "403 Forbidden"},
+		} {
+			out := w.run(t, w.work, asks(asksFor(tt.to, tt.path, tt.more)))
+			if strings.Contains(out, "plait_worker") || !strings.Contains(out, tt.says) {
+				t.Errorf("an agent reads the metrics %s:\n%s", how, out)
+			}
 		}
 		if os.Geteuid() == 0 { // the worker is another user
 			if got := get(t, at[0]); !strings.Contains(got, "plait_worker_drives_total") {
 				t.Errorf("the metrics are\n%s", got)
+			}
+		}
+	})
+	t.Run("the network", func(t *testing.T) {
+		t.Parallel()
+		l, err := net.Listen("tcp", "127.0.0.2:0")
+		w.must(err)
+		here := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(
+			func(out http.ResponseWriter, r *http.Request) { io.WriteString(out, "served "+r.URL.Path) })}}
+		here.Start()
+		t.Cleanup(here.Close)
+		database, err := url.Parse(w.url)
+		w.must(err)
+		const proxy = "127.0.0.1/4950"
+		for _, tt := range []struct{ to, url, private, says string }{
+			{proxy, here.URL + "/named", ", private: [127.0.0.2]", "served /named"},
+			{proxy, here.URL, "", "127.0.0.2 is this machine"},
+			{proxy, "http://169.254.169.254/latest/", "", "169.254.169.254 is a link-local address"},
+			{proxy, "http://[::ffff:169.254.169.254]/", "", "is a link-local address"},
+			{proxy, "http://10.0.0.1/", ", private: [10.0.0.2]", "10.0.0.1 is a private address"},
+			{proxy, "http://" + database.Host + "/", "", "agents reach it only if"},
+			{strings.ReplaceAll(database.Host, ":", "/"), "/", ", private: [" + database.Hostname() + "]", "Connection refused"},
+			{"169.254.169.254/80", "/", "", "Network is unreachable"},
+		} {
+			if out := w.run(t, w.work, asks(asksFor(tt.to, tt.url, tt.private))); !strings.Contains(out, tt.says) {
+				t.Errorf("%s at %s:\n%s", tt.url, tt.to, out)
 			}
 		}
 	})

@@ -201,8 +201,7 @@ type Request struct {
 	Desk Desk
 	Limits
 	Tag     string        // marks every process of the attempt, see proc
-	Env     []string      // variables of Plait's, as KEY=value, with those of Way
-	Way     []string      // of them, those that lead an isolated program to the network
+	Env     []string      // PLAIT_… variables, and those that lead an isolated program to the network, as KEY=value
 	Started func(Process) // called once the process runs; may be nil
 	// Opened is called once the vendor session has an id, so that it can be
 	// continued even if the attempt fails; may be nil.

@@ -131,7 +131,7 @@ func (c Config) setup(h *Host, p host.Program, req agent.Request) (*setup, error
 	if s.route != nil {
 		s.point(s.route.upstream.URL.String())
 	}
-	s.env = proc.First(req.Bin(), c.environ(h, s, mine, req.Way, req.Tag))
+	s.env = proc.First(req.Bin(), c.environ(h, s, mine, ways(req), req.Tag))
 	return s, nil
 }
 

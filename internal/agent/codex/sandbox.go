@@ -197,6 +197,14 @@ var networkNames = []string{
 	"CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "GOPROXY", "GOPRIVATE", "GOSUMDB",
 }
 
+// ways returns the variables of a request that say how to reach the network.
+func ways(req agent.Request) []string {
+	return slices.DeleteFunc(slices.Clone(req.Env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return !slices.Contains(networkNames, name)
+	})
+}
+
 // cache returns the task's directory for the caches of toolchains. An agent writes nothing to
 // the user's own.
 func (s *setup) cache() string { return filepath.Join(s.scratch, "cache") }

@@ -55,8 +55,7 @@ func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error
 		if r.cell, err = r.e.cfg.Host.Cell.Enter(r.p.worker.Private); err != nil {
 			return req, false, err
 		}
-		req.Way = r.cell.Variables()
-		req.Env = slices.Concat(req.Way, req.Env)
+		req.Env = append(req.Env, r.cell.Variables()...)
 		write := []string{top, desk.Artifacts, req.Home, scratch}
 		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
 			read := slices.Concat(lent, needs.Read, []string{desk.Context, r.e.cfg.Host.Bin})

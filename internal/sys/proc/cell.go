@@ -24,7 +24,8 @@ type Cell struct {
 	Bwrap string   // see [Bubblewrap]
 	Hide  []string // directories and files that are empty in it
 	// Groups bound what the programs of an agent use together, see [Cell.Enter]; nil: Prlimit bounds each of them.
-	Groups *Groups
+	Groups    *Groups
+	Ungrouped error // why Groups is nil
 	// Prlimit is the program that sets limits, see [Prlimit]; "": there are none.
 	Prlimit   string
 	Processes int   // how many processes and threads there can be at once; zero: any number

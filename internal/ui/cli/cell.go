@@ -46,7 +46,7 @@ func (a *app) makeCell(ctx context.Context) error {
 	limits := set.Team.V.Limits
 	cell := &proc.Cell{Bwrap: proc.Bubblewrap(), Hide: append(hide, a.place.Dir()), Prlimit: proc.Prlimit(),
 		Processes: limits.Processes, Memory: int64(limits.MemoryGB) << 30, FileSize: int64(limits.FileGB) << 30}
-	cell.Groups, a.ungrouped = proc.Delegated()
+	cell.Groups, cell.Ungrouped = proc.Delegated()
 	bin, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find plait: %w", err)

@@ -131,17 +131,16 @@ type app struct {
 	getenv   func(string) string
 
 	flags
-	cell      *proc.Cell      // where agents are started, nil: where this process is
-	ungrouped error           // why agents have no control groups
-	verb      string          // the command, without its arguments
-	named     taskdir.Program // how users type it
-	log       *slog.Logger
-	logFile   *logFile
-	keys      keyring
-	record    store.Store   // as all machines see it
-	store     store.Store   // as this machine sees it
-	place     *places.Place // nil: this program has no team
-	worker    string        // the name of this machine as a worker
+	cell    *proc.Cell      // where agents are started, nil: where this process is
+	verb    string          // the command, without its arguments
+	named   taskdir.Program // how users type it
+	log     *slog.Logger
+	logFile *logFile
+	keys    keyring
+	record  store.Store   // as all machines see it
+	store   store.Store   // as this machine sees it
+	place   *places.Place // nil: this program has no team
+	worker  string        // the name of this machine as a worker
 	hosts
 	sender *notify.Sender // of notifications, nil until a task is driven
 	code   int            // exit code of a verb that did not fail

@@ -30,7 +30,7 @@ func (a *app) announce(ctx context.Context, f workerFlags, w *workplace) {
 	fmt.Fprintf(a.err, "worker %s: %s, memory: %s\n", f.name, most, memory)
 	// Of its own: otherwise the keys that it meets would be masked in all that agents say, as if they were in use.
 	look := &app{program: a.program, in: a.in, out: a.out, err: a.err, getenv: a.getenv, flags: a.flags, cell: a.cell,
-		ungrouped: a.ungrouped, verb: a.verb, named: a.named, log: a.log, place: a.place}
+		verb: a.verb, named: a.named, log: a.log, place: a.place}
 	for _, found := range append(look.examineTeam(ctx, w.home), look.examineAgents(ctx)...) {
 		if found.Unused || ctx.Err() != nil {
 			continue
@@ -78,8 +78,8 @@ func (a *app) examineLimits(l config.Limits) Finding {
 	case l == config.Limits{}:
 	case proc.Prlimit() == "":
 		f.OK, f.Text, f.Do = false, "prlimit is not installed", "install util-linux"
-	case a.ungrouped != nil:
-		f.Text += "; each of its programs is counted by itself: " + a.ungrouped.Error()
+	case a.cell != nil && a.cell.Ungrouped != nil:
+		f.Text += "; each of its programs is counted by itself: " + a.cell.Ungrouped.Error()
 	}
 	return f
 }
