@@ -153,7 +153,7 @@ func (w *isolated) agents(t *testing.T) {
 		host, port, _ := strings.Cut(at[1], ":")
 		for how, tt := range map[string]struct{ to, path, more, says string }{
 			"directly":    {host + "/" + port, "/metrics", "", "Connection refused"},
-			"by a proxy":  {"127.0.0.1/4950", at[0], "", host + " is this machine: agents reach it only if"},
+			"by a proxy":  {"127.0.0.1/4950", at[0], "", "agents reach it only if"},
 			"by its name": {"127.0.0.1/4950", "http://localhost:" + port + "/metrics", ", private: [localhost]", "403 Forbidden"},
 		} {
 			out := w.run(t, w.work, asks(asksFor(tt.to, tt.path, tt.more)))

@@ -204,7 +204,7 @@ func (h *Host) hidden() []string {
 			list = append(list, filepath.Join(home, name))
 		}
 	}
-	return slices.DeleteFunc(list, func(p string) bool { return p == "" })
+	return slices.DeleteFunc(list, func(p string) bool { return p == "" || h.cfg.Cell.Covers(p) })
 }
 
 // Workdir returns where an attempt works: dir below tree. It refuses a link that leads out of the tree.

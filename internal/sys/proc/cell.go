@@ -192,6 +192,15 @@ func (c *Cell) limited(path string, args []string) (string, []string) {
 	return c.Prlimit, slices.Concat(limits, []string{"--", path}, args)
 }
 
+// Covers reports whether a place is in a directory that is hidden, so that programs in the cell do not find it, nor can
+// it be made there.
+func (c *Cell) Covers(place string) bool {
+	return c != nil && slices.ContainsFunc(existing(c.Hide), func(hidden string) bool {
+		real, err := filepath.EvalSymlinks(place)
+		return err == nil && real != hidden && below(hidden, real)
+	})
+}
+
 // hidden returns the hidden places that exist, without those that are inside another one.
 func (c *Cell) hidden() []string {
 	all := existing(c.Hide)
