@@ -13,6 +13,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/gateway"
+	"github.com/plait-run/plait/internal/sys/proc"
 )
 
 func TestSandbox(t *testing.T) {
@@ -174,5 +175,22 @@ func TestWorkdir(t *testing.T) {
 	if _, err := Workdir(filepath.Join(dir, "gone"), ""); err == nil ||
 		!strings.Contains(err.Error(), "restore the working tree") {
 		t.Error(err)
+	}
+}
+
+// What a cell hides is not there for a sandbox in it, which cannot make it either.
+func TestInCell(t *testing.T) {
+	home := t.TempDir()
+	key := filepath.Join(home, ".ssh")
+	if err := os.Mkdir(key, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, cell := range []*proc.Cell{nil, {Hide: []string{home}}} {
+		h := &Host{Config{Getenv: func(string) string { return home }, Cell: cell}, "/bin/bwrap"}
+		_, args := h.For(agent.Request{Dir: "/srv", Access: agent.Read, Home: "/srv"}, Use{Alone: true}).Around("/srv",
+			"/bin/true", nil)
+		if slices.Contains(args, key) == (cell != nil) {
+			t.Errorf("in cell %v: %q", cell, args)
+		}
 	}
 }
