@@ -353,7 +353,7 @@ type Failure struct {
 	Message string
 	ResetAt time.Time // when a limit ends, if known
 	Final   bool      // a retry cannot help
-	Machine bool      // its machine is at fault, before the agent did anything: it may succeed on another
+	Machine bool      // its machine is at fault: it may succeed on another
 
 	// What is known about the attempt anyway.
 	Session string // "" when it must not be continued

@@ -177,7 +177,7 @@ func (c *threadState) tries(name string, n int) (ids []string) {
 
 // count counts an attempt that has begun.
 func (a *account) count(u store.Use) {
-	if !u.NotBegun {
+	if !u.Void {
 		a.attempts++
 	}
 	spent := store.Usage{InputTokens: a.counts[tokensOf+u.Attempt], CostMicroUSD: a.counts[costOf+u.Attempt]}

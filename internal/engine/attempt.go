@@ -62,7 +62,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		fail, retry := out.Failure, p.Role.Retry.Max
 		wait := time.Duration(0)
 		switch {
-		case e.machineFault(ctx, fail):
+		case e.machineFault(fail):
 			return c.Row, errors.New(fail.Message)
 		case fail.Kind == agent.Cancelled && ctx.Err() == nil && out.Unattended != nil:
 			return e.block(ctx, c, attempt.Unanswered(*out.Unattended))

@@ -76,7 +76,7 @@ type Config struct {
 	Now     func() time.Time // nil: time.Now
 	Backoff time.Duration    // before the second try after a fault, then doubled each time; zero: 1 s
 	// WorkerBackoff says how workers try again what one was not able to do. Ready returns why this one cannot work now;
-	// nil: it always can.
+	// nil: there are no others.
 	WorkerBackoff Backoff
 	Ready         func(context.Context) error
 	Wait          bool // wait when only a person's answer is missing
@@ -157,7 +157,7 @@ func (e *Engine) with(s Store) *Engine {
 	gates := gate.New(gate.Config{Store: s, Now: cfg.Now})
 	return &Engine{cfg: cfg, memory: e.memory, gates: gates, attempts: attempt.New(attempt.Config{
 		Store: s, Record: e.record, Gates: gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
-		Host: cfg.Host, Player: cfg.Player, Now: cfg.Now,
+		Host: cfg.Host, Player: cfg.Player, Now: cfg.Now, Ready: cfg.Ready,
 	})}
 }
 

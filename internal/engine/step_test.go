@@ -128,7 +128,7 @@ func TestOnlyRepeatableAttemptsRide(t *testing.T) {
 			}
 			attempts, _ = s.Attempts(t.Context(), store.AttemptFilter{Thread: row.ID})
 			if last := attempts[len(attempts)-1]; tt.want == 2 &&
-				(last.Status != store.AttemptInterrupted || !last.Failure.NotBegun) {
+				(last.Status != store.AttemptInterrupted || !last.Failure.Void) {
 				t.Errorf("the one that rode is %s: %+v", last.Status, last.Failure)
 			}
 		})

@@ -169,10 +169,6 @@ func (e *Engine) ownTrouble(ctx context.Context, err error) bool {
 	return !errors.Is(err, ErrInterrupted) && !errors.Is(err, store.ErrFenced) && !errors.As(err, &held)
 }
 
-// machineFault reports whether an attempt failed because of this machine, rather than of its agent or its task.
-func (e *Engine) machineFault(ctx context.Context, fail *agent.Failure) bool {
-	if e.cfg.Claim.alone() || fail.Kind != agent.Infra {
-		return false
-	}
-	return fail.Machine || e.cfg.Ready != nil && e.cfg.Ready(ctx) != nil
-}
+// machineFault reports whether an attempt failed because of this machine, rather than of its agent or its task, and
+// another may do better.
+func (e *Engine) machineFault(fail *agent.Failure) bool { return !e.cfg.Claim.alone() && fail.Machine }

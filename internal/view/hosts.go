@@ -71,7 +71,7 @@ func (b *Reader) Hosts(ctx context.Context) ([]Host, error) {
 		}
 		alone := b.undriven(ctx, root)
 		for _, a := range attempts {
-			if a.Host == "" && a.Failure != nil && a.Failure.NotBegun {
+			if a.Host == "" && a.Failure != nil && a.Failure.Void {
 				continue // it had no agent
 			}
 			h := hosts[a.Host]

@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +31,8 @@ graph: {$START: {new: {role: only, prompt: "{{ prompt }}"}}, only: {done: {role:
 // An ailing is a worker that is in trouble as long as its errors are set.
 type ailing struct {
 	*Worker
-	open, agents error          // of its workspace; of what makes its agents
-	fails        *agent.Failure // of its agents
+	open, agents error        // of its workspace; of what makes its agents
+	fails        func() error // what its agents return; nil: they work
 }
 
 // ailing returns a worker with a name.
@@ -42,8 +44,7 @@ func (h *house) ailing(name string) *ailing {
 		c.cfg.Agent = func(name string, def flow.Agent, o AgentOptions) (agent.Agent, error) {
 			if a.fails != nil {
 				return scripted(func(context.Context, agent.Request, func(agent.Event) error) (agent.Result, error) {
-					f := *a.fails
-					return agent.Result{}, &f
+					return agent.Result{}, a.fails()
 				}), a.agents
 			}
 			got, err := make(name, def, o)
@@ -80,7 +81,10 @@ func TestTroubleIsTheWorkers(t *testing.T) {
 		"agent":     func(a *ailing) { a.agents = errors.New("there is no key") },
 		"workspace": func(a *ailing) { a.open = errors.New("there is no key") },
 		"program": func(a *ailing) {
-			a.fails = &agent.Failure{Kind: agent.Infra, Final: true, Machine: true, Message: "there is no key"}
+			a.fails = func() error { return agent.OfMachine("there is no key") }
+		},
+		"log": func(a *ailing) {
+			a.fails = func() error { return &os.PathError{Op: "there is no key", Path: "events.jsonl", Err: syscall.ENOSPC} }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -274,22 +278,44 @@ func TestOutOfService(t *testing.T) {
 	}
 }
 
-// A failure while the worker cannot work is its own, whatever the agent says.
+// A failure while the worker cannot work is its own, whatever the agent says, and the attempt counts for nothing.
 func TestFailsWithItsWorker(t *testing.T) {
-	h := newHouse(t, map[string]scripted{"only": brokenAgent})
-	h.clock = time.Now
-	task := h.team(single)
-	a := h.ailing("a")
-	checks := 0
-	a.cfg.Ready = func(context.Context) error {
-		if checks++; checks > 1 {
-			return errors.New("the disk is full")
-		}
-		return nil
-	}
-	a.gives(t, task)
-	if row := h.row(task); row.Status != store.Running || row.Reason == nil || row.Reason.Kind != store.ReasonWorker {
-		t.Errorf("the thread is %s, %+v", row.Status, row.Reason)
+	for kind, own := range map[string]bool{agent.Infra: true, agent.InvalidOutput: true, agent.TimedOut: true,
+		agent.Refused: false, agent.Limit: false} {
+		t.Run(kind, func(t *testing.T) {
+			h := newHouse(t, nil)
+			h.clock = time.Now
+			task := h.team(single)
+			a := h.ailing("a")
+			full := false
+			a.fails = func() error {
+				full = true
+				return &agent.Failure{Kind: kind, Message: "it could not be written"}
+			}
+			a.cfg.Ready = func(context.Context) error {
+				if full {
+					return errors.New("the disk is full")
+				}
+				return nil
+			}
+			if own {
+				a.gives(t, task)
+			} else if err := a.Drive(t.Context(), task); err != nil {
+				t.Fatal(err)
+			}
+			row := h.row(task)
+			if trouble := row.Reason != nil && row.Reason.Kind == store.ReasonWorker; trouble != own {
+				t.Errorf("the thread is %s, %+v", row.Status, row.Reason)
+			}
+			all := h.attempts(row)
+			if len(all) != 1 || all[0].Status != store.AttemptFailed || all[0].Failure.Void != own {
+				t.Fatalf("attempts: %+v", all)
+			}
+			if said := all[0].Failure.Message; strings.HasPrefix(said, "the disk is full: ") != own ||
+				!strings.Contains(said, "it could not be written") {
+				t.Errorf("it failed because %q", said)
+			}
+		})
 	}
 }
 

@@ -84,6 +84,8 @@ type Config struct {
 	Host   Host
 	Player Player // nil: attempts are made by the agents alone
 	Now    func() time.Time
+	// Ready returns why this machine cannot work now; nil: there is no other that could.
+	Ready func(context.Context) error
 }
 
 // A Player supplies recorded answers when an attempt is replayed.

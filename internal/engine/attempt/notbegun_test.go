@@ -25,13 +25,13 @@ func TestNotBegun(t *testing.T) {
 
 // The nodes of steps stay what they were before rows had the field.
 func TestNodesDoNotSayNotBegun(t *testing.T) {
-	row := store.Attempt{Failure: &store.Failure{Kind: store.FailureInterrupted, Message: notBegunMessage, NotBegun: true}}
+	row := store.Attempt{Failure: &store.Failure{Kind: store.FailureInterrupted, Message: notBegunMessage, Void: true}}
 	d := (&run{p: &Prepared{tries: tries{earlier: []store.Attempt{row}}}}).detail(agent.Result{})
 	data, err := json.Marshal(d.Attempts)
 	if err != nil || strings.Contains(string(data), "notBegun") || d.Attempts[0].Failure.Message != notBegunMessage {
 		t.Errorf("%s, %v", data, err)
 	}
-	if !row.Failure.NotBegun {
+	if !row.Failure.Void {
 		t.Error("the row has lost it")
 	}
 }

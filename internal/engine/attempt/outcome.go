@@ -53,12 +53,12 @@ func (r *run) outcome(ctx context.Context, result agent.Result) (*Outcome, error
 		if err == nil && r.p.Role.Access.Writes() {
 			// The changes count even if the work is no longer wanted.
 			if r.after, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, strconv.Itoa(r.c.Row.Steps+1)); err != nil {
-				err = treeFailure(ctx, err)
+				err = treeFailure(ctx, err, noRoom(err))
 			}
 		}
 		if err == nil {
 			if err = r.keepFiles(ctx); errors.Is(err, worktree.ErrRefused) {
-				err = treeFailure(ctx, err)
+				err = treeFailure(ctx, err, false)
 			}
 		}
 		if err == nil {
@@ -112,14 +112,15 @@ func (r *run) ended() *Outcome {
 func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 	out := r.ended()
 	out.Failure = fail
+	r.blame(context.WithoutCancel(ctx), fail)
 	fail.Message = r.e.cfg.Host.Secrets.Text(fail.Message)
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
 	if interrupted {
 		r.c.seen = nil // what counts then depends on the session that continues
 	}
 	ctx = context.WithoutCancel(ctx)
-	r.bytes.Objects = nil // of an answer that does not count
-	if err := r.logs(ctx); err != nil {
+	r.bytes.Objects = nil                                // of an answer that does not count
+	if err := r.logs(ctx); err != nil && !fail.Machine { // which may be unable to read them
 		return nil, err
 	}
 	r.row.EndedAt, r.row.Usage = r.e.now(), store.Usage(fail.Usage)
@@ -127,13 +128,13 @@ func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 		r.row.Session = store.Text(fail.Session) // an attempt that never began leaves its session unchanged
 	}
 	r.row.Failure = &store.Failure{Kind: store.FailureKind(fail.Kind), Message: event.Brief(fail.Message),
-		ResetAt: Millis(fail.ResetAt), NotBegun: fail.Kind == agent.Infra && (fail.Machine || !r.begun)}
+		ResetAt: Millis(fail.ResetAt), Void: fail.Kind == agent.Infra && (fail.Machine || !r.begun)}
 	switch {
 	case interrupted:
 		r.row.Status, r.row.Failure.Kind = store.AttemptInterrupted, store.FailureInterrupted
 		switch {
 		case !r.begun:
-			r.row.Failure.NotBegun, r.row.Failure.Message = true, notBegunMessage
+			r.row.Failure.Void, r.row.Failure.Message = true, notBegunMessage
 		case out.Unattended != nil:
 			r.row.Failure.Message = "stopped: it waited for an answer, and the run does not wait for people"
 		}
@@ -222,7 +223,7 @@ func (r *run) detail(result agent.Result) *thread.Detail {
 	}
 	for _, a := range r.p.tries.earlier {
 		failure := a.Failure
-		if failure != nil && failure.NotBegun { // rows have that, nodes do not: docs/format.md
+		if failure != nil && failure.Void { // rows have that, nodes do not: docs/format.md
 			failure = &store.Failure{Kind: failure.Kind, Message: failure.Message, ResetAt: failure.ResetAt}
 		}
 		d.Attempts = append(d.Attempts, thread.EarlierAttempt{ID: a.ID, Failure: failure, Transcript: a.Transcript,

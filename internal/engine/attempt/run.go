@@ -23,15 +23,7 @@ func notBegun() *agent.Failure {
 // NotBegun reports whether an interrupted attempt failed before its agent started. Such an attempt may be run again
 // without asking.
 func NotBegun(f store.Failure) bool {
-	return f.NotBegun || f.Message == notBegunMessage // rows of releases before there was the field have only the message
-}
-
-// treeFailure returns the failure of an attempt whose working tree cannot be used. An agent can cause that.
-func treeFailure(ctx context.Context, err error) *agent.Failure {
-	if ctx.Err() != nil {
-		return notBegun()
-	}
-	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true}
+	return f.Void || f.Message == notBegunMessage // rows of releases before there was the field have only the message
 }
 
 // overdrawn changes the failure of an agent that used up what it may: that is neither its machine's fault nor a mystery.
@@ -55,19 +47,26 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	if ctx.Err() != nil {
 		return r.stop(ctx, notBegun())
 	}
-	bg := context.WithoutCancel(ctx)
-	desk, err := r.e.cfg.Desks.Open(r.c.Row, r.row.Instance, r.row.ID,
-		r.p.in.Vendor(r.p.worker.Agent, r.e.cfg.Host.home(r.c.Row.Task), r.p.tries.earlier))
+	desk, err := e.cfg.Desks.Open(c.Row, r.row.Instance, r.row.ID,
+		p.in.Vendor(p.worker.Agent, e.cfg.Host.home(c.Row.Task), p.tries.earlier))
 	if err != nil {
-		_, stopErr := r.stop(ctx, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
-		return nil, errors.Join(fmt.Errorf("open desk of %s: %w", r.row.Instance, err), stopErr)
+		return r.unable(ctx, fmt.Errorf("open desk of %s: %w", r.row.Instance, err))
 	}
 	defer func() { desk.Close(r.vendor) }()
+	out, err := r.run(ctx, desk)
+	if err != nil {
+		return r.unable(ctx, err)
+	}
+	return out, nil
+}
+
+// run is Run at a desk. After any error that is not the agent's the attempt is unfinished.
+func (r *run) run(ctx context.Context, desk agent.Directory) (_ *Outcome, err error) {
+	bg := context.WithoutCancel(ctx)
 	r.readable, err = r.e.briefer.Export(bg, &r.c.Position,
 		briefing.Export{Given: r.p.given, Named: r.p.named, Uses: r.p.uses}, desk)
 	if err != nil {
-		_, stopErr := r.stop(ctx, &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true})
-		return nil, errors.Join(err, stopErr)
+		return nil, err
 	}
 	r.desk = desk
 	ctx, end := context.WithCancelCause(ctx)
@@ -78,9 +77,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 		r.before, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, worktree.Before(r.row.N))
 	}
 	if err != nil {
-		fail := treeFailure(ctx, err)
-		fail.Machine = !errors.Is(err, worktree.ErrRefused)
-		return r.stop(ctx, fail)
+		return r.stop(ctx, treeFailure(ctx, err, !errors.Is(err, worktree.ErrRefused)))
 	}
 	if r.activity = r.c.seen; r.activity == nil || r.p.summary {
 		r.activity, err = r.e.evidence.Before(bg, r.c.Row.Task, r.c.Visits[r.row.Role]+1, r.c.Tries, r.p.in.Session)
@@ -113,7 +110,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	case err != nil:
 		return nil, fmt.Errorf("run attempt %s: %w", r.row.ID, err)
 	default:
-		r.vendor = result.Session
+		r.vendor, r.spent = result.Session, result.Usage
 		out, err := r.outcome(bg, result)
 		if !errors.As(err, &fail) {
 			return out, err

@@ -54,6 +54,7 @@ type leftovers struct {
 	bytes    store.Staging  // what goes with the attempt's end
 	large    store.Staging  // large requests to the model and replies
 	refused  bool           // see Outcome
+	spent    agent.Usage    // by an agent that has answered
 	requests [2]int64       // tokens of the messages in the first and the last request to the model, zero: not seen
 	memory   *thread.Memory // when it is replayed, as recorded
 }

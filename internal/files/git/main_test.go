@@ -20,6 +20,7 @@ import (
 // TestMain gives the tests their own home directory: the configuration of the
 // machine's user must not matter.
 func TestMain(m *testing.M) {
+	housetest.OwnMounts()
 	flag.Parse()
 	home := housetest.GitHome(testing.Short(),
 		"[core]\n\texcludesFile = ~/ignored\n[protocol \"file\"]\n\tallow = always\n")

@@ -204,6 +204,12 @@ func (e *failure) Error() string {
 	return fmt.Sprintf("git %s: exit %d: %s", e.verb, e.exit, e.stderr)
 }
 
+// Is reports whether git met an error of the system that means a full disk.
+func (e *failure) Is(target error) bool {
+	return target == syscall.ENOSPC && strings.Contains(e.stderr, "No space left on device") ||
+		target == syscall.EDQUOT && strings.Contains(e.stderr, "Disk quota exceeded")
+}
+
 // errLong reports that output exceeds the limit.
 var errLong = errors.New("output too long")
 

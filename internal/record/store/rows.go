@@ -157,14 +157,14 @@ type Use struct {
 	EndedAt   int64 // Unix ms; zero while it runs
 	Waited    int64 // ms of that time spent waiting for people
 	Usage     Usage
-	NotBegun  bool // it failed before its agent started: it counts for nothing
+	Void      bool // it counts for nothing, see Failure.Void
 }
 
 // Use returns what a used up.
 func (a Attempt) Use() Use {
 	return Use{Thread: a.Thread, Attempt: a.ID, Status: a.Status, StartedAt: a.StartedAt, EndedAt: a.EndedAt,
 		Waited: a.Waited, Usage: a.Usage,
-		NotBegun: a.Status == AttemptFailed && a.Failure != nil && a.Failure.NotBegun}
+		Void: a.Status == AttemptFailed && a.Failure != nil && a.Failure.Void}
 }
 
 // TaskRows is what a driver needs to know about a task.
@@ -212,8 +212,9 @@ type Failure struct {
 	Kind    FailureKind `json:"kind"`
 	Message string      `json:"message"`
 	ResetAt int64       `json:"resetAt"` // Unix ms; zero if unknown
-	// NotBegun means that the attempt's agent never started. Nodes do not have it, nor do rows of releases before it.
-	NotBegun bool `json:"notBegun,omitempty"`
+	// Void means that the attempt counts for nothing: its agent never started, or its machine was at fault. Nodes do not
+	// have it, nor do rows of releases before it.
+	Void bool `json:"notBegun,omitempty"`
 }
 
 // Usage is what an attempt used up, in tokens and millionths of a US dollar.

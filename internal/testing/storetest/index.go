@@ -37,7 +37,7 @@ func rowFidelity(h *home) {
 	a := store.Attempt{
 		ID: "T.1", Thread: "T", From: hs[0], Role: "r", N: 1, Agent: "codex", Instance: "i", Prompt: hs[1],
 		Status:  store.AttemptFailed,
-		Failure: &store.Failure{Kind: store.FailureLimit, Message: "m", ResetAt: 5, NotBegun: true}, Session: "s", Turn: "u",
+		Failure: &store.Failure{Kind: store.FailureLimit, Message: "m", ResetAt: 5, Void: true}, Session: "s", Turn: "u",
 		Waited: 8, PID: 6, PIDStart: 7, Tag: "g", Host: "h", Boot: "b",
 		StartedAt: 8, EndedAt: 9, Usage: store.Usage{InputTokens: 1, CachedInputTokens: 2, OutputTokens: 3,
 			ReasoningTokens: 4, CostMicroUSD: 5},

@@ -187,7 +187,7 @@ func usedOrder(h *home) {
 		{Row: store.Attempt{ID: "P.100", Thread: "P", N: 100, Status: store.AttemptDone}},
 		{Row: store.Attempt{ID: "P.99", Thread: "P", N: 99, Status: store.AttemptDone}},
 		{Row: store.Attempt{ID: "P.101", Thread: "P", N: 101, Status: store.AttemptFailed,
-			Failure: &store.Failure{Kind: store.FailureInfra, Message: "not there", NotBegun: true}}},
+			Failure: &store.Failure{Kind: store.FailureInfra, Message: "not there", Void: true}}},
 		{Row: store.Attempt{ID: "P.102", Thread: "P", N: 102, Status: store.AttemptFailed,
 			Failure: &store.Failure{Kind: store.FailureInfra, Message: `"notBegun":true`}}},
 	}})
@@ -195,7 +195,7 @@ func usedOrder(h *home) {
 	h.must(err)
 	h.same(got[:4], []store.Use{
 		{Thread: "P", Attempt: "P.99", Status: store.AttemptDone}, {Thread: "P", Attempt: "P.100", Status: store.AttemptDone},
-		{Thread: "P", Attempt: "P.101", Status: store.AttemptFailed, NotBegun: true},
+		{Thread: "P", Attempt: "P.101", Status: store.AttemptFailed, Void: true},
 		{Thread: "P", Attempt: "P.102", Status: store.AttemptFailed},
 	})
 }

@@ -74,7 +74,7 @@ func (r reads) Used(ctx context.Context, task string) ([]store.Use, error) {
 			Thread: r.text(), Attempt: r.text(), Status: store.AttemptStatus(r.text()), StartedAt: r.int(), EndedAt: r.int(),
 			Waited: r.int(), Usage: store.Usage{InputTokens: r.int(), CachedInputTokens: r.int(), OutputTokens: r.int(),
 				ReasoningTokens: r.int(), CostMicroUSD: r.int()},
-			NotBegun: r.int() != 0,
+			Void: r.int() != 0,
 		}
 	})
 }
