@@ -31,6 +31,8 @@ type isolated struct {
 	open   string // a directory without Git that the workers take tasks of
 	url    string // with the password
 	canary string // how all that no agent may see begins
+	as     string // what the workers' program is, see TestMain
+	flags  []string
 	all    []*apart
 	*apart // the first of them
 
@@ -47,6 +49,9 @@ type apart struct {
 	store  string // the file with the URL of the record
 	places string
 	config string
+
+	process *os.Process
+	ended   chan struct{} // closed when it has
 }
 
 // other is a task that stays pending.
@@ -55,15 +60,24 @@ const other = "01HZZZZZZZZZZZZZZZZZZZZZZZ"
 // isolate starts workers in cells.
 func isolate(t *testing.T, names ...string) *isolated {
 	t.Helper()
+	w := settle(t, pgtest.Shared(t), names...)
+	for _, a := range w.all {
+		w.start(a)
+	}
+	return w
+}
+
+// settle makes a record, a person, and workers that are not started.
+func settle(t *testing.T, server *pgtest.Server, names ...string) *isolated {
+	t.Helper()
 	if proc.Bubblewrap() == "" {
 		if os.Getenv("CI") != "" {
 			t.Fatal("bubblewrap is not installed")
 		}
 		t.Skip("NOT TESTED: bubblewrap is not installed")
 	}
-	w := &isolated{t: t, canary: "canary" + strings.ToLower(rand.Text()), more: make(chan struct{})}
+	w := &isolated{t: t, canary: "canary" + strings.ToLower(rand.Text()), as: "plaitd", more: make(chan struct{})}
 	password := w.canary + ".password"
-	server := pgtest.Shared(t)
 	admin := newHost(t, server.Database(t))
 	url, err := neturl.Parse(strings.TrimPrefix(admin.env[3], "PLAIT_STORE="))
 	w.must(err)
@@ -117,9 +131,6 @@ func isolate(t *testing.T, names ...string) *isolated {
 	if out := w.run(t, w.work, asks(runs("true", "")), "-d", "--needs", "nothing", "--id", other); !strings.Contains(out,
 		"continue it") {
 		t.Fatal(out)
-	}
-	for _, a := range w.all {
-		w.start(a)
 	}
 	return w
 }
@@ -190,7 +201,7 @@ func environment(home, store string) []string {
 // worker returns a worker that has canaries in its environment, and in a file that it has open.
 func (w *isolated) worker(a *apart, args ...string) *exec.Cmd {
 	cmd := w.command(filepath.Join(w.dir, "plaitd"), append([]string{"worker"}, args...)...)
-	cmd.Env = append(environment(a.home, a.store), be+"=plaitd", "PLAIT_PLACES="+a.places)
+	cmd.Env = append(environment(a.home, a.store), be+"="+w.as, "PLAIT_PLACES="+a.places)
 	cmd.Dir, cmd.SysProcAttr.Credential = filepath.Join(a.home, "work"), a.user
 	for _, name := range []string{"PGPASSWORD", "PGSSLPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
 		"TEMPORAL_API_KEY",
@@ -205,19 +216,24 @@ func (w *isolated) start(a *apart) {
 	open, err := os.Open(filepath.Join(a.home, "open"))
 	w.must(err)
 	defer open.Close()
-	worker := w.worker(a, "--name", a.name, "--labels", a.name, "--listen", "127.0.0.1:0")
+	worker := w.worker(a, append([]string{"--name", a.name, "--labels", a.name, "--listen", "127.0.0.1:0"}, w.flags...)...)
 	worker.ExtraFiles = []*os.File{open}
 	stderr, err := worker.StderrPipe()
 	w.must(err)
+	begun := w.mark()
 	w.must(worker.Start())
-	var reading sync.WaitGroup
-	reading.Go(func() { w.listen(stderr) })
+	ended := make(chan struct{})
+	a.process, a.ended = worker.Process, ended
+	go func() {
+		w.listen(stderr)
+		worker.Wait()
+		close(ended)
+	}()
 	w.t.Cleanup(func() {
 		worker.Process.Signal(syscall.SIGTERM)
-		reading.Wait()
-		worker.Wait()
+		<-ended
 	})
-	w.hears(w.t, "worker "+a.name)
+	w.hearsAfter(w.t, begun, "worker "+a.name+": engine")
 }
 
 // listen keeps what a worker says.
@@ -231,13 +247,26 @@ func (w *isolated) listen(from io.Reader) {
 	}
 }
 
+// mark returns how much the workers have said.
+func (w *isolated) mark() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.said.Len()
+}
+
 // hears waits until a worker has said all of some texts in one line.
 func (w *isolated) hears(t *testing.T, texts ...string) {
+	t.Helper()
+	w.hearsAfter(t, 0, texts...)
+}
+
+// hearsAfter is hears for what is said after a mark.
+func (w *isolated) hearsAfter(t *testing.T, mark int, texts ...string) {
 	t.Helper()
 	late := time.After(2 * time.Minute)
 	for {
 		w.mu.Lock()
-		said, more := w.said.String(), w.more
+		said, more := w.said.String()[mark:], w.more
 		w.mu.Unlock()
 		for line := range strings.Lines(said) {
 			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {

@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
@@ -27,6 +29,11 @@ func TestMain(m *testing.M) {
 	switch as {
 	case "plaitd":
 		main()
+	case "hasty":
+		p := program(os.Getenv)
+		p.Team.Backoff = engine.Backoff{First: 200 * time.Millisecond, Most: time.Second}
+		p.Team.RetryUnable = 200 * time.Millisecond
+		os.Exit(p.Main(os.Args[1:]))
 	case "careless": // asks for anything, as whoever writes to the record can
 		p := program(os.Getenv)
 		p.Withheld = nil
@@ -34,6 +41,7 @@ func TestMain(m *testing.M) {
 	case "plait":
 		os.Exit(cli.Program{Name: "plait", Open: sqlite.OpenHome, OpenHome: sqlite.OpenHome}.Main(os.Args[1:]))
 	}
+	housetest.OwnMounts()
 	os.Exit(m.Run())
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/internal/view"
@@ -67,8 +68,11 @@ func (lostLease) Release() error { return nil }
 func TestMetricsWithoutTheRecord(t *testing.T) {
 	waiting := []view.Waiting{{Needs: "gpu", Drives: 2, Since: time.Now().Add(-time.Hour)}}
 	var away error
-	serve := newMetered().serve(cli.Measured{Counts: func() control.Counts { return control.Counts{Drives: 7} }, Slots: 4,
-		Dirs: []string{t.TempDir(), "/does/not/exist"}, Version: "v1",
+	var unable error
+	counts := control.Counts{Drives: 7, GivenBack: map[string]int64{engine.AtFiles: 3}}
+	serve := newMetered().serve(cli.Measured{Counts: func() control.Counts { return counts }, Slots: 4,
+		Unable: func() error { return unable },
+		Dirs:   []string{t.TempDir(), "/does/not/exist"}, Version: "v1",
 		Free: func(dir string) (int64, error) {
 			_, err := os.Stat(dir)
 			return 1 << 30, err
@@ -85,6 +89,8 @@ func TestMetricsWithoutTheRecord(t *testing.T) {
 	for _, want := range []string{
 		"plait_waiting_drives{labels=\"gpu\"} 2\n", "plait_waiting_drives{labels=\"\"} 0\n",
 		"plait_waiting_oldest_seconds{labels=\"gpu\"} 36",
+		"plait_worker_given_back_total{at=\"workspace\"} 0\n", "plait_worker_given_back_total{at=\"files\"} 3\n",
+		"plait_worker_given_back_total{at=\"agent\"} 0\n", "plait_worker_unable 0\n",
 		"plait_worker_slots 4\n", "plait_worker_disk_free_bytes{directory=",
 		"plait_build_info{goversion=", "version=\"v1\"} 1\n",
 	} {
@@ -92,7 +98,10 @@ func TestMetricsWithoutTheRecord(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	away = errors.New("away")
+	unable, away = errors.New("the disk is full"), errors.New("away")
+	if got := scrape(); !strings.Contains(got, "\nplait_worker_unable 1\n") {
+		t.Errorf("the worker cannot work:\n%s", got)
+	}
 	if got := scrape(); strings.Contains(got, "waiting") || !strings.Contains(got, "\nplait_worker_drives_total 7\n") {
 		t.Errorf("without the record:\n%s", got)
 	}

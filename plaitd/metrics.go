@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/ui/cli"
 )
 
@@ -31,6 +32,12 @@ func (m *metered) serve(w cli.Measured) http.Handler {
 	}
 	count := func(of func(control.Counts) int64) func() int64 { return func() int64 { return of(w.Counts()) } }
 	gauge("plait_worker_driving", "Threads that are driven now.", func() float64 { return float64(w.Counts().Driving) })
+	gauge("plait_worker_unable", "Whether the worker takes no new work, because it cannot work now.", func() float64 {
+		if w.Unable() != nil {
+			return 1
+		}
+		return 0
+	})
 	gauge("plait_worker_draining", "Whether the worker is draining, and starts nothing new.", func() float64 {
 		if w.Counts().Draining {
 			return 1
@@ -71,6 +78,8 @@ var (
 		"Threads of all tasks that wait for a worker with these labels.", []string{"labels"}, nil)
 	oldestDesc = prometheus.NewDesc("plait_waiting_oldest_seconds",
 		"Time since the first of them last changed.", []string{"labels"}, nil)
+	givenBackDesc = prometheus.NewDesc("plait_worker_given_back_total",
+		"Threads that the worker was not able to drive, by what it was about to do.", []string{"at"}, nil)
 	diskDesc = prometheus.NewDesc("plait_worker_disk_free_bytes",
 		"What the worker may still write to the disk of a directory.", []string{"directory"}, nil)
 )
@@ -78,12 +87,17 @@ var (
 func (s scraped) Describe(out chan<- *prometheus.Desc) {
 	out <- waitingDesc
 	out <- oldestDesc
+	out <- givenBackDesc
 	out <- diskDesc
 }
 
 func (s scraped) Collect(out chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, label string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, label)
+	}
+	given := s.w.Counts().GivenBack
+	for _, at := range []string{engine.AtWorkspace, engine.AtFiles, engine.AtAgent} { // an alert must always find a value
+		out <- prometheus.MustNewConstMetric(givenBackDesc, prometheus.CounterValue, float64(given[at]), at)
 	}
 	for _, dir := range s.w.Dirs {
 		if free, err := s.w.Free(dir); err == nil {

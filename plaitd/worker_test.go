@@ -80,7 +80,7 @@ func TestWorker(t *testing.T) {
 		"plait_worker_draining 0",
 		"plait_worker_reconciles_total ", `plait_waiting_drives{labels="gpu"} 1`,
 		`plait_waiting_oldest_seconds{labels="gpu"} `,
-		"plait_worker_agents 0",
+		"plait_worker_agents 0", "plait_worker_unable 0", `plait_worker_given_back_total{at="agent"} 0`,
 		"plait_worker_slots 3", "plait_worker_leases_lost_total 0",
 		"plait_worker_takeovers_total 0",
 		`plait_record_commit_seconds_bucket{le="0.001"} `, "plait_record_silent_seconds ",

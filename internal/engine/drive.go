@@ -88,7 +88,7 @@ func (e *Engine) drive(ctx context.Context, id string) (row store.Thread, err er
 			return row, interruption(ctx)
 		}
 		if !e.cfg.Claim.alone() && !worktree.OfTask(err) {
-			return row, err
+			return row, filesError{err}
 		}
 		return e.blockAt(bg, id, row.Head, store.Reason{Kind: store.ReasonAttempts, Message: err.Error()})
 	}

@@ -153,7 +153,7 @@ var errStore = errors.New("the store cannot be read")
 // and what the drivers of its parts have done: ended them, or left their turns to others.
 func Moving() []string {
 	return append(event.Types(event.TaskCreated{}, event.JoinDecided{}, event.ThreadEnded{}, event.ThreadJoined{},
-		event.GateChanged{Change: event.GateBlocked}), moving...)
+		event.GateChanged{Change: event.GateBlocked}, event.ThreadDelayed{}), moving...)
 }
 
 // moving are the events after which a task driven by one process may have something else to do.

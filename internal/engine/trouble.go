@@ -38,7 +38,17 @@ func (b Backoff) after(failures int) time.Duration {
 
 // A WorkerError reports that a worker was not able to drive a thread for a reason of its own, such as a full disk,
 // and that the thread's row says so.
-type WorkerError struct{ Err error }
+type WorkerError struct {
+	At  string // what it was about to do: one of the constants
+	Err error
+}
+
+// What a worker was about to do.
+const (
+	AtWorkspace = "workspace" // open the task's workspace
+	AtFiles     = "files"     // make the thread's working tree
+	AtAgent     = "agent"     // make or run its agent
+)
 
 func (e *WorkerError) Error() string { return e.Err.Error() }
 func (e *WorkerError) Unwrap() error { return e.Err }
@@ -155,8 +165,17 @@ func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err
 		return row, errors.Join(err, backErr)
 	}
 	e.cfg.Log.Warn("thread given back", "thread", id, "failures", now.Reason.Failures, "status", now.Status)
-	return now, &WorkerError{err}
+	at := AtAgent
+	if _, files := errors.AsType[filesError](err); files {
+		at = AtFiles
+	}
+	return now, &WorkerError{at, err}
 }
+
+// A filesError is that of a working tree which cannot be made here.
+type filesError struct{ error }
+
+func (e filesError) Unwrap() error { return e.error }
 
 // ownTrouble reports whether an error of a drive under a lease is a reason to give the thread back: not if it was
 // interrupted, or the record could not be kept.

@@ -108,6 +108,9 @@ func (w *Worker) check(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if why != nil { // everyone reads it
+		why = errors.New(w.cfg.Secrets.Text(why.Error()))
+	}
 	w.mu.Lock()
 	changed := !sameError(w.unable, why)
 	w.unable = why
@@ -208,14 +211,36 @@ func (w *Worker) giveBack(ctx context.Context, id string, why error) (store.Thre
 		return store.Thread{}, fmt.Errorf("give back thread %s: %w", id, err)
 	}
 	defer lease.Release()
-	t := engine.Trouble{Worker: w.cfg.Name, Text: why.Error(), Backoff: w.cfg.Backoff, Now: time.Now()}
+	t := engine.Trouble{Worker: w.cfg.Name, Text: w.cfg.Secrets.Text(why.Error()), Backoff: w.cfg.Backoff, Now: time.Now()}
+	w.count(func(c *Counts) { c.GivenBack[engine.AtWorkspace]++ })
 	return t.GiveBack(ctx, w.cfg.Store, lease.Fence(), id)
+}
+
+// openAgain is how long a worker waits before it tries again to open a workspace that it could not: events may have it
+// look at the task at any rate.
+const openAgain = time.Second
+
+// notBefore returns when a task whose workspace cannot be opened here is looked at again.
+func (w *Worker) notBefore(task string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.later[task]
+}
+
+// lookLater notes when a task is looked at again.
+func (w *Worker) lookLater(task string) time.Time {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.later, func(_ string, at time.Time) bool { return !at.After(now) })
+	w.later[task] = now.Add(openAgain)
+	return w.later[task]
 }
 
 // unopened returns what may be done for a task whose workspace cannot be opened here: another worker looks at it, or
 // the threads that would continue say why they do not.
 func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (dispatch.Agenda, error) {
-	soon := dispatch.Agenda{At: time.Now().Add(time.Second)}
+	soon := dispatch.Agenda{At: w.lookLater(root.ID)}
 	if w.check(ctx) != nil {
 		return soon, nil
 	}
@@ -242,7 +267,7 @@ func (w *Worker) unopened(ctx context.Context, root store.Thread, why error) (di
 				continue
 			}
 		}
-		w.cfg.Operator.Warn("look at task", "task", root.ID, "error", why)
+		w.cfg.Operator.Warn("look at task", "task", root.ID, "error", w.cfg.Secrets.Text(why.Error()))
 		if row, err = w.giveBack(ctx, row.ID, why); err != nil {
 			return dispatch.Agenda{}, err
 		}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/dispatch"
@@ -19,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/secret"
 )
 
 const single = `
@@ -129,6 +132,13 @@ func TestTroubleIsTheWorkers(t *testing.T) {
 				if n := h.events(task, event.Type(event.ThreadDelayed{})); n != 2 {
 					t.Errorf("%d events say so, want 2", n)
 				}
+				at := engine.AtAgent
+				if name == "workspace" {
+					at = engine.AtWorkspace
+				}
+				if diff := cmp.Diff(map[string]int64{at: 2}, a.Counts().GivenBack); diff != "" {
+					t.Errorf("given back: -want +got\n%s", diff)
+				}
 				end()
 				synctest.Wait()
 			})
@@ -185,9 +195,19 @@ func TestTroubleOfALook(t *testing.T) {
 		h.clock = time.Now
 		task := h.team(single)
 		a, b := h.ailing("a"), h.ailing("b")
-		a.open = errors.New("not allowed")
+		a.open = errors.New("not allowed with the key of the shop")
+		a.cfg.Secrets = &secret.Set{}
+		a.cfg.Secrets.Add("the key of the shop")
+		opens := 0
+		a.cfg.Open = counting(a.cfg.Open, &opens)
 		if agenda := a.looks(t, task); !agenda.At.Equal(time.UnixMilli(h.row(task).Reason.ResetAt)) {
 			t.Errorf("it looks again at %v", agenda.At)
+		}
+		if said := h.row(task).Reason.Workers["a"]; !strings.Contains(said, "not allowed with ***") {
+			t.Errorf("it says %q", said)
+		}
+		if agenda := a.looks(t, task); opens != 1 || !agenda.At.Equal(time.Now().Add(time.Second)) {
+			t.Errorf("at once it opens again: %d times; %v", opens, agenda.At)
 		}
 		time.Sleep(5 * time.Second)
 		serving, end := context.WithCancel(t.Context())
@@ -203,6 +223,15 @@ func TestTroubleOfALook(t *testing.T) {
 		end()
 		synctest.Wait()
 	})
+}
+
+// counting counts how often a workspace is opened.
+func counting(open func(context.Context, store.Thread) (*Controller, error),
+	n *int) func(context.Context, store.Thread) (*Controller, error) {
+	return func(ctx context.Context, root store.Thread) (*Controller, error) {
+		*n++
+		return open(ctx, root)
+	}
 }
 
 // A worker that cannot work declines, is served no more, says why, and comes back; what it drives goes on.

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/plait-run/plait/internal/engine"
 	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/secret"
 )
 
 // WorkerConfig configures a worker.
@@ -30,6 +32,7 @@ type WorkerConfig struct {
 	// Tokens returns how often each named lease was taken; may be nil.
 	Tokens       func(ctx context.Context, names []string) (map[string]int64, error)
 	RecheckEvery time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
+	Secrets      *secret.Set   // what is not said of the worker's troubles; nil: nothing
 	Log          *slog.Logger  // ids, kinds and durations, never texts; nil: none
 	// Operator is the log for whoever runs the worker, with texts; nil: none.
 	Operator *slog.Logger
@@ -47,8 +50,9 @@ type Worker struct {
 	mu       sync.Mutex
 	tasks    map[string]*localTask // tasks with threads driven here, by root
 	draining bool
-	unable   error         // why the worker cannot work
-	checked  chan struct{} // has a value when that has changed
+	unable   error                // why the worker cannot work
+	checked  chan struct{}        // has a value when that has changed
+	later    map[string]time.Time // when tasks whose workspace cannot be opened are looked at again, by root
 	counts   Counts
 }
 
@@ -57,9 +61,9 @@ type Counts struct {
 	Driving    int64 // threads, now
 	Drives     int64
 	Reconciles int64
-	Failed     int64 // calls that could not write the record
-	GivenBack  int64 // drives that this worker was not able to do
-	Draining   bool  // it begins nothing further
+	Failed     int64            // calls that could not write the record
+	GivenBack  map[string]int64 // how often this worker was not able to drive a thread, by engine.WorkerError.At
+	Draining   bool             // it begins nothing further
 }
 
 // A localTask is a task with threads driven here.
@@ -84,7 +88,8 @@ func NewWorker(cfg WorkerConfig) *Worker {
 	if cfg.RetryUnable == 0 {
 		cfg.RetryUnable = 5 * time.Second
 	}
-	return &Worker{cfg: cfg, tasks: map[string]*localTask{}, checked: make(chan struct{}, 1)}
+	return &Worker{cfg: cfg, tasks: map[string]*localTask{}, checked: make(chan struct{}, 1),
+		later: map[string]time.Time{}, counts: Counts{GivenBack: map[string]int64{}}}
 }
 
 // Reconcile makes the moves of a task that need no agent, stops threads driven here that are no longer wanted,
@@ -96,6 +101,9 @@ func (w *Worker) Reconcile(ctx context.Context, id string) (dispatch.Agenda, err
 	}
 	if err != nil {
 		return dispatch.Agenda{}, fmt.Errorf("reconcile task %s: %w", id, err)
+	}
+	if at := w.notBefore(id); at.After(time.Now()) {
+		return dispatch.Agenda{At: at}, nil
 	}
 	t, err := w.acquireTask(ctx, root)
 	if err != nil {
@@ -160,7 +168,7 @@ func (w *Worker) Drive(ctx context.Context, id string, slot *dispatch.Slot) erro
 		if _, backErr := w.giveBack(ctx, id, err); backErr != nil {
 			return errors.Join(err, backErr)
 		}
-		return &engine.WorkerError{Err: err}
+		return &engine.WorkerError{At: engine.AtWorkspace, Err: err}
 	}
 	defer w.releaseTask(root, t)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -179,7 +187,7 @@ func (w *Worker) Drive(ctx context.Context, id string, slot *dispatch.Slot) erro
 	var own *engine.WorkerError
 	switch {
 	case errors.As(err, &own):
-		w.count(func(c *Counts) { c.GivenBack++ })
+		w.count(func(c *Counts) { c.GivenBack[own.At]++ })
 		w.check(ctx) // it may not be able to drive any other either
 	case err != nil:
 		w.count(func(c *Counts) { c.Failed++ })
@@ -352,5 +360,7 @@ func (w *Worker) count(f func(*Counts)) {
 func (w *Worker) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.counts
+	c := w.counts
+	c.GivenBack = maps.Clone(c.GivenBack)
+	return c
 }

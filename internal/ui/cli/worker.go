@@ -47,6 +47,7 @@ type Team struct {
 // Measured is what a worker knows of itself.
 type Measured struct {
 	Counts  func() control.Counts
+	Unable  func() error                                      // why it takes no work now
 	Waiting func(ctx context.Context) ([]view.Waiting, error) // in the whole record
 	Slots   int                                               // most agents at once; zero: any number
 	Dirs    []string                                          // where it writes
@@ -162,8 +163,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
-		RecheckEvery: look, Log: a.log, Operator: log,
-		Name: f.name, Ready: a.ready(w), Changed: a.tellService(f.name),
+		Name: f.name, Ready: a.readiness(w).check, Secrets: &a.keys.secrets, Changed: a.tellService(f.name),
 		Backoff: a.program.Team.Backoff, RetryUnable: a.program.Team.RetryUnable})
 	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
 	e, err := a.program.Team.Open(ctx, EngineOptions{Name: f.engine, Tasks: relay.Open, Log: log})

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -14,36 +15,77 @@ import (
 )
 
 // minFree is how many bytes a worker wants to be free where it writes: what a step leaves there, as git packs, session
-// and logs, is seldom more, and a disk that fills up in the middle of a step costs what its agent did.
-const minFree = 256 << 20
+// and logs, is seldom more. Once there is less, it wants enoughFree before it works again: otherwise it would come and
+// go with each step.
+const (
+	minFree    = 256 << 20
+	enoughFree = minFree + minFree/4
+)
 
-// readyWait bounds the start of git.
+// readyWait bounds a check: a disk may not answer at all.
 const readyWait = 10 * time.Second
 
-// ready returns why a worker cannot work now, nil if it can. The texts stay the same while the cause does, and begin
-// with it: others see only that (store.UnableLease).
-func (a *app) ready(w *workplace) func(context.Context) error {
-	dirs := a.teamDirs(w.home)
-	return func(ctx context.Context) error {
-		if _, err := config.Load(config.UserFile(), config.ProjectFile(w.workspace), a.getenv); err != nil {
-			return fmt.Errorf("its configuration cannot be read: %w", err)
-		}
-		for _, dir := range dirs {
-			if err := roomIn(dir); err != nil {
-				return err
-			}
-		}
-		ctx, cancel := context.WithTimeout(ctx, readyWait)
-		defer cancel()
-		if err := exec.CommandContext(ctx, "git", "--version").Run(); err != nil {
-			return fmt.Errorf("git does not run: %w", err)
-		}
-		return nil
+// A readiness finds out why a worker cannot work now. The texts stay the same while the cause does, and begin with it:
+// others see only that (store.UnableLease).
+type readiness struct {
+	project string // the configuration of the worker's own workspace
+	getenv  func(string) string
+	dirs    []string
+	room    func(dir string) (int64, error)
+	turn    chan struct{} // has a value while a check is under way, which may never end
+
+	at    atomic.Value    // a string: where a check is
+	short map[string]bool // directories that had too little room
+}
+
+func (a *app) readiness(w *workplace) *readiness {
+	return &readiness{project: config.ProjectFile(w.workspace), getenv: a.getenv, dirs: a.teamDirs(w.home), room: freeIn,
+		turn: make(chan struct{}, 1), short: map[string]bool{}}
+}
+
+// check returns why the worker cannot work now, nil if it can.
+func (r *readiness) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWait)
+	defer cancel()
+	hangs := func() error { return fmt.Errorf("no answer for %s from %v", readyWait, r.at.Load()) }
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return hangs()
+	}
+	why := make(chan error, 1)
+	go func() {
+		defer func() { <-r.turn }()
+		why <- r.look(ctx)
+	}()
+	select {
+	case err := <-why:
+		return err
+	case <-ctx.Done():
+		return hangs()
 	}
 }
 
+func (r *readiness) look(ctx context.Context) error {
+	r.at.Store("its configuration")
+	if _, err := config.Load(config.UserFile(), r.project, r.getenv); err != nil {
+		return fmt.Errorf("its configuration cannot be read: %w", err)
+	}
+	for _, dir := range r.dirs {
+		r.at.Store(dir)
+		if err := r.roomIn(dir); err != nil {
+			return err
+		}
+	}
+	r.at.Store("git")
+	if err := exec.CommandContext(ctx, "git", "--version").Run(); err != nil {
+		return fmt.Errorf("git does not run: %w", err)
+	}
+	return nil
+}
+
 // roomIn returns why nothing can be written to a directory.
-func roomIn(dir string) error {
+func (r *readiness) roomIn(dir string) error {
 	err := probe(dir)
 	if cause, ok := errors.AsType[*fs.PathError](err); ok {
 		err = cause.Err
@@ -51,8 +93,13 @@ func roomIn(dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w: cannot write to %s", err, dir)
 	}
-	if free, err := freeIn(dir); err == nil && free < minFree {
-		return fmt.Errorf("no space left on device: less than %d MiB are free in %s", minFree>>20, dir)
+	wants := int64(minFree)
+	if r.short[dir] {
+		wants = enoughFree
+	}
+	free, err := r.room(dir)
+	if r.short[dir] = err == nil && free < wants; r.short[dir] {
+		return fmt.Errorf("no space left on device: %s had less than %d MiB, and needs %d", dir, minFree>>20, enoughFree>>20)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ const statsWait = 30 * time.Second
 
 // measured returns what metrics are made of.
 func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
-	return Measured{Counts: worker.Counts, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: a.teamDirs(w.home),
+	return Measured{Counts: worker.Counts, Unable: worker.Unable, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: a.teamDirs(w.home),
 		Free: freeIn, Version: a.program.version()}
 }
 

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// newReadiness returns a readiness of a disk with the given room.
+func newReadiness(t *testing.T, room func(string) (int64, error)) *readiness {
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	return &readiness{getenv: func(string) string { return "" }, dirs: []string{t.TempDir()}, room: room,
+		turn: make(chan struct{}, 1), short: map[string]bool{}}
+}
+
+// A worker whose disk was too full wants more room than was missing, and says the same meanwhile.
+func TestReadyAfterAFullDisk(t *testing.T) {
+	free := int64(0)
+	r := newReadiness(t, func(string) (int64, error) { return free, nil })
+	said := ""
+	for _, x := range []struct {
+		free int64
+		able bool
+	}{{minFree, true}, {minFree - 1, false}, {minFree, false}, {enoughFree - 1, false}, {enoughFree, true}, {minFree, true}} {
+		free = x.free
+		why := r.check(t.Context())
+		if able := why == nil; able != x.able {
+			t.Fatalf("with %d bytes: %v", free, why)
+		}
+		if why != nil && said != "" && why.Error() != said {
+			t.Errorf("it said %q, and now %q", said, why)
+		}
+		if why != nil {
+			said = why.Error()
+		}
+	}
+	if !strings.HasPrefix(said, "no space left on device: ") {
+		t.Errorf("it said %q", said)
+	}
+	r.room = func(string) (int64, error) { return 0, fs.ErrInvalid }
+	if why := r.check(t.Context()); why != nil {
+		t.Errorf("where the room is not known: %v", why)
+	}
+}
+
+// A disk that does not answer keeps nobody waiting for ever, and the worker comes back when it does.
+func TestReadyOnADiskThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		r := newReadiness(t, func(string) (int64, error) {
+			<-hangs
+			return 0, nil
+		})
+		for range 2 { // the second finds the first still waiting
+			began := time.Now()
+			if why := r.check(t.Context()); why == nil || why.Error() != "no answer for 10s from "+r.dirs[0] {
+				t.Errorf("it says %v", why)
+			}
+			if took := time.Since(began); took != readyWait {
+				t.Errorf("it took %v", took)
+			}
+		}
+		close(hangs)
+		synctest.Wait()
+		if why := r.check(t.Context()); why == nil || !strings.HasPrefix(why.Error(), "no space left on device") {
+			t.Errorf("it says %v", why)
+		}
+	})
+}
