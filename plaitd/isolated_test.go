@@ -33,6 +33,7 @@ type isolated struct {
 	canary string // how all that no agent may see begins
 	as     string // what the workers' program is, see TestMain
 	flags  []string
+	owner  string // the URL of the record for its owner
 	all    []*apart
 	*apart // the first of them
 
@@ -49,6 +50,7 @@ type apart struct {
 	store  string // the file with the URL of the record
 	places string
 	config string
+	env    []string
 
 	process *os.Process
 	ended   chan struct{} // closed when it has
@@ -79,7 +81,8 @@ func settle(t *testing.T, server *pgtest.Server, names ...string) *isolated {
 	w := &isolated{t: t, canary: "canary" + strings.ToLower(rand.Text()), as: "plaitd", more: make(chan struct{})}
 	password := w.canary + ".password"
 	admin := newHost(t, server.Database(t))
-	url, err := neturl.Parse(strings.TrimPrefix(admin.env[3], "PLAIT_STORE="))
+	w.owner = strings.TrimPrefix(admin.env[3], "PLAIT_STORE=")
+	url, err := neturl.Parse(w.owner)
 	w.must(err)
 	role := "worker_of_" + strings.TrimPrefix(url.Path, "/")
 	w.must(server.Admin(t.Context(), "CREATE ROLE "+role+" LOGIN PASSWORD '"+password+"'"))
@@ -202,6 +205,7 @@ func environment(home, store string) []string {
 func (w *isolated) worker(a *apart, args ...string) *exec.Cmd {
 	cmd := w.command(filepath.Join(w.dir, "plaitd"), append([]string{"worker"}, args...)...)
 	cmd.Env = append(environment(a.home, a.store), be+"="+w.as, "PLAIT_PLACES="+a.places)
+	cmd.Env = append(cmd.Env, a.env...)
 	cmd.Dir, cmd.SysProcAttr.Credential = filepath.Join(a.home, "work"), a.user
 	for _, name := range []string{"PGPASSWORD", "PGSSLPASSWORD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
 		"TEMPORAL_API_KEY",

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -12,10 +13,12 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/engine"
+	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/store/sqlite"
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/ui/cli"
 	"github.com/plait-run/plait/plaitd/pgtest"
+	"github.com/plait-run/plait/plaitd/river"
 )
 
 // be names the program that the test binary should be.
@@ -30,10 +33,7 @@ func TestMain(m *testing.M) {
 	case "plaitd":
 		main()
 	case "hasty":
-		p := program(os.Getenv)
-		p.Team.Backoff = engine.Backoff{First: 200 * time.Millisecond, Most: time.Second}
-		p.Team.RetryUnable = 200 * time.Millisecond
-		os.Exit(p.Main(os.Args[1:]))
+		os.Exit(hasty().Main(os.Args[1:]))
 	case "careless": // asks for anything, as whoever writes to the record can
 		p := program(os.Getenv)
 		p.Withheld = nil
@@ -43,6 +43,40 @@ func TestMain(m *testing.M) {
 	}
 	housetest.OwnMounts()
 	os.Exit(m.Run())
+}
+
+// silence names how long a process of a hasty program may be silent before it is taken for dead, if not the default.
+const silence = "PLAITD_TEST_SILENCE"
+
+// hasty returns plaitd with workers that try again soon.
+func hasty() cli.Program {
+	p := program(os.Getenv)
+	p.Team.Backoff = engine.Backoff{First: 200 * time.Millisecond, Most: time.Second}
+	p.Team.RetryUnable = 200 * time.Millisecond
+	ttl, err := time.ParseDuration(os.Getenv(silence))
+	if err != nil {
+		return p
+	}
+	at := place{getenv: os.Getenv}
+	p.Open = func(ctx context.Context, _ string) (store.Store, error) {
+		cfg, err := at.config(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.TTL, cfg.Lost, cfg.Beat = ttl, 2*ttl/3, ttl/6
+		return newMetered().open(ctx, cfg)
+	}
+	p.Team.Look = ttl
+	p.Team.Open = func(ctx context.Context, o cli.EngineOptions) (cli.Engine, error) {
+		cfg, err := at.config(ctx)
+		if err != nil {
+			return nil, err
+		}
+		queue := queueOf(cfg)
+		queue.Tasks, queue.Log, queue.Sweep, queue.Prefer = o.Tasks, o.Log, 2*time.Second, time.Second
+		return river.Open(ctx, queue)
+	}
+	return p
 }
 
 // A host is a machine as far as plaitd can tell: it has its own home and workspace.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -14,10 +15,10 @@ type rollCall struct {
 	port int
 
 	mu    sync.Mutex
-	begun []string       // what agents have said: user, thread and role
-	work  map[string]int // agents at work, by thread
-	both  []string       // of threads with two agents at work
-	hold  chan struct{}  // agents go on once it is closed
+	begun []string                // what agents have said: user, thread and attempt
+	work  map[string]*net.TCPConn // the last agent of a thread
+	both  []string                // what those said that began while another one of their thread was at work
+	hold  chan struct{}           // agents go on once it is closed
 }
 
 func newRollCall(t *testing.T) *rollCall {
@@ -27,7 +28,7 @@ func newRollCall(t *testing.T) *rollCall {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	c := &rollCall{port: l.Addr().(*net.TCPAddr).Port, work: map[string]int{}, hold: make(chan struct{})}
+	c := &rollCall{port: l.Addr().(*net.TCPAddr).Port, work: map[string]*net.TCPConn{}, hold: make(chan struct{})}
 	close(c.hold)
 	go func() {
 		for {
@@ -35,7 +36,7 @@ func newRollCall(t *testing.T) *rollCall {
 			if err != nil {
 				return
 			}
-			go c.answer(conn)
+			go c.answer(conn.(*net.TCPConn))
 		}
 	}()
 	return c
@@ -43,11 +44,12 @@ func newRollCall(t *testing.T) *rollCall {
 
 // command is an agent that answers the call and then runs a script of the shell.
 func (c *rollCall) command(script string) string {
-	begin := fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo $(id -u) $PLAIT_THREAD $PLAIT_ROLE >&3; read -r go <&3; ", c.port)
+	begin := fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d; echo $(id -u) $PLAIT_THREAD $PLAIT_ATTEMPT >&3; read -r go <&3; ",
+		c.port)
 	return fmt.Sprintf("{kind: command, command: [bash, -ec, %q]}", begin+script)
 }
 
-func (c *rollCall) answer(conn net.Conn) {
+func (c *rollCall) answer(conn *net.TCPConn) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	said, err := in.ReadString('\n')
@@ -55,20 +57,31 @@ func (c *rollCall) answer(conn net.Conn) {
 	if err != nil || len(words) != 3 {
 		return
 	}
-	thread := words[1]
 	c.mu.Lock()
 	c.begun = append(c.begun, strings.TrimSpace(said))
-	if c.work[thread]++; c.work[thread] > 1 {
+	if other := c.work[words[1]]; other != nil && !hungUp(other) {
 		c.both = append(c.both, said)
 	}
+	c.work[words[1]] = conn
 	hold := c.hold
 	c.mu.Unlock()
 	<-hold
 	fmt.Fprintln(conn, "go")
 	in.ReadByte() // nothing more is said
-	c.mu.Lock()
-	c.work[thread]--
-	c.mu.Unlock()
+}
+
+// hungUp reports whether the other side of a connection is closed.
+func hungUp(conn *net.TCPConn) (closed bool) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Control(func(fd uintptr) {
+		var one [1]byte
+		n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		closed = n <= 0 && err != syscall.EAGAIN
+	})
+	return closed || err != nil
 }
 
 // holds has agents that begin from now on wait until they are told to go on.
@@ -80,8 +93,8 @@ func (c *rollCall) holds() (goOn func()) {
 	return sync.OnceFunc(func() { close(hold) })
 }
 
-// count returns how many agents have begun, and how many of them as a user.
-func (c *rollCall) count(user uint32) (all, own int) {
+// count returns how many agents of a user have begun.
+func (c *rollCall) count(user uint32) (own int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, said := range c.begun {
@@ -89,5 +102,5 @@ func (c *rollCall) count(user uint32) (all, own int) {
 			own++
 		}
 	}
-	return len(c.begun), own
+	return own
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -77,9 +78,9 @@ func TestTroubles(t *testing.T) {
 func newInTrouble(t *testing.T, engine string) *inTrouble {
 	w := settle(t, pgtest.Shared(t), "ann", "ben", "cleo")
 	x := &inTrouble{isolated: w, calls: newRollCall(t)}
-	w.as, w.flags = "hasty", []string{"--engine", engine, "--max-agents", "2"}
+	w.as, w.flags = "hasty", []string{"--engine", engine, "--max-agents", "6"}
 	var err error
-	x.record, err = postgres.Open(context.WithoutCancel(t.Context()), postgres.Config{URL: w.url, Look: 50 * time.Millisecond})
+	x.record, err = postgres.Open(context.WithoutCancel(t.Context()), postgres.Config{URL: w.url})
 	w.must(err)
 	t.Cleanup(func() { x.record.Close() })
 
@@ -102,6 +103,10 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 			filepath.Join(a.home, "shop.key"):   "key-of-the-shop\n",
 		})
 		w.own(a.home, a.user)
+		bin := filepath.Join(w.dir, a.name+".bin")
+		a.env = []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+		w.must(os.Mkdir(bin, 0o755))
+		w.must(os.WriteFile(filepath.Join(bin, "maker"), []byte("#!/bin/sh\necho made\n"), 0o755))
 	}
 	config := filepath.Join(w.person, ".config", "plait", "config.yaml")
 	w.write(map[string]string{config: "team: {remote: origin}\nkeys: {SHOP_KEY: {command: [echo, of the person]}}\n"})
@@ -121,9 +126,12 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 	w.must(err)
 	rename := func(from, to string) func() { return func() { w.must(os.Rename(from, to)) } }
 	key, own := filepath.Join(ann.home, "shop.key"), filepath.Join(w.dir, "ann.git")
+	maker := filepath.Join(w.dir, "ann.bin", "maker")
 	x.trials = []trial{
 		{name: "no key", reason: "there is no key for ", begins: rename(key, key+"x"), ends: rename(key+"x", key),
 			flow: x.steps(fmt.Sprintf("{kind: model, model: any, url: %s/v1, keyEnv: SHOP_KEY}", model.URL))},
+		{name: "program missing", reason: "maker not found", begins: rename(maker, maker+"x"), ends: rename(maker+"x", maker),
+			flow: x.steps("{kind: command, command: [maker]}")},
 		{name: "remote away", reason: "ann.git", begins: rename(own, own+"x"), ends: rename(own+"x", own)},
 		{name: "read-only place", reason: "read-only file system: cannot write to ", idle: true,
 			begins: func() { sh(t, `mount -o remount,ro "$1"`, ann.places) },
@@ -138,7 +146,7 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 			begins: func() { disk("16m") }, ends: func() { disk("1g") }},
 		{name: "disk that fills up", reason: "no space left on device", idle: true, during: true,
 			begins: func() { disk("16m") }, ends: func() { disk("1g") },
-			flow: x.steps(x.calls.command("head -c 24M /dev/zero >> ../../../../../filler; echo made"))},
+			flow: x.steps(x.calls.command("head -c 24M /dev/zero > large; echo made"))},
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -241,7 +249,7 @@ func (x *inTrouble) run(t *testing.T, trial trial) {
 	mark := x.mark()
 	goOn := x.calls.holds()
 	t.Cleanup(goOn)
-	before, own := x.calls.count(x.user.Uid)
+	own := x.calls.count(x.user.Uid)
 	if !trial.during {
 		begins()
 		goOn()
@@ -251,10 +259,17 @@ func (x *inTrouble) run(t *testing.T, trial trial) {
 		tasks = append(tasks, x.begin(t, flow))
 	}
 	if trial.during {
-		until(t, "six agents are at work, with some of the worker", func() bool {
-			all, now := x.calls.count(x.user.Uid)
-			return all >= before+6 && now > own
-		})
+		for more := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+			if now := x.calls.count(x.user.Uid); now > own {
+				break
+			}
+			if time.Since(more) > 2*time.Second {
+				tasks, more = append(tasks, x.begin(t, flow)), time.Now()
+			}
+			if len(tasks) > 40 {
+				t.Fatal("the worker takes no task")
+			}
+		}
 		begins()
 		goOn()
 	}
@@ -262,12 +277,13 @@ func (x *inTrouble) run(t *testing.T, trial trial) {
 		if time.Since(more) > 2*time.Second {
 			tasks, more = append(tasks, x.begin(t, flow)), time.Now()
 		}
-		if len(tasks) > 20 {
+		if len(tasks) > 40 {
 			t.Fatal("nobody reads why")
 		}
 	}
 	if trial.idle {
 		x.hearsAfter(t, mark, "worker ann: out of service: "+trial.reason)
+		x.health(t, http.StatusServiceUnavailable, trial.reason)
 	}
 	for _, id := range tasks {
 		x.completes(t, id)
@@ -276,8 +292,25 @@ func (x *inTrouble) run(t *testing.T, trial trial) {
 	ends()
 	if trial.idle {
 		x.hearsAfter(t, mark, "worker ann: in service again")
+		x.health(t, http.StatusOK, "ok")
 	}
 	x.completes(t, x.begin(t, flow, "--needs", "ann"))
+}
+
+// health asks the worker how it is, from outside its machine's cells.
+func (x *inTrouble) health(t *testing.T, code int, says string) {
+	t.Helper()
+	x.mu.Lock()
+	at := regexp.MustCompile(`worker ann: engine .*(http://[^/]+)`).FindStringSubmatch(x.said.String())
+	x.mu.Unlock()
+	got, err := http.Get(at[1] + "/healthz")
+	x.must(err)
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	x.must(err)
+	if got.StatusCode != code || !strings.Contains(string(text), says) {
+		t.Errorf("/healthz says %d, %s", got.StatusCode, text)
+	}
 }
 
 // completes waits for a task to complete, with an attempt that counts for each step.

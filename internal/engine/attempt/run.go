@@ -47,26 +47,17 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	if ctx.Err() != nil {
 		return r.stop(ctx, notBegun())
 	}
-	desk, err := e.cfg.Desks.Open(c.Row, r.row.Instance, r.row.ID,
-		p.in.Vendor(p.worker.Agent, e.cfg.Host.home(c.Row.Task), p.tries.earlier))
+	bg := context.WithoutCancel(ctx)
+	desk, err := r.e.cfg.Desks.Open(r.c.Row, r.row.Instance, r.row.ID,
+		r.p.in.Vendor(r.p.worker.Agent, r.e.cfg.Host.home(r.c.Row.Task), r.p.tries.earlier))
 	if err != nil {
 		return r.unable(ctx, fmt.Errorf("open desk of %s: %w", r.row.Instance, err))
 	}
 	defer func() { desk.Close(r.vendor) }()
-	out, err := r.run(ctx, desk)
-	if err != nil {
-		return r.unable(ctx, err)
-	}
-	return out, nil
-}
-
-// run is Run at a desk. After any error that is not the agent's the attempt is unfinished.
-func (r *run) run(ctx context.Context, desk agent.Directory) (_ *Outcome, err error) {
-	bg := context.WithoutCancel(ctx)
 	r.readable, err = r.e.briefer.Export(bg, &r.c.Position,
 		briefing.Export{Given: r.p.given, Named: r.p.named, Uses: r.p.uses}, desk)
 	if err != nil {
-		return nil, err
+		return r.unable(ctx, err)
 	}
 	r.desk = desk
 	ctx, end := context.WithCancelCause(ctx)
@@ -82,7 +73,7 @@ func (r *run) run(ctx context.Context, desk agent.Directory) (_ *Outcome, err er
 	if r.activity = r.c.seen; r.activity == nil || r.p.summary {
 		r.activity, err = r.e.evidence.Before(bg, r.c.Row.Task, r.c.Visits[r.row.Role]+1, r.c.Tries, r.p.in.Session)
 		if err != nil {
-			return nil, err
+			return r.unable(ctx, err)
 		}
 	}
 	r.activity.Begin(r.row.ID, r.p.tries.turn)
@@ -92,7 +83,7 @@ func (r *run) run(ctx context.Context, desk agent.Directory) (_ *Outcome, err er
 	result, err := r.work(ctx, end, req)
 	err = requests.close(&result, err)
 	if newsErr := r.news.close(); newsErr != nil {
-		return nil, fmt.Errorf("record events of attempt %s: %w", r.row.ID, newsErr)
+		return r.unable(ctx, fmt.Errorf("record events of attempt %s: %w", r.row.ID, newsErr))
 	}
 	result.Usage = r.e.cfg.Agents.priced(result.Model, result.Usage)
 	var fail *agent.Failure
@@ -108,12 +99,15 @@ func (r *run) run(ctx context.Context, desk agent.Directory) (_ *Outcome, err er
 			}
 		}
 	case err != nil:
-		return nil, fmt.Errorf("run attempt %s: %w", r.row.ID, err)
+		return r.unable(ctx, fmt.Errorf("run attempt %s: %w", r.row.ID, err))
 	default:
 		r.vendor, r.spent = result.Session, result.Usage
 		out, err := r.outcome(bg, result)
+		if err == nil {
+			return out, nil
+		}
 		if !errors.As(err, &fail) {
-			return out, err
+			return r.unable(ctx, err)
 		}
 		if fail.Kind == agent.InvalidOutput && !r.p.summary {
 			r.c.seen, r.c.heard = r.activity, r.listens.all() // what it did and heard still counts when it answers again

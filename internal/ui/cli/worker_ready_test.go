@@ -1,7 +1,11 @@
 package cli
 
 import (
+	"errors"
+	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -68,4 +72,28 @@ func TestReadyOnADiskThatHangs(t *testing.T) {
 			t.Errorf("it says %v", why)
 		}
 	})
+}
+
+// A worker asks for a key again that its program could not print; another process asks once.
+func TestKeyOfAWorker(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	for worker, want := range map[string]string{"": "", "build": "the key of the shop"} {
+		config := t.TempDir()
+		t.Setenv("XDG_CONFIG_HOME", config)
+		text := "keys: {SHOP_KEY: {command: [cat, " + file + "]}}\n"
+		if err := errors.Join(os.RemoveAll(file), os.Mkdir(filepath.Join(config, "plait"), 0o755),
+			os.WriteFile(filepath.Join(config, "plait", "config.yaml"), []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		a := &app{worker: worker, err: io.Discard, getenv: func(string) string { return "" }}
+		if got := a.secret("SHOP_KEY"); got != "" {
+			t.Errorf("it has %q", got)
+		}
+		if err := os.WriteFile(file, []byte("the key of the shop\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.secret("SHOP_KEY"); got != want {
+			t.Errorf("worker %q: %q, want %q", worker, got, want)
+		}
+	}
 }
