@@ -95,12 +95,11 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 	w.must(os.Rename(filepath.Join(w.person, "shop.git"), remote))
 	x.git("remote", "add", "origin", remote)
 	for _, a := range w.all {
-		own := filepath.Join(w.dir, a.name+".git")
+		own, key := filepath.Join(w.dir, a.name+".git"), filepath.Join(a.home, "shop.key")
 		w.must(os.Symlink(remote, own))
 		w.write(map[string]string{
-			a.config:                            "team: {remotes: {shop: " + own + "}}\nkeys: {SHOP_KEY: {command: [cat, " + filepath.Join(a.home, "shop.key") + "]}}\n",
-			filepath.Join(a.home, ".gitconfig"): "[safe]\n\tdirectory = *\n",
-			filepath.Join(a.home, "shop.key"):   "key-of-the-shop\n",
+			a.config:                            "team: {remotes: {shop: " + own + "}}\nkeys: {SHOP_KEY: {command: [cat, " + key + "]}}\n",
+			filepath.Join(a.home, ".gitconfig"): "[safe]\n\tdirectory = *\n", key: "key-of-the-shop\n",
 		})
 		w.own(a.home, a.user)
 		bin := filepath.Join(w.dir, a.name+".bin")
@@ -118,7 +117,8 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 			return
 		}
 		out.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(out, `data: {"choices":[{"delta":{"content":"{\"$status\": \"done\"}"},"finish_reason":"stop"}]}`+"\n\n")
+		io.WriteString(out, `data: {"choices":[{"delta":{"content":"{\"$status\": \"done\"}"},"finish_reason":"stop"}]}`+
+			"\n\n")
 	}))
 	t.Cleanup(model.Close)
 
@@ -146,7 +146,7 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 			begins: func() { disk("16m") }, ends: func() { disk("1g") }},
 		{name: "disk that fills up", reason: "no space left on device", idle: true, during: true,
 			begins: func() { disk("16m") }, ends: func() { disk("1g") },
-			flow: x.steps(x.calls.command("head -c 24M /dev/zero > large; echo made"))},
+			flow: x.steps(x.calls.command("head -c 24M /dev/zero > large; rm large; echo made"))},
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -163,8 +163,8 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 	return x
 }
 
-// steps is a flow of two steps of an agent. It may have two attempts: one that counts although it failed with its worker
-// is one too many.
+// steps is a flow of two steps of an agent. It may have two attempts: one that counts although it failed with its
+// worker is one too many.
 func (x *inTrouble) steps(agent string) string {
 	return `version: 1
 name: made

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 // newReadiness returns a readiness of a disk with the given room.
 func newReadiness(t *testing.T, room func(string) (int64, error)) *readiness {
-	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	return &readiness{getenv: func(string) string { return "" }, dirs: []string{t.TempDir()}, room: room,
 		turn: make(chan struct{}, 1), short: map[string]bool{}}
 }
@@ -27,7 +25,9 @@ func TestReadyAfterAFullDisk(t *testing.T) {
 	for _, x := range []struct {
 		free int64
 		able bool
-	}{{minFree, true}, {minFree - 1, false}, {minFree, false}, {enoughFree - 1, false}, {enoughFree, true}, {minFree, true}} {
+	}{
+		{minFree, true}, {minFree - 1, false}, {minFree, false}, {enoughFree - 1, false}, {enoughFree, true}, {minFree, true},
+	} {
 		free = x.free
 		why := r.check(t.Context())
 		if able := why == nil; able != x.able {
@@ -78,14 +78,12 @@ func TestReadyOnADiskThatHangs(t *testing.T) {
 func TestKeyOfAWorker(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")
 	for worker, want := range map[string]string{"": "", "build": "the key of the shop"} {
-		config := t.TempDir()
-		t.Setenv("XDG_CONFIG_HOME", config)
-		text := "keys: {SHOP_KEY: {command: [cat, " + file + "]}}\n"
-		if err := errors.Join(os.RemoveAll(file), os.Mkdir(filepath.Join(config, "plait"), 0o755),
-			os.WriteFile(filepath.Join(config, "plait", "config.yaml"), []byte(text), 0o600)); err != nil {
+		if err := os.RemoveAll(file); err != nil {
 			t.Fatal(err)
 		}
 		a := &app{worker: worker, err: io.Discard, getenv: func(string) string { return "" }}
+		a.keys.read, a.keys.values = true, map[string]string{}
+		a.keys.commands = map[string][]string{"SHOP_KEY": {"cat", file}}
 		if got := a.secret("SHOP_KEY"); got != "" {
 			t.Errorf("it has %q", got)
 		}

@@ -42,8 +42,8 @@ const statsWait = 30 * time.Second
 
 // measured returns what metrics are made of.
 func (a *app) measured(f workerFlags, w *workplace, worker *control.Worker) Measured {
-	return Measured{Counts: worker.Counts, Unable: worker.Unable, Waiting: w.view().Waiting, Slots: agentsOf(f, w), Dirs: a.teamDirs(w.home),
-		Free: freeIn, Version: a.program.version()}
+	return Measured{Counts: worker.Counts, Unable: worker.Unable, Waiting: w.view().Waiting, Slots: agentsOf(f, w),
+		Dirs: a.teamDirs(w.home), Free: freeIn, Version: a.program.version()}
 }
 
 // listen serves /metrics, in the text format of Prometheus, and /healthz. Isolated agents cannot read either.
