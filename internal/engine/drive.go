@@ -135,6 +135,11 @@ func (e *Engine) applyPending(ctx context.Context, row store.Thread) (now store.
 	return e.replayed(ctx, row)
 }
 
+// A filesError is that of a working tree which cannot be made here.
+type filesError struct{ error }
+
+func (e filesError) Unwrap() error { return e.error }
+
 // isClean reports whether no attempt at a thread can be unfinished: the thread has not begun, or this engine
 // has looked and the thread has not been blocked since.
 func (e *Engine) isClean(row store.Thread) bool {

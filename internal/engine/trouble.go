@@ -172,11 +172,6 @@ func (e *Engine) giveBack(ctx context.Context, id string, lease store.Lease, err
 	return now, &WorkerError{at, err}
 }
 
-// A filesError is that of a working tree which cannot be made here.
-type filesError struct{ error }
-
-func (e filesError) Unwrap() error { return e.error }
-
 // ownTrouble reports whether an error of a drive under a lease is a reason to give the thread back: not if it was
 // interrupted, or the record could not be kept.
 func (e *Engine) ownTrouble(ctx context.Context, err error) bool {

@@ -33,6 +33,15 @@ func overdrawn(fail *agent.Failure, spent string) {
 	}
 }
 
+// treeFailure returns the failure of an attempt whose working tree cannot be used. An agent can cause that; machine
+// says that none did.
+func treeFailure(ctx context.Context, err error, machine bool) *agent.Failure {
+	if ctx.Err() != nil {
+		return notBegun()
+	}
+	return &agent.Failure{Kind: agent.Infra, Message: err.Error(), Final: true, Machine: machine}
+}
+
 // Drop records that an attempt whose row is committed will not be run.
 func (e *Runner) Drop(ctx context.Context, c *Thread, p *Prepared) error {
 	_, err := e.newRun(c, p, Means{}).stop(ctx, notBegun())
@@ -115,6 +124,23 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 		fail.Session, fail.Exit, fail.Usage = result.Session, result.Exit, result.Usage
 	}
 	return r.stop(ctx, fail)
+}
+
+// unable returns the outcome of an attempt after an error that is not its agent's. Where another machine can do it, the
+// attempt has failed and counts for nothing. Otherwise one whose agent had begun is unfinished: whoever drives the
+// thread next asks what it has done.
+func (r *run) unable(ctx context.Context, err error) (*Outcome, error) {
+	others := r.e.cfg.Ready != nil
+	if r.begun && (!others || ctx.Err() != nil) {
+		return nil, err
+	}
+	fail := agent.OfMachine("%v", err)
+	fail.Usage = r.spent
+	out, stopErr := r.stop(ctx, fail)
+	if stopErr != nil || !others {
+		return nil, errors.Join(err, stopErr)
+	}
+	return out, nil
 }
 
 // work runs the agent, and records its events. end ends the attempt.
