@@ -17,8 +17,9 @@ type rollCall struct {
 	mu    sync.Mutex
 	begun []string                // what agents have said: user, thread and attempt
 	work  map[string]*net.TCPConn // the last agent of a thread
-	both  []string                // what those said that began while another one of their thread was at work
-	hold  chan struct{}           // agents go on once it is closed
+	users map[*net.TCPConn]string
+	both  []string      // what those said that began while another one of their thread was at work
+	hold  chan struct{} // agents go on once it is closed
 }
 
 func newRollCall(t *testing.T) *rollCall {
@@ -28,7 +29,8 @@ func newRollCall(t *testing.T) *rollCall {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	c := &rollCall{port: l.Addr().(*net.TCPAddr).Port, work: map[string]*net.TCPConn{}, hold: make(chan struct{})}
+	c := &rollCall{port: l.Addr().(*net.TCPAddr).Port, work: map[string]*net.TCPConn{},
+		users: map[*net.TCPConn]string{}, hold: make(chan struct{})}
 	close(c.hold)
 	go func() {
 		for {
@@ -62,7 +64,7 @@ func (c *rollCall) answer(conn *net.TCPConn) {
 	if other := c.work[words[1]]; other != nil && !hungUp(other) {
 		c.both = append(c.both, said)
 	}
-	c.work[words[1]] = conn
+	c.work[words[1]], c.users[conn] = conn, words[0]
 	hold := c.hold
 	c.mu.Unlock()
 	<-hold
@@ -91,6 +93,18 @@ func (c *rollCall) holds() (goOn func()) {
 	c.hold = hold
 	c.mu.Unlock()
 	return sync.OnceFunc(func() { close(hold) })
+}
+
+// atWork returns the users of agents that are at work.
+func (c *rollCall) atWork() (users []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, conn := range c.work {
+		if !hungUp(conn) {
+			users = append(users, c.users[conn])
+		}
+	}
+	return users
 }
 
 // count returns how many agents of a user have begun.

@@ -67,7 +67,7 @@ const mixSteps = 9
 // Tasks that are under way at once, and faults meanwhile.
 const (
 	stormTasks  = 6
-	stormFaults = 8
+	stormFaults = 10
 )
 
 // A storm is three isolated workers to which faults happen.
@@ -105,9 +105,8 @@ func TestStorm(t *testing.T) {
 	want := x.alone()
 	cut := 0
 	for done := 0; done < rounds; {
-		n := min(stormFaults, rounds-done)
-		cut += x.batch(n, want)
-		done += n
+		struck, lost := x.batch(min(stormFaults, rounds-done), want)
+		done, cut = done+struck, cut+lost
 	}
 	slices.Sort(x.log)
 	t.Logf("faults: %s", strings.Join(x.log, ", "))
@@ -166,7 +165,7 @@ func (x *storm) flows() map[string]string {
 		`{"id": "mend", "access": "write", "agent": "doer", "prompt": "mend"}, ` +
 		`{"id": "look", "mode": "fork", "agent": "doer", "prompt": "look"}]}`
 	says := func(name, does string) string {
-		return x.calls.command("sleep 0.4; " + does + "echo from " + name)
+		return x.calls.command("sleep 1; " + does + "echo from " + name)
 	}
 	agents := strings.NewReplacer("BEGIN", says("begin", ""), "LEFT", says("left", "echo left > left.txt; "),
 		"RIGHT", says("right", "echo right > right.txt; "), "LEAD", x.calls.command("echo '"+plan+"'"),
@@ -203,8 +202,8 @@ func (x *storm) plaitd(args ...string) string {
 }
 
 // batch has faults happen while tasks are under way, and compares how they end with one machine. It returns how many
-// attempts were cut off.
-func (x *storm) batch(faults int, want string) (cut int) {
+// faults there were, fewer if the tasks were faster, and how many attempts were cut off.
+func (x *storm) batch(faults int, want string) (struck, cut int) {
 	var tasks []string
 	for range stormTasks {
 		x.begun++
@@ -213,7 +212,7 @@ func (x *storm) batch(faults int, want string) (cut int) {
 		tasks = append(tasks, id)
 	}
 	answered := map[string]bool{}
-	struck, steps, late := 0, 0, time.Now().Add(5*time.Minute)
+	steps, late := 0, time.Now().Add(5*time.Minute)
 	for {
 		open, now := x.look(tasks, answered)
 		if now > steps {
@@ -230,11 +229,6 @@ func (x *storm) batch(faults int, want string) (cut int) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	for ; struck < faults; time.Sleep(50 * time.Millisecond) { // the tasks were faster
-		if x.strike() {
-			struck++
-		}
-	}
 	x.after.Wait()
 	for _, id := range tasks {
 		cut += x.compare(id, want)
@@ -245,7 +239,7 @@ func (x *storm) batch(faults int, want string) (cut int) {
 	if len(x.calls.both) > 0 {
 		x.t.Errorf("these began beside an agent of the same thread: %q", x.calls.both)
 	}
-	return cut
+	return struck, cut
 }
 
 // look answers the questions of tasks, and returns how many tasks are open and how many steps they have. While the
@@ -389,10 +383,16 @@ func (x *storm) part(a *apart) (ends func()) {
 	return func() { x.proxies[a].See(nil) }
 }
 
-// strike makes a fault happen, at random, and reports whether it did: one worker is left alone.
+// strike makes a fault happen, at random, where an agent is at work, and reports whether it did: one worker is left
+// alone.
 func (x *storm) strike() bool {
+	users := x.calls.atWork()
+	if len(users) == 0 {
+		return false
+	}
+	user := users[x.random.IntN(len(users))]
 	f := storms[x.random.IntN(len(storms))]
-	a := x.all[x.random.IntN(len(x.all))]
+	a := x.all[slices.IndexFunc(x.all, func(a *apart) bool { return fmt.Sprint(a.user.Uid) == user })]
 	x.mu.Lock()
 	busy := x.busy[a] || len(x.busy) == len(x.all)-1
 	if f.alone && !busy {
