@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
 // slow are the tests that take longer than a second on a busy machine, mostly those that drive real git.
@@ -55,6 +57,7 @@ var slow = []string{
 }
 
 func TestMain(m *testing.M) {
+	housetest.OwnMounts()
 	if flag.Parse(); testing.Short() && flag.Lookup("test.run").Value.String() == "" {
 		fmt.Println("NOT TESTED with -short:", strings.Join(slow, " "))
 		flag.Set("test.skip", "^("+strings.Join(slow, "|")+")$")
