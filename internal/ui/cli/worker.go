@@ -163,6 +163,7 @@ func (a *app) work(ctx context.Context, f workerFlags) error {
 	log := a.workerLog(following, w.store)
 	look := a.program.Team.Look
 	worker := control.NewWorker(control.WorkerConfig{Store: w.store, Open: places.control, Tokens: tokensOf(a.record),
+		RecheckEvery: look, Log: a.log, Operator: log,
 		Name: f.name, Ready: a.readiness(w).check, Secrets: &a.keys.secrets, Changed: a.tellService(f.name),
 		Backoff: a.program.Team.Backoff, RetryUnable: a.program.Team.RetryUnable})
 	relay := dispatch.Relay{Store: a.record, Types: control.Moving(), Mine: control.Team, Log: log}
