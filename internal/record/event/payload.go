@@ -20,6 +20,7 @@ func forms() []form {
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
 		one(NotesRead{}), one(NotesRefused{}), one(LimitReached{}),
 		one(FlowRegistered{}), one(FlowRemoved{}), one(ImportBegun{}),
+		one(KeyAdmitted{}), one(KeyRevoked{}),
 	}
 	for _, status := range []store.Status{store.Completed, store.Failed, store.Cancelled} {
 		all = append(all, one(TaskEnded{State: TaskState(status)}))
@@ -305,6 +306,27 @@ type TaskRedacted struct {
 }
 
 func (TaskRedacted) event() string { return "task.redacted" }
+
+// KeyAdmitted reports that a person vouches for the key with which a host signs checkpoints of the log. It belongs to no
+// task.
+type KeyAdmitted struct {
+	Key    string `json:"key"`
+	Host   string `json:"host"`
+	By     string `json:"by"`
+	Signed string `json:"signed"` // a message and the person's signature: see history.Admission
+}
+
+func (KeyAdmitted) event() string { return "key.admitted" }
+
+// KeyRevoked reports that a person no longer vouches for such a key. It belongs to no task.
+type KeyRevoked struct {
+	Key    string `json:"key"`
+	By     string `json:"by"`
+	Reason Text   `json:"reason"`
+	Signed string `json:"signed"` // a message and the person's signature: see history.Revocation
+}
+
+func (KeyRevoked) event() string { return "key.revoked" }
 
 // AttemptStarted reports that an attempt at a step begins.
 type AttemptStarted struct {

@@ -1,0 +1,180 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
+)
+
+// An Admission is what a person signs who vouches for a log key: it signs checkpoints of this log.
+type Admission struct {
+	At     int64  `json:"at"` // Unix ms
+	Host   string `json:"host"`
+	Key    string `json:"key"` // see [LogKey.Public]
+	Origin string `json:"origin"`
+}
+
+// A Revocation is what a person signs who withdraws that.
+type Revocation struct {
+	At     int64  `json:"at"` // Unix ms
+	Key    string `json:"key"`
+	Origin string `json:"origin"`
+	Reason string `json:"reason"`
+}
+
+// Sign returns the event that admits the key, signed by a person.
+func (a Admission) Sign(key ssh.Signer, by string) (store.Event, error) {
+	signed, err := signKey(key, a, a.Key)
+	return event.New(store.Thread{}, a.At, event.KeyAdmitted{Key: a.Key, Host: a.Host, By: by, Signed: string(signed)}), err
+}
+
+// Sign returns the event that revokes the key, signed by a person.
+func (r Revocation) Sign(key ssh.Signer, by string) (store.Event, error) {
+	signed, err := signKey(key, r, r.Key)
+	return event.New(store.Thread{}, r.At, event.KeyRevoked{Key: r.Key, By: by, Reason: event.Text(r.Reason),
+		Signed: string(signed)}), err
+}
+
+func signKey(key ssh.Signer, message any, named string) (Signed, error) {
+	data, err := dag.Marshal(message)
+	if err != nil {
+		return "", fmt.Errorf("sign about log key %s: %w", named, err)
+	}
+	return sign(key, NamespaceLog, data)
+}
+
+// KeyEvents selects the events that Keys reads.
+func KeyEvents() store.EventFilter {
+	return store.EventFilter{Types: event.Types(event.KeyAdmitted{}, event.KeyRevoked{})}
+}
+
+// Keys are the log keys that people vouch for.
+type Keys struct {
+	origin string
+	known  map[string]*logKey // by Key
+}
+
+type logKey struct {
+	verifier note.Verifier
+	by       ssh.PublicKey // who vouches for it
+	revoked  int64         // position of the entry that revokes it; zero: none does
+}
+
+// ReadKeys reads the events about the log keys of one log. An event that is not signed as it says counts for nothing,
+// and neither does one about another log: keys that it would admit are not vouched for. A key can be revoked by
+// whoever vouched for it, and by whoever vouches for another one. What was revoked stays so.
+func ReadKeys(origin string, events []store.Event) Keys {
+	k := Keys{origin, map[string]*logKey{}}
+	for _, ev := range events {
+		switch p := event.Read(ev).(type) {
+		case event.KeyAdmitted:
+			var a Admission
+			by, err := Signed(p.Signed).open(NamespaceLog, &a)
+			if err != nil || a.Origin != origin || k.known[a.Key] != nil {
+				continue
+			}
+			if v, err := note.NewVerifier(a.Key); err == nil && v.Name() == origin {
+				k.known[a.Key] = &logKey{verifier: v, by: by}
+			}
+		case event.KeyRevoked:
+			var r Revocation
+			by, err := Signed(p.Signed).open(NamespaceLog, &r)
+			if err == nil && r.Origin == origin && k.known[r.Key] != nil && k.known[r.Key].revoked == 0 && k.vouches(by) {
+				k.known[r.Key].revoked = ev.Pos
+			}
+		}
+	}
+	return k
+}
+
+// vouches reports whether a person vouches for some key.
+func (k Keys) vouches(by ssh.PublicKey) bool {
+	for _, l := range k.known {
+		if slices.Equal(l.by.Marshal(), by.Marshal()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Has reports whether somebody vouches for a log key, given as [LogKey.Public] returns it.
+func (k Keys) Has(key string) bool { return k.known[key] != nil && k.known[key].revoked == 0 }
+
+// A Standing says what the signatures of a checkpoint are worth.
+type Standing string
+
+// The standings.
+const (
+	Vouched   Standing = "vouched"   // by a person
+	Unsigned  Standing = "unsigned"  // it has no signature at all
+	Unvouched Standing = "unvouched" // signed by keys that nobody vouches for
+	Revoked   Standing = "revoked"   // signed by a key that was revoked before
+)
+
+// Read reads a checkpoint of the log, and says what its signatures are worth. by is the key of the person who signed it,
+// or who vouches for the log key that did. The error matches ErrMalformed: the text is no checkpoint of this log, or has
+// a signature that is false.
+func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, err error) {
+	if c, err := ParseCheckpoint(string(signed)); err == nil && c.String() == string(signed) {
+		return c, Unsigned, nil, k.own(c)
+	}
+	var verifiers []note.Verifier
+	for _, l := range k.known {
+		verifiers = append(verifiers, l.verifier)
+	}
+	c, n, err := open(signed, note.VerifierList(verifiers...))
+	if err != nil {
+		return c, "", nil, err
+	}
+	if err := k.own(c); err != nil {
+		return c, "", nil, err
+	}
+	persons, valid := people(n)
+	if !valid {
+		return c, "", nil, fmt.Errorf("%w: a person's signature is false", ErrMalformed)
+	}
+	s = Unvouched
+	for _, sig := range n.Sigs {
+		for _, l := range k.known {
+			switch {
+			case l.verifier.KeyHash() != sig.Hash:
+			case l.revoked == 0 || c.Size < l.revoked:
+				return c, Vouched, l.by, nil
+			default:
+				s = Revoked
+			}
+		}
+	}
+	if len(persons) > 0 {
+		return c, Vouched, persons[0], nil
+	}
+	return c, s, nil, nil
+}
+
+// own returns an error if c is a checkpoint of another log.
+func (k Keys) own(c Checkpoint) error {
+	if c.Origin != k.origin {
+		return fmt.Errorf("%w: it is of the log %s, not of %s", ErrMalformed, c.Origin, k.origin)
+	}
+	return nil
+}
+
+// Says returns a standing as a sentence part: "vouched for by SHA256:…".
+func (s Standing) Says(by ssh.PublicKey) string {
+	switch s {
+	case Vouched:
+		return "vouched for by " + sshsig.Fingerprint(by)
+	case Unvouched:
+		return "signed by a key nobody vouches for"
+	case Revoked:
+		return "signed by a key that was revoked"
+	}
+	return "unsigned"
+}
