@@ -129,7 +129,7 @@ func (e *Engine) useConsent(ctx context.Context, c *threadState, batch *store.Ba
 		if !isConsent(g, c.Row.Head) {
 			continue
 		}
-		change, ev, err := e.gates.Using(g)
+		change, ev, err := e.gates.Using(ctx, g)
 		if err != nil {
 			return err
 		}

@@ -67,6 +67,8 @@ type Config struct {
 
 	Player Player // nil: the task is not a replay
 
+	Signing *gate.Signing // of answers to approvals; nil: it is not demanded
+
 	Limits  flow.Limits // they cap the limits of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number. For a ThreadClaim, see At
 	Locks   lock.Locks  // of this machine: its slots, and trees without git
@@ -154,7 +156,7 @@ func New(cfg Config) *Engine {
 func (e *Engine) with(s Store) *Engine {
 	cfg := e.cfg
 	cfg.Store = s
-	gates := gate.New(gate.Config{Store: s, Now: cfg.Now})
+	gates := gate.New(gate.Config{Store: s, Now: cfg.Now, Signing: cfg.Signing})
 	return &Engine{cfg: cfg, memory: e.memory, gates: gates, attempts: attempt.New(attempt.Config{
 		Store: s, Record: e.record, Gates: gates, Desks: cfg.Desks, Trees: cfg.Trees, Agents: cfg.Agents,
 		Host: cfg.Host, Player: cfg.Player, Now: cfg.Now, Ready: cfg.Ready,

@@ -31,7 +31,7 @@ func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over recor
 	}
 	var batch store.Batch
 	for _, g := range approved {
-		change, ev, err := e.gates.Using(g)
+		change, ev, err := e.gates.Using(ctx, g)
 		if err != nil {
 			return fmt.Errorf("resume thread %s: %w", g.Thread, err)
 		}

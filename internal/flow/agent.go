@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // ACPAgents are the known agents of kind acp. Each can be used without a definition.
@@ -25,6 +26,14 @@ func (d *Definition) DefinesAgents() bool {
 type Variable struct {
 	Key  string // where: "pass"
 	Name string // in pass, it may end in *
+}
+
+// Passes reports whether a definition passes a variable on, sets or reads it.
+func (a Agent) Passes(variable string) bool {
+	return slices.ContainsFunc(a.Variables(), func(v Variable) bool {
+		prefix, many := strings.CutSuffix(v.Name, "*")
+		return v.Name == variable || many && strings.HasPrefix(variable, prefix)
+	})
 }
 
 // Variables returns the variables that a definition passes on, sets or reads. Settings of other programs can name

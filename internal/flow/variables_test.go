@@ -24,3 +24,12 @@ func TestVariables(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+func TestPasses(t *testing.T) {
+	a := flow.Agent{Kind: "claude", Pass: []string{"SSH_*"}, Sandbox: &flow.Sandbox{Pass: []string{"E"}}}
+	for name, want := range map[string]bool{"SSH_AUTH_SOCK": true, "SSH": false, "E": true, "EE": false, "": false} {
+		if got := a.Passes(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	}
+}

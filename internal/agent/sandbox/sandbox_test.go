@@ -157,6 +157,48 @@ func TestSocketsAreHidden(t *testing.T) {
 	}
 }
 
+// TestSSHAgent checks that an agent's program neither knows nor reaches the SSH agent: not even if its socket is in the
+// tree, which the program can read.
+func TestSSHAgent(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s-") // a socket's path must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "s")
+	t.Setenv("SSH_AUTH_SOCK", socket)
+	has := func(pass ...string) bool {
+		return slices.Contains(Environ(agent.Request{}, pass, nil), "SSH_AUTH_SOCK="+socket)
+	}
+	if has() || !has("SSH_AUTH_SOCK") || !has("SSH_*") {
+		t.Errorf("in the environment: %t, once passed: %t, %t", has(), has("SSH_AUTH_SOCK"), has("SSH_*"))
+	}
+	h := NewHost(Config{Getenv: os.Getenv})
+	if h.Bwrap == "" {
+		if os.Getenv("CI") != "" {
+			t.Fatal("bubblewrap is not installed")
+		}
+		t.Skip("NOT TESTED: bubblewrap is not installed")
+	}
+	ssh, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ssh.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, access := range []agent.Access{agent.Read, agent.Write} {
+		path, args := h.For(agent.Request{Dir: dir, Access: access, Home: dir}, Use{Alone: true}).Around(dir, self, nil)
+		cmd := exec.Command(path, args...)
+		cmd.Env = []string{dial + "=" + socket}
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "dial unix") {
+			t.Errorf("%s: the SSH agent was reached, or the program did not run: %v\n%s", access, err, out)
+		}
+	}
+}
+
 func TestWorkdir(t *testing.T) {
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")

@@ -58,3 +58,21 @@ func (s *Settings) answering(file string, key, val *yaml.Node, own bool) []flow.
 	s.MCP.From = fmt.Sprintf("%s:%d", file, key.Line)
 	return problems
 }
+
+// SignSSH says that answers to approvals are signed with SSH keys.
+const SignSSH = "ssh"
+
+// approvals reads the key approvals. A project cannot set it: it says whose answers count.
+func (s *Settings) approvals(file string, key, val *yaml.Node, own bool) []flow.Problem {
+	if !own {
+		return []flow.Problem{problem(file, "NOT_HERE", yamldoc.Errorf(key,
+			"approvals belongs to your own configuration, not to a project's: it says whose answers count"))}
+	}
+	list, problems := pairs(file, val)
+	if val.Kind != yaml.MappingNode || len(problems) == 0 &&
+		(len(list) != 1 || list[0].Key.Value != "sign" || list[0].Value.Value != SignSSH) {
+		return wrongType(file, val, "approvals must be {sign: ssh}")
+	}
+	s.Sign = Value[string]{SignSSH, fmt.Sprintf("%s:%d", file, key.Line)}
+	return problems
+}

@@ -39,3 +39,30 @@ func TestWhoAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoSigns checks that only the user's own file demands signatures, and only those that there are.
+func TestWhoSigns(t *testing.T) {
+	dir := t.TempDir()
+	file, none := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "none")
+	for text, want := range map[string]string{
+		"approvals: {sign: ssh}":          "",
+		"approvals: {sign: gpg}":          "must be {sign: ssh}",
+		"approvals: {}":                   "must be {sign: ssh}",
+		"approvals: ssh":                  "must be {sign: ssh}",
+		"approvals: {sign: [ssh]}":        "must be {sign: ssh}",
+		"approvals: {sign: ssh, by: ann}": "must be {sign: ssh}",
+	} {
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		nothing := func(string) string { return "" }
+		s, err := Load(file, none, nothing)
+		switch {
+		case want == "" && (err != nil || s.Sign.V != SignSSH), want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+		if _, err := Load(none, file, nothing); err == nil || !strings.Contains(err.Error(), "belongs to your own") {
+			t.Errorf("%s, in a project: %v", text, err)
+		}
+	}
+}

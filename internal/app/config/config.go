@@ -42,6 +42,7 @@ type Settings struct {
 	MCP      Value[Answering]             // only from the user's own file
 	Notify   Value[Notify]                // only from the user's own file
 	Keys     Value[map[string][]string]   // commands by variable, only from the user's own file
+	Sign     Value[string]                // how answers to approvals are signed; only from the user's own file
 	Team     Value[Team]
 	Project  []byte // the text of the project's file, as it was read
 	limitsAt map[string]string
@@ -90,6 +91,9 @@ func (s *Settings) Origins() []Origin {
 	}
 	out = append(out, Origin{"mcp", fmt.Sprintf("questions: %s, approvals: %s", s.MCP.V.Questions, s.MCP.V.Approvals),
 		s.MCP.From})
+	if s.Sign.From != "" {
+		out = append(out, Origin{"approvals", "sign: " + s.Sign.V, s.Sign.From})
+	}
 	if s.Notify.From != "" {
 		out = append(out, Origin{"notify", s.Notify.V.text(), s.Notify.From})
 	}
@@ -196,6 +200,8 @@ func (s *Settings) merge(file string, data []byte, own bool) []flow.Problem {
 		switch p.Key.Value {
 		case "mcp":
 			problems = append(problems, s.answering(file, p.Key, p.Value, own)...)
+		case "approvals":
+			problems = append(problems, s.approvals(file, p.Key, p.Value, own)...)
 		case "notify":
 			problems = append(problems, s.notify(file, p.Key, p.Value, own)...)
 		case "team":
@@ -242,8 +248,8 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, keepFiles, keys, limits, prices, machine, mcp, notify, record, team or "+
-				"worktree", key.Value))}
+			"unknown key %q: use default, agents, approvals, keepFiles, keys, limits, prices, machine, mcp, notify, "+
+				"record, team or worktree", key.Value))}
 	}
 	return nil
 }

@@ -28,8 +28,14 @@ func Home(getenv func(string) string) (string, error) {
 // agents: nothing there outlives its task, or is needed once it is gone.
 func ScratchDir() string { return filepath.Join(xdg.CacheHome, "plait", "tasks") }
 
+// UserDir returns the directory of the user's configuration, and of the key of their log. No agent may see it.
+func UserDir() string { return filepath.Join(xdg.ConfigHome, "plait") }
+
 // UserFile returns the user's configuration file.
-func UserFile() string { return filepath.Join(xdg.ConfigHome, "plait", "config.yaml") }
+func UserFile() string { return filepath.Join(UserDir(), "config.yaml") }
+
+// LogKeyFile returns the file with the key that signs checkpoints for this user of this host.
+func LogKeyFile() string { return filepath.Join(UserDir(), "log.key") }
 
 // ProjectFile returns the configuration file of a workspace.
 func ProjectFile(workspace string) string { return filepath.Join(workspace, ".plait", "config.yaml") }

@@ -69,6 +69,7 @@ type Config struct {
 	Worker        string           // see engine.Config
 	Place         worktree.Place   // for tasks without a directory of a person; nil: not supported here
 	Program       taskdir.Program  // the program that people type
+	Signing       *gate.Signing    // of answers to approvals; nil: it is not demanded
 	PollNotes     bool             // poll for changed notes; otherwise the system is also asked to notify
 }
 
@@ -125,7 +126,7 @@ func New(cfg Config) *Controller {
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell,
 		Place: cfg.Place, Secrets: cfg.Secrets, Discard: cfg.Settings.Discards()})
 	return &Controller{
-		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now}), reader: reader,
+		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now, Signing: cfg.Signing}), reader: reader,
 		record: record.New(reader, cfg.Store), locks: locks, host: host,
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Record: cfg.Store.ID(), Index: cfg.Store},
@@ -341,7 +342,8 @@ func (c *Controller) newEngine(wait bool) *engine.Engine { return engine.New(c.e
 func (c *Controller) engineConfig(wait bool) engine.Config {
 	return engine.Config{
 		Store: c.cfg.Store, Reader: c.reader, Desks: taskdir.Desks{}, Trees: c.trees,
-		Agents: c.agents(), Player: c.player, Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V,
+		Agents: c.agents(), Player: c.player, Signing: c.cfg.Signing,
+		Limits: c.cfg.Settings.Limits, Machine: c.cfg.Settings.Machine.V,
 		Locks: c.locks, Host: c.host, Log: c.cfg.Log, Now: c.cfg.Now, Backoff: c.cfg.Backoff, Wait: wait,
 		Worker: c.cfg.Worker,
 	}

@@ -83,7 +83,7 @@ func (e *TakenError) Unwrap() error { return engine.ErrInterrupted }
 func (c *Controller) withLease(l store.Lease) *Controller {
 	held := *c
 	held.cfg.Store = store.Under(c.cfg.Store, l)
-	held.gates = gate.New(gate.Config{Store: held.cfg.Store, Now: c.cfg.Now})
+	held.gates = gate.New(gate.Config{Store: held.cfg.Store, Now: c.cfg.Now, Signing: c.cfg.Signing})
 	return &held
 }
 

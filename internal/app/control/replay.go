@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plait-run/plait/internal/agent/replay"
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
@@ -80,6 +81,8 @@ func (c *Controller) Replay(ctx context.Context, id string, programs bool) (*Rep
 	}
 	own := *c // a copy, since it drives with a player
 	own.player, r.c = r.player, &own
+	own.cfg.Signing = nil // its answers are those of the recording, and let nothing happen
+	own.gates = gate.New(gate.Config{Store: own.cfg.Store, Now: own.cfg.Now})
 	return r, nil
 }
 

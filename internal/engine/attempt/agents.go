@@ -98,6 +98,8 @@ type Worker struct {
 	Program string
 	Idle    time.Duration // longest time without output, zero: unlimited
 	Private []string      // hosts that are not public and that it may reach from a worker
+	// SSHAgent says that a person lets it reach their SSH agent, and so sign in their name.
+	SSHAgent bool
 	// Summarises reports whether the agent can summarise a conversation.
 	Summarises bool
 }
@@ -137,6 +139,7 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		Program: program,
 		Agent:   made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText,
 		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle), Private: def.Private,
+		SSHAgent:   def.Passes("SSH_AUTH_SOCK"),
 		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
 }

@@ -77,7 +77,7 @@ func (k *gatekeeper) ask(ctx context.Context, q agent.Question) (agent.Answer, e
 			if standing, err = k.e.cfg.Gates.Open(bg, g); err != nil {
 				return agent.Answer{}, err
 			}
-			if k.options.Approve == record.ApproveSandboxed && q.Inside {
+			if k.options.Approve == record.ApproveSandboxed && q.Inside && !k.e.cfg.Gates.Signs() {
 				standing, err = k.e.cfg.Gates.Answer(bg, standing.ID, gate.Answer{
 					Approve: true, By: "plait", Via: store.ViaPolicy, Text: "it stays inside the role's sandbox",
 				})

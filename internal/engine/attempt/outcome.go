@@ -211,6 +211,9 @@ func (r *run) detail(result agent.Result) *thread.Detail {
 		Transcript: r.row.Transcript, Stderr: r.row.Stderr, Exit: result.Exit, Sandbox: result.Sandbox,
 		Evidence: r.evidence.Nodes, Calls: r.row.Calls, Approvals: thread.Answers{Present: true},
 	}
+	if r.p.worker.SSHAgent {
+		d.Sandbox += ", SSH agent"
+	}
 	if r.before != "" {
 		d.TreeBefore = &r.before
 	}

@@ -145,7 +145,7 @@ func TestUse(t *testing.T) {
 	d.use(session) // twice in one millisecond
 
 	along := d.answer(d.open(approval("along")), gate.Answer{Approve: true})
-	change, ev, err := d.Using(along)
+	change, ev, err := d.Using(t.Context(), along)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestUse(t *testing.T) {
 	if err := d.store.Commit(t.Context(), batch); !errors.Is(err, store.ErrConflict) {
 		t.Errorf("used along with something twice: %v", err)
 	}
-	_, _, err = d.Using(change.Row)
+	_, _, err = d.Using(t.Context(), change.Row)
 	inState(t, err, store.GateApproved)
 
 	said := d.answer(d.open(question("?")), gate.Answer{Text: "this"})

@@ -28,6 +28,8 @@ type Answer struct {
 	// Input, for an approval that is Editable, approves the action with this input instead of its own. The
 	// approval is then bound to the digest of that. Nil: exactly what was asked for.
 	Input json.RawMessage
+	// Signature is a history.Signed of this answer that was made elsewhere. Empty: Answer has it made if it must be signed.
+	Signature string
 	// Late says that a recorded question timed out, so that a replay need not wait for that.
 	Late bool
 
@@ -49,7 +51,7 @@ var (
 // opening fills in a gate that is about to open, except its id.
 func opening(g store.Gate, now int64) (store.Gate, error) {
 	g.State, g.OpenedAt = store.GateOpen, now
-	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text = 0, 0, "", "", ""
+	g.AnsweredAt, g.UsedAt, g.By, g.Via, g.Text, g.Signature = 0, 0, "", "", "", ""
 	g.Edited, g.EditedDigest = nil, dag.Hash{}
 	g.Options = slices.Clone(g.Options)
 	for i, o := range g.Options {
@@ -121,8 +123,17 @@ func idHash(g store.Gate, before int) dag.Hash {
 // minID is the minimum number of hex digits in an id.
 const minID = 10
 
-// withAnswer returns g after an answer.
+// withAnswer returns g after an answer, with its signature if it has one.
 func withAnswer(g store.Gate, a Answer, now int64) (store.Gate, error) {
+	g, err := decided(g, a, now)
+	if err != nil {
+		return g, err
+	}
+	return withSignature(g, a, now)
+}
+
+// decided returns g after an answer, without its signature.
+func decided(g store.Gate, a Answer, now int64) (store.Gate, error) {
 	if g.State != store.GateOpen {
 		return g, &StateError{g}
 	}

@@ -11,6 +11,8 @@
 //     wins, and the error of the other says who was first.
 //   - An approval granted once is used once. The use is recorded before it takes effect.
 //   - No answer in time is a no.
+//   - Where answers have to be signed, those that are not do not count, whoever wrote
+//     them into the record, and neither does a policy's.
 //   - Files that agents may be able to write (notes) answer questions, but never
 //     approve; a policy never approves a merge or interrupted work.
 //
@@ -97,6 +99,8 @@ type Config struct {
 	Now func() time.Time // nil: time.Now
 	// ReadOnly makes Gate and Gates return overdue gates as expired without changing them.
 	ReadOnly bool
+	// Signing, if set, demands that answers to approvals are signed.
+	Signing *Signing
 }
 
 // A Service opens, answers, uses and expires gates. Methods may be called concurrently, even by services of

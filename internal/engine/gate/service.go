@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ func (s *Service) Effective(ctx context.Context, thread string,
 	if err != nil {
 		return store.Gate{}, false, fmt.Errorf("look for a gate of thread %s: %w", thread, err)
 	}
-	g, ok = effective(rows, from, digest)
+	g, ok = effective(s.counting(ctx, rows), from, digest)
 	return g, ok, nil
 }
 
@@ -98,13 +99,19 @@ func (s *Service) freeID(ctx context.Context, g store.Gate, name dag.Hash, known
 	return "g-" + digits, nil
 }
 
-// Answer answers an open gate. The error is a *StateError if someone else was first or the gate timed out, and
-// matches ErrInvalid if the answer does not fit the gate.
-func (s *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, error) {
-	g, err := s.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
-		next, err := withAnswer(g, a, now)
-		return next, event.Change(next.State), err
-	}, a.Beside)
+// Answer answers an open gate. Where it has to be signed, the person is asked for that once, before anything changes.
+// The error is a *StateError if someone else was first or the gate timed out, and matches ErrInvalid if the answer does
+// not fit the gate, or is not signed.
+func (s *Service) Answer(ctx context.Context, id string, a Answer) (g store.Gate, err error) {
+	if err = s.sign(ctx, id, &a); err == nil {
+		g, err = s.change(ctx, id, func(g store.Gate, now int64) (store.Gate, event.Change, error) {
+			next, err := withAnswer(g, a, now)
+			if err == nil {
+				err = s.checkSigned(ctx, next)
+			}
+			return next, event.Change(next.State), err
+		}, a.Beside)
+	}
 	if state := (*StateError)(nil); errors.As(err, &state) || errors.Is(err, ErrInvalid) {
 		return g, err // it already names the gate
 	}
@@ -115,14 +122,15 @@ func (s *Service) Answer(ctx context.Context, id string, a Answer) (store.Gate, 
 }
 
 // Use records that an approval, or an answer, is about to take effect. g is the gate as returned to the caller.
-// The error is a *StateError if g was used already or cannot be used.
+// The error is a *StateError if g was used already or cannot be used. It matches store.ErrConflict if the answer of g is
+// not signed and must be.
 func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := s.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		if !sameRequest(row, g) {
 			return row, "", invalid("gate %s is for something else", row.ID)
 		}
 		row, err := used(row, now)
-		return row, event.GateUsed, err
+		return row, event.GateUsed, cmp.Or(err, unsigned(s.checkSigned(ctx, row)))
 	}, store.Batch{})
 	if err != nil {
 		return row, fmt.Errorf("use gate: %w", err)
@@ -146,11 +154,11 @@ func (s *Service) Hear(ctx context.Context, id string) error {
 }
 
 // Using returns what Use would commit, for a caller that commits it together with what g allows. The commit
-// fails with a conflict if g was used meanwhile.
-func (s *Service) Using(g store.Gate) (store.GateChange, store.Event, error) {
+// fails with a conflict if g was used meanwhile, as Using does if the answer of g does not count.
+func (s *Service) Using(ctx context.Context, g store.Gate) (store.GateChange, store.Event, error) {
 	now := s.now()
 	row, err := used(g, now)
-	if err != nil {
+	if err = cmp.Or(err, unsigned(s.checkSigned(ctx, g))); err != nil {
 		return store.GateChange{}, store.Event{}, fmt.Errorf("use gate: %w", err)
 	}
 	return store.GateChange{Row: row, From: g.State, UsedAt: g.UsedAt}, changeEvent(row, event.GateUsed, now), nil

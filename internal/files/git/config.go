@@ -99,7 +99,11 @@ func (r *Repo) settings(ctx context.Context, file string) ([][2]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", ErrRefused, err)
 	}
-	var all [][2]string
+	return parseSettings(out), nil
+}
+
+// parseSettings reads what git config --null --list prints.
+func parseSettings(out []byte) (all [][2]string) {
 	for entry := range bytes.SplitSeq(bytes.TrimSuffix(out, []byte{0}), []byte{0}) {
 		key, value, valued := strings.Cut(string(entry), "\n")
 		if !valued {
@@ -109,7 +113,7 @@ func (r *Repo) settings(ctx context.Context, file string) ([][2]string, error) {
 			all = append(all, [2]string{strings.ToLower(key), value})
 		}
 	}
-	return all, nil
+	return all
 }
 
 func lastValue(all [][2]string, key string) (value string, ok bool) {
@@ -125,13 +129,9 @@ func lastValue(all [][2]string, key string) (value string, ok bool) {
 // as keys. It is the only setting taken from the user's own config, which the
 // repository cannot write.
 func (r *Repo) userIgnore(ctx context.Context) string {
-	home, err := os.UserHomeDir()
+	home, xdg, err := userDirs()
 	if err != nil {
 		return ""
-	}
-	xdg := os.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(xdg) {
-		xdg = filepath.Join(home, ".config")
 	}
 	path := filepath.Join(xdg, "git", "ignore")
 	if maySetExcludes(filepath.Join(home, ".gitconfig")) || maySetExcludes(filepath.Join(xdg, "git", "config")) {
@@ -157,6 +157,64 @@ func maySetExcludes(file string) bool {
 	return bytes.Contains(text, []byte("excludesfile")) || bytes.Contains(text, []byte("include"))
 }
 
+// ofUser returns an environment in which git reads the user's own config.
+func ofUser(env []string, home, xdg string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		key, _, _ := strings.Cut(kv, "=")
+		return key == "HOME" || key == "XDG_CONFIG_HOME" || key == "GIT_CONFIG_GLOBAL"
+	})
+	return append(env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
+}
+
+// UserSettings returns the settings of the user's own config, which no repository can write, by key, whose first and last
+// part are in lower case. Paths in them may begin with ~/. The error matches ErrNoGit if git is missing.
+func UserSettings(ctx context.Context) (map[string]string, error) {
+	all, err := userSettings(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read your git settings: %w", err)
+	}
+	return all, nil
+}
+
+func userSettings(ctx context.Context) (map[string]string, error) {
+	home, xdg, err := userDirs()
+	if err != nil {
+		return nil, err
+	}
+	if !exists(home, ".gitconfig") && !exists(xdg, "git/config") {
+		return nil, nil
+	}
+	// Anywhere but in a work tree: the directory of private git directories is the user's own.
+	s := &session{repo: &Repo{}, env: ofUser(environment, home, xdg)}
+	if s.cwd, err = scratch(); err != nil {
+		return nil, err
+	}
+	if s.repo.git, err = program(s.cwd); err != nil {
+		return nil, err
+	}
+	s.env = append(s.env, "GIT_CEILING_DIRECTORIES="+filepath.Dir(s.cwd))
+	out, err := s.run(ctx, nil, "config", "--global", "--includes", "--null", "--list")
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, kv := range parseSettings(out) {
+		all[kv[0]] = kv[1]
+	}
+	return all, nil
+}
+
+// userDirs returns the directories that a user's config lies in or below.
+func userDirs() (home, xdg string, err error) {
+	if home, err = os.UserHomeDir(); err != nil {
+		return "", "", err
+	}
+	if xdg = os.Getenv("XDG_CONFIG_HOME"); !filepath.IsAbs(xdg) {
+		xdg = filepath.Join(home, ".config")
+	}
+	return home, xdg, nil
+}
+
 // excludesFile returns core.excludesFile of the user's own config.
 func (r *Repo) excludesFile(ctx context.Context, home, xdg string) (string, error) {
 	s, err := r.begin(noTree)
@@ -164,11 +222,7 @@ func (r *Repo) excludesFile(ctx context.Context, home, xdg string) (string, erro
 		return "", err
 	}
 	defer s.end()
-	s.env = slices.DeleteFunc(s.env, func(kv string) bool {
-		key, _, _ := strings.Cut(kv, "=")
-		return key == "HOME" || key == "XDG_CONFIG_HOME" || key == "GIT_CONFIG_GLOBAL"
-	})
-	s.env = append(s.env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
+	s.env = ofUser(s.env, home, xdg)
 	out, err := s.run(ctx, nil, "config", "--global", "--includes", "--null", "--type=path", "--get",
 		"core.excludesFile")
 	return strings.TrimSuffix(string(out), "\x00"), err

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/store"
 )
 
 // ErrMalformed is matched by errors about a text that is no checkpoint, or about one that is not signed as it says.
@@ -30,6 +31,9 @@ type Checkpoint struct {
 	Size   int64
 	Root   dag.Hash
 }
+
+// Head returns the head of a record's log.
+func Head(l store.Log) Checkpoint { return Checkpoint{Origin(l.Origin), l.Tree.Size(), l.Tree.Root()} }
 
 // String returns the text that is signed: three lines, see C2SP's tlog-checkpoint.
 func (c Checkpoint) String() string {

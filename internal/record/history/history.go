@@ -42,6 +42,19 @@ func sign(key ssh.Signer, namespace string, message []byte) (Signed, error) {
 	return Signed(string(message) + "\n" + armored), nil
 }
 
+// Time returns the time that the message of s names, in Unix ms. Nothing about s is verified. The error matches
+// [sshsig.ErrInvalid].
+func (s Signed) Time() (int64, error) {
+	message, _, _ := strings.Cut(string(s), "\n")
+	var m struct {
+		At int64 `json:"at"`
+	}
+	if err := json.Unmarshal([]byte(message), &m); err != nil {
+		return 0, fmt.Errorf("%w: its message cannot be read: %w", sshsig.ErrInvalid, err)
+	}
+	return m.At, nil
+}
+
 // open checks the signature of s in a namespace, reads its message into m and returns the key that signed. A message
 // that has other fields than m, or that is not canonical, is refused. The error matches [sshsig.ErrInvalid].
 func (s Signed) open(namespace string, m any) (ssh.PublicKey, error) {

@@ -39,8 +39,9 @@ func Decided(g store.Gate) bool {
 }
 
 // ApprovalHash returns what the step after a gate says of its answer: the SHA-256 of the canonical form of {at, by,
-// digest, editedDigest, gate, grant, text, verdict, via}, where gate is the id, verdict the state, at the time of the
-// answer in Unix ms and text the SHA-256 of the answer's text.
+// digest, editedDigest, gate, grant, signature, text, verdict, via}, where gate is the id, verdict the state, at the time
+// of the answer in Unix ms, text the SHA-256 of the answer's text and signature that of its signature; without one there
+// is no signature.
 func ApprovalHash(g store.Gate) dag.Hash {
 	b := strconv.AppendInt([]byte(`{"at":`), g.AnsweredAt, 10)
 	b = text(b, `,"by":`, g.By)
@@ -48,6 +49,9 @@ func ApprovalHash(g store.Gate) dag.Hash {
 	b = hash(b, `,"editedDigest":`, g.EditedDigest)
 	b = text(b, `,"gate":`, g.ID)
 	b = text(b, `,"grant":`, string(g.Grant))
+	if g.Signature != "" {
+		b = hash(b, `,"signature":`, dag.Sum([]byte(g.Signature)))
+	}
 	b = hash(b, `,"text":`, dag.Sum([]byte(g.Text)))
 	b = text(b, `,"verdict":`, string(g.State))
 	b = text(b, `,"via":`, string(g.Via))

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // checkAnswers compares what people answered, as the rows of gates say, with the steps that used it. A step names the
@@ -36,6 +39,7 @@ func (k *threadIndex) checkAnswers(ctx context.Context) error {
 		asked[g.Thread][g.From] = true
 		if len(k.rows.redacted[g.ID]) == 0 {
 			k.checkBound(g)
+			k.checkSignature(g)
 		}
 	}
 	for _, t := range k.threads {
@@ -92,6 +96,25 @@ func (c *check) checkBound(g store.Gate) {
 			c.wrong(x.digest, "gate %s: its %s is not the one that its digest is of", g.ID, x.what)
 		}
 	}
+}
+
+// checkSignature checks that the signature of an answer is one of this answer, and counts it for its key.
+func (c *check) checkSignature(g store.Gate) {
+	if g.Signature == "" {
+		return
+	}
+	signed, key, err := history.OpenApproval(g)
+	if err == nil && c.cfg.Signers != nil {
+		_, err = c.cfg.Signers.Find(key, history.NamespaceApproval, time.UnixMilli(signed.At))
+	}
+	if err != nil {
+		c.wrong(g.Digest, "gate %s: the signature of its answer does not count: %v", g.ID, err)
+		return
+	}
+	if c.signed == nil {
+		c.signed = map[string]int{}
+	}
+	c.signed[sshsig.Fingerprint(key)]++
 }
 
 // checkNamed checks that the answers which steps of a thread name are known. own reports whether a step is its own.

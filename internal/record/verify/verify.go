@@ -36,6 +36,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
 )
 
 // Config says what to verify. Only Store is required.
@@ -43,6 +44,8 @@ type Config struct {
 	Store    store.Store
 	Home     string                // directory of the views; "": do not check them
 	Progress func(done, total int) // objects checked, and objects known so far; may be nil
+	// Signers are the people whose signatures of answers count; nil: those of any key do, and only name it.
+	Signers sshsig.Signers
 }
 
 // Verdicts.
@@ -59,6 +62,8 @@ type Report struct {
 	Problems     []Problem `json:"problems"`     // by hash, then text; never nil
 	// Redacted counts the objects and answers that were redacted: what they said cannot be checked.
 	Redacted int `json:"redacted"`
+	// Signed counts the answers whose signature is valid, by the fingerprint of the key.
+	Signed map[string]int `json:"signed,omitempty"`
 	// Unchecked counts the steps of older versions that do not name their path:
 	// their routes are not checked, everything else is.
 	Unchecked int `json:"unchecked"`
@@ -141,6 +146,7 @@ type check struct {
 	problems  []Problem
 	unchecked int
 	redacted  int
+	signed    map[string]int
 }
 
 func newCheck(cfg Config) *check {
@@ -172,7 +178,7 @@ func (c *check) unreadable(ctx context.Context, what string, err error) error {
 
 func (c *check) report() Report {
 	r := Report{
-		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Redacted: c.redacted,
+		Integrity: OK, Completeness: OK, Objects: c.examined, Unchecked: c.unchecked, Redacted: c.redacted, Signed: c.signed,
 		Problems: slices.Clone(c.problems),
 	}
 	slices.SortFunc(r.Problems, func(a, b Problem) int {

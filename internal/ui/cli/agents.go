@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/agent/replay"
 	"github.com/plait-run/plait/internal/agent/sandbox"
 	"github.com/plait-run/plait/internal/agent/scripted"
+	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/flow"
 )
@@ -212,9 +213,10 @@ func (a *app) agentHost() (*host.Host, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find plait: %w", err)
 		}
-		cfg := sandbox.Config{Getenv: a.secret, Cell: a.cell, Forward: []string{bin, gatewayForward}}
+		cfg := sandbox.Config{Getenv: a.secret, Cell: a.cell, Forward: []string{bin, gatewayForward},
+			Hide: []string{config.UserDir()}}
 		if home, err := a.findHome(); err == nil {
-			cfg.Hide = []string{home}
+			cfg.Hide = append(cfg.Hide, home)
 		}
 		a.host = host.New(host.Config{Config: cfg})
 	}

@@ -207,7 +207,7 @@ func (d *demo) report(ctx context.Context, row store.Thread) error {
 	feed := d.w.view().GateFeed(view.GateFilter{Task: row.ID})
 	return eachGate(ctx, feed, false, func(g store.Gate) error {
 		if g.State == store.GateOpen && d.yes {
-			if _, err := d.w.book().Answer(ctx, g.ID, demoAnswerTo(g)); err != nil {
+			if _, err := d.book(d.w, "", nil).Answer(ctx, g.ID, demoAnswerTo(g)); err != nil {
 				return err
 			}
 		}

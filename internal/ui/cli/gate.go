@@ -25,8 +25,6 @@ func (a *app) gateCmd() *cobra.Command {
 	return cmd
 }
 
-func (w *workplace) book() *gate.Service { return gate.New(gate.Config{Store: w.store}) }
-
 var gateStates = []string{
 	string(store.GateOpen), string(store.GateApproved), string(store.GateRejected),
 	string(store.GateAnswered), string(store.GateExpired), string(store.GateWithdrawn),
@@ -114,7 +112,7 @@ tool too; other agents can not: deny, and say with -m what to do instead.
 ID identifies the approval. On a terminal, ID can also be a task: its pending action is shown,
 and you are asked to confirm.
 
-` + afterAnswer
+` + afterSigned
 	cmd.Example = `  plait approve g-35aeb9441b
   plait approve g-35aeb9441b --resume     # and continue the task here
   plait approve g-35aeb9441b --edit       # another command in its place`
@@ -132,7 +130,7 @@ func (a *app) gateDenyCmd() *cobra.Command {
 	cmd.Long = `Deny the action that is asked for. The agent is told, with your message, and continues
 without it. ID identifies the approval; on a terminal it can also be a task.
 
-` + afterAnswer
+` + afterSigned
 	cmd.Example = `  plait deny g-35aeb9441b -m "use the staging server"`
 	return cmd
 }
@@ -146,6 +144,12 @@ func (a *app) gateAnswerCmd() *cobra.Command {
 	return cmd
 }
 
+// afterSigned is the same of answers to approvals.
+const afterSigned = `With approvals: {sign: ssh} in your configuration, you sign what you answer with your SSH key: that
+of --key, or git's user.signingkey if gpg.format is ssh, or else the only key of your SSH agent.
+
+` + afterAnswer
+
 // afterAnswer is the part of the help of each answer that says what happens then.
 const afterAnswer = `The answer is recorded, and the process that runs the task continues. If none runs it, plait resume
 continues it, or this command with --resume. The page and the full screen need neither: they run
@@ -155,7 +159,7 @@ on, and so can continue it themselves.`
 func (a *app) answerCmd(
 	kind store.GateKind, fill func(*cobra.Command, store.Gate, *gate.Answer) error,
 ) *cobra.Command {
-	var message string
+	var message, key string
 	var resume bool
 	cmd := &cobra.Command{
 		Args: exactly(1, "the id of one question or approval"), ValidArgsFunction: a.completeGates(kind),
@@ -187,7 +191,7 @@ func (a *app) answerCmd(
 				}
 			}
 			ans.By, ans.Via, ans.Digest = gate.Person(), store.ViaCLI, g.Digest
-			g, err = w.book().Answer(ctx, g.ID, ans)
+			g, err = a.book(w, key, a.err).Answer(ctx, g.ID, ans)
 			if errors.Is(err, gate.ErrInvalid) {
 				return badUsage{err}
 			}
@@ -215,6 +219,9 @@ func (a *app) answerCmd(
 	}
 	cmd.Flags().StringVarP(&message, "message", "m", "", "what to say: text, `@FILE`, or - for stdin")
 	cmd.Flags().BoolVar(&resume, "resume", false, "then continue the task here, unless another process runs it")
+	if kind == store.GateApproval {
+		cmd.Flags().StringVar(&key, "key", "", "sign with the SSH key in `FILE`, private or public")
+	}
 	return cmd
 }
 

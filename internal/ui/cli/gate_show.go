@@ -8,7 +8,9 @@ import (
 
 	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/view"
 )
@@ -89,6 +91,7 @@ func (a *app) writeGate(out page, g store.Gate, name, diff string, redacted bool
 		}
 		out.field("answered", at)
 		out.field("answer", g.Text)
+		out.field("signed", signedBy(g))
 	}
 	if g.UsedAt != 0 {
 		out.field("used", clock(g.UsedAt))
@@ -103,6 +106,18 @@ func (a *app) writeGate(out page, g store.Gate, name, diff string, redacted bool
 		out.field("or write", g.Ref)
 	}
 	writeDigests(out, g, redacted)
+}
+
+// signedBy says who signed the answer of a gate, or "" if nobody did.
+func signedBy(g store.Gate) string {
+	if g.Signature == "" {
+		return ""
+	}
+	_, key, err := history.OpenApproval(g)
+	if err != nil {
+		return "NOT VALID: " + err.Error()
+	}
+	return "by " + sshsig.Fingerprint(key)
 }
 
 // writeDigests prints what an answer is bound to, and whether it still is.

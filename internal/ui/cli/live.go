@@ -31,8 +31,12 @@ func (a *app) redraws(out io.Writer) bool {
 
 // screen returns what the terminal shows of a workplace, and what can be done there.
 func (a *app) screen(w *workplace, out io.Writer) tui.Config {
+	shown := a.err
+	if a.redraws(out) {
+		shown = nil // what is on the screen is what is signed
+	}
 	cfg := tui.Config{
-		Store: w.store, Views: w.view(), Book: w.book(), Control: w.control, Workspace: w.workspace,
+		Store: w.store, Views: w.view(), Book: a.book(w, "", shown), Control: w.control, Workspace: w.workspace,
 		Person: gate.Person(), Out: out, Program: a.named,
 		Scenarios: append([]string{offlineAuto + "\tthe scenario of the flow, else work"}, scripted.Described()...),
 		Drive:     a.driveElsewhere,

@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -23,8 +25,11 @@ with each other, and with what people answered. Without an argument the whole re
 its database and the task directories. There are two verdicts: integrity (nothing was altered) and
 completeness (nothing is missing). The exit code is 6 if either fails.
 
-It does not prove events, their times, or answers that no step has used yet, nor notice that the
-newest steps were removed.`,
+The signature of an answer is checked too, and with approvals: {sign: ssh} in your configuration,
+that its key is one that counts.
+
+It does not prove events, their times, or answers that no step has used yet and nobody signed, nor
+notice that the newest steps were removed.`,
 		Example: `  plait verify
   plait verify k7f2`,
 		Args:              atMost(1, "one thread or object"),
@@ -36,6 +41,11 @@ newest steps were removed.`,
 				return err
 			}
 			cfg := verify.Config{Store: w.store, Home: w.home, Progress: a.progress("verified")}
+			if w.settings.Sign.V != "" {
+				if cfg.Signers, err = a.signers(ctx); err != nil {
+					return err
+				}
+			}
 			heap.UseDefaults()
 			var report verify.Report
 			switch {
@@ -71,6 +81,9 @@ newest steps were removed.`,
 				}
 				out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness,
 					report.Objects)
+				for _, key := range slices.Sorted(maps.Keys(report.Signed)) {
+					out.line("%s signed by %s", text.Count(report.Signed[key], "answer"), key)
+				}
 				if n := report.Redacted; n > 0 {
 					out.line("%d objects and answers were redacted: what they said cannot be checked", n)
 				}

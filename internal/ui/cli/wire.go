@@ -152,7 +152,7 @@ func (a *app) open(ctx context.Context, dir string) (*workplace, error) {
 	cfg := control.Config{Store: w.store, Home: w.home, Scratch: config.ScratchDir(),
 		Settings: w.settings, Agent: a.newAgent,
 		Bin: bin, Log: a.log, Watch: a.watch(w), NoAgents: a.noAgents(), Worker: a.worker, Cell: a.cell,
-		Secrets: &a.keys.secrets, Program: a.named}
+		Secrets: &a.keys.secrets, Program: a.named, Signing: a.signing(w)}
 	if a.place != nil {
 		cfg.Place = a.place
 		a.listTeam(ctx, w)

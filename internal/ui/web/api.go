@@ -151,8 +151,9 @@ func (s *Server) showGate(r *http.Request) (any, error) {
 func (s *Server) answerGate(a gate.Answer) apiHandler {
 	return func(r *http.Request) (any, error) {
 		var body struct {
-			Text  string `json:"text"`
-			Input string `json:"input"`
+			Text      string `json:"text"`
+			Input     string `json:"input"`
+			Signature string `json:"signature"`
 		}
 		if err := decodeBody(r, &body); err != nil {
 			return nil, err
@@ -161,7 +162,7 @@ func (s *Server) answerGate(a gate.Answer) apiHandler {
 		if body.Input != "" {
 			a.Input = json.RawMessage(body.Input)
 		}
-		a.Text, a.By, a.Via = body.Text, s.cfg.Person, store.ViaWeb
+		a.Text, a.By, a.Via, a.Signature = body.Text, s.cfg.Person, store.ViaWeb, body.Signature
 		ctx := context.WithoutCancel(r.Context()) // the task continues even if the client has disconnected
 		g, err := s.cfg.Control.Gates().Answer(ctx, r.PathValue("id"), a)
 		if err != nil {

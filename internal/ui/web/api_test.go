@@ -256,10 +256,10 @@ func (s *site) example(path string) (target string, body map[string]any) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		gateID, body = g.ID, map[string]any{"text": "a word", "input": `{"command":"ls x"}`}
+		gateID, body = g.ID, map[string]any{"text": "a word", "input": `{"command":"ls x"}`, "signature": ""}
 	case "deny":
 		row = s.run(gated, "do it")
-		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "a word"}
+		gateID, body = s.gate(row.ID).ID, map[string]any{"text": "a word", "signature": ""}
 	case "stop":
 		row = s.begin(asking, "ask")
 		if res := s.post("/api/v1/tasks/"+row.ID+"/resume", `{}`); res.code != http.StatusOK {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -47,14 +48,15 @@ func say(answers ...string) scripted { return housetest.Say(answers...) }
 
 // A house is a store, a workspace and scripted agents; sites are opened on it.
 type house struct {
-	t      testing.TB
-	store  *counted
-	dir    string
-	home   string
-	agents map[string]scripted // by role
-	real   agent.Agent         // plays every role instead of them
-	only   bool                // sites are read-only
-	beat   time.Duration       // time between heartbeats of their streams; 0: the default
+	signing *gate.Signing // of answers to approvals
+	t       testing.TB
+	store   *counted
+	dir     string
+	home    string
+	agents  map[string]scripted // by role
+	real    agent.Agent         // plays every role instead of them
+	only    bool                // sites are read-only
+	beat    time.Duration       // time between heartbeats of their streams; 0: the default
 
 	consent func(control.Found) error // of sites
 	offline func(flow string) string
@@ -110,7 +112,7 @@ func newHouse(t testing.TB, agents map[string]scripted) *house {
 func (h *house) controller() *control.Controller {
 	return control.New(control.Config{
 		Store: h.store, Home: h.home, Backoff: time.Microsecond,
-		Settings: housetest.Settings("scripted"),
+		Settings: housetest.Settings("scripted"), Signing: h.signing,
 		Agent: func(string, flow.Agent, control.AgentOptions) (agent.Agent, error) {
 			if h.real != nil {
 				return h.real, nil

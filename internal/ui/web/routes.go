@@ -24,6 +24,8 @@ var (
 	agentField  = str("agent", "the agent that does it; without it the one of the task")
 	callField   = integer("call", "only this request, from 1, with its response")
 	textField   = str("text", "what the person says")
+
+	signatureField = str("signature", "where answers must be signed: the message and its signature, see format.md")
 )
 
 // routes returns all routes.
@@ -156,9 +158,9 @@ func (s *Server) otherRoutes() []route {
 		post("/api/v1/gates/{id}/approve", "approve exactly what the gate asks", "gate.approve",
 			s.answerGate(gate.Answer{Approve: true}), textField,
 			str("input", "approve this input instead of the requested one: a JSON object, as text; "+
-				"only where options has edit")),
+				"only where options has edit"), signatureField),
 		post("/api/v1/gates/{id}/deny", "deny what the gate asks", "gate.deny",
-			s.answerGate(gate.Answer{Reject: true}), textField),
+			s.answerGate(gate.Answer{Reject: true}), textField, signatureField),
 		post("/api/v1/gates/{id}/answer", "answer a question", "gate.answer", s.answerGate(gate.Answer{}),
 			field{Name: "text", Type: "string", About: "the answer", Required: true}),
 		get("/api/v1/flows", "registered flows", "flow.list", s.listFlows),

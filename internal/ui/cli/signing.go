@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/files/git"
+	"github.com/plait-run/plait/internal/record/history"
+	"github.com/plait-run/plait/internal/sys/sshsig"
+)
+
+// signing returns what answers to approvals must have, nil if the user does not demand signatures.
+func (a *app) signing(w *workplace) *gate.Signing {
+	if w.settings.Sign.V == "" {
+		return nil
+	}
+	return &gate.Signing{Counts: func(ctx context.Context, key ssh.PublicKey, at time.Time) error {
+		signers, err := a.signers(ctx)
+		if err == nil {
+			_, err = signers.Find(key, history.NamespaceApproval, at)
+		}
+		return err
+	}}
+}
+
+// book returns the gates of a workplace, for answers of the person at this terminal. Where answers must be signed, and
+// with a key that is named, they are, once shown on out if that is not nil.
+func (a *app) book(w *workplace, key string, out io.Writer) *gate.Service {
+	s := a.signing(w)
+	if s == nil && key != "" {
+		s = &gate.Signing{Counts: func(context.Context, ssh.PublicKey, time.Time) error { return nil }}
+	}
+	if s != nil {
+		s.Sign = func(ctx context.Context, answer history.Approval) (history.Signed, error) {
+			place, err := a.keyPlace(ctx, key)
+			if err != nil {
+				return "", err
+			}
+			k, err := place.Open(ctx)
+			if err != nil {
+				return "", err
+			}
+			defer k.Close()
+			message, err := answer.Message()
+			if err != nil {
+				return "", err
+			}
+			if out != nil {
+				fmt.Fprintf(out, "signing as %s in %s:\n%s\n", sshsig.Fingerprint(k.Signer.PublicKey()),
+					history.NamespaceApproval, message)
+			}
+			return answer.Sign(k.Signer)
+		}
+	}
+	return gate.New(gate.Config{Store: w.store, Signing: s})
+}
+
+// keyPlace returns where the person's SSH key is: the one that is named, or git's user.signingkey, or else the only key
+// of the agent.
+func (a *app) keyPlace(ctx context.Context, named string) (sshsig.Place, error) {
+	p := sshsig.Place{Key: named, Socket: a.getenv("SSH_AUTH_SOCK")}
+	if named == "" {
+		set, err := gitSettings(ctx)
+		if err != nil {
+			return p, err
+		}
+		if set["gpg.format"] == "ssh" {
+			p.Key = inHome(set["user.signingkey"])
+		}
+	}
+	return p, nil
+}
+
+// signers returns the people whose signatures count: those in git's gpg.ssh.allowedSignersFile, or, without one, the
+// person whose key is at hand here.
+func (a *app) signers(ctx context.Context) (sshsig.Signers, error) {
+	set, err := gitSettings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if file := inHome(set["gpg.ssh.allowedsignersfile"]); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read whose signatures count: %w", err)
+		}
+		list, err := sshsig.ParseSigners(text)
+		if err != nil {
+			return nil, fmt.Errorf("read whose signatures count: %s, %w", file, err)
+		}
+		return list, nil
+	}
+	place, err := a.keyPlace(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	key, err := place.Public(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("nobody's signatures count: git's gpg.ssh.allowedSignersFile is not set, and %w", err)
+	}
+	return sshsig.Signers{{Principals: gate.Person(), Key: key}}, nil
+}
+
+// gitSettings returns the user's own settings of git, none where there is no git.
+func gitSettings(ctx context.Context) (map[string]string, error) {
+	set, err := git.UserSettings(ctx)
+	if errors.Is(err, git.ErrNoGit) {
+		err = nil
+	}
+	return set, err
+}
+
+// inHome replaces ~/ at the beginning of a path of git's settings.
+func inHome(path string) string {
+	rest, ok := strings.CutPrefix(path, "~/")
+	home, err := os.UserHomeDir()
+	if !ok || err != nil {
+		return path
+	}
+	return filepath.Join(home, rest)
+}
