@@ -54,7 +54,8 @@ type Record interface {
 //
 //	task/           its directory, regular files only
 //	objects/<hash>  the bytes of every object that the task reaches
-//	index/          threads.json, attempts.json, gates.json, requests.json, events.jsonl: the rows; nodes.json: which objects are nodes
+//	index/          threads.json, attempts.json, gates.json, requests.json, events.jsonl: the rows;
+//	                nodes.json: which objects are nodes
 //	manifest.json   see [Manifest]
 //
 // The same task always yields the same bytes. The error matches store.ErrNotFound if there is none.
@@ -308,7 +309,8 @@ func (p *packer) events(task string, last int64) error {
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	return event.Each(p.ctx, p.record, store.EventFilter{Task: task, Before: last + 1}, new(int64), func(ev store.Event) error {
+	f := store.EventFilter{Task: task, Before: last + 1}
+	return event.Each(p.ctx, p.record, f, new(int64), func(ev store.Event) error {
 		if err := enc.Encode(store.ExportedEvent{Event: ev, Proof: ev.Proof}); err != nil {
 			return fmt.Errorf("spell event %d: %w", ev.Pos, err)
 		}
