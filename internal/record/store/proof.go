@@ -5,14 +5,25 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
 )
 
 // A Proof says what a batch made of rows: to each, "thread ID", "attempt ID", "gate ID", "request ID" or "flow NAME",
-// the digest of its proven columns, zero if the row was deleted.
+// the digest of its proven columns, zero if the row was deleted; to an event whose payload was redacted, "event POS", the
+// SHA-256 of what is kept.
 type Proof map[string]dag.Hash
+
+// ReadProof returns what the proof of an event says, nothing if there is none or it cannot be read.
+func ReadProof(data json.RawMessage) Proof {
+	var p Proof
+	if json.Unmarshal(data, &p) != nil {
+		return nil
+	}
+	return p
+}
 
 // Prove adds to the events of b what it makes of rows. What it makes of a row is part of the first event of the same
 // attempt, else of the same thread, of the same task, of any. Events that have a proof, or a number because they were
@@ -67,6 +78,10 @@ func (b *Batch) Prove() error {
 	for i := range b.Redact.Requests {
 		w := &b.Redact.Requests[i]
 		add("request "+w.ID, w.Proven(), w.Task, w.Thread, "")
+	}
+	for i := range b.Redact.Events {
+		e := &b.Redact.Events[i]
+		add(fmt.Sprint("event ", e.Pos), dag.Sum(e.Payload), e.Task, "", "")
 	}
 	for i := range b.Flows {
 		f, digest := &b.Flows[i], dag.Hash{}

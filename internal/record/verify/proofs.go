@@ -2,8 +2,8 @@ package verify
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"
@@ -48,14 +48,14 @@ func (p *proofs) read(ctx context.Context, s store.Journal, task string) error {
 		case event.TaskImported:
 			delete(p.coming, e.Task)
 		}
-		var said store.Proof
-		if len(e.Proof) == 0 || json.Unmarshal(e.Proof, &said) != nil {
-			return nil
-		}
+		said := store.ReadProof(e.Proof)
 		if _, all := said["thread "+e.Task]; all && (e.Seq == 1 || event.Is(e, event.TaskImported{})) {
 			p.whole[e.Task] = true
 		}
 		for row, is := range said {
+			if strings.HasPrefix(row, "event ") { // the log has it
+				continue
+			}
 			switch was := p.rows[row]; {
 			case was == nil || e.Pos <= p.before:
 				p.rows[row] = &statement{task: e.Task, pos: e.Pos, is: is}

@@ -43,6 +43,7 @@ import (
 type Config struct {
 	Store    store.Store
 	Home     string                // directory of the views; "": do not check them
+	Seen     []Seen                // what others have seen of the log
 	Progress func(done, total int) // objects checked, and objects known so far; may be nil
 	// Signers are the people whose signatures of answers count; nil: those of any key do, and only name it.
 	Signers sshsig.Signers
@@ -58,6 +59,7 @@ const (
 type Report struct {
 	Integrity    string    `json:"integrity"`    // OK or Failed
 	Completeness string    `json:"completeness"` // OK or Failed
+	History      string    `json:"history"`      // OK or Failed; empty: the log was not checked
 	Objects      int       `json:"objects"`      // checked
 	Problems     []Problem `json:"problems"`     // by hash, then text; never nil
 	// Redacted counts the objects and answers that were redacted: what they said cannot be checked.
@@ -67,6 +69,15 @@ type Report struct {
 	// Unchecked counts the steps of older versions that do not name their path:
 	// their routes are not checked, everything else is.
 	Unchecked int `json:"unchecked"`
+	// Log is the log that was checked; nil if none was.
+	Log *Log `json:"log,omitempty"`
+}
+
+// A Log is how far the entries of a record were checked.
+type Log struct {
+	Size  int64    `json:"size"` // entries
+	Root  dag.Hash `json:"root"`
+	Since int64    `json:"since"` // the last entry of before the log began: unproven up to here
 }
 
 // OK reports whether no problem was found.
@@ -79,6 +90,7 @@ type Kind int
 const (
 	Integrity Kind = iota
 	Completeness
+	History
 	redacted // against neither: it was redacted, and so cannot be checked
 )
 
@@ -147,6 +159,7 @@ type check struct {
 	unchecked int
 	redacted  int
 	signed    map[string]int
+	log       *Log // set once the log was read
 }
 
 func newCheck(cfg Config) *check {
@@ -185,10 +198,16 @@ func (c *check) report() Report {
 		return cmp.Or(slices.Compare(a.Hash[:], b.Hash[:]), cmp.Compare(a.What, b.What))
 	})
 	r.Problems = slices.Compact(r.Problems)
+	if c.log != nil {
+		r.Log, r.History = c.log, OK
+	}
 	for _, p := range r.Problems {
-		if p.Kind == Integrity {
+		switch p.Kind {
+		case Integrity:
 			r.Integrity = Failed
-		} else {
+		case History:
+			r.History = Failed
+		default:
 			r.Completeness = Failed
 		}
 	}
@@ -207,6 +226,9 @@ func (c *check) report() Report {
 func (c *check) checkAll(ctx context.Context) (removed bool, err error) {
 	views, err := c.readViews()
 	if err != nil {
+		return false, err
+	}
+	if err := c.checkLog(ctx); err != nil {
 		return false, err
 	}
 	lines, err := c.cfg.Store.Check(ctx)

@@ -1,0 +1,157 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/merkle"
+	"github.com/plait-run/plait/internal/record/store"
+)
+
+// A Seen is a state of the log that someone keeps outside the record. A record that was only appended to since begins
+// with it.
+type Seen struct {
+	By   string // who keeps it, as a noun: "this machine"
+	Size int64  // entries
+	Root dag.Hash
+}
+
+// logPage is how many entries are read at a time.
+const logPage = 1000
+
+// A logCheck reads the log from its beginning.
+type logCheck struct {
+	*check
+	state   store.Log
+	tree    merkle.Tree
+	seen    []Seen              // still to be reached, by size
+	holes   []int64             // positions of entries that were removed, in order
+	altered map[int64]dag.Hash  // redacted events, by position: the SHA-256 of what is there now
+	removed []removal           // what entries say about others
+	allowed map[string]dag.Hash // what redactions made of events, as proofs name them
+}
+
+// A removal is an entry that says that others were taken out: count of those from first to last.
+type removal struct{ at, first, last, count int64 }
+
+// checkLog compares the entries with the tree over them, and the tree with what others have seen of it. Every entry
+// that is not there, or is not as it was, must be one that a later entry says was removed or redacted.
+func (c *check) checkLog(ctx context.Context) error {
+	log, err := c.cfg.Store.Log(ctx)
+	if err != nil {
+		return c.unreadable(ctx, "the log", err)
+	}
+	c.log = &Log{Size: log.Tree.Size(), Root: log.Tree.Root(), Since: log.Since}
+	l := &logCheck{check: c, state: log, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{},
+		seen: slices.SortedFunc(slices.Values(c.cfg.Seen), func(a, b Seen) int { return cmp.Compare(a.Size, b.Size) })}
+	whole, err := l.read(ctx, log.Tree.Size())
+	if err != nil || !whole {
+		return c.unreadable(ctx, "the log", err)
+	}
+	if from, to, ok := l.tree.Differ(&log.Tree); ok {
+		l.rewritten("entries %d to %d are not those that were written", from+1, to)
+	}
+	for _, s := range l.seen { // not reached
+		l.rewritten("it has %d entries, but %s has seen %d: the last %d are gone", log.Tree.Size(), s.By, s.Size,
+			s.Size-log.Tree.Size())
+	}
+	// What was removed while the check read it is told by entries beyond.
+	now, err := c.cfg.Store.Log(ctx)
+	if err == nil && len(l.holes) > 0 {
+		_, err = l.read(ctx, now.Tree.Size())
+	}
+	if err != nil {
+		return c.unreadable(ctx, "the log", err)
+	}
+	l.explain()
+	return nil
+}
+
+// rewritten adds a problem against the history.
+func (l *logCheck) rewritten(format string, args ...any) {
+	l.problems = append(l.problems, Problem{What: fmt.Sprintf(format, args...), Kind: History})
+}
+
+// read appends the entries up to a size to the tree, and reports whether there is one at each position.
+func (l *logCheck) read(ctx context.Context, size int64) (whole bool, err error) {
+	l.reach()
+	for l.tree.Size() < size {
+		page, err := l.cfg.Store.Entries(ctx, l.tree.Size(), int(min(logPage, size-l.tree.Size())))
+		if err != nil {
+			return false, err
+		}
+		if len(page) == 0 || page[0].Pos != l.tree.Size()+1 {
+			l.rewritten("entry %d is missing", l.tree.Size()+1)
+			return false, nil
+		}
+		for i := range page {
+			if page[i].Pos != l.tree.Size()+1 {
+				break // reported by the next page
+			}
+			l.entry(&page[i])
+			l.reach()
+		}
+	}
+	return true, nil
+}
+
+// entry appends an entry.
+func (l *logCheck) entry(e *store.LogEntry) {
+	leaf := e.Hash()
+	l.tree.Append(leaf)
+	switch {
+	case leaf.IsZero():
+		l.rewritten("entry %d is gone", e.Pos)
+		return
+	case e.Event == nil:
+		l.holes = append(l.holes, e.Pos)
+		return
+	}
+	if !e.Leaf.IsZero() {
+		l.altered[e.Pos] = dag.Sum(e.Event.Payload)
+	}
+	switch p := event.Read(*e.Event).(type) {
+	case event.ThreadRemoved:
+		l.removed = append(l.removed, removal{e.Pos, p.First, p.Last, int64(p.Count)})
+	case event.TaskRedacted:
+		for row, digest := range store.ReadProof(e.Event.Proof) {
+			l.allowed[row] = digest
+		}
+	}
+}
+
+// reach compares the tree with those that were seen of its size.
+func (l *logCheck) reach() {
+	for len(l.seen) > 0 && l.seen[0].Size == l.tree.Size() {
+		if s := l.seen[0]; l.tree.Root() != s.Root {
+			l.rewritten("the first %d entries are not those that %s has seen", s.Size, s.By)
+		}
+		l.seen = l.seen[1:]
+	}
+}
+
+// explain adds a problem for what is gone or changed although no entry says so.
+func (l *logCheck) explain() {
+	// Each hole takes the removal that ends first: so as many as can be are explained.
+	slices.SortStableFunc(l.removed, func(a, b removal) int { return cmp.Compare(a.last, b.last) })
+	for _, at := range l.holes {
+		i := slices.IndexFunc(l.removed, func(r removal) bool {
+			return r.count > 0 && r.first <= at && at <= r.last && at < r.at
+		})
+		switch {
+		case i >= 0:
+			l.removed[i].count--
+		case at > l.state.Since: // before the log began, removals left nothing
+			l.rewritten("entry %d was taken out, and no entry says so", at)
+		}
+	}
+	for at, digest := range l.altered {
+		if l.allowed[fmt.Sprint("event ", at)] != digest {
+			l.rewritten("entry %d was changed, and no entry says so", at)
+		}
+	}
+}

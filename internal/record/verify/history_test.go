@@ -1,0 +1,198 @@
+package verify_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	zs "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+
+	"github.com/plait-run/plait/internal/record/event"
+	"github.com/plait-run/plait/internal/record/merkle"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/store/sqlite"
+	"github.com/plait-run/plait/internal/record/verify"
+)
+
+// history opens a record with the events of two tasks, one of which was removed.
+func history(t *testing.T) (dir string, s *sqlite.Store) {
+	t.Helper()
+	dir = t.TempDir()
+	s = opens(t, dir)
+	commit := func(b store.Batch) {
+		t.Helper()
+		if err := s.Commit(ctx, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 12 {
+		commit(store.Batch{Events: []store.Event{{Type: "gate.answered", TS: int64(1000 + i), Task: "A", Thread: "A",
+			Payload: json.RawMessage(fmt.Sprintf(`{"by":"ann","n":%d}`, i))}}})
+	}
+	for range 3 {
+		commit(store.Batch{Events: []store.Event{{Type: "x", TS: 1, Task: "B", Thread: "B"}}})
+	}
+	commit(store.Batch{Remove: []string{"B"}, Events: []store.Event{event.New(store.Thread{ID: "A", Task: "A"}, 5,
+		event.ThreadRemoved{By: "ann", First: 13, Last: 15, Count: 3})}})
+	redacted := store.Event{Pos: 2, Task: "A", Payload: json.RawMessage(`{"by":"[redacted]"}`)}
+	commit(store.Batch{Redact: store.Redaction{Events: []store.Event{redacted}}, Events: []store.Event{
+		event.New(store.Thread{ID: "A", Task: "A"}, 6, event.TaskRedacted{By: "ann", Events: 1})}})
+	for range 3 {
+		commit(store.Batch{Events: []store.Event{{Type: "y", TS: 9, Task: "A", Thread: "A"}}})
+	}
+	return dir, s
+}
+
+func opens(t *testing.T, dir string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// judged returns what is wrong with the history of a record.
+func judged(t *testing.T, s store.Store, seen ...verify.Seen) []string {
+	t.Helper()
+	r, err := verify.All(ctx, verify.Config{Store: s, Seen: seen})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, p := range r.Problems {
+		if p.Kind == verify.History {
+			out = append(out, p.What)
+		}
+	}
+	if want := map[bool]string{true: verify.OK, false: verify.Failed}[len(out) == 0]; r.History != want {
+		t.Errorf("history is %s with %q", r.History, out)
+	}
+	return out
+}
+
+// alter changes the database as someone with an editor for it would.
+func alter(t *testing.T, dir, script string) {
+	t.Helper()
+	c, err := zs.OpenConn(filepath.Join(dir, "plait.db"), zs.OpenReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	const triggers = "DROP TRIGGER IF EXISTS events_removed; DROP TRIGGER IF EXISTS events_changed;"
+	if err := sqlitex.ExecuteScript(c, triggers+script, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rewrite makes the tree that is kept that of the entries that are there.
+func rewrite(t *testing.T, dir string) {
+	t.Helper()
+	s := opens(t, dir)
+	all, err := s.Entries(ctx, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var tree merkle.Tree
+	for _, e := range all {
+		if h := e.Hash(); !h.IsZero() { // the last ones can have been cut off
+			tree.Append(h)
+		}
+	}
+	alter(t, dir, fmt.Sprintf("UPDATE tasks SET log = NULL; UPDATE log SET tree = x'%x'", tree.Bytes()))
+}
+
+// TestForgedHistory tries forgeries of a history: as edits of rows alone, which the tree shows, and with the tree made
+// to fit, which only those show who have seen the one before.
+func TestForgedHistory(t *testing.T) {
+	const cut = "DELETE FROM events WHERE pos > 18; UPDATE tasks SET seq = seq - 2, last = 18 WHERE task = 'A';"
+	const gone = "INSERT INTO erased SELECT pos, x'%064x' FROM events WHERE task = 'A' AND pos > 3;" +
+		" DELETE FROM events WHERE task = 'A' AND pos > 3;"
+	for name, x := range map[string]struct {
+		script string
+		rows   string // the problem, of rows alone
+		fits   string // and with a tree that fits, without a witness; empty: none
+	}{
+		"payload": {"UPDATE events SET payload = x'7b7d' WHERE pos = 5", "entries 1 to 16 are not those", ""},
+		"time":    {"UPDATE events SET ts = 7 WHERE pos = 5", "entries 1 to 16 are not those", ""},
+		"type":    {"UPDATE events SET type = 'gate.rejected' WHERE pos = 3", "entries 1 to 16 are not those", ""},
+		"last":    {"UPDATE events SET ts = 7 WHERE pos = 20", "entries 17 to 20 are not those", ""},
+		"proof":   {"UPDATE events SET proof = x'7b7d' WHERE pos = 5", "entries 1 to 16 are not those", ""},
+		"swapped": {"UPDATE events SET payload = (SELECT payload FROM events e WHERE e.pos = 11 - events.pos)" +
+			" WHERE pos IN (5, 6)", "entries 1 to 16 are not those", ""},
+		"secret": {"UPDATE tasks SET secret = zeroblob(32)", "entries 1 to 16 are not those", ""},
+		"redacted more": {"UPDATE events SET payload = x'7b7d' WHERE pos = 2",
+			"entry 2 was changed, and no entry says so", "entry 2 was changed, and no entry says so"},
+		"redacted another": {"INSERT INTO erased SELECT pos, x'" + strings.Repeat("22", 32) + "' FROM events WHERE pos = 7;" +
+			" UPDATE events SET payload = x'7b7d' WHERE pos = 7", "entries 1 to 16 are not those",
+			"entry 7 was changed, and no entry says so"},
+		"taken out": {fmt.Sprintf(gone, 7), "entry 4 was taken out, and no entry says so",
+			"entry 4 was taken out, and no entry says so"},
+		"a hole":     {"DELETE FROM events WHERE pos = 4", "entry 4 is gone", "entry 4 is gone"},
+		"cut off":    {cut, "entry 20 is gone", ""},
+		"reached by": {"UPDATE erased SET leaf = x'" + strings.Repeat("11", 32) + "' WHERE pos = 14", "entries 1 to 16", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, s := history(t)
+			log, err := s.Log(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := verify.Seen{By: "this machine", Size: log.Tree.Size(), Root: log.Tree.Root()}
+			if got := judged(t, s, seen); got != nil {
+				t.Fatalf("a history that nobody changed: %q", got)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			alter(t, dir, x.script)
+			s = opens(t, dir)
+			if got := strings.Join(judged(t, s), "\n"); !strings.Contains(got, x.rows) {
+				t.Errorf("rows alone: %q, want %q", got, x.rows)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rewrite(t, dir)
+			s = opens(t, dir)
+			if got := strings.Join(judged(t, s), "\n"); x.fits == "" && got != "" || !strings.Contains(got, x.fits) {
+				t.Errorf("with a tree that fits: %q, want %q", got, x.fits)
+			}
+			if got := strings.Join(judged(t, s, seen), "\n"); x.fits == "" && !strings.Contains(got, "this machine has seen") {
+				t.Errorf("with a witness: %q", got)
+			}
+		})
+	}
+}
+
+// TestOlderHistory tells a record that grew from one that an older copy has taken the place of.
+func TestOlderHistory(t *testing.T) {
+	_, s := history(t)
+	var states []verify.Seen
+	for i := range 20 {
+		if err := s.Commit(ctx, store.Batch{Events: []store.Event{{Type: "x", Task: "A", TS: int64(i)}}}); err != nil {
+			t.Fatal(err)
+		}
+		log, err := s.Log(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, verify.Seen{By: "a file", Size: log.Tree.Size(), Root: log.Tree.Root()})
+	}
+	if got := judged(t, s, states...); got != nil {
+		t.Errorf("a history that grew: %q", got)
+	}
+	last := states[19]
+	last.Size += 5
+	got := strings.Join(judged(t, s, last), "\n")
+	if want := "the last 5 are gone"; !strings.Contains(got, want) {
+		t.Errorf("an older copy: %q, want %q", got, want)
+	}
+}
