@@ -138,6 +138,7 @@ func (l *logCheck) reach() {
 func (l *logCheck) explain() {
 	// Each hole takes the removal that ends first: so as many as can be are explained.
 	slices.SortStableFunc(l.removed, func(a, b removal) int { return cmp.Compare(a.last, b.last) })
+	var out []int64
 	for _, at := range l.holes {
 		i := slices.IndexFunc(l.removed, func(r removal) bool {
 			return r.count > 0 && r.first <= at && at <= r.last && at < r.at
@@ -146,8 +147,20 @@ func (l *logCheck) explain() {
 		case i >= 0:
 			l.removed[i].count--
 		case at > l.state.Since: // before the log began, removals left nothing
-			l.rewritten("entry %d was taken out, and no entry says so", at)
+			out = append(out, at)
 		}
+	}
+	for len(out) > 0 {
+		n := 1
+		for n < len(out) && out[n] == out[n-1]+1 {
+			n++
+		}
+		if n == 1 {
+			l.rewritten("entry %d was taken out, and no entry says so", out[0])
+		} else {
+			l.rewritten("entries %d to %d were taken out, and no entry says so", out[0], out[n-1])
+		}
+		out = out[n:]
 	}
 	for at, digest := range l.altered {
 		if l.allowed[fmt.Sprint("event ", at)] != digest {

@@ -133,8 +133,8 @@ func TestForgedHistory(t *testing.T) {
 		"redacted another": {"INSERT INTO erased SELECT pos, x'" + strings.Repeat("22", 32) + "' FROM events WHERE pos = 7;" +
 			" UPDATE events SET payload = x'7b7d' WHERE pos = 7", "entries 1 to 16 are not those",
 			"entry 7 was changed, and no entry says so"},
-		"taken out": {fmt.Sprintf(gone, 7), "entry 4 was taken out, and no entry says so",
-			"entry 4 was taken out, and no entry says so"},
+		"taken out": {fmt.Sprintf(gone, 7), "entries 4 to 20 were taken out, and no entry says so",
+			"entries 4 to 20 were taken out, and no entry says so"},
 		"a hole":     {"DELETE FROM events WHERE pos = 4", "entry 4 is gone", "entry 4 is gone"},
 		"cut off":    {cut, "entry 20 is gone", ""},
 		"reached by": {"UPDATE erased SET leaf = x'" + strings.Repeat("11", 32) + "' WHERE pos = 14", "entries 1 to 16", ""},

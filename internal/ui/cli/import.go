@@ -174,8 +174,8 @@ func (a *app) transfer(
 		for _, p := range report.Problems {
 			fmt.Fprintln(a.err, p.Hash.String()+"  "+text.Safe(p.What))
 		}
-		return res, fmt.Errorf("integrity %s, completeness %s, %d problems; nothing was copied: %w", report.Integrity,
-			report.Completeness, len(report.Problems), store.ErrCorrupt)
+		return res, fmt.Errorf("integrity %s, completeness %s, history %s, %d problems; nothing was copied: %w",
+			report.Integrity, report.Completeness, report.History, len(report.Problems), store.ErrCorrupt)
 	}
 	res.Verified = report.Objects
 	res.Report, err = transfer.Tasks(ctx, cfg)

@@ -22,14 +22,15 @@ func (a *app) verifyCmd() *cobra.Command {
 		Short: "Verify that no step was altered and nothing is missing",
 		Long: `Hash every object again, follow every reference, and check that steps, threads and flows agree
 with each other, and with what people answered. Without an argument the whole record is checked, with
-its database and the task directories. There are two verdicts: integrity (nothing was altered) and
-completeness (nothing is missing). The exit code is 6 if either fails.
+its database, its log and the task directories. There are three verdicts: integrity (nothing was
+altered), completeness (nothing is missing) and history (the log has only been appended to). The exit
+code is 6 if one of them fails.
 
 The signature of an answer is checked too, and with approvals: {sign: ssh} in your configuration,
 that its key is one that counts.
 
-It does not prove events, their times, or answers that no step has used yet and nobody signed, nor
-notice that the newest steps were removed.`,
+The log is checked against the tree that the record keeps of it. Someone who can write to the record
+can rewrite both: only a state of the log that is kept elsewhere shows that.`,
 		Example: `  plait verify
   plait verify k7f2`,
 		Args:              atMost(1, "one thread or object"),
@@ -81,6 +82,12 @@ notice that the newest steps were removed.`,
 				}
 				out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness,
 					report.Objects)
+				if l := report.Log; l != nil {
+					out.line("history %s, %s", report.History, text.Count(int(l.Size), "event"))
+					if l.Since > 0 {
+						out.line("the first %d events are from before there was a log, and unproven", l.Since)
+					}
+				}
 				for _, key := range slices.Sorted(maps.Keys(report.Signed)) {
 					out.line("%s signed by %s", text.Count(report.Signed[key], "answer"), key)
 				}
