@@ -160,7 +160,7 @@ func (c *Controller) remove(ctx context.Context, id string) (store.Thread, error
 	if err == nil {
 		err = c.cfg.Store.Commit(ctx, store.Batch{
 			Remove: []string{row.Root},
-			Events: []store.Event{event.New(row, c.cfg.Now().UnixMilli(), said)},
+			Events: []store.Event{event.New(store.Thread{ID: row.Root}, c.cfg.Now().UnixMilli(), said)},
 		})
 	}
 	if err != nil {

@@ -286,7 +286,8 @@ type ThreadEnded struct {
 
 func (ThreadEnded) event() string { return "thread.ended" }
 
-// ThreadRemoved reports that a task was removed, with all of its rows and events.
+// ThreadRemoved reports that a task was removed, with all of its rows and events. It belongs to no task, so that it stays
+// if the task comes back; the thread is its root.
 type ThreadRemoved struct {
 	By    string `json:"by"`
 	Count int    `json:"count"` // events

@@ -123,7 +123,8 @@ func (h *hub) after(ctx context.Context, pos int64, f store.EventFilter) (events
 
 // matches reports whether a filter selects an event.
 func matches(f store.EventFilter, ev store.Event) bool {
-	if f.Task != "" && ev.Task != f.Task || f.Thread != "" && ev.Thread != f.Thread {
+	of := cmp.Or(ev.Task, ev.Thread) // the removal of a task belongs to none
+	if f.Task != "" && of != f.Task || f.Thread != "" && ev.Thread != f.Thread {
 		return false
 	}
 	return len(f.Types) == 0 || slices.Contains(f.Types, ev.Type)
