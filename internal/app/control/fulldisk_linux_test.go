@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/plait-run/plait/internal/agent"
+	"github.com/plait-run/plait/internal/engine/dispatch"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -42,7 +43,7 @@ func TestAStepThatDoesNotFit(t *testing.T) {
 	task := h.team(writing("api"))
 	a := h.ailing("a")
 	a.cfg.Ready = func(context.Context) error { return nil }
-	if err := a.Drive(t.Context(), task); err != nil {
+	if err := a.Drive(t.Context(), task, new(dispatch.Slot)); err != nil {
 		t.Fatal(err)
 	}
 	path := ""
@@ -60,7 +61,7 @@ func TestAStepThatDoesNotFit(t *testing.T) {
 		t.Errorf("the thread is %s, %+v", row.Status, r)
 	}
 	disk(syscall.MS_REMOUNT, "32m")
-	if err := a.Drive(t.Context(), path); err != nil {
+	if err := a.Drive(t.Context(), path, new(dispatch.Slot)); err != nil {
 		t.Fatal(err)
 	}
 	if row := h.row(path); row.Status != store.Completed {

@@ -329,7 +329,7 @@ func TestFailsWithItsWorker(t *testing.T) {
 			}
 			if own {
 				a.gives(t, task)
-			} else if err := a.Drive(t.Context(), task); err != nil {
+			} else if err := a.Drive(t.Context(), task, new(dispatch.Slot)); err != nil {
 				t.Fatal(err)
 			}
 			row := h.row(task)
