@@ -182,7 +182,7 @@ func TestOptionsAreNeverOverwritten(t *testing.T) {
 			rows, err := s.Threads(ctx, store.ThreadFilter{Task: row.Task})
 			if err == nil {
 				more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
-				err = engine().setOptions(ctx, rows, more, flow.Limits{})
+				err = engine().setOptions(ctx, rows, more, flow.Limits{}, "ann")
 			}
 			if err != nil {
 				t.Error(err)
