@@ -163,7 +163,10 @@ func TestInvented(t *testing.T) {
 		g := asked
 		g.State, g.AnsweredAt, g.By = store.GateApproved, d.now.UnixMilli(), "ada"
 		invent(&g)
-		if err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: asked.State}}}); err != nil {
+		news := store.Event{TS: g.AnsweredAt, Type: "gate.approved", Task: g.Task, Thread: g.Thread, Payload: []byte("{}")}
+		err := d.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: g, From: asked.State}},
+			Events: []store.Event{news}})
+		if err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, err := d.Effective(t.Context(), g.Thread, g.From, g.Digest); ok || err != nil {
