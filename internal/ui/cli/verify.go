@@ -76,29 +76,31 @@ can rewrite both: only a state of the log that is kept elsewhere shows that.`,
 			if !report.OK() {
 				a.code = exitVerify
 			}
-			return a.print(cmd, report, func(out page) {
-				for _, p := range report.Problems {
-					out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
-				}
-				out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness,
-					report.Objects)
-				if l := report.Log; l != nil {
-					out.line("history %s, %s", report.History, text.Count(int(l.Size), "event"))
-					if l.Since > 0 {
-						out.line("the first %d events are from before there was a log, and unproven", l.Since)
-					}
-				}
-				for _, key := range slices.Sorted(maps.Keys(report.Signed)) {
-					out.line("%s signed by %s", text.Count(report.Signed[key], "answer"), key)
-				}
-				if n := report.Redacted; n > 0 {
-					out.line("%d objects and answers were redacted: what they said cannot be checked", n)
-				}
-				if n := report.Unchecked; n > 0 {
-					out.line("%d steps of older versions do not record their path: "+
-						"how they were reached is unchecked", n)
-				}
-			})
+			return a.print(cmd, report, func(out page) { writeReport(out, report) })
 		},
+	}
+}
+
+func writeReport(out page, report verify.Report) {
+	for _, p := range report.Problems {
+		out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
+	}
+	out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness,
+		report.Objects)
+	if l := report.Log; l != nil {
+		out.line("history %s, %s", report.History, text.Count(int(l.Size), "event"))
+		if l.Since > 0 {
+			out.line("the first %d events are from before there was a log, and unproven", l.Since)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(report.Signed)) {
+		out.line("%s signed by %s", text.Count(report.Signed[key], "answer"), key)
+	}
+	if n := report.Redacted; n > 0 {
+		out.line("%d objects and answers were redacted: what they said cannot be checked", n)
+	}
+	if n := report.Unchecked; n > 0 {
+		out.line("%d steps of older versions do not record their path: "+
+			"how they were reached is unchecked", n)
 	}
 }
