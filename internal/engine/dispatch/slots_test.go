@@ -89,7 +89,7 @@ func TestSlotsOfAMachine(t *testing.T) {
 			t.Error(err)
 		}
 		slot.Release()
-		if other, err = take(); err != nil {
+		if _, err = take(); err != nil {
 			t.Error("it is not released")
 		}
 	})
