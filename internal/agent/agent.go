@@ -198,7 +198,9 @@ type Request struct {
 	// directory than outside; nil: programs are not isolated. Agents whose processes are shared by attempts start
 	// one for this attempt alone.
 	Wrap func(path string, args []string, needs Needs) (string, []string)
-	Desk Desk
+	// OwnNetwork says that Wrap leaves programs no network but a loopback of their own: see [Needs.Gateway].
+	OwnNetwork bool
+	Desk       Desk
 	Limits
 	Tag     string        // marks every process of the attempt, see proc
 	Env     []string      // PLAIT_… variables, and those that lead an isolated program to the network, as KEY=value

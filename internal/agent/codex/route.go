@@ -115,7 +115,7 @@ func (s *setup) open(req agent.Request, once bool) (func(), error) {
 		return nil, err
 	}
 	s.gateway = g
-	provider := s.point(g.For(req.Wrap == nil) + "/v1")
+	provider := s.point(g.For(!req.OwnNetwork) + "/v1")
 	if once {
 		provider["env_key"] = keyVariable
 		s.env = append(slices.DeleteFunc(s.env, func(kv string) bool { return strings.HasPrefix(kv, keyVariable+"=") }),

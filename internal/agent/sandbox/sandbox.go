@@ -81,7 +81,7 @@ func (h *Host) For(req agent.Request, use Use) Sandbox {
 }
 
 // URL returns the gateway's address for the program, without the version of the API.
-func (s Sandbox) URL() string { return s.use.Gateway.For(s.Online && s.req.Wrap == nil) }
+func (s Sandbox) URL() string { return s.use.Gateway.For(s.Online && !s.req.OwnNetwork) }
 
 // Around returns the command line of a program that works in dir.
 func (s Sandbox) Around(dir, path string, args []string) (string, []string) {

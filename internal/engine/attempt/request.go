@@ -56,6 +56,7 @@ func (r *run) request(desk agent.Desk) (req agent.Request, total bool, err error
 			return req, false, err
 		}
 		req.Env = append(req.Env, r.cell.Variables()...)
+		req.OwnNetwork = true
 		write := []string{top, desk.Artifacts, req.Home, scratch}
 		req.Wrap = func(path string, args []string, needs agent.Needs) (string, []string) {
 			read := slices.Concat(lent, needs.Read, []string{desk.Context, r.e.cfg.Host.Bin})
