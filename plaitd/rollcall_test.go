@@ -44,10 +44,11 @@ func newRollCall(t *testing.T) *rollCall {
 	return c
 }
 
-// command is an agent in a cell that answers the call, through the cell's proxy, and then runs a script of the shell.
+// command is an agent that answers the call, in a cell through its proxy, and then runs a script of the shell.
 func (c *rollCall) command(script string) string {
-	begin := fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/4950; printf 'CONNECT 127.0.0.1:%d HTTP/1.0\\r\\n\\r\\n' >&3; "+
-		"read -r _ <&3; read -r _ <&3; echo $(id -u) $PLAIT_THREAD $PLAIT_ATTEMPT >&3; read -r go <&3; ", c.port)
+	begin := fmt.Sprintf("if (exec 3<>/dev/tcp/127.0.0.1/%[1]d) 2>/dev/null; then exec 3<>/dev/tcp/127.0.0.1/%[1]d; "+
+		"else exec 3<>/dev/tcp/127.0.0.1/4950; printf 'CONNECT 127.0.0.1:%[1]d HTTP/1.0\\r\\n\\r\\n' >&3; "+
+		"read -r _ <&3; read -r _ <&3; fi; echo $(id -u) $PLAIT_THREAD $PLAIT_ATTEMPT >&3; read -r go <&3; ", c.port)
 	return fmt.Sprintf("{kind: command, command: [bash, -ec, %q], private: [127.0.0.1]}", begin+script)
 }
 

@@ -97,7 +97,7 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 	t.Cleanup(func() { syscall.Unmount(ann.places, syscall.MNT_DETACH) })
 	remote := filepath.Join(w.dir, "shop.git")
 	x.git("clone", "-q", "--bare", ".", filepath.Join(w.person, "shop.git"))
-	w.must(os.Rename(filepath.Join(w.person, "shop.git"), remote))
+	sh(t, `cp -a "$1" "$2"`, filepath.Join(w.person, "shop.git"), remote) // perhaps on another file system
 	x.git("remote", "add", "origin", remote)
 	for _, a := range w.all {
 		own, key := filepath.Join(w.dir, a.name+".git"), filepath.Join(a.home, "shop.key")

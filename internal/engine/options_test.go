@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -179,10 +180,13 @@ func TestOptionsAreNeverOverwritten(t *testing.T) {
 		before.Store(n)
 		given := map[string]bool{}
 		cfg.Store = giving{s, &before, func() {
-			rows, err := s.Threads(ctx, store.ThreadFilter{Task: row.Task})
-			if err == nil {
-				more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
-				err = engine().setOptions(ctx, rows, more, flow.Limits{}, "ann")
+			var rows []store.Thread
+			err := store.ErrConflict
+			for errors.Is(err, store.ErrConflict) { // another path has moved on in the meantime
+				if rows, err = s.Threads(ctx, store.ThreadFilter{Task: row.Task}); err == nil {
+					more := record.Options{Limits: flow.Limits{MaxTokens: 1000}}
+					err = engine().setOptions(ctx, rows, more, flow.Limits{}, "ann")
+				}
 			}
 			if err != nil {
 				t.Error(err)

@@ -43,7 +43,7 @@ func TestReleaseWithConsentToAnEarlierTry(t *testing.T) {
 					Kind: store.GateApproval, Source: store.SourceInterrupted, Attempt: cut.ID, State: store.GateApproved,
 					OpenedAt: 1, AnsweredAt: 2}}}
 			}
-			if err := s.Commit(ctx, b); err != nil {
+			if err := s.Forge(ctx, b); err != nil {
 				t.Fatal(err)
 			}
 			err := engine().Release(ctx, []store.Thread{root, first, second})

@@ -134,7 +134,7 @@ func TestForkedJoinTimesOut(t *testing.T) {
 	ctx := t.Context()
 	forked := row
 	forked.ForkedFrom = &store.ForkedFrom{Thread: "01JD0000000000000000000009", Step: row.Head}
-	if err := s.Commit(ctx, store.Batch{Threads: []store.ThreadChange{{Row: forked, From: row.State()}}}); err != nil {
+	if err := s.Forge(ctx, store.Batch{Threads: []store.ThreadChange{{Row: forked, From: row.State()}}}); err != nil {
 		t.Fatal(err)
 	}
 	cfg, now := engine().cfg, time.UnixMilli(1)

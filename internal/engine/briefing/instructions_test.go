@@ -93,7 +93,7 @@ func TestInstructionsAreKept(t *testing.T) {
 	fork := h.row
 	fork.ID, fork.Task, fork.Root = "01JD0000000000000000000001", "01JD0000000000000000000001", "01JD0000000000000000000001"
 	fork.ForkedFrom = &store.ForkedFrom{Thread: h.row.ID, Step: h.row.Head}
-	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: fork}}}); err != nil {
+	if err := h.store.Forge(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: fork}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := told(fork); got != "first" {
@@ -101,7 +101,7 @@ func TestInstructionsAreKept(t *testing.T) {
 	}
 	fresh := h.row
 	fresh.ID, fresh.Task, fresh.Root = "01JD0000000000000000000002", "01JD0000000000000000000002", "01JD0000000000000000000002"
-	if err := h.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: fresh}}}); err != nil {
+	if err := h.store.Forge(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: fresh}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := told(fresh); got != "by an agent, by an agent" {

@@ -12,7 +12,7 @@ import (
 // the flow that the thread continues with has no gates.
 func TestQuestionsOfGates(t *testing.T) {
 	h := newScene(t)
-	err := h.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: store.Gate{
+	err := h.store.Forge(t.Context(), store.Batch{Gates: []store.GateChange{{Row: store.Gate{
 		ID: "G", Kind: store.GateInput, State: store.GateAnswered, Source: store.SourceFlow, Task: h.row.Task,
 		Thread: h.row.ID, Node: "ask", From: h.row.Head, Question: "Which one?",
 	}}}})

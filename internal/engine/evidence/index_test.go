@@ -37,7 +37,7 @@ func TestAForkInheritsEvidence(t *testing.T) {
 	fork.ID = "01JD0000000000000000000001"
 	fork.Task, fork.Root, fork.Head = fork.ID, fork.ID, head
 	fork.ForkedFrom = &store.ForkedFrom{Thread: s.row.ID, Step: head}
-	if err := s.store.Commit(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: fork}}}); err != nil {
+	if err := s.store.Forge(t.Context(), store.Batch{Threads: []store.ThreadChange{{Row: fork}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.add(t, "first", "later") // a step that the fork does not share

@@ -59,7 +59,7 @@ func (s *scene) step(t *testing.T, role, session, text string, more ...store.Obj
 	t.Helper()
 	a := store.Attempt{ID: thread.AttemptID(s.row.ID, s.row.Steps+1), Thread: s.row.ID, From: s.row.Head, Role: role,
 		N: s.row.Steps + 1, Agent: "codex", Status: store.AttemptRunning, Session: session, Turn: "turn-" + session}
-	if err := s.store.Commit(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
+	if err := s.store.Forge(t.Context(), store.Batch{Attempts: []store.AttemptChange{{Row: a}}}); err != nil {
 		t.Fatal(err)
 	}
 	var files dag.Hash
