@@ -118,6 +118,15 @@ func All(ctx context.Context, cfg Config) (Report, error) {
 	}
 }
 
+// Entries verifies the log alone.
+func Entries(ctx context.Context, cfg Config) (Report, error) {
+	c := newCheck(cfg)
+	if err := c.checkLog(ctx); err != nil {
+		return Report{}, fmt.Errorf("verify log: %w", err)
+	}
+	return c.report(), nil
+}
+
 // Thread verifies a thread's row and everything reachable from it; for the root
 // of a task, all threads of the task. The error matches store.ErrNotFound when
 // there is no such thread.

@@ -37,7 +37,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.openCmd(),
 		named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
-	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.replayCmd(),
+	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(), a.replayCmd(),
 		a.redactCmd(), a.gcCmd(), a.importCmd(), a.exportCmd(), a.doctorCmd(), a.versionCmd())
 	if a.program.Team != nil {
 		add(groupRecord, a.workerCmd())

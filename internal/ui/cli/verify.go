@@ -30,7 +30,8 @@ The signature of an answer is checked too, and with approvals: {sign: ssh} in yo
 that its key is one that counts.
 
 The log is checked against the tree that the record keeps of it. Someone who can write to the record
-can rewrite both: only a state of the log that is kept elsewhere shows that.`,
+can rewrite both: only a state of the log that is kept elsewhere shows that, such as the checkpoint
+that plait proof sign keeps on this machine.`,
 		Example: `  plait verify
   plait verify k7f2`,
 		Args:              atMost(1, "one thread or object"),
@@ -46,6 +47,13 @@ can rewrite both: only a state of the log that is kept elsewhere shows that.`,
 				if cfg.Signers, err = a.signers(ctx); err != nil {
 					return err
 				}
+			}
+			signed, err := w.ownCheckpoint(ctx)
+			if err != nil {
+				return err
+			}
+			if signed != nil {
+				cfg.Seen = []verify.Seen{signed.seen}
 			}
 			heap.UseDefaults()
 			var report verify.Report
@@ -76,12 +84,12 @@ can rewrite both: only a state of the log that is kept elsewhere shows that.`,
 			if !report.OK() {
 				a.code = exitVerify
 			}
-			return a.print(cmd, report, func(out page) { writeReport(out, report) })
+			return a.print(cmd, report, func(out page) { writeReport(out, report, signed) })
 		},
 	}
 }
 
-func writeReport(out page, report verify.Report) {
+func writeReport(out page, report verify.Report, signed *checkpoint) {
 	for _, p := range report.Problems {
 		out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
 	}
@@ -91,6 +99,9 @@ func writeReport(out page, report verify.Report) {
 		out.line("history %s, %s", report.History, text.Count(int(l.Size), "event"))
 		if l.Since > 0 {
 			out.line("the first %d events are from before there was a log, and unproven", l.Since)
+		}
+		if signed != nil {
+			out.line("the first %d events: %s", signed.Size, signed.says)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(report.Signed)) {

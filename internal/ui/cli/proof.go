@@ -1,0 +1,264 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/plait-run/plait/internal/app/config"
+	"github.com/plait-run/plait/internal/engine/gate"
+	"github.com/plait-run/plait/internal/record/history"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/record/thread"
+	"github.com/plait-run/plait/internal/record/verify"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
+	"github.com/plait-run/plait/internal/sys/sshsig"
+	"github.com/plait-run/plait/internal/sys/text"
+)
+
+func (a *app) proofCmd() *cobra.Command {
+	cmd := group(&cobra.Command{Use: "proof", Short: "Sign the log of the record, and check it against what was signed"})
+	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd())
+	return cmd
+}
+
+// A proofState is the head of the log, and the newest checkpoint of it that this machine keeps.
+type proofState struct {
+	Log    string      `json:"log"`
+	Size   int64       `json:"size"` // events
+	Root   string      `json:"root"`
+	Since  int64       `json:"since"` // the last event of before there was a log
+	Signed *checkpoint `json:"signed,omitempty"`
+}
+
+// A checkpoint is one that somebody keeps, and what its signatures are worth.
+type checkpoint struct {
+	Size     int64            `json:"size"`
+	Standing history.Standing `json:"standing"`
+	By       string           `json:"by,omitempty"` // the fingerprint of the key of a person
+	seen     verify.Seen
+	says     string
+}
+
+// checkpointFile returns where this machine keeps the newest checkpoint of the record.
+func (w *workplace) checkpointFile() string {
+	return filepath.Join(w.home, thread.ViewsOf(w.store.ID()), "checkpoint")
+}
+
+// readCheckpoint reads a checkpoint of the record from a file. by says who keeps it.
+func (w *workplace) readCheckpoint(ctx context.Context, file, by string) (*checkpoint, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoint: %w", err)
+	}
+	log, err := w.store.Log(ctx)
+	if err != nil {
+		return nil, err
+	}
+	events, err := w.store.Events(ctx, 0, history.KeyEvents())
+	if err != nil {
+		return nil, err
+	}
+	c, standing, person, err := history.ReadKeys(history.Origin(log.Origin), events).Read(data)
+	if err != nil {
+		return nil, fmt.Errorf("read checkpoint: %s: %w", text.Safe(file), err)
+	}
+	kept := &checkpoint{Size: c.Size, Standing: standing, says: standing.Says(person),
+		seen: verify.Seen{By: by, Size: c.Size, Root: c.Root}}
+	if person != nil {
+		kept.By = sshsig.Fingerprint(person)
+	}
+	return kept, nil
+}
+
+// ownCheckpoint returns the checkpoint that this machine keeps, nil if it keeps none.
+func (w *workplace) ownCheckpoint(ctx context.Context) (*checkpoint, error) {
+	c, err := w.readCheckpoint(ctx, w.checkpointFile(), "this machine")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return c, err
+}
+
+func (a *app) proofShowCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Show the head of the log, and what of it is signed",
+		Long: `Show the head of the log: how many events it has, and the root of the tree over them. Two records
+with the same root have the same history. The newest checkpoint that this machine keeps is shown too.`,
+		Example: "  plait proof show",
+		Args:    exactly(0, "no arguments"),
+		RunE: read(a, func(ctx context.Context, w *workplace, _ []string) (proofState, error) {
+			log, err := w.store.Log(ctx)
+			if err != nil {
+				return proofState{}, err
+			}
+			head := history.Head(log)
+			kept, err := w.ownCheckpoint(ctx)
+			return proofState{head.Origin, head.Size, head.Root.String(), log.Since, kept}, err
+		}, func(out page, s proofState) {
+			out.field("log", s.Log)
+			out.field("size", text.Count(int(s.Size), "event"))
+			out.field("root", s.Root)
+			if s.Since > 0 {
+				out.field("unproven", fmt.Sprintf("the first %d events, which are from before there was a log", s.Since))
+			}
+			if s.Signed == nil {
+				out.field("signed", a.says("nothing: sign it with plait proof sign"))
+				return
+			}
+			out.field("signed", fmt.Sprintf("the first %d events, %s", s.Signed.Size, s.Signed.says))
+		}),
+	}
+}
+
+func (a *app) proofSignCmd() *cobra.Command {
+	var key, file string
+	cmd := &cobra.Command{
+		Use:   "sign",
+		Short: "Sign the head of the log with your SSH key and the key of this machine",
+		Long: `Make a checkpoint: the head of the log, signed by the log key of this machine and by your SSH key. The
+first time, your key also signs that the log key may sign checkpoints, which the log keeps. This
+machine keeps the checkpoint, and plait verify compares the log with it from then on. Keep it
+elsewhere too, such as in a repository: whoever can write to this machine's files can replace both.
+
+The SSH key is the one of --key, or else git's user.signingkey if gpg.format is ssh, or else the only
+key of the agent.`,
+		Example: `  plait proof sign
+  plait proof sign -o checkpoint`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			kept, err := w.ownCheckpoint(ctx)
+			if err != nil {
+				return err
+			}
+			if kept != nil {
+				report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{kept.seen}})
+				if err != nil {
+					return err
+				}
+				if !report.OK() {
+					return fmt.Errorf("nothing was signed: %s: %w", report.Problems[0].What, store.ErrCorrupt)
+				}
+			}
+			signed, err := a.signHead(ctx, w, key)
+			if err != nil {
+				return err
+			}
+			for _, to := range []string{w.checkpointFile(), file} {
+				if to != "" {
+					if err := atomicfile.Write(to, signed, 0o644); err != nil {
+						return fmt.Errorf("keep checkpoint: %w", err)
+					}
+				}
+			}
+			return a.print(cmd, map[string]string{"checkpoint": string(signed)}, func(out page) {
+				out.line("%s", string(signed))
+			})
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "your SSH key: its `file`, or the public one if an agent has it")
+	cmd.Flags().StringVarP(&file, "output", "o", "", "also keep the checkpoint in this `file`")
+	return cmd
+}
+
+// signHead returns a checkpoint of the head of the log, signed by the log key, for which the person vouches, and by the
+// person.
+func (a *app) signHead(ctx context.Context, w *workplace, named string) ([]byte, error) {
+	place, err := a.keyPlace(ctx, named)
+	if err != nil {
+		return nil, err
+	}
+	person, err := place.Open(ctx)
+	if err != nil {
+		return nil, badUsage{err}
+	}
+	defer person.Close()
+	log, err := w.store.Log(ctx)
+	if err != nil {
+		return nil, err
+	}
+	origin := history.Origin(log.Origin)
+	key, err := history.OpenLogKey(config.LogKeyFile())
+	if err != nil {
+		return nil, err
+	}
+	public, err := key.Public(origin)
+	if err != nil {
+		return nil, err
+	}
+	events, err := w.store.Events(ctx, 0, history.KeyEvents())
+	if err != nil {
+		return nil, err
+	}
+	if !history.ReadKeys(origin, events).Has(public) {
+		host, _ := os.Hostname() // a name for people
+		admits, err := history.Admission{At: w.store.Now().UnixMilli(), Host: host, Key: public, Origin: origin}.Sign(
+			person.Signer, gate.Person())
+		if err != nil {
+			return nil, err
+		}
+		if err := w.store.Commit(ctx, store.Batch{Events: []store.Event{admits}}); err != nil {
+			return nil, fmt.Errorf("vouch for log key: %w", err)
+		}
+		fmt.Fprintf(a.err, "%s vouches for the log key %s\n", sshsig.Fingerprint(person.Signer.PublicKey()), public)
+		if log, err = w.store.Log(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return history.Head(log).Sign(key.Signer(origin), history.Person(person.Signer))
+}
+
+func (a *app) proofCheckCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check that the log begins with what a checkpoint says",
+		Long: `Hash every event again, and check that the log begins with what the checkpoint in FILE says, and what
+its signatures are worth. The exit code is 6 if the log does not begin so, or is not as it was written.`,
+		Example: "  plait proof check checkpoint",
+		Args:    exactly(1, "the file of a checkpoint"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			w, err := a.open(ctx, "")
+			if err != nil {
+				return err
+			}
+			c, err := w.readCheckpoint(ctx, args[0], text.Safe(args[0]))
+			if errors.Is(err, history.ErrMalformed) || errors.Is(err, fs.ErrNotExist) {
+				return badUsage{err}
+			}
+			if err != nil {
+				return err
+			}
+			report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{c.seen}})
+			if err != nil {
+				return err
+			}
+			if !report.OK() {
+				a.code = exitVerify
+			}
+			data := struct {
+				verify.Report
+				Checkpoint *checkpoint `json:"checkpoint"`
+			}{report, c}
+			return a.print(cmd, data, func(out page) {
+				for _, p := range report.Problems {
+					out.line("%s", text.Safe(p.What))
+				}
+				out.line("history %s, %s; the checkpoint is of the first %d, %s", report.History,
+					text.Count(int(report.Log.Size), "event"), c.Size, cmp.Or(c.says, "unsigned"))
+			})
+		},
+	}
+}
