@@ -9,7 +9,7 @@ type ratchet struct {
 // held are today's figures, those of lines and references with a little room. A change that lowers
 // one lowers it here; one that must raise one says why in the same commit.
 var held = map[string]ratchet{
-	"lines of code": {98_500, "there are several ways to do one thing: to read definitions, to draw texts, to run agent " +
+	"lines of code": {98_700, "there are several ways to do one thing: to read definitions, to draw texts, to run agent " +
 		"programs"},
 	"engine+app": {18_280, "a process drives by a loop of its own and a team by a queue: decision 0019"},
 	"run: hops": {65, "four hops only pass on (OpenHome, Desks.Open, Position.Next, Runner.Worker); the " +
