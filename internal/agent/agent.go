@@ -194,13 +194,8 @@ type Request struct {
 	Scratch string
 	// Traffic is called for each request of an agent to its model through a gateway; may be nil.
 	Traffic Traffic
-	// Wrap returns the command line that starts a program of the agent in isolation, where Dir may be another
-	// directory than outside; nil: programs are not isolated. Agents whose processes are shared by attempts start
-	// one for this attempt alone.
-	Wrap func(path string, args []string, needs Needs) (string, []string)
-	// OwnNetwork says that Wrap leaves programs no network but a loopback of their own: see [Needs.Gateway].
-	OwnNetwork bool
-	Desk       Desk
+	Isolation
+	Desk Desk
 	Limits
 	Tag     string        // marks every process of the attempt, see proc
 	Env     []string      // PLAIT_… variables, and those that lead an isolated program to the network, as KEY=value
@@ -208,6 +203,16 @@ type Request struct {
 	// Opened is called once the vendor session has an id, so that it can be
 	// continued even if the attempt fails; may be nil.
 	Opened func(session string)
+}
+
+// An Isolation says how the programs of an agent are started; the zero Isolation leaves them as they are.
+type Isolation struct {
+	// Wrap returns the command line that starts a program of the agent in isolation, where Dir may be another
+	// directory than outside; nil: programs are not isolated. Agents whose processes are shared by attempts start
+	// one for this attempt alone.
+	Wrap func(path string, args []string, needs Needs) (string, []string)
+	// OwnNetwork says that Wrap leaves programs no network but a loopback of their own: see [Needs.Gateway].
+	OwnNetwork bool
 }
 
 // CommandLine returns the command line that starts a program of the agent, see Wrap.
@@ -221,7 +226,7 @@ func (r Request) CommandLine(path string, args []string, needs Needs) (string, [
 // Needs are what an isolated program needs in addition to what the attempt has.
 type Needs struct {
 	Read    []string // what it must be able to read
-	Gateway string   // the socket of its gateway, "" for none: see [Request.Wrap]
+	Gateway string   // the socket of its gateway, "" for none: see [Isolation]
 	// Own are directories that each process has for itself, empty: an isolated process cannot see
 	// whether others that use them are still running.
 	Own []string

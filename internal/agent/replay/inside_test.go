@@ -20,12 +20,12 @@ func TestInside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	req := agent.Request{Place: agent.Place{Role: "one", Try: 1}, Dir: tree,
-		Wrap: func(path string, args []string, _ agent.Needs) (string, []string) {
-			return "/bin/sh", append([]string{"-c", `case "$*" in *hidden*) echo "there is none" >&2; exit 1;; esac; exec ` +
-				`"$0" ` +
-				`"$@"`, path}, args...)
-		}}
+	req := agent.Request{Place: agent.Place{Role: "one", Try: 1}, Dir: tree}
+	req.Wrap = func(path string, args []string, _ agent.Needs) (string, []string) {
+		return "/bin/sh", append([]string{"-c", `case "$*" in *hidden*) echo "there is none" >&2; exit 1;; esac; exec ` +
+			`"$0" ` +
+			`"$@"`, path}, args...)
+	}
 	for name, want := range map[string]string{"mine.json": "answer", "hidden.json": "there is none",
 		"odd.json":    "not a recording",
 		"absent.json": "No such file"} {
