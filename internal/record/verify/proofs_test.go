@@ -155,7 +155,7 @@ func mustVerify(t *testing.T, s store.Store) {
 // Records of before, events of an import whose rows are not there yet, and a task that was removed are no forgeries.
 func TestWhatIsNotProven(t *testing.T) {
 	w, s := memWorld(t)
-	row := w.proven()
+	w.proven()
 	events, err := s.Events(ctx, 0, store.EventFilter{Task: "A"})
 	w.must(err)
 	before, old, err := thread.Begin(thread.NewTask{Row: store.Thread{ID: "B"}, Bundle: w.bundle, Prompt: "of before"})
@@ -171,7 +171,7 @@ func TestWhatIsNotProven(t *testing.T) {
 	w.must(half.Commit(ctx, store.Batch{Events: events}))
 	mustName(t, half, dag.Hash{}, "thread A is missing, and event 2 has it", true)
 
-	w.stated(row, store.Batch{Remove: []string{"A"}})
+	w.must(w.s.Commit(ctx, store.Batch{Remove: []string{"A"}, Events: []store.Event{w.removal("A")}}))
 	mustVerify(t, s)
 }
 

@@ -57,11 +57,11 @@ const (
 
 // A Report is the outcome of a verification.
 type Report struct {
-	Integrity    string    `json:"integrity"`    // OK or Failed
-	Completeness string    `json:"completeness"` // OK or Failed
-	History      string    `json:"history"`      // OK or Failed; empty: the log was not checked
-	Objects      int       `json:"objects"`      // checked
-	Problems     []Problem `json:"problems"`     // by hash, then text; never nil
+	Integrity    string    `json:"integrity"`         // OK or Failed
+	Completeness string    `json:"completeness"`      // OK or Failed
+	History      string    `json:"history,omitempty"` // OK or Failed; empty: the log was not checked
+	Objects      int       `json:"objects"`           // checked
+	Problems     []Problem `json:"problems"`          // by hash, then text; never nil
 	// Redacted counts the objects and answers that were redacted: what they said cannot be checked.
 	Redacted int `json:"redacted"`
 	// Signed counts the answers whose signature is valid, by the fingerprint of the key.

@@ -38,7 +38,11 @@ func TestSound(t *testing.T) {
 				w.must(err)
 				count++
 			}
-			want := verify.Report{Integrity: verify.OK, Completeness: verify.OK, Objects: count, Problems: []verify.Problem{}}
+			want := verify.Report{Integrity: verify.OK, Completeness: verify.OK, History: verify.OK, Objects: count,
+				Problems: []verify.Problem{}}
+			log, err := w.s.Log(ctx)
+			w.must(err)
+			want.Log = &verify.Log{Size: log.Tree.Size(), Root: log.Tree.Root()}
 			if diff := cmp.Diff(want, r); err != nil || diff != "" {
 				t.Errorf("all: %v\n%s", err, diff)
 			}
@@ -69,8 +73,8 @@ func TestNotFound(t *testing.T) {
 	}
 	r, err := verify.All(ctx, verify.Config{Store: s})
 	text, _ := json.Marshal(r)
-	if want := `{"integrity":"ok","completeness":"ok","objects":0,"problems":[],"redacted":0,"unchecked":0}`; err != nil ||
-		string(text) != want {
+	if want := `{"integrity":"ok","completeness":"ok","history":"ok","objects":0,"problems":[],"redacted":0,"unchecked":0,` +
+		`"log":{"size":0,"root":"` + dag.Sum(nil).String() + `","since":0}}`; err != nil || string(text) != want {
 		t.Errorf("empty store: %s, %v, want %s", text, err, want)
 	}
 }
@@ -191,7 +195,8 @@ func TestContainer(t *testing.T) {
 	_, s := memWorld(t)
 	r, err := verify.All(ctx, verify.Config{Store: complaining{s}})
 	want := verify.Report{
-		Integrity: verify.Failed, Completeness: verify.OK, Problems: []verify.Problem{{What: "page 7 is never used"}},
+		Integrity: verify.Failed, Completeness: verify.OK, History: verify.OK,
+		Problems: []verify.Problem{{What: "page 7 is never used"}}, Log: &verify.Log{Root: dag.Sum(nil)},
 	}
 	if diff := cmp.Diff(want, r); err != nil || diff != "" {
 		t.Errorf("all: %v\n%s", err, diff)

@@ -124,7 +124,22 @@ func (w *world) commit(b store.Batch) {
 	for _, g := range b.Gates {
 		add(g.Row.Task, g.Row.Thread, "")
 	}
+	for _, task := range b.Remove {
+		b.Events = append(b.Events, w.removal(task))
+	}
 	w.must(w.s.Commit(ctx, b))
+}
+
+// removal returns the event that says that a task is removed.
+func (w *world) removal(task string) store.Event {
+	w.Helper()
+	events, err := w.s.Events(ctx, 0, store.EventFilter{Task: task})
+	w.must(err)
+	p := event.ThreadRemoved{Count: len(events)}
+	if p.Count > 0 {
+		p.First, p.Last = events[0].Pos, events[p.Count-1].Pos
+	}
+	return event.New(store.Thread{ID: task}, w.at, p)
 }
 
 func (w *world) begin(id, prompt string) store.Thread {
