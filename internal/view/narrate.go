@@ -215,6 +215,10 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 		return Sentence{Who: eventText(p.By), Text: "registered flow " + eventText(p.Name)}
 	case event.FlowRemoved:
 		return Sentence{Who: eventText(p.By), Text: "removed flow " + eventText(p.Name)}
+	case event.KeyAdmitted:
+		return Sentence{Who: eventText(p.By), Text: "vouches for the log key of " + eventText(p.Host)}
+	case event.KeyRevoked:
+		return Sentence{Who: eventText(p.By), Text: "revoked the log key " + eventText(p.Key)}
 	case event.ImportBegun:
 		return Sentence{Text: "the import of task " + eventText(p.Task) + " began"}
 	case event.JoinDecided:

@@ -33,6 +33,7 @@ func TestSound(t *testing.T) {
 			w.must(thread.Views{Dir: home, Index: w.s}.Draw(ctx, rows["A"].Bundle))
 			var done, total int
 			r, err := verify.All(ctx, verify.Config{Store: w.s, Home: home, Progress: func(d, n int) { done, total = d, n }})
+			w.must(err)
 			count := 0
 			for _, err := range w.s.List(ctx) {
 				w.must(err)
