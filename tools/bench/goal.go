@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// A goal is what a row should reach. None is a time, which would be met on one machine and missed on another: what takes
-// time is compared with something measured in the same run, or set in advance. The zero goal means none.
+// A goal is what a row should reach. None is a time, which would be met on one machine and missed on another: what
+// takes time is compared with something measured in the same run, or set in advance. The zero goal means none.
 type goal struct {
 	text string
 	met  bool

@@ -64,11 +64,11 @@ func newDelivery(schema json.RawMessage) (*delivery, error) {
 	named := map[string]string{}
 	for name, of := range root.Properties {
 		as := strings.ReplaceAll(name, "$", "")
-		taken := func(as string) bool {
-			_, taken := root.Properties[as]
-			return as == "" || as != name && taken || as == deliverText
+		taken := func() bool {
+			_, other := root.Properties[as]
+			return as == "" || as != name && other || as == deliverText
 		}
-		for taken(as) {
+		for taken() {
 			as += "_"
 		}
 		d.Names[as], named[name], arguments[as] = name, as, of

@@ -32,7 +32,7 @@ func Find(ctx context.Context, h *host.Host, k Kind, path string) (host.Program,
 	})
 }
 
-// fill replaces placeholders in a text of a kind.
+// fill replaces the placeholders in one of a kind's texts.
 func (k Kind) fill(text, home, url, token, model string) string {
 	return strings.NewReplacer("{home}", home, "{url}", url, "{token}", token, "{model}", model,
 		"{cache}", filepath.Join(k.CacheDir(), "unpacked")).Replace(text)

@@ -166,8 +166,8 @@ func ofUser(env []string, home, xdg string) []string {
 	return append(env, "HOME="+home, "XDG_CONFIG_HOME="+xdg)
 }
 
-// UserSettings returns the settings of the user's own config, which no repository can write, by key, whose first and last
-// part are in lower case. Paths in them may begin with ~/. The error matches ErrNoGit if git is missing.
+// UserSettings returns the settings of the user's own config, which no repository can write, by key in lower case.
+// Paths in them may begin with ~/. The error matches ErrNoGit if git is missing.
 func UserSettings(ctx context.Context) (map[string]string, error) {
 	all, err := userSettings(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func userSettings(ctx context.Context) (map[string]string, error) {
 	return all, nil
 }
 
-// userDirs returns the directories that a user's config lies in or below.
+// userDirs returns the directories in or below which the user's config is.
 func userDirs() (home, xdg string, err error) {
 	if home, err = os.UserHomeDir(); err != nil {
 		return "", "", err

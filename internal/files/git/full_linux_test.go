@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A full disk is told as one.
+// A full disk is reported as one.
 func TestSnapshotOnAFullDisk(t *testing.T) {
 	dir := newDir(t)
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "mode=700,size=4m"); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/plait-run/plait/internal/files/git"
 )
 
-// TestUserSettings reads the user's own config, with what it includes, and not that of the repository around.
+// TestUserSettings checks that the user's own config is read, with the files that it includes, and that of the
+// surrounding repository is not.
 func TestUserSettings(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)

@@ -48,8 +48,8 @@ func (a Approval) Sign(key ssh.Signer) (Signed, error) {
 }
 
 // OpenApproval checks the signature of an answered gate: that it is valid, and of this answer to this gate, and of no
-// other. It returns what was signed, and the key. Whether that is one that counts, and whether the log has the head that
-// was signed, is for the caller to say. The error matches [sshsig.ErrInvalid].
+// other. It returns what was signed, and the key. Whether that key counts, and whether the log has the head that was
+// signed, is for the caller to say. The error matches [sshsig.ErrInvalid].
 func OpenApproval(g store.Gate) (Approval, ssh.PublicKey, error) {
 	var a Approval
 	key, err := Signed(g.Signature).open(NamespaceApproval, &a)

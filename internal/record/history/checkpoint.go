@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// ErrMalformed is matched by errors about a text that is no checkpoint, or about one that is not signed as it says.
+// ErrMalformed is matched by errors about a text that is not a checkpoint, or is not signed as it says.
 var ErrMalformed = errors.New("invalid checkpoint")
 
 // originPrefix begins the origin of every record's log. A ULID follows.
@@ -71,8 +71,8 @@ func (c Checkpoint) Sign(signers ...note.Signer) ([]byte, error) {
 	return signed, nil
 }
 
-// open returns a signed checkpoint, and the note with those of its signatures that known has a key for. It is no error
-// if there are none. A signature that is false by a known key is one, which matches ErrMalformed.
+// open returns a signed checkpoint, and its note, in which signatures by known keys are verified. It is not an error if
+// there are none; a false one is an error that matches ErrMalformed.
 func open(signed []byte, known note.Verifiers) (Checkpoint, *note.Note, error) {
 	if len(signed) > maxCheckpoint {
 		return Checkpoint{}, nil, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxCheckpoint)

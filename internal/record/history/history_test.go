@@ -129,15 +129,17 @@ func TestApproval(t *testing.T) {
 		"two of them":      {func(g *store.Gate) { g.ID, g.Text = "g-1", "" }, "of another gate and text"},
 		"no signature":     {func(g *store.Gate) { g.Signature = message + "\n" }, "does not begin with"},
 		"no message":       {func(g *store.Gate) { g.Signature = "\n" + armored }, "not one of this message"},
-		"a changed one":    {func(g *store.Gate) { g.Signature = strings.Replace(g.Signature, "41", "42", 1) }, "not one of this message"},
 		"elsewhere":        {func(g *store.Gate) { g.Signature = message + "\n" + elsewhere }, `for the namespace "git"`},
 		"not canonical":    {func(g *store.Gate) { g.Signature = resign(spaced) }, "not in canonical form"},
 		"a key more":       {func(g *store.Gate) { g.Signature = resign(more) }, "unknown field"},
 		"a message behind": {func(g *store.Gate) { g.Signature = resign(message + "{}") }, "canonical form"},
+		"a changed one": {func(g *store.Gate) { g.Signature = strings.Replace(g.Signature, "41", "42", 1) },
+			"not one of this message"},
 	} {
 		forged := signed(t, answered(), 1)
 		x.forge(&forged)
-		if _, _, err := history.OpenApproval(forged); !errors.Is(err, sshsig.ErrInvalid) || !strings.Contains(err.Error(), x.want) {
+		if _, _, err := history.OpenApproval(forged); !errors.Is(err, sshsig.ErrInvalid) ||
+			!strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: got %v, want %q", name, err, x.want)
 		}
 	}
@@ -174,7 +176,8 @@ func TestKeygen(t *testing.T) {
 		if err := os.WriteFile(sig, []byte(x[1]), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), keygen, "-Y", "verify", "-f", allowed, "-I", "ann", "-n", namespace, "-s", sig)
+		cmd := exec.CommandContext(t.Context(), keygen, "-Y", "verify", "-f", allowed, "-I", "ann",
+			"-n", namespace, "-s", sig)
 		cmd.Stdin = strings.NewReader(x[0])
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", namespace, err, out)

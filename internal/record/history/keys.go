@@ -1,8 +1,8 @@
 package history
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/mod/sumdb/note"
@@ -32,7 +32,8 @@ type Revocation struct {
 // Sign returns the event that admits the key, signed by a person.
 func (a Admission) Sign(key ssh.Signer, by string) (store.Event, error) {
 	signed, err := signKey(key, a, a.Key)
-	return event.New(store.Thread{}, a.At, event.KeyAdmitted{Key: a.Key, Host: a.Host, By: by, Signed: string(signed)}), err
+	return event.New(store.Thread{}, a.At, event.KeyAdmitted{Key: a.Key, Host: a.Host, By: by,
+		Signed: string(signed)}), err
 }
 
 // Sign returns the event that revokes the key, signed by a person.
@@ -97,7 +98,7 @@ func ReadKeys(origin string, events []store.Event) Keys {
 // vouches reports whether a person vouches for some key.
 func (k Keys) vouches(by ssh.PublicKey) bool {
 	for _, l := range k.known {
-		if slices.Equal(l.by.Marshal(), by.Marshal()) {
+		if bytes.Equal(l.by.Marshal(), by.Marshal()) {
 			return true
 		}
 	}
@@ -118,9 +119,9 @@ const (
 	Revoked   Standing = "revoked"   // signed by a key that was revoked before
 )
 
-// Read reads a checkpoint of the log, and says what its signatures are worth. by is the key of the person who signed it,
-// or who vouches for the log key that did. The error matches ErrMalformed: the text is no checkpoint of this log, or has
-// a signature that is false.
+// Read reads a checkpoint of the log, and says what its signatures are worth. by is the key of the person who signed
+// it, or who vouches for the log key that did. The error matches ErrMalformed: the text is not a checkpoint of this
+// log, or has a signature that is false.
 func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, err error) {
 	if c, err := ParseCheckpoint(string(signed)); err == nil && c.String() == string(signed) {
 		return c, Unsigned, nil, k.own(c)

@@ -47,28 +47,28 @@ func TestStanding(t *testing.T) {
 		return text
 	}
 	byOurs := sign(ours.Signer(origin))
+	admitted, revoked := admit(t, 2, mine, origin, 1), revoke(t, 40, mine, 1)
 	for name, x := range map[string]struct {
 		events []store.Event
 		signed []byte
 		want   history.Standing
 		by     byte // the person; zero: nobody
 	}{
-		"vouched":            {[]store.Event{admit(t, 2, mine, origin, 1)}, byOurs, history.Vouched, 1},
+		"vouched":            {[]store.Event{admitted}, byOurs, history.Vouched, 1},
 		"nobody vouches":     {nil, byOurs, history.Unvouched, 0},
-		"unsigned":           {[]store.Event{admit(t, 2, mine, origin, 1)}, []byte(head.String()), history.Unsigned, 0},
-		"by another key":     {[]store.Event{admit(t, 2, mine, origin, 1)}, sign(theirs.Signer(origin)), history.Unvouched, 0},
-		"by both":            {[]store.Event{admit(t, 2, mine, origin, 1)}, sign(theirs.Signer(origin), ours.Signer(origin)), history.Vouched, 1},
+		"unsigned":           {[]store.Event{admitted}, []byte(head.String()), history.Unsigned, 0},
+		"by another key":     {[]store.Event{admitted}, sign(theirs.Signer(origin)), history.Unvouched, 0},
+		"by both":            {[]store.Event{admitted}, sign(theirs.Signer(origin), ours.Signer(origin)), history.Vouched, 1},
 		"by a person":        {nil, sign(history.Person(person(t, 2))), history.Vouched, 2},
 		"of another log":     {[]store.Event{admit(t, 2, mine, history.Origin("X"), 1)}, byOurs, history.Unvouched, 0},
 		"an entry changed":   {[]store.Event{tampered}, byOurs, history.Unvouched, 0},
-		"revoked":            {[]store.Event{admit(t, 2, mine, origin, 1), revoke(t, 40, mine, 1)}, byOurs, history.Revoked, 0},
-		"revoked afterwards": {[]store.Event{admit(t, 2, mine, origin, 1), revoke(t, 42, mine, 1)}, byOurs, history.Vouched, 1},
-		"by a stranger":      {[]store.Event{admit(t, 2, mine, origin, 1), revoke(t, 40, mine, 2)}, byOurs, history.Vouched, 1},
-		"by a colleague": {[]store.Event{admit(t, 2, mine, origin, 1), admit(t, 3, other, origin, 2), revoke(t, 40, mine, 2)},
-			byOurs, history.Revoked, 0},
-		"admitted again": {[]store.Event{admit(t, 2, mine, origin, 1), revoke(t, 40, mine, 1), admit(t, 41, mine, origin, 1)},
-			byOurs, history.Revoked, 0},
-		"rotated": {[]store.Event{admit(t, 2, mine, origin, 1), revoke(t, 40, mine, 1), admit(t, 41, other, origin, 1)},
+		"revoked":            {[]store.Event{admitted, revoked}, byOurs, history.Revoked, 0},
+		"revoked afterwards": {[]store.Event{admitted, revoke(t, 42, mine, 1)}, byOurs, history.Vouched, 1},
+		"by a stranger":      {[]store.Event{admitted, revoke(t, 40, mine, 2)}, byOurs, history.Vouched, 1},
+		"by a colleague": {[]store.Event{admitted, admit(t, 3, other, origin, 2), revoke(t, 40, mine, 2)}, byOurs,
+			history.Revoked, 0},
+		"admitted again": {[]store.Event{admitted, revoked, admit(t, 41, mine, origin, 1)}, byOurs, history.Revoked, 0},
+		"rotated": {[]store.Event{admitted, revoked, admit(t, 41, other, origin, 1)},
 			sign(theirs.Signer(origin)), history.Vouched, 1},
 	} {
 		c, got, by, err := history.ReadKeys(origin, x.events).Read(x.signed)
@@ -107,7 +107,8 @@ func TestFalseCheckpoints(t *testing.T) {
 		"no checkpoint":          {"x\n\n— x AAAAAAAA\n", "fewer than three lines"},
 		"too long":               {string(byLog) + strings.Repeat("x", 1<<16), "longer than"},
 	} {
-		if _, _, _, err := keys.Read([]byte(x.text)); !errors.Is(err, history.ErrMalformed) || !strings.Contains(err.Error(), x.want) {
+		if _, _, _, err := keys.Read([]byte(x.text)); !errors.Is(err, history.ErrMalformed) ||
+			!strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: got %v, want %q", name, err, x.want)
 		}
 	}

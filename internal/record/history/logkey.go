@@ -18,11 +18,11 @@ import (
 	"github.com/plait-run/plait/internal/sys/atomicfile"
 )
 
-// A LogKey is the key with which a host, more exactly a user of it, signs checkpoints. It signs nothing else.
+// A LogKey is the key with which a host, or rather one of its users, signs checkpoints. It signs nothing else.
 type LogKey struct{ private ed25519.PrivateKey }
 
 // OpenLogKey reads the log key in a file, PKCS #8 in PEM, and makes it if there is none. It refuses a file that others
-// can read or that is none, and never replaces one.
+// can read or that holds no key, and never replaces one.
 func OpenLogKey(file string) (*LogKey, error) {
 	k, err := readLogKey(file)
 	if !errors.Is(err, fs.ErrNotExist) {

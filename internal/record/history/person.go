@@ -34,25 +34,28 @@ func Person(key ssh.Signer) note.Signer {
 	}}
 }
 
-// people returns the keys of those people who signed a note, and whether all signatures of people are valid.
+// people returns the keys of the people who signed a note, and whether all signatures of people are valid.
 func people(n *note.Note) (keys []ssh.PublicKey, valid bool) {
-	valid = true
 	for _, sig := range n.UnverifiedSigs {
 		if sig.Name != personName {
 			continue
 		}
-		data, err := base64.StdEncoding.DecodeString(sig.Base64)
-		if err != nil || len(data) < 4 {
-			return nil, false
-		}
-		s, err := sshsig.ParseBinary(data[4:])
+		s, err := parsePerson(sig)
 		if err != nil || personHash(s.Key) != sig.Hash || s.Verify(NamespaceCheckpoint, []byte(n.Text)) != nil {
-			valid = false
-			continue
+			return nil, false
 		}
 		keys = append(keys, s.Key)
 	}
-	return keys, valid
+	return keys, true
+}
+
+// parsePerson reads a person's signature of a note, which follows the id of the key.
+func parsePerson(sig note.Signature) (sshsig.Signature, error) {
+	data, err := base64.StdEncoding.DecodeString(sig.Base64)
+	if err != nil || len(data) < 4 {
+		return sshsig.Signature{}, sshsig.ErrInvalid
+	}
+	return sshsig.ParseBinary(data[4:])
 }
 
 // Armored returns the signature of the first person who signed a checkpoint, as ssh-keygen -Y verify takes it for the
@@ -63,11 +66,7 @@ func Armored(signed []byte) (string, error) {
 		return "", err
 	}
 	for _, sig := range n.UnverifiedSigs {
-		data, err := base64.StdEncoding.DecodeString(sig.Base64)
-		if sig.Name != personName || err != nil || len(data) < 4 {
-			continue
-		}
-		if s, err := sshsig.ParseBinary(data[4:]); err == nil {
+		if s, err := parsePerson(sig); err == nil && sig.Name == personName {
 			return s.String(), nil
 		}
 	}

@@ -98,7 +98,7 @@ func (c *check) checkBound(g store.Gate) {
 	}
 }
 
-// checkSignature checks that the signature of an answer is one of this answer, and counts it for its key.
+// checkSignature checks the signature of an answer, if it has one, and counts it for its key.
 func (c *check) checkSignature(g store.Gate) {
 	if g.Signature == "" {
 		return

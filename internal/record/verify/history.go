@@ -26,7 +26,6 @@ const logPage = 1000
 // A logCheck reads the log from its beginning.
 type logCheck struct {
 	*check
-	state   store.Log
 	tree    merkle.Tree
 	seen    []Seen              // still to be reached, by size
 	holes   []int64             // positions of entries that were removed, in order
@@ -46,7 +45,7 @@ func (c *check) checkLog(ctx context.Context) error {
 		return c.unreadable(ctx, "the log", err)
 	}
 	c.log = &Log{Size: log.Tree.Size(), Root: log.Tree.Root(), Since: log.Since}
-	l := &logCheck{check: c, state: log, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{},
+	l := &logCheck{check: c, altered: map[int64]dag.Hash{}, allowed: map[string]dag.Hash{},
 		seen: slices.SortedFunc(slices.Values(c.cfg.Seen), func(a, b Seen) int { return cmp.Compare(a.Size, b.Size) })}
 	whole, err := l.read(ctx, log.Tree.Size())
 	if err != nil || !whole {
@@ -59,7 +58,7 @@ func (c *check) checkLog(ctx context.Context) error {
 		l.rewritten("it has %d entries, but %s has seen %d: the last %d are gone", log.Tree.Size(), s.By, s.Size,
 			s.Size-log.Tree.Size())
 	}
-	// What was removed while the check read it is told by entries beyond.
+	// Entries beyond say what was removed during the check.
 	now, err := c.cfg.Store.Log(ctx)
 	if err == nil && len(l.holes) > 0 {
 		_, err = l.read(ctx, now.Tree.Size())
@@ -136,7 +135,7 @@ func (l *logCheck) reach() {
 
 // explain adds a problem for what is gone or changed although no entry says so.
 func (l *logCheck) explain() {
-	// Each hole takes the removal that ends first: so as many as can be are explained.
+	// Each hole takes the removal that ends first, so that as many as possible are explained.
 	slices.SortStableFunc(l.removed, func(a, b removal) int { return cmp.Compare(a.last, b.last) })
 	var out []int64
 	for _, at := range l.holes {
@@ -146,7 +145,7 @@ func (l *logCheck) explain() {
 		switch {
 		case i >= 0:
 			l.removed[i].count--
-		case at > l.state.Since: // before the log began, removals left nothing
+		case at > l.log.Since: // before the log began, removals left nothing
 			out = append(out, at)
 		}
 	}

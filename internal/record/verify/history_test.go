@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	zs "zombiezen.com/go/sqlite"
+	zombiezen "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/plait-run/plait/internal/record/event"
@@ -21,7 +21,7 @@ import (
 func history(t *testing.T) (dir string, s *sqlite.Store) {
 	t.Helper()
 	dir = t.TempDir()
-	s = opens(t, dir)
+	s = openSQLite(t, dir)
 	commit := func(b store.Batch) {
 		t.Helper()
 		if err := s.Commit(ctx, b); err != nil {
@@ -46,16 +46,6 @@ func history(t *testing.T) (dir string, s *sqlite.Store) {
 	return dir, s
 }
 
-func opens(t *testing.T, dir string) *sqlite.Store {
-	t.Helper()
-	s, err := sqlite.Open(ctx, sqlite.Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // judged returns what is wrong with the history of a record.
 func judged(t *testing.T, s store.Store, seen ...verify.Seen) []string {
 	t.Helper()
@@ -78,7 +68,7 @@ func judged(t *testing.T, s store.Store, seen ...verify.Seen) []string {
 // alter changes the database as someone with an editor for it would.
 func alter(t *testing.T, dir, script string) {
 	t.Helper()
-	c, err := zs.OpenConn(filepath.Join(dir, "plait.db"), zs.OpenReadWrite)
+	c, err := zombiezen.OpenConn(filepath.Join(dir, "plait.db"), zombiezen.OpenReadWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +82,7 @@ func alter(t *testing.T, dir, script string) {
 // rewrite makes the tree that is kept that of the entries that are there.
 func rewrite(t *testing.T, dir string) {
 	t.Helper()
-	s := opens(t, dir)
+	s := openSQLite(t, dir)
 	all, err := s.Entries(ctx, 0, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +143,7 @@ func TestForgedHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			alter(t, dir, x.script)
-			s = opens(t, dir)
+			s = openSQLite(t, dir)
 			if got := strings.Join(judged(t, s), "\n"); !strings.Contains(got, x.rows) {
 				t.Errorf("rows alone: %q, want %q", got, x.rows)
 			}
@@ -161,7 +151,7 @@ func TestForgedHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 			rewrite(t, dir)
-			s = opens(t, dir)
+			s = openSQLite(t, dir)
 			if got := strings.Join(judged(t, s), "\n"); x.fits == "" && got != "" || !strings.Contains(got, x.fits) {
 				t.Errorf("with a tree that fits: %q, want %q", got, x.fits)
 			}

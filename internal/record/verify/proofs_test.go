@@ -8,9 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"zombiezen.com/go/sqlite/sqlitex"
-
 	zombiezen "zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/event"

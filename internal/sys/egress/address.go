@@ -23,7 +23,7 @@ func (a Allowed) Check() error {
 			continue
 		}
 		if one == "" || strings.ContainsAny(one, ":/*@ []\x00") || strings.Trim(one, "0123456789.") == "" {
-			return fmt.Errorf("%q is no host: give a name, an address, or a network such as 10.1.0.0/16", one)
+			return fmt.Errorf("%q is not a host: give a name, an address, or a network such as 10.1.0.0/16", one)
 		}
 	}
 	return nil
@@ -100,7 +100,7 @@ func (c Config) servers(ctx context.Context) (all []netip.Addr) {
 	return all
 }
 
-// reserved are networks that are not public, beside those that netip knows: RFC 6890 and its registries.
+// reserved are networks that are not public, besides those that netip knows: RFC 6890 and its registries.
 var reserved = []struct {
 	network netip.Prefix
 	why     string

@@ -3,7 +3,7 @@
 // It is a proxy for HTTP, with CONNECT for all that is encrypted (RFC 9110), on a socket. Laws:
 //
 //   - An address that is not public is refused, as are those of this machine and of the servers in Config: whatever
-//     name it has, and whatever redirect leads to it. What a program names explicitly is allowed.
+//     name it has, and whatever redirect leads to it. What is named in [Open] is allowed.
 //   - A name is resolved once, and the address that was checked is the one that is connected to.
 //
 // It reads nothing of what is encrypted and keeps nothing.
@@ -29,7 +29,7 @@ import (
 
 // A Config configures proxies.
 type Config struct {
-	// Servers are the hosts, names or addresses, that nobody reaches without naming them, wherever they are.
+	// Servers are hosts, names or addresses, that are refused unless they are named, even if they are public.
 	Servers []string
 	// Resolve returns the addresses of a host; nil: as this machine does.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -56,7 +56,7 @@ type Proxy struct {
 // dialTime limits how long it takes to connect.
 const dialTime = 30 * time.Second
 
-// Open opens a proxy that also allows what is named.
+// Open opens a proxy that also allows the hosts that are named.
 func Open(cfg Config, named Allowed) (*Proxy, error) {
 	dir, err := os.MkdirTemp("", "plait-") // a socket's path must be short
 	if err != nil {

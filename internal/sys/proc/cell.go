@@ -50,8 +50,8 @@ const (
 	proxyPort   = GatewayPort + 1
 )
 
-// Enter returns the cell for the programs of one agent, which share its limits, and reach the public internet and those
-// that private names. Call its Leave once they have ended. Other programs in a cell have no network.
+// Enter returns the cell for the programs of one agent, which share its limits, and reach the public internet and the
+// hosts that private names. Call its Leave once they have ended. Other programs in a cell have no network.
 func (c *Cell) Enter(private egress.Allowed) (*Cell, error) {
 	if c == nil {
 		return nil, nil
@@ -82,7 +82,7 @@ func (c *Cell) Leave() error {
 	return err
 }
 
-// Variables are those that lead the programs of one agent to their proxy.
+// Variables returns the variables that lead the programs of one agent to their proxy.
 func (c *Cell) Variables() []string {
 	if c == nil {
 		return nil

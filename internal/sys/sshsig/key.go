@@ -18,7 +18,7 @@ import (
 // ErrNoKey is matched by errors that say why there is no key to sign with, and what to do.
 var ErrNoKey = errors.New("no key to sign with")
 
-// maxKeyFile is more than any key file has, in bytes.
+// maxKeyFile is larger than any key file, in bytes.
 const maxKeyFile = 64 << 10
 
 // A Place says where to look for a person's key.
@@ -68,7 +68,7 @@ func (p Place) Open(ctx context.Context) (*Key, error) {
 		if err == nil || !isPublic {
 			return k, err
 		}
-		data, readErr := os.ReadFile(private)
+		data, readErr := readKey(private)
 		if readErr != nil {
 			return nil, err
 		}
@@ -169,7 +169,7 @@ func (p Place) fromAgent(ctx context.Context, public ssh.PublicKey) (*Key, error
 		"git config --global user.signingkey FILE", ErrNoKey, len(fit))
 }
 
-// readKey reads a key file. It waits for no writer of a pipe.
+// readKey reads a key file. It does not wait for the writer of a pipe.
 func readKey(name string) ([]byte, error) {
 	info, err := os.Stat(name)
 	switch {

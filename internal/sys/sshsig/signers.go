@@ -2,6 +2,7 @@ package sshsig
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -18,8 +19,8 @@ type Signer struct {
 	Principals string // as written: names of people, separated by commas
 	Key        ssh.PublicKey
 	Namespaces string    // patterns with * and ?, separated by commas; "": any
-	After      time.Time // zero: valid since ever
-	Before     time.Time // zero: valid for ever
+	After      time.Time // zero: no limit
+	Before     time.Time // zero: no limit
 }
 
 // ParseSigners reads the text of an allowed_signers file. Lines of certification authorities are checked and left out:
@@ -49,17 +50,17 @@ func parseSigner(line string) (s Signer, authority bool, err error) {
 	if quoted, ok := strings.CutPrefix(line, `"`); ok {
 		s.Principals, rest, ok = strings.Cut(quoted, `"`)
 		if !ok {
-			return s, false, fmt.Errorf("a quote is not closed")
+			return s, false, errors.New("a quote is not closed")
 		}
 	} else if i := strings.IndexAny(line, " \t"); i > 0 {
 		s.Principals, rest = line[:i], line[i:]
 	}
 	if s.Principals == "" {
-		return s, false, fmt.Errorf("it names nobody")
+		return s, false, errors.New("it names nobody")
 	}
 	key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(rest))
 	if err != nil {
-		return s, false, fmt.Errorf("it has no public key after the names")
+		return s, false, errors.New("it has no public key after the names")
 	}
 	s.Key = key
 	for _, o := range options {
@@ -84,7 +85,7 @@ func parseSigner(line string) (s Signer, authority bool, err error) {
 		}
 	}
 	if !s.Before.IsZero() && !s.After.Before(s.Before) {
-		return s, false, fmt.Errorf("valid-after is not before valid-before")
+		return s, false, errors.New("valid-after is not before valid-before")
 	}
 	return s, authority, nil
 }
@@ -104,8 +105,8 @@ func parseTime(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time: YYYYMMDD[HHMM[SS]][Z]", text)
 }
 
-// Find returns the names of whom a key stands for, when it signs in a namespace at a time. The error says why it stands
-// for nobody, and matches ErrInvalid.
+// Find returns the names of the people for whom a key signs in a namespace at a time. The error says why it signs for
+// nobody, and matches ErrInvalid.
 func (list Signers) Find(key ssh.PublicKey, namespace string, at time.Time) (names string, err error) {
 	why := "nobody allowed it to sign"
 	for _, s := range list {

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// ErrInvalid is matched by errors about a signature that is none, or is not one of the message.
+// ErrInvalid is matched by errors about a text that is not a signature, or not one of the message.
 var ErrInvalid = errors.New("invalid signature")
 
 const (

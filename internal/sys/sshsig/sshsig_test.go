@@ -88,10 +88,11 @@ func signerOf(t *testing.T, private any) ssh.Signer {
 func keygenAccepts(t *testing.T, key ssh.PublicKey, signature string) {
 	t.Helper()
 	dir := t.TempDir()
-	allowed := write(t, filepath.Join(dir, "allowed"), append([]byte("ann@example.org "), ssh.MarshalAuthorizedKey(key)...))
+	allowed := write(t, filepath.Join(dir, "allowed"),
+		append([]byte("ann@example.org "), ssh.MarshalAuthorizedKey(key)...))
 	sig := write(t, filepath.Join(dir, "sig"), []byte(signature))
-	cmd := exec.CommandContext(t.Context(), program(t, "ssh-keygen"), "-Y", "verify", "-f", allowed, "-I", "ann@example.org",
-		"-n", namespace, "-s", sig)
+	cmd := exec.CommandContext(t.Context(), program(t, "ssh-keygen"), "-Y", "verify", "-f", allowed,
+		"-I", "ann@example.org", "-n", namespace, "-s", sig)
 	cmd.Stdin = bytes.NewReader(message)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("ssh-keygen does not accept our signature: %v\n%s", err, out)
