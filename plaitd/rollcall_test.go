@@ -109,13 +109,13 @@ func (c *rollCall) atWork() (users []string) {
 }
 
 // count returns how many agents of a user have begun.
-func (c *rollCall) count(user uint32) (own int) {
+func (c *rollCall) count(user uint32) (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, said := range c.begun {
 		if strings.HasPrefix(said, fmt.Sprint(user, " ")) {
-			own++
+			n++
 		}
 	}
-	return own
+	return n
 }

@@ -73,7 +73,6 @@ const (
 // A storm is three isolated workers to which faults happen.
 type storm struct {
 	*isolated
-	t       *testing.T
 	server  *pgtest.Server
 	record  *postgres.Store
 	calls   *rollCall
@@ -93,12 +92,7 @@ type storm struct {
 // under six tasks at once. All tasks end as on one machine, no step is taken twice, and no agent is at work beside its
 // successor. With soak.Env a worker counts as lost after the default time.
 func TestStorm(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("workers with users and disks of their own take root")
-		}
-		t.Skip("NOT TESTED: workers with users and disks of their own take root")
-	}
+	needRoot(t)
 	t.Parallel()
 	rounds := soak.Rounds(t, 10)
 	x := newStorm(t)
@@ -120,23 +114,18 @@ func newStorm(t *testing.T) *storm {
 	w := settle(t, server, "ann", "ben", "cleo")
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	x := &storm{isolated: w, t: t, server: server, calls: newRollCall(t), silence: store.LeaseTTL, busy: map[*apart]bool{},
-		random: rand.New(rand.NewPCG(seed, 0)), proxies: map[*apart]*pgtest.Proxy{}}
+	x := &storm{isolated: w, server: server, record: w.connect(), calls: newRollCall(t), silence: store.LeaseTTL,
+		busy: map[*apart]bool{}, random: rand.New(rand.NewPCG(seed, 0)), proxies: map[*apart]*pgtest.Proxy{}}
 	w.as, w.flags = "hasty", []string{"--max-agents", "4"}
 	hurried := os.Getenv(soak.Env) == ""
 	if hurried {
 		x.silence = 3 * time.Second
 	}
-	var err error
-	x.record, err = postgres.Open(context.WithoutCancel(t.Context()), postgres.Config{URL: w.url})
-	w.must(err)
-	t.Cleanup(func() { x.record.Close() })
 	w.write(map[string]string{filepath.Join(w.person, ".config", "plait", "config.yaml"): x.settings()})
 	w.write(x.flows())
 	w.own(w.person, w.user)
 	for _, a := range w.all {
-		sh(t, `mount -t tmpfs -o size=1g,mode=755,uid=$1,gid=$1 none "$2"`, fmt.Sprint(a.user.Uid), a.places)
-		t.Cleanup(func() { syscall.Unmount(a.places, syscall.MNT_DETACH) })
+		w.mount(a)
 		x.proxies[a] = pgtest.NewProxy(t, server)
 		if hurried {
 			a.env = []string{silence + "=" + x.silence.String()}

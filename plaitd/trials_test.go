@@ -52,15 +52,39 @@ func sh(t *testing.T, script string, args ...string) {
 	}
 }
 
+// needRoot skips a test of workers with their own users and disks unless it is run as root.
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	const why = "workers with their own users and disks need root"
+	if os.Getenv("CI") != "" {
+		t.Fatal(why)
+	}
+	t.Skip("NOT TESTED: " + why)
+}
+
+// connect opens the workers' record until the test ends.
+func (w *isolated) connect() *postgres.Store {
+	w.t.Helper()
+	s, err := postgres.Open(context.WithoutCancel(w.t.Context()), postgres.Config{URL: w.url})
+	w.must(err)
+	w.t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// mount puts the places of a worker on a disk of their own.
+func (w *isolated) mount(a *apart) {
+	w.t.Helper()
+	sh(w.t, `mount -t tmpfs -o size=1g,mode=755,uid=$1,gid=$1 none "$2"`, fmt.Sprint(a.user.Uid), a.places)
+	w.t.Cleanup(func() { syscall.Unmount(a.places, syscall.MNT_DETACH) })
+}
+
 // TestTroubles has one of three isolated workers in trouble while there are tasks: all complete, none has spent an
 // attempt, people read what is wrong, and the worker works again once it is mended.
 func TestTroubles(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("workers with users and disks of their own take root")
-		}
-		t.Skip("NOT TESTED: workers with users and disks of their own take root")
-	}
+	needRoot(t)
 	for _, engine := range []string{engineLocal, engineRiver} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
@@ -82,19 +106,13 @@ func TestTroubles(t *testing.T) {
 
 func newInTrouble(t *testing.T, engine string) *inTrouble {
 	w := settle(t, pgtest.Shared(t), "ann", "ben", "cleo")
-	x := &inTrouble{isolated: w, calls: newRollCall(t)}
+	x := &inTrouble{isolated: w, record: w.connect(), calls: newRollCall(t)}
 	w.as, w.flags = "hasty", []string{"--engine", engine, "--max-agents", "6"}
-	var err error
-	x.record, err = postgres.Open(context.WithoutCancel(t.Context()), postgres.Config{URL: w.url})
-	w.must(err)
-	t.Cleanup(func() { x.record.Close() })
-
 	ann := w.all[0]
 	disk := func(size string) {
 		sh(t, `mount -o remount,size=$1 "$2"`, size, ann.places)
 	}
-	sh(t, `mount -t tmpfs -o size=1g,mode=755,uid=$1,gid=$1 none "$2"`, fmt.Sprint(ann.user.Uid), ann.places)
-	t.Cleanup(func() { syscall.Unmount(ann.places, syscall.MNT_DETACH) })
+	w.mount(ann)
 	remote := filepath.Join(w.dir, "shop.git")
 	x.git("clone", "-q", "--bare", ".", filepath.Join(w.person, "shop.git"))
 	sh(t, `cp -a "$1" "$2"`, filepath.Join(w.person, "shop.git"), remote) // perhaps on another file system
@@ -103,7 +121,8 @@ func newInTrouble(t *testing.T, engine string) *inTrouble {
 		own, key := filepath.Join(w.dir, a.name+".git"), filepath.Join(a.home, "shop.key")
 		w.must(os.Symlink(remote, own))
 		w.write(map[string]string{
-			a.config:                            "team: {remotes: {shop: " + own + "}}\nkeys: {SHOP_KEY: {command: [cat, " + key + "]}}\n",
+			a.config: "team: {remotes: {shop: " + own + "}}\n" +
+				"keys: {SHOP_KEY: {command: [cat, " + key + "]}}\n",
 			filepath.Join(a.home, ".gitconfig"): "[safe]\n\tdirectory = *\n", key: "key-of-the-shop\n",
 		})
 		w.own(a.home, a.user)

@@ -37,8 +37,10 @@ func when(said string, now time.Time) (at time.Time, date bool, err error) {
 	if at, err := time.Parse(time.RFC3339, said); err == nil {
 		return at, false, nil
 	}
-	if days, err := strconv.Atoi(strings.TrimSuffix(said, "d")); err == nil && days > 0 && strings.HasSuffix(said, "d") {
-		return now.AddDate(0, 0, -days), false, nil
+	if n, ok := strings.CutSuffix(said, "d"); ok {
+		if days, err := strconv.Atoi(n); err == nil && days > 0 {
+			return now.AddDate(0, 0, -days), false, nil
+		}
 	}
 	if ago, err := time.ParseDuration(said); err == nil && ago > 0 {
 		return now.Add(-ago), false, nil

@@ -273,7 +273,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-func TestSummarised(t *testing.T) {
+func TestSummarized(t *testing.T) {
 	r, root := newRecord(t)
 	for _, d := range []thread.Draft{{Role: "one", Text: "1"}, {Role: "one", Text: "2"},
 		{Role: thread.RoleCompact, Text: "in short", Compact: true}, {Role: "one", Text: "3"},
@@ -286,7 +286,7 @@ func TestSummarised(t *testing.T) {
 			t.Fatal(err)
 		}
 		if v.Summarized != x.want || v.Next != x.next {
-			t.Errorf("%+v: %d are summarised, the page before ends at %d", x, v.Summarized, v.Next)
+			t.Errorf("%+v: %d are summarized, the page before ends at %d", x, v.Summarized, v.Next)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func (g *group) add(c *change) {
 	}
 }
 
-// tasks counts the events of each task.
+// tasks counts the events of each task, and makes a secret for it in case it is new.
 func (g *group) tasks() {
 	g.task = slices.Clone(g.eventTask)
 	slices.Sort(g.task)

@@ -25,15 +25,7 @@ import (
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
-// scalar runs SQL past the store, and returns the first column of the first row.
-func scalar[T any](t *testing.T, c *pgx.Conn, q string, args ...any) (v T) {
-	t.Helper()
-	if err := c.QueryRow(t.Context(), q, args...).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", q, err)
-	}
-	return v
-}
-
+// raw returns a connection past the store.
 func raw(t *testing.T, at string) *pgx.Conn {
 	t.Helper()
 	c, err := connect(t.Context(), at)
@@ -60,14 +52,14 @@ type older struct {
 func newOlder() *older {
 	args, _ := new(group).args(nil, false)
 	var params []string
-	for i := range len(args) - len(news) {
+	for i := range len(args) - len(newParams) {
 		params = append(params, fmt.Sprintf("$%d", i+1))
 	}
 	return &older{sql: callCommit + strings.Join(params, ",") + ")"}
 }
 
-// news are the parameters of plait.commit, from 0, that it has got since.
-var news = []int{56, 57, 58, 59, 60, 61}
+// newParams are the parameters that plait.commit has got since, counted from 0.
+var newParams = []int{56, 57, 58, 59, 60, 61}
 
 // commit commits batches as a group.
 func (o *older) commit(t *testing.T, c *pgx.Conn, batches ...store.Batch) {
@@ -83,7 +75,7 @@ func (o *older) commit(t *testing.T, c *pgx.Conn, batches ...store.Batch) {
 	}
 	var args []any
 	for i, a := range all {
-		if !slices.Contains(news, i) {
+		if !slices.Contains(newParams, i) {
 			args = append(args, a)
 		}
 	}
@@ -221,8 +213,10 @@ func TestLogOfOlder(t *testing.T) {
 	queued := func(want int64) {
 		const q = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database =" +
 			" (SELECT oid FROM pg_database WHERE datname = current_database())"
-		for scalar[int64](t, c, q) < want {
-			time.Sleep(5 * time.Millisecond)
+		for n := int64(0); n < want; time.Sleep(5 * time.Millisecond) {
+			if err := c.QueryRow(t.Context(), q).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	var wg sync.WaitGroup

@@ -182,8 +182,8 @@ func (s *Store) greet(ctx context.Context) error {
 }
 
 // identify returns what tells this database from all others, and stays with it when another server takes over. A copy
-// that is made of a dump is another. A server that tells nobody its own identifier is told from others by the database
-// alone.
+// that is made of a dump is another. If the role may not read the server's identifier, only the database's own
+// identifies it.
 func identify(ctx context.Context, c *pgx.Conn) (id string, err error) {
 	const q = "SELECT system_identifier || '-' || oid FROM pg_control_system(), pg_database" +
 		" WHERE datname = current_database()"

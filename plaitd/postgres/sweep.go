@@ -98,7 +98,7 @@ func (s *Store) sweep(
 
 // sweepLeases deletes the leases of tasks that have ended or were removed, unless a process may still hold them. Their
 // tokens are not given out again: a process that was thought dead may come back with one. A lease of neither a thread,
-// a slot nor a task, such as that of a worker, stays; why a worker was not able to work goes with it.
+// a slot nor a task, such as that of a worker, stays, but for one that says why a worker was not able to work.
 const sweepLeases = `WITH named AS (
 	SELECT name, coalesce(substring(name FROM '^(?:thread|notes)-(.*)$'), substring(name FROM '^slot-(.*)-[0-9]+$')) AS of
 	FROM plait.leases

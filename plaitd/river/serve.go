@@ -59,7 +59,7 @@ const (
 	keepJobs    = time.Hour       // after they have ended
 	serveAgain  = 2 * time.Second // when the database is unavailable
 	fullAgain   = time.Second     // when a host declines, has no free slot, or lacks the labels; until River's next look
-	fullWait    = 2 * time.Second // for a slot, by a job that came although the host's other queues have taken all
+	fullWait    = 2 * time.Second // of a job for a slot, if the host's other queues have taken all
 	lookAgain   = 5 * time.Second // for jobs that were not announced: in three queues, by idle hosts too
 	insertTries = 30              // of a job's follow-ups, a second apart: then the sweep finds them
 )

@@ -242,8 +242,8 @@ func (l loop) driveLoop(ctx workflow.Context, d drive) (lookAgain bool, err erro
 	return true, nil
 }
 
-// priority returns Temporal's priority, 1 to 5, of the first thread of a task, of the next three, of the next twelve and
-// so on. A server that knows fairness also shares each of them among tasks.
+// priority returns Temporal's priority, 1 to 5, of the first thread of a task, of the next three, of the next twelve
+// and so on. A server that knows fairness also shares each of them among tasks.
 func priority(d drive) temporal.Priority {
 	return temporal.Priority{PriorityKey: min(1+(bits.Len(uint(d.Rank))+1)/2, 5), FairnessKey: d.Task}
 }

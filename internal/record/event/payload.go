@@ -13,10 +13,9 @@ func forms() []form {
 		one(TaskCreated{}), one(TaskImported{}), one(TaskAdopted{}), one(TaskUpdated{}), one(TaskOptions{}),
 		one(ControllerChanged{}), one(RequestMade{}), one(RequestTaken{}),
 		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadCalled{}), one(ThreadJoined{}),
-		one(ThreadBlocked{}), one(ThreadResumed{}),
-		one(ThreadDelayed{}),
-		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}), one(JoinDecided{}),
-		one(MergeDecided{}),
+		one(ThreadBlocked{}), one(ThreadResumed{}), one(ThreadDelayed{}),
+		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}),
+		one(JoinDecided{}), one(MergeDecided{}),
 		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
 		one(AttemptSuperseded{}),
 		one(AgentStarted{}), one(AgentItems{}), one(ArtifactWritten{}), one(EvidenceAdded{}),
@@ -286,8 +285,8 @@ type ThreadEnded struct {
 
 func (ThreadEnded) event() string { return "thread.ended" }
 
-// ThreadRemoved reports that a task was removed, with all of its rows and events. It belongs to no task, so that it stays
-// if the task comes back; the thread is its root.
+// ThreadRemoved reports that a task was removed, with all of its rows and events. It belongs to no task, so that it
+// stays if the task comes back; the thread is its root.
 type ThreadRemoved struct {
 	By    string `json:"by"`
 	Count int    `json:"count"` // events
@@ -310,8 +309,8 @@ type TaskRedacted struct {
 
 func (TaskRedacted) event() string { return "task.redacted" }
 
-// KeyAdmitted reports that a person vouches for the key with which a host signs checkpoints of the log. It belongs to no
-// task.
+// KeyAdmitted reports that a person vouches for the key with which a host signs checkpoints of the log. It belongs to
+// no task.
 type KeyAdmitted struct {
 	Key    string `json:"key"`
 	Host   string `json:"host"`
@@ -399,7 +398,7 @@ func (p GateChanged) shorter() (Payload, bool) {
 // MaxQuestion limits the question in an event, in bytes. The row has all of it.
 const MaxQuestion = 8 << 10
 
-// FlowRegistered reports that a name in the registry means a bundle. It belongs to no task.
+// FlowRegistered reports which bundle a name in the registry now means. It belongs to no task.
 type FlowRegistered struct {
 	Name string   `json:"name"`
 	Hash dag.Hash `json:"hash"`
@@ -418,8 +417,8 @@ type FlowRemoved struct {
 
 func (FlowRemoved) event() string { return "flow.removed" }
 
-// ImportBegun reports that the events of a task are being imported, in several batches, or that what its removal left is
-// deleted first. Until its TaskImported, the task has no rows. It belongs to no task: it is not among those events.
+// ImportBegun reports that the events of a task are being imported, in several batches, or that what its removal left
+// is deleted first. Until its TaskImported, the task has no rows. It belongs to no task: it is not among those events.
 type ImportBegun struct {
 	Task     string `json:"task"`
 	By       string `json:"by"`

@@ -112,7 +112,7 @@ func Parse(b []byte) (Tree, error) {
 }
 
 // Differ returns the first run of leaves, from an index to before another, of whose common node t and u have different
-// hashes: one of the leaves was changed. Both are of the same size; those of equal trees have none, and ok is false.
+// hashes: one of the leaves was changed. Both trees must have the same size; ok is false if they are equal.
 func (t *Tree) Differ(u *Tree) (from, to int64, ok bool) {
 	for i := bits.Len64(uint64(t.size)) - 1; i >= 0; i-- {
 		if t.size>>i&1 == 0 {

@@ -45,7 +45,8 @@ func (b Batch) Check() error {
 	for i := range b.Gates {
 		g := &b.Gates[i].Row
 		texts := append([]string{g.ID, string(g.Kind), string(g.State), string(g.Source), g.Task, g.Thread, g.Node,
-			g.Instance, g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref, g.Signature}, g.Options...)
+			g.Instance, g.Attempt, g.Question, string(g.Grant), g.OnTimeout, g.By, string(g.Via), g.Text, g.Ref,
+			g.Signature}, g.Options...)
 		if err := checkTexts("gate", g.ID, texts); err != nil {
 			return err
 		}

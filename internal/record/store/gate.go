@@ -99,7 +99,7 @@ type Gate struct {
 	Edited       json.RawMessage `json:"edited"`
 	EditedDigest dag.Hash        `json:"editedDigest"`
 
-	// Signature is what the person who answered signed, with their signature of it: a history.Signed. Empty if the answer
-	// is not signed.
+	// Signature is what the person who answered signed, with their signature of it: a history.Signed. It is empty if
+	// the answer is not signed.
 	Signature string `json:"signature,omitempty"`
 }

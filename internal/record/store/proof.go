@@ -6,14 +6,15 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/plait-run/plait/internal/record/dag"
 )
 
 // A Proof says what a batch made of rows: to each, "thread ID", "attempt ID", "gate ID", "request ID" or "flow NAME",
-// the digest of its proven columns, zero if the row was deleted; to an event whose payload was redacted, "event POS", the
-// SHA-256 of what is kept.
+// the digest of its proven columns, zero if the row was deleted; to an event whose payload was redacted, "event POS",
+// the SHA-256 of what is kept.
 type Proof map[string]dag.Hash
 
 // ReadProof returns what the proof of an event says, nothing if there is none or it cannot be read.
@@ -29,7 +30,7 @@ func ReadProof(data json.RawMessage) Proof {
 // attempt, else of the same thread, of the same task, of any. Events that have a proof, or a number because they were
 // copied from another record, stay as they are. A batch without another event proves nothing: it must leave the proven
 // columns of its rows alone.
-func (b *Batch) Prove() error {
+func (b *Batch) Prove() {
 	proofs := map[int]Proof{}
 	events := slices.Clone(b.Events)
 	add := func(row string, digest dag.Hash, task, thread, attempt string) {
@@ -94,18 +95,12 @@ func (b *Batch) Prove() error {
 		events[i].Proof = p.json()
 	}
 	b.Events = events
-	return nil
 }
 
 // json returns p as [json.Marshal] does, without its cost: a commit waits for it.
 func (p Proof) json() []byte {
-	rows := make([]string, 0, len(p))
-	for row := range p {
-		rows = append(rows, row)
-	}
-	slices.Sort(rows)
 	b := make([]byte, 0, 128*len(p))
-	for i, row := range rows {
+	for i, row := range slices.Sorted(maps.Keys(p)) {
 		b = append(b, "{,"[min(i, 1)])
 		b = append(dag.AppendString(b, row), ':')
 		b = p[row].Append(b)
@@ -113,8 +108,8 @@ func (p Proof) json() []byte {
 	return append(b, '}')
 }
 
-// A digest hashes the proven columns of a row: texts behind their lengths, JSON without white space likewise, numbers as
-// 8 bytes.
+// A digest hashes the proven columns of a row: texts behind their lengths, JSON without white space likewise, numbers
+// as 8 bytes.
 type digest struct{ b []byte }
 
 func newDigest(texts ...string) *digest {

@@ -38,7 +38,7 @@ type Intent string
 // IntentCancel asks the owner to cancel the thread.
 const IntentCancel Intent = "cancel"
 
-// IntentOptions asks the owner to go on with the options that the row has. Other options are another intent: who
+// IntentOptions asks the owner to go on with the options that the row has. Other options are another intent: whoever
 // changes the row without having seen them conflicts.
 func IntentOptions(options json.RawMessage) Intent {
 	return optionsPrefix + Intent(dag.Sum(options).Short())
@@ -293,8 +293,8 @@ type Event struct {
 	Instance string          `json:"instance"`
 	Attempt  string          `json:"attempt"`
 	Payload  json.RawMessage `json:"payload"`
-	// Proof has what the event's batch made of rows, as [Batch.Prove] writes it; nil for most events. It is for who
-	// checks the record: of what people and programs are told, only [ExportedEvent] has it.
+	// Proof has what the event's batch made of rows, as [Batch.Prove] writes it; nil for most events. It is for
+	// whoever checks the record: of what people and programs are shown, only [ExportedEvent] has it.
 	Proof json.RawMessage `json:"-"`
 }
 

@@ -85,7 +85,7 @@ type Fault func(op Op, when When) error
 type Config struct {
 	Now   func() time.Time // nil: time.Now
 	Fault Fault            // nil: nothing fails
-	// Proven refuses a batch that changes proven columns of a row and has no event that says so: see [store.Batch].
+	// Proven refuses a batch that changes proven columns of a row and has no event that says so: see [store.Batch.Prove].
 	Proven bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// Every other test ends with CheckLog: see Run.
+// Tests of the other groups end with CheckLog, too: see Run.
 var logTests = []test{
 	{"the log has the same root at every size as another implementation", logSizes},
 	{"a refused batch leaves no trace in the log", logRefused},
@@ -190,7 +190,7 @@ func logRefused(h *home) {
 	for i := range n {
 		wg.Go(func() {
 			b := store.Batch{Events: []store.Event{{Type: "x", Task: id(i % 5)}, {Type: "x", Task: "T"}}}
-			want := error(nil)
+			var want error
 			if i%3 == 1 {
 				b.Threads, want = []store.ThreadChange{{Row: t}}, store.ErrConflict // exists
 			}

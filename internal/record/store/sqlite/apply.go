@@ -20,9 +20,7 @@ var (
 func (s *Store) Commit(ctx context.Context, b store.Batch) error {
 	err := b.Check() // before others wait for it
 	if err == nil {
-		err = b.Prove()
-	}
-	if err == nil {
+		b.Prove()
 		// Packed here, since every caller waits for the writing goroutine.
 		bodies := make([][]byte, len(b.Objects))
 		for i, o := range b.Objects {

@@ -18,8 +18,8 @@ import (
 	"github.com/plait-run/plait/internal/record/store/pack"
 )
 
-// tables lists every table and trigger that belongs in the database.
-var tables = []string{
+// belongs lists the tables and triggers of the database.
+var belongs = []string{
 	"attempts", "bodies", "counters", "counts", "erased", "events", "events_changed", "events_removed", "flows", "gates",
 	"leases", "log", "objects", "pins", "recent", "tasks", "threads", "wishes",
 }
@@ -55,10 +55,10 @@ func (s *Store) Check(ctx context.Context) (lines []string, err error) {
 	if err == nil {
 		const q = "SELECT name FROM sqlite_schema " +
 			"WHERE type IN ('table', 'view', 'trigger') AND name NOT LIKE 'sqlite_%'"
-		missing := slices.Clone(tables)
+		missing := slices.Clone(belongs)
 		err = s.run(ctx, q, func(r *row) {
 			name := r.text()
-			if !slices.Contains(tables, name) {
+			if !slices.Contains(belongs, name) {
 				add("%s: %s does not belong to Plait", s.database(), name)
 			}
 			missing = slices.DeleteFunc(missing, func(s string) bool { return s == name })

@@ -11,7 +11,6 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
-	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 // Of batches that share a transaction, those that conflict fail and leave nothing behind; the
@@ -75,12 +74,7 @@ func TestConflictsInAGroup(t *testing.T) {
 	if err != nil || len(events) != applied || events[applied-1].Pos != int64(applied) {
 		t.Errorf("%d events, want %d: %v", len(events), applied, err)
 	}
-	if lines, err := s.Check(t.Context()); err != nil || len(lines) > 0 {
-		t.Errorf("check: %q, %v", lines, err)
-	}
-	if err := storetest.CheckLog(t.Context(), s); err != nil {
-		t.Error(err)
-	}
+	sound(t, s)
 }
 
 // An object put by a batch that failed is not visible to later batches in its transaction.

@@ -1,12 +1,10 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -194,11 +192,10 @@ func TestMigrationBeginsTheLog(t *testing.T) {
 			secrets[e.Event.Task] = e.Secret
 		}
 	}
-	distinct := slices.Compact(slices.SortedFunc(func(yield func(string) bool) {
-		for _, s := range secrets {
-			yield(string(s[:]))
-		}
-	}, strings.Compare))
+	distinct := map[store.Secret]bool{}
+	for _, secret := range secrets {
+		distinct[secret] = true
+	}
 	if len(secrets) != 4 || len(distinct) != 4 {
 		t.Errorf("%d tasks have %d secrets", len(secrets), len(distinct))
 	}
@@ -230,7 +227,7 @@ func TestFailedBatchLeavesNoLeaf(t *testing.T) {
 	defer s.Close()
 	file(t, s, "A")
 	add := func(result error) *request {
-		return newRequest(context.Background(), grouped, func(t *tx) error {
+		return newRequest(t.Context(), grouped, func(t *tx) error {
 			return errors.Join(t.file([]store.Event{{Type: "x", Task: "A"}, {Type: "x", Task: "B"}}), result)
 		})
 	}
@@ -258,7 +255,8 @@ func TestCutOffEvents(t *testing.T) {
 	}
 	defer s.Close()
 	file(t, s, "A", "A", "A")
-	err = scripts(t, dir, "DROP TRIGGER events_removed; DELETE FROM events WHERE pos = 3; UPDATE tasks SET seq = 2, last = 2")
+	err = scripts(t, dir, "DROP TRIGGER events_removed; DELETE FROM events WHERE pos = 3;"+
+		"UPDATE tasks SET seq = 2, last = 2")
 	if err != nil {
 		t.Fatal(err)
 	}
