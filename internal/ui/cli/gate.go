@@ -144,16 +144,16 @@ func (a *app) gateAnswerCmd() *cobra.Command {
 	return cmd
 }
 
-// afterSigned is the same of answers to approvals.
-const afterSigned = `With approvals: {sign: ssh} in your configuration, you sign what you answer with your SSH key: that
-of --key, or git's user.signingkey if gpg.format is ssh, or else the only key of your SSH agent.
-
-` + afterAnswer
-
 // afterAnswer is the part of the help of each answer that says what happens then.
 const afterAnswer = `The answer is recorded, and the process that runs the task continues. If none runs it, plait resume
 continues it, or this command with --resume. The page and the full screen need neither: they run
 on, and so can continue it themselves.`
+
+// afterSigned is afterAnswer for approvals, whose answers can be signed.
+const afterSigned = `With approvals: {sign: ssh} in your configuration, you sign what you answer with your SSH key: that
+of --key, or git's user.signingkey if gpg.format is ssh, or else the only key of your SSH agent.
+
+` + afterAnswer
 
 // answerCmd makes a verb that answers gates of one kind; fill fills in the answer.
 func (a *app) answerCmd(
@@ -257,8 +257,8 @@ func (a *app) resumeAnswered(cmd *cobra.Command, w *workplace, row store.Thread,
 	return a.drive(cmd, there, row, control.Resume{}, driveFlags{})
 }
 
-// openAsked finds the question or approval to be answered, by its id. A task stands for its only open question, and on
-// a terminal for its only open approval too; there the person has to confirm it once it has been shown.
+// openAsked finds the question or approval to be answered, by its id. A task's id stands for its only open question,
+// and on a terminal also for its only open approval. On a terminal either is shown first, and the person confirms it.
 func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (*workplace, store.Gate, error) {
 	ctx := cmd.Context()
 	w, g, err := a.openGate(ctx, typed)
@@ -275,13 +275,13 @@ func (a *app) openAsked(cmd *cobra.Command, typed string, kind store.GateKind) (
 	}
 	open = slices.DeleteFunc(open, func(g store.Gate) bool { return g.Kind != kind })
 	name := a.names().Of(ctx, row)
-	there := !a.json && isTerminal(a.in) && isTerminal(a.err)
+	canAsk := !a.json && isTerminal(a.in) && isTerminal(a.err)
 	switch {
 	case len(open) == 0:
 		return nil, g, fmt.Errorf("task %s has no open %s: %w", name, view.KindWord(kind), store.ErrNotFound)
-	case len(open) == 1 && kind == store.GateInput && !there:
+	case len(open) == 1 && kind == store.GateInput && !canAsk:
 		return w, open[0], nil // unlike an approval, an answer permits nothing
-	case len(open) > 1 || !there:
+	case len(open) > 1 || !canAsk:
 		var ids []string
 		for _, g := range open {
 			ids = append(ids, g.ID)

@@ -23,7 +23,8 @@ import (
 )
 
 func (a *app) proofCmd() *cobra.Command {
-	cmd := group(&cobra.Command{Use: "proof", Short: "Sign the log of the record, and check it against what was signed"})
+	cmd := group(&cobra.Command{Use: "proof",
+		Short: "Sign the log of the record, and check it against what was signed"})
 	cmd.AddCommand(a.proofShowCmd(), a.proofSignCmd(), a.proofCheckCmd())
 	return cmd
 }
@@ -33,15 +34,15 @@ type proofState struct {
 	Log    string      `json:"log"`
 	Size   int64       `json:"size"` // events
 	Root   string      `json:"root"`
-	Since  int64       `json:"since"` // the last event of before there was a log
+	Since  int64       `json:"since"` // position of the last event from before there was a log
 	Signed *checkpoint `json:"signed,omitempty"`
 }
 
-// A checkpoint is one that somebody keeps, and what its signatures are worth.
+// A checkpoint is one that was read from a file, with what its signatures are worth.
 type checkpoint struct {
 	Size     int64            `json:"size"`
 	Standing history.Standing `json:"standing"`
-	By       string           `json:"by,omitempty"` // the fingerprint of the key of a person
+	By       string           `json:"by,omitempty"` // fingerprint of the person's key
 	seen     verify.Seen
 	says     string
 }
@@ -61,11 +62,11 @@ func (w *workplace) readCheckpoint(ctx context.Context, file, by string) (*check
 	if err != nil {
 		return nil, err
 	}
-	events, err := w.store.Events(ctx, 0, history.KeyEvents())
+	keys, err := w.logKeys(ctx, history.Origin(log.Origin))
 	if err != nil {
 		return nil, err
 	}
-	c, standing, person, err := history.ReadKeys(history.Origin(log.Origin), events).Read(data)
+	c, standing, person, err := keys.Read(data)
 	if err != nil {
 		return nil, fmt.Errorf("read checkpoint: %s: %w", text.Safe(file), err)
 	}
@@ -75,6 +76,12 @@ func (w *workplace) readCheckpoint(ctx context.Context, file, by string) (*check
 		kept.By = sshsig.Fingerprint(person)
 	}
 	return kept, nil
+}
+
+// logKeys returns the log keys that people vouch for.
+func (w *workplace) logKeys(ctx context.Context, origin string) (history.Keys, error) {
+	events, err := w.store.Events(ctx, 0, history.KeyEvents())
+	return history.ReadKeys(origin, events), err
 }
 
 // ownCheckpoint returns the checkpoint that this machine keeps, nil if it keeps none.
@@ -107,7 +114,8 @@ with the same root have the same history. The newest checkpoint that this machin
 			out.field("size", text.Count(int(s.Size), "event"))
 			out.field("root", s.Root)
 			if s.Since > 0 {
-				out.field("unproven", fmt.Sprintf("the first %d events, which are from before there was a log", s.Since))
+				out.field("unproven",
+					fmt.Sprintf("the first %d events, which are from before there was a log", s.Since))
 			}
 			if s.Signed == nil {
 				out.field("signed", a.says("nothing: sign it with plait proof sign"))
@@ -198,11 +206,11 @@ func (a *app) signHead(ctx context.Context, w *workplace, named string) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	events, err := w.store.Events(ctx, 0, history.KeyEvents())
+	keys, err := w.logKeys(ctx, origin)
 	if err != nil {
 		return nil, err
 	}
-	if !history.ReadKeys(origin, events).Has(public) {
+	if !keys.Has(public) {
 		host, _ := os.Hostname() // a name for people
 		admits, err := history.Admission{At: w.store.Now().UnixMilli(), Host: host, Key: public, Origin: origin}.Sign(
 			person.Signer, gate.Person())

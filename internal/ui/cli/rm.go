@@ -90,14 +90,14 @@ Without a terminal to confirm on, --yes is required.`,
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	cmd.Flags().StringVar(&status, "status", "", "remove all tasks of this workspace with this `status`")
-	cmd.Flags().StringVar(&older, "older-than", "", "remove all tasks of this workspace that ended before this `time`, or "+
-		"this long ago")
+	cmd.Flags().StringVar(&older, "older-than", "",
+		"remove all tasks of this workspace that ended before this `time`, or this long ago")
 	completeFlag(cmd, "status", taskStandings...)
 	return cmd
 }
 
-// toRemove finds the tasks that were named, or those in the given state, if any, that ended before a time, if any, in
-// Unix ms.
+// toRemove finds the tasks that were named. If none were, it finds those with a status ("" is any) that ended before a
+// time in Unix ms (0 is no limit).
 func (a *app) toRemove(
 	ctx context.Context, args []string, status string, before int64,
 ) (*workplace, []store.Thread, error) {

@@ -32,8 +32,8 @@ func (a *app) signing(w *workplace) *gate.Signing {
 	}}
 }
 
-// book returns the gates of a workplace, for answers of the person at this terminal. Where answers must be signed, and
-// with a key that is named, they are, once shown on out if that is not nil.
+// book returns the gates of a workplace, for answers by the person at this terminal. They are signed if they must
+// be, or if a key is named; what is signed is first printed on out, unless that is nil.
 func (a *app) book(w *workplace, key string, out io.Writer) *gate.Service {
 	s := a.signing(w)
 	if s == nil && key != "" {
@@ -65,7 +65,7 @@ func (a *app) book(w *workplace, key string, out io.Writer) *gate.Service {
 }
 
 // keyPlace returns where the person's SSH key is: the one that is named, or git's user.signingkey, or else the only key
-// of the agent.
+// of the SSH agent.
 func (a *app) keyPlace(ctx context.Context, named string) (sshsig.Place, error) {
 	p := sshsig.Place{Key: named, Socket: a.getenv("SSH_AUTH_SOCK")}
 	if named == "" {
@@ -109,7 +109,7 @@ func (a *app) signers(ctx context.Context) (sshsig.Signers, error) {
 	return sshsig.Signers{{Principals: gate.Person(), Key: key}}, nil
 }
 
-// gitSettings returns the user's own settings of git, none where there is no git.
+// gitSettings returns the user's own git settings, none if there is no git.
 func gitSettings(ctx context.Context) (map[string]string, error) {
 	set, err := git.UserSettings(ctx)
 	if errors.Is(err, git.ErrNoGit) {
@@ -118,7 +118,7 @@ func gitSettings(ctx context.Context) (map[string]string, error) {
 	return set, err
 }
 
-// inHome replaces ~/ at the beginning of a path of git's settings.
+// inHome expands a leading ~/ of a path in git's settings.
 func inHome(path string) string {
 	rest, ok := strings.CutPrefix(path, "~/")
 	home, err := os.UserHomeDir()

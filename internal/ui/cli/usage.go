@@ -42,8 +42,11 @@ func group(cmd *cobra.Command) *cobra.Command {
 }
 
 // unknownVerb returns the error for a word that is not a command of cmd. It suggests a command
-// whose other names include the word (SuggestFor), or one spelled almost like it.
+// whose other names include the word (SuggestFor), what to type instead (insteadOf), or a command
+// spelled almost like it.
 func unknownVerb(cmd *cobra.Command, word string) error {
+	path := cmd.CommandPath()
+	unknown := fmt.Sprintf("unknown command %q", path+" "+word)
 	var names []string
 	meant := ""
 	for _, c := range cmd.Commands() {
@@ -57,20 +60,19 @@ func unknownVerb(cmd *cobra.Command, word string) error {
 	}
 	if !cmd.HasParent() {
 		if other, ok := insteadOf[strings.ToLower(word)]; ok {
-			return misused(cmd, "unknown command %q; %s", cmd.CommandPath()+" "+word, fmt.Sprintf(other, cmd.CommandPath()))
+			return misused(cmd, "%s; %s", unknown, fmt.Sprintf(other, path))
 		}
 		if strings.ContainsAny(word, " \n") { // a prompt, not a command
-			return misused(cmd, "to start a task: `%s run -p %s`", cmd.CommandPath(), strconv.Quote(word))
+			return misused(cmd, "to start a task: `%s run -p %q`", path, word)
 		}
 	}
 	if meant == "" {
 		meant = text.Nearest(word, names)
 	}
 	if meant == "" {
-		return misused(cmd, "unknown command %q", cmd.CommandPath()+" "+word)
+		return misused(cmd, "%s", unknown)
 	}
-	return misused(cmd, "unknown command %q; did you mean `%s %s`?", cmd.CommandPath()+" "+word,
-		cmd.CommandPath(), meant)
+	return misused(cmd, "%s; did you mean `%s %s`?", unknown, path, meant)
 }
 
 // badFlag says what is wrong with a flag. If a word before it is not a command, that is reported

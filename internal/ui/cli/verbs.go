@@ -37,8 +37,8 @@ func (a *app) addVerbs(root *cobra.Command) {
 		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.openCmd(),
 		named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
-	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(), a.replayCmd(),
-		a.redactCmd(), a.gcCmd(), a.importCmd(), a.exportCmd(), a.doctorCmd(), a.versionCmd())
+	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(),
+		a.replayCmd(), a.redactCmd(), a.gcCmd(), a.importCmd(), a.exportCmd(), a.doctorCmd(), a.versionCmd())
 	if a.program.Team != nil {
 		add(groupRecord, a.workerCmd())
 	}
@@ -104,20 +104,22 @@ var meantBy = map[string][]string{
 	"diff":    {"compare"},
 	"ui":      {"web", "serve", "dashboard", "browse"},
 	"flow":    {"flows", "workflow", "workflows"},
-	"gate":    {"gates", "inbox", "questions", "approvals"},
+	"gate":    {"gates", "questions", "approvals"},
 	"doctor":  {"check", "config", "health"},
 }
 
-// insteadOf says what does here what commands of other programs do, where that is not a single verb.
+// insteadOf says what to type instead of commands of other programs, where no single verb does the same. %[1]s is the
+// name of this program.
 var insteadOf = map[string]string{
 	"login": "agents are logged in to with their own programs, such as `codex login`; `%[1]s doctor` says which are",
 	"inbox": "what waits for you: `%[1]s`, which is a full screen, or `%[1]s gate list`",
 	"watch": "to watch all tasks: `%[1]s`, or one: `%[1]s task watch TASK`",
 	"chat":  "to chat with an agent: `%[1]s run chat`",
 	"new":   "to start a task: `%[1]s run -p \"…\"`, or a flow file: `%[1]s flow new NAME`",
-	"merge": "work is merged when its task ends, or once you approve it; what is left over: `%[1]s task branches TASK`, and " +
-		"to fetch it: `%[1]s task pull TASK`",
-	"commit": "a task's changes are in your working tree when it ends; see them with `%[1]s diff TASK`, and commit with git",
+	"merge": "work is merged when its task ends, or once you approve it; " +
+		"what is left over: `%[1]s task branches TASK`, and to fetch it: `%[1]s task pull TASK`",
+	"commit": "a task's changes are in your working tree when it ends; " +
+		"see them with `%[1]s diff TASK`, and commit with git",
 	"cost":   "tokens and cost of a task: `%[1]s show TASK`, and of all: `%[1]s ls --json`",
 	"agents": "which agents can be used: `%[1]s doctor`; those of a task: `%[1]s show TASK`",
 	"prompt": "to start a task: `%[1]s run -p \"…\"`",

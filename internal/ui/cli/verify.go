@@ -89,12 +89,12 @@ that plait proof sign keeps on this machine.`,
 	}
 }
 
+// writeReport prints what verify found. signed is the checkpoint that the log was compared with, nil for none.
 func writeReport(out page, report verify.Report, signed *checkpoint) {
 	for _, p := range report.Problems {
 		out.line("%s  %s", cmp.Or(p.Hash.String(), "-"), text.Safe(p.What))
 	}
-	out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness,
-		report.Objects)
+	out.line("integrity %s, completeness %s, %d objects", report.Integrity, report.Completeness, report.Objects)
 	if l := report.Log; l != nil {
 		out.line("history %s, %s", report.History, text.Count(int(l.Size), "event"))
 		if l.Since > 0 {
@@ -111,7 +111,6 @@ func writeReport(out page, report verify.Report, signed *checkpoint) {
 		out.line("%d objects and answers were redacted: what they said cannot be checked", n)
 	}
 	if n := report.Unchecked; n > 0 {
-		out.line("%d steps of older versions do not record their path: "+
-			"how they were reached is unchecked", n)
+		out.line("%d steps of older versions do not record their path: how they were reached is unchecked", n)
 	}
 }

@@ -73,7 +73,8 @@ func (a *app) examineLimits(l config.Limits) Finding {
 	if l.FileGB > 0 {
 		files = "files of " + text.Size(int64(l.FileGB)<<30)
 	}
-	f := Finding{What: "limits", OK: true, Text: "an agent can have " + processes + " and " + memory + ", and write " + files}
+	f := Finding{What: "limits", OK: true,
+		Text: "an agent can have " + processes + " and " + memory + ", and write " + files}
 	switch {
 	case l == config.Limits{}:
 	case proc.Prlimit() == "":
@@ -95,7 +96,8 @@ func memoryLimit() string {
 		at, is := strings.CutPrefix(strings.TrimSpace(line), "0::") // of version 2
 		for last := ""; is && at != last; last, at = at, filepath.Dir(at) {
 			most, _ := os.ReadFile(filepath.Join("/sys/fs/cgroup", at, "memory.max"))
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(most)), 10, 64); err == nil && (least == 0 || n < least) {
+			n, err := strconv.ParseInt(strings.TrimSpace(string(most)), 10, 64)
+			if err == nil && (least == 0 || n < least) {
 				least = n
 			}
 		}

@@ -39,8 +39,8 @@ type readiness struct {
 }
 
 func (a *app) readiness(w *workplace) *readiness {
-	return &readiness{project: config.ProjectFile(w.workspace), getenv: a.getenv, dirs: a.teamDirs(w.home), room: freeIn,
-		turn: make(chan struct{}, 1), short: map[string]bool{}}
+	return &readiness{project: config.ProjectFile(w.workspace), getenv: a.getenv, dirs: a.teamDirs(w.home),
+		room: freeIn, turn: make(chan struct{}, 1), short: map[string]bool{}}
 }
 
 // check returns why the worker cannot work now, nil if it can.
@@ -99,7 +99,8 @@ func (r *readiness) roomIn(dir string) error {
 	}
 	free, err := r.room(dir)
 	if r.short[dir] = err == nil && free < wants; r.short[dir] {
-		return fmt.Errorf("no space left on device: %s had less than %d MiB, and needs %d", dir, minFree>>20, enoughFree>>20)
+		return fmt.Errorf("no space left on device: %s had less than %d MiB, and needs %d",
+			dir, minFree>>20, enoughFree>>20)
 	}
 	return nil
 }

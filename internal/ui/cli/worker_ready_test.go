@@ -26,7 +26,9 @@ func TestReadyAfterAFullDisk(t *testing.T) {
 		free int64
 		able bool
 	}{
-		{minFree, true}, {minFree - 1, false}, {minFree, false}, {enoughFree - 1, false}, {enoughFree, true}, {minFree, true},
+		{minFree, true}, {minFree - 1, false},
+		{minFree, false}, {enoughFree - 1, false},
+		{enoughFree, true}, {minFree, true},
 	} {
 		free = x.free
 		why := r.check(t.Context())

@@ -1,20 +1,21 @@
 package tui
 
 import (
+	"slices"
 	"strings"
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 )
 
-// A find narrows a pane to what contains a text, ignoring case.
+// A find is the text that a person looks for in a pane, ignoring case.
 type find struct {
 	text   string
 	typing bool
 	line   textinput.Model
 }
 
-// begin lets the person type, from what was typed before.
+// begin lets the person type, starting with what was typed before.
 func (f *find) begin() {
 	f.line = newLine("text to look for")
 	f.line.Prompt = "/"
@@ -42,13 +43,8 @@ func (f *find) update(msg tea.Msg) {
 	f.text = f.line.Value()
 }
 
-// has reports whether any of texts has what is looked for.
+// has reports whether one of the texts has what is looked for.
 func (f *find) has(texts ...string) bool {
 	want := strings.ToLower(f.text)
-	for _, s := range texts {
-		if strings.Contains(strings.ToLower(s), want) {
-			return true
-		}
-	}
-	return want == ""
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), want) })
 }

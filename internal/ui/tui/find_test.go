@@ -27,7 +27,8 @@ func TestFind(t *testing.T) {
 		s := list(width)
 		keys(s, "/", "P", "a", "r", "s")
 		got := drawn(s)
-		if !strings.Contains(got, "Fix the parser") || strings.Contains(got, "Write docs") || strings.Contains(got, "Which") {
+		if !strings.Contains(got, "Fix the parser") || strings.Contains(got, "Write docs") ||
+			strings.Contains(got, "Which") {
 			t.Errorf("found:\n%s", got)
 		}
 		keys(s, "enter", "enter")

@@ -1,6 +1,6 @@
 package tui
 
-// keyHelp are the keys of a pane, with what they do.
+// A keyHelp lists the keys of a pane, and what they do.
 type keyHelp [][2]string
 
 var helpEverywhere = keyHelp{
@@ -40,7 +40,7 @@ var (
 	}
 )
 
-// lines renders the keys of a pane, then those that hold everywhere.
+// lines renders the keys of a pane, then those that work everywhere.
 func (h keyHelp) lines(width int) []string {
 	out := []string{bold.Render("KEYS"), ""}
 	for i, part := range []keyHelp{h, helpEverywhere} {

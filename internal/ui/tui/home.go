@@ -21,7 +21,7 @@ type home struct {
 	find    find
 }
 
-// listed returns the rows that have what is looked for.
+// listed returns the questions and tasks that have what is looked for.
 func (h *home) listed() (gates []store.Gate, tasks []view.TaskRow) {
 	for _, g := range h.gates {
 		if t := h.row(g.Task); h.find.has(view.About(g), g.Node, t.Short, t.Title) {

@@ -110,8 +110,15 @@ func (s *screen) found() []order {
 
 // typing reports whether keys are text.
 func (s *screen) typing() bool {
-	return s.confirm != nil || s.form != nil || s.q != nil && s.q.typing() || s.q == nil &&
-		(s.find().typing || s.step == nil && s.task != nil && s.task.talking)
+	switch {
+	case s.confirm != nil, s.form != nil:
+		return true
+	case s.q != nil:
+		return s.q.typing()
+	case s.find().typing:
+		return true
+	}
+	return s.step == nil && s.task != nil && s.task.talking
 }
 
 func (s *screen) homeKey(name string) []order {

@@ -26,7 +26,7 @@ type screen struct {
 	step    *stepPane
 	form    *form
 	confirm *confirm
-	helping bool  // the keys are shown
+	helping bool  // help is shown
 	failed  error // of what was done while leaving
 }
 

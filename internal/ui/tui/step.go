@@ -148,7 +148,8 @@ func (p *stepPane) key(name string) []order {
 	return nil
 }
 
-// next scrolls to the next line with what is looked for: from a number of lines below the first visible one, up or down.
+// next scrolls to the next line with what is looked for. It begins at the given number of lines below the first visible
+// one, and goes down if by is 1, up if it is -1.
 func (p *stepPane) next(from, by int) {
 	if p.find.text == "" {
 		return

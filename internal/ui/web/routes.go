@@ -102,9 +102,9 @@ func (s *Server) taskRoutes() []route {
 		post("/api/v1/tasks/{id}/resume", "continue a task, driven by this server; "+
 			"text for a task that is driven already, or for a part of one, is passed on there",
 			"resume", withBody(s.row, s.resumeTask), textField),
-		post("/api/v1/tasks/{id}/retry", "try again what failed, driven by this server: the task itself if it can go on, "+
-			"otherwise a fork of it before what failed; text is more input", "retry", withBody(s.taskRow, s.retryTask),
-			textField),
+		post("/api/v1/tasks/{id}/retry", "try again what failed, driven by this server: "+
+			"the task itself if it can go on, otherwise a fork of it before what failed; text is more input",
+			"retry", withBody(s.taskRow, s.retryTask), textField),
 		post("/api/v1/tasks/{id}/stop", "stop what this server does with a task; it can be resumed", "task.stop",
 			about(s.taskRow, s.stopTask)),
 		post("/api/v1/tasks/{id}/revert", "revert a conversation to one of its steps; files stay as they are", "fork",
