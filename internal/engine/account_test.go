@@ -185,7 +185,8 @@ func TestPursesOfSharedTask(t *testing.T) {
 	}
 	for _, a := range attempts { // both workers die
 		a.Status, a.EndedAt = store.AttemptInterrupted, 9
-		if err := w.store.Forge(ctx, store.Batch{Attempts: []store.AttemptChange{{Row: a, From: store.AttemptRunning}}}); err != nil {
+		b := store.Batch{Attempts: []store.AttemptChange{{Row: a, From: store.AttemptRunning}}}
+		if err := w.store.Forge(ctx, b); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -46,7 +46,7 @@ func (e *Engine) advance(ctx context.Context, c *threadState, build func(row sto
 			return true, nil
 		}
 		requested := c.Row.Intent != from.Intent // otherwise something else in the batch conflicted
-		// Who made the request may not have seen the attempt begin. If it has ended, the batch conflicts once more.
+		// Whoever made the request may not have seen the attempt begin. If it has ended, the batch conflicts once more.
 		other := c.Row.InFlight != from.InFlight && c.Row.InFlight != ""
 		if !requested || c.Row.Head != from.Head || c.Row.Status != from.Status || other {
 			e.forget(from.ID)

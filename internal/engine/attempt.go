@@ -32,7 +32,7 @@ func (e *Engine) runRole(ctx context.Context, c *threadState, d flow.Run) (store
 		if err != nil {
 			return store.Thread{}, err
 		}
-		slot, err := e.slots.take(ctx, e.hand, c.Row, c.Def.Roles[d.Role])
+		slot, err := e.slots.take(ctx, e.driveSlot, c.Row, c.Def.Roles[d.Role])
 		if err != nil {
 			return store.Thread{}, err
 		}

@@ -98,7 +98,7 @@ func (c ThreadClaim) turns(ctx context.Context, task string) (int, error) {
 	return len(held), nil
 }
 
-// turnsOf returns how the names of the leases begin that are turns of a task.
+// turnsOf returns the prefix of the names of the leases that are turns of a task.
 func turnsOf(task string) string { return "slot-" + task }
 
 // withLease returns the engine for work under a lease, and a context that ends when the lease is lost. What the engine

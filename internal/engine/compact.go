@@ -75,10 +75,10 @@ func (e *Engine) Compact(ctx context.Context, r Compaction) (store.Thread, error
 			cancel(errUnwanted)
 		}
 	})
-	place, err := e.slots.take(work, nil, row, flow.Role{})
+	slot, err := e.slots.take(work, nil, row, flow.Role{})
 	if err == nil {
 		row, err = e.compactNow(work, row, w)
-		place.Release()
+		slot.Release()
 	}
 	stop()
 	root, readErr := e.cfg.Store.Thread(bg, task)
@@ -217,7 +217,7 @@ func (e *Engine) needsSummary(ctx context.Context, c *threadState, role string) 
 		return false, nil
 	}
 	w, err := e.attempts.Worker(&c.Thread, role)
-	if err != nil || !w.Summarises {
+	if err != nil || !w.Summarizes {
 		return false, nil
 	}
 	talk := prompt.ApproxTokens(c.Talk)

@@ -105,7 +105,7 @@ func isConsent(g store.Gate, head dag.Hash) bool {
 	return g.Source == store.SourceInterrupted && g.State == store.GateApproved && g.UsedAt == 0 && g.From == head
 }
 
-// allowed reports whether a person has allowed an attempt, of a thread or of the path that it continues, to be repeated.
+// allowed reports whether a person has allowed a repeat of an attempt, of the thread or of the path that it continues.
 func (e *Engine) allowed(ctx context.Context, row store.Thread, last store.Attempt) (bool, error) {
 	gates, err := e.gatesOf(ctx, row)
 	if err != nil {

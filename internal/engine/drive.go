@@ -57,8 +57,8 @@ func (e *Engine) Drive(ctx context.Context, id string) (store.Thread, error) {
 	if lease == nil {
 		return e.drive(ctx, id)
 	}
-	under.hand = &hand{engine: under, place: e.place}
-	defer under.hand.release()
+	under.driveSlot = &driveSlot{engine: under, place: e.place}
+	defer under.driveSlot.release()
 	e.forget(id)
 	if row, err = under.drive(ctx, id); under.ownTrouble(ctx, err) {
 		return under.giveBack(bg, id, lease, err)
@@ -135,7 +135,7 @@ func (e *Engine) applyPending(ctx context.Context, row store.Thread) (now store.
 	return e.replayed(ctx, row)
 }
 
-// A filesError is that of a working tree which cannot be made here.
+// A filesError reports that a thread's working tree cannot be made on this machine.
 type filesError struct{ error }
 
 func (e filesError) Unwrap() error { return e.error }

@@ -67,7 +67,7 @@ type Config struct {
 
 	Player Player // nil: the task is not a replay
 
-	Signing *gate.Signing // of answers to approvals; nil: it is not demanded
+	Signing *gate.Signing // how answers to approvals are signed; nil: they need not be
 
 	Limits  flow.Limits // they cap the limits of flows
 	Machine int         // how many agents may be at work on this machine; zero: any number. For a ThreadClaim, see At
@@ -93,11 +93,11 @@ type Config struct {
 
 // An Engine steps threads. Make one with New.
 type Engine struct {
-	cfg      Config
-	gates    *gate.Service
-	attempts *attempt.Runner
-	place    Place // of a drive, see At; nil: it has none
-	hand     *hand // of a drive under its own lease
+	cfg       Config
+	gates     *gate.Service
+	attempts  *attempt.Runner
+	place     Place      // of a drive, see At; nil: it has none
+	driveSlot *driveSlot // of a drive under its own lease
 	*memory
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/plait-run/plait/internal/testing/mem"
 )
 
-// TestGatesEndWithTheirTask: when a task ends, the open gates of all its threads are withdrawn; when a path ends, its own.
+// TestGatesEndWithTheirTask: when a task ends, the open gates of all its threads are withdrawn; when a path ends, only
+// its own.
 func TestGatesEndWithTheirTask(t *testing.T) {
 	for _, tt := range []struct {
 		ends string

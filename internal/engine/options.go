@@ -24,8 +24,8 @@ func (e *Engine) limitsOf(ctx context.Context, row store.Thread) (flow.Limits, e
 // setOptions gives the threads of a task that have not ended further options, for a person, and uses the gates that
 // raise limits. A limit that is higher already stays: as the options of a task count for all its threads, the lower
 // limit of one would stop the others.
-func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits, by string,
-	approved ...store.Gate) error {
+func (e *Engine) setOptions(ctx context.Context, rows []store.Thread, over record.Options, raised flow.Limits,
+	by string, approved ...store.Gate) error {
 	if over.Empty() && len(approved) == 0 {
 		return nil
 	}

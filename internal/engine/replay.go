@@ -70,7 +70,7 @@ func (e *Engine) replaySummary(ctx context.Context, row store.Thread, by string)
 	if err != nil {
 		return row, err
 	}
-	slot, err := e.slots.take(ctx, e.hand, row, flow.Role{})
+	slot, err := e.slots.take(ctx, e.driveSlot, row, flow.Role{})
 	if err != nil {
 		return row, err
 	}

@@ -118,10 +118,10 @@ graph:
 		}()
 		<-a.begun
 	}
-	waits := agenda.Drive
+	driven := agenda.Drive
 	look(0, 1)
 	for _, row := range rows {
-		if !slices.Contains(waits, row.ID) {
+		if !slices.Contains(driven, row.ID) {
 			row, err = first.Drive(ctx, row.ID)
 			if err != nil || row.Status != store.Pending {
 				t.Errorf("without a turn it is %s, %v", row.Status, err)
@@ -155,8 +155,8 @@ graph:
 `
 	synctest.Test(t, func(t *testing.T) {
 		s := mem.New(mem.Config{Proven: true})
-		row := housetest.Begin(t.Context(), t, s,
-			store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1, Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
+		row := housetest.Begin(t.Context(), t, s, store.Thread{ID: "01JD0000000000000000000000", CreatedAt: 1,
+			Workspace: t.TempDir()}, housetest.Bundle(t, flow), "go")
 		var asked atomic.Int64
 		cfg := shared(s, taking(time.Second))
 		cfg.Claim = countingClaim{ThreadClaim{s}, &asked}

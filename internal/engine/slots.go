@@ -120,45 +120,45 @@ func (s *slots) limit(root string, most int) {
 	}
 }
 
-// take waits until an agent for role may work. If ctx ends first, there is nothing to release. With a hand, it does not
-// wait for the task's turn: the error is errTaskFull.
-func (s *slots) take(ctx context.Context, h *hand, row store.Thread, role flow.Role) (*slot, error) {
+// take waits until an agent for role may work. If ctx ends first, there is nothing to release. With d, it does not wait
+// for the task's turn: the error is errTaskFull.
+func (s *slots) take(ctx context.Context, d *driveSlot, row store.Thread, role flow.Role) (*slot, error) {
 	if ctx.Err() != nil {
-		return &slot{slots: s, hand: h}, nil
+		return &slot{slots: s, drive: d}, nil
 	}
 	t, err := s.of(context.WithoutCancel(ctx), row)
 	if err != nil {
 		return nil, fmt.Errorf("read the limits of task %s: %w", row.Root, err)
 	}
-	place := &slot{slots: s, hand: h, task: t}
-	if err := s.fill(ctx, place, row, role); err != nil {
-		place.Release()
+	own := &slot{slots: s, drive: d, task: t}
+	if err := s.fill(ctx, own, row, role); err != nil {
+		own.Release()
 		if ctx.Err() != nil {
-			return &slot{slots: s, hand: h}, nil
+			return &slot{slots: s, drive: d}, nil
 		}
 		return nil, err
 	}
-	return place, nil
+	return own, nil
 }
 
 // fill waits for everything that a slot holds.
-func (s *slots) fill(ctx context.Context, place *slot, row store.Thread, role flow.Role) error {
+func (s *slots) fill(ctx context.Context, own *slot, row store.Thread, role flow.Role) error {
 	if role.Access.Writes() {
-		top := treeRoot(row, place.task.root)
+		top := treeRoot(row, own.task.root)
 		tree := s.writer(top)
-		if err := tree.lock(ctx, place.Pause); err != nil { // who has the tree may wait for a slot
+		if err := tree.lock(ctx, own.Pause); err != nil { // who has the tree may wait for a slot
 			return err
 		}
-		place.tree = tree
+		own.tree = tree
 		if under, _ := worktree.UnderGit(ctx, top); !under {
-			held, err := s.anyOf(ctx, place.Pause, "tree-"+dag.Sum([]byte(top)).Short())
+			held, err := s.anyOf(ctx, own.Pause, "tree-"+dag.Sum([]byte(top)).Short())
 			if err != nil {
 				return err
 			}
-			place.alone = held
+			own.alone = held
 		}
 	}
-	return place.Resume(ctx)
+	return own.Resume(ctx)
 }
 
 // A Place is a slot of the machine that a drive has. Between Pause and Resume it is left to others.
@@ -181,10 +181,10 @@ var errTaskFull = errors.New("the task has no free slot")
 // turnEvery is how often an agent that has waited for a person asks for a turn of its task.
 const turnEvery = 250 * time.Millisecond
 
-// A hand is what a drive under its own lease works with: the place that it came with, and from its first agent to its
-// end one of the turns that all drives of the task share. It never waits for them while it holds the thread, unless an
-// agent has left them to others meanwhile.
-type hand struct {
+// A driveSlot is what a drive under its own lease needs for its agents: the place that it came with, and from its first
+// agent to its end one of the turns that all drives of the task share. It never waits for them while it holds the
+// thread, unless an agent has left them to others meanwhile.
+type driveSlot struct {
 	engine *Engine
 	place  Place // nil: agents of the machine are not limited
 
@@ -194,38 +194,38 @@ type hand struct {
 }
 
 // pause leaves place and turn to others, until resume is called.
-func (h *hand) pause() {
-	if h.paused = true; h.place != nil {
-		h.place.Pause()
+func (d *driveSlot) pause() {
+	if d.paused = true; d.place != nil {
+		d.place.Pause()
 	}
-	h.release()
+	d.release()
 }
 
 // release releases the turn.
-func (h *hand) release() {
-	if h.turn != nil {
-		h.turn.Release()
-		h.turn = nil
+func (d *driveSlot) release() {
+	if d.turn != nil {
+		d.turn.Release()
+		d.turn = nil
 	}
 }
 
-// resume has a turn and the place afterwards. It waits for what it left to others; if there is no turn to begin with,
-// it returns errTaskFull.
-func (h *hand) resume(ctx context.Context, t *taskSlots) error {
-	if h.begun && !h.paused {
+// resume takes a turn and the place, unless the drive has them. It waits for what it left to others; if there is no
+// turn to begin with, it returns errTaskFull.
+func (d *driveSlot) resume(ctx context.Context, t *taskSlots) error {
+	if d.begun && !d.paused {
 		return nil
 	}
 	for t.limited() > 0 {
-		turn, err := h.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, t.limited())
+		turn, err := d.engine.cfg.Claim.turn(context.WithoutCancel(ctx), t.root.ID, t.limited())
 		var held *store.HeldError
 		if err == nil {
-			h.turn = turn
+			d.turn = turn
 			break
 		}
 		switch {
 		case !errors.As(err, &held):
 			return err
-		case !h.begun:
+		case !d.begun:
 			return errTaskFull
 		}
 		select {
@@ -233,24 +233,24 @@ func (h *hand) resume(ctx context.Context, t *taskSlots) error {
 			return ctx.Err()
 		case <-time.After(turnEvery):
 		}
-		if t, err = h.engine.slots.of(context.WithoutCancel(ctx), t.root); err != nil {
+		if t, err = d.engine.slots.of(context.WithoutCancel(ctx), t.root); err != nil {
 			return err
 		}
 	}
-	h.begun = true
-	if h.paused && h.place != nil {
-		if err := h.place.Resume(ctx); err != nil {
+	d.begun = true
+	if d.paused && d.place != nil {
+		if err := d.place.Resume(ctx); err != nil {
 			return err
 		}
 	}
-	h.paused = false
+	d.paused = false
 	return nil
 }
 
 // A slot is the right of one agent to work.
 type slot struct {
 	*slots
-	hand    *hand // of the drive, which keeps what it has until it ends; nil: the slot has it all itself
+	drive   *driveSlot // what the drive keeps until it ends; nil: the slot has it all itself
 	task    *taskSlots
 	tree    *treeLock  // locked for writing; nil: the agent only reads
 	alone   *lock.Lock // of the tree among tasks, nil: none
@@ -278,8 +278,8 @@ func (s *slot) Unpark() { s.engine.work.add() }
 
 // Pause lets other agents work meanwhile. The agent keeps its working tree.
 func (s *slot) Pause() {
-	if s.hand != nil {
-		s.hand.pause()
+	if s.drive != nil {
+		s.drive.pause()
 	}
 	if s.lease != nil {
 		s.lease.Release()
@@ -293,8 +293,8 @@ func (s *slot) Pause() {
 
 // Resume waits until the agent may continue.
 func (s *slot) Resume(ctx context.Context) error {
-	if s.hand != nil && s.task != nil {
-		return s.hand.resume(ctx, s.task)
+	if s.drive != nil && s.task != nil {
+		return s.drive.resume(ctx, s.task)
 	}
 	if s.task != nil && !s.counted {
 		if err := s.task.enter(ctx); err != nil {
@@ -302,7 +302,7 @@ func (s *slot) Resume(ctx context.Context) error {
 		}
 		s.counted = true
 	}
-	if most := s.engine.cfg.Machine; most > 0 && s.hand == nil && s.lease == nil {
+	if most := s.engine.cfg.Machine; most > 0 && s.drive == nil && s.lease == nil {
 		lease, err := s.anyOf(ctx, func() {}, machineSlots(most)...)
 		if err != nil {
 			return err
@@ -314,7 +314,7 @@ func (s *slot) Resume(ctx context.Context) error {
 
 // Release frees the slot.
 func (s *slot) Release() {
-	if s.hand == nil {
+	if s.drive == nil {
 		s.Pause()
 	}
 	if s.alone != nil {
@@ -348,7 +348,7 @@ func slotNames(prefix string, n int) []string {
 // machineSlots returns the names of the locks that are n slots of a machine.
 func machineSlots(n int) []string { return slotNames("slot", n) }
 
-// MachineSlot takes one of n slots of the machine that the locks are of, or returns a *lock.HeldError.
+// MachineSlot takes one of the n slots of a machine, given its locks, or returns a *lock.HeldError.
 func MachineSlot(locks lock.Locks, n int) (*lock.Lock, error) { return anyLock(locks, machineSlots(n)) }
 
 // anyLock takes one of the locks, or returns the *lock.HeldError of one. The locks of a process that died are free.
@@ -363,7 +363,7 @@ func anyLock(locks lock.Locks, names []string) (l *lock.Lock, err error) {
 	return nil, err
 }
 
-// anyOf waits for one of the locks. It calls waits each time that all are held.
+// anyOf waits for one of the locks. It calls waits whenever it finds all of them held.
 func (s *slots) anyOf(ctx context.Context, waits func(), names ...string) (*lock.Lock, error) {
 	for {
 		l, err := anyLock(s.engine.cfg.Locks, names)

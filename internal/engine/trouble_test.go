@@ -31,8 +31,8 @@ func TestTroubleReason(t *testing.T) {
 	}
 
 	first, over := try(nil, "a", start)
-	want("the first", first, store.Reason{Kind: store.ReasonWorker, Message: "a: the disk is full", Since: start, Failures: 1,
-		ResetAt: start + 5*second, Workers: on("a")}, over, false)
+	want("the first", first, store.Reason{Kind: store.ReasonWorker, Message: "a: the disk is full", Since: start,
+		Failures: 1, ResetAt: start + 5*second, Workers: on("a")}, over, false)
 
 	next, over := try(&first, "b", start+6*second)
 	want("another", next, store.Reason{Kind: store.ReasonWorker, Message: "b: the disk is full", Since: start, Failures: 2,

@@ -46,7 +46,7 @@ func openQuestion(row store.Thread, last *store.Attempt, gates []store.Gate) (wh
 			why := attempt.Unanswered(g)
 			return &why, false
 		}
-		// What the agent did after it heard an answer, no one has seen.
+		// Nobody knows what the agent did after it heard an answer.
 		asked = asked || last != nil && g.Attempt == last.ID && g.State != store.GateWithdrawn && g.UsedAt == 0
 	}
 	return nil, asked
@@ -97,7 +97,7 @@ func (e *Engine) askToRepeat(ctx context.Context, row store.Thread, last store.A
 		last.Role, effective.ID)}, nil
 }
 
-// withdrawAtEnd withdraws the open gates of a thread that has ended; with a task all of its threads have.
+// withdrawAtEnd withdraws the open gates of a thread that has ended, and at the end of a task those of all its threads.
 func (e *Engine) withdrawAtEnd(ctx context.Context, row store.Thread) error {
 	of := store.GateFilter{Thread: row.ID, State: store.GateOpen}
 	if row.ID == row.Root {

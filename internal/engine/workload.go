@@ -46,7 +46,7 @@ type treeLock struct {
 	queue []chan struct{} // of the waiters; closed when the lock is theirs
 }
 
-// lock locks it. It calls waits first if another agent holds it.
+// lock takes the lock. If another agent holds it, lock calls waits, and waits until the lock is free.
 func (l *treeLock) lock(ctx context.Context, waits func()) error {
 	l.mu.Lock()
 	if !l.held {

@@ -10,9 +10,10 @@ import (
 // ACPAgents are the known agents of kind acp. Each can be used without a definition.
 var ACPAgents = []string{"claude-acp", "codex-acp", "copilot", "gemini", "kimi", "opencode", "qwen"}
 
-// DefinesAgents reports whether d itself says how an agent is run, or lets one do more than read. What a definition says
-// of an agent starts a program, leads it elsewhere (env, config, mcp), or sends a key to a server (url, keyEnv), so any
-// agent defined inline counts, whatever its keys, as does any sandbox. A plan can give its actions access to write.
+// DefinesAgents reports whether d itself says how an agent is run, or lets one do more than read. What a definition
+// says of an agent starts a program, leads it elsewhere (env, config, mcp), or sends a key to a server (url, keyEnv),
+// so any agent defined inline counts, whatever its keys, as does any sandbox. A plan can give its actions access to
+// write.
 func (d *Definition) DefinesAgents() bool {
 	for _, role := range d.Roles {
 		if role.Access.Writes() || role.Plan || role.Sandbox != nil || role.Agent != nil && role.Agent.Inline != nil {

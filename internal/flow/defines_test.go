@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// What DefinesAgents reads, and what says nothing about how an agent is run or what it may do. Agent and Sandbox count as
-// they are.
+// What DefinesAgents reads, and what says nothing about how an agent is run or what it may do. Agent and Sandbox count
+// as they are.
 var (
 	defining = []string{"Definition.Roles", "Role.Agent", "Role.Access", "Role.Plan", "Role.Sandbox",
 		"AgentRef.Inline"}

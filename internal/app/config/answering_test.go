@@ -40,7 +40,7 @@ func TestWhoAnswers(t *testing.T) {
 	}
 }
 
-// TestWhoSigns checks that only the user's own file demands signatures, and only those that there are.
+// TestWhoSigns checks that only the user's own file can demand signatures, and only of a known kind.
 func TestWhoSigns(t *testing.T) {
 	dir := t.TempDir()
 	file, none := filepath.Join(dir, "config.yaml"), filepath.Join(dir, "none")
@@ -58,7 +58,8 @@ func TestWhoSigns(t *testing.T) {
 		nothing := func(string) string { return "" }
 		s, err := Load(file, none, nothing)
 		switch {
-		case want == "" && (err != nil || s.Sign.V != SignSSH), want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		case want == "" && (err != nil || s.Sign.V != SignSSH),
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 		if _, err := Load(none, file, nothing); err == nil || !strings.Contains(err.Error(), "belongs to your own") {

@@ -24,7 +24,7 @@ type Team struct {
 	Limits      Limits   // for a worker. Only from the user's own file
 }
 
-// Limits bound what an agent on a worker can use up; zero: nothing does.
+// Limits bound what an agent on a worker can use; zero: no bound.
 type Limits struct {
 	Processes int // with their threads, at once
 	MemoryGB  int // GiB

@@ -69,7 +69,7 @@ type Config struct {
 	Worker        string           // see engine.Config
 	Place         worktree.Place   // for tasks without a directory of a person; nil: not supported here
 	Program       taskdir.Program  // the program that people type
-	Signing       *gate.Signing    // of answers to approvals; nil: it is not demanded
+	Signing       *gate.Signing    // how answers to approvals are signed; nil: they need not be
 	PollNotes     bool             // poll for changed notes; otherwise the system is also asked to notify
 }
 
@@ -126,7 +126,8 @@ func New(cfg Config) *Controller {
 	trees := worktree.New(worktree.Config{Store: cfg.Store, Reader: reader, Setup: cfg.Settings.Setup.V, Cell: cfg.Cell,
 		Place: cfg.Place, Secrets: cfg.Secrets, Discard: cfg.Settings.Discards()})
 	return &Controller{
-		cfg: cfg, trees: trees, gates: gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now, Signing: cfg.Signing}), reader: reader,
+		cfg: cfg, trees: trees, reader: reader,
+		gates:  gate.New(gate.Config{Store: cfg.Store, Now: cfg.Now, Signing: cfg.Signing}),
 		record: record.New(reader, cfg.Store), locks: locks, host: host,
 		views: &views{
 			draw:  thread.Views{Dir: cfg.Home, Record: cfg.Store.ID(), Index: cfg.Store},

@@ -11,8 +11,8 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// An agent that heard an answer, and was cut off when it went on, may have acted: a person is asked before it runs again,
-// and it is not told the answer as one that it waits for.
+// An agent that was cut off after it had heard an answer may have acted: a person is asked before it runs again, and it
+// is not told that answer once more.
 func TestCutOffAfterAnAnswer(t *testing.T) {
 	for _, approve := range []bool{true, false} {
 		heard := make(chan struct{})

@@ -55,7 +55,7 @@ func newHouse(t *testing.T, agents map[string]scripted) *house {
 		clock: func() time.Time { return time.UnixMilli(1_700_000_000_000) }}
 }
 
-// stated returns b with an event that says what it makes of rows of a task.
+// stated returns b with an event that accounts for its changes to the rows of a task.
 func stated(task string, b store.Batch) store.Batch {
 	b.Events = append(b.Events, event.New(store.Thread{ID: task, Task: task}, 1, event.TaskOptions{}))
 	return b

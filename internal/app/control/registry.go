@@ -99,11 +99,10 @@ func (c *Controller) Unregister(ctx context.Context, name string) error {
 
 func (c *Controller) reregister(ctx context.Context, change store.FlowChange, objects ...store.Object) (store.Flow,
 	error) {
-	by, said := gate.Person(), event.Payload(nil)
+	by := gate.Person()
+	said := event.Payload(event.FlowRegistered{Name: change.Row.Name, Hash: change.Row.Hash, By: by})
 	if change.Delete {
 		said = event.FlowRemoved{Name: change.Row.Name, Hash: change.Row.Hash, By: by}
-	} else {
-		said = event.FlowRegistered{Name: change.Row.Name, Hash: change.Row.Hash, By: by}
 	}
 	err := c.cfg.Store.Commit(ctx, store.Batch{Objects: objects, Flows: []store.FlowChange{change},
 		Events: []store.Event{event.New(store.Thread{}, c.cfg.Now().UnixMilli(), said)}})

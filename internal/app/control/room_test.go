@@ -18,7 +18,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/housetest"
 )
 
-// A holding store counts the leases of threads.
+// A holding store counts the leases of threads that are held.
 type holding struct {
 	store.Store
 	now, most atomic.Int64
@@ -46,7 +46,7 @@ func (l *heldThread) Release() error {
 	return l.Lease.Release()
 }
 
-// serve has workers serve an engine, with slots for so many agents each.
+// serve starts workers that serve an engine, each with slots for that many agents.
 func (h *house) serve(workers, agents int) (*local.Engine, []*Worker) {
 	e := local.New(local.Config{Prefer: time.Millisecond}) // actions prefer their planner's host
 	var all []*Worker
@@ -57,10 +57,8 @@ func (h *house) serve(workers, agents int) (*local.Engine, []*Worker) {
 		serving.Wait()
 	})
 	for i := range workers {
-		w := NewWorker(WorkerConfig{Store: h.store, Name: fmt.Sprint("w", i), Open: func(context.Context, store.Thread) (*Controller,
-			error) {
-			return h.controller(), nil
-		}})
+		open := func(context.Context, store.Thread) (*Controller, error) { return h.controller(), nil }
+		w := NewWorker(WorkerConfig{Store: h.store, Name: fmt.Sprint("w", i), Open: open})
 		all = append(all, w)
 		serving.Go(func() {
 			if err := w.Serve(ctx, e, dispatch.Host{ID: w.cfg.Name, Slots: dispatch.NewSlots(agents, nil)}); err != nil {
@@ -176,7 +174,8 @@ graph:
 	}
 }
 
-// TestRoomWhileAPersonIsAsked: an agent that waits for a person leaves the worker's only slot, and its task's, to others.
+// TestRoomWhileAPersonIsAsked: an agent that waits for a person leaves the worker's only slot, and its task's, to
+// others.
 func TestRoomWhileAPersonIsAsked(t *testing.T) {
 	agents := surveyAgents()
 	var inside atomic.Int32

@@ -216,8 +216,8 @@ func (w *Worker) giveBack(ctx context.Context, id string, why error) (store.Thre
 	return t.GiveBack(ctx, w.cfg.Store, lease.Fence(), id)
 }
 
-// openAgain is how long a worker waits before it tries again to open a workspace that it could not: events may have it
-// look at the task at any rate.
+// openAgain is how long a worker waits before it tries again to open a workspace that it could not open: events could
+// make it look at the task far more often.
 const openAgain = time.Second
 
 // notBefore returns when a task whose workspace cannot be opened here is looked at again.

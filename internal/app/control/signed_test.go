@@ -58,7 +58,8 @@ func TestSignedApprovals(t *testing.T) {
 			wantStatus(t, drive(), store.Blocked, "gate")
 			g := open(h, id)
 			invented := g
-			invented.State, invented.AnsweredAt, invented.By, invented.Via = store.GateApproved, g.OpenedAt+1, "ann", store.ViaCLI
+			invented.State, invented.AnsweredAt = store.GateApproved, g.OpenedAt+1
+			invented.By, invented.Via = "ann", store.ViaCLI
 			err := h.store.Commit(t.Context(), store.Batch{Gates: []store.GateChange{{Row: invented, From: g.State}},
 				Events: []store.Event{{TS: g.OpenedAt + 1, Type: "gate.approved", Task: g.Task, Thread: g.Thread,
 					Payload: []byte("{}")}}})

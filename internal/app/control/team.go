@@ -32,8 +32,8 @@ func (e *LeftError) Error() string { return "task " + e.Row.ID + " continues wit
 // teamPatience is how long a worker keeps an agent that waits for an answer, since others want its slot.
 const teamPatience = 5 * time.Minute
 
-// Slots returns the slots of a worker on this machine, whose other processes have some of them too; nil for zero: any
-// number of its agents may work.
+// Slots returns the slots of a worker on this machine, which shares them with the machine's other processes. It returns
+// nil for zero: any number of its agents may work.
 func (c *Controller) Slots(most int) *dispatch.Slots {
 	if most == 0 {
 		return nil

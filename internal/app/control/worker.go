@@ -32,7 +32,7 @@ type WorkerConfig struct {
 	// Tokens returns how often each named lease was taken; may be nil.
 	Tokens       func(ctx context.Context, names []string) (map[string]int64, error)
 	RecheckEvery time.Duration // longest time between two looks at a task; zero: store.LeaseTTL
-	Secrets      *secret.Set   // what is not said of the worker's troubles; nil: nothing
+	Secrets      *secret.Set   // masked in what is said of the worker's troubles; nil: none
 	Log          *slog.Logger  // ids, kinds and durations, never texts; nil: none
 	// Operator is the log for whoever runs the worker, with texts; nil: none.
 	Operator *slog.Logger
@@ -40,10 +40,10 @@ type WorkerConfig struct {
 
 // A Worker drives threads of tasks that others drive too. It is the engine's driver on a team.
 //
-// Laws: a thread is driven under its own lease, in a slot that the worker has; if the lease is lost, its agent is stopped
-// before another worker can take the thread. Workers learn from the journal what others have done. One of the workers that
-// drive parts of a task holds the task's lease, draws its directory and notifies people; without one, nothing
-// is lost.
+// Laws: a thread is driven under its own lease, in a slot of the worker; if the lease is lost, its agent is stopped
+// before another worker can take the thread. Workers learn from the journal what others have done. One of the workers
+// that drive parts of a task holds the task's lease, draws its directory and notifies people; without one, nothing is
+// lost.
 type Worker struct {
 	cfg WorkerConfig
 

@@ -46,7 +46,7 @@ type AgentOptions struct {
 	Replay    bool   // recorded calls answer every call: no model is reached, and no account is needed
 }
 
-// builtIn are the agents that need no definition. Each is a model, and so can also summarise.
+// builtIn are the agents that need no definition. Each is a model, and so can also summarize.
 var builtIn = append([]string{"claude", "codex", "codex-exec", "model"}, flow.ACPAgents...)
 
 // Names returns the names of the available agents, in order: those that are defined, and those that need no
@@ -100,8 +100,8 @@ type Worker struct {
 	Private []string      // hosts that are not public and that it may reach from a worker
 	// SSHAgent says that a person lets it reach their SSH agent, and so sign in their name.
 	SSHAgent bool
-	// Summarises reports whether the agent can summarise a conversation.
-	Summarises bool
+	// Summarizes reports whether the agent can summarize a conversation.
+	Summarizes bool
 }
 
 // shapes reports whether an agent makes its model follow the schema of a role's answer.
@@ -140,7 +140,7 @@ func (a Agents) Worker(row store.Thread, name string, role flow.Role) (Worker, e
 		Agent:   made, Name: agentName, Kind: def.Kind, Text: def.Output == flow.OutputText,
 		Dir: filepath.ToSlash(def.Dir), Idle: time.Duration(def.Idle), Private: def.Private,
 		SSHAgent:   def.Passes("SSH_AUTH_SOCK"),
-		Summarises: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
+		Summarizes: slices.Contains(builtIn, def.Kind) || def.Kind == "acp",
 	}, nil
 }
 
@@ -156,7 +156,7 @@ func (a Agents) forActions(row store.Thread, role flow.Role) []briefing.Agent {
 			continue // it cannot be used, or never is, whatever an action names
 		}
 		seen[w.Name] = true
-		all = append(all, briefing.Agent{Name: w.Name, Kind: w.Kind, Agent: w.Agent, Program: !w.Summarises,
+		all = append(all, briefing.Agent{Name: w.Name, Kind: w.Kind, Agent: w.Agent, Program: !w.Summarizes,
 			Default: w.Name == standard.Name})
 	}
 	return all

@@ -199,8 +199,8 @@ func TestACorrectionKeepsWhatWasSeen(t *testing.T) {
 	}
 }
 
-// TestACorrectionThatBreaks: what an agent did before an answer that could not be used still counts if the attempt after
-// it fails for another reason.
+// TestACorrectionThatBreaks: what an agent did before an answer that could not be used still counts if the next attempt
+// fails for another reason.
 func TestACorrectionThatBreaks(t *testing.T) {
 	turn := 0
 	s, e, _ := emitting(t, func(_ agent.Request, emit func(agent.Event) error) (agent.Result, error) {

@@ -112,7 +112,7 @@ func (r *run) ended() *Outcome {
 func (r *run) stop(ctx context.Context, fail *agent.Failure) (*Outcome, error) {
 	out := r.ended()
 	out.Failure = fail
-	r.blame(context.WithoutCancel(ctx), fail)
+	r.blameMachine(context.WithoutCancel(ctx), fail)
 	fail.Message = r.e.cfg.Host.Secrets.Text(fail.Message)
 	interrupted := fail.Kind == agent.Cancelled && errors.Is(context.Cause(ctx), ErrInterrupted)
 	if interrupted {

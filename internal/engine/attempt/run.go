@@ -26,13 +26,6 @@ func NotBegun(f store.Failure) bool {
 	return f.Void || f.Message == notBegunMessage // rows of releases before there was the field have only the message
 }
 
-// overdrawn changes the failure of an agent that used up what it may: that is neither its machine's fault nor a mystery.
-func overdrawn(fail *agent.Failure, spent string) {
-	if spent != "" && fail.Kind == agent.Infra {
-		fail.Message, fail.Machine = spent+": "+fail.Message, false
-	}
-}
-
 // treeFailure returns the failure of an attempt whose working tree cannot be used. An agent can cause that; machine
 // says that none did.
 func treeFailure(ctx context.Context, err error, machine bool) *agent.Failure {
@@ -99,7 +92,7 @@ func (e *Runner) Run(ctx context.Context, c *Thread, p *Prepared, m Means) (*Out
 	switch {
 	case errors.As(err, &fail):
 		r.vendor = fail.Session
-		overdrawn(fail, r.cell.Spent())
+		blameLimit(fail, r.cell.Spent())
 		fail.Usage = r.e.cfg.Agents.priced(fail.Model, fail.Usage)
 		if fail.Kind == agent.TimedOut && total {
 			fail = &agent.Failure{

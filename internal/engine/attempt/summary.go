@@ -14,14 +14,14 @@ import (
 )
 
 // summaryQuota is how many times longer than a prompt's quota a conversation may be that an agent is given to
-// summarise.
+// summarize.
 const summaryQuota = 8
 
 // summaryFrame is about how many bytes a prompt has around a summary.
 const summaryFrame = 200
 
-// summariser is the role that writes summaries.
-var summariser = flow.Role{
+// summarizer is the role that writes summaries.
+var summarizer = flow.Role{
 	Description: "Summarises what a team of agents has done, so that its work can go on without the steps themselves.",
 	Goal:        "Whoever reads only the summary can do the next step as well as one who has read everything.",
 	Procedure: "Keep what was decided and why, what was found out and where it can be looked up (files, " +
@@ -30,14 +30,14 @@ var summariser = flow.Role{
 	Access: flow.Read,
 }
 
-// PrepareSummary prepares an attempt that summarises a thread's conversation. It writes nothing.
+// PrepareSummary prepares an attempt that summarizes a thread's conversation. It writes nothing.
 func (e *Runner) PrepareSummary(ctx context.Context, c *Thread, w Worker) (*Prepared, error) {
-	p := &Prepared{Role: summariser, worker: w, tries: tries{n: 1}, summary: true}
+	p := &Prepared{Role: summarizer, worker: w, tries: tries{n: 1}, summary: true}
 	p.Row = e.nextRow(c, thread.RoleCompact, w)
 	err := e.writePrompt(ctx, c, p, prompt.Draft{
 		Contract: fmt.Sprintf("Answer with the summary alone, as plain text or Markdown, in at most %d words.",
 			max(c.Def.Context.Tokens/5, 1)),
-		Role: briefing.Describe("summariser", summariser), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
+		Role: briefing.Describe("summariser", summarizer), Task: c.Prompt, TaskNode: c.Task, Parent: c.Parent,
 		Quota: c.Def.Context.Tokens * summaryQuota, Steps: c.Row.Steps,
 		Repeats: prompt.Repeats{Answered: true},
 		Route: "Summarise what happened so far. The task and what pinned roles said will be given beside your " +

@@ -342,7 +342,8 @@ func TestLostEvidence(t *testing.T) {
 		t.Fatal(err)
 	}
 	added := event.New(s.row, 1, event.EvidenceAdded{ID: "first.a", Kind: thread.FileAnchor, Hash: node.Hash})
-	if err := s.store.Commit(t.Context(), store.Batch{Objects: []store.Object{node}, Events: []store.Event{added}}); err != nil {
+	b := store.Batch{Objects: []store.Object{node}, Events: []store.Event{added}}
+	if err := s.store.Commit(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.evidenceInputs(t.Context(), s.row.Task); err != nil {

@@ -16,10 +16,11 @@
 //     host has died.
 //   - A thread that prefers a host is driven there if that host takes it soon, otherwise on any with the labels that
 //     it needs. One that needs a label waits for a host that has it.
-//   - A host is called to drive only when it has a free slot: an engine does not try again and again whether it has
-//     one. What a host is not called for, others may take.
-//   - Tasks take turns: of the threads that wait for a slot of the same hosts, one with a lower Rank is driven sooner. An
-//     engine may be coarse about it and late, but whoever has 64 threads to drive leaves room for another's first.
+//   - A host is called to drive only when it has a free slot: an engine does not poll it for one. What a host is not
+//     called for, others may take.
+//   - Tasks take turns: of the threads that wait for a slot of the same hosts, one with a lower Rank is driven sooner.
+//     An engine may be coarse about it and late, but a task with 64 threads to drive leaves room for another task's
+//     first.
 //   - A Drive that returns ErrBusy was not made: the thread is soon offered again, to any host. Those offers count for
 //     nothing, however many there are.
 //   - A host may be served again while its earlier Serve waits for its calls.
@@ -47,7 +48,7 @@ type Work interface {
 	Reconcile(ctx context.Context, task string) (Agenda, error)
 	// Drive drives a thread until it has ended, is blocked, or waits for others. It immediately returns a
 	// *store.HeldError if a live process holds the thread, and ErrBusy if the host cannot drive it now.
-	// The slot is one of the host's; the caller gives it back afterwards.
+	// The slot is one of the host's; the caller releases it afterwards.
 	Drive(ctx context.Context, thread string, slot *Slot) error
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/plait-run/plait/internal/sys/lock"
 )
 
-// Slots bound how many threads a host drives at a time: an engine takes one before it calls Drive, and releases it when
-// that has returned. Meanwhile, a drive whose agent waits for a person leaves its slot to others. A nil *Slots
-// bounds nothing.
+// Slots bound how many threads a host drives at a time: an engine takes one before it calls Drive, and releases it once
+// Drive has returned. Meanwhile, a drive whose agent waits for a person leaves its slot to others. A nil *Slots bounds
+// nothing.
 type Slots struct {
 	most    int
 	machine func() (*lock.Lock, error)
@@ -23,7 +23,7 @@ type Slots struct {
 	freed   chan struct{} // closed and replaced when one may be free
 }
 
-// NewSlots returns so many slots. machine, if set, takes one of the machine's slots, which its processes share, or
+// NewSlots returns that many slots. machine, if set, takes one of the machine's slots, which its processes share, or
 // returns an error, such as a *lock.HeldError.
 func NewSlots(most int, machine func() (*lock.Lock, error)) *Slots {
 	return &Slots{most: most, machine: machine, freed: make(chan struct{})}
@@ -37,7 +37,7 @@ func (s *Slots) Most() int {
 	return s.most
 }
 
-// othersEvery is how often to try a slot that another process of the machine has: that it is free is no event here.
+// othersEvery is how often to try a slot that another process of the machine has: nothing tells when it is free.
 const othersEvery = 250 * time.Millisecond
 
 // Take takes a slot. It does not wait: without a free one, it returns nil.
@@ -67,7 +67,7 @@ func (s *Slots) Full() <-chan struct{} {
 	return nil
 }
 
-// full reports whether no drive may begin. s.mu is held, as in what follows.
+// full reports whether no drive may begin. s.mu is held, as for fill and wake.
 func (s *Slots) full() bool { return s.others || s.taken+s.waiting >= s.most }
 
 // fill takes a slot.
@@ -99,7 +99,7 @@ type Slot struct {
 	of     *Slots
 	lock   *lock.Lock // of the machine; nil: its processes are not bounded
 	held   bool
-	paused chan struct{}
+	paused chan struct{} // closed by the first Pause
 	once   sync.Once
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/plait-run/plait/internal/sys/lock"
 )
 
-// TestSlots: there are no more than there are, and a drive that left its slot to others comes before those that have not
+// TestSlots: a slot is taken once at a time, and a drive that left its slot to others comes before those that have not
 // begun.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := dispatch.NewSlots(1, nil)
 		first := s.Take()
 		if first == nil || s.Take() != nil || s.Full() == nil {
-			t.Fatal("one slot is not one")
+			t.Fatal("one slot is not taken exactly once")
 		}
 		full := s.Full()
 		first.Pause()
@@ -24,14 +24,14 @@ func TestSlots(t *testing.T) {
 		<-full
 		second := s.Take()
 		if second == nil {
-			t.Fatal("nobody gets what was left to others")
+			t.Fatal("a slot that was left to others cannot be taken")
 		}
 		resumed := make(chan error, 1)
 		go func() { resumed <- first.Resume(t.Context()) }()
 		synctest.Wait()
 		second.Release()
 		if s.Take() != nil {
-			t.Error("one that has not begun comes first")
+			t.Error("a drive that has not begun comes first")
 		}
 		if err := <-resumed; err != nil {
 			t.Fatal(err)
@@ -42,12 +42,12 @@ func TestSlots(t *testing.T) {
 		first.Release()
 		first.Release()
 		if s.Take() == nil || s.Take() != nil {
-			t.Error("what is released twice is not one slot")
+			t.Error("releasing a slot twice does not free exactly one")
 		}
 	})
 }
 
-// TestSlotsOfAMachine: what other processes of the machine have is not there, and is tried again.
+// TestSlotsOfAMachine: a slot that another process of the machine has cannot be taken, and is tried again later.
 func TestSlotsOfAMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		machine := lock.Locks{Dir: t.TempDir()}
@@ -62,7 +62,7 @@ func TestSlotsOfAMachine(t *testing.T) {
 		}
 		full := s.Full()
 		if full == nil {
-			t.Fatal("it is tried again and again")
+			t.Fatal("it is tried again at once")
 		}
 		other.Release()
 		<-full
@@ -100,7 +100,7 @@ func TestNoBounds(t *testing.T) {
 	var s *dispatch.Slots
 	for range 100 {
 		if slot := s.Take(); slot == nil || s.Full() != nil {
-			t.Fatal("any number is a number")
+			t.Fatal("without slots there is a bound")
 		} else {
 			slot.Pause()
 			if err := slot.Resume(t.Context()); err != nil {

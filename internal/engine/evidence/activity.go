@@ -47,8 +47,8 @@ type activity struct {
 	notes   []string // what was not kept
 }
 
-// Before returns the activities of the attempts at a step that ended without one in the session that continues: the
-// agent remembers them, and may cite them. tries are all attempts at the step, at a visit counted from 1.
+// Before returns the activities of failed attempts at a step, those in the session that continues: the agent remembers
+// them, and may cite them. tries are all attempts at the step, at a visit counted from 1.
 func (c *Collector) Before(ctx context.Context, task string, visit int, tries []store.Attempt, session string) (
 	*Activities, error) {
 	g := &Activities{}

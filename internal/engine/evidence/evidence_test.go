@@ -155,7 +155,6 @@ func TestActivitiesAreBounded(t *testing.T) {
 	}
 }
 
-// TestNewest lists what a task has proved, without what did not end.
 // TestBefore: what an agent remembers of attempts that became no step counts, however they ended.
 func TestBefore(t *testing.T) {
 	s := newScene(t)
@@ -193,6 +192,7 @@ func TestBefore(t *testing.T) {
 	}
 }
 
+// TestNewest lists what a task has proved, without what did not end.
 func TestNewest(t *testing.T) {
 	s := newScene(t)
 	s.keep(t, s.answer(`{"$status":"done"}`, ran("make", "", 0), agent.Event{Kind: agent.EventCommand, Phase: "declined",

@@ -28,7 +28,7 @@ type Answer struct {
 	// Input, for an approval that is Editable, approves the action with this input instead of its own. The
 	// approval is then bound to the digest of that. Nil: exactly what was asked for.
 	Input json.RawMessage
-	// Signature is a history.Signed of this answer that was made elsewhere. Empty: Answer has it made if it must be signed.
+	// Signature is a history.Signed of this answer that was made elsewhere. Empty: Answer has it signed if it must be.
 	Signature string
 	// Late says that a recorded question timed out, so that a replay need not wait for that.
 	Late bool
@@ -200,7 +200,7 @@ func usable(g store.Gate) bool {
 	return false
 }
 
-// refused reports whether g was answered with no, or not in time.
+// refused reports whether g was rejected or has expired.
 func refused(g store.Gate) bool { return g.State == store.GateRejected || g.State == store.GateExpired }
 
 // overdue reports whether an open gate has timed out.

@@ -99,7 +99,7 @@ type Config struct {
 	Now func() time.Time // nil: time.Now
 	// ReadOnly makes Gate and Gates return overdue gates as expired without changing them.
 	ReadOnly bool
-	// Signing, if set, demands that answers to approvals are signed.
+	// Signing says how answers to approvals are signed; nil: they need not be.
 	Signing *Signing
 }
 

@@ -122,8 +122,8 @@ func (s *Service) Answer(ctx context.Context, id string, a Answer) (g store.Gate
 }
 
 // Use records that an approval, or an answer, is about to take effect. g is the gate as returned to the caller.
-// The error is a *StateError if g was used already or cannot be used. It matches store.ErrConflict if the answer of g is
-// not signed and must be.
+// The error is a *StateError if g was used already or cannot be used, and matches store.ErrConflict if its answer does
+// not count because it is not signed.
 func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 	row, err := s.change(ctx, g.ID, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
 		if !sameRequest(row, g) {

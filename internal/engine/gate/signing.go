@@ -12,12 +12,12 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 )
 
-// A Signing demands that people sign their answers to approvals. What is not signed as it says counts for nothing, also
-// if it is in the record: a policy approves nothing, and what another program wrote into a row is asked again.
+// A Signing demands that people sign their answers to approvals. Any other answer counts for nothing, even if it is in
+// the record: a policy approves nothing, and if another program wrote an answer into a row, the person is asked again.
 type Signing struct {
-	// Counts returns why a signature that a key made at a time does not count, or nil.
+	// Counts returns nil if a signature by key at that time counts, and otherwise why it does not.
 	Counts func(ctx context.Context, key ssh.PublicKey, at time.Time) error
-	// Sign has the person at this process sign an answer. Nil: nobody is here who could.
+	// Sign has the person at this process sign an answer; nil: nobody here can.
 	Sign func(ctx context.Context, a history.Approval) (history.Signed, error)
 }
 
@@ -102,12 +102,12 @@ func (s *Service) checkSigned(ctx context.Context, g store.Gate) error {
 	return nil
 }
 
-// counting returns the gates without those whose answer does not count.
+// counting returns the gates whose answer counts, or that need none.
 func (s *Service) counting(ctx context.Context, gates []store.Gate) []store.Gate {
 	return slices.DeleteFunc(gates, func(g store.Gate) bool { return s.checkSigned(ctx, g) != nil })
 }
 
-// unsigned makes the error of checkSigned one that says to look for another answer.
+// unsigned makes an error of checkSigned match store.ErrConflict, so that the caller looks for another answer.
 func unsigned(err error) error {
 	if err != nil {
 		err = fmt.Errorf("%w: %w", store.ErrConflict, err)

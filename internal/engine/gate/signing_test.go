@@ -44,7 +44,7 @@ func newSignedDesk(t *testing.T) (d *desk, person *gate.Service, asked *int) {
 	return d, gate.New(gate.Config{Store: d.store, Now: now, Signing: &gate.Signing{Counts: counts, Sign: sign}}), asked
 }
 
-// TestUnsignedAnswers checks that an answer that must be signed, and is not as it says, changes nothing.
+// TestUnsignedAnswers checks that an answer without the signature that it must have changes nothing.
 func TestUnsignedAnswers(t *testing.T) {
 	signed := func(g store.Gate, n byte, change func(*store.Gate)) string {
 		g.State, g.Grant, g.AnsweredAt, g.Text = store.GateApproved, store.GrantOnce, 2000, "ok"
@@ -62,10 +62,13 @@ func TestUnsignedAnswers(t *testing.T) {
 	}{
 		"on the page": {func(store.Gate) gate.Answer { return gate.Answer{Approve: true, Via: store.ViaWeb} },
 			"must be signed with your SSH key: plait approve g-"},
-		"a denial":    {func(store.Gate) gate.Answer { return gate.Answer{Reject: true, Via: store.ViaMCP} }, "plait deny g-"},
-		"by a policy": {func(store.Gate) gate.Answer { return gate.Answer{Approve: true, Via: store.ViaPolicy} }, "must be signed"},
-		"in a terminal where nobody signs": {func(store.Gate) gate.Answer { return gate.Answer{Approve: true, Via: store.ViaCLI} },
+		"a denial": {func(store.Gate) gate.Answer { return gate.Answer{Reject: true, Via: store.ViaMCP} },
+			"plait deny g-"},
+		"by a policy": {func(store.Gate) gate.Answer { return gate.Answer{Approve: true, Via: store.ViaPolicy} },
 			"must be signed"},
+		"in a terminal where nobody can sign": {func(store.Gate) gate.Answer {
+			return gate.Answer{Approve: true, Via: store.ViaCLI}
+		}, "must be signed"},
 		"signed elsewhere": {func(g store.Gate) gate.Answer {
 			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI, Signature: signed(g, 1, same)}
 		}, ""},
@@ -73,14 +76,16 @@ func TestUnsignedAnswers(t *testing.T) {
 			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI, Signature: signed(g, 2, same)}
 		}, "nobody allowed it to sign"},
 		"for another gate": {func(g store.Gate) gate.Answer {
-			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI, Signature: signed(g, 1, func(g *store.Gate) { g.ID = "g-1" })}
+			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI,
+				Signature: signed(g, 1, func(g *store.Gate) { g.ID = "g-1" })}
 		}, "of another gate"},
 		"a denial, as an approval": {func(g store.Gate) gate.Answer {
 			return gate.Answer{Approve: true, Text: "ok", Via: store.ViaAPI,
 				Signature: signed(g, 1, func(g *store.Gate) { g.State = store.GateRejected })}
 		}, "of another verdict"},
 		"once, as for the session": {func(g store.Gate) gate.Answer {
-			return gate.Answer{Approve: true, Grant: store.GrantSession, Text: "ok", Via: store.ViaAPI, Signature: signed(g, 1, same)}
+			return gate.Answer{Approve: true, Grant: store.GrantSession, Text: "ok", Via: store.ViaAPI,
+				Signature: signed(g, 1, same)}
 		}, "of another grant"},
 		"with other words": {func(g store.Gate) gate.Answer {
 			return gate.Answer{Approve: true, Text: "no", Via: store.ViaAPI, Signature: signed(g, 1, same)}
@@ -116,8 +121,8 @@ func TestUnsignedAnswers(t *testing.T) {
 	}
 }
 
-// TestTheirSignature has the person at a terminal sign: once for each answer to an approval, and never for what must
-// not be signed.
+// TestTheirSignature has the person at a terminal sign: once for each answer to an approval, and never for anything
+// else.
 func TestTheirSignature(t *testing.T) {
 	d, person, asked := newSignedDesk(t)
 	yes := gate.Answer{Approve: true, By: "ada", Via: store.ViaCLI}
@@ -143,8 +148,8 @@ func TestTheirSignature(t *testing.T) {
 	}
 }
 
-// TestInvented writes an approval into the store as a server could that has no key: it does not count, is not used, and
-// the same is asked again.
+// TestInvented writes an approval into the store, as a server without the key could: it does not count, is not used,
+// and the person is asked again.
 func TestInvented(t *testing.T) {
 	for name, invent := range map[string]func(*store.Gate){
 		"unsigned":    func(g *store.Gate) { g.Via = store.ViaCLI },

@@ -112,7 +112,8 @@ func TestWaitSlowTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var skew atomic.Int64
 		b := gate.New(gate.Config{
-			Store: mem.New(mem.Config{Proven: true}), Now: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) },
+			Store: mem.New(mem.Config{Proven: true}),
+			Now:   func() time.Time { return time.Now().Add(time.Duration(skew.Load())) },
 		})
 		g := approval("make")
 		g.ExpiresAt = time.Now().Add(time.Hour).UnixMilli()

@@ -17,7 +17,7 @@ type Config struct {
 		store.Index
 	}
 	Nodes   *thread.Reader
-	Home    func(task string) string // where the agents of a task keep their files, "" for nowhere
+	Home    func(task string) string // where the agents of a task keep their files, "" if there is no such place
 	Secrets *secret.Set              // what is not exported
 	Replays bool                     // attempts are replayed: their sessions hold what is recorded
 }

@@ -39,9 +39,9 @@ func Decided(g store.Gate) bool {
 }
 
 // ApprovalHash returns what the step after a gate says of its answer: the SHA-256 of the canonical form of {at, by,
-// digest, editedDigest, gate, grant, signature, text, verdict, via}, where gate is the id, verdict the state, at the time
-// of the answer in Unix ms, text the SHA-256 of the answer's text and signature that of its signature; without one there
-// is no signature.
+// digest, editedDigest, gate, grant, signature, text, verdict, via}, where gate is the id, verdict the state, at the
+// time of the answer in Unix ms, and text and signature are the SHA-256 of the answer's text and of its signature. An
+// answer that is not signed has no key signature.
 func ApprovalHash(g store.Gate) dag.Hash {
 	b := strconv.AppendInt([]byte(`{"at":`), g.AnsweredAt, 10)
 	b = text(b, `,"by":`, g.By)

@@ -6,8 +6,8 @@ import (
 	"github.com/plait-run/plait/internal/agent"
 )
 
-// What an agent did to itself is not its machine's fault, and only that of a program that broke.
-func TestOverdrawn(t *testing.T) {
+// TestBlameLimit: an agent that used up one of its limits is at fault, not its machine, if its program broke.
+func TestBlameLimit(t *testing.T) {
 	const spent = "out of memory: limit 4.0 GiB"
 	for _, tt := range []struct {
 		fail  *agent.Failure
@@ -18,7 +18,7 @@ func TestOverdrawn(t *testing.T) {
 		{agent.Final("tests exited with code 1"), "", "tests exited with code 1"},
 		{&agent.Failure{Kind: agent.Cancelled, Message: "stopped"}, spent, "stopped"},
 	} {
-		overdrawn(tt.fail, tt.spent)
+		blameLimit(tt.fail, tt.spent)
 		if tt.fail.Message != tt.want || tt.fail.Machine {
 			t.Errorf("%+v", tt.fail)
 		}
