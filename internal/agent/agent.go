@@ -172,13 +172,15 @@ type Place struct {
 type Request struct {
 	Place
 
-	Prompt  string
-	Dir     string // working directory, absolute
-	Access  Access
-	Schema  json.RawMessage // JSON Schema of the output's meta, or nil
-	Session string          // vendor session to continue, or ""
-	From    *Branch         // vendor session to branch off from, or nil
-	Shaped  bool            // the prompt asks for the form of Shaper
+	Prompt string
+	// Instruction is the part of Prompt that says what to do now.
+	Instruction string
+	Dir         string // working directory, absolute
+	Access      Access
+	Schema      json.RawMessage // JSON Schema of the output's meta, or nil
+	Session     string          // vendor session to continue, or ""
+	From        *Branch         // vendor session to branch off from, or nil
+	Shaped      bool            // the prompt asks for the form of Shaper
 
 	// Ask asks a person and returns the answer. It may be called concurrently. Nil means that no person can
 	// answer: every answer is no.

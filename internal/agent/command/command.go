@@ -2,8 +2,9 @@
 // flow uses it for tests, git, linters and scripts.
 //
 // It takes an argument vector and a Request. The program runs in the request's
-// directory with the prompt on stdin and the environment of [proc.Environ]. The
-// result is what it printed. Laws:
+// directory with the prompt on stdin and the environment of [proc.Environ], to
+// which PLAIT_PROMPT is added, the request's instruction, unless it is too long
+// for a variable. The result is what it printed. Laws:
 //
 //   - No shell and no templates: argv is what the configuration says.
 //   - Stdout is the transcript: it goes to the desk's raw log byte for byte,
@@ -37,6 +38,10 @@ type Config struct {
 	Idle    time.Duration     // maximum time without output; 0: the request's
 	Grace   time.Duration     // between two steps of stopping; 0: proc.DefaultGrace
 }
+
+// maxInstruction is the longest instruction, in bytes, that a program also gets in a variable: Linux limits each to
+// 128 KiB.
+const maxInstruction = 100 << 10
 
 // An Agent runs one program per attempt. It may be used concurrently.
 type Agent struct {
@@ -99,7 +104,11 @@ func (a *Agent) Run(ctx context.Context, req agent.Request, emit func(agent.Even
 	if idle == 0 {
 		idle = req.Idle
 	}
-	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, req.Env, req.Tag))
+	given := req.Env
+	if len(req.Instruction) <= maxInstruction && !hasNUL(req.Instruction) {
+		given = append(slices.Clone(given), "PLAIT_PROMPT="+req.Instruction)
+	}
+	env := proc.First(req.Bin(), proc.Environ(a.cfg.Pass, a.cfg.Env, given, req.Tag))
 	program := name
 	var se *proc.StartError
 	if req.Wrap != nil { // what wraps a program that is missing would exit with a code of its own

@@ -144,6 +144,22 @@ func TestPromptIsStdin(t *testing.T) {
 	}
 }
 
+// TestInstruction tests that a program gets its instruction in a variable, if one can hold it.
+func TestInstruction(t *testing.T) {
+	t.Parallel()
+	a := mustNew(t, command.Config{Command: agenttest.Fake("env"), Env: map[string]string{"PLAIT_PROMPT": "canary"}})
+	long := strings.Repeat("x", 100<<10)
+	for instruction, want := range map[string]string{"": "", "add; $(1)": "add; $(1)", long: long,
+		long + "x": "canary", "a\x00b": "canary"} {
+		req, _, _ := request(t)
+		req.Instruction = instruction
+		got, err := a.Run(t.Context(), req, ignore)
+		if err != nil || !strings.Contains("\n"+string(got.Output), "\nPLAIT_PROMPT="+want+"\n") {
+			t.Errorf("%.20q: it does not get %.20q: %v", instruction, want, err)
+		}
+	}
+}
+
 func TestLargeOutputIsCut(t *testing.T) {
 	t.Parallel()
 	const size = agent.MaxOutput + 3

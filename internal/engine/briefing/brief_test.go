@@ -141,7 +141,7 @@ func TestBrief(t *testing.T) {
 		if _, err := s.Export(t.Context(), at, Export{Given: given}, desk); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(map[string]string{"spec.md": "the spec"}, desk.files); diff != "" {
+		if diff := cmp.Diff(map[string]string{"instruction.md": "go", "spec.md": "the spec"}, desk.files); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
 		}
 	}
