@@ -12,14 +12,17 @@ import (
 
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/sys/text"
+	"github.com/plait-run/plait/internal/view"
 )
 
 func (a *app) flowGraphCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "graph FLOW",
-		Short:   "Print a flow as a Mermaid diagram",
-		Long:    "Print a flow as a Mermaid diagram: text that many editors and code hosts can draw.",
-		Example: "  plait flow graph orchestrate",
+		Short: "Draw a flow",
+		Long: `Draw a flow: on a terminal as a tree of what can follow what, where ↑ is a way back to a node that is
+drawn already. Elsewhere, print it as a Mermaid diagram: text that many editors and code hosts can draw.`,
+		Example: `  plait flow graph orchestrate
+  plait flow graph orchestrate > orchestrate.mmd`,
 		Args:    exactly(1, "one flow"), ValidArgsFunction: a.completeFlows,
 		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (v flowChart, err error) {
 			found, err := w.control.Find(ctx, w.dir, args[0])
@@ -28,8 +31,14 @@ func (a *app) flowGraphCmd() *cobra.Command {
 			}
 			var d flow.Definition
 			err = json.Unmarshal(found.Bundle.Flows[found.Bundle.Name], &d)
-			return flowChart{mermaid(&d), d.Name}, err
-		}, func(out page, v flowChart) { fmt.Fprint(out, text.Safe(v.Mermaid)) }),
+			return flowChart{Mermaid: mermaid(&d), Name: d.Name, graph: view.FlowGraph(&d)}, err
+		}, func(out page, v flowChart) {
+			if isTerminal(out.Writer) {
+				drawFlow(out, v.graph)
+				return
+			}
+			fmt.Fprint(out, text.Safe(v.Mermaid))
+		}),
 	}
 }
 
@@ -37,6 +46,48 @@ func (a *app) flowGraphCmd() *cobra.Command {
 type flowChart struct {
 	Mermaid string `json:"mermaid"`
 	Name    string `json:"name"`
+	graph   *view.Graph
+}
+
+// drawFlow draws a flow as a tree: each node once, below the first that leads to it.
+func drawFlow(out page, g *view.Graph) {
+	nodes, next := map[string]view.GraphNode{}, map[string][]view.GraphEdge{}
+	for _, n := range g.Nodes {
+		nodes[n.ID] = n
+	}
+	for _, e := range g.Edges {
+		next[e.From] = append(next[e.From], e)
+	}
+	drawn := map[string]bool{}
+	var draw func(id, margin string)
+	draw = func(id, margin string) {
+		drawn[id] = true
+		for i, e := range next[id] {
+			branch, deeper := "├─ ", "│  "
+			if i == len(next[id])-1 {
+				branch, deeper = "└─ ", "   "
+			}
+			n := nodes[e.To]
+			line := out.dim(margin+branch) + out.dim(text.Safe(e.Label)+" → ") + text.Safe(n.Label)
+			switch about := strings.Join(slices.DeleteFunc([]string{n.Note, n.Agent}, func(s string) bool { return s == "" }),
+				", "); {
+			case drawn[e.To] && n.Kind != view.NodeEnd:
+				line += out.dim(" ↑")
+			case about != "":
+				line += out.dim("  " + text.OneLine(about, 60))
+			}
+			out.line("%s", line)
+			if !drawn[e.To] {
+				draw(e.To, margin+deeper)
+			}
+		}
+	}
+	for _, n := range g.Nodes { // besides the start, those that nothing leads to
+		if !drawn[n.ID] && (n.Kind == view.NodeStart || len(next[n.ID]) > 0) {
+			out.line("%s", text.Safe(n.Label))
+			draw(n.ID, "")
+		}
+	}
 }
 
 // mermaid returns a flow as a Mermaid flowchart.
