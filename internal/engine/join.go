@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/plait-run/plait/internal/files/worktree"
 	"github.com/plait-run/plait/internal/flow"
 	"github.com/plait-run/plait/internal/record"
 	"github.com/plait-run/plait/internal/record/dag"
@@ -108,10 +109,11 @@ func (e *Engine) joined(ctx context.Context, c *threadState, f *forkState) (thre
 func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Merge, draft *thread.JoinDraft) (
 	objects []store.Object, err error) {
 	o, err := record.OptionsOf(row)
-	if err != nil || !o.KeepFiles || m == nil || m.To == "" {
+	if err != nil || !o.KeepsFiles() || m == nil || m.To == "" {
 		return nil, err
 	}
-	draft.Files, objects, err = e.cfg.Trees.Keep(ctx, row, m.To, row.Head, func(r io.Reader) (dag.Hash, error) {
+	change := worktree.Change{From: m.From, To: m.To, Whole: o.KeepFiles}
+	draft.Files, objects, err = e.cfg.Trees.Keep(ctx, row, change, row.Head, func(r io.Reader) (dag.Hash, error) {
 		blob, _, err := e.cfg.Store.Stage(ctx, joinPin(row), r)
 		return blob, err
 	})

@@ -52,7 +52,9 @@ type Options struct {
 	Offline        string        `json:"offline,omitempty"`        // the scenario of a scripted model
 	Merge          string        `json:"merge,omitempty"`          // MergeAuto, MergeAsk or MergeKeep
 	Record         bool          `json:"record,omitempty"`         // keep agents' requests to their models
-	KeepFiles      bool          `json:"keepFiles,omitempty"`      // record the files that steps leave
+	Files          *bool         `json:"files,omitempty"`          // record what steps change in files; nil: see KeepFiles
+	Sessions       bool          `json:"sessions,omitempty"`       // record what vendors store of conversations
+	KeepFiles      bool          `json:"keepFiles,omitempty"`      // both, and what the files were before
 	Model          string        `json:"model,omitempty"`          // agents use it instead of their own
 	Replay         string        `json:"replay,omitempty"`         // the task that this one replays; "": none
 	Context        string        `json:"context,omitempty"`        // ContextFull, or ContextSummary, the default
@@ -74,6 +76,8 @@ func (o Options) With(over Options) Options {
 	o.Offline = cmp.Or(over.Offline, o.Offline)
 	o.Merge = cmp.Or(over.Merge, o.Merge)
 	o.Record = o.Record || over.Record
+	o.Files = cmp.Or(over.Files, o.Files)
+	o.Sessions = o.Sessions || over.Sessions
 	o.KeepFiles = o.KeepFiles || over.KeepFiles
 	o.Model = cmp.Or(over.Model, o.Model)
 	o.Context = cmp.Or(over.Context, o.Context)
@@ -91,9 +95,15 @@ func (o Options) With(over Options) Options {
 // Empty reports whether o sets nothing.
 func (o Options) Empty() bool {
 	return len(o.Roles) == 0 && o.Agent == "" && o.Limits == (flow.Limits{}) && o.Approve == "" &&
-		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && !o.KeepFiles && o.Model == "" &&
-		len(o.Needs) == 0 && o.Context == ""
+		o.ApproveExpires == 0 && o.Offline == "" && o.Merge == "" && !o.Record && o.Files == nil && !o.Sessions &&
+		!o.KeepFiles && o.Model == "" && len(o.Needs) == 0 && o.Context == ""
 }
+
+// KeepsFiles reports whether steps record what they change in files.
+func (o Options) KeepsFiles() bool { return o.KeepFiles || o.Files != nil && *o.Files }
+
+// KeepsSessions reports whether steps record what vendors store of conversations.
+func (o Options) KeepsSessions() bool { return o.KeepFiles || o.Sessions }
 
 // OptionsOf returns the options that the task of a thread was started with.
 func OptionsOf(row store.Thread) (Options, error) {

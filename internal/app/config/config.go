@@ -38,7 +38,9 @@ type Settings struct {
 	Machine  Value[int]                   // maximum of concurrent agents on this machine, in all tasks; zero: no limit
 	Prices   map[string]Value[flow.Price] // by model
 	Record   Value[bool]                  // tasks keep what agents ask their models
-	Files    Value[bool]                  // tasks keep the files that their steps leave
+	Files    Value[bool]                  // tasks keep what their steps change in files
+	Sessions Value[bool]                  // tasks keep what vendors store of conversations
+	Keep     Value[bool]                  // both, and what the files were before
 	MCP      Value[Answering]             // only from the user's own file
 	Notify   Value[Notify]                // only from the user's own file
 	Keys     Value[map[string][]string]   // commands by variable, only from the user's own file
@@ -71,11 +73,10 @@ func (s *Settings) Origins() []Origin {
 		}
 		out = append(out, Origin{"agents." + name, text, a.From})
 	}
-	if s.Record.From != "" {
-		out = append(out, Origin{"record", fmt.Sprint(s.Record.V), s.Record.From})
-	}
-	if s.Files.From != "" {
-		out = append(out, Origin{"keepFiles", fmt.Sprint(s.Files.V), s.Files.From})
+	for _, key := range switches {
+		if v := s.at(key); v.From != "" {
+			out = append(out, Origin{key, fmt.Sprint(v.V), v.From})
+		}
 	}
 	for _, l := range limitValues(s.Limits) {
 		if from := s.limitsAt[l.name]; from != "" {
@@ -132,7 +133,8 @@ func limitValues(l flow.Limits) []limitValue {
 // may be missing, and the environment. A *flow.InvalidError lists all problems.
 func Load(userFile, projectFile string, getenv func(string) string) (*Settings, error) {
 	s := &Settings{Agents: map[string]Value[flow.Agent]{}, limitsAt: map[string]string{},
-		Prices: map[string]Value[flow.Price]{}, Default: Value[string]{"codex", "default"}}
+		Prices: map[string]Value[flow.Price]{}, Default: Value[string]{"codex", "default"},
+		Files: Value[bool]{true, "default"}}
 	var problems []flow.Problem
 	s.Team.V.Limits = defaultLimits()
 	s.MCP = Value[Answering]{Answering{Questions: ByPerson, Approvals: ByNobody}, "default"}
@@ -234,24 +236,32 @@ func (s *Settings) set(file string, key, val *yaml.Node) []flow.Problem {
 		return named(file, val, "prices must be a mapping of models to {input, cached, output}", s.Prices, parse.DecodePrice)
 	case "machine":
 		return s.machine(file, val)
-	case "record", "keepFiles":
+	case "record", "files", "sessions", "keepFiles":
 		var on bool
 		if val.ShortTag() != "!!bool" || val.Decode(&on) != nil {
 			return wrongType(file, val, key.Value+" must be true or false")
 		}
-		if key.Value == "record" {
-			s.Record = Value[bool]{on, from}
-		} else {
+		*s.at(key.Value) = Value[bool]{on, from}
+		if key.Value == "keepFiles" && !on {
 			s.Files = Value[bool]{on, from}
 		}
 	case "worktree":
 		return s.worktree(file, val)
 	default:
 		return []flow.Problem{problem(file, "UNKNOWN_KEY", yamldoc.Errorf(key,
-			"unknown key %q: use default, agents, approvals, keepFiles, keys, limits, prices, machine, mcp, notify, "+
-				"record, team or worktree", key.Value))}
+			"unknown key %q: use default, agents, approvals, files, keepFiles, keys, limits, prices, machine, mcp, "+
+				"notify, record, sessions, team or worktree", key.Value))}
 	}
 	return nil
+}
+
+// switches are the keys that are true or false.
+var switches = []string{"record", "files", "sessions", "keepFiles"}
+
+// at returns the value of one of the switches.
+func (s *Settings) at(key string) *Value[bool] {
+	return map[string]*Value[bool]{"record": &s.Record, "files": &s.Files, "sessions": &s.Sessions,
+		"keepFiles": &s.Keep}[key]
 }
 
 func problem(file, code string, e *yamldoc.Error) flow.Problem {

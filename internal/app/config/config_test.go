@@ -42,6 +42,7 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 		{"agents.a", `command ["true"]`, user + ":3"},
 		{"agents.b", `command ["echo"]`, project + ":4"},
 		{"default", "b", project + ":1"},
+		{"files", "true", "default"},
 		{"limits.maxRounds", "5", user + ":5"},
 		{"limits.maxTokens", "20", project + ":5"},
 		{"limits.timeout", "1h0m0s", project + ":5"},
@@ -59,6 +60,23 @@ func TestPrecedenceNamesItsSources(t *testing.T) {
 	if s, err = Load(filepath.Join(dir, "no"), filepath.Join(dir, "no"), none); err != nil ||
 		s.Default.From != "default" {
 		t.Errorf("without files: %+v, %v", s, err)
+	}
+}
+
+// TestKeeping checks that keepFiles means what it meant: everything, or nothing.
+func TestKeeping(t *testing.T) {
+	for text, want := range map[string][3]bool{
+		"": {true, false, false}, "files: false": {false, false, false}, "sessions: true": {true, true, false},
+		"keepFiles: true": {true, false, true}, "keepFiles: false": {false, false, false},
+		"keepFiles: false\nfiles: true": {true, false, false},
+	} {
+		s, err := Load(write(t, filepath.Join(t.TempDir(), "c.yaml"), text+"\n"), "/nowhere", none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]bool{s.Files.V, s.Sessions.V, s.Keep.V}; got != want {
+			t.Errorf("%q: files, sessions, both: %v, want %v", text, got, want)
+		}
 	}
 }
 

@@ -195,10 +195,19 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 		return store.Thread{}, err
 	}
 	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
-	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Files.V || s.Options.On == OnTeam
-	if s.Options.KeepFiles && s.Upload == nil {
-		if err := worktree.Whole(ctx, cmp.Or(s.Tree, s.Workspace)); err != nil {
+	s.Options.Sessions = s.Options.Sessions || c.cfg.Settings.Sessions.V
+	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Keep.V || s.Options.On == OnTeam
+	asked := s.Options.KeepsFiles()
+	if s.Options.Files == nil && c.cfg.Settings.Files.V {
+		s.Options.Files = &c.cfg.Settings.Files.V
+	}
+	if s.Options.KeepsFiles() && s.Upload == nil {
+		err := worktree.Whole(ctx, cmp.Or(s.Tree, s.Workspace))
+		if err != nil && asked {
 			return store.Thread{}, usage("the files of steps cannot be kept: %w", err)
+		}
+		if err != nil {
+			s.Options.Files = nil
 		}
 	}
 	opts, err := json.Marshal(s.Options)

@@ -68,7 +68,7 @@ func (r *run) outcome(ctx context.Context, result agent.Result) (*Outcome, error
 	if err != nil {
 		return nil, err
 	}
-	if r.c.Options.KeepFiles {
+	if r.c.Options.KeepsSessions() {
 		r.session, err = r.e.sessions.Export(ctx, &r.c.Position, session.Export{Role: r.row.Role, Agent: r.p.worker.Agent,
 			AgentName: r.p.worker.Name, Session: result.Session, Bytes: &r.bytes})
 		if err != nil {
@@ -180,10 +180,11 @@ func (r *run) logs(ctx context.Context) (err error) {
 
 // keepFiles records the files that a step left, if the task wants that.
 func (r *run) keepFiles(ctx context.Context) error {
-	if !r.c.Options.KeepFiles || r.after == "" {
+	if !r.c.Options.KeepsFiles() || r.after == "" {
 		return nil
 	}
-	files, objects, err := r.e.cfg.Trees.Keep(ctx, r.c.Row, r.after, r.c.Row.Head, func(all io.Reader) (dag.Hash, error) {
+	change := worktree.Change{From: r.before, To: r.after, Whole: r.c.Options.KeepFiles}
+	files, objects, err := r.e.cfg.Trees.Keep(ctx, r.c.Row, change, r.c.Row.Head, func(all io.Reader) (dag.Hash, error) {
 		blob, _, err := r.bytes.Stage(ctx, all)
 		return blob, err
 	})

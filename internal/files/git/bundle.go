@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,76 +35,145 @@ type Bundle struct {
 // onHead precedes the commit that HEAD named, at the end of the message of a bundle's commit.
 const onHead = "on "
 
-// Bundle writes the files of a tree as a git bundle, and keeps its commit under a ref below refs/plait/, so
-// that the next one can build on it. If the repository does not have the commit onto, or onto is "",
-// it has the whole tree. The file is already unlinked; the caller must close it. If bounded, files that Unbundle would
-// not accept are refused: the error then matches ErrRefused.
-func (r *Repo) Bundle(ctx context.Context, ref, tree, onto string, bounded bool) (b Bundle, bytes *os.File, err error) {
-	if b, bytes, err = r.bundle(ctx, ref, tree, onto, bounded); err != nil {
-		return b, nil, fmt.Errorf("bundle tree %s: %w", tree, err)
+// MaxKept is the maximum size of a file that a bundle with a beginning has, in bytes: larger ones are only named.
+const MaxKept = 64 << 20
+
+// A Packing says what a bundle is to have.
+type Packing struct {
+	Ref  string // below refs/plait/: keeps the bundle's commit, so that the next one can build on it
+	Tree string
+	Onto string // the commit of the previous bundle, "" for none
+	// Begun is the tree that the files were at first. If there is no previous commit, the bundle builds on a commit of
+	// it: the one of HEAD if that has just these files. "": then the bundle has the whole tree.
+	Begun   string
+	Bounded bool // refuse files that Unbundle would not accept: the error then matches ErrRefused
+}
+
+// Bundle writes the files of a tree as a git bundle. The same request is answered with the same bytes, whatever git
+// has packed meanwhile, as long as git is the same. The file is already unlinked; the caller must close it.
+func (r *Repo) Bundle(ctx context.Context, p Packing) (b Bundle, bytes *os.File, err error) {
+	if b, bytes, err = r.bundle(ctx, p); err != nil {
+		return b, nil, fmt.Errorf("bundle tree %s: %w", p.Tree, err)
 	}
 	return b, bytes, nil
 }
 
-func (r *Repo) bundle(ctx context.Context, ref, tree, onto string, bounded bool) (b Bundle, file *os.File, err error) {
-	if err := checkRef(ref); err != nil {
+func (r *Repo) bundle(ctx context.Context, p Packing) (b Bundle, file *os.File, err error) {
+	if err := checkRef(p.Ref); err != nil {
 		return b, nil, err
+	}
+	for _, hex := range []string{p.Tree, p.Onto, p.Begun} {
+		if err := r.checkHex(hex); hex != "" && err != nil {
+			return b, nil, err
+		}
 	}
 	s, err := r.begin(noTree)
 	if err != nil {
 		return b, nil, err
 	}
 	defer s.end()
-	if b.Tree, err = s.treeOf(ctx, tree); err != nil {
-		return b, nil, err
-	}
-	if bounded {
-		if err := s.checkSize(ctx, b.Tree, ErrRefused); err != nil {
+	if p.Bounded {
+		if err := s.checkSize(ctx, p.Tree, ErrRefused); err != nil {
 			return b, nil, err
 		}
 	}
-	if onto != "" {
-		if err := r.checkHex(onto); err != nil {
-			return b, nil, err
-		}
-		if b.Onto, err = s.resolveRev(ctx, onto+"^{commit}"); err != nil {
-			return b, nil, err
-		}
-	}
-	head, err := s.head(ctx)
+	head, err := s.place(ctx, p, &b)
 	if err != nil {
 		return b, nil, err
 	}
-	make := []string{"commit-tree", b.Tree, "-m", "files"}
-	if head != "" {
-		make = append(make, "-m", onHead+head)
-	}
-	if b.Onto != "" {
-		make = append(make, "-p", b.Onto)
-	}
-	if b.Commit, err = s.line(ctx, make...); err != nil {
+	if b.Commit, err = s.commitFiles(ctx, b.Tree, head, b.Onto); err != nil {
 		return b, nil, err
 	}
-	if err := s.setRef(ctx, ref, b.Commit); err != nil {
+	if err := s.setRef(ctx, p.Ref, b.Commit); err != nil {
 		return b, nil, err
 	}
-	path := filepath.Join(s.dir, "bundle")
-	write := []string{"bundle", "create", "--quiet", path, ref}
-	if b.Onto != "" {
-		write = append(write, "^"+b.Onto)
+	file, err = s.pack(ctx, p, b)
+	if err == nil && p.Bounded {
+		var info os.FileInfo
+		if info, err = file.Stat(); err == nil && info.Size() > maxBundle {
+			err = fmt.Errorf("%w: it has over %d bytes", ErrRefused, maxBundle)
+		}
 	}
-	if _, err := s.run(ctx, nil, write...); err != nil {
-		return b, nil, err
+	if err != nil && file != nil {
+		file.Close()
 	}
-	info, err := os.Stat(path)
-	if err == nil && bounded && info.Size() > maxBundle {
-		err = fmt.Errorf("%w: it has over %d bytes", ErrRefused, maxBundle)
-	}
-	if err != nil {
-		return b, nil, err
-	}
-	file, err = os.Open(path)
 	return b, file, err
+}
+
+// place sets the tree of a bundle and the commit that it builds on, and returns that of HEAD, "" for none.
+func (s *session) place(ctx context.Context, p Packing, b *Bundle) (head string, err error) {
+	names := []string{"HEAD^{commit}", "HEAD^{tree}", p.Tree + "^{tree}"}
+	if p.Onto != "" {
+		names = append(names, p.Onto+"^{commit}")
+	}
+	out, err := s.run(ctx, strings.NewReader(strings.Join(names, "\n")+"\n"), "cat-file", "--batch-check=%(objectname)")
+	if err != nil {
+		return "", err
+	}
+	found := strings.Split(string(out), "\n")
+	for i, name := range found {
+		if s.repo.checkHex(name) != nil {
+			found[i] = "" // it is missing
+		}
+	}
+	if len(found) <= len(names) || found[2] == "" {
+		return "", fmt.Errorf("git cat-file: no tree in %q", out)
+	}
+	head, b.Tree = found[0], found[2]
+	switch {
+	case p.Onto != "" && found[3] != "":
+		b.Onto = found[3]
+	case p.Begun != "" && p.Begun == found[1]:
+		b.Onto = head
+	case p.Begun != "":
+		b.Onto, err = s.commitFiles(ctx, p.Begun, head, "")
+	}
+	return head, err
+}
+
+// commitFiles makes a commit whose message names that of HEAD.
+func (s *session) commitFiles(ctx context.Context, tree, head, parent string) (string, error) {
+	args := []string{"commit-tree", tree, "-m", "files"}
+	if head != "" {
+		args = append(args, "-m", onHead+head)
+	}
+	if parent != "" {
+		args = append(args, "-p", parent)
+	}
+	return s.line(ctx, args...)
+}
+
+// pack writes a bundle. What git makes of the same objects would depend on how it had packed them before, and on its
+// number of threads, which hardened sets.
+func (s *session) pack(ctx context.Context, p Packing, b Bundle) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(s.dir, "bundle"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	header, revs := "# v2 git bundle\n", b.Commit+"\n"
+	if s.repo.format != "sha1" {
+		header = "# v3 git bundle\n@object-format=" + s.repo.format + "\n"
+	}
+	if b.Onto != "" {
+		header += "-" + b.Onto + "\n"
+		revs += "^" + b.Onto + "\n"
+	}
+	args := []string{"pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "--no-reuse-object",
+		"--quiet"}
+	if p.Begun != "" {
+		args = append(args, "--filter=blob:limit="+strconv.Itoa(MaxKept+1))
+	}
+	if _, err = file.WriteString(header + b.Commit + " " + p.Ref + "\n\n"); err == nil {
+		_, err = s.runTo(ctx, file, math.MaxInt64, strings.NewReader(revs), args...)
+	}
+	if err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // Unbundle adds the commit of a bundle and its objects to the repository and keeps them under a ref below
@@ -228,6 +298,9 @@ func (s *session) quarantine(ctx context.Context, in io.Reader) (*os.File, *sess
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strconv.Quote(filepath.Join(s.repo.common, "objects")))
 	_, err := apart.run(ctx, in, "index-pack", "--stdin", "--fix-thin", "--strict",
 		"--max-input-size="+strconv.Itoa(maxBundle))
+	if err != nil && strings.Contains(err.Error(), "did not receive expected object") {
+		err = fmt.Errorf("a file of over %d MiB was not kept, and is not in this repository: %w", MaxKept>>20, err)
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errBundle, err)
 	}

@@ -137,7 +137,7 @@ func TestPartialReasons(t *testing.T) {
 	needs := map[string]func() error{
 		"diff": func() error { _, err := r.Diff(ctx, old, now); return err },
 		"bundle": func() error {
-			_, f, err := r.Bundle(ctx, "refs/plait/sent", now, "", true)
+			_, f, err := r.Bundle(ctx, git.Packing{Ref: "refs/plait/sent", Tree: now, Bounded: true})
 			f.Close()
 			return err
 		},

@@ -41,6 +41,7 @@ var hardened = []string{
 	"-c", "commit.gpgSign=false", "-c", "tag.gpgSign=false", "-c", "protocol.allow=never",
 	"-c", "credential.helper=", "-c", "submodule.recurse=false", "-c", "index.sparse=false",
 	"-c", "advice.addEmbeddedRepo=false", "-c", "i18n.commitEncoding=UTF-8",
+	"-c", "pack.threads=1", "-c", "pack.useBitmaps=false",
 }
 
 // environment is all of git's environment, besides the variables for its directories. PATH
@@ -166,9 +167,12 @@ func (s *session) populate(bare bool) error {
 	if err != nil {
 		return err
 	}
-	ignore, err := readSmall(filepath.Join(r.common, "info", "exclude"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-		return err
+	ignore := ""
+	if !bare {
+		ignore, err = readSmall(filepath.Join(r.common, "info", "exclude"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			return err
+		}
 	}
 	var config strings.Builder
 	fmt.Fprintf(&config, "[core]\n\trepositoryformatversion = 1\n\tbare = %t\n[extensions]\n\tobjectformat = %s\n",
@@ -177,10 +181,14 @@ func (s *session) populate(bare bool) error {
 		section, name, _ := strings.Cut(key, ".")
 		fmt.Fprintf(&config, "[%s]\n\t%s = %s\n", section, name, value)
 	}
-	if err := os.Mkdir(filepath.Join(s.dir, "info"), 0o700); err != nil {
-		return err
+	texts := map[string]string{"HEAD": head, "config": config.String()}
+	if ignore != "" {
+		if err := os.Mkdir(filepath.Join(s.dir, "info"), 0o700); err != nil {
+			return err
+		}
+		texts["info/exclude"] = ignore
 	}
-	for name, text := range map[string]string{"HEAD": head, "config": config.String(), "info/exclude": ignore} {
+	for name, text := range texts {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -224,31 +232,39 @@ func (s *session) run(ctx context.Context, stdin io.Reader, args ...string) ([]b
 // the output up to there. It also returns the beginning of stderr.
 func (s *session) runWithin(ctx context.Context, limit int64, stdin io.Reader,
 	args ...string) (stdout []byte, complaint string, err error) {
+	var out bytes.Buffer
+	complaint, err = s.runTo(ctx, &out, limit, stdin, args...)
+	return out.Bytes(), complaint, err
+}
+
+// runTo is like runWithin, with a writer for stdout.
+func (s *session) runTo(ctx context.Context, stdout io.Writer, limit int64, stdin io.Reader,
+	args ...string) (complaint string, err error) {
 	path := slices.Clone(hardened)
 	if s.repo.ignore != "" {
 		path = append(path, "-c", "core.excludesFile="+s.repo.ignore)
 	}
-	var out, errs bytes.Buffer
+	var errs bytes.Buffer
 	res, err := proc.Run(ctx, proc.Config{
 		Path: s.repo.git, Args: append(path, args...), Dir: s.cwd, Env: s.env,
-		Stdin: stdin, Stdout: &out, Stderr: &errs, MaxBytes: limit,
+		Stdin: stdin, Stdout: stdout, Stderr: &errs, MaxBytes: limit,
 		Wall: Patience, Grace: stopGrace, Signals: []syscall.Signal{syscall.SIGTERM},
 	})
 	verb := args[0]
 	complaint = strings.ToValidUTF8(strings.TrimSpace(string(errs.Bytes()[:min(errs.Len(), maxComplaint)])), "\uFFFD")
 	switch {
 	case err != nil:
-		return nil, "", fmt.Errorf("git %s: %w", verb, err)
+		return "", fmt.Errorf("git %s: %w", verb, err)
 	case res.Reason == proc.Cancelled:
-		return nil, "", fmt.Errorf("git %s: %w", verb, context.Cause(ctx))
+		return "", fmt.Errorf("git %s: %w", verb, context.Cause(ctx))
 	case res.Reason == proc.Capped:
-		return out.Bytes(), "", fmt.Errorf("git %s: %w: over %d bytes", verb, errLong, limit)
+		return "", fmt.Errorf("git %s: %w: over %d bytes", verb, errLong, limit)
 	case res.Reason != "":
-		return nil, "", fmt.Errorf("git %s: stopped: %s", verb, res.Reason)
+		return "", fmt.Errorf("git %s: stopped: %s", verb, res.Reason)
 	case res.Exit != 0:
-		return out.Bytes(), "", &failure{verb: verb, exit: res.Exit, stderr: s.repo.reason(complaint)}
+		return "", &failure{verb: verb, exit: res.Exit, stderr: s.repo.reason(complaint)}
 	}
-	return out.Bytes(), complaint, nil
+	return complaint, nil
 }
 
 // line is run for commands that print one line.

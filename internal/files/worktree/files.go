@@ -17,56 +17,83 @@ import (
 // bundles of all of them are read.
 const maxChain = 50
 
-// Keep makes the node that records the files of a git tree of row's repository: what changed since the newest
-// step up to head that has such a node. stage keeps bytes as a blob. If nothing changed, there is no new
-// object, and Keep returns the previous node.
-func (t *Trees) Keep(ctx context.Context, row store.Thread, tree string, head dag.Hash,
+// A Change is what a step or a join did to the files: two git trees of the thread's repository.
+type Change struct {
+	From, To string
+	Whole    bool // keep what the files were before the first change, too: then any repository can take them in
+}
+
+// Keep makes the node that records the files of row's repository after a change: what changed since the newest step
+// up to head that has such a node or, if none has, since c.From. stage keeps bytes as a blob. If nothing changed, there
+// is no node.
+func (t *Trees) Keep(ctx context.Context, row store.Thread, c Change, head dag.Hash,
 	stage func(io.Reader) (dag.Hash, error)) (node dag.Hash, objects []store.Object, err error) {
-	fail := func(err error) (dag.Hash, []store.Object, error) {
+	node, objects, err = t.keep(ctx, row, c, head, stage)
+	if err == nil {
+		err = t.stamp(row, c.To)
+	}
+	if err != nil {
 		return dag.Hash{}, nil, fmt.Errorf("keep the files of thread %s: %w", row.ID, err)
+	}
+	return node, objects, nil
+}
+
+func (t *Trees) keep(ctx context.Context, row store.Thread, c Change, head dag.Hash,
+	stage func(io.Reader) (dag.Hash, error)) (none dag.Hash, objects []store.Object, err error) {
+	if c.From == "" && !c.Whole {
+		return none, nil, nil // no snapshot could be taken
 	}
 	before, err := t.keptAt(ctx, row, head)
 	if err != nil {
-		return fail(err)
+		return none, nil, err
 	}
-	var base thread.Files
+	p := git.Packing{Ref: ref(row.ID, "files"), Tree: c.To, Bounded: t.placed(row)}
+	was := ""
+	if !c.Whole {
+		p.Begun, was = c.From, c.From
+	}
 	if !before.IsZero() {
 		chain, err := t.chain(ctx, before)
 		if err != nil {
-			return fail(err)
+			return none, nil, err
 		}
-		if base = *chain[len(chain)-1]; base.Tree == tree {
-			if err := t.stamp(row, tree); err != nil {
-				return fail(err)
-			}
-			return before, nil, nil
+		first, err := t.onto(ctx, chain[0])
+		if err != nil {
+			return none, nil, err
 		}
-		if len(chain) > maxChain {
-			base.Commit = ""
+		last := chain[len(chain)-1]
+		was, p.Onto = last.Tree, last.Commit
+		switch {
+		case c.Whole && first != "" && row.Files.IsZero(): // until now, what the files were at first was only named
+			before, was, p.Onto = none, "", ""
+		case len(chain) > maxChain && c.Whole:
+			before, p.Onto = none, ""
+		case len(chain) > maxChain:
+			before, p.Onto = none, first
 		}
+	}
+	if was == c.To {
+		return none, nil, nil
 	}
 	repo, err := repository(ctx, row)
 	if err != nil {
-		return fail(err)
+		return none, nil, err
 	}
-	b, file, err := repo.Bundle(ctx, ref(row.ID, "files"), tree, base.Commit, t.placed(row))
+	b, file, err := repo.Bundle(ctx, p)
 	if err != nil {
-		return fail(err)
+		return none, nil, err
 	}
 	defer file.Close()
 	blob, err := stage(file)
 	if err != nil {
-		return fail(err)
+		return none, nil, err
 	}
-	if b.Onto == "" {
-		before = dag.Hash{}
+	if b.Onto != p.Onto {
+		before = none // the repository lacks the commit of the previous bundle
 	}
-	obj, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: tree, Commit: b.Commit, Bundle: blob, Base: before})
-	if err == nil {
-		err = t.stamp(row, tree)
-	}
+	obj, err := thread.NewNode(dag.TypeTree, thread.Files{Tree: c.To, Commit: b.Commit, Bundle: blob, Base: before})
 	if err != nil {
-		return fail(err)
+		return none, nil, err
 	}
 	return obj.Hash, []store.Object{obj}, nil
 }
@@ -103,7 +130,7 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		return fail(err)
 	}
 	if last.IsZero() {
-		return fail(fmt.Errorf("no files are kept: the task ran without --keep-files or without Git: %w", store.ErrNotFound))
+		return fail(fmt.Errorf("no files are kept: no step changed any, or the task ran without Git or with files off: %w", store.ErrNotFound))
 	}
 	chain, err := t.chain(ctx, last)
 	if err != nil {
@@ -114,18 +141,7 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		return fail(err)
 	}
 	for _, f := range chain {
-		onto, err := t.onto(ctx, f)
-		if err == nil && onto != "" && f.Base.IsZero() {
-			var has bool
-			if has, err = repo.Has(ctx, onto); err == nil && !has {
-				err = fmt.Errorf("this repository does not have commit %s, on which the task began; fetch it first: %w", onto,
-					store.ErrNotFound)
-			}
-		}
-		if err == nil {
-			err = t.unbundle(ctx, repo, row, f, onto)
-		}
-		if err != nil {
+		if err := t.unbundle(ctx, repo, row, f); err != nil {
 			return fail(err)
 		}
 	}
@@ -164,7 +180,21 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 }
 
 // unbundle unpacks one bundle into a repository that has the commit it builds on.
-func (t *Trees) unbundle(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files, onto string) error {
+func (t *Trees) unbundle(ctx context.Context, repo *git.Repo, row store.Thread, f *thread.Files) error {
+	onto, err := t.onto(ctx, f)
+	if err != nil {
+		return err
+	}
+	if onto != "" && f.Base.IsZero() {
+		has, err := repo.Has(ctx, onto)
+		if err != nil {
+			return err
+		}
+		if !has {
+			return taskError{fmt.Errorf("this repository does not have commit %s, on which the task began; fetch it first: %w",
+				onto, store.ErrNotFound)}
+		}
+	}
 	r, _, err := t.cfg.Reader.Objects().Open(ctx, f.Bundle)
 	if err != nil {
 		return err

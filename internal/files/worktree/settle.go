@@ -207,11 +207,7 @@ func (t *Trees) gather(ctx context.Context, row store.Thread, files *thread.File
 		}
 	}
 	for _, f := range slices.Backward(missing) {
-		onto, err := t.onto(ctx, f)
-		if err == nil {
-			err = t.unbundle(ctx, repo, row, f, onto)
-		}
-		if err != nil {
+		if err := t.unbundle(ctx, repo, row, f); err != nil {
 			return nil, err
 		}
 	}

@@ -82,7 +82,8 @@ func (t *Trees) Upload(ctx context.Context, u Upload,
 	if up.Notes, err = notes(ctx, repo, tree); err != nil {
 		return fail(err)
 	}
-	b, file, err := repo.Bundle(ctx, ref(u.Row.ID, "files"), tree, up.Onto, true)
+	b, file, err := repo.Bundle(ctx, git.Packing{Ref: ref(u.Row.ID, "files"), Tree: tree, Onto: up.Onto,
+		Bounded: true})
 	if err != nil {
 		return fail(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,10 @@ type driveFlags struct {
 	merge   string
 	agents  positive
 	record  bool
-	keep    bool
+
+	files    *bool // nil: not said
+	sessions bool
+	keep     bool
 
 	workspace string // where to continue
 	forks     bool   // nothing continues yet
@@ -67,8 +71,15 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; "+
 			"keep: leave them on branches")
 	cmd.Flags().BoolVar(&f.record, "record", false, "record agents' requests to their models, and the responses")
+	cmd.Flags().BoolFunc("files", "keep what each step changes in files (default; see plait task pull)",
+		func(value string) error {
+			on, err := strconv.ParseBool(value)
+			f.files = &on
+			return err
+		})
+	cmd.Flags().BoolVar(&f.sessions, "sessions", false, "keep the agents' own sessions, to continue if their home is lost")
 	cmd.Flags().BoolVar(&f.keep, "keep-files", false,
-		"keep the files that each step leaves in the record (see plait task pull)")
+		"keep both, and what the files were before, to continue anywhere")
 	cmd.Flags().Var(&f.agents, "max-agents", "run at most `N` agents at once")
 	completeFlag(cmd, "merge", merges...)
 	completeFlag(cmd, "approve", approvals...)
@@ -107,7 +118,8 @@ func (f *driveFlags) addOn(cmd *cobra.Command, a *app, without string) {
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
-		Offline: f.offline, Merge: f.merge, Record: f.record, KeepFiles: f.keep,
+		Offline: f.offline, Merge: f.merge, Record: f.record, Files: f.files,
+		Sessions: f.sessions, KeepFiles: f.keep,
 	}
 	err := cmp.Or(oneOf("approve", f.approve, approvals...), oneOf("merge", f.merge, merges...))
 	if err != nil {
