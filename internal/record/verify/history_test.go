@@ -65,7 +65,7 @@ func judged(t *testing.T, s store.Store, seen ...verify.Seen) []string {
 	return out
 }
 
-// alter changes the database as someone with an editor for it would.
+// alter changes the database as someone with an editor for it would, without the triggers that are in the way.
 func alter(t *testing.T, dir, script string) {
 	t.Helper()
 	c, err := zombiezen.OpenConn(filepath.Join(dir, "plait.db"), zombiezen.OpenReadWrite)
@@ -73,8 +73,17 @@ func alter(t *testing.T, dir, script string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	const triggers = "DROP TRIGGER IF EXISTS events_removed; DROP TRIGGER IF EXISTS events_changed;"
-	if err := sqlitex.ExecuteScript(c, triggers+script, nil); err != nil {
+	var drop, again string
+	err = sqlitex.ExecuteTransient(c, "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'", &sqlitex.ExecOptions{
+		ResultFunc: func(s *zombiezen.Stmt) error {
+			drop += "DROP TRIGGER " + s.ColumnText(0) + ";"
+			again += ";" + s.ColumnText(1)
+			return nil
+		}})
+	if err == nil {
+		err = sqlitex.ExecuteScript(c, drop+script+again, nil)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

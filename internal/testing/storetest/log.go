@@ -10,6 +10,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/merkle"
 	"github.com/plait-run/plait/internal/record/store"
 )
 
@@ -29,7 +30,14 @@ var logTests = []test{
 
 // CheckLog returns an error unless the log of s is that over its entries, and those are the events of s and the leaves
 // of events that are gone. Nothing may be committed meanwhile.
-func CheckLog(ctx context.Context, s store.Store) error {
+func CheckLog(ctx context.Context, s store.Store) error { return new(Witness).See(ctx, s) }
+
+// A Witness remembers the states in which it has seen a log. The zero Witness has seen none.
+type Witness struct{ Seen []merkle.Tree }
+
+// See does what [CheckLog] does, and returns an error if the log does not begin with all that w has seen of it. Then w
+// has seen this one too.
+func (w *Witness) See(ctx context.Context, s store.Store) error {
 	log, err := s.Log(ctx)
 	if err != nil {
 		return err
@@ -38,7 +46,11 @@ func CheckLog(ctx context.Context, s store.Store) error {
 	if err != nil {
 		return err
 	}
-	root, err := rootOf(entries)
+	hashes, err := hashesOf(entries)
+	if err != nil {
+		return err
+	}
+	root, err := hashes.root(int64(len(entries)))
 	if err != nil {
 		return err
 	}
@@ -52,6 +64,18 @@ func CheckLog(ctx context.Context, s store.Store) error {
 	}
 	if root != log.Tree.Root() {
 		return fmt.Errorf("the root of %d entries is %s, the log has %s", size, root, log.Tree.Root())
+	}
+	for _, was := range w.Seen {
+		if was.Size() > size {
+			return fmt.Errorf("the log had %d entries, and has %d", was.Size(), size)
+		}
+		root, err := hashes.root(was.Size())
+		if err != nil {
+			return err
+		}
+		if root != was.Root() {
+			return fmt.Errorf("the root of the first %d entries was %s, and is %s", was.Size(), was.Root(), root)
+		}
 	}
 	events, err := s.Events(ctx, 0, store.EventFilter{})
 	if err != nil {
@@ -78,30 +102,39 @@ func CheckLog(ctx context.Context, s store.Store) error {
 	if len(events) > 0 {
 		return fmt.Errorf("event %d has no entry", events[0].Pos)
 	}
+	w.Seen = append(w.Seen, log.Tree)
 	return nil
 }
 
-// rootOf returns the root of a tree over entries, as another implementation computes it.
-func rootOf(entries []store.LogEntry) (dag.Hash, error) {
-	var stored []tlog.Hash
-	read := tlog.HashReaderFunc(func(at []int64) ([]tlog.Hash, error) {
-		found := make([]tlog.Hash, len(at))
-		for i, n := range at {
-			found[i] = stored[n]
-		}
-		return found, nil
-	})
-	for i := range entries {
-		more, err := tlog.StoredHashesForRecordHash(int64(i), tlog.Hash(entries[i].Hash()), read)
-		if err != nil {
-			return dag.Hash{}, err
-		}
-		stored = append(stored, more...)
+// stored are the hashes of a tree, as another implementation stores them.
+type stored []tlog.Hash
+
+// ReadHashes implements [tlog.HashReader].
+func (h stored) ReadHashes(at []int64) ([]tlog.Hash, error) {
+	found := make([]tlog.Hash, len(at))
+	for i, n := range at {
+		found[i] = h[n]
 	}
-	if len(entries) == 0 {
+	return found, nil
+}
+
+func hashesOf(entries []store.LogEntry) (h stored, err error) {
+	for i := range entries {
+		more, err := tlog.StoredHashesForRecordHash(int64(i), tlog.Hash(entries[i].Hash()), h)
+		if err != nil {
+			return nil, err
+		}
+		h = append(h, more...)
+	}
+	return h, nil
+}
+
+// root returns the root of the tree over the first n leaves.
+func (h stored) root(n int64) (dag.Hash, error) {
+	if n == 0 {
 		return dag.Sum(nil), nil
 	}
-	root, err := tlog.TreeHash(int64(len(entries)), read)
+	root, err := tlog.TreeHash(n, h)
 	return dag.Hash(root), err
 }
 

@@ -53,7 +53,7 @@ func (s *Store) readSoon(ctx context.Context, f func(*sqlite.Conn) error) error 
 	}
 	err := f(s.writer)
 	<-s.writing
-	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy { // it does not wait for other processes, see begin
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy { // it does not wait for other processes, see lock
 		return s.read(ctx, f)
 	}
 	return s.explain(ctx, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/testing/soak"
+	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 // shutdown is FS_IOC_SHUTDOWN, and noFlush its mode that does not write the file system's own log
@@ -114,6 +115,7 @@ func powerCuts(t *testing.T, kind string) {
 	dir := filepath.Join(d.dir, "home")
 	open(t, dir).Close()
 	rounds := soak.Rounds(t, 25)
+	var log storetest.Witness
 	steps, acked := map[string]int{}, map[dag.Hash]bool{}
 	for range rounds {
 		c, out, _ := child(t, "cut", dir)
@@ -130,7 +132,7 @@ func powerCuts(t *testing.T, kind string) {
 		}
 		c.Wait() // it ends with an error: its disk is gone
 		d.again()
-		verify(t, dir, steps, acked)
+		verify(t, dir, steps, acked, &log)
 	}
 	if len(acked) < rounds {
 		t.Errorf("only %d things were acknowledged in %d rounds: the children hardly ran", len(acked), rounds)

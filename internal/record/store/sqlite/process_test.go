@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/soak"
 	"github.com/plait-run/plait/internal/testing/storetest"
+	"github.com/plait-run/plait/internal/testing/verifytest"
 )
 
 // childRole makes the test binary one of the processes that tests start.
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 		"count": count,
 		"limit": writeOverLimit,
 		"hold":  hold,
+		"file":  fileForever,
 	}
 	if role, ok := roles[os.Getenv(childRole)]; ok {
 		if err := role(os.Args[1]); err != nil {
@@ -139,11 +141,33 @@ func write(dir string, done func(line string) error) error {
 	return <-errs
 }
 
+// fileForever writes histories.
+func fileForever(dir string) error {
+	s, err := sqlite.Open(context.Background(), sqlite.Config{Dir: dir})
+	if err != nil {
+		return err
+	}
+	return verifytest.Write(context.Background(), s)
+}
+
+// TestHistories verifies histories whose writing processes were killed.
+func TestHistories(t *testing.T) {
+	n := soak.Rounds(t, soak.Tries(80, 10))
+	kills := verifytest.Histories(t, n, func() verifytest.Record {
+		dir := t.TempDir()
+		c := exec.Command(os.Args[0], dir)
+		c.Env = append(os.Environ(), childRole+"=file")
+		return verifytest.Record{Open: func() store.Store { return open(t, dir) }, Write: c}
+	})
+	soak.Figure(t, "%d random histories with %d kills: verify is ok, and each log extends all that were seen before", n, kills)
+}
+
 // TestKill kills a writing process at random times: whatever was reported as
 // durable is there, and the store needs no repair.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	rounds := soak.Rounds(t, 30)
+	var log storetest.Witness
 	steps, acked := map[string]int{}, map[dag.Hash]bool{}
 	for range rounds {
 		c, out, _ := child(t, "write", dir)
@@ -165,7 +189,7 @@ func TestKill(t *testing.T) {
 			}
 		}
 		c.Wait()
-		verify(t, dir, steps, acked)
+		verify(t, dir, steps, acked, &log)
 	}
 	if len(acked) < rounds {
 		t.Errorf("only %d things were acknowledged in %d rounds: the children hardly ran", len(acked), rounds)
@@ -173,8 +197,8 @@ func TestKill(t *testing.T) {
 	soak.Figure(t, "%d kills, %d steps and blobs reported as durable, none lost", rounds, len(acked))
 }
 
-// verify opens the store and looks for everything that was acknowledged.
-func verify(t *testing.T, dir string, steps map[string]int, acked map[dag.Hash]bool) {
+// verify opens the store and looks for everything that was acknowledged, and for all that log has seen.
+func verify(t *testing.T, dir string, steps map[string]int, acked map[dag.Hash]bool, log *storetest.Witness) {
 	t.Helper()
 	s := open(t, dir)
 	defer s.Close()
@@ -194,7 +218,7 @@ func verify(t *testing.T, dir string, steps map[string]int, acked map[dag.Hash]b
 		}
 	}
 	gapless(t, s)
-	clean(t, s)
+	extends(t, s, log)
 }
 
 func gapless(t *testing.T, s *sqlite.Store) int {
@@ -215,11 +239,17 @@ func gapless(t *testing.T, s *sqlite.Store) int {
 // clean fails the test if Check finds anything, or the log is not that over the journal.
 func clean(t *testing.T, s *sqlite.Store) {
 	t.Helper()
+	extends(t, s, new(storetest.Witness))
+}
+
+// extends does what clean does, and fails the test if the log does not begin with what was seen of it.
+func extends(t *testing.T, s *sqlite.Store, log *storetest.Witness) {
+	t.Helper()
 	lines, err := s.Check(t.Context())
 	if err != nil || len(lines) > 0 {
 		t.Fatalf("check: %v\n%s", err, strings.Join(lines, "\n"))
 	}
-	if err := storetest.CheckLog(t.Context(), s); err != nil {
+	if err := log.See(t.Context(), s); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -361,5 +391,5 @@ func TestFailedWriteStops(t *testing.T) {
 	if len(acked) == 0 {
 		t.Fatal("nothing was written before the limit")
 	}
-	verify(t, dir, steps, acked)
+	verify(t, dir, steps, acked, new(storetest.Witness))
 }

@@ -82,7 +82,7 @@ func (s *Store) erase(ctx context.Context, objects []store.Object) error {
 				return err
 			}
 		}
-		if err := exec(t.Conn, "VACUUM"); err != nil {
+		if err := s.lock(ctx, "VACUUM"); err != nil {
 			return err
 		}
 		return truncateLog(t.Conn)

@@ -195,7 +195,7 @@ func (s *Store) setUp(c *sqlite.Conn) error {
 			return err
 		}
 	}
-	// From here on the writer does its own waiting, see begin.
+	// From here on the writer does its own waiting, see lock.
 	c.SetBusyTimeout(0)
 	return nil
 }

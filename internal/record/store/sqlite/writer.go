@@ -105,7 +105,7 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 		}
 		return nil
 	}
-	if err := s.begin(lead); err != nil {
+	if err := s.lock(lead.ctx, "BEGIN IMMEDIATE"); err != nil {
 		lead.done <- err
 		return nil
 	}
@@ -172,7 +172,7 @@ func (s *Store) round(lead *request, others bool) (next *request) {
 func (s *Store) again(t *tx, ran []*request) ([]error, error) {
 	results := make([]error, len(ran))
 	s.rollback()
-	err := s.begin(&request{ctx: context.Background()})
+	err := s.lock(context.Background(), "BEGIN IMMEDIATE")
 	t.events = 0
 	if err == nil {
 		err = t.load()
@@ -205,24 +205,24 @@ func (s *Store) more(others bool) (r, next *request) {
 	}
 }
 
-// begin takes the write lock, which another process may hold, waiting for as
-// long as lead is wanted. It waits in short naps rather than SQLite's growing
-// ones, so that a busy neighbor cannot starve this process.
-func (s *Store) begin(lead *request) error {
-	if err := s.alive(lead.ctx); err != nil {
+// lock runs a statement that takes the write lock, which another process may
+// hold, waiting for as long as ctx lasts. It waits in short naps rather than
+// SQLite's growing ones, so that a busy neighbor cannot starve this process.
+func (s *Store) lock(ctx context.Context, statement string) error {
+	if err := s.alive(ctx); err != nil {
 		return err
 	}
 	for nap := 100 * time.Microsecond; ; nap = min(2*nap, maxNap) {
-		err := exec(s.writer, "BEGIN IMMEDIATE")
+		err := exec(s.writer, statement)
 		if err == nil {
 			return nil
 		}
 		if sqlite.ErrCode(err).ToPrimary() != sqlite.ResultBusy {
-			return s.explain(lead.ctx, err)
+			return s.explain(ctx, err)
 		}
 		select {
-		case <-lead.ctx.Done():
-			return lead.ctx.Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-s.closing:
 			return errClosed
 		case <-time.After(nap):
