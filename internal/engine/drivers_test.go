@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/mem"
+	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 const tree = `
@@ -90,6 +91,9 @@ type town struct {
 	store *mem.Store
 	row   store.Thread
 	runs  atomic.Int64
+
+	mu  sync.Mutex
+	log storetest.Witness
 }
 
 func newTown(t *testing.T, fault mem.Fault) *town {
@@ -128,6 +132,11 @@ func (w *town) drive(ctx context.Context, offset time.Duration) {
 		s := w.store.Share()
 		err := w.process(ctx, w.engine(s, offset))
 		s.Kill()
+		w.mu.Lock()
+		if err := w.log.Glance(context.Background(), w.store.With(nil)); err != nil {
+			w.t.Error(err)
+		}
+		w.mu.Unlock()
 		if err == nil {
 			return
 		}
@@ -236,6 +245,9 @@ func TestDrivers(t *testing.T) {
 			w := newTown(t, fault)
 			if got := w.digest(1 + rand.IntN(4)); got != want {
 				t.Errorf("the digest is %s, want %s", got.Short(), want.Short())
+			}
+			if err := w.log.See(t.Context(), w.store.With(nil)); err != nil {
+				t.Error(err)
 			}
 			if fault == nil && w.runs.Load() != 10 {
 				t.Errorf("agents ran %d times for 10 steps", w.runs.Load())

@@ -11,6 +11,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/soak"
+	"github.com/plait-run/plait/internal/testing/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )
@@ -49,18 +50,25 @@ func TestCrashes(t *testing.T) {
 		}
 		read <- pos
 	}()
+	var log storetest.Witness
 	for range crashes {
 		time.Sleep(time.Duration(rng.IntN(500)) * time.Millisecond)
 		server.Stop(pgtest.Immediate)
 		time.Sleep(time.Duration(rng.IntN(700)) * time.Millisecond)
 		server.Start()
 		w.more(t, 1) // progress is a promise too: something is committed before the next crash
+		if err := log.Glance(t.Context(), handles[0]); err != nil {
+			t.Error(err)
+		}
 	}
 	w.end()
 	if <-read == 0 {
 		t.Error("nothing was read")
 	}
 	check(t, handles[1], w.lines...)
+	if err := log.See(t.Context(), handles[1]); err != nil {
+		t.Error(err)
+	}
 	soak.Figure(t, "%d crashes of Postgres, %d reported steps of %d writers, each there once", crashes, w.steps.Load(),
 		len(w.lines))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/soak"
+	"github.com/plait-run/plait/internal/testing/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )
@@ -31,6 +32,10 @@ func TestFailover(t *testing.T) {
 	w := write(t, handles, 6)
 	w.more(t, 50)
 	before := w.steps.Load()
+	var log storetest.Witness
+	if err := log.Glance(t.Context(), handles[0]); err != nil {
+		t.Fatal(err)
+	}
 	primary.Stop(pgtest.Immediate)
 	began := time.Now()
 	standby.Promote()
@@ -39,6 +44,9 @@ func TestFailover(t *testing.T) {
 	w.more(t, 50)
 	w.end()
 	check(t, handles[1], w.lines...)
+	if err := log.See(t.Context(), handles[1]); err != nil {
+		t.Error(err)
+	}
 	soak.Figure(t, "a standby took over after %d reported steps of %d writers: each there once, the next %v later",
 		before, len(w.lines), took.Round(time.Millisecond))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
+	"github.com/plait-run/plait/internal/testing/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 	"github.com/plait-run/plait/plaitd/postgres"
 )
@@ -20,7 +21,8 @@ import (
 // TestMain makes the test binary the process that is stopped or killed, if a test starts it as
 // that.
 func TestMain(m *testing.M) {
-	for env, be := range map[string]func(string) error{zombieEnv: beZombie, stagerEnv: beStager, writerEnv: beWriter} {
+	for env, be := range map[string]func(string) error{zombieEnv: beZombie, stagerEnv: beStager, writerEnv: beWriter,
+		historyEnv: writeHistory} {
 		if url := os.Getenv(env); url != "" {
 			if err := be(url); err != nil {
 				fmt.Println("error", err)
@@ -135,6 +137,9 @@ func check(t *testing.T, s store.Store, lines ...*line) {
 	}
 	if wrong, err := s.Check(t.Context()); err != nil || len(wrong) > 0 {
 		t.Errorf("check: %q, %v", wrong, err)
+	}
+	if err := storetest.CheckLog(t.Context(), s); err != nil {
+		t.Error(err)
 	}
 }
 

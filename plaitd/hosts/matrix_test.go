@@ -21,6 +21,7 @@ import (
 	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/soak"
+	"github.com/plait-run/plait/internal/testing/storetest"
 	"github.com/plait-run/plait/plaitd/pgtest"
 )
 
@@ -200,6 +201,7 @@ type gridRound struct {
 	team    *team
 	person  *host
 	witness witness
+	log     storetest.Witness // of the record
 	url     string
 	workers map[string]*process
 	proxies map[string]*pgtest.Proxy
@@ -235,6 +237,9 @@ func (g *gridRound) run() {
 	person := g.person
 	person.must("run", "grid.yaml", "-p", "go", "-q", "-d", "--id", taskID, "--on", control.OnTeam)
 	g.await()
+	if err := g.log.Glance(t.Context(), g.witness); err != nil {
+		t.Error(err)
+	}
 	gate := g.witness.sees("the question", func(e store.Event) bool {
 		return event.Is(e, event.GateChanged{Change: event.GateBlocked})
 	})
@@ -344,6 +349,9 @@ func (g *gridRound) check(want, files string) {
 	person.must("verify")
 	for _, p := range g.workers {
 		p.kill()
+	}
+	if err := g.log.See(t.Context(), g.witness); err != nil {
+		t.Error(err)
 	}
 	if g.fault == workerDies {
 		return // what it left ends at the end of the round

@@ -90,6 +90,7 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 	mu.Unlock()
 
 	h.store = broken.Reopen()
+	h.extends()
 	second := h.controller()
 	if _, err := h.store.Thread(context.Background(), rootID); err != nil {
 		h.begin(second, loop)
@@ -113,5 +114,14 @@ func faultAt(t *testing.T, op mem.Op, when mem.When, n int, want string) bool {
 			t.Errorf("%s %s #%d: the step after %s was made %d times", op, when, n, from, times)
 		}
 	}
+	h.extends()
 	return wasHit
+}
+
+// extends fails the test unless the log is that over its entries, and begins with all that extends has seen of it.
+func (h *house) extends() {
+	h.t.Helper()
+	if err := h.log.See(context.Background(), h.store); err != nil {
+		h.t.Error(err)
+	}
 }

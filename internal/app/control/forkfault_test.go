@@ -104,6 +104,7 @@ func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string,
 	}
 	arm(false)
 	h.store = broken.Reopen()
+	h.extends()
 	row := h.drive(h.controller(), id, Resume{Again: true})
 	if row.Status != store.Completed {
 		t.Fatalf("%+v: the task is %s: %+v", f, row.Status, row.Reason)
@@ -116,6 +117,7 @@ func (f fault) strikes(t *testing.T, agents map[string]scripted, flows []string,
 			t.Errorf("%+v: %s made %d steps, want %d", f, role, n, steps[role])
 		}
 	}
+	h.extends()
 	return hit
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/mem"
+	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 // rootID is the id of every thread that a test compares by hash.
@@ -37,8 +38,9 @@ type house struct {
 	agents  map[string]scripted // by role
 	limits  flow.Limits
 	setup   []string // of worktrees
-	options Options  // begin passes them to a task
-	kind    string   // of the agents
+	log     storetest.Witness
+	options Options // begin passes them to a task
+	kind    string  // of the agents
 	// wrap gives the agents more capabilities; nil leaves them unchanged.
 	wrap func(agent.Agent) agent.Agent
 

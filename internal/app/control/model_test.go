@@ -89,6 +89,9 @@ func (w *world) through(rt *rapid.T, crashes []crash) (row store.Thread, request
 		}
 		row, struck, err := w.drive(context.Background(), c)
 		requested = requested || struck && c.Kind == "wish"
+		if err := w.log.See(context.Background(), w.disk); err != nil {
+			rt.Fatalf("drive %d: %v", i, err)
+		}
 		switch {
 		case w.stalled || err != nil && !struck:
 			rt.Fatalf("drive %d: %v", i, err)

@@ -20,6 +20,7 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 	"github.com/plait-run/plait/internal/testing/housetest"
 	"github.com/plait-run/plait/internal/testing/mem"
+	"github.com/plait-run/plait/internal/testing/storetest"
 )
 
 // A crash strikes once, at the n-th operation or the n-th start of an agent.
@@ -42,6 +43,7 @@ type world struct {
 	dir     string
 	empty   *os.Root   // an empty directory
 	disk    *mem.Store // of the living process
+	log     storetest.Witness
 
 	mu      sync.Mutex
 	crash   *crash // nil: none to come

@@ -272,6 +272,7 @@ func TestNotesSurviveACrash(t *testing.T) {
 			armed = false
 			mu.Unlock()
 			h.store = broken.Reopen()
+			h.extends()
 			for range 2 {
 				c := h.soon()
 				read(c)

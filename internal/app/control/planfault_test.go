@@ -67,7 +67,9 @@ func TestPlanSurvivesCrashes(t *testing.T) {
 			_, err := New(sick.cfg).Drive(t.Context(), began.ID, Resume{})
 			s := h.states(began)
 			states[s[len(s)-1]] = true
+			h.extends()
 			end := h.through(h.controller(), began.ID)
+			h.extends()
 			wantStatus(t, end, store.Completed, "")
 			if got := h.digest(end); got != want {
 				t.Errorf("after %d commits: digest %s, want %s", n, got.Short(), want.Short())

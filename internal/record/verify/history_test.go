@@ -101,17 +101,14 @@ func rewrite(t *testing.T, dir string) {
 	}
 	var tree merkle.Tree
 	for _, e := range all {
-		if h := e.Hash(); !h.IsZero() { // the last ones can have been cut off
-			tree.Append(h)
-		}
+		tree.Append(e.Hash())
 	}
 	alter(t, dir, fmt.Sprintf("UPDATE tasks SET log = NULL; UPDATE log SET tree = x'%x'", tree.Bytes()))
 }
 
-// TestForgedHistory tries forgeries of a history: as edits of rows alone, which the tree shows, and with the tree made
-// to fit, which only those show who have seen the one before.
+// TestForgedHistory tries forgeries of a history beyond those of TestForgeries: as edits of rows alone, which the tree
+// shows, and with the tree made to fit, which only those show who have seen the one before.
 func TestForgedHistory(t *testing.T) {
-	const cut = "DELETE FROM events WHERE pos > 18; UPDATE tasks SET seq = seq - 2, last = 18 WHERE task = 'A';"
 	const gone = "INSERT INTO erased SELECT pos, x'%064x' FROM events WHERE task = 'A' AND pos > 3;" +
 		" DELETE FROM events WHERE task = 'A' AND pos > 3;"
 	for name, x := range map[string]struct {
@@ -119,13 +116,9 @@ func TestForgedHistory(t *testing.T) {
 		rows   string // the problem, of rows alone
 		fits   string // and with a tree that fits, without a witness; empty: none
 	}{
-		"payload": {"UPDATE events SET payload = x'7b7d' WHERE pos = 5", "entries 1 to 16 are not those", ""},
-		"time":    {"UPDATE events SET ts = 7 WHERE pos = 5", "entries 1 to 16 are not those", ""},
-		"type":    {"UPDATE events SET type = 'gate.rejected' WHERE pos = 3", "entries 1 to 16 are not those", ""},
-		"last":    {"UPDATE events SET ts = 7 WHERE pos = 20", "entries 17 to 20 are not those", ""},
-		"proof":   {"UPDATE events SET proof = x'7b7d' WHERE pos = 5", "entries 1 to 16 are not those", ""},
-		"swapped": {"UPDATE events SET payload = (SELECT payload FROM events e WHERE e.pos = 11 - events.pos)" +
-			" WHERE pos IN (5, 6)", "entries 1 to 16 are not those", ""},
+		"type":   {"UPDATE events SET type = 'gate.rejected' WHERE pos = 3", "entries 1 to 16 are not those", ""},
+		"last":   {"UPDATE events SET ts = 7 WHERE pos = 20", "entries 17 to 20 are not those", ""},
+		"proof":  {"UPDATE events SET proof = x'7b7d' WHERE pos = 5", "entries 1 to 16 are not those", ""},
 		"secret": {"UPDATE tasks SET secret = zeroblob(32)", "entries 1 to 16 are not those", ""},
 		"redacted more": {"UPDATE events SET payload = x'7b7d' WHERE pos = 2",
 			"entry 2 was changed, and no entry says so", "entry 2 was changed, and no entry says so"},
@@ -135,7 +128,6 @@ func TestForgedHistory(t *testing.T) {
 		"taken out": {fmt.Sprintf(gone, 7), "entries 4 to 20 were taken out, and no entry says so",
 			"entries 4 to 20 were taken out, and no entry says so"},
 		"a hole":     {"DELETE FROM events WHERE pos = 4", "entry 4 is gone", "entry 4 is gone"},
-		"cut off":    {cut, "entry 20 is gone", ""},
 		"reached by": {"UPDATE erased SET leaf = x'" + strings.Repeat("11", 32) + "' WHERE pos = 14", "entries 1 to 16", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -88,7 +88,7 @@ func forgeries() []forgery {
 			journal: func(entries []store.LogEntry) []store.LogEntry { return entries[:len(entries)-2] }},
 		{name: "two swapped", rows: leaves, witness: seen, journal: func(entries []store.LogEntry) []store.LogEntry {
 			n := len(entries)
-			entries[n-1].Event, entries[n-2].Event = entries[n-2].Event, entries[n-1].Event
+			entries[n-1].Event, entries[n-4].Event = entries[n-4].Event, entries[n-1].Event // of different types
 			return entries
 		}},
 		{name: "a task", gone: true, rows: "were taken out, and no entry says so", witness: shorter,

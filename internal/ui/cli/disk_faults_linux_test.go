@@ -95,7 +95,9 @@ func TestFaultsOfTheDisk(t *testing.T) {
 				hits.Add(1)
 			}
 			t.Logf("%s: exit code %d: %s", hit, code, out)
+			p.extends()
 			p.goOn(want)
+			p.extends()
 		})
 	}
 }

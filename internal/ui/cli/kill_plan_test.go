@@ -179,6 +179,7 @@ func TestKillPlan(t *testing.T) {
 				limit = time.Duration(random.Int64N(int64(took)))
 			}
 			err := p.drive(limit, args...)
+			p.extends()
 			status, _, found := p.thread(killID)
 			if status == "completed" {
 				break

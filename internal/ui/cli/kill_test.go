@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/testing/soak"
 )
 
@@ -180,6 +182,32 @@ func (p *place) thread(id string) (status string, roles []string, found bool) {
 	return v.Data.Status, roles, true
 }
 
+// extends fails the test unless the log is that over its entries, and begins with what it was the last time.
+func (p *place) extends() {
+	p.t.Helper()
+	file := filepath.Join(p.work, "checkpoint")
+	if _, err := os.Stat(file); err == nil {
+		if out, code := p.run("proof", "check", file); code != 0 {
+			p.t.Errorf("proof check: exit code %d: %s", code, out)
+		}
+	}
+	out, code := p.run("proof", "show", "--json")
+	var v struct {
+		Data struct {
+			Log  string
+			Size int64
+			Root dag.Hash
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 {
+		p.t.Fatalf("proof show: exit code %d, %v: %s", code, err, out)
+	}
+	now := history.Checkpoint{Origin: v.Data.Log, Size: v.Data.Size, Root: v.Data.Root}
+	if err := os.WriteFile(file, []byte(now.String()), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // TestKillAnywhere kills plait at random times, until the flow has finished: the
 // outcome is that of an undisturbed run, and nothing that was committed ran
 // again.
@@ -250,6 +278,7 @@ func (k killing) round(t *testing.T, random *rand.Rand, reach time.Duration, wan
 		if err := p.strike(limit, args...); err != nil {
 			t.Fatalf("%s after %d kills: %v", args[0], kills, err)
 		}
+		p.extends()
 		status, roles, found := p.thread(killID)
 		if status == "completed" {
 			break
