@@ -88,7 +88,7 @@ func (b *bench) run(ctx context.Context) error {
 	}{
 		{"encoding", b.encoding}, {"commits", b.commits}, {"shared", b.shared}, {"team", b.team}, {"steps", b.engineSteps}, {"sizes", b.sizes}, {"walks", b.forkAndWalk},
 		{"forks", b.forksAndCalls}, {"joins", b.joinsOverTime}, {"byhand", b.forkByHand}, {"driver", b.driver},
-		{"plans", b.plans}, {"loops", b.loops}, {"gateway", b.gateway}, {"pages", b.pages}, {"opening", b.opening}, {"checking", b.checking},
+		{"plans", b.plans}, {"loops", b.loops}, {"gateway", b.gateway}, {"pages", b.pages}, {"opening", b.opening}, {"checking", b.checking}, {"logs", b.logs},
 		{"commands", b.commands},
 	} {
 		if b.only != "" && !slices.Contains(strings.Split(b.only, ","), part.name) {

@@ -25,22 +25,19 @@ func (s Secret) Salt(pos int64) [32]byte {
 // the position less one.
 func (e *Event) Leaf(s Secret) dag.Hash {
 	salt := s.Salt(e.Pos)
-	return merkle.Leaf(salt[:], e.Entry())
+	return merkle.Leaf(salt[:], e.appendEntry(make([]byte, 0, 1<<10))) // most fit, and need no allocation
 }
 
 // Entry returns what is hashed of e: the format, the position, the number in its task and the time as 8 bytes each,
 // then all texts, the payload and the proof, each behind its length in 4 bytes. All numbers are big-endian.
-func (e *Event) Entry() []byte {
-	texts := [...]string{e.Type, e.Task, e.Thread, e.Instance, e.Attempt}
-	size := len(entryFormat) + 3*8 + len(texts)*4 + 2*4 + len(e.Payload) + len(e.Proof)
-	for _, s := range texts {
-		size += len(s)
-	}
-	b := append(make([]byte, 0, size), entryFormat...)
+func (e *Event) Entry() []byte { return e.appendEntry(nil) }
+
+func (e *Event) appendEntry(b []byte) []byte {
+	b = append(b, entryFormat...)
 	for _, n := range [...]int64{e.Pos, e.Seq, e.TS} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
-	for _, s := range texts {
+	for _, s := range [...]string{e.Type, e.Task, e.Thread, e.Instance, e.Attempt} {
 		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 	}
 	b = append(binary.BigEndian.AppendUint32(b, uint32(len(e.Payload))), e.Payload...)

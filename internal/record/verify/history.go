@@ -113,10 +113,11 @@ func (l *logCheck) entry(e *store.LogEntry) {
 	if !e.Leaf.IsZero() {
 		l.altered[e.Pos] = dag.Sum(e.Event.Payload)
 	}
-	switch p := event.Read(*e.Event).(type) {
-	case event.ThreadRemoved:
+	switch {
+	case event.Is(*e.Event, event.ThreadRemoved{}):
+		p, _ := event.Read(*e.Event).(event.ThreadRemoved)
 		l.removed = append(l.removed, removal{e.Pos, p.First, p.Last, int64(p.Count)})
-	case event.TaskRedacted:
+	case event.Is(*e.Event, event.TaskRedacted{}):
 		for row, digest := range store.ReadProof(e.Event.Proof) {
 			l.allowed[row] = digest
 		}

@@ -42,10 +42,11 @@ func (c *check) beginProofs(ctx context.Context) (proofs, error) {
 // read reads the events of a task, or all, after the rows were read.
 func (p *proofs) read(ctx context.Context, s store.Journal, task string) error {
 	return event.Each(ctx, s, store.EventFilter{Task: task}, new(int64), func(e store.Event) error {
-		switch begun := event.Read(e).(type) {
-		case event.ImportBegun:
+		switch {
+		case event.Is(e, event.ImportBegun{}):
+			begun, _ := event.Read(e).(event.ImportBegun)
 			p.coming[begun.Task] = true
-		case event.TaskImported:
+		case event.Is(e, event.TaskImported{}):
 			delete(p.coming, e.Task)
 		}
 		said := store.ReadProof(e.Proof)
