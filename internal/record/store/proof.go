@@ -147,6 +147,10 @@ func addJSON[T any](d *digest, v *T) {
 
 // raw adds JSON as it is kept. An export spells it with other white space.
 func (d *digest) raw(data json.RawMessage) {
+	if len(data) == 0 { // most rows
+		d.texts("")
+		return
+	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, data); err == nil && b.String() != "null" {
 		data = b.Bytes()
