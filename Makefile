@@ -12,7 +12,7 @@ RACE := -race '-gcflags=modernc.org/...=-race=false'
 
 # FULL are tests that do little of their work under the race detector and all of it without. PAGES run without it only:
 # they draw the pages of hostile records one after the other, where it has nothing to find.
-FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses)$$|SurvivesCrashes$$
+FULL := ^(TestModel|TestFlippedBits|TestEveryObject|TestBesideProcesses|TestHistories)$$|SurvivesCrashes$$
 PAGES := ^(TestHostile|TestHostileCopy|TestHostilePlans|TestHostileTitles|TestOddQueries|TestPlanted|TestEveryPage)$$
 
 # The real Codex that the tests drive; the version is internal/agent/codex.Version.

@@ -34,6 +34,8 @@ type trial struct {
 var trials = []trial{
 	{"power cuts", "./internal/record/store/sqlite", "^TestPowerCuts$", 500, 50, ""}, // each on two file systems
 	{"kills of a store", "./internal/record/store/sqlite", "^TestKill$", 1000, 100, ""},
+	{"histories in memory", "./internal/record/verify", "^TestHistories$", 10000, 10000, ""},
+	{"histories", "./internal/record/store/sqlite", "^TestHistories$", 300, 100, ""},
 	{"kills of a run", "./internal/ui/cli", "^TestKillAnywhere$", 7000, 250, ""}, // a round is a kill, as in the next two
 	{"kills of a team", "./internal/ui/cli", "^TestKillTeam$", 2800, 150, ""},
 	{"kills of a plan", "./internal/ui/cli", "^TestKillPlan$", 200, 20, ""},
@@ -42,6 +44,7 @@ var trials = []trial{
 	{"hostile agents", "./internal/ui/cli", "^TestHostileAgents$", 20, 1, ""},
 	{"sequences on Postgres", "./postgres", "^TestStore$", 5000, 1000, "plaitd"},
 	{"sequences on Postgres with a bucket", "./postgres", "^TestStoreWithBucket$", 5000, 1000, "plaitd"},
+	{"histories on Postgres", "./faults", "^TestHistories$", 50, 50, "plaitd"},
 	{"faults of the wire", "./faults", "^TestWire$", 50, 10, "plaitd"}, // each harms every message of a commit
 	{"faults of leases", "./faults", "^TestWireOfLeases$", 2, 2, "plaitd"},
 	{"cut migrations", "./faults", "^TestMigrationCut$", 2, 2, "plaitd"},
