@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -22,8 +23,15 @@ func (b *Reader) Timeline(ctx context.Context, task TaskRecord, now time.Time) (
 			func(a, b store.Attempt) int { return cmp.Compare(b.StartedAt, a.StartedAt) })[:maxTimeline]
 	}
 	for _, row := range r.Threads {
+		var until dag.Hash
+		switch {
+		case row.ForkedFrom != nil:
+			until = row.ForkedFrom.Step
+		case row.Kind == store.KindPath && row.Path != nil:
+			until = row.Path.Fork
+		}
 		var chain []ChainStep
-		for s, err := range b.ownSteps(ctx, row, shared(row)) {
+		for s, err := range b.ownSteps(ctx, row, until) {
 			if err != nil {
 				return Timeline{}, err
 			}

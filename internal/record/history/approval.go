@@ -47,12 +47,17 @@ func (a Approval) Sign(key ssh.Signer) (Signed, error) {
 	return sign(key, NamespaceApproval, message)
 }
 
+// Approval returns the approval that s is, and the key that signed it. The error matches [sshsig.ErrInvalid].
+func (s Signed) Approval() (a Approval, key ssh.PublicKey, err error) {
+	key, err = s.open(NamespaceApproval, &a)
+	return a, key, err
+}
+
 // OpenApproval checks the signature of an answered gate: that it is valid, and of this answer to this gate, and of no
 // other. It returns what was signed, and the key. Whether that key counts, and whether the log has the head that was
 // signed, is for the caller to say. The error matches [sshsig.ErrInvalid].
 func OpenApproval(g store.Gate) (Approval, ssh.PublicKey, error) {
-	var a Approval
-	key, err := Signed(g.Signature).open(NamespaceApproval, &a)
+	a, key, err := Signed(g.Signature).Approval()
 	if err != nil {
 		return a, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/crypto/ssh"
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/plait-run/plait/internal/record/dag"
@@ -71,8 +72,21 @@ func (c Checkpoint) Sign(signers ...note.Signer) ([]byte, error) {
 	return signed, nil
 }
 
-// open returns a signed checkpoint, and its note, in which signatures by known keys are verified. It is not an error if
-// there are none; a false one is an error that matches ErrMalformed.
+// Open reads a signed checkpoint. It returns the signatures by known keys, and the keys of people who signed it: it is
+// not an error if there are none. A false one is an error that matches ErrMalformed.
+func Open(signed []byte, known note.Verifiers) (c Checkpoint, by []note.Signature, persons []ssh.PublicKey, err error) {
+	c, n, err := open(signed, known)
+	if err != nil {
+		return c, nil, nil, err
+	}
+	persons, valid := people(n)
+	if !valid {
+		return c, nil, nil, fmt.Errorf("%w: a person's signature is false", ErrMalformed)
+	}
+	return c, n.Sigs, persons, nil
+}
+
+// open returns a signed checkpoint, and its note, in which signatures by known keys are verified.
 func open(signed []byte, known note.Verifiers) (Checkpoint, *note.Note, error) {
 	if len(signed) > maxCheckpoint {
 		return Checkpoint{}, nil, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxCheckpoint)

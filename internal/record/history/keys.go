@@ -130,19 +130,15 @@ func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, e
 	for _, l := range k.known {
 		verifiers = append(verifiers, l.verifier)
 	}
-	c, n, err := open(signed, note.VerifierList(verifiers...))
+	c, sigs, persons, err := Open(signed, note.VerifierList(verifiers...))
+	if err == nil {
+		err = k.own(c)
+	}
 	if err != nil {
 		return c, "", nil, err
 	}
-	if err := k.own(c); err != nil {
-		return c, "", nil, err
-	}
-	persons, valid := people(n)
-	if !valid {
-		return c, "", nil, fmt.Errorf("%w: a person's signature is false", ErrMalformed)
-	}
 	s = Unvouched
-	for _, sig := range n.Sigs {
+	for _, sig := range sigs {
 		for _, l := range k.known {
 			switch {
 			case l.verifier.KeyHash() != sig.Hash:

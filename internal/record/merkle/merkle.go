@@ -4,7 +4,8 @@
 // height. That suffices to append to it and to tell its root. A Tree is a value: a copy is not changed by what is
 // appended to the original.
 //
-// The package does not know what the leaves are of, and proves nothing about single ones.
+// Prove and Proven show that a tree has some of its leaves to whoever knows the root only. The package does not know what
+// the leaves are of.
 package merkle
 
 import (

@@ -28,9 +28,6 @@ const (
 	GateWithdrawn GateState = "withdrawn"
 )
 
-// Refused reports whether the answer was no, or none came in time.
-func (s GateState) Refused() bool { return s == GateRejected || s == GateExpired }
-
 // A GateSource says who asks.
 type GateSource string
 

@@ -17,8 +17,9 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "verify [THREAD|HASH]",
+	var policy, repo string
+	cmd := &cobra.Command{
+		Use:   "verify [THREAD|HASH|FILE --policy FILE]",
 		Short: "Verify that no step was altered and nothing is missing",
 		Long: `Hash every object again, follow every reference, and check that steps, threads and flows agree
 with each other, and with what people answered. Without an argument the whole record is checked, with
@@ -31,13 +32,23 @@ that its key is one that counts.
 
 The log is checked against the tree that the record keeps of it. Someone who can write to the record
 can rewrite both: only a state of the log that is kept elsewhere shows that, such as the checkpoint
-that plait proof sign keeps on this machine.`,
+that plait proof sign keeps on this machine.
+
+With --policy, check a bundle of plait attest instead. That needs neither a record nor a network. The exit
+code is 6 if the bundle is not what was signed, or does not prove what the policy asks for.`,
 		Example: `  plait verify
-  plait verify k7f2`,
-		Args:              atMost(1, "one thread or object"),
+  plait verify k7f2
+  plait verify change.plait --policy policy.txt --repo .`,
+		Args:              atMost(1, "one thread, object or file"),
 		ValidArgsFunction: a.completeThreads(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			switch {
+			case policy != "" && len(args) == 1:
+				return a.verifyBundle(cmd, args[0], policy, repo)
+			case policy != "" || repo != "":
+				return misused(cmd, "--policy takes the file of a bundle, and --repo takes --policy")
+			}
 			w, err := a.open(ctx, "")
 			if err != nil {
 				return err
@@ -87,6 +98,10 @@ that plait proof sign keeps on this machine.`,
 			return a.print(cmd, report, func(out page) { writeReport(out, report, signed) })
 		},
 	}
+	cmd.Flags().StringVar(&policy, "policy", "", "check a bundle against this `file`")
+	cmd.Flags().StringVar(&repo, "repo", "", "the bundle must be of HEAD in this `directory`")
+	cmd.MarkFlagDirname("repo")
+	return cmd
 }
 
 // writeReport prints what verify found. signed is the checkpoint that the log was compared with, nil for none.

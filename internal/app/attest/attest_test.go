@@ -1,0 +1,156 @@
+package attest
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/plait-run/plait/internal/sys/sshsig"
+)
+
+func TestVerify(t *testing.T) {
+	w := newWorld(t, 2)
+	whole, small := w.prove(true), w.prove(false)
+	data := whole.pack(whole.bundle)
+	if again := w.prove(true); !bytes.Equal(again.pack(again.bundle), data) {
+		t.Error("made twice it is not the same")
+	}
+	r := whole.verify(data, "require complete\nrequire record\nrequire evidence \"go test ./...\" exit 0 on tree\n"+
+		"require approval by eve,bob not signer\nrequire agent in codex\ndeny no-sandbox\ndeny unsigned\n")
+	if len(r.Reasons) > 0 || !r.Record || r.Missing != 0 || r.Signer != "ann" || r.Entries != 6 {
+		t.Errorf("got %+v", r)
+	}
+	r = small.verify(small.pack(small.bundle), "")
+	if len(r.Reasons) > 0 || r.Record || r.Missing != 2 {
+		t.Errorf("without a record: %+v", r)
+	}
+	if s := whole.statement.Predicate.Steps[0].Agent; *s != (Agent{"gpt-5.5", ModelByAgent, "codex"}) {
+		t.Errorf("the agent is %+v", s)
+	}
+	for rule, want := range map[string]string{
+		"require complete":                        "2 entries of the task are not there",
+		"require record":                          "the record of the task is not there",
+		`require evidence "go vet ./..." exit 0`:  `"go vet ./..." was not run`,
+		`require evidence "go test ./..." exit 1`: `"go test ./..." exited with 0`,
+		"require approval by ann":                 "no approval is signed by ann",
+		"require agent in claude":                 "was made by codex",
+		"deny direct":                             "the policy denies direct: 2 steps",
+	} {
+		r := small.verify(small.pack(small.bundle), rule)
+		if len(r.Reasons) != 1 || !strings.Contains(r.Reasons[0], want) {
+			t.Errorf("%s: got %q, want %q", rule, r.Reasons, want)
+		}
+	}
+}
+
+// TestFlips changes each byte of a bundle, and each byte with a sum that fits: what is still accepted says the same.
+func TestFlips(t *testing.T) {
+	w := newWorld(t, 1)
+	p := w.prove(false)
+	data := p.pack(p.bundle)
+	want := p.verify(data, "")
+	for i := range data {
+		data[i] ^= 1 << (i % 8)
+		if r := p.verify(data, ""); len(r.Reasons) == 0 {
+			t.Errorf("byte %d: accepted", i)
+		}
+		if i < len(data)-sealLength {
+			if r := p.verify(reseal(t, data[:len(data)-sealLength]), ""); len(r.Reasons) == 0 && !reflect.DeepEqual(r, want) {
+				t.Errorf("byte %d, with another sum: %+v", i, r)
+			}
+		}
+		data[i] ^= 1 << (i % 8)
+	}
+}
+
+// reseal returns a container whose sum is right.
+func reseal(t testing.TB, body []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	s := newSealer(&out)
+	if _, err := s.Write(append(bytes.Clone(body), make([]byte, sealLength)...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.seal(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// TestProofSize bounds what a proof of 50 steps takes.
+func TestProofSize(t *testing.T) {
+	p := newWorld(t, 50).prove(false)
+	size := len(p.pack(p.bundle))
+	t.Logf("%d bytes", size)
+	if size > 40<<10 {
+		t.Errorf("a proof of 50 steps has %d bytes", size)
+	}
+}
+
+func FuzzEnvelope(f *testing.F) {
+	p := newWorld(f, 1).prove(false)
+	f.Add(p.bundle.Envelope)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, key, err := OpenEnvelope(data)
+		if err == nil && (s == nil || sshsig.Fingerprint(key) == "" || !bytes.Equal(data, p.bundle.Envelope)) {
+			t.Errorf("accepted %q", data)
+		}
+	})
+}
+
+func FuzzStatement(f *testing.F) {
+	data, err := newWorld(f, 1).prove(false).statement.Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseStatement(data)
+		if err != nil {
+			return
+		}
+		if again, err := s.Marshal(); err != nil || !bytes.Equal(again, data) {
+			t.Errorf("written again it is another: %q, %v", again, err)
+		}
+	})
+}
+
+func FuzzEntries(f *testing.F) {
+	p := newWorld(f, 1).prove(true)
+	f.Add(p.bundle.Entries)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := ParseEntries(data)
+		if err != nil {
+			return
+		}
+		l := p.statement.Predicate.Log
+		if _, err := e.Check(headOf(l), p.statement.Predicate); err == nil && !bytes.Equal(data, p.bundle.Entries) &&
+			len(e.Entries) >= len(p.entries.Entries) {
+			t.Errorf("accepted %q", data)
+		}
+	})
+}
+
+func FuzzPolicy(f *testing.F) {
+	f.Add("signer ann " + authorized(f, 1) + "witness w " + cosignerKey(f) + "\ngroup g any w\nquorum g\n" +
+		"require evidence \"a b\" exit 0 on tree\nrequire approval by a,b not signer\ndeny by-hand\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if p, err := ParsePolicy([]byte(text)); err == nil && len(p.signers) == 0 {
+			t.Errorf("anybody may sign: %q", text)
+		}
+	})
+}
+
+func FuzzBundle(f *testing.F) {
+	p := newWorld(f, 1).prove(true)
+	f.Add(p.pack(p.bundle))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) < sealLength {
+			return
+		}
+		p := p
+		p.t = t
+		p.verify(reseal(t, data[:len(data)-sealLength]), "")
+	})
+}

@@ -1,0 +1,282 @@
+package attest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/history"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/sshsig"
+)
+
+// A Report is what Verify found.
+type Report struct {
+	Reasons  []string  `json:"reasons"` // why the bundle does not prove what the policy asks for; empty if it does
+	Task     string    `json:"task"`
+	Subjects []Subject `json:"subjects"`
+	Signer   string    `json:"signer"`   // as the policy names them
+	Key      string    `json:"key"`      // fingerprint of their key
+	Entries  int       `json:"entries"`  // of the log that are there
+	Missing  int64     `json:"missing"`  // entries of the task that are not there
+	Record   bool      `json:"record"`   // the record of the task is there, and says the same
+	NotKnown []Unknown `json:"notKnown"` // see Change
+}
+
+// A Check is a bundle with what it is checked against.
+type Check struct {
+	Bundle io.ReaderAt
+	Size   int64 // of Bundle
+	Policy *Policy
+	Now    time.Time
+	// Have is the change that the bundle has to be of, nil for any.
+	Have *Revision
+}
+
+// Verify checks a bundle. It needs no record and no network. What is wrong with the bundle is in the report; an error
+// is about the machine.
+func Verify(ctx context.Context, c Check) (Report, error) {
+	v := verifier{Check: c, report: Report{Reasons: []string{}, Subjects: []Subject{}, NotKnown: []Unknown{}}}
+	err := v.verify(ctx)
+	if errors.Is(err, ErrRefused) {
+		v.because("%s", strings.TrimSuffix(err.Error(), ": "+ErrRefused.Error()))
+		err = nil
+	}
+	if err != nil {
+		err = fmt.Errorf("verify bundle: %w", err)
+	}
+	return v.report, err
+}
+
+type verifier struct {
+	Check
+	report Report
+	files  *opened
+	change Change
+	signer ssh.PublicKey
+}
+
+func (v *verifier) because(format string, args ...any) {
+	v.report.Reasons = append(v.report.Reasons, fmt.Sprintf(format, args...))
+}
+
+func (v *verifier) verify(ctx context.Context) (err error) {
+	if v.files, err = open(ctx, v.Bundle, v.Size); err != nil {
+		return err
+	}
+	data, err := v.files.read(fileEnvelope, maxEnvelope)
+	if err != nil {
+		return err
+	}
+	s, key, err := OpenEnvelope(data)
+	if err != nil {
+		return err
+	}
+	v.change, v.signer = s.Predicate, key
+	v.report.Task, v.report.Subjects, v.report.NotKnown = s.Predicate.Task.ID, s.Subject, s.Predicate.NotKnown
+	v.report.Key = sshsig.Fingerprint(key)
+	if v.report.Signer, err = v.Policy.signers.Find(key, Namespace, v.Now); err != nil {
+		v.because("the statement: %v", err)
+	}
+	head, err := v.checkpoint()
+	if err != nil {
+		return err
+	}
+	if err := v.entries(head); err != nil {
+		return err
+	}
+	if err := v.record(ctx); err != nil {
+		return err
+	}
+	approvers, err := v.approvals(head)
+	if err != nil {
+		return err
+	}
+	v.subject(s)
+	for _, r := range v.Policy.requires {
+		if why := v.lacks(r, s, approvers); why != "" {
+			v.because("line %d of the policy: %s", r.line, why)
+		}
+	}
+	for _, gap := range v.Policy.denies {
+		for _, u := range v.change.NotKnown {
+			if u.What == gap {
+				v.because("the policy denies %s: %d steps", gap, len(u.Steps))
+			}
+		}
+	}
+	return nil
+}
+
+// named returns a file that the statement names, if it is the one.
+func (v *verifier) named(name string, most int64) ([]byte, error) {
+	data, err := v.files.read(name, most)
+	if err == nil && dag.Sum(data) != v.change.Files[name] {
+		err = refused("bundle: %s is not the one that the statement names", name)
+	}
+	return data, err
+}
+
+// headOf returns the head of the log that a statement names.
+func headOf(l Log) history.Checkpoint {
+	return history.Checkpoint{Origin: l.Origin, Size: l.Size, Root: l.Root}
+}
+
+// checkpoint checks the head of the log, and who signed it.
+func (v *verifier) checkpoint() (history.Checkpoint, error) {
+	data, err := v.named(fileCheckpoint, 64<<10)
+	if err != nil {
+		return history.Checkpoint{}, err
+	}
+	head, by, persons, err := history.Open(data, v.Policy.verifiers())
+	if err != nil {
+		return head, refused("checkpoint: %v", err)
+	}
+	if head != headOf(v.change.Log) {
+		return head, refused("checkpoint: the statement is of another head of the log")
+	}
+	logged := slices.ContainsFunc(by, func(s note.Signature) bool {
+		return slices.ContainsFunc(v.Policy.logs, func(l note.Verifier) bool {
+			return s.Name == head.Origin && l.Name() == s.Name && l.KeyHash() == s.Hash
+		})
+	})
+	allowed := slices.ContainsFunc(persons, func(key ssh.PublicKey) bool {
+		_, err := v.Policy.signers.Find(key, history.NamespaceCheckpoint, v.Now)
+		return err == nil
+	})
+	switch {
+	case len(v.Policy.logs) > 0 && !logged:
+		v.because("the checkpoint: no log of the policy signed it")
+	case len(v.Policy.logs) == 0 && !allowed:
+		v.because("the checkpoint: nobody who may signed it")
+	}
+	if q := v.Policy.quorum; q != nil && !q.signed(by) {
+		v.because("the checkpoint: fewer witnesses signed it than the quorum")
+	}
+	return head, nil
+}
+
+// entries checks the entries of the task.
+func (v *verifier) entries(head history.Checkpoint) error {
+	data, err := v.named(fileEntries, maxEntries)
+	if err != nil {
+		return err
+	}
+	e, err := ParseEntries(data)
+	if err != nil {
+		return err
+	}
+	v.report.Entries = len(e.Entries)
+	v.report.Missing, err = e.Check(head, v.change)
+	return err
+}
+
+// approvals checks each signature of an approval, and returns the keys of those who approved.
+func (v *verifier) approvals(head history.Checkpoint) (keys []ssh.PublicKey, err error) {
+	for _, a := range v.change.Approvals {
+		if a.Signed == "" {
+			continue
+		}
+		s, key, err := history.Signed(a.Signed).Approval()
+		if err != nil {
+			return nil, refused("approval of gate %s: %v", a.Gate, err)
+		}
+		is := history.Approval{At: a.At, Digest: a.Digest, Gate: a.Gate, Grant: a.Grant, Origin: head.Origin, Root: s.Root,
+			Size: s.Size, Task: v.change.Task.ID, Text: s.Text, Verdict: a.Verdict}
+		if s != is || s.Size > head.Size {
+			return nil, refused("approval of gate %s: what was signed is another answer", a.Gate)
+		}
+		if a.Verdict == store.GateApproved {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// subject checks that the bundle is about the change that somebody has.
+func (v *verifier) subject(s *Statement) {
+	have := v.Have
+	if have == nil {
+		return
+	}
+	if have.Commit != "" && s.subject(DigestCommit) == have.Commit || have.Tree != "" && s.subject(DigestTree) == have.Tree ||
+		have.Patch != "" && s.subject(DigestPatch) == have.Patch {
+		return
+	}
+	v.because("the repository: %s is another change: neither its commit, nor its files, nor its patch is the one", have.Commit)
+}
+
+// lacks says why a rule is not kept, "" if it is.
+func (v *verifier) lacks(r rule, s *Statement, approvers []ssh.PublicKey) string {
+	switch r.what {
+	case ruleComplete:
+		if v.report.Missing > 0 {
+			return fmt.Sprintf("%d entries of the task are not there", v.report.Missing)
+		}
+	case ruleRecord:
+		if !v.report.Record {
+			return "the record of the task is not there"
+		}
+	case ruleEvidence:
+		tree := s.subject(DigestTree)
+		if v.Have != nil {
+			tree = v.Have.Tree
+		}
+		return v.lacksEvidence(r, tree)
+	case ruleApproval:
+		for _, key := range approvers {
+			if r.other && sshsig.Fingerprint(key) == v.report.Key {
+				continue
+			}
+			who, err := v.Policy.signers.Find(key, history.NamespaceApproval, v.Now)
+			for name := range strings.SplitSeq(who, ",") {
+				if err == nil && slices.Contains(r.names, name) {
+					return ""
+				}
+			}
+		}
+		return "no approval is signed by " + strings.Join(r.names, " or ")
+	case ruleAgent:
+		for _, step := range v.change.Steps {
+			if step.Agent != nil && !slices.Contains(r.names, step.Agent.Name) {
+				return fmt.Sprintf("step %s was made by %s", step.Node.Short(), step.Agent.Name)
+			}
+		}
+	}
+	return ""
+}
+
+// lacksEvidence looks at the last time that a command ran.
+func (v *verifier) lacksEvidence(r rule, tree string) string {
+	why := fmt.Sprintf("%q was not run", r.names[0])
+	for _, step := range v.change.Steps {
+		for _, e := range step.Evidence {
+			switch {
+			case e.Command != r.names[0]:
+			case r.tree && (e.Tree != tree || tree == ""):
+				why = fmt.Sprintf("%q was not run on these files", r.names[0])
+			case e.Exit != r.exit:
+				why = fmt.Sprintf("%q exited with %d", r.names[0], e.Exit)
+			default:
+				why = ""
+			}
+		}
+	}
+	return why
+}
+
+// keyHash returns the id of a key in a signed note, from its name and what follows the line feed there.
+func keyHash(name string, key []byte) uint32 {
+	sum := sha256.Sum256(append([]byte(name+"\n"), key...))
+	return binary.BigEndian.Uint32(sum[:])
+}
