@@ -62,8 +62,8 @@ RACED ?= $(if $(CI),rooms)
 RACE_ROOMS := $(if $(RACED),$(RACE))
 RACE_REST := $(if $(filter all,$(RACED)),$(RACE))
 
-# The modules of plaitd.
-MODULES := plaitd plaitd/river plaitd/temporal
+# The modules besides that of plait.
+MODULES := plaitd plaitd/river plaitd/temporal tools/intoto
 
 # What is tested, in this order, several parts at a time: much of it waits for processes, not for the processor. With
 # the race detector it waits less.
@@ -82,6 +82,7 @@ test-rooms:
 
 test-program:
 	@$(GO) test -json $(RACE_REST) $(TESTFLAGS) -parallel 4 ./internal/ui/cli ./cmd/... ./tools/...
+	@cd tools/intoto && $(GO) test -json $(TESTFLAGS) ./...
 
 test-web:
 	@$(GO) test -json $(RACE_ROOMS) $(TESTFLAGS) $(if $(RACED),-skip '$(PAGES)') ./internal/ui/web

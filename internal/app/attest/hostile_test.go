@@ -478,11 +478,4 @@ func TestBadPolicies(t *testing.T) {
 	}
 }
 
-func vkey(t testing.TB) string {
-	t.Helper()
-	key, err := logKey(t, 3).Public("plait.run/log/X")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
+func vkey(t testing.TB) string { return vkeyOf(t, "plait.run/log/X") }

@@ -212,11 +212,7 @@ func (w *world) prove(whole bool) proof {
 		t.Fatal(err)
 	}
 	p.bundle.Envelope = p.sign(p.statement, person(t, 1))
-	vkey, err := key.Public(w.origin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.policy = "log " + vkey + "\nquorum none\nsigner ann " + authorized(t, 1) + "signer bob " + authorized(t, 2)
+	p.policy = "log " + vkeyOf(t, w.origin) + "\nquorum none\nsigner ann " + authorized(t, 1) + "signer bob " + authorized(t, 2)
 	return p
 }
 
