@@ -14,8 +14,8 @@ import (
 	"github.com/plait-run/plait/internal/record/thread"
 )
 
-// ErrRunning is the error for a task that has not ended: nothing can be said of it for good.
-var ErrRunning = errors.New("it has not ended")
+// ErrRunning is the error for a task that is being driven: it would change while it is described.
+var ErrRunning = errors.New("it is running")
 
 // A Record is what a statement is made from: the rows of one task, and its nodes.
 type Record struct {
@@ -60,7 +60,7 @@ func (r Record) change(ctx context.Context) (c Change, err error) {
 	if err != nil {
 		return c, err
 	}
-	if !root.Ended() {
+	if root.Status == store.Running {
 		return c, ErrRunning
 	}
 	start, err := r.Nodes.Start(ctx, root.Start)

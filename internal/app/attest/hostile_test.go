@@ -365,6 +365,7 @@ func TestHostile(t *testing.T) {
 		"a longer proof":          {small.logged(func(e *Entries) { e.Proof = append(e.Proof, dag.Hash{}) }), "the proof is too long"},
 		"another size of the log": {small.logged(func(e *Entries) { e.Size++ }), "the checkpoint is of"},
 		"an end that is not last": {small.said(func(s *Statement) { s.Predicate.Log.Entries++ }), "the last one is task.completed"},
+		"an end that is none":     {small.said(func(s *Statement) { s.Predicate.Task.Status = store.Blocked }), "the last one is task.completed"},
 		"another end":             {small.said(func(s *Statement) { s.Predicate.Task.Status = store.Failed }), "the last one is task.completed"},
 		"another head":            {small.said(func(s *Statement) { s.Predicate.Task.Head = dag.Sum(nil) }), "none says that the task ended at"},
 		"a proof of another log":  {small.filed(fileEntries, other.bundle.Entries), "the checkpoint is of"},

@@ -82,8 +82,8 @@ func core(e Entry) bool {
 // entriesPage is how many entries are read at a time.
 const entriesPage = 1000
 
-// ReadEntries returns the entries of a task up to its end, in the log as it was at head, and how many the task has.
-// With all unset only its core is in them. Entries that were redacted are left out: their bytes are gone. The error
+// ReadEntries returns the entries of a task up to its end, in the log as it was at head, and how many the task has until
+// then. A task that has not ended has all its entries until then. With all unset only its core is in them. Entries that were redacted are left out: their bytes are gone. The error
 // matches store.ErrCorrupt if the log is not that of head.
 func ReadEntries(ctx context.Context, s store.Journal, task string, head history.Checkpoint, all bool) (Entries, int64,
 	error) {
@@ -124,12 +124,14 @@ func readEntries(ctx context.Context, s store.Journal, task string, head history
 	switch {
 	case tree.Root() != head.Root:
 		return e, 0, fmt.Errorf("its root is not the one that was signed: %w", store.ErrCorrupt)
+	case len(e.Entries) == 0:
+		return e, 0, fmt.Errorf("it has no entry: %w", store.ErrNotFound)
 	case end == 0:
-		return e, 0, ErrRunning
+		end, count = len(e.Entries), e.Entries[len(e.Entries)-1].Seq
 	}
 	e.Entries = e.Entries[:end]
 	if !all {
-		e.Entries = slices.DeleteFunc(e.Entries, func(x Entry) bool { return !core(x) })
+		e.Entries = slices.DeleteFunc(e.Entries, func(x Entry) bool { return !core(x) && x.Seq != count })
 	}
 	at := make([]int64, len(e.Entries))
 	for i, x := range e.Entries {
@@ -151,7 +153,7 @@ func ParseEntries(data []byte) (*Entries, error) {
 }
 
 // Check checks that the log with a head has the entries, that they are those of the task of a change, that the last of
-// them ended it as the change says, and that the answers of people are among them. It returns how many entries the task
+// them has the number that the change says and, if the task has ended, says so, and that the answers of people are among them. It returns how many entries the task
 // has that are not there.
 func (e *Entries) Check(head history.Checkpoint, c Change) (missing int64, err error) {
 	if e.Size != head.Size || len(e.Entries) == 0 {
@@ -178,7 +180,10 @@ func (e *Entries) Check(head history.Checkpoint, c Change) (missing int64, err e
 		return 0, refused("entries: the log of the checkpoint does not have them")
 	}
 	last := e.Entries[len(e.Entries)-1]
-	want := event.Type(event.TaskEnded{State: event.TaskState(c.Task.Status)})
+	want := last.Type
+	if c.ended() || slices.Contains(ended(), last.Type) {
+		want = event.Type(event.TaskEnded{State: event.TaskState(c.Task.Status)})
+	}
 	if last.Type != want || last.Seq != c.Log.Entries {
 		return 0, refused("entries: the last one is %s, number %d; the statement says %s, number %d", last.Type, last.Seq,
 			want, c.Log.Entries)
@@ -186,12 +191,15 @@ func (e *Entries) Check(head history.Checkpoint, c Change) (missing int64, err e
 	return last.Seq - int64(len(e.Entries)), e.checkRows(c)
 }
 
+// ended reports whether the task had ended.
+func (c Change) ended() bool { return store.Thread{Status: c.Task.Status}.Ended() }
+
 // maxBy is how many bytes of a name an entry has.
 const maxBy = 256
 
 // checkRows checks that the head of the task and each answer of a person is what an entry says.
 func (e *Entries) checkRows(c Change) error {
-	headed := false
+	headed := !c.ended()
 	answered := map[string]bool{}
 	for _, x := range e.Entries {
 		switch p := event.Read(x.event()).(type) {

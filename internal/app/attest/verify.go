@@ -158,7 +158,7 @@ func (v *verifier) checkpoint() (history.Checkpoint, error) {
 	case len(v.Policy.logs) > 0 && !logged:
 		v.because("the checkpoint: no log of the policy signed it")
 	case len(v.Policy.logs) == 0 && !allowed:
-		v.because("the checkpoint: nobody who may signed it")
+		v.because("the checkpoint: nobody who may sign it has")
 	}
 	if q := v.Policy.quorum; q != nil && !q.signed(by) {
 		v.because("the checkpoint: fewer witnesses signed it than the quorum")
@@ -220,8 +220,11 @@ func (v *verifier) subject(s *Statement) {
 func (v *verifier) lacks(r rule, s *Statement, approvers []ssh.PublicKey) string {
 	switch r.what {
 	case ruleComplete:
-		if v.report.Missing > 0 {
+		switch {
+		case v.report.Missing > 0:
 			return fmt.Sprintf("%d entries of the task are not there", v.report.Missing)
+		case !v.change.ended():
+			return "the task has not ended: nobody can tell whether it has more entries"
 		}
 	case ruleRecord:
 		if !v.report.Record {

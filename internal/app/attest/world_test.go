@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,11 +147,11 @@ func (w *world) approve(head history.Checkpoint) store.Gate {
 
 func (w *world) step(gate store.Gate) {
 	w.t.Helper()
-	prompt, err := thread.NewContent("Do it", nil)
+	prompt, err := thread.NewContent(fmt.Sprintf("Do step %d", w.row.Steps), nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	output := []byte("ok")
+	output := fmt.Appendf(nil, "ok %d", w.row.Steps)
 	exit, cwd := 0, "."
 	e := w.node(dag.TypeEvidence, thread.Evidence{ID: "cmd-1", Kind: thread.CommandExecution, By: "fixer",
 		Sources: []thread.EvidenceSource{{Command: []string{"go test ./..."}, Cwd: &cwd, ExitCode: &exit,
@@ -159,6 +160,7 @@ func (w *world) step(gate store.Gate) {
 	d.Agent, d.Model, d.Sandbox, d.Prompt = "codex", "gpt-5.5", "bubblewrap, via: direct", prompt.Hash
 	d.TreeBefore, d.TreeAfter, d.Evidence = &treeBefore, &treeAfter, []dag.Hash{e.Hash}
 	d.Approvals.Hashes = []dag.Hash{thread.ApprovalHash(gate)}
+	d.Transcript = dag.Sum(output)
 	d.Usage = store.Usage{InputTokens: 1200, OutputTokens: 300}
 	c, err := thread.Append(w.row, w.tip, thread.Draft{Role: "fixer", Meta: json.RawMessage(`{"$status":"done"}`),
 		Text: "Done.", Detail: d, At: began + 3000})

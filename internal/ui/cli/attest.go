@@ -41,7 +41,7 @@ func (a *app) attestCmd() *cobra.Command {
 		Short: "Prove a change: who made it, how it was tested, and who approved it",
 		Long: `Say how a change was made, as an in-toto statement: which task made it, its steps with their agents,
 models, prompts (by their hash) and sandboxes, the commands that ran and on which files, who approved
-what, and what is not known. A task that ended is named, or the commit, range (A..B) or patch file that
+what, and what is not known. Name a task that does not run, or the commit, range (A..B) or patch file that
 it made: it is found by its files or, after a rebase or squash, by its patch.
 
 With -o, the statement is signed with your SSH key and packed into a bundle, with a signed checkpoint of
@@ -116,8 +116,8 @@ func (w *workplace) maker(ctx context.Context, typed string) (m attest.Maker, er
 			row, err = attest.Find(ctx, w.store, repo, w.workspace, change)
 		}
 	}
-	if err == nil && !row.Ended() {
-		err = usagef("nothing can be said of %s yet: it has not ended", w.view().Names().Of(ctx, row))
+	if err == nil && row.Status == store.Running {
+		err = usagef("%s is running: wait until it has ended, or waits for you", w.view().Names().Of(ctx, row))
 	}
 	if err != nil {
 		return m, err
