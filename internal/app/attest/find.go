@@ -12,7 +12,7 @@ import (
 // A Revision is a change as a repository has it. What is not known is "".
 type Revision struct {
 	Commit string
-	Tree   string // after the change
+	Tree   string // after the change, without .plait/
 	Patch  string // its stable patch id
 }
 

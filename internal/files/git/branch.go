@@ -145,6 +145,11 @@ func (s *session) addPlaitDir(ctx context.Context, tree, commit string) (string,
 	if err != nil || len(kept) == 0 {
 		return tree, err
 	}
+	return s.replacePlaitDir(ctx, tree, kept)
+}
+
+// replacePlaitDir returns the tree with another entry for .plait/, or none.
+func (s *session) replacePlaitDir(ctx context.Context, tree string, entry []byte) (string, error) {
 	rest, err := s.run(ctx, nil, "ls-tree", "-z", tree)
 	if err != nil {
 		return "", err
@@ -155,7 +160,7 @@ func (s *session) addPlaitDir(ctx context.Context, tree, commit string) (string,
 			in.WriteString(rec + "\x00")
 		}
 	}
-	in.Write(kept)
+	in.Write(entry)
 	out, err := s.run(ctx, &in, "mktree", "-z")
 	return strings.TrimSuffix(string(out), "\n"), err
 }

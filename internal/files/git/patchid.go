@@ -11,8 +11,8 @@ import (
 // A Change is what a commit, or several in a row, changed.
 type Change struct {
 	Commit string // the last one
-	Before string // the files before, as a commit or a tree
-	After  string // the tree of the last commit
+	Before string // tree of the files before, without .plait/, as snapshots are
+	After  string // and of the last commit
 }
 
 // Change returns what a person names as git does: a commit, which is compared with its first parent, or a range A..B.
@@ -38,18 +38,32 @@ func (r *Repo) change(ctx context.Context, named string) (c Change, err error) {
 	if c.Commit, err = s.commit(ctx, to); err != nil {
 		return c, err
 	}
-	if c.After, err = s.treeOf(ctx, c.Commit); err != nil {
+	if c.After, err = s.plainTree(ctx, c.Commit); err != nil {
 		return c, err
 	}
+	before := ""
 	if ranged {
-		c.Before, err = s.commit(ctx, from)
-		return c, err
+		before, err = s.commit(ctx, from)
+	} else {
+		before, err = s.resolveRev(ctx, c.Commit+"^1")
 	}
-	c.Before, err = s.resolveRev(ctx, c.Commit+"^1")
-	if err == nil && c.Before == "" {
+	switch {
+	case err != nil:
+	case before == "":
 		c.Before, err = s.line(ctx, "mktree") // of nothing
+	default:
+		c.Before, err = s.plainTree(ctx, before)
 	}
 	return c, err
+}
+
+// plainTree returns the tree of a commit without .plait/.
+func (s *session) plainTree(ctx context.Context, commit string) (string, error) {
+	tree, err := s.treeOf(ctx, commit)
+	if err != nil {
+		return "", err
+	}
+	return s.replacePlaitDir(ctx, tree, nil)
 }
 
 // commit returns the commit that a person names.
