@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/plait-run/plait/internal/app/attest"
 	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/flow/parse"
 	"github.com/plait-run/plait/internal/record/store"
@@ -22,6 +23,7 @@ import (
 	"github.com/plait-run/plait/internal/sys/text"
 	"github.com/plait-run/plait/internal/ui/cli/heap"
 	"github.com/plait-run/plait/internal/view"
+	"github.com/plait-run/plait/internal/view/taskdir"
 )
 
 // A transferred is what import and export print.
@@ -38,7 +40,7 @@ func (a *app) importCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE.zip|DIR",
 		Short: "Import an exported task, or all tasks of another record",
-		Long: `Import a task from plait task export (the file, or the directory that it was unpacked into), or all
+		Long: `Import a task from plait task export or plait attest (the file, or the directory that it was unpacked into), or all
 tasks and named flows of another record, in a directory such as ~/.local/share/plait.
 
 The source is verified first; if anything is altered or missing, nothing is imported and the exit
@@ -87,6 +89,14 @@ record, nor are the raw logs of attempts that never ended.`,
 			res.From, res.To = src.name, w.home
 			if err != nil {
 				return err
+			}
+			for log, proof := range src.origins {
+				if len(res.Refused()) > 0 {
+					break
+				}
+				if err := taskdir.At(cfg.Workspace, src.task).KeepOrigin(log, proof); err != nil {
+					return err
+				}
 			}
 			return a.printTransferred(cmd, res, "imported")
 		},
@@ -220,6 +230,8 @@ type source struct {
 	home  string // of a record
 	store store.Store
 	close func()
+
+	origins map[string][]byte // of a bundle: what proves it, by log
 }
 
 // openSource opens what a person wants to import. An export is first unpacked into its own record.
@@ -242,7 +254,15 @@ func (a *app) openSource(ctx context.Context, w *workplace, typed string) (sourc
 			return source{}, fmt.Errorf("read %s: %w: %w", text.Safe(typed), err, store.ErrCorrupt)
 		}
 		defer z.Close()
-		return a.unpack(ctx, w, path, z)
+		var origins map[string][]byte
+		if attest.Sealed(z.Comment) {
+			if origins, err = readOrigins(ctx, path); err != nil {
+				return source{}, fmt.Errorf("import %s: %w", text.Safe(typed), err)
+			}
+		}
+		src, err := a.unpack(ctx, w, path, z)
+		src.origins = origins
+		return src, err
 	case exists(filepath.Join(path, "manifest.json")):
 		return a.unpack(ctx, w, path, os.DirFS(path))
 	case !exists(filepath.Join(path, "plait.db")):
@@ -255,6 +275,20 @@ func (a *app) openSource(ctx context.Context, w *workplace, typed string) (sourc
 		return source{}, fmt.Errorf("open the record in %s: %w", path, err)
 	}
 	return source{name: path, home: path, store: s, close: func() { s.Close() }}, nil
+}
+
+// readOrigins checks the bundle in a file, and returns what it proves.
+func readOrigins(ctx context.Context, path string) (map[string][]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return attest.Origins(ctx, f, info.Size())
 }
 
 // unpack puts an export into a temporary record in home, which the source's close removes.
