@@ -202,6 +202,8 @@ func (n *Narrator) detail(ev store.Event) Sentence {
 		return Sentence{Who: who, Text: "started flow " + eventText(p.Flow)}
 	case event.ThreadCalled:
 		return Sentence{Who: n.name(ev, p.Role), Text: "called flow " + eventText(p.Flow)}
+	case event.ThreadAttested:
+		return Sentence{Text: "a proof of the task was made"}
 	case event.ThreadRemoved:
 		return Sentence{Text: "the task was removed"}
 	case event.MergeDecided:

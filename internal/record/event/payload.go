@@ -14,7 +14,8 @@ func forms() []form {
 		one(ControllerChanged{}), one(RequestMade{}), one(RequestTaken{}),
 		one(ThreadStarted{}), one(ThreadForked{}), one(ThreadCalled{}), one(ThreadJoined{}),
 		one(ThreadBlocked{}), one(ThreadResumed{}), one(ThreadDelayed{}),
-		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(TaskRedacted{}),
+		one(ThreadCompacted{}), one(ThreadEnded{}), one(ThreadRemoved{}), one(ThreadAttested{}),
+		one(TaskRedacted{}),
 		one(JoinDecided{}), one(MergeDecided{}),
 		one(AttemptStarted{}), one(AttemptCompleted{}), one(AttemptFailed{}), one(AttemptFailed{Interrupted: true}),
 		one(AttemptSuperseded{}),
@@ -295,6 +296,16 @@ type ThreadRemoved struct {
 }
 
 func (ThreadRemoved) event() string { return "thread.removed" }
+
+// ThreadAttested reports that a proof of a task was made. It belongs to no task, so that the next one is the same; the
+// thread is its root.
+type ThreadAttested struct {
+	By        string   `json:"by"`
+	Key       string   `json:"key"`       // fingerprint of the key that signed it
+	Statement dag.Hash `json:"statement"` // SHA-256 of what was signed
+}
+
+func (ThreadAttested) event() string { return "thread.attested" }
 
 // TaskRedacted reports that a text was taken out of a task: out of how many objects, rows and events. Gates are those
 // whose question, action or answer had it, with the hash by which steps name the answer (thread.ApprovalHash).

@@ -14,7 +14,10 @@ import (
 
 	"github.com/plait-run/plait/internal/app/attest"
 	"github.com/plait-run/plait/internal/app/control"
+	"github.com/plait-run/plait/internal/engine/gate"
 	"github.com/plait-run/plait/internal/files/git"
+	"github.com/plait-run/plait/internal/record/dag"
+	"github.com/plait-run/plait/internal/record/event"
 	"github.com/plait-run/plait/internal/record/history"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/sshsig"
@@ -208,8 +211,21 @@ func (a *app) writeBundle(ctx context.Context, w *workplace, m attest.Maker, fil
 	}
 	res = attested{File: file, Task: task, Key: sshsig.Fingerprint(person.Signer.PublicKey()), Subjects: s.Subject,
 		Entries: len(entries.Entries), Steps: len(s.Predicate.Steps)}
-	res.Size, err = writeNew(file, func(out io.Writer) error { return attest.Pack(out, bundle) })
-	return res, err
+	if res.Size, err = writeNew(file, func(out io.Writer) error { return attest.Pack(out, bundle) }); err != nil {
+		return res, err
+	}
+	said := event.New(store.Thread{ID: task}, w.store.Now().UnixMilli(),
+		event.ThreadAttested{By: gate.Person(), Key: res.Key, Statement: dag.Sum(data)})
+	if err := w.store.Commit(ctx, store.Batch{Events: []store.Event{said}}); err != nil {
+		return res, fmt.Errorf("record that a proof was made: %w", err)
+	}
+	return res, nil
+}
+
+// proofs returns how many proofs of a task were made.
+func (w *workplace) proofs(ctx context.Context, task string) (int, error) {
+	events, err := w.store.Events(ctx, 0, store.EventFilter{Thread: task, Types: event.Types(event.ThreadAttested{})})
+	return len(events), err
 }
 
 // export packs the record of a task into a temporary file, which is gone once it is closed.

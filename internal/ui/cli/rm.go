@@ -54,6 +54,7 @@ Without a terminal to confirm on, --yes is required.`,
 					func(out page) { out.line("%s", a.nothingHere("tasks", true)) })
 			}
 			names, lost := make(map[string]string), make(map[string][]control.Worktree)
+			proofs := make(map[string]int)
 			var ids, lines []string
 			for _, row := range rows {
 				names[row.ID] = w.view().Names().Of(ctx, row)
@@ -63,6 +64,12 @@ Without a terminal to confirm on, --yes is required.`,
 				}
 				for _, t := range lost[row.ID] {
 					lines = append(lines, worktreeLine(t))
+				}
+				if proofs[row.ID], err = w.proofs(ctx, row.ID); err != nil {
+					return err
+				}
+				if n := proofs[row.ID]; n > 0 {
+					lines = append(lines, names[row.ID]+": "+provenLine(n))
 				}
 			}
 			if err := a.confirmRemoval(ctx, w, rows, lines, yes); err != nil {
@@ -74,11 +81,14 @@ Without a terminal to confirm on, --yes is required.`,
 					return err
 				}
 				removed := map[string]any{"removed": row.ID, "steps": row.Steps, "branches": branchNames(kept),
-					"worktrees": lost[row.ID]}
+					"worktrees": lost[row.ID], "proofs": proofs[row.ID]}
 				return a.print(cmd, removed, func(out page) {
 					out.line(a.says("removed %s; free its space with: plait gc"), names[row.ID])
 					for _, t := range lost[row.ID] {
 						out.line("removed %s", worktreeLine(t))
+					}
+					if n := proofs[row.ID]; n > 0 {
+						out.line("%s", provenLine(n))
 					}
 					for _, b := range kept {
 						out.line("kept branch %s, which is %s; remove it with: git branch -D %[1]s", text.Safe(b.Name),
@@ -94,6 +104,11 @@ Without a terminal to confirm on, --yes is required.`,
 		"remove all tasks of this workspace that ended before this `time`, or this long ago")
 	completeFlag(cmd, "status", taskStandings...)
 	return cmd
+}
+
+// provenLine says what becomes of proofs of a task that is removed.
+func provenLine(n int) string {
+	return text.Count(n, "proof") + " of it can still be checked, but not made again"
 }
 
 // toRemove finds the tasks that were named. If none were, it finds those with a status ("" is any) that ended before a
