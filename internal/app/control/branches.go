@@ -98,3 +98,15 @@ type Pulled = worktree.Pulled
 func (c *Controller) Pull(ctx context.Context, dir string, row store.Thread, head dag.Hash) (Pulled, error) {
 	return c.trees.Pull(ctx, dir, row, head)
 }
+
+// Trial calls use with a directory in a workspace that has the files of a thread as the step at head left them, the git
+// tree given, and that is removed afterwards.
+func (c *Controller) Trial(ctx context.Context, workspace string, row store.Thread, tree string, head dag.Hash,
+	use func(dir string) error) error {
+	lock, err := c.locks.Acquire("trial-" + row.ID)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return c.trees.Temporary(ctx, workspace, row, tree, head, use)
+}

@@ -140,10 +140,8 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 	if err != nil {
 		return fail(err)
 	}
-	for _, f := range chain {
-		if err := t.unbundle(ctx, repo, row, f); err != nil {
-			return fail(err)
-		}
+	if err := t.take(ctx, repo, row, chain); err != nil {
+		return fail(err)
 	}
 	p := Pulled{Branch: branchBase + row.Task + "/files-" + head.Short(), Tree: chain[len(chain)-1].Tree}
 	slices.Reverse(chain)
@@ -177,6 +175,16 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		return fail(err)
 	}
 	return p, nil
+}
+
+// take unpacks the bundles of a chain.
+func (t *Trees) take(ctx context.Context, repo *git.Repo, row store.Thread, chain []*thread.Files) error {
+	for _, f := range chain {
+		if err := t.unbundle(ctx, repo, row, f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // unbundle unpacks one bundle into a repository that has the commit it builds on.
