@@ -121,6 +121,9 @@ func (f *Finder) try(ctx context.Context, row store.Thread, s State) (Trial, err
 		return t, nil
 	}
 	t, err := f.Try(ctx, row, s)
+	if ctx.Err() != nil {
+		return t, context.Cause(ctx)
+	}
 	if err != nil {
 		return t, fmt.Errorf("try the files after %s: %w", s.Step, err)
 	}
