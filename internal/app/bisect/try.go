@@ -9,6 +9,7 @@ import (
 
 	"github.com/plait-run/plait/internal/agent"
 	"github.com/plait-run/plait/internal/agent/sandbox"
+	"github.com/plait-run/plait/internal/app/control"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/proc"
 )
@@ -25,16 +26,16 @@ const maxOutput = 4 << 10
 
 // A Bench tries files with a command, in the sandbox in which agents run.
 type Bench struct {
-	Host    *sandbox.Host
-	Command []string
-	// Files calls use with a directory that has the files of a state for a while.
-	Files func(ctx context.Context, row store.Thread, s State, use func(dir string) error) error
+	Host      *sandbox.Host
+	Control   *control.Controller
+	Workspace string // whose repository is used
+	Command   []string
 }
 
 // Try runs the command on the files of a state. Exit code 0 is good, 125 skips, and any other up to 127 is bad. Another
 // exit code and a signal are errors: the command is broken.
 func (b *Bench) Try(ctx context.Context, row store.Thread, s State) (t Trial, err error) {
-	err = b.Files(ctx, row, s, func(dir string) error {
+	err = b.Control.Trial(ctx, b.Workspace, row, s.Tree, s.Hash, func(dir string) error {
 		t, err = b.run(ctx, dir)
 		return err
 	})

@@ -1,7 +1,6 @@
 package bisect_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -194,10 +193,8 @@ func (w *world) run(yaml string) store.Thread {
 
 // finder returns a finder that runs a command.
 func (w *world) finder(command ...string) *bisect.Finder {
-	bench := &bisect.Bench{Host: sandbox.NewHost(sandbox.Config{Getenv: os.Getenv}), Command: command,
-		Files: func(ctx context.Context, row store.Thread, s bisect.State, use func(string) error) error {
-			return w.control.Trial(ctx, w.dir, row, s.Tree, s.Hash, use)
-		}}
+	bench := &bisect.Bench{Host: sandbox.NewHost(sandbox.Config{Getenv: os.Getenv}), Control: w.control, Workspace: w.dir,
+		Command: command}
 	return &bisect.Finder{Reader: w.view, Try: bench.Try}
 }
 

@@ -194,21 +194,8 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err != nil {
 		return store.Thread{}, err
 	}
-	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
-	s.Options.Sessions = s.Options.Sessions || c.cfg.Settings.Sessions.V
-	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Keep.V || s.Options.On == OnTeam
-	asked := s.Options.KeepsFiles()
-	if s.Options.Files == nil && c.cfg.Settings.Files.V {
-		s.Options.Files = &c.cfg.Settings.Files.V
-	}
-	if s.Options.KeepsFiles() && s.Upload == nil {
-		err := worktree.Whole(ctx, cmp.Or(s.Tree, s.Workspace))
-		if err != nil && asked {
-			return store.Thread{}, usage("the files of steps cannot be kept: %w", err)
-		}
-		if err != nil {
-			s.Options.Files = nil
-		}
+	if err := c.keeps(ctx, &s); err != nil {
+		return store.Thread{}, err
 	}
 	opts, err := json.Marshal(s.Options)
 	if err != nil {
@@ -269,6 +256,27 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	}
 	begun = true
 	return row, c.afterCreate(ctx, row)
+}
+
+// keeps sets which of what happens a task keeps: what was asked for, and what the settings say.
+func (c *Controller) keeps(ctx context.Context, s *Spec) error {
+	s.Options.Record = s.Options.Record || c.cfg.Settings.Record.V
+	s.Options.Sessions = s.Options.Sessions || c.cfg.Settings.Sessions.V
+	s.Options.KeepFiles = s.Options.KeepFiles || c.cfg.Settings.Keep.V || s.Options.On == OnTeam
+	asked := s.Options.KeepsFiles()
+	if s.Options.Files == nil && c.cfg.Settings.Files.V {
+		s.Options.Files = &c.cfg.Settings.Files.V
+	}
+	if s.Options.KeepsFiles() && s.Upload == nil {
+		err := worktree.Whole(ctx, cmp.Or(s.Tree, s.Workspace))
+		if err != nil && asked {
+			return usage("the files of steps cannot be kept: %w", err)
+		}
+		if err != nil {
+			s.Options.Files = nil
+		}
+	}
+	return nil
 }
 
 // checkText refuses what cannot be kept in every store, or be shown.

@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plait-run/plait/internal/app/bisect"
-	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/sys/text"
 )
 
@@ -62,10 +60,7 @@ there is none: the command fails on the first files, or succeeds on the last; an
 			if host.Sandbox.Bwrap == "" {
 				fmt.Fprintln(a.err, "no sandbox: bubblewrap (bwrap) is not installed")
 			}
-			bench := &bisect.Bench{Host: host.Sandbox, Command: args[1:],
-				Files: func(ctx context.Context, row store.Thread, s bisect.State, use func(string) error) error {
-					return w.control.Trial(ctx, w.workspace, row, s.Tree, s.Hash, use)
-				}}
+			bench := &bisect.Bench{Host: host.Sandbox, Control: w.control, Workspace: w.workspace, Command: args[1:]}
 			finder := &bisect.Finder{Reader: w.view(), Try: bench.Try, Tried: func(s bisect.State, t bisect.Trial) {
 				fmt.Fprintf(a.err, "%s: %s\n", stateName(s), t.Verdict)
 			}}

@@ -34,11 +34,7 @@ type driveFlags struct {
 	offline string
 	merge   string
 	agents  positive
-	record  bool
-
-	files    *bool // nil: not said
-	sessions bool
-	keep     bool
+	keeps   control.Options // what the task keeps
 
 	workspace string // where to continue
 	forks     bool   // nothing continues yet
@@ -70,15 +66,15 @@ func (f *driveFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringVar(&f.merge, "merge", "",
 		"`how` to merge agents' changes: auto, asking only on conflict (default); ask: always ask; "+
 			"keep: leave them on branches")
-	cmd.Flags().BoolVar(&f.record, "record", false, "record agents' requests to their models, and the responses")
+	cmd.Flags().BoolVar(&f.keeps.Record, "record", false, "record agents' requests to their models, and the responses")
 	cmd.Flags().BoolFunc("files", "keep what each step changes in files (default; see plait task pull)",
 		func(value string) error {
 			on, err := strconv.ParseBool(value)
-			f.files = &on
+			f.keeps.Files = &on
 			return err
 		})
-	cmd.Flags().BoolVar(&f.sessions, "sessions", false, "keep the agents' own sessions, to continue if their home is lost")
-	cmd.Flags().BoolVar(&f.keep, "keep-files", false,
+	cmd.Flags().BoolVar(&f.keeps.Sessions, "sessions", false, "keep the agents' own sessions, to continue if their home is lost")
+	cmd.Flags().BoolVar(&f.keeps.KeepFiles, "keep-files", false,
 		"keep both, and what the files were before, to continue anywhere")
 	cmd.Flags().Var(&f.agents, "max-agents", "run at most `N` agents at once")
 	completeFlag(cmd, "merge", merges...)
@@ -118,8 +114,8 @@ func (f *driveFlags) addOn(cmd *cobra.Command, a *app, without string) {
 func (f *driveFlags) options() (control.Options, error) {
 	o := control.Options{
 		Agent: f.agent, Roles: map[string]string{}, Approve: f.approve, ApproveExpires: flow.Duration(f.expires),
-		Offline: f.offline, Merge: f.merge, Record: f.record, Files: f.files,
-		Sessions: f.sessions, KeepFiles: f.keep,
+		Offline: f.offline, Merge: f.merge, Record: f.keeps.Record,
+		Files: f.keeps.Files, Sessions: f.keeps.Sessions, KeepFiles: f.keeps.KeepFiles,
 	}
 	err := cmp.Or(oneOf("approve", f.approve, approvals...), oneOf("merge", f.merge, merges...))
 	if err != nil {

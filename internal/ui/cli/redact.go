@@ -36,7 +36,7 @@ counts what was redacted, and each task says in its events who did it, and why. 
 text must not be running. A question or an approval with the text is asked again if it is open, or if
 no step has used its answer yet.
 
-Git repositories, worktrees, files kept with --keep-files, backups, exports, other machines and model
+Git repositories, worktrees, what steps changed in files, backups, exports, other machines and model
 providers are not searched. The same text, recorded again, stays redacted where nothing else changed.
 Without a terminal to confirm on, --yes is required.`, secret.Least),
 		Example: `  plait redact

@@ -21,8 +21,8 @@ func (a *app) taskPullCmd() *cobra.Command {
 its steps. They come from the record, so this can be another clone than the one that the task worked
 in. Nothing is checked out or merged: merge the branch yourself.
 
-Only tasks of a team, and tasks that ran with --keep-files (or keepFiles: true in the configuration), have
-their files in the record. With --all, each part of the task that had files of its own gets a branch, too.`,
+The repository needs the commit that the task began with, unless the task is a team's, or ran with
+--keep-files (or keepFiles: true in the configuration). With --all, each part of the task that had files of its own gets a branch, too.`,
 		Example: `  plait task pull last
   git diff HEAD...plait/01J…/files-3f9c2a61b7d0
   plait task pull last --all --json`,
