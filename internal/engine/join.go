@@ -112,7 +112,7 @@ func (e *Engine) mergedFiles(ctx context.Context, row store.Thread, m *thread.Me
 	if err != nil || !o.KeepsFiles() || m == nil || m.To == "" {
 		return nil, err
 	}
-	change := worktree.Change{From: m.From, To: m.To, Whole: o.KeepFiles}
+	change := worktree.Change{Name: "files", From: m.From, To: m.To, Whole: o.KeepFiles}
 	draft.Files, objects, err = e.cfg.Trees.Keep(ctx, row, change, row.Head, func(r io.Reader) (dag.Hash, error) {
 		blob, _, err := e.cfg.Store.Stage(ctx, joinPin(row), r)
 		return blob, err

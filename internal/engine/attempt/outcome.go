@@ -52,7 +52,11 @@ func (r *run) outcome(ctx context.Context, result agent.Result) (*Outcome, error
 		out.ans, err = r.extract(ctx, result)
 		if err == nil && r.p.Role.Access.Writes() {
 			// The changes count even if the work is no longer wanted.
-			if r.after, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, strconv.Itoa(r.c.Row.Steps+1)); err != nil {
+			name := r.stepName()
+			if r.keepsFiles() {
+				name = "" // keepFiles keeps them under it
+			}
+			if r.after, err = r.e.cfg.Trees.Snapshot(ctx, r.c.Row, name); err != nil {
 				err = treeFailure(ctx, err, noRoom(err))
 			}
 		}
@@ -178,12 +182,18 @@ func (r *run) logs(ctx context.Context) (err error) {
 	return nil
 }
 
+// stepName is the name under which the files are kept that the step leaves.
+func (r *run) stepName() string { return strconv.Itoa(r.c.Row.Steps + 1) }
+
+// keepsFiles reports whether the task wants its files recorded, and how they were before the attempt is known.
+func (r *run) keepsFiles() bool { return r.c.Options.KeepsFiles() && r.before != "" }
+
 // keepFiles records the files that a step left, if the task wants that.
 func (r *run) keepFiles(ctx context.Context) error {
-	if !r.c.Options.KeepsFiles() || r.after == "" {
+	if !r.keepsFiles() || r.after == "" {
 		return nil
 	}
-	change := worktree.Change{From: r.before, To: r.after, Whole: r.c.Options.KeepFiles}
+	change := worktree.Change{Name: r.stepName(), From: r.before, To: r.after, Whole: r.c.Options.KeepFiles}
 	files, objects, err := r.e.cfg.Trees.Keep(ctx, r.c.Row, change, r.c.Row.Head, func(all io.Reader) (dag.Hash, error) {
 		blob, _, err := r.bytes.Stage(ctx, all)
 		return blob, err

@@ -19,6 +19,7 @@ const maxChain = 50
 
 // A Change is what a step or a join did to the files: two git trees of the thread's repository.
 type Change struct {
+	Name     string // the files are kept in the repository under it, too
 	From, To string
 	Whole    bool // keep what the files were before the first change, too: then any repository can take them in
 }
@@ -40,14 +41,11 @@ func (t *Trees) Keep(ctx context.Context, row store.Thread, c Change, head dag.H
 
 func (t *Trees) keep(ctx context.Context, row store.Thread, c Change, head dag.Hash,
 	stage func(io.Reader) (dag.Hash, error)) (none dag.Hash, objects []store.Object, err error) {
-	if c.From == "" && !c.Whole {
-		return none, nil, nil // no snapshot could be taken
-	}
 	before, err := t.keptAt(ctx, row, head)
 	if err != nil {
 		return none, nil, err
 	}
-	p := git.Packing{Ref: ref(row.ID, "files"), Tree: c.To, Bounded: t.placed(row)}
+	p := git.Packing{Ref: ref(row.ID, c.Name), Tree: c.To, Bounded: t.placed(row)}
 	was := ""
 	if !c.Whole {
 		p.Begun, was = c.From, c.From

@@ -192,7 +192,7 @@ func (h *site) keep(row store.Thread) store.Thread {
 	h.Helper()
 	tree, err := h.trees.Hold(h.Context(), row, "kept")
 	h.must(err)
-	node, objects, err := h.trees.Keep(h.Context(), row, worktree.Change{To: tree, Whole: true}, row.Head, func(r io.Reader) (dag.Hash, error) {
+	node, objects, err := h.trees.Keep(h.Context(), row, worktree.Change{Name: "kept", To: tree, Whole: true}, row.Head, func(r io.Reader) (dag.Hash, error) {
 		blob, _, err := h.store.Stage(h.Context(), row.ID, r)
 		return blob, err
 	})

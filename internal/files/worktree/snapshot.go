@@ -14,8 +14,8 @@ func ref(thread, name string) string { return "refs/plait/" + thread + "/" + nam
 // snapshotTime limits a snapshot, since an agent can leave things that git waits for.
 const snapshotTime = time.Minute
 
-// Snapshot returns the git tree of a thread's working tree, kept under a name; "" without git. In a person's
-// own tree, failing to take a snapshot is not an error.
+// Snapshot returns the git tree of a thread's working tree, kept under a name, or with "" not kept; it returns ""
+// without git. In a person's own tree, failing to take a snapshot is not an error.
 func (t *Trees) Snapshot(ctx context.Context, row store.Thread, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
@@ -37,6 +37,9 @@ func (t *Trees) Hold(ctx context.Context, row store.Thread, name string) (string
 	work, err := repository(ctx, row)
 	if err != nil {
 		return "", err
+	}
+	if name == "" {
+		return work.Snapshot(ctx, "")
 	}
 	return work.Snapshot(ctx, ref(row.ID, name))
 }
