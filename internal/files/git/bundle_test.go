@@ -21,7 +21,8 @@ import (
 // packed returns a bundle of the tree, and its bytes.
 func packed(t testing.TB, r *git.Repo, tree, onto string) (git.Bundle, []byte) {
 	t.Helper()
-	b, f, err := r.Bundle(context.Background(), git.Packing{Ref: "refs/plait/t/files", Tree: tree, Onto: onto, Bounded: true})
+	b, f, err := r.Bundle(context.Background(), git.Packing{Ref: "refs/plait/t/files", Tree: tree, Onto: onto,
+		Bounded: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,8 @@ func TestBundleBomb(t *testing.T) {
 	if err := takeIn(open(t, there), b, data); err == nil || !strings.Contains(err.Error(), "over 1048576 bytes") {
 		t.Errorf("%d bytes with 10 MiB in them: %v", len(data), err)
 	}
-	if _, _, err := r.Bundle(t.Context(), git.Packing{Ref: "refs/plait/t/more", Tree: tree, Bounded: true}); !errors.Is(err, git.ErrRefused) {
+	_, _, err := r.Bundle(t.Context(), git.Packing{Ref: "refs/plait/t/more", Tree: tree, Bounded: true})
+	if !errors.Is(err, git.ErrRefused) {
 		t.Errorf("they are bundled: %v", err)
 	}
 }

@@ -128,7 +128,8 @@ func (t *Trees) Pull(ctx context.Context, dir string, row store.Thread, head dag
 		return fail(err)
 	}
 	if last.IsZero() {
-		return fail(fmt.Errorf("no files are kept: no step changed any, or the task ran without Git or with files off: %w", store.ErrNotFound))
+		return fail(fmt.Errorf("no files are kept: no step changed any, or the task ran without Git or with files off: %w",
+			store.ErrNotFound))
 	}
 	chain, err := t.chain(ctx, last)
 	if err != nil {

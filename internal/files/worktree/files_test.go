@@ -19,7 +19,8 @@ func (h *site) changes(row store.Thread, f files, whole bool) (store.Thread, dag
 	h.write(worktree.Of(row), f)
 	to, err := h.trees.Hold(h.Context(), row, "after")
 	h.must(err)
-	node, objects, err := h.trees.Keep(h.Context(), row, worktree.Change{Name: "kept", From: from, To: to, Whole: whole}, row.Head,
+	c := worktree.Change{Name: "kept", From: from, To: to, Whole: whole}
+	node, objects, err := h.trees.Keep(h.Context(), row, c, row.Head,
 		func(r io.Reader) (dag.Hash, error) {
 			blob, _, err := h.store.Stage(h.Context(), row.ID, r)
 			return blob, err

@@ -192,7 +192,8 @@ func (h *site) keep(row store.Thread) store.Thread {
 	h.Helper()
 	tree, err := h.trees.Hold(h.Context(), row, "kept")
 	h.must(err)
-	node, objects, err := h.trees.Keep(h.Context(), row, worktree.Change{Name: "kept", To: tree, Whole: true}, row.Head, func(r io.Reader) (dag.Hash, error) {
+	c := worktree.Change{Name: "kept", To: tree, Whole: true}
+	node, objects, err := h.trees.Keep(h.Context(), row, c, row.Head, func(r io.Reader) (dag.Hash, error) {
 		blob, _, err := h.store.Stage(h.Context(), row.ID, r)
 		return blob, err
 	})
