@@ -70,7 +70,7 @@ func (e *Engine) consent(ctx context.Context, row store.Thread, last store.Attem
 	if err == nil {
 		g, err = e.gates.Ask(ctx, g)
 	}
-	if err == nil && (g.State == store.GateRejected || g.State == store.GateExpired) {
+	if err == nil && g.State.Refused() {
 		g, err = e.gates.Open(ctx, g) // a person said no before, and says yes now
 	}
 	if err == nil && g.State == store.GateOpen {

@@ -38,3 +38,14 @@ func (b *Reader) ownSteps(
 		}
 	}
 }
+
+// shared returns the last step that a thread shares with the one that it was forked from; zero if it shares none.
+func shared(row store.Thread) dag.Hash {
+	switch {
+	case row.ForkedFrom != nil:
+		return row.ForkedFrom.Step
+	case row.Kind == store.KindPath && row.Path != nil:
+		return row.Path.Fork
+	}
+	return dag.Hash{}
+}

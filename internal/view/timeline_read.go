@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/plait-run/plait/internal/record/dag"
 	"github.com/plait-run/plait/internal/record/store"
 	"github.com/plait-run/plait/internal/record/thread"
 )
@@ -23,15 +22,8 @@ func (b *Reader) Timeline(ctx context.Context, task TaskRecord, now time.Time) (
 			func(a, b store.Attempt) int { return cmp.Compare(b.StartedAt, a.StartedAt) })[:maxTimeline]
 	}
 	for _, row := range r.Threads {
-		var until dag.Hash
-		switch {
-		case row.ForkedFrom != nil:
-			until = row.ForkedFrom.Step
-		case row.Kind == store.KindPath && row.Path != nil:
-			until = row.Path.Fork
-		}
 		var chain []ChainStep
-		for s, err := range b.ownSteps(ctx, row, until) {
+		for s, err := range b.ownSteps(ctx, row, shared(row)) {
 			if err != nil {
 				return Timeline{}, err
 			}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -220,7 +219,7 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 		case len(r.Needs) > 0:
 			queue = labelQueue(slices.Min(r.Needs))
 		}
-		got, err := e.insert(ctx, args, river.InsertOpts{Queue: queue, Priority: priority(r.Rank)})
+		got, err := e.insert(ctx, args, river.InsertOpts{Queue: queue, Priority: r.Turn(priorities)})
 		if err != nil {
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
@@ -240,7 +239,7 @@ func (e *Engine) queue(ctx context.Context, task string, r dispatch.Ready) error
 			return fmt.Errorf("queue thread %s: %w", r.Thread, err)
 		}
 		same := slices.Equal(was.Needs, r.Needs)
-		if same && old.Priority <= priority(r.Rank) && !strings.HasPrefix(old.Queue, hostQueues) {
+		if same && old.Priority <= r.Turn(priorities) && !strings.HasPrefix(old.Queue, hostQueues) {
 			return nil
 		}
 		if same && r.Host != "" && old.Queue == hostQueue(r.Host) {
@@ -313,9 +312,8 @@ func (h *serving) driven(ctx context.Context, d driveArgs, slot *dispatch.Slot) 
 	return nil
 }
 
-// priority returns River's priority, 1 to 4, of the first thread of a task, of the next three, of the next twelve, and
-// of all others.
-func priority(rank int) int { return min(1+(bits.Len(uint(rank))+1)/2, 4) }
+// priorities is how many River has, from 1.
+const priorities = 4
 
 // drivesQueue has the drives that any host may take.
 const drivesQueue = "drives"

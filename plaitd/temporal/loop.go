@@ -3,7 +3,6 @@ package temporal
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 
 	enums "go.temporal.io/api/enums/v1"
@@ -242,10 +241,12 @@ func (l loop) driveLoop(ctx workflow.Context, d drive) (lookAgain bool, err erro
 	return true, nil
 }
 
-// priority returns Temporal's priority, 1 to 5, of the first thread of a task, of the next three, of the next twelve
-// and so on. A server that knows fairness also shares each of them among tasks.
+// priorities is how many Temporal has, from 1.
+const priorities = 5
+
+// priority returns the priority of a drive. A server that knows fairness also shares each of them among tasks.
 func priority(d drive) temporal.Priority {
-	return temporal.Priority{PriorityKey: min(1+(bits.Len(uint(d.Rank))+1)/2, 5), FairnessKey: d.Task}
+	return temporal.Priority{PriorityKey: d.Turn(priorities), FairnessKey: d.Task}
 }
 
 // queue returns a queue of hosts with one of the labels that a thread needs; each try uses the next label.

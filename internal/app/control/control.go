@@ -240,8 +240,8 @@ func (c *Controller) Begin(ctx context.Context, s Spec) (store.Thread, error) {
 	if err := c.agents().Fits(working, def, s.Prompt); err != nil {
 		return store.Thread{}, err
 	}
-	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{Flow: row.Flow, Bundle: row.Bundle,
-		Start: row.Start})}
+	events := []store.Event{event.New(row, row.CreatedAt, event.TaskCreated{By: gate.Person(), Flow: row.Flow,
+		Bundle: row.Bundle, Start: row.Start})}
 	if len(def.Plans()) > 0 {
 		events = append(events,
 			event.New(row, row.CreatedAt, event.ControllerChanged{State: event.Init, Head: row.Head}))

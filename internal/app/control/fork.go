@@ -123,7 +123,8 @@ func (c *Controller) forkRow(ctx context.Context, row store.Thread, id string, a
 
 func forkEvents(next store.Thread, at forkPoint) []store.Event {
 	return []store.Event{
-		event.New(next, next.UpdatedAt, event.TaskCreated{Flow: next.Flow, Bundle: next.Bundle, Start: next.Start}),
+		event.New(next, next.UpdatedAt, event.TaskCreated{By: gate.Person(), Flow: next.Flow, Bundle: next.Bundle,
+			Start: next.Start}),
 		event.New(next, next.UpdatedAt, event.ThreadForked{From: at.row.ID, Step: at.step.Hash, N: at.number}),
 	}
 }

@@ -94,7 +94,7 @@ func (e *Runner) AnswersWhileDown(ctx context.Context, c *Thread, role string) (
 			answer = "approved in another form. Do exactly this, and go on: " + string(g.Edited)
 		case g.State == store.GateApproved:
 			answer = "approved. Do it now, exactly so, and go on."
-		case g.State == store.GateRejected || g.State == store.GateExpired:
+		case g.State.Refused():
 			answer = "denied. Go on without it."
 		default:
 			continue

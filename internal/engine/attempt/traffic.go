@@ -159,7 +159,7 @@ func (t *traffic) requests() (of [2]int64) {
 // dollar, so that such limits can be tested; for any other model without a known price, people are told.
 func (t *traffic) priced(model string, u agent.Usage) store.Usage {
 	u = t.run.e.cfg.Agents.priced(model, u)
-	_, known := t.run.e.cfg.Agents.Prices[model]
+	_, known := t.run.e.cfg.Agents.Prices.Of(model)
 	if !t.costs || known || u.CostMicroUSD > 0 {
 		return store.Usage(u)
 	}

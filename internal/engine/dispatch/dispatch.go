@@ -35,6 +35,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"time"
 )
 
@@ -68,6 +69,11 @@ type Ready struct {
 	Host  string   // where it is best driven; "" for anywhere: a hint
 	Needs []string // labels that a host must have
 }
+
+// Turn returns in which of n turns the thread is driven, counted from 1, where threads are not sorted by Rank: the first
+// thread of a task in the first, the next three in the second, the next twelve in the third and so on, and all others in
+// the last.
+func (r Ready) Turn(n int) int { return min(1+(bits.Len(uint(r.Rank))+1)/2, n) }
 
 // A Host is where threads are driven.
 type Host struct {

@@ -200,9 +200,6 @@ func usable(g store.Gate) bool {
 	return false
 }
 
-// refused reports whether g was rejected or has expired.
-func refused(g store.Gate) bool { return g.State == store.GateRejected || g.State == store.GateExpired }
-
 // overdue reports whether an open gate has timed out.
 func overdue(g store.Gate, now int64) bool {
 	return g.State == store.GateOpen && g.ExpiresAt != 0 && now >= g.ExpiresAt
@@ -225,7 +222,7 @@ func effective(gates []store.Gate, from, digest dag.Hash) (store.Gate, bool) {
 		case g.Digest != digest && (g.EditedDigest != digest || digest.IsZero() || !usable(g)):
 		case usable(g) && (here || g.State == store.GateApproved && g.Grant == store.GrantSession):
 			r = 3
-		case here && refused(g):
+		case here && g.State.Refused():
 			r = 2
 		case here && g.State == store.GateOpen:
 			r = 1

@@ -141,7 +141,7 @@ func (s *Service) Use(ctx context.Context, g store.Gate) (store.Gate, error) {
 // Hear records that the asker hears a no, once. Any other gate stays as it is.
 func (s *Service) Hear(ctx context.Context, id string) error {
 	_, err := s.change(ctx, id, func(row store.Gate, now int64) (store.Gate, event.Change, error) {
-		if !refused(row) || row.UsedAt != 0 {
+		if !row.State.Refused() || row.UsedAt != 0 {
 			return row, "", nil
 		}
 		row.UsedAt = now

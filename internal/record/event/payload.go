@@ -42,6 +42,7 @@ func forms() []form {
 
 // TaskCreated reports that a task was created.
 type TaskCreated struct {
+	By     string   `json:"by,omitempty"` // the person who asked for it; releases before this one did not say
 	Flow   string   `json:"flow"`
 	Bundle dag.Hash `json:"bundle"`
 	Start  dag.Hash `json:"start"`

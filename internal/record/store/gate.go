@@ -28,6 +28,9 @@ const (
 	GateWithdrawn GateState = "withdrawn"
 )
 
+// Refused reports whether the answer was no, or none came in time.
+func (s GateState) Refused() bool { return s == GateRejected || s == GateExpired }
+
 // A GateSource says who asks.
 type GateSource string
 

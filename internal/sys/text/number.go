@@ -36,8 +36,16 @@ func Size(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Dollars formats millionths of a dollar, to a hundredth of a cent: $0.0123.
-func Dollars(micro int64) string { return fmt.Sprintf("$%.4f", float64(micro)/1e6) }
+// Dollars formats millionths of a dollar: to a cent from one dollar on, $12.35, and below to a hundredth of it, $0.0123.
+func Dollars(micro int64) string {
+	switch {
+	case micro >= 1e6:
+		return fmt.Sprintf("$%.2f", float64(micro)/1e6)
+	case 0 < micro && micro < 100:
+		return "<$0.0001"
+	}
+	return fmt.Sprintf("$%.4f", float64(micro)/1e6)
+}
 
 // Took says how long something took, given in ms: 45ms, 1.2s, 12s, 3m4s.
 func Took(ms int64) string {

@@ -20,8 +20,10 @@ func TestNumbers(t *testing.T) {
 		{Size(1536), "1.5 KiB"},
 		{Size(5 << 20), "5.0 MiB"},
 		{Size(3 << 30), "3.0 GiB"},
-		{Dollars(1_234_500), "$1.2345"},
-		{Dollars(49), "$0.0000"},
+		{Dollars(1_234_500), "$1.23"},
+		{Dollars(12_300), "$0.0123"},
+		{Dollars(0), "$0.0000"},
+		{Dollars(49), "<$0.0001"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %s, want %s", c.got, c.want)

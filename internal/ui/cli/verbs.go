@@ -34,7 +34,7 @@ func (a *app) addVerbs(root *cobra.Command) {
 	}
 	add(groupDay, a.runCmd(), named("ls", a.taskListCmd()), a.showCmd(), named("logs [TASK]", a.threadLogCmd()),
 		a.gateAnswerCmd(), a.gateApproveCmd(), a.gateDenyCmd(), a.resumeCmd(), a.retryCmd(), a.cancelCmd(),
-		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.bisectCmd(), a.openCmd(),
+		named("fork TASK[/STEP]", a.threadForkCmd()), a.threadDiffCmd(), a.bisectCmd(), a.costCmd(), a.openCmd(),
 		named("rm TASK…", a.threadRmCmd()), a.uiCmd(), a.demoCmd())
 	add(groupNouns, a.taskCmd(), a.threadCmd(), a.flowCmd(), a.gateCmd(), a.casCmd())
 	add(groupRecord, a.initCmd(), a.mcpCmd(), a.forwardCmd(), a.deliverCmd(), a.verifyCmd(), a.proofCmd(), a.attestCmd(),
@@ -120,7 +120,6 @@ var insteadOf = map[string]string{
 		"what is left over: `%[1]s task branches TASK`, and to fetch it: `%[1]s task pull TASK`",
 	"commit": "a task's changes are in your working tree when it ends; " +
 		"see them with `%[1]s diff TASK`, and commit with git",
-	"cost":   "tokens and cost of a task: `%[1]s show TASK`, and of all: `%[1]s ls --json`",
 	"agents": "which agents can be used: `%[1]s doctor`; those of a task: `%[1]s show TASK`",
 	"prompt": "to start a task: `%[1]s run -p \"…\"`",
 }

@@ -61,6 +61,7 @@ func TestFindInStep(t *testing.T) {
 	s.step = &stepPane{step: &step{output: strings.Repeat("nothing\n", 30) + "here\n" +
 		strings.Repeat("nothing\n", 30) + "Here\n" + strings.Repeat("nothing\n", 30)}}
 	s.update(tick(noon))
+	s.task.talking = true // below the step
 	keys(s, "/", "h", "e", "r", "e", "enter")
 	var tops []int
 	for _, k := range []string{"", "n", "n", "N"} {

@@ -29,7 +29,7 @@ var (
 	helpStep = keyHelp{
 		{"o p f d", "output, prompt, output fields, changes"},
 		{"Tab", "the next of them"},
-		{"n, N", "the next and the last line that was found"},
+		{"n, N", "the next and the previous line that was found"},
 		{"[ ]", "the step before, the step after"},
 		{"Home, End", "the first line, the last line"},
 		{"F", "fork after this step"},

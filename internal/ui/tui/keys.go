@@ -59,10 +59,10 @@ func (s *screen) key(k tea.KeyPressMsg) []order {
 	case s.find().typing:
 		s.find().key(k)
 		return s.found()
-	case name == "/" && (s.task == nil || !s.task.talking):
+	case name == "/" && !s.typing():
 		s.find().begin()
 		return nil
-	case name == "esc" && s.find().text != "" && (s.task == nil || !s.task.talking):
+	case name == "esc" && s.find().text != "" && !s.typing():
 		*s.find() = find{}
 		return s.found()
 	case s.step != nil:

@@ -99,7 +99,7 @@ func (s *screen) take(msg any) []order {
 		s.settle(m.err != nil)
 		return s.look()
 	case tea.PasteMsg:
-		s.paste(m)
+		return s.paste(m)
 	case tea.KeyPressMsg:
 		return s.key(m)
 	}
@@ -232,7 +232,7 @@ func (s *screen) begun(m begun) []order {
 }
 
 // paste inserts text into an input line. Elsewhere it is ignored: keys cannot be pasted.
-func (s *screen) paste(m tea.PasteMsg) {
+func (s *screen) paste(m tea.PasteMsg) []order {
 	switch {
 	case s.leaving:
 	case s.confirm != nil:
@@ -243,12 +243,13 @@ func (s *screen) paste(m tea.PasteMsg) {
 		s.form.prompt, _ = s.form.prompt.Update(m)
 	case s.q == nil && s.find().typing:
 		s.find().update(m)
-		s.found()
+		return s.found()
 	case s.q != nil && s.q.typing():
 		s.q.typed, _ = s.q.typed.Update(m)
 	case s.q == nil && s.step == nil && s.task != nil && s.task.talking:
 		s.task.talk, _ = s.task.talk.Update(m)
 	}
+	return nil
 }
 
 // layout sets the sizes of the panes.

@@ -228,7 +228,7 @@ func TestLooks(t *testing.T) {
 		"# A report\n\n## More\n\n"+strings.Repeat("longword", 60)+"\n\n[x](https://example.com) `code`\n")
 	b := h.open("").browse()
 	paths := []string{"/", "/tasks", "/tasks?state=failed", "/threads/" + row.ID,
-		"/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/chats", "/hosts", "/chats/" + chat.ID,
+		"/steps/" + row.Head.String() + "?thread=" + row.ID, "/nothing", "/chats", "/hosts", "/cost", "/chats/" + chat.ID,
 		"/compare?a=" + row.ID + "&b=" + chat.ID, "/threads/" + row.ID + "/verify", "/flows", "/flows/orchestrate",
 		"/tasks/" + row.ID + "/read/shared/reports/a.md"}
 	for _, tab := range tabs {

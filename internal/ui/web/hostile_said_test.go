@@ -208,7 +208,7 @@ func TestHostileChat(t *testing.T) {
 		b.harmless(seen, "/chats/"+row.ID)
 		b.asks("/api/v1/tasks/"+row.ID+"/stop", `{}`)
 	}
-	b.harmless(seen, "/chats", "/hosts", "/")
+	b.harmless(seen, "/chats", "/hosts", "/cost?by=model", "/cost?by=flow", "/")
 	b.silent()
 	if lacks := seen.lacks("opened", "told", "tellme", "msg", "path", "chg", "diff", "cmd", "out"); len(lacks) > 0 {
 		t.Errorf("not shown: %q", lacks)

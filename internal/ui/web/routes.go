@@ -25,6 +25,10 @@ var (
 	callField   = integer("call", "only this request, from 1, with its response")
 	textField   = str("text", "what the person says")
 
+	costFields = []field{str("by", "day, flow, agent, model or person; day by default"),
+		integer("days", "only attempts begun in so many days before now; 0 for any, the default"),
+		str("flow", "only tasks of this flow"), allField}
+
 	signatureField = str("signature", "where answers must be signed: the message and its signature, see format.md")
 )
 
@@ -57,6 +61,7 @@ func (s *Server) pageRoutes() []route {
 		serve("/threads/{id}", "a thread", of(s.row, s.threadPage), fromField),
 		serve("/threads/{id}/verify", "whether the record of a thread is unchanged and complete",
 			of(s.row, s.verifyPage)),
+		serve("/cost", "what agents used, by day, flow, agent, model or person", s.costPage, costFields...),
 		serve("/hosts", "the machines that agents of tasks work on", s.hostsPage),
 		serve("/chats", "conversations", s.chatsPage),
 		serve("/chats/{id}", "a conversation", of(s.taskRow, s.chatPage), fromField),
@@ -90,6 +95,7 @@ func (s *Server) taskRoutes() []route {
 			str("limits", "limits over the flow's, as NAME=VALUE, separated by spaces"),
 			str("worktree", "a git worktree of this repository to work in; by default the workspace"),
 			boolean("check", "only check whether the task could start")),
+		get("/api/v1/cost", "what agents used, in tokens and millionths of a dollar", "cost", s.showCosts, costFields...),
 		post("/api/v1/demo", "start the demo that the inbox offers before the first task", "run", s.beginDemo),
 		get("/api/v1/tasks/{id}", "a task", "task.show", about(s.taskRow, s.showTask)),
 		get("/api/v1/tasks/{id}/timeline",

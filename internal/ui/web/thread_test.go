@@ -146,7 +146,7 @@ func TestThreadPages(t *testing.T) {
 		}
 	}
 	main, child := pages["/threads/"+row.ID], parts[store.KindCall][1]
-	for _, want := range []string{">one</a>", ">two</a>", `href="/threads/` + child.ID + `"`, "11 steps", "$1.2345"} {
+	for _, want := range []string{">one</a>", ">two</a>", `href="/threads/` + child.ID + `"`, "11 steps", "$1.23"} {
 		if !strings.Contains(main, want) {
 			t.Errorf("the thread's page does not say %q", want)
 		}
