@@ -28,6 +28,16 @@ func TestVerify(t *testing.T) {
 	if s := whole.statement.Predicate.Steps[0].Agent; *s != (Agent{"gpt-5.5", ModelByAgent, "codex"}) {
 		t.Errorf("the agent is %+v", s)
 	}
+	own := small.bundle
+	own.Envelope = small.sign(small.statement, person(t, 2)) // by the one who approved
+	r = small.verify(small.pack(own), "require approval by bob\n")
+	if len(r.Reasons) > 0 || r.Signer != "bob" {
+		t.Errorf("signed by Bob: %+v", r)
+	}
+	r = small.verify(small.pack(own), "require approval by bob not signer\n")
+	if len(r.Reasons) != 1 || !strings.Contains(r.Reasons[0], "no approval is signed by bob") {
+		t.Errorf("signed and approved by Bob: %q", r.Reasons)
+	}
 	for rule, want := range map[string]string{
 		"require complete":                        "2 entries of the task are not there",
 		"require record":                          "the record of the task is not there",

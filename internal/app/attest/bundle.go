@@ -262,9 +262,6 @@ func checkBytes(ctx context.Context, in io.ReaderAt, size int64, z *zip.Reader) 
 		err = errors.Join(err, w.Copy(f))
 	}
 	err = errors.Join(err, w.SetComment(z.Comment), w.Close())
-	if err == nil && c.at != size {
-		err = errOther
-	}
 	if errors.Is(err, errOther) {
 		return refused("bundle: it has bytes that belong to no file")
 	}
