@@ -17,13 +17,13 @@ import (
 
 func (a *app) flowGraphCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:     "graph FLOW",
+		Use:   "graph FLOW",
 		Short: "Draw a flow",
 		Long: `Draw a flow: on a terminal as a tree of what can follow what, where ↑ is a way back to a node that is
 drawn already. Elsewhere, print it as a Mermaid diagram: text that many editors and code hosts can draw.`,
 		Example: `  plait flow graph orchestrate
   plait flow graph orchestrate > orchestrate.mmd`,
-		Args:    exactly(1, "one flow"), ValidArgsFunction: a.completeFlows,
+		Args: exactly(1, "one flow"), ValidArgsFunction: a.completeFlows,
 		RunE: read(a, func(ctx context.Context, w *workplace, args []string) (v flowChart, err error) {
 			found, err := w.control.Find(ctx, w.dir, args[0])
 			if err != nil {
