@@ -123,8 +123,8 @@ const (
 // it, or who vouches for the log key that did. The error matches ErrMalformed: the text is not a checkpoint of this
 // log, or has a signature that is false.
 func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, err error) {
-	if c, err := ParseCheckpoint(string(signed)); err == nil && c.String() == string(signed) {
-		return c, Unsigned, nil, k.own(c)
+	if c, ok := unsigned(signed); ok {
+		return c, Unsigned, nil, c.of(k.origin)
 	}
 	var verifiers []note.Verifier
 	for _, l := range k.known {
@@ -132,7 +132,7 @@ func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, e
 	}
 	c, sigs, persons, err := Open(signed, note.VerifierList(verifiers...))
 	if err == nil {
-		err = k.own(c)
+		err = c.of(k.origin)
 	}
 	if err != nil {
 		return c, "", nil, err
@@ -153,14 +153,6 @@ func (k Keys) Read(signed []byte) (c Checkpoint, s Standing, by ssh.PublicKey, e
 		return c, Vouched, persons[0], nil
 	}
 	return c, s, nil, nil
-}
-
-// own returns an error if c is a checkpoint of another log.
-func (k Keys) own(c Checkpoint) error {
-	if c.Origin != k.origin {
-		return fmt.Errorf("%w: it is of the log %s, not of %s", ErrMalformed, c.Origin, k.origin)
-	}
-	return nil
 }
 
 // Says returns a standing as a sentence part: "vouched for by SHA256:…".

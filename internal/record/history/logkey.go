@@ -97,6 +97,9 @@ func (k *LogKey) Public(origin string) (string, error) {
 	return vkey, nil
 }
 
+// Sign returns a checkpoint signed by the key alone.
+func (k *LogKey) Sign(head Checkpoint) ([]byte, error) { return head.Sign(k.Signer(head.Origin)) }
+
 // Signer returns a signer of the log's checkpoints.
 func (k *LogKey) Signer(origin string) note.Signer {
 	const ed25519Type = 0x01

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/crypto/ssh"
 
 	"github.com/plait-run/plait/internal/app/config"
 	"github.com/plait-run/plait/internal/engine/gate"
@@ -47,9 +48,9 @@ type checkpoint struct {
 	says     string
 }
 
-// checkpointFile returns where this machine keeps the newest checkpoint of the record.
-func (w *workplace) checkpointFile() string {
-	return filepath.Join(w.home, thread.ViewsOf(w.store.ID()), "checkpoint")
+// kept returns where this machine keeps the newest checkpoint of the record.
+func (w *workplace) kept() history.Kept {
+	return history.Kept{File: filepath.Join(w.home, thread.ViewsOf(w.store.ID()), "checkpoint")}
 }
 
 // readCheckpoint reads a checkpoint of the record from a file. by says who keeps it.
@@ -86,7 +87,7 @@ func (w *workplace) logKeys(ctx context.Context, origin string) (history.Keys, e
 
 // ownCheckpoint returns the checkpoint that this machine keeps, nil if it keeps none.
 func (w *workplace) ownCheckpoint(ctx context.Context) (*checkpoint, error) {
-	c, err := w.readCheckpoint(ctx, w.checkpointFile(), "this machine")
+	c, err := w.readCheckpoint(ctx, w.kept().File, "this machine")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -147,28 +148,16 @@ key of the agent.`,
 			if err != nil {
 				return err
 			}
-			kept, err := w.ownCheckpoint(ctx)
-			if err != nil {
-				return err
-			}
-			if kept != nil {
-				report, err := verify.Entries(ctx, verify.Config{Store: w.store, Seen: []verify.Seen{kept.seen}})
-				if err != nil {
-					return err
-				}
-				if !report.OK() {
-					return fmt.Errorf("nothing was signed: %s: %w", report.Problems[0].What, store.ErrCorrupt)
-				}
-			}
 			signed, err := a.signHead(ctx, w, key)
+			if errors.Is(err, history.ErrShorter) || errors.Is(err, history.ErrRewritten) {
+				return fmt.Errorf("nothing was signed: %w: %w", err, store.ErrCorrupt)
+			}
 			if err != nil {
 				return err
 			}
-			for _, to := range []string{w.checkpointFile(), file} {
-				if to != "" {
-					if err := atomicfile.Write(to, signed, 0o644); err != nil {
-						return fmt.Errorf("keep checkpoint: %w", err)
-					}
+			if file != "" {
+				if err := atomicfile.Write(file, signed, 0o644); err != nil {
+					return fmt.Errorf("keep checkpoint: %w", err)
 				}
 			}
 			return a.print(cmd, map[string]string{"checkpoint": string(signed)}, func(out page) {
@@ -181,9 +170,9 @@ key of the agent.`,
 	return cmd
 }
 
-// signHead returns a checkpoint of the head of the log, signed by the log key, for which the person vouches, and by the
-// person.
-func (a *app) signHead(ctx context.Context, w *workplace, named string) ([]byte, error) {
+// signHead makes the checkpoint that this machine keeps one of the head of the log, signed by the log key, for which the
+// person vouches, and by the person, and returns it.
+func (a *app) signHead(ctx context.Context, w *workplace, named string) (signed []byte, err error) {
 	place, err := a.keyPlace(ctx, named)
 	if err != nil {
 		return nil, err
@@ -193,39 +182,46 @@ func (a *app) signHead(ctx context.Context, w *workplace, named string) ([]byte,
 		return nil, badUsage{err}
 	}
 	defer person.Close()
-	log, err := w.store.Log(ctx)
-	if err != nil {
-		return nil, err
-	}
-	origin := history.Origin(log.Origin)
 	key, err := history.OpenLogKey(config.LogKeyFile())
 	if err != nil {
 		return nil, err
 	}
+	// The log must continue what was kept before anything is filed.
+	head, err := w.kept().Extend(ctx, w.store, key.Sign)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.vouch(ctx, w, key, head.Origin, person.Signer); err != nil {
+		return nil, err
+	}
+	_, err = w.kept().Extend(ctx, w.store, func(head history.Checkpoint) ([]byte, error) {
+		signed, err = head.Sign(key.Signer(head.Origin), history.Person(person.Signer))
+		return signed, err
+	})
+	return signed, err
+}
+
+// vouch files that a person vouches for a log key, unless somebody does already.
+func (a *app) vouch(ctx context.Context, w *workplace, key *history.LogKey, origin string, person ssh.Signer) error {
 	public, err := key.Public(origin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	keys, err := w.logKeys(ctx, origin)
+	if err != nil || keys.Has(public) {
+		return err
+	}
+	host, _ := os.Hostname() // a name for people
+	admits, err := history.Admission{At: w.store.Now().UnixMilli(), Host: host, Key: public, Origin: origin}.Sign(
+		person, gate.Person())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if !keys.Has(public) {
-		host, _ := os.Hostname() // a name for people
-		admits, err := history.Admission{At: w.store.Now().UnixMilli(), Host: host, Key: public, Origin: origin}.Sign(
-			person.Signer, gate.Person())
-		if err != nil {
-			return nil, err
-		}
-		if err := w.store.Commit(ctx, store.Batch{Events: []store.Event{admits}}); err != nil {
-			return nil, fmt.Errorf("vouch for log key: %w", err)
-		}
-		fmt.Fprintf(a.err, "%s vouches for the log key %s\n", sshsig.Fingerprint(person.Signer.PublicKey()), public)
-		if log, err = w.store.Log(ctx); err != nil {
-			return nil, err
-		}
+	if err := w.store.Commit(ctx, store.Batch{Events: []store.Event{admits}}); err != nil {
+		return fmt.Errorf("vouch for log key: %w", err)
 	}
-	return history.Head(log).Sign(key.Signer(origin), history.Person(person.Signer))
+	fmt.Fprintf(a.err, "%s vouches for the log key %s\n", sshsig.Fingerprint(person.PublicKey()), public)
+	return nil
 }
 
 func (a *app) proofCheckCmd() *cobra.Command {

@@ -1,0 +1,174 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/plait-run/plait/internal/record/merkle"
+	"github.com/plait-run/plait/internal/record/store"
+	"github.com/plait-run/plait/internal/sys/atomicfile"
+	"github.com/plait-run/plait/internal/sys/lock"
+)
+
+var (
+	// ErrShorter is matched by errors about a log that has fewer entries than a checkpoint of it.
+	ErrShorter = errors.New("shorter than seen")
+	// ErrRewritten is matched by errors about a log that does not begin with the entries of a checkpoint of it.
+	ErrRewritten = errors.New("rewritten")
+)
+
+// A Kept is the file in which a machine keeps the newest checkpoint of a record's log that it has seen. Processes may
+// use it at once.
+//
+// Next to it is FILE.tree, the frontier of the tree over the checkpoint's entries. So what was added since suffices to
+// tell whether the log continues them. Nobody has to trust that file: its root is that of the checkpoint, or it counts
+// for nothing, and all entries are read.
+type Kept struct{ File string }
+
+// keptPage is how many entries are read at a time.
+const keptPage = 1000
+
+// Extend replaces the checkpoint by one of the log as it is now, which sign makes of its head, and returns that head.
+// It takes time in proportion to the entries that were added since, and none if there is no checkpoint yet. If the log
+// does not continue what is kept, sign is not called, nothing changes, and the error matches ErrShorter or ErrRewritten;
+// if what is kept is no checkpoint of this log, ErrMalformed.
+func (k Kept) Extend(ctx context.Context, log store.Journal, sign func(head Checkpoint) ([]byte, error),
+) (Checkpoint, error) {
+	l, err := k.lock(ctx)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("keep checkpoint: %w", err)
+	}
+	defer l.Release()
+	now, err := log.Log(ctx)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	head := Head(now)
+	if err := k.continues(ctx, log, now); err != nil {
+		return head, fmt.Errorf("extend checkpoint in %s: %w", k.File, err)
+	}
+	signed, err := sign(head)
+	if err != nil {
+		return head, err
+	}
+	// Without its frontier a checkpoint is whole, so it goes first.
+	if err = write(k.File, signed); err == nil {
+		err = write(k.tree(), now.Tree.Bytes())
+	}
+	if err != nil {
+		return head, fmt.Errorf("keep checkpoint: %w", err)
+	}
+	return head, nil
+}
+
+func (k Kept) tree() string { return k.File + ".tree" }
+
+// lock keeps other processes from extending the checkpoint. None holds it for long.
+func (k Kept) lock(ctx context.Context) (*lock.Lock, error) {
+	locks := lock.Locks{Dir: filepath.Join(filepath.Dir(k.File), "locks")}
+	for {
+		l, err := locks.Acquire(filepath.Base(k.File))
+		var held *lock.HeldError
+		if !errors.As(err, &held) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// write replaces a file. A power cut leaves the old or the new one.
+func write(file string, data []byte) error {
+	return atomicfile.Replace(file, 0o644, func(f *os.File) error {
+		if _, err := f.Write(data); err != nil {
+			return err
+		}
+		return f.Sync()
+	})
+}
+
+// continues returns an error if the log does not begin with what is kept.
+func (k Kept) continues(ctx context.Context, log store.Journal, now store.Log) error {
+	data, err := os.ReadFile(k.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kept, ok := unsigned(data)
+	if !ok {
+		if kept, _, err = open(data, note.VerifierList()); err != nil {
+			return err
+		}
+	}
+	if err := kept.of(Origin(now.Origin)); err != nil {
+		return err
+	}
+	if size := now.Tree.Size(); size < kept.Size {
+		return fmt.Errorf("the log is %w: it has %d entries, the checkpoint %d", ErrShorter, size, kept.Size)
+	}
+	tree, err := k.frontier(ctx, log, kept)
+	if err != nil {
+		return err
+	}
+	if err := grow(ctx, &tree, log, now.Tree.Size()); err != nil {
+		return err
+	}
+	if from, _, differ := tree.Differ(&now.Tree); differ {
+		return fmt.Errorf("the log was %w at entry %d", ErrRewritten, from+1)
+	}
+	return nil
+}
+
+// frontier returns the tree whose root is in the checkpoint.
+func (k Kept) frontier(ctx context.Context, log store.Journal, kept Checkpoint) (merkle.Tree, error) {
+	data, err := os.ReadFile(k.tree())
+	if err == nil {
+		tree, err := merkle.Parse(data)
+		if err == nil && tree.Size() == kept.Size && tree.Root() == kept.Root {
+			return tree, nil
+		}
+	}
+	var tree merkle.Tree
+	if err := grow(ctx, &tree, log, kept.Size); err != nil {
+		return tree, err
+	}
+	if tree.Root() != kept.Root {
+		return tree, fmt.Errorf("the log was %w: its first %d entries are not those of the checkpoint", ErrRewritten,
+			kept.Size)
+	}
+	return tree, nil
+}
+
+// grow adds entries of the log to the tree over those before, up to a size.
+func grow(ctx context.Context, tree *merkle.Tree, log store.Journal, size int64) error {
+	for tree.Size() < size {
+		page, err := log.Entries(ctx, tree.Size(), int(min(keptPage, size-tree.Size())))
+		if err != nil {
+			return err
+		}
+		before := tree.Size()
+		for i := range page {
+			leaf := page[i].Hash()
+			if page[i].Pos != tree.Size()+1 || leaf.IsZero() {
+				break
+			}
+			tree.Append(leaf)
+		}
+		if tree.Size() == before {
+			return fmt.Errorf("the log was %w: entry %d is gone", ErrRewritten, before+1)
+		}
+	}
+	return nil
+}
